@@ -1,4 +1,4 @@
-//! A descriptor that becomes readable at a point in time, to the nanosecond.
+//! One-shot timer with nanosecond resolution, as a pollable file descriptor (timerfd).
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use crate::OsError;
 
-/// A timer on the monotonic clock.
+/// Timer on the monotonic clock.
 #[derive(Debug)]
 pub struct Alarm {
     timerfd: TimerFd,
 }
 
 impl Alarm {
-    /// A timer that is not set.
+    /// Creates a disarmed timer.
     ///
     /// # Errors
     /// There are no file descriptors left.
@@ -26,11 +26,11 @@ impl Alarm {
         Ok(Self { timerfd })
     }
 
-    /// Becomes readable once, in `delay` from now (at least a nanosecond); replaces an earlier
-    /// time.
+    /// Arms the timer: readable once after `delay` (at least one nanosecond). Replaces an earlier
+    /// setting.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The `timerfd_settime` call fails.
     pub fn set(&self, delay: Duration) -> Result<(), OsError> {
         let delay = TimeSpec::from_duration(delay.max(Duration::from_nanos(1)));
         self.timerfd

@@ -1,4 +1,5 @@
-//! Bytes of a socket with the time that they waited in the kernel: how late a busy reader is.
+//! Socket reads with the time that the bytes spent in the receive queue: measures how late a busy
+//! reader is.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -11,27 +12,27 @@ use nix::sys::time::TimeSpec;
 
 use crate::OsError;
 
-/// From now on the kernel stamps bytes that arrive at `socket`, or at sockets that it accepts.
+/// Enables receive timestamps (SO_TIMESTAMPNS) on `socket` and on sockets accepted from it.
 ///
 /// # Errors
-/// It is no socket.
+/// The descriptor is not a socket.
 pub fn stamp_arrivals(socket: &impl AsFd) -> Result<(), OsError> {
     setsockopt(&socket.as_fd(), ReceiveTimestampns, &true)
         .map_err(|e| OsError::call("setsockopt(SO_TIMESTAMPNS)", e))
 }
 
-/// Reads a stream socket whose bytes are stamped.
+/// Reads from a stream socket with receive timestamps.
 #[derive(Debug)]
 pub struct ArrivalReader {
-    /// Where the kernel writes the stamp.
+    /// Buffer for control messages (cmsg), which contain the timestamp.
     control: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// How many bytes; 0 at the end of the stream.
+    /// Number of bytes read; 0 at the end of the stream.
     pub bytes: usize,
-    /// How long the last of them had waited; `None` without a stamp.
+    /// How long the last byte waited in the receive queue; `None` without a timestamp.
     pub waited: Option<Duration>,
 }
 
@@ -44,9 +45,9 @@ impl Default for ArrivalReader {
 }
 
 impl ArrivalReader {
-    /// Reads the available bytes into the spare room of `buffer`, as `recv` does. The room is not
-    /// zeroed before: it is larger than most requests, and a thousand connections would keep no
-    /// cache line of anything else.
+    /// Reads the available bytes into the spare capacity of `buffer`, as `recv` does. The spare
+    /// capacity is not zeroed first: it is larger than most requests, and zeroing it for a thousand
+    /// connections would evict everything else from the caches.
     ///
     /// # Errors
     /// Those of `recvmsg`, among them [`io::ErrorKind::WouldBlock`].
@@ -55,14 +56,14 @@ impl ArrivalReader {
         let room = buffer.chunk_mut();
         let (start, length) = (room.as_mut_ptr(), room.len());
         // SAFETY: the memory is valid for writes and borrowed from `buffer`, and `recvmsg` only
-        // writes to it. Tokio and mio read into unfilled memory in the same way.
+        // writes to it. Tokio and mio read into uninitialized memory in the same way.
         let room = unsafe { std::slice::from_raw_parts_mut(start, length) };
         let mut pieces = [IoSliceMut::new(room)];
         let room = self.control.capacity();
         self.control.resize(room, 0);
         let control = Some(&mut self.control[..]);
         let message = recvmsg::<()>(fd, &mut pieces, control, MsgFlags::empty())?;
-        // SAFETY: the kernel has written so many bytes to the room.
+        // SAFETY: the kernel has initialized this many bytes.
         unsafe { buffer.advance_mut(message.bytes) };
         let stamps = message.cmsgs().into_iter().flatten();
         let stamp = stamps
@@ -73,7 +74,8 @@ impl ArrivalReader {
             .last();
         Ok(Arrived {
             bytes: message.bytes,
-            // The stamp is of the clock that can be set: a time from the future is now.
+            // The timestamp is of the realtime clock, which can be set: a time in the future counts
+            // as now.
             waited: stamp.map(|stamp| {
                 let arrived = SystemTime::UNIX_EPOCH + stamp;
                 arrived.elapsed().unwrap_or_default()
@@ -96,7 +98,7 @@ mod tests {
         let (server, _) = listener.accept().unwrap();
         let mut reader = ArrivalReader::default();
         let pause = Duration::from_millis(30);
-        // The first stamps of a machine are switched on a moment after they are asked for.
+        // The kernel enables timestamping asynchronously: the first bytes may have no timestamp.
         let waited = (0..100).find_map(|_| {
             client.write_all(b"hello").unwrap();
             std::thread::sleep(pause);

@@ -1,9 +1,10 @@
-//! The cgroup of a process and the cpus it may use, with cgroup v1, v2 and both mounted at once.
+//! The cgroup of a process and its effective cpuset, for cgroup v1, v2 and hybrid mounts.
 //!
-//! A v2 cgroup without the cpuset controller has no cpuset files and one whose `cpuset.cpus` was
-//! never set inherits: so the *effective* file is read, of the first cgroup on the way up that has
-//! it, else the online cpus hold. Nothing announces a change of an effective file, so it is to be
-//! polled; writes to the `cpuset.cpus` of the cgroup and of its ancestors can be watched.
+//! In cgroup v2, a cgroup without the cpuset controller has no cpuset files, and a cgroup whose
+//! `cpuset.cpus` was never set inherits it. Therefore the *effective* file of the nearest ancestor
+//! that has one is read; without one, the online cpus are used. The kernel sends no notification
+//! when an effective cpuset changes, so it must be polled; writes to `cpuset.cpus` of the cgroup
+//! and of its ancestors can be watched with inotify.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,10 +17,10 @@ use crate::limits::CGROUP_DEPTH_MAX;
 use crate::read::{parse_cpus, read_text, read_text_if_present};
 use crate::{HostRoot, OsError, Pid, read_online};
 
-/// Which hierarchy holds the cpusets.
+/// Version of the hierarchy that contains the cpusets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CgroupVersion {
-    /// A hierarchy of its own for the cpuset controller.
+    /// A v1 hierarchy with the cpuset controller.
     V1,
     V2,
 }
@@ -33,20 +34,20 @@ impl CgroupVersion {
     }
 }
 
-/// The cgroup that determines which cpus a process may use.
+/// The cgroup that determines the allowed cpus of a process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Cgroup {
     pub version: CgroupVersion,
-    /// Where that hierarchy is mounted.
+    /// Mount point of its hierarchy.
     pub mount: PathBuf,
-    /// Its directory, at or below `mount`.
+    /// Directory of the cgroup, at or below `mount`.
     pub directory: PathBuf,
 }
 
-/// The cpus that a cgroup may use now, and the file with them.
+/// Effective cpuset of a cgroup, and the file from which it was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EffectiveCpuset {
-    /// The cpus: inside the online ones; empty if the cgroup has none.
+    /// The cpus, a subset of the online cpus; may be empty.
     pub cpus: CpuSet,
     /// The file that was read.
     pub source: PathBuf,
@@ -59,25 +60,25 @@ pub enum CgroupError {
     /// A file could not be read.
     #[error(transparent)]
     Os(#[from] OsError),
-    /// The process is outside the cgroup namespace of the reader.
+    /// The process is outside the reader's cgroup namespace.
     #[error(
         "the cgroup {path:?} of process {} lies outside this cgroup namespace: \
          run in the cgroup namespace of the host, or mount its cgroups", pid.0
     )]
     OutsideNamespace {
         pid: Pid,
-        /// Its path, which starts with `/..`.
+        /// Path of the cgroup, starting with `/..`.
         path: String,
     },
-    /// `/proc/PID/cgroup` names no hierarchy that could hold a cpuset.
+    /// `/proc/PID/cgroup` lists no hierarchy that can contain cpusets.
     #[error("process {} is in no cgroup hierarchy", pid.0)]
     None { pid: Pid },
 }
 
-/// Finds the cgroup of a process that determines its cpus.
+/// Finds the cgroup that determines the allowed cpus of a process.
 ///
 /// # Errors
-/// The process is gone, or its cgroup cannot be seen from here.
+/// The process has exited, or its cgroup is not visible from this namespace.
 pub fn find_cgroup(host: &HostRoot, pid: Pid) -> Result<Cgroup, CgroupError> {
     let text = read_text(&host.proc.join(format!("{}/cgroup", pid.0)))?;
     let (version, controllers, path) = parse_membership(&text).ok_or(CgroupError::None { pid })?;
@@ -88,7 +89,7 @@ pub fn find_cgroup(host: &HostRoot, pid: Pid) -> Result<Cgroup, CgroupError> {
         });
     }
     let mount = match version {
-        // Mounted by its name, or together with others (`cpu,cpuset`).
+        // Mounted as `cpuset`, or together with other controllers (`cpu,cpuset`).
         CgroupVersion::V1 => [Path::new("cpuset"), Path::new(controllers)]
             .iter()
             .map(|name| host.cgroup.join(name))
@@ -111,8 +112,8 @@ pub fn find_cgroup(host: &HostRoot, pid: Pid) -> Result<Cgroup, CgroupError> {
     })
 }
 
-/// The line of the cpusets: the v1 hierarchy of the cpuset controller if there is one, else the v2
-/// hierarchy. A path may hold colons; it begins after the second.
+/// Returns the entry for cpusets: the v1 hierarchy with the cpuset controller if there is one,
+/// otherwise the v2 hierarchy. A path may contain colons, so only the first two separate fields.
 pub(crate) fn parse_membership(text: &str) -> Option<(CgroupVersion, &str, &str)> {
     let lines = || {
         text.lines().filter_map(|line| {
@@ -131,7 +132,7 @@ pub(crate) fn parse_membership(text: &str) -> Option<(CgroupVersion, &str, &str)
 }
 
 impl Cgroup {
-    /// This cgroup and its ancestors up to the mount, nearest first.
+    /// This cgroup and its ancestors up to the mount point, nearest first.
     pub fn ancestry(&self) -> impl Iterator<Item = &Path> {
         let mount = self.mount.as_path();
         self.directory
@@ -140,8 +141,8 @@ impl Cgroup {
             .take(CGROUP_DEPTH_MAX)
     }
 
-    /// The files whose writing can change the effective cpuset: `cpuset.cpus` of the cgroup and its
-    /// ancestors.
+    /// Files to watch for writes that can change the effective cpuset: `cpuset.cpus` of the cgroup
+    /// and of its ancestors.
     pub fn watched_files(&self) -> Vec<PathBuf> {
         self.ancestry()
             .map(|d| d.join("cpuset.cpus"))
@@ -149,10 +150,11 @@ impl Cgroup {
             .collect()
     }
 
-    /// The file of its effective cpuset, kept open: reading it again costs a tenth.
+    /// Opens its effective cpuset file and keeps it open: reading it again costs a tenth of opening
+    /// it.
     ///
     /// # Errors
-    /// Neither it nor any ancestor has one that can be opened.
+    /// Neither the cgroup nor any ancestor has a file that can be opened.
     pub fn open_effective(&self) -> Result<EffectiveFile, OsError> {
         let mut refusal = None;
         for directory in self.ancestry() {
@@ -166,16 +168,16 @@ impl Cgroup {
             .unwrap_or_else(|| OsError::read(&self.directory, std::io::ErrorKind::NotFound.into())))
     }
 
-    /// The cpus that processes in this cgroup may use now: its effective cpuset, or that of the
-    /// first ancestor that has one, else the online cpus; never more than the online cpus.
+    /// The allowed cpus of processes in this cgroup: its effective cpuset, or that of the nearest
+    /// ancestor that has one, otherwise the online cpus. Always a subset of the online cpus.
     ///
     /// # Errors
-    /// A file cannot be read or is not a cpu list.
+    /// A file cannot be read or does not contain a cpu list.
     pub fn read_effective(&self, host: &HostRoot) -> Result<EffectiveCpuset, OsError> {
         self.read_effective_of(host, read_online(host)?)
     }
 
-    /// The same where the online cpus were read already.
+    /// As [`Cgroup::read_effective`], with the online cpus already read.
     ///
     /// # Errors
     /// As [`Cgroup::read_effective`].
@@ -200,7 +202,7 @@ impl Cgroup {
     }
 }
 
-/// An open file of an effective cpuset.
+/// Open effective cpuset file.
 #[derive(Debug)]
 pub struct EffectiveFile {
     path: PathBuf,
@@ -208,12 +210,12 @@ pub struct EffectiveFile {
 }
 
 impl EffectiveFile {
-    /// The effective cpuset now, without cpus that are offline.
+    /// Reads the effective cpuset, without offline cpus.
     ///
     /// # Errors
-    /// The cgroup is gone, or the file is no cpu list.
+    /// The cgroup was removed, or the file does not contain a cpu list.
     pub fn read(&self, online: &CpuSet) -> Result<EffectiveCpuset, OsError> {
-        // A list of 1,024 cpus with a hole beside each is 2.5 KiB.
+        // A list of 1,024 isolated cpus ("0,2,4,...") takes 2.5 KiB.
         let mut bytes = [0_u8; 4096];
         let length = self
             .file

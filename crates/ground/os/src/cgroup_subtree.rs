@@ -1,30 +1,30 @@
-//! Whether a task is in a cgroup or below it, in any cgroup namespace of the reader.
+//! Tests whether a task is in a cgroup or its descendants, from any cgroup namespace.
 //!
-//! Problem: a reader in a container sees `/proc/PID/cgroup` relative to its own cgroup
-//! (`/../../pod.../...`), and a process that may make cgroups can forge the end of a path.
-//! Approach: the kernel lists a cgroup's processes in `cgroup.procs`; the path in `/proc` of one of
-//! those is the path of this cgroup for this reader. Tasks with that path, or one below it, are
-//! inside.
+//! Problem: a reader in a container sees `/proc/PID/cgroup` relative to its own cgroup namespace
+//! (`/../../pod.../...`), and a process that may create cgroups can forge the end of a path.
+//! Approach: the kernel lists the processes of a cgroup in `cgroup.procs`; the path that `/proc`
+//! shows for one of them is the path of this cgroup as seen by this reader. Tasks with that path,
+//! or one below it, are members.
 
 use crate::cgroup::parse_membership;
 use crate::kubepods::{is_directory_below, may_hide_processes, read_procs, tree_of};
 use crate::read::read_text;
 use crate::{Cgroup, HostRoot, OsError, Pid, Tid};
 
-/// A cgroup and those below it.
+/// A cgroup and its descendants.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CgroupSubtree {
     cgroup: Cgroup,
-    /// The path in `/proc/PID/cgroup` for this reader, without a slash at the end.
+    /// Its path in `/proc/PID/cgroup` as seen by this reader, without a trailing slash.
     proc_path: String,
 }
 
 impl CgroupSubtree {
-    /// Reads the path of `cgroup` from a process in it or below it; `None` if the process is not in
-    /// it.
+    /// Determines the path of `cgroup` from one of its processes, `member`; `None` if `member` is
+    /// not in `cgroup` or a descendant.
     ///
     /// # Errors
-    /// The process is gone, or a file cannot be read.
+    /// The process has exited, or a file cannot be read.
     pub fn of(host: &HostRoot, cgroup: &Cgroup, member: Pid) -> Result<Option<Self>, OsError> {
         if !is_directory_below(&cgroup.mount, &cgroup.directory) {
             return Ok(None);
@@ -39,14 +39,14 @@ impl CgroupSubtree {
             let Some(path) = read_path(host, cgroup, &format!("{}/cgroup", member.0))? else {
                 return Ok(None);
             };
-            // infallible: the directories of a tree begin with its own.
+            // infallible: every directory of the tree is at or below the directory of the cgroup.
             let below = directory
                 .strip_prefix(&cgroup.directory)
                 .unwrap_or(&directory);
             let below = below.to_string_lossy();
             let proc_path = path.trim_end_matches('/').strip_suffix(below.as_ref());
             let proc_path = proc_path.map(|s| s.trim_end_matches('/').to_owned());
-            // If it was moved meanwhile, it says nothing about this cgroup.
+            // If the process was moved to another cgroup meanwhile, its path is useless.
             let is_still_listed = read_procs(&directory)?.contains(&member);
             return Ok(proc_path.filter(|_| is_still_listed).map(|proc_path| Self {
                 cgroup: cgroup.clone(),
@@ -59,8 +59,8 @@ impl CgroupSubtree {
         Ok(None)
     }
 
-    /// By the last two names of the path alone, where processes are only observed and the kernel
-    /// lists no numbers for them.
+    /// Matches only the last two components of the path: for observation only, in a PID namespace
+    /// for which the kernel translates no pids.
     fn by_name(host: &HostRoot, cgroup: &Cgroup, member: Pid) -> Result<Option<Self>, OsError> {
         let Some(path) = read_path(host, cgroup, &format!("{}/cgroup", member.0))? else {
             return Ok(None);
@@ -86,23 +86,23 @@ impl CgroupSubtree {
         }))
     }
 
-    /// The cgroup at the top.
+    /// The root of the subtree.
     pub fn cgroup(&self) -> &Cgroup {
         &self.cgroup
     }
 
-    /// The cgroup in which a process is: this one or one below it; `None` if it is elsewhere.
+    /// The cgroup of a process, if it is the root or a descendant of it; otherwise `None`.
     ///
     /// # Errors
-    /// The process is gone, or the file cannot be read.
+    /// The process has exited, or the file cannot be read.
     pub fn cgroup_of(&self, host: &HostRoot, pid: Pid) -> Result<Option<Cgroup>, OsError> {
         self.cgroup_in_file(host, &format!("{}/cgroup", pid.0))
     }
 
-    /// True if a thread is in this cgroup or below it.
+    /// True if a thread is in the root or a descendant.
     ///
     /// # Errors
-    /// The thread is gone, or the file cannot be read.
+    /// The thread has exited, or the file cannot be read.
     pub fn contains(&self, host: &HostRoot, pid: Pid, tid: Tid) -> Result<bool, OsError> {
         let file = format!("{}/task/{}/cgroup", pid.0, tid.0);
         Ok(self.cgroup_in_file(host, &file)?.is_some())
@@ -126,7 +126,7 @@ impl CgroupSubtree {
     }
 }
 
-/// The path in a `cgroup` file of /proc for the hierarchy of `cgroup`.
+/// The path in a `cgroup` file of procfs for the hierarchy of `cgroup`.
 fn read_path(host: &HostRoot, cgroup: &Cgroup, file: &str) -> Result<Option<String>, OsError> {
     let text = read_text(&host.proc.join(file))?;
     let line = parse_membership(&text).filter(|(version, _, _)| *version == cgroup.version);
@@ -194,7 +194,7 @@ mod tests {
     fn a_process_that_the_kernel_does_not_list_is_not_believed() {
         let (_keep, host, cgroup) = enclosed("/../../pod1/c1/inner", "8\n");
         assert_eq!(CgroupSubtree::of(&host, &cgroup, Pid(7)).unwrap(), None);
-        // Another version of cgroups than the one that is asked for.
+        // A v1 path where the cgroup is of v2.
         let (_keep, host, cgroup) = enclosed("/../../pod1/c1/inner", "7\n");
         put(
             &host.proc,
@@ -202,7 +202,7 @@ mod tests {
             "3:cpuset:/../../pod1/c1/inner\n0::/\n",
         );
         assert_eq!(CgroupSubtree::of(&host, &cgroup, Pid(7)).unwrap(), None);
-        // No numbers here: looked at by name.
+        // pids are 0 in this namespace: matched by name.
         let (_keep, host, cgroup) = enclosed("/../../pod1/c1/inner", "0\n");
         assert!(CgroupSubtree::of(&host, &cgroup, Pid(7)).unwrap().is_some());
     }

@@ -1,5 +1,5 @@
-//! Messages between two processes of which each may carry descriptors: how a running process is
-//! handed memory files that did not exist when it was started.
+//! Datagrams between two processes with attached file descriptors (SCM_RIGHTS): passes memory files
+//! to a process that is already running.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -14,22 +14,21 @@ use nix::sys::socket::{
 use crate::OsError;
 use crate::limits::{MESSAGE_BYTES_MAX, MESSAGE_FDS_MAX};
 
-/// One end of a pair. Messages keep their borders and their order; neither end ever waits.
+/// One end of a socket pair. Preserves message boundaries and order; never blocks.
 #[derive(Debug)]
 pub struct Channel {
     socket: OwnedFd,
 }
 
-/// A message as it arrives.
+/// A received message.
 #[derive(Debug)]
 pub struct ReceivedMessage {
-    /// Its bytes.
     pub bytes: Vec<u8>,
     pub fds: Vec<OwnedFd>,
 }
 
 impl Channel {
-    /// Two ends.
+    /// Creates a connected pair.
     ///
     /// # Errors
     /// There are no file descriptors left.
@@ -40,17 +39,16 @@ impl Channel {
         Ok((Self { socket: one }, Self { socket: other }))
     }
 
-    /// The end that this process inherited.
+    /// Wraps the end that this process inherited.
     #[must_use]
     pub fn inherited(fd: OwnedFd) -> Self {
         Self { socket: fd }
     }
 
-    /// Sends `bytes` (one at least, 4 KiB at most) and duplicates of `fds` (253 at most).
+    /// Sends `bytes` (1 byte to 4 KiB) and duplicates of `fds` (at most 253).
     ///
     /// # Errors
-    /// The other end is closed, or has not received what was sent before
-    /// ([`OsError::is_full`]).
+    /// The peer has closed its end, or the socket buffer is full ([`OsError::is_full`]).
     pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), OsError> {
         if bytes.is_empty() || bytes.len() > MESSAGE_BYTES_MAX || fds.len() > MESSAGE_FDS_MAX {
             return Err(OsError::call("sendmsg", Errno::EMSGSIZE));
@@ -65,10 +63,10 @@ impl Channel {
             .map_err(|e| OsError::call("sendmsg", e))
     }
 
-    /// Receives a message; `None` if none is there.
+    /// Receives a message; `None` if none is queued.
     ///
     /// # Errors
-    /// The other end is closed, or sent what is no message.
+    /// The peer has closed its end, or sent an invalid message.
     pub fn receive(&self) -> Result<Option<ReceivedMessage>, OsError> {
         let mut bytes = vec![0; MESSAGE_BYTES_MAX];
         let mut control = cmsg_space!([std::os::fd::RawFd; MESSAGE_FDS_MAX]);
@@ -84,7 +82,7 @@ impl Channel {
         let messages = received.cmsgs().map_err(|e| OsError::call("recvmsg", e))?;
         for message in messages {
             if let ControlMessageOwned::ScmRights(numbers) = message {
-                // SAFETY: the kernel has just opened these for us alone.
+                // SAFETY: the kernel has just opened these descriptors, which have no other owner.
                 fds.extend(
                     numbers
                         .iter()

@@ -1,5 +1,5 @@
-//! Child processes that inherit chosen descriptors, die with their parent, and are waited for by
-//! pidfd.
+//! Child processes that inherit selected descriptors, are killed when their parent dies, and are
+//! waited for by pidfd.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -17,10 +17,10 @@ use nix::unistd::getppid;
 
 use crate::{OsError, Pid, PidFd, Tid};
 
-/// How a process ended.
+/// How a process terminated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// By itself, with this code.
+    /// Exited with this code.
     Code(i32),
     Signal(i32),
 }
@@ -58,7 +58,7 @@ pub enum ChildOutput {
     Ours,
 }
 
-/// A running child. Dropping it kills it and waits for its end.
+/// A running child process. Dropping it kills the child and waits for it.
 #[derive(Debug)]
 pub struct Child {
     process: Process,
@@ -66,13 +66,14 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts `program` with `arguments`; `inherited` keep their numbers in the child and every
-    /// other descriptor that is close-on-exec is closed. The child's standard input is
-    /// `/dev/null`, its error output is ours.
+    /// Starts `program` with `arguments`. The descriptors in `inherited` keep their numbers in the
+    /// child; every other close-on-exec descriptor is closed. stdin of the child is `/dev/null`;
+    /// stderr is inherited.
     ///
     /// The child ignores SIGINT, SIGTERM, SIGHUP and SIGUSR2, which a terminal or an init system
-    /// may send to a whole process group: its parent stops it. The kernel kills it with SIGKILL
-    /// when the *thread* that called this ends: call it from one that lives as long as the process.
+    /// may send to the whole process group; only its parent stops it. The kernel kills it with
+    /// SIGKILL when the *thread* that called this function exits (PR_SET_PDEATHSIG): call it from a
+    /// thread that lives as long as the process.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -95,17 +96,17 @@ impl Child {
         let before_exec = move || -> io::Result<()> {
             die_with_parent(parent, Signal::SIGKILL)?;
             for ignored in IGNORED {
-                // SAFETY: ignoring installs no handler.
+                // SAFETY: SIG_IGN installs no handler.
                 unsafe { signal(ignored, SigHandler::SigIgn) }?;
             }
             for &fd in &inherited {
-                // SAFETY: the parent borrows the descriptor until this child was started.
+                // SAFETY: the parent keeps the descriptor borrowed until the child has started.
                 let fd = unsafe { BorrowedFd::borrow_raw(fd) };
                 fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
             }
             Ok(())
         };
-        // SAFETY: between fork and exec only system calls are made, and nothing is allocated.
+        // SAFETY: between fork and exec only system calls are made; nothing is allocated.
         unsafe { command.pre_exec(before_exec) };
         let mut process = command.spawn().map_err(|source| OsError::Read {
             path: program.into(),
@@ -122,24 +123,24 @@ impl Child {
         }
     }
 
-    /// The child's process id.
+    /// Process id of the child.
     #[must_use]
     pub fn pid(&self) -> Pid {
         // infallible: a pid is a positive i32.
         Pid(self.process.id() as i32)
     }
 
-    /// Kills the child with SIGKILL; its end is seen as any other.
+    /// Kills the child with SIGKILL; its exit is reported like any other.
     pub fn kill(&mut self) {
-        // It fails only if the child has ended and was waited for already.
+        // Fails only if the child has exited and was already waited for.
         let _ = self.process.kill();
     }
 
-    /// How the child ended, if it has: all of its threads are gone and none of its writes can
-    /// follow.
+    /// Exit status of the child if it has exited: all of its threads are gone, so it makes no more
+    /// writes.
     ///
     /// # Errors
-    /// The kernel refuses to wait.
+    /// The `waitpid` call fails.
     pub fn try_wait(&mut self) -> Result<Option<Exit>, OsError> {
         let status = self
             .process
@@ -149,7 +150,7 @@ impl Child {
     }
 }
 
-/// Readable once the child has ended.
+/// Readable after the child has exited.
 impl AsFd for Child {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
@@ -159,23 +160,23 @@ impl AsFd for Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.kill();
-        // It fails only if the child was waited for already.
+        // Fails only if the child was already waited for.
         let _ = self.process.wait();
     }
 }
 
-/// In a child between fork and exec: the kernel sends it `signal` when the thread of `parent` ends
-/// that started it.
+/// To be called in a child between fork and exec: the kernel sends it `signal` when the thread of
+/// `parent` that started it exits.
 pub(crate) fn die_with_parent(parent: nix::unistd::Pid, signal: Signal) -> io::Result<()> {
     prctl::set_pdeathsig(signal)?;
     match getppid() == parent {
         true => Ok(()),
-        // The parent died before the call: its signal will never come.
+        // The parent died before the call, so the signal will never be sent.
         false => Err(Errno::ECHILD.into()),
     }
 }
 
-/// A descriptor that this process inherited under `number`, as an owned duplicate.
+/// Duplicates a descriptor that this process inherited as `number`.
 ///
 /// # Errors
 /// There is no such descriptor.
@@ -183,22 +184,22 @@ pub fn inherited_fd(number: RawFd) -> Result<OwnedFd, OsError> {
     if number < 0 {
         return Err(OsError::call("inherited descriptor", Errno::EBADF));
     }
-    // SAFETY: the borrow ends with the next statement, which fails if the number is not open.
+    // SAFETY: the borrow ends with the next statement, which fails if the descriptor is not open.
     let fd = unsafe { BorrowedFd::borrow_raw(number) };
     fd.try_clone_to_owned()
         .map_err(|e| OsError::call("fcntl(F_DUPFD_CLOEXEC)", e))
 }
 
-/// The calling thread.
+/// Thread id of the calling thread.
 #[must_use]
 pub fn current_thread() -> Tid {
     Tid(nix::unistd::gettid().as_raw())
 }
 
-/// Names the calling thread (at most 15 bytes) as `/proc/*/task/*/comm` shows it.
+/// Sets the name of the calling thread (at most 15 bytes), as shown in `/proc/*/task/*/comm`.
 ///
 /// # Errors
-/// The name holds a zero byte.
+/// The name contains a NUL byte.
 pub fn set_thread_name(name: &str) -> Result<(), OsError> {
     let name = std::ffi::CString::new(name)
         .map_err(|_| OsError::call("prctl(PR_SET_NAME)", Errno::EINVAL))?;
@@ -244,7 +245,7 @@ mod tests {
         file.rewind().unwrap();
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "yes\n");
-        // Not inherited: the number is closed in the child.
+        // Not inherited: the descriptor is closed in the child.
         let script = format!("test -e /proc/self/fd/{number}");
         assert_eq!(wait(&mut shell(&script, &[])), Exit::Code(1));
     }

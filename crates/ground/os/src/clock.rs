@@ -1,4 +1,4 @@
-//! Monotonic time, and the clock of the kernel's thread start times.
+//! Monotonic time, and the clock that the kernel uses for thread start times.
 
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
@@ -7,17 +7,17 @@ use albacore_values::{Micros, Tid};
 
 use crate::OsError;
 
-/// Reads the time since boot, and knows the length of a kernel clock tick.
+/// Reads the time since boot; knows the length of a clock tick (USER_HZ).
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     ticks_per_second: u64,
 }
 
 impl Clock {
-    /// Asks the kernel for the length of its tick.
+    /// Reads the tick rate with `sysconf`.
     ///
     /// # Errors
-    /// The kernel does not know it (it always does).
+    /// `sysconf` fails (it never does).
     pub fn new() -> Result<Self, OsError> {
         let ticks =
             sysconf(SysconfVar::CLK_TCK).map_err(|e| OsError::call("sysconf(CLK_TCK)", e))?;
@@ -27,47 +27,47 @@ impl Clock {
         }
     }
 
-    /// Time since boot. Never goes back, whatever happens to the wall clock.
+    /// Time since boot. Monotonic; unaffected by changes of the wall clock.
     ///
     /// # Errors
-    /// The kernel refuses (it never does).
+    /// The system call fails (it never does).
     pub fn now(&self) -> Result<Micros, OsError> {
         read_clock(ClockId::CLOCK_BOOTTIME)
     }
 
-    /// Cpu time that the calling thread has used.
+    /// CPU time used by the calling thread.
     ///
     /// # Errors
-    /// The kernel refuses (it never does).
+    /// The system call fails (it never does).
     pub fn thread_cpu(&self) -> Result<Micros, OsError> {
         read_clock(ClockId::CLOCK_THREAD_CPUTIME_ID)
     }
 
-    /// Cpu time that a thread of this process has used.
+    /// CPU time used by a thread of this process.
     ///
     /// # Errors
-    /// The thread is not one of this process, or has ended.
+    /// The thread does not belong to this process, or has exited.
     pub fn cpu_of_thread(&self, thread: Tid) -> Result<Micros, OsError> {
-        // As `pthread_getcpuclockid` builds it: the inverted number of the thread, then one bit
-        // for "of a thread" and two for "as the scheduler counts it".
+        // Encoded like `pthread_getcpuclockid`: the complement of the tid shifted by 3, one bit for
+        // a per-thread clock, two bits for CPUCLOCK_SCHED.
         read_clock(ClockId::from_raw(!thread.0 << 3 | 0b110))
     }
 
-    /// Cpu time that all threads of this process have used.
+    /// CPU time used by all threads of this process.
     ///
     /// # Errors
-    /// The kernel refuses (it never does).
+    /// The system call fails (it never does).
     pub fn process_cpu(&self) -> Result<Micros, OsError> {
         read_clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
     }
 
-    /// The beginning of a start time in ticks: the thread started in the tick that follows.
+    /// The beginning of the tick in which a thread started.
     pub fn start(&self, ticks: u64) -> Micros {
         Micros((u128::from(ticks) * 1_000_000 / u128::from(self.ticks_per_second)) as u64)
     }
 }
 
-/// The time of a clock of the kernel that starts at 0.
+/// Reads a clock whose epoch is boot or process start.
 pub(crate) fn read_clock(clock: ClockId) -> Result<Micros, OsError> {
     let time = clock_gettime(clock).map_err(|e| OsError::call("clock_gettime", e))?;
     // infallible: the time is not negative and below 292 thousand years.

@@ -1,10 +1,10 @@
-//! The kernel's process events (the proc connector): announces every spawn on the machine when it
-//! happens.
+//! Process events of the kernel (netlink proc connector): reports every fork and clone on the
+//! machine immediately.
 //!
-//! Its socket exists in the machine's first network namespace only, and events are sent to readers
-//! in the first pid namespace only; kernels before 6.6 want `CAP_NET_ADMIN`. A filter in the kernel
-//! drops everything but spawns. Events that do not fit into the socket's buffer are lost, and that
-//! is reported: then everything has to be read.
+//! The socket exists only in the initial network namespace, and events are sent only to readers in
+//! the initial PID namespace; kernels before 6.6 require `CAP_NET_ADMIN`. A socket filter in the
+//! kernel drops all events except forks. Events that do not fit into the receive buffer are lost
+//! and the loss is reported; the caller must then rescan all processes.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -18,26 +18,26 @@ use crate::limits::{CONNECTOR_BUFFER_BYTES, SPAWN_BYTES_MAX, SPAWNS_AT_ONCE_MAX}
 use crate::{Micros, OsError, Pid, Tid};
 
 const NETLINK_CONNECTOR: i32 = 11;
-/// Both the index and the multicast group of process events.
+/// Both the connector index and the multicast group of process events.
 const CN_IDX_PROC: u32 = 1;
 const CN_VAL_PROC: u32 = 1;
 const PROC_CN_MCAST_LISTEN: u32 = 1;
 const PROC_EVENT_FORK: u32 = 1;
-/// The inode of the machine's first pid namespace, the same in every kernel.
+/// Inode of the initial PID namespace, the same in every kernel (PROC_PID_INIT_INO).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
-/// Where an event begins: behind the headers of netlink (16 bytes) and of the connector (20).
+/// Offset of the event: after the netlink header (16 bytes) and the connector header (20).
 const EVENT_OFFSET: usize = 36;
 
-/// Why there are no process events here.
+/// Reason why process events are unavailable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectorError {
-    /// The kernel would send none.
+    /// The kernel sends no events into other PID namespaces.
     #[error(
         "process events are only sent into the machine's own pid namespace: run there (hostPID), or let spawns be polled"
     )]
     OtherPidNamespace,
-    /// The kernel's socket is elsewhere.
+    /// The socket does not exist in this network namespace.
     #[error(
         "process events are only sent in the machine's own network namespace: run there (hostNetwork), or let spawns \
          be polled"
@@ -52,30 +52,30 @@ pub enum ConnectorError {
     Os(#[from] OsError),
 }
 
-/// A process or thread was spawned.
+/// Creation of a process or thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SpawnEvent {
-    /// The parent of its process.
+    /// Parent of the process.
     pub parent: Pid,
     pub process: Pid,
-    /// Its thread id: with another number than its process it is a thread of a process that was
-    /// there before.
+    /// Id of the new thread: if it differs from `process`, it is a new thread of an existing
+    /// process.
     pub thread: Tid,
-    /// When, on the clock of [`crate::Clock::now`].
+    /// Time of the event, on the clock of [`crate::Clock::now`].
     pub at: Micros,
 }
 
-/// A socket that receives spawn events.
+/// Socket that receives spawn events.
 #[derive(Debug)]
 pub struct ProcConnector {
     fd: OwnedFd,
 }
 
 impl ProcConnector {
-    /// Asks the kernel to announce spawns from now on.
+    /// Subscribes to spawn events.
     ///
     /// # Errors
-    /// This is not the machine's own namespace, or the kernel or a sandbox forbids it.
+    /// This is not the initial namespace, or the kernel or a sandbox forbids the call.
     pub fn open() -> Result<Self, ConnectorError> {
         let link = std::path::Path::new("/proc/self/ns/pid");
         let namespace = std::fs::read_link(link).map_err(|e| OsError::read(link, e))?;
@@ -92,7 +92,7 @@ impl ProcConnector {
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let connector = Self { fd };
         connector.keep_spawns_only()?;
-        // As much as the kernel gives; less only loses events earlier.
+        // Best effort: with a smaller buffer, events are only lost earlier.
         let _ = setsockopt(&connector.fd, sockopt::RcvBuf, &CONNECTOR_BUFFER_BYTES);
         bind(connector.fd.as_raw_fd(), &NetlinkAddr::new(0, CN_IDX_PROC))
             .map_err(|e| connector_error("bind(NETLINK_CONNECTOR)", e))?;
@@ -105,7 +105,7 @@ impl ProcConnector {
         Ok(connector)
     }
 
-    /// Lets the kernel drop every event that is not a spawn before it reaches the buffer.
+    /// Attaches a BPF filter that drops all other events before they reach the receive buffer.
     fn keep_spawns_only(&self) -> Result<(), OsError> {
         let instruction = |code: u32, jt, jf, k| libc::sock_filter {
             // infallible: the codes are below 2^16.
@@ -119,7 +119,7 @@ impl ProcConnector {
             libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
             libc::BPF_RET | libc::BPF_K,
         );
-        // Filters load words in network byte order; events have the machine's order.
+        // Filters load words in network byte order; events are in native byte order.
         let mut program = [
             instruction(load, 0, 0, EVENT_OFFSET as u32),
             instruction(jump, 0, 1, PROC_EVENT_FORK.to_be()),
@@ -130,8 +130,8 @@ impl ProcConnector {
             len: program.len() as u16,
             filter: program.as_mut_ptr(),
         };
-        // SAFETY: the kernel reads `filter` and the program it points to, which both live through
-        // the call.
+        // SAFETY: the kernel reads `filter` and the program that it points to, which both live
+        // through the call.
         let result = unsafe {
             libc::setsockopt(
                 self.fd.as_raw_fd(),
@@ -147,10 +147,10 @@ impl ProcConnector {
         }
     }
 
-    /// Reads the spawns that have arrived, at most 4,096 at once. True if some were lost.
+    /// Reads the pending spawn events, at most 4,096 per call. Returns true if events were lost.
     ///
     /// # Errors
-    /// The kernel refuses to read them.
+    /// The socket cannot be read.
     pub fn read(&self, spawns: &mut Vec<SpawnEvent>) -> Result<bool, OsError> {
         let mut buffer = [0u8; SPAWN_BYTES_MAX];
         let ahead = ahead_of_monotonic()?;
@@ -183,7 +183,7 @@ fn connector_error(call: &'static str, errno: Errno) -> ConnectorError {
     }
 }
 
-/// The request to send events from now on: netlink header, connector header, one word.
+/// The subscription message: netlink header, connector header, operation.
 fn listen_message() -> [u8; EVENT_OFFSET + 4] {
     let mut message = [0u8; EVENT_OFFSET + 4];
     let mut put = |at: usize, bytes: &[u8]| message[at..at + bytes.len()].copy_from_slice(bytes);
@@ -197,8 +197,8 @@ fn listen_message() -> [u8; EVENT_OFFSET + 4] {
     message
 }
 
-/// Microseconds by which the clock of this crate is ahead of the monotonic one, which stops
-/// in suspend.
+/// Difference in microseconds between CLOCK_BOOTTIME and CLOCK_MONOTONIC, which stops during
+/// suspend.
 fn ahead_of_monotonic() -> Result<u64, OsError> {
     let monotonic = read_clock(ClockId::CLOCK_MONOTONIC)?;
     Ok(read_clock(ClockId::CLOCK_BOOTTIME)?
@@ -216,7 +216,7 @@ fn parse_spawn(datagram: &[u8], ahead: u64) -> Option<SpawnEvent> {
     }
     let nanos = datagram.get(EVENT_OFFSET + 8..EVENT_OFFSET + 16)?;
     let nanos = u64::from_ne_bytes(nanos.try_into().ok()?);
-    // Parent's thread and process, child's thread and process.
+    // tid and pid of the parent, then tid and pid of the child.
     let id = |n: usize| word(EVENT_OFFSET + 16 + 4 * n).map(|id| id as i32);
     Some(SpawnEvent {
         parent: Pid(id(1)?),

@@ -1,14 +1,15 @@
-//! Latency between two cpus: how long a cache line takes from one to the other.
+//! Core-to-core latency: the time to transfer a cache line from one cpu to another.
 //!
-//! Two threads, each pinned to one of the cpus, write in turn to a line that the other reads. Half
-//! of a round trip is the latency one way: from a store to the load that returns it.
+//! Two threads, each pinned to one of the cpus, alternately write to a line that the other reads
+//! (ping-pong). Half of a round trip is the one-way latency: from a store to the load that observes
+//! it.
 //!
-//! The unit of distances is the clock cycle, and no portable counter counts cycles: that of the cpu
-//! ticks at a fixed rate, and hypervisors hide the others. The length of a cycle is measured as
-//! lmbench's `mhz` does (Staelin and McVoy, "mhz: Anatomy of a micro-benchmark", 1998): by a chain
-//! of instructions that each need the result of the one before. A rotation and an addition take
-//! one cycle each on x86-64 and Arm servers. The chain runs between the round trips, on the same
-//! cpu, so both see the same clock frequency.
+//! Distances are in clock cycles, but no portable counter counts cycles: the time counter of a cpu
+//! runs at a fixed rate, and hypervisors hide the performance counters. The duration of a cycle is
+//! measured like lmbench's `mhz` (Staelin and McVoy, "mhz: Anatomy of a micro-benchmark", 1998):
+//! with a chain of dependent instructions. A rotation and an addition take one cycle each on x86-64
+//! and Arm servers. The chain runs between the round trips, on the same cpu, so both are measured
+//! at the same clock frequency.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,17 +22,17 @@ use albacore_topology::{CpuId, CpuSet};
 use crate::limits::{ANSWER_TIME_MAX, CHAIN_STEPS, LATENCY_BATCH, LATENCY_LINES, SPINS};
 use crate::{FUTEX_BYTES, MaskError, OsError, SharedMemory, current_thread, write_mask};
 
-/// 64-bit words from one line to the next: 128 bytes, as cpus that fetch lines in pairs see it.
+/// 64-bit words per line: 128 bytes, because some cpus prefetch lines in pairs.
 const LINE_WORDS: usize = 16;
 
-/// The value of a line with which the second thread says that it is pinned: the answer to a ping 0
-/// that nobody sends.
+/// Value with which the second thread reports that it is pinned: the reply to a ping 0, which is
+/// never sent.
 const READY: u64 = 1;
 
-/// The value of a line after which nobody answers.
+/// Value that stops the exchange.
 const STOP: u64 = u64::MAX;
 
-/// How far two cpus are apart, one way.
+/// One-way latency between two cpus.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CoreLatency {
     pub nanos: f64,
@@ -39,28 +40,28 @@ pub struct CoreLatency {
     pub cycles: f64,
 }
 
-/// Why the latency between two cpus cannot be measured.
+/// Reason why the latency between two cpus could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum CoreLatencyError {
-    /// A thread cannot be pinned to one of them.
+    /// A thread could not be pinned to one of the cpus.
     #[error("a thread cannot be pinned to cpu {cpu}")]
     Pin { cpu: CpuId, source: MaskError },
-    /// One of them does not execute its thread.
+    /// One of the cpus does not run its thread.
     #[error(
         "cpus {a} and {b} exchanged too few messages within {seconds} s: one of them is offline, \
          throttled or taken by another program"
     )]
     Silent { a: CpuId, b: CpuId, seconds: f64 },
-    /// The kernel gives no memory.
+    /// Shared memory could not be allocated.
     #[error("there is no memory to share between threads")]
     Memory(#[from] OsError),
-    /// The kernel gives no thread.
+    /// A thread could not be started.
     #[error("a thread cannot be started")]
     Thread(#[from] io::Error),
 }
 
-/// Measures for about `time`: the fastest batch of each line counts, so that a preempted one does
-/// not. The caller keeps its mask.
+/// Measures for about `time`. Uses the fastest batch of each line, which discards preempted ones.
+/// The affinity mask of the calling thread is unchanged.
 ///
 /// # Errors
 /// See [`CoreLatencyError`].
@@ -85,7 +86,7 @@ fn pin(cpu: CpuId) -> Result<(), CoreLatencyError> {
 
 fn ping(a: CpuId, b: CpuId, time: Duration) -> Result<CoreLatency, CoreLatencyError> {
     pin(a)?;
-    // New memory, first touched here, is in the NUMA node of this cpu.
+    // New memory is allocated on the NUMA node of the cpu that touches it first.
     let bytes = FUTEX_BYTES + LATENCY_LINES * LINE_WORDS * size_of::<u64>();
     let words = SharedMemory::create("core-latency", bytes)?.map_words()?;
     let lines: Vec<&AtomicU64> = words.words().iter().step_by(LINE_WORDS).collect();
@@ -110,12 +111,12 @@ fn set_all(lines: &[&AtomicU64], value: u64) {
     }
 }
 
-/// What the first thread writes in a batch, one after the other; the answer is one more.
+/// Values that the first thread writes in a batch, in order; the reply is the value plus one.
 fn pings(batch: u64) -> impl Iterator<Item = u64> {
     (batch * LATENCY_BATCH + 1..=(batch + 1) * LATENCY_BATCH).map(|trip| 2 * trip)
 }
 
-/// The second thread: answers until it is stopped.
+/// Second thread: replies until it is stopped.
 fn pong(cpu: CpuId, lines: &[&AtomicU64], deadline: Instant) -> Result<(), CoreLatencyError> {
     if let Err(error) = pin(cpu) {
         set_all(lines, STOP);
@@ -135,8 +136,8 @@ fn pong(cpu: CpuId, lines: &[&AtomicU64], deadline: Instant) -> Result<(), CoreL
     Ok(())
 }
 
-/// The first thread: the mean over the lines of their fastest batches; `None` if the other does
-/// not answer by `deadline`.
+/// First thread: the mean over all lines of their fastest batches; `None` if the second thread does
+/// not reply before `deadline`.
 fn bounce(lines: &[&AtomicU64], time: Duration, deadline: Instant) -> Option<CoreLatency> {
     if !wait_for(lines.first()?, READY, deadline) {
         return None;
@@ -169,12 +170,13 @@ fn bounce(lines: &[&AtomicU64], time: Duration, deadline: Instant) -> Option<Cor
     })
 }
 
-/// Whether `line` gets `value` before it gets [`STOP`] and before `deadline`.
+/// Waits until `line` contains `value`; false on [`STOP`] or at `deadline`.
 fn wait_for(line: &AtomicU64, value: u64, deadline: Instant) -> bool {
     // bound: the deadline.
     loop {
         for _ in 0..SPINS {
-            // No pause instruction: it takes up to 140 cycles, more than what is measured.
+            // No pause instruction: it takes up to 140 cycles, longer than the latency being
+            // measured.
             match line.load(Ordering::Acquire) {
                 STOP => return false,
                 found if found == value => return true,
@@ -187,7 +189,7 @@ fn wait_for(line: &AtomicU64, value: u64, deadline: Instant) -> bool {
     }
 }
 
-/// How long [`CHAIN_STEPS`] steps of two cycles each take.
+/// Duration of [`CHAIN_STEPS`] steps of two cycles each.
 fn time_chain() -> Duration {
     let begin = Instant::now();
     let mut value = black_box(1u64);
@@ -213,7 +215,7 @@ mod tests {
         };
         let latency = measure_latency(a, b, Duration::from_millis(50)).unwrap();
         println!("{latency:?}");
-        // Any machine: a message takes a few cycles of a clock between 0.1 and 10 GHz.
+        // On any machine: a transfer takes several cycles of a clock between 0.1 and 10 GHz.
         assert!(latency.cycles > 2.0, "{latency:?}");
         let frequency = latency.cycles / latency.nanos;
         assert!((0.1..10.0).contains(&frequency), "{latency:?}");

@@ -1,32 +1,32 @@
-//! Which cpus are online, and whether a BPF scheduler (sched_ext) schedules them.
+//! The online cpus, and the state of sched_ext (BPF schedulers).
 
 use albacore_topology::CpuSet;
 
 use crate::read::{parse_cpus, read_text, read_text_if_present};
 use crate::{HostRoot, OsError};
 
-/// The online cpus.
+/// Reads the online cpus.
 ///
 /// # Errors
-/// The file cannot be read or is not a cpu list.
+/// The file cannot be read or does not contain a cpu list.
 pub fn read_online(host: &HostRoot) -> Result<CpuSet, OsError> {
     let path = host.sys.join("devices/system/cpu/online");
     parse_cpus(&path, &read_text(&path)?)
 }
 
-/// Whether a BPF scheduler has taken the place of the kernel's own.
+/// Whether a BPF scheduler replaces the kernel's own (sched_ext).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SchedExt {
-    /// The kernel's own scheduler decides.
+    /// The kernel's own scheduler is active.
     Disabled,
-    /// A BPF scheduler decides, and may treat threads with masks worse than others.
+    /// A BPF scheduler is active; it may penalize threads with affinity masks.
     Enabled,
 }
 
-/// The state of sched_ext; a kernel without it has it disabled.
+/// Reads the state of sched_ext; a kernel without it counts as disabled.
 ///
 /// # Errors
-/// The file is there but cannot be read.
+/// The file exists but cannot be read.
 pub fn read_sched_ext(host: &HostRoot) -> Result<SchedExt, OsError> {
     let text = read_text_if_present(&host.sys.join("kernel/sched_ext/state"))?;
     Ok(match text.as_deref().map(str::trim) {

@@ -1,14 +1,13 @@
-//! How many file descriptors this process may have.
+//! Limit of open file descriptors of this process.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::OsError;
 
-/// Raises the limit of this process's open files as far as possible without a privilege, and
-/// returns it.
+/// Raises the soft limit of open files (RLIMIT_NOFILE) to the hard limit and returns it.
 ///
 /// # Errors
-/// The kernel refuses to read or to raise it.
+/// The limit cannot be read or raised.
 pub fn raise_descriptor_limit() -> Result<u64, OsError> {
     let (soft, hard) = read_limits()?;
     if soft < hard {
@@ -18,15 +17,15 @@ pub fn raise_descriptor_limit() -> Result<u64, OsError> {
     Ok(hard)
 }
 
-/// The limit of this process's open files now.
+/// The current soft limit of open files.
 ///
 /// # Errors
-/// The kernel refuses to read it.
+/// The limit cannot be read.
 pub fn read_descriptor_limit() -> Result<u64, OsError> {
     Ok(read_limits()?.0)
 }
 
-/// The soft and the hard limit.
+/// Soft and hard limit.
 fn read_limits() -> Result<(u64, u64), OsError> {
     getrlimit(Resource::RLIMIT_NOFILE).map_err(|e| OsError::call("getrlimit(RLIMIT_NOFILE)", e))
 }

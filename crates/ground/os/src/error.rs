@@ -1,31 +1,31 @@
-//! The error of everything here that opens a file or makes a plain system call.
+//! Error of all functions here that open a file or make a plain system call.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::StatError;
 
-/// A file could not be read or a call failed; says which.
+/// A file could not be read or a system call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OsError {
-    /// A file of /proc, /sys or a cgroup could not be read.
+    /// A file of procfs, sysfs or a cgroup could not be read.
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A file has a content that is not what the kernel writes there.
+    /// A file has unexpected content.
     #[error("{} holds {text:?}, which is not {expected}", path.display())]
     Content {
         path: PathBuf,
-        /// What it holds, shortened.
+        /// The content, truncated.
         text: String,
-        /// What it should hold.
+        /// Description of the expected content.
         expected: &'static str,
     },
-    /// A `stat` file of a process or thread could not be understood.
+    /// A `stat` file of a process or thread could not be parsed.
     #[error("cannot understand {}", path.display())]
     Stat {
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parse error.
         source: StatError,
     },
     /// A system call failed.
@@ -60,18 +60,18 @@ impl OsError {
         }
     }
 
-    /// True if the file is there but cannot do what was asked.
+    /// True if the file exists but does not support the operation (EOPNOTSUPP).
     pub(crate) fn is_not_supported(&self) -> bool {
         matches!(self, Self::Read { source, .. } if source.raw_os_error() == Some(nix::libc::EOPNOTSUPP))
     }
 
-    /// True if a message was not sent because the receiver has not taken those before it.
+    /// True if a message was not sent because the receiver's queue is full.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Call { source, .. } if source.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// True if the process, thread or file is gone: normal whenever something is observed that
-    /// lives on its own.
+    /// True if the process, thread or file no longer exists: normal when observing objects with an
+    /// independent lifetime.
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Read { source, .. } | Self::Call { source, .. } => {

@@ -1,4 +1,4 @@
-//! Opens a file that somebody else names and owns.
+//! Opens a file that an untrusted party names and owns.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,11 +7,11 @@ use std::path::Path;
 
 use nix::libc;
 
-/// Opens an existing file for reading and writing. A symbolic link is not followed, and a FIFO not
-/// waited for.
+/// Opens an existing file for reading and writing. Does not follow a symbolic link and does not
+/// block on a FIFO.
 ///
 /// # Errors
-/// There is no such file, it is a symbolic link or a folder, or it may not be read and written.
+/// The file does not exist, is a symbolic link or a directory, or permission is denied.
 pub fn open_existing(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)

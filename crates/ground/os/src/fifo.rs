@@ -1,10 +1,9 @@
-//! Writes lines into a named pipe for a reader that may be slow, gone or not there yet, without
-//! ever waiting.
+//! Non-blocking line writer for a named pipe whose reader may be slow, gone or not yet started.
 //!
-//! A line that has begun is finished before another begins, so the reader sees whole lines only.
-//! While it does not keep up, of the lines that wait only the newest is kept. When it goes away,
-//! what it left unread is dropped. A writer that died may have left the beginning of a line in the
-//! pipe, so the first thing written is the end of that line.
+//! A partially written line is always completed before the next one, so the reader sees whole lines
+//! only. If the reader does not keep up, only the newest pending line is kept. When the reader
+//! closes the pipe, its unread data is lost. A previous writer that died may have left a partial
+//! line in the pipe, so the first byte written is a newline.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -18,32 +17,33 @@ use nix::unistd::mkfifo;
 
 use crate::OsError;
 
-/// A named pipe to write lines into.
+/// Write end of a named pipe for lines.
 #[derive(Debug)]
 pub struct LineFifo {
     path: PathBuf,
     pipe: Option<File>,
-    /// What is left of the line that has begun.
+    /// Unwritten part of the current line.
     rest: Vec<u8>,
-    /// The newest line that has not begun.
+    /// The newest line that has not been started.
     next: Option<Vec<u8>>,
 }
 
-/// What became of the newest line.
+/// State of the newest line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Written {
-    /// It is in the pipe.
+    /// Completely written to the pipe.
     Whole,
-    /// The reader does not keep up: it waits, or a part of it does. Call [`LineFifo::flush`] later.
+    /// The reader does not keep up, so all or part of the line is pending. Call [`LineFifo::flush`]
+    /// later.
     Waiting,
     NoReader,
 }
 
 impl LineFifo {
-    /// Makes the pipe (mode 0644) if it is not there.
+    /// Creates the pipe (mode 0644) if it does not exist.
     ///
     /// # Errors
-    /// It cannot be made, or something else than a pipe has its name.
+    /// The pipe cannot be created, or the path is not a pipe.
     pub fn new(path: &Path) -> Result<Self, OsError> {
         let mode = Mode::from_bits_truncate(0o644);
         match mkfifo(path, mode) {
@@ -59,7 +59,7 @@ impl LineFifo {
         })
     }
 
-    /// Writes a line (without its newline); one that still waits is replaced by it.
+    /// Writes a line (without its newline); replaces a pending line that has not been started.
     ///
     /// # Errors
     /// The pipe cannot be opened or written.
@@ -70,7 +70,7 @@ impl LineFifo {
         self.flush()
     }
 
-    /// Goes on with what waits.
+    /// Writes pending data.
     ///
     /// # Errors
     /// As [`LineFifo::offer`].
@@ -78,7 +78,7 @@ impl LineFifo {
         if self.pipe.is_none() {
             self.open()?;
         }
-        // bound: two lines, and one more turn for each part of them that the pipe takes
+        // bound: two lines, and one more iteration for each partial write.
         loop {
             let Some(pipe) = &mut self.pipe else {
                 return Ok(Written::NoReader);
@@ -99,7 +99,8 @@ impl LineFifo {
         }
     }
 
-    /// The line that has begun is lost with its reader; one that waits is for the next reader.
+    /// Drops the partially written line, which is lost with its reader; keeps a pending line for
+    /// the next reader.
     fn forget_reader(&mut self) {
         self.pipe = None;
         self.rest.clear();
@@ -115,7 +116,8 @@ impl LineFifo {
             Ok(pipe) => {
                 check_is_fifo(&self.path, pipe.metadata())?;
                 self.pipe = Some(pipe);
-                // Ends the torn line of a writer before; else it is an empty line.
+                // Terminates the partial line of a previous writer; otherwise this is an empty
+                // line.
                 self.rest = b"\n".to_vec();
                 Ok(())
             }
@@ -162,7 +164,8 @@ mod tests {
         let mut from = reader(&path);
         assert_eq!(fifo.offer("one").unwrap(), Written::Whole);
         assert_eq!(read(&mut from), b"\none\n");
-        // Far more than a pipe holds: the first begins, of the others the last is kept.
+        // Far more than the capacity of a pipe: the first is partially written, of the others only
+        // the last is kept.
         let long = |letter: &str| letter.repeat(300_000);
         for letter in ["a", "b", "c", "d"] {
             assert_eq!(fifo.offer(&long(letter)).unwrap(), Written::Waiting);

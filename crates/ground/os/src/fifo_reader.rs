@@ -1,8 +1,8 @@
-//! Reads lines out of a named pipe whose writers are not trusted, without ever waiting.
+//! Non-blocking line reader for a named pipe with untrusted writers.
 //!
-//! Each call reads a bounded number of bytes; what has no end of line yet is kept up to the length
-//! of a line, and a longer line is passed over up to its end. So nothing that is written, and
-//! nothing that is not, takes time or memory beyond these bounds.
+//! Each call reads a bounded number of bytes. An incomplete line is kept up to the maximum line
+//! length; a longer line is skipped up to its end. Therefore time and memory are bounded for any
+//! input, or none.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -18,38 +18,38 @@ use nix::unistd::mkfifo;
 use crate::OsError;
 use crate::fifo::check_is_fifo;
 
-/// Everybody who sees the pipe may write into it; only its owner reads.
+/// Anyone who can access the pipe may write to it; only its owner reads.
 const MODE: u32 = 0o622;
 
-/// Bytes of one system call: the default capacity of a pipe.
+/// Bytes per read: the default capacity of a pipe.
 const PART_BYTES: usize = 64 << 10;
 
-/// The read end of a named pipe.
+/// Read end of a named pipe.
 #[derive(Debug)]
 pub struct FifoReader {
     path: PathBuf,
     pipe: File,
     line_bytes_max: usize,
-    /// The beginning of a line.
+    /// Incomplete line.
     held: Vec<u8>,
-    /// The line is too long, and what is left of it does not count.
+    /// The current line is too long; the rest of it is skipped.
     is_passed_over: bool,
 }
 
 impl FifoReader {
-    /// Opens the pipe and makes it (mode 0622) if it is not there; to be called while no other
-    /// thread makes files, as the umask of the process is changed for that moment. Lines have at
-    /// most `line_bytes_max` bytes without their end.
+    /// Opens the pipe and creates it (mode 0622) if it does not exist. Call it while no other
+    /// thread creates files, because it briefly changes the umask of the process. Lines have at
+    /// most `line_bytes_max` bytes without their newline.
     ///
     /// # Errors
-    /// It cannot be made or opened, or something else than a pipe has its name.
+    /// The pipe cannot be created or opened, or the path is not a pipe.
     pub fn new(path: &Path, line_bytes_max: usize) -> Result<Self, OsError> {
         let failed = |error| OsError::read(path, error);
         match make(path) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(e) => return Err(failed(e.into())),
         }
-        // A plain file opens too, and is not written: it is refused by the next lines.
+        // This also opens a regular file without writing to it; the check below rejects it.
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
         let pipe = opened.map_err(failed)?;
@@ -63,19 +63,19 @@ impl FifoReader {
         })
     }
 
-    /// Gives `take` each line that is there, without its end, after at most `bytes_max` bytes were
-    /// read. Empty lines and lines that are too long are passed over.
+    /// Calls `take` with each complete line, without its newline, reading at most `bytes_max`
+    /// bytes. Empty lines and lines that are too long are skipped.
     ///
     /// # Errors
     /// The pipe cannot be read.
     pub fn read(&mut self, bytes_max: usize, take: &mut dyn FnMut(&[u8])) -> Result<(), OsError> {
         let mut part = vec![0; PART_BYTES.min(bytes_max)];
         let mut left = bytes_max;
-        // bound: bytes_max, PART_BYTES a turn as long as so much is there.
+        // bound: bytes_max, up to PART_BYTES per iteration.
         while left > 0 {
             let room = part.len().min(left);
             match self.pipe.read(&mut part[..room]) {
-                // Nobody has it open for writing.
+                // No writer has the pipe open.
                 Ok(0) => break,
                 Ok(count) => {
                     self.split(&part[..count], take);
@@ -91,7 +91,7 @@ impl FifoReader {
 
     fn split(&mut self, bytes: &[u8], take: &mut dyn FnMut(&[u8])) {
         let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
-        // bound: one pass each piece of `bytes`.
+        // bound: one iteration per piece of `bytes`.
         while let Some(piece) = pieces.next() {
             if self.held.len() + piece.len() > self.line_bytes_max {
                 self.is_passed_over = true;
@@ -110,8 +110,8 @@ impl FifoReader {
     }
 }
 
-/// Makes the pipe with its whole mode, of which the umask would take bits away. `chmod` afterwards
-/// would do as well, but the agent's seccomp profile forbids it: it changes files that are there.
+/// Creates the pipe with its full mode, which the umask would reduce. A later `chmod` would have
+/// the same effect, but the agent's seccomp profile forbids it because it changes existing files.
 fn make(path: &Path) -> Result<(), Errno> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +171,7 @@ mod tests {
         let mut from = writer(&path);
         let mut written = 0;
         for _ in 0..50 {
-            // As much as the pipe takes, without one end of a line.
+            // Fills the pipe without a newline.
             while let Ok(count) = from.write(&[b'x'; 4096]) {
                 written += count;
             }
@@ -179,7 +179,7 @@ mod tests {
             assert!(reader.held.len() <= 100);
         }
         assert!(written >= 400_000, "each read took 10,000 bytes: {written}");
-        // bound of a pipe: 64 KiB
+        // The capacity of a pipe is 64 KiB.
         assert!(lines(&mut reader, 1 << 20).is_empty());
         from.write_all(b"\nnext\n").unwrap();
         assert_eq!(lines(&mut reader, 100), ["next"]);

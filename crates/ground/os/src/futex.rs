@@ -1,4 +1,4 @@
-//! Sleeping on a 32-bit word until another thread, perhaps of another process, changes it.
+//! Futex: waits on a 32-bit word until another thread, possibly of another process, changes it.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::libc;
 
-/// Who may sleep on the word or wake its sleepers.
+/// Scope of a futex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// Threads of this process; the cheaper one.
+    /// Threads of this process only (FUTEX_PRIVATE_FLAG), which is cheaper.
     Process,
     /// Threads of every process that maps the word.
     Machine,
@@ -24,11 +24,11 @@ impl Reach {
     }
 }
 
-/// Sleeps while `word` is `expected`, until woken or until `timeout` is over. Returns early without
-/// a reason now and then: look at the word again.
+/// Blocks while `word` is `expected`, until woken or until `timeout` expires. May wake spuriously:
+/// check the word again.
 pub fn wait(reach: Reach, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     let timeout = timeout.map(|t| libc::timespec {
-        // time_t of every 64-bit machine; libc plans to rename it for musl.
+        // time_t on all 64-bit machines; libc plans to rename it for musl.
         tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
         // infallible: below 1e9.
         tv_nsec: t.subsec_nanos() as libc::c_long,
@@ -37,7 +37,7 @@ pub fn wait(reach: Reach, word: &AtomicU32, expected: u32, timeout: Option<Durat
         .as_ref()
         .map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the word and the timespec live until the call returns; the kernel only reads them.
-    // The result does not matter: woken, changed, interrupted and timed out all mean "look again".
+    // The result is ignored: woken, changed, interrupted and timed out all mean "check again".
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -49,10 +49,10 @@ pub fn wait(reach: Reach, word: &AtomicU32, expected: u32, timeout: Option<Durat
     }
 }
 
-/// Wakes at most `count` sleepers on `word`; how many were woken.
+/// Wakes at most `count` waiters on `word`; returns the number of waiters woken.
 pub fn wake(reach: Reach, word: &AtomicU32, count: u32) -> usize {
     let count = libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the kernel uses the word's address as a key and does not touch the word.
+    // SAFETY: the kernel uses the address of the word as a key and does not access the word.
     let woken = unsafe {
         libc::syscall(
             libc::SYS_futex,

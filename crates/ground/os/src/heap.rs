@@ -1,28 +1,28 @@
-//! The memory of this process's allocator.
+//! Settings of the memory allocator of this process.
 
-/// The size from which an allocation has a mapping of its own, bytes: glibc's default, which it
-/// otherwise raises to the largest allocation that was freed.
+/// Allocations of at least this many bytes use their own mapping: glibc's default, which glibc
+/// otherwise raises to the size of the largest mapping freed.
 #[cfg(target_env = "gnu")]
 const MAPPED_BYTES_MIN: nix::libc::c_int = 128 << 10;
 
-/// Gives large allocations mappings of their own, so that they return to the kernel when they are
-/// freed. In the heap of a thread they might become its end, which [`release_free_memory`] keeps.
-/// For processes that allocate large buffers rarely. Another allocator than glibc's is not changed.
+/// Allocates large blocks with `mmap`, so that they return to the kernel when freed. In an arena,
+/// such a block might end up at the top, which [`release_free_memory`] keeps. For processes that
+/// rarely allocate large buffers. Affects glibc's allocator only.
 pub fn map_large_allocations() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: changes a parameter of the allocator, which locks it.
+    // SAFETY: changes a parameter of the allocator, which takes its own lock.
     unsafe {
-        // It fails for values that are out of its range alone.
+        // Fails only for out-of-range values.
         nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
     }
 }
 
-/// Gives pages that the allocator holds without use back to the kernel, so that the next thread
-/// that needs memory touches new ones: glibc's allocator, and in static builds mimalloc, for the
-/// calling thread. mimalloc keeps pieces of 64 KiB of which a part is in use.
+/// Returns unused memory of the allocator to the kernel, so that the next thread that allocates
+/// memory touches new pages: for glibc's allocator, and in static builds for mimalloc, limited to
+/// the calling thread. mimalloc keeps 64 KiB blocks that are partially in use.
 pub fn release_free_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: changes only memory that is free to the allocator, which locks it.
+    // SAFETY: affects only free memory of the allocator, which takes its own lock.
     unsafe {
         nix::libc::malloc_trim(0);
     }
@@ -30,11 +30,11 @@ pub fn release_free_memory() {
     collect_mimalloc();
 }
 
-/// Gives back what the calling thread allocated from mimalloc and any thread has freed. In a
-/// program with another allocator it has no effect.
+/// Returns mimalloc memory that the calling thread allocated and any thread has freed. No effect in
+/// a program with another allocator.
 pub fn collect_mimalloc() {
-    // SAFETY: changes only memory that is free, of the heap of the calling thread or of arenas,
-    // which mimalloc locks.
+    // SAFETY: affects only free memory of the calling thread's heap, or of arenas, which mimalloc
+    // locks.
     unsafe { libmimalloc_sys::mi_collect(true) }
 }
 

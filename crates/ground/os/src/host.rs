@@ -1,20 +1,20 @@
-//! Where the kernel's trees are mounted: the live machine's places, or a recording's.
+//! Mount points of procfs, sysfs and cgroups: of the live machine or of a recording.
 
 use std::path::{Path, PathBuf};
 
-/// Roots of the kernel's file trees.
+/// Roots of the kernel's file systems.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostRoot {
     /// procfs, usually `/proc`.
     pub proc: PathBuf,
     /// sysfs, usually `/sys`.
     pub sys: PathBuf,
-    /// Where cgroups are mounted, usually `/sys/fs/cgroup`.
+    /// Mount point of cgroups, usually `/sys/fs/cgroup`.
     pub cgroup: PathBuf,
 }
 
 impl HostRoot {
-    /// The machine this runs on.
+    /// The live machine.
     pub fn live() -> Self {
         Self {
             proc: PathBuf::from("/proc"),
@@ -23,7 +23,7 @@ impl HostRoot {
         }
     }
 
-    /// A recording below one directory: `proc`, `sys` and `cgroup` in it.
+    /// A recording in one directory, with the subdirectories `proc`, `sys` and `cgroup`.
     pub fn recorded(root: &Path) -> Self {
         Self {
             proc: root.join("proc"),
@@ -32,7 +32,8 @@ impl HostRoot {
         }
     }
 
-    /// True if the pids in this /proc are pids that system calls of this process can name.
+    /// True if the pids of this procfs are in the PID namespace of this process, usable in system
+    /// calls.
     pub fn is_live(&self) -> bool {
         self.proc == Path::new("/proc")
     }

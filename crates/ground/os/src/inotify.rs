@@ -1,6 +1,6 @@
-//! Notices writes to files of cgroups, such as `cpuset.cpus` and `cpu.max`. Effective cpusets
-//! change in other ways too (a cpu goes offline, a parent outside the namespace is written), so
-//! this makes a poll early but does not replace polling.
+//! inotify watches on cgroup files such as `cpuset.cpus` and `cpu.max`. An effective cpuset can
+//! also change without such a write (a cpu goes offline, a parent outside the namespace is
+//! written), so a watch triggers an early poll but does not replace polling.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub struct FileWatch {
 }
 
 impl FileWatch {
-    /// A watch without files.
+    /// Creates a watch without files.
     ///
     /// # Errors
     /// There are no file descriptors or inotify instances left.
@@ -31,10 +31,11 @@ impl FileWatch {
         })
     }
 
-    /// Watches exactly these files from now on.
+    /// Replaces the set of watched files.
     ///
     /// # Errors
-    /// A file cannot be watched (gone, or the user's inotify watches are used up); the others are.
+    /// A file cannot be watched (removed, or the user's inotify watch limit is reached); the others
+    /// are watched.
     pub fn set(&mut self, files: &[PathBuf]) -> Result<(), OsError> {
         let (keep, drop): (Vec<_>, Vec<_>) = self
             .watched
@@ -42,7 +43,7 @@ impl FileWatch {
             .partition(|(path, _)| files.contains(path));
         self.watched = keep;
         for (_, descriptor) in drop {
-            // A watch ends by itself when its file goes: then there is nothing to remove.
+            // The kernel removes a watch when its file is deleted, so this may fail.
             let _ = self.inotify.rm_watch(descriptor);
         }
         let mut first_error = None;
@@ -58,13 +59,13 @@ impl FileWatch {
         first_error.map_or(Ok(()), Err)
     }
 
-    /// True if something was written since the last call; forgets it.
+    /// True if a file was written since the last call; clears the pending events.
     ///
     /// # Errors
-    /// The kernel refuses to read events.
+    /// The events cannot be read.
     pub fn drain(&self) -> Result<bool, OsError> {
         let mut was_written = false;
-        // bound: EVENTS_MAX reads of what one buffer holds; more stays readable for the next call.
+        // bound: EVENTS_MAX reads of one buffer each; the rest stays readable for the next call.
         for _ in 0..crate::limits::EVENTS_MAX {
             match self.inotify.read_events() {
                 Ok(events) => was_written |= !events.is_empty(),

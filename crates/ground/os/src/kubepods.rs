@@ -1,13 +1,13 @@
-//! Finds the cgroup of a Kubernetes container by the uid of its pod and its own id, by walking the
-//! mounted tree.
+//! Finds the cgroup of a Kubernetes container from its pod uid and container id by walking the
+//! mounted cgroup tree.
 //!
-//! Problem: every runtime has its own form of the path, `/proc/PID/cgroup` is relative to the
-//! reader's cgroup namespace (`/../../pod...`), and a container with cgroups of its own can make
-//! directories of any name in them. Approach: the kubelet's directory (`kubepods`,
-//! `kubepods.slice`, or one below a slice or folder of its own as in kind) is looked for from the
-//! mount downwards, and the highest wins: a container cannot make one there. Below it a
-//! container has its place: pod or QoS class and pod, then container. Only these few paths are
-//! tried, so a directory that is deeper, has another form or is a symbolic link is never found.
+//! Problem: every container runtime uses a different path, `/proc/PID/cgroup` is relative to the
+//! reader's cgroup namespace (`/../../pod...`), and a container with a writable cgroup can create
+//! subdirectories of any name. Approach: search for the kubelet's directory (`kubepods`,
+//! `kubepods.slice`, or one below a custom slice or directory as in kind) from the mount point
+//! downwards; the highest match is used, because a container cannot create one there. Below it, the
+//! container is at a fixed position: optional QoS class, pod, container. Only these few paths are
+//! tried, so a directory that is deeper, has another form or is a symbolic link is never matched.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -25,53 +25,54 @@ pub use members::{Members, read_members};
 pub(crate) use members::{may_hide_processes, read_procs, tree_of};
 use pod_paths::{ContainerNames, is_kubepods};
 
-/// The directories in which a kubelet keeps its pods.
+/// Directories with the pods of a kubelet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kubepods {
     version: CgroupVersion,
     mount: PathBuf,
-    /// Usually one; several where several kubelets share a machine.
+    /// Usually one; several if several kubelets share a machine.
     directories: Vec<PathBuf>,
 }
 
-/// A container's cgroup, and the names that its path can have.
+/// A container's cgroup and its possible path names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Container {
-    /// Where it is. Its processes are in it, or below (CRI-O with crun, systemd in a container).
+    /// Its cgroup. The processes are in it or in a descendant (CRI-O with crun, systemd in a
+    /// container).
     pub cgroup: Cgroup,
     names: ContainerNames,
 }
 
-/// Why a container's cgroup was not found.
+/// Reason why the cgroup of a container was not found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KubepodsError {
     /// A directory could not be read.
     #[error(transparent)]
     Os(#[from] OsError),
-    /// There is no cgroup tree.
+    /// No cgroup hierarchy is mounted.
     #[error("{} holds no cgroups: mount the cgroup tree of the host there", path.display())]
     NoTree {
-        /// Where it was looked for.
+        /// Expected mount point.
         path: PathBuf,
     },
-    /// The kubelet keeps no pods in this tree.
+    /// The hierarchy contains no kubelet directory.
     #[error(
         "there is no directory kubepods or kubepods.slice in {}: mount the cgroup tree of the host there",
         mount.display()
     )]
     NoKubelet {
-        /// Where the tree is mounted.
+        /// Mount point of the hierarchy.
         mount: PathBuf,
     },
-    /// An id that no kubelet gives.
+    /// An invalid pod uid or container id.
     #[error("{id:?} is not {expected}")]
     BadId {
         id: String,
-        /// What it should be.
+        /// Description of a valid id.
         expected: &'static str,
     },
-    /// There is no such container in the kubelet's directory.
+    /// The kubelet's directory contains no such container.
     #[error(
         "container {container} of pod {pod} has no cgroup in {}: it has ended, or its runtime keeps its containers \
          outside the kubelet's cgroups (a sandboxed runtime, or a runtime with another cgroup driver than the kubelet's)",
@@ -80,10 +81,10 @@ pub enum KubepodsError {
     NotFound {
         pod: String,
         container: String,
-        /// Where it was looked for.
+        /// Directory that was searched.
         directory: PathBuf,
     },
-    /// Two cgroups match the container: neither is used.
+    /// Two cgroups match the container; neither is used.
     #[error(
         "container {container} has more than one cgroup: {} and {}",
         first.display(), second.display()
@@ -96,10 +97,10 @@ pub enum KubepodsError {
 }
 
 impl Kubepods {
-    /// Looks for the kubelet's directory in the hierarchy that decides about cpus.
+    /// Searches for the kubelet's directory in the hierarchy of the cpuset controller.
     ///
     /// # Errors
-    /// There is none, or the tree cannot be read.
+    /// There is no such directory, or the hierarchy cannot be read.
     pub fn find(host: &HostRoot) -> Result<Self, KubepodsError> {
         let (version, mount) = find_mount(host)?;
         let mut level = VecDeque::from([(mount.clone(), 0)]);
@@ -131,8 +132,8 @@ impl Kubepods {
         })
     }
 
-    /// Finds a container's cgroup. `container` may have its runtime in front, as the API server
-    /// writes it (`containerd://...`).
+    /// Finds the cgroup of a container. `container` may have a runtime prefix, as in the pod status
+    /// (`containerd://...`).
     ///
     /// # Errors
     /// An id is malformed, or the container has no cgroup here, or more than one.
@@ -165,10 +166,10 @@ impl Kubepods {
         Ok(Container { cgroup, names })
     }
 
-    /// The cgroups of all containers of all pods, sandboxes among them.
+    /// The cgroups of all containers of all pods, including pod sandboxes (pause containers).
     ///
     /// # Errors
-    /// A directory cannot be read; one that vanishes meanwhile is passed over.
+    /// A directory cannot be read. Directories removed during the walk are skipped.
     pub fn containers(&self) -> Result<Vec<Cgroup>, OsError> {
         let mut found = Vec::new();
         for directory in &self.directories {
@@ -190,8 +191,8 @@ impl Kubepods {
     }
 }
 
-/// The hierarchy that decides about cpus: that of v1's cpuset controller, by its own name or
-/// mounted together with others, else the v2 tree.
+/// Finds the hierarchy of the cpuset controller: in v1 mounted alone or together with other
+/// controllers, otherwise the v2 hierarchy.
 fn find_mount(host: &HostRoot) -> Result<(CgroupVersion, PathBuf), KubepodsError> {
     let alone = host.cgroup.join("cpuset");
     if alone.join("cgroup.procs").exists() {
@@ -215,7 +216,7 @@ fn find_mount(host: &HostRoot) -> Result<(CgroupVersion, PathBuf), KubepodsError
     Err(KubepodsError::NoTree { path })
 }
 
-/// The directories in a directory, sorted; symbolic links are none. One that is gone has none.
+/// Subdirectories, sorted, without symbolic links. Empty if the directory no longer exists.
 pub(crate) fn subdirectories(directory: &Path) -> Result<Vec<PathBuf>, OsError> {
     let error = |source| OsError::read(directory, source);
     let entries = match fs::read_dir(directory).map_err(error) {
@@ -238,7 +239,7 @@ pub(crate) fn subdirectories(directory: &Path) -> Result<Vec<PathBuf>, OsError> 
     Ok(found)
 }
 
-/// True if a path below `mount` is a directory, reached through no symbolic link.
+/// True if a path below `mount` is a directory and none of its components is a symbolic link.
 pub(crate) fn is_directory_below(mount: &Path, path: &Path) -> bool {
     let steps = path.ancestors().take_while(|step| *step != mount);
     path.starts_with(mount)

@@ -1,8 +1,7 @@
-//! Access to the kernel: `/proc`, `/sys`, cgroups, masks, process events. The only crate with
-//! system calls.
+//! Access to the kernel: procfs, sysfs, cgroups, affinity masks, process events. The only crate
+//! that makes system calls.
 //!
-//! Readers are rooted at a [`HostRoot`] value, so that they run on recorded trees as well as on the
-//! live machine.
+//! Readers take a [`HostRoot`], so that they also run on recorded trees.
 
 mod alarm;
 mod arrival;

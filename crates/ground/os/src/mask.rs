@@ -1,4 +1,4 @@
-//! Masks of threads: which cpus the kernel lets one thread run on.
+//! Affinity masks of threads: the cpus on which the kernel lets a thread run.
 
 use std::io;
 
@@ -10,30 +10,32 @@ use crate::limits::MASK_BYTES;
 use crate::read::read_text;
 use crate::{HostRoot, OsError, Tid};
 
-/// Why a mask could not be written or read.
+/// Failure to read or write an affinity mask.
 #[derive(Debug, thiserror::Error)]
 pub enum MaskError {
-    /// The thread has ended: normal.
+    /// The thread has exited, which is normal.
     #[error("thread {} has ended", tid.0)]
     Gone { tid: Tid },
-    /// None of the asked cpus is in the cpuset (and online): the plan is older than the cpuset.
+    /// No cpu of the mask is online and in the thread's cpuset (EINVAL): the plan is older than the
+    /// cpuset.
     #[error("none of the cpus {mask} is in the cpuset of thread {} now", tid.0)]
     OutsideCpuset { tid: Tid, mask: CpuSet },
-    /// The kernel forbids it.
+    /// Permission denied.
     #[error(
         "no permission to pin thread {}: run as the same user or root, or give CAP_SYS_NICE",
         tid.0
     )]
     NotPermitted { tid: Tid },
-    /// Something else went wrong.
+    /// Any other failure.
     #[error("cannot reach the mask of thread {}", tid.0)]
     Other { tid: Tid, source: io::Error },
 }
 
-/// Writes the mask of a live thread (`sched_setaffinity`).
+/// Sets the affinity mask of a thread (`sched_setaffinity`).
 ///
 /// # Errors
-/// See [`MaskError`]. An empty mask is [`MaskError::OutsideCpuset`], as the kernel would say.
+/// See [`MaskError`]. An empty mask results in [`MaskError::OutsideCpuset`], as the kernel returns
+/// EINVAL.
 pub fn write_mask(tid: Tid, mask: &CpuSet) -> Result<(), MaskError> {
     let mut bits = [0u8; MASK_BYTES];
     for cpu in mask.iter() {
@@ -71,9 +73,9 @@ fn mask_error(tid: Tid, errno: Errno) -> MaskError {
     }
 }
 
-/// The mask of a thread: `sched_getaffinity` on the live machine, `Cpus_allowed_list` of a
-/// recording. May be empty: a thread that was pinned in the root cgroup to a cpu that went offline
-/// has no cpu in its mask.
+/// Reads the affinity mask of a thread: with `sched_getaffinity` on the live machine, from
+/// `Cpus_allowed_list` of a recording. May be empty: a thread that was pinned in the root cgroup to
+/// a cpu that has gone offline has no cpu in its mask.
 ///
 /// # Errors
 /// See [`MaskError`].
@@ -97,7 +99,7 @@ fn read_live_mask(tid: Tid) -> Result<CpuSet, MaskError> {
         )
     };
     if let Ok(length) = usize::try_from(result) {
-        // The result is the number of bytes written: as many as it has cpus, rounded up to words.
+        // The result is the number of bytes written: one bit per possible cpu, rounded up to words.
         let bytes = bits.iter().take(length).enumerate();
         let ids = bytes.flat_map(|(i, byte)| {
             (0..8u16)
@@ -120,7 +122,8 @@ fn read_recorded_mask(host: &HostRoot, tid: Tid) -> Result<CpuSet, MaskError> {
         Err(e) if e.is_gone() => return Err(MaskError::Gone { tid }),
         Err(e) => return Err(other(e)),
     };
-    // A hostile name cannot forge the line: the kernel escapes newlines in `Name:`.
+    // A malicious thread name cannot forge this line, because the kernel escapes newlines in
+    // `Name:`.
     text.lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
         .and_then(|list| list.parse().ok())
@@ -137,7 +140,7 @@ fn read_recorded_mask(host: &HostRoot, tid: Tid) -> Result<CpuSet, MaskError> {
 mod tests {
     use super::*;
 
-    /// The calling thread alone; the test's other threads keep their masks.
+    /// The calling thread; other threads of the test keep their masks.
     fn me() -> Tid {
         Tid(nix::unistd::gettid().as_raw())
     }

@@ -1,16 +1,15 @@
-//! How much more memory a cgroup may use: `memory.max` of v2. Pages of files that are not in use
-//! count as free.
+//! Remaining memory of a cgroup: `memory.max` (v2). Inactive page cache counts as free.
 
 use std::path::Path;
 
 use crate::read::read_text_if_present;
 use crate::{Cgroup, CgroupVersion, HostRoot, OsError};
 
-/// Bytes that a cgroup and its ancestors leave; with v1 those of its memory controller. `None`:
-/// no limit.
+/// Bytes left below the limits of a cgroup and its ancestors; on v1, those of the memory
+/// controller. `None` without a limit.
 ///
 /// # Errors
-/// A file is there but cannot be read or understood.
+/// A file exists but cannot be read or parsed.
 pub fn read_memory_left(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<u64>, OsError> {
     let (mount, limit, usage, idle) = match cgroup.version {
         CgroupVersion::V2 => (
@@ -28,7 +27,7 @@ pub fn read_memory_left(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<u64>,
     };
     let mut least: Option<u64> = None;
     for directory in cgroup.ancestry() {
-        // infallible: ancestors begin with the mount.
+        // infallible: the path of an ancestor starts with the mount point.
         let below = directory.strip_prefix(&cgroup.mount).unwrap_or(directory);
         let directory = mount.join(below);
         let Some(limit) = read_number(&directory.join(limit))? else {
@@ -45,7 +44,7 @@ pub fn read_memory_left(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<u64>,
     Ok(least)
 }
 
-/// A number of bytes; `None` for `max`, or without the file.
+/// A number of bytes; `None` for `max` or if the file does not exist.
 fn read_number(path: &Path) -> Result<Option<u64>, OsError> {
     match read_text_if_present(path)?.as_deref().map(str::trim) {
         None | Some("max") => Ok(None),

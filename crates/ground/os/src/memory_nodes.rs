@@ -1,7 +1,7 @@
-//! NUMA nodes with memory and cpus, and on which of them the pages of a mapping lie.
+//! NUMA nodes with memory and cpus, and the placement of a mapping's pages on them.
 //!
-//! A page lies on the node of the thread that touches it first. Memory policies are not used:
-//! containers may not set them.
+//! Pages are allocated on the node of the thread that touches them first. Memory policies are not
+//! used, because containers may not set them.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -14,20 +14,20 @@ use crate::read::{parse_cpus, read_text_if_present};
 use crate::shared_memory::ReadMapping;
 use crate::{HostRoot, MaskError, OsError, Tid, current_thread, read_mask, write_mask};
 
-/// The kernel's number of a NUMA node.
+/// NUMA node id of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub u16);
 
-/// The nodes of a machine that have memory and cpus.
+/// The NUMA nodes of a machine that have both memory and cpus.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MemoryNodes(Vec<(NodeId, CpuSet)>);
 
 impl MemoryNodes {
-    /// Reads one file on a machine with one node, and a file for each node on others. Where the
-    /// kernel tells of no node there is none.
+    /// Reads one file on a machine with one node, and one file per node on others. Empty if sysfs
+    /// lists no nodes.
     ///
     /// # Errors
-    /// A file is there but cannot be read or understood.
+    /// A file exists but cannot be read or parsed.
     pub fn read(host: &HostRoot) -> Result<Self, OsError> {
         let folder = host.sys.join("devices/system/node");
         let list = |path: &Path| -> Result<CpuSet, OsError> {
@@ -61,7 +61,7 @@ impl MemoryNodes {
         self.0.len() > 1
     }
 
-    /// The node that all cpus of a mask are of.
+    /// The node that contains all cpus of a mask.
     #[must_use]
     pub fn node_of(&self, mask: &CpuSet) -> Option<NodeId> {
         let mut nodes = self.0.iter();
@@ -69,7 +69,7 @@ impl MemoryNodes {
         of.map(|&(node, _)| node)
     }
 
-    /// The node that the calling thread runs on now.
+    /// The node on which the calling thread currently runs.
     #[must_use]
     pub fn current(&self) -> Option<NodeId> {
         let cpu = nix::sched::sched_getcpu().ok()?;
@@ -77,16 +77,16 @@ impl MemoryNodes {
         self.node_of(&[cpu].into_iter().collect())
     }
 
-    /// Lets the calling thread run on those cpus of a node that its cpuset has; where the main
-    /// thread of this process has a mask with cpus of the node, on these alone: `albacore run
-    /// --cpus`.
+    /// Restricts the calling thread to the cpus of a node, within its cpuset. If the affinity mask
+    /// of this process's main thread includes cpus of the node, only these are used (`albacore run
+    /// --cpus`).
     ///
     /// # Errors
-    /// See [`MaskError`]: its cpuset has none of them, or a sandbox forbids it.
+    /// See [`MaskError`]: the cpuset contains no cpu of the node, or a sandbox forbids the call.
     pub fn move_to(&self, node: NodeId) -> Result<(), MaskError> {
         let known = self.0.iter().find(|&&(known, _)| known == node);
         let cpus = known.map(|(_, cpus)| cpus.clone()).unwrap_or_default();
-        // infallible: process ids are positive numbers of an i32.
+        // infallible: a process id is a positive i32.
         let main = Tid(std::process::id() as i32);
         let own = read_mask(&HostRoot::live(), main).unwrap_or_default();
         write_mask(current_thread(), &within_mask(cpus, &own))
@@ -94,11 +94,11 @@ impl MemoryNodes {
 }
 
 impl ReadMapping {
-    /// Bytes of the mapping by node, ascending; pages that this process has not touched through it
-    /// are touched first.
+    /// Bytes of the mapping per node, ascending. First touches all pages that this process has not
+    /// yet touched through this mapping.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// `/proc/self/numa_maps` cannot be read or parsed.
     pub fn bytes_by_node(&self) -> Result<Vec<(NodeId, u64)>, OsError> {
         self.touch();
         let path = Path::new("/proc/self/numa_maps");
@@ -107,11 +107,11 @@ impl ReadMapping {
             .ok_or_else(|| OsError::content(path, &text, "a line for each mapping"))
     }
 
-    /// Bytes of the mapping that are in huge pages; pages that this process has not touched
-    /// through it are touched first. Takes milliseconds.
+    /// Bytes of the mapping in huge pages. First touches all pages that this process has not yet
+    /// touched through this mapping. Takes milliseconds.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// `/proc/self/smaps` cannot be read or parsed.
     pub fn huge_bytes(&self) -> Result<u64, OsError> {
         self.touch();
         let path = Path::new("/proc/self/smaps");
@@ -121,7 +121,7 @@ impl ReadMapping {
     }
 }
 
-/// Those of `cpus` that a mask has; all if it has none of them.
+/// The cpus that are also in `mask`, or all of them if the intersection is empty.
 fn within_mask(cpus: CpuSet, mask: &CpuSet) -> CpuSet {
     let within = cpus.intersection(mask);
     if within.is_empty() { cpus } else { within }
@@ -135,7 +135,7 @@ fn read_maps(path: &Path) -> Result<String, OsError> {
     Ok(text)
 }
 
-/// The line of a mapping, such as `7f0000000000 default file=/memfd:m mapped=3 N0=2 N1=1
+/// Parses the line of a mapping, such as `7f0000000000 default file=/memfd:m mapped=3 N0=2 N1=1
 /// kernelpagesize_kB=4`.
 fn parse_numa_maps(text: &str, address: usize) -> Option<Vec<(NodeId, u64)>> {
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -143,7 +143,7 @@ fn parse_numa_maps(text: &str, address: usize) -> Option<Vec<(NodeId, u64)>> {
     let (_, line) = lines.find(|(start, _)| is_mapping(start))?;
     let words = || line.split(' ').filter_map(|word| word.split_once('='));
     let mut sizes = words().filter(|&(key, _)| key == "kernelpagesize_kB");
-    // Without a page there is no size.
+    // A mapping without pages has no page size.
     let kib: u64 = sizes
         .next()
         .map_or(Some(4), |(_, size)| size.parse().ok())?;
@@ -154,7 +154,7 @@ fn parse_numa_maps(text: &str, address: usize) -> Option<Vec<(NodeId, u64)>> {
     Some(pages.collect())
 }
 
-/// What a mapping has under `ShmemPmdMapped`, which kernels without huge pages leave out.
+/// The value of `ShmemPmdMapped` of a mapping; 0 if missing (a kernel without huge pages).
 fn parse_smaps(text: &str, address: usize) -> Option<u64> {
     let starts = |line: &str| {
         let (start, _) = line.split_once('-')?;

@@ -1,5 +1,5 @@
-//! Permissions of this process, each probed by itself without changing anything, so that a missing
-//! one can be reported and corrected.
+//! Permissions of this process, probed individually and without side effects, so that a missing one
+//! can be reported and granted.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,22 +11,22 @@ use crate::process::numbers_in;
 use crate::read::read_text;
 use crate::{HostRoot, MaskError, OsError, Pid, Tid, read_stat, write_mask};
 
-/// Whether this process may write the masks of others' threads.
+/// Whether this process may set the affinity masks of other users' threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pinning {
     Permitted,
-    /// It may not: `CAP_SYS_NICE` is missing (or a security module forbids it).
+    /// Not permitted: `CAP_SYS_NICE` is missing, or a security module forbids it.
     Refused,
-    /// It could not be tried.
+    /// Not determined.
     Unknown {
-        /// Why not, as a sentence.
+        /// The reason, as a sentence.
         reason: String,
     },
 }
 
-/// Tries whether masks of other users' processes may be written, by asking for an *empty* mask of
-/// one: the kernel looks at the right first (EPERM) and at the mask then (EINVAL), so nothing is
-/// ever changed. Without a process of another user the capabilities of this one are believed.
+/// Tests whether the affinity masks of other users' processes can be set, with an *empty* mask for
+/// one of them: the kernel checks the permission first (EPERM) and then the mask (EINVAL), so no
+/// mask is ever changed. If no other user has a process, the effective capabilities decide.
 pub fn probe_pinning(host: &HostRoot) -> Pinning {
     if !host.is_live() {
         let reason = "this /proc is not that of this process's own pids".into();
@@ -50,7 +50,7 @@ pub fn probe_pinning(host: &HostRoot) -> Pinning {
         match write_mask(Tid(pid), &CpuSet::new()) {
             Err(MaskError::OutsideCpuset { .. }) => return Pinning::Permitted,
             Err(MaskError::NotPermitted { .. }) => return Pinning::Refused,
-            // It has ended: another one.
+            // The process has exited: try the next one.
             Ok(()) | Err(MaskError::Gone { .. } | MaskError::Other { .. }) => {}
         }
     }
@@ -61,7 +61,7 @@ pub fn probe_pinning(host: &HostRoot) -> Pinning {
     }
 }
 
-/// Whether CAP_SYS_NICE is effective in this process.
+/// True if CAP_SYS_NICE is an effective capability of this process.
 fn has_sys_nice(host: &HostRoot) -> Result<bool, OsError> {
     const CAP_SYS_NICE: u32 = 23;
     let path = host.proc.join("self/status");
@@ -72,17 +72,16 @@ fn has_sys_nice(host: &HostRoot) -> Result<bool, OsError> {
     Ok(bits >> CAP_SYS_NICE & 1 == 1)
 }
 
-/// The option that hides other users' processes in this /proc (`hidepid=2`), if it is mounted with
-/// one.
+/// The mount option of this procfs that hides other users' processes (`hidepid=2`), if any.
 ///
 /// # Errors
-/// The mounts cannot be read.
+/// The mount table cannot be read.
 pub fn read_hidepid(host: &HostRoot) -> Result<Option<String>, OsError> {
     let path = host.proc.join("self/mountinfo");
     let text = match read_text(&path) {
         Ok(text) => text,
-        // A /proc of other pids than ours has no `self`: who mounted it decides, and the processes
-        // are seen or not.
+        // A procfs of another PID namespace has no `self`, so its mount options cannot be read; its
+        // processes are visible or not.
         Err(e) if e.is_gone() => return Ok(None),
         Err(e) => return Err(e),
     };
@@ -95,7 +94,7 @@ pub fn read_hidepid(host: &HostRoot) -> Result<Option<String>, OsError> {
         if before.split(' ').nth(4) != Some(target.as_ref()) {
             continue;
         }
-        // The last mount on a place is the one that is seen.
+        // The last mount on a mount point hides earlier ones.
         let options = after.split(' ').nth(2).unwrap_or_default().split(',');
         hidden = options
             .filter(|option| option.starts_with("hidepid="))
@@ -105,10 +104,10 @@ pub fn read_hidepid(host: &HostRoot) -> Result<Option<String>, OsError> {
     Ok(hidden)
 }
 
-/// True if nothing can be written below a path because it is mounted read-only.
+/// True if the file system of a path is mounted read-only.
 ///
 /// # Errors
-/// The path cannot be looked at.
+/// The path cannot be accessed.
 pub fn is_read_only(path: &Path) -> Result<bool, OsError> {
     let stat = statvfs(path).map_err(|e| OsError::read(path, e.into()))?;
     Ok(stat.flags().contains(FsFlags::ST_RDONLY))

@@ -1,5 +1,5 @@
-//! A handle on one process that becomes readable when the process ends, and never means another
-//! process.
+//! pidfd: a handle of one process that becomes readable when the process exits and is unaffected by
+//! pid reuse.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -14,17 +14,17 @@ pub struct PidFd {
 }
 
 impl PidFd {
-    /// Opens a process. Works for processes of other users: it allows waiting for the end, nothing
-    /// more.
+    /// Opens a process. Works for processes of other users, because it only allows waiting for the
+    /// exit.
     ///
     /// # Errors
-    /// The process is gone, or there are no file descriptors left.
+    /// The process has exited, or there are no file descriptors left.
     pub fn open(pid: Pid) -> Result<Self, OsError> {
-        // SAFETY: pidfd_open takes two integers and touches no memory of ours.
+        // SAFETY: pidfd_open takes two integers and does not access our memory.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0, 0) };
         match RawFd::try_from(fd) {
             Ok(fd) if fd >= 0 => {
-                // SAFETY: the kernel has just given us this descriptor; it has no other owner.
+                // SAFETY: the kernel has just created this descriptor; it has no other owner.
                 let fd = unsafe { OwnedFd::from_raw_fd(fd) };
                 Ok(Self { fd })
             }
@@ -32,7 +32,7 @@ impl PidFd {
         }
     }
 
-    /// Asks this very process to end (SIGTERM).
+    /// Sends SIGTERM to the process.
     ///
     /// # Errors
     /// As [`PidFd::signal`].
@@ -40,7 +40,7 @@ impl PidFd {
         self.signal(nix::sys::signal::Signal::SIGTERM)
     }
 
-    /// Ends this very process (SIGKILL).
+    /// Sends SIGKILL to the process.
     ///
     /// # Errors
     /// As [`PidFd::signal`].
@@ -48,14 +48,14 @@ impl PidFd {
         self.signal(nix::sys::signal::Signal::SIGKILL)
     }
 
-    /// Sends a signal to this very process.
+    /// Sends a signal to the process (`pidfd_send_signal`).
     ///
     /// # Errors
-    /// The process is gone, or the kernel forbids it.
+    /// The process has exited, or permission is denied.
     pub fn signal(&self, signal: nix::sys::signal::Signal) -> Result<(), OsError> {
         use std::os::fd::AsRawFd;
         let no_info = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: a null siginfo is allowed and means what kill(2) would send.
+        // SAFETY: a null siginfo is allowed and has the same effect as kill(2).
         let result = unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,

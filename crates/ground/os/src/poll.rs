@@ -1,5 +1,5 @@
-//! Waiting for several descriptors with a timeout on the monotonic clock, and waking a waiter from
-//! elsewhere.
+//! Waits for several descriptors with a timeout (epoll), and wakes a waiting thread from another
+//! one (eventfd).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::OsError;
 use crate::limits::EVENTS_MAX;
 
-/// What the waiter calls a descriptor.
+/// Identifies a descriptor in the results of [`Poll::wait`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PollKey(pub u64);
 
@@ -33,10 +33,10 @@ impl Poll {
         Ok(Self { epoll })
     }
 
-    /// Adds a descriptor: whenever it is readable, [`Poll::wait`] names `key`.
+    /// Adds a descriptor: while it is readable, [`Poll::wait`] returns `key`.
     ///
     /// # Errors
-    /// The descriptor is there already or cannot be waited for.
+    /// The descriptor was already added or does not support epoll.
     pub fn add(&self, fd: &impl AsFd, key: PollKey) -> Result<(), OsError> {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, key.0);
         self.epoll
@@ -54,11 +54,11 @@ impl Poll {
             .map_err(|e| OsError::call("epoll_ctl(DEL)", e))
     }
 
-    /// Waits until a descriptor is readable or `timeout` is over (rounded up to a millisecond); the
-    /// keys of the readable ones, at most 64. A signal ends the wait early with no keys.
+    /// Waits until a descriptor is readable or `timeout` has expired (rounded up to a millisecond).
+    /// Returns the keys of the readable ones, at most 64; empty if a signal interrupts the wait.
     ///
     /// # Errors
-    /// The kernel refuses to wait.
+    /// The `epoll_wait` call fails.
     pub fn wait(&self, timeout: Duration) -> Result<Vec<PollKey>, OsError> {
         let millis = i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
         let timeout = EpollTimeout::try_from(millis).unwrap_or(EpollTimeout::MAX);
@@ -81,7 +81,7 @@ pub struct Wake {
 }
 
 impl Wake {
-    /// A waker that was not used yet.
+    /// Creates a waker.
     ///
     /// # Errors
     /// There are no file descriptors left.
@@ -93,26 +93,26 @@ impl Wake {
         })
     }
 
-    /// The waker whose descriptor another process made and this one inherited.
+    /// Wraps the eventfd that another process created and this one inherited.
     #[must_use]
     pub fn inherited(fd: OwnedFd) -> Self {
         // SAFETY: only reads and writes of 8 bytes follow, which are safe on any descriptor; on one
-        // that is no eventfd they fail or do nothing.
+        // that is not an eventfd they fail or have no effect.
         let eventfd = unsafe { EventFd::from_owned_fd(fd) };
         Self {
             eventfd: Arc::new(eventfd),
         }
     }
 
-    /// Wakes the waiter, now or at its next wait.
+    /// Wakes the waiting thread now, or at its next wait.
     pub fn wake(&self) {
-        // A full counter (EAGAIN) is readable already: the waiter wakes all the same.
+        // A full counter (EAGAIN) is already readable, so the waiting thread wakes in any case.
         let _ = self.eventfd.write(1);
     }
 
-    /// Forgets all wakes so far.
+    /// Resets the counter.
     pub fn clear(&self) {
-        // An empty counter (EAGAIN) has nothing to forget.
+        // The counter may be 0 already (EAGAIN).
         let _ = self.eventfd.read();
     }
 }

@@ -1,35 +1,35 @@
-//! Priority of the calling thread: the placer and the scheduler of batches must get a cpu while
-//! workers keep all cpus busy.
+//! Scheduling priority of the calling thread: the placer and the batch scheduler must get a cpu
+//! while the workers keep all cpus busy.
 
 use nix::errno::Errno;
 use nix::libc;
 
-/// Nice level with raised priority: before every thread of the usual level. A loop that uses at
-/// most 2 % of a core takes little away.
+/// Nice level of raised priority, above every thread at the default level. A loop that uses at most
+/// 2 % of a core takes little cpu time from them.
 const RAISED_NICE: i32 = -10;
 
 /// The lowest nice level.
 const LOWEST_NICE: i32 = 19;
 
-/// Slice with raised priority, in nanoseconds: the kernel's minimum. Since Linux 6.12 a waking
-/// thread with a shorter slice goes before the one that runs, and asking for it needs no privilege;
-/// older kernels ignore it.
+/// Slice of raised priority, in nanoseconds: the kernel's minimum. Since Linux 6.12 (EEVDF), a
+/// waking thread with a shorter slice preempts the running one, and setting the slice needs no
+/// privilege; older kernels ignore it.
 const SHORT_SLICE_NANOS: u64 = 100_000;
 
-/// The result of raising a priority.
+/// Result of raising the priority.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PriorityChange {
     /// The nice level and the slice changed.
     Raised,
-    /// The kernel did not allow that (no `CAP_SYS_NICE`), or the nice level of the thread is
-    /// positive: a short slice, where the kernel knows it.
+    /// Changing the nice level is not permitted (no `CAP_SYS_NICE`), or the thread has a positive
+    /// nice level: only the slice was shortened, if the kernel supports it.
     SliceOnly,
-    /// The kernel (or a sandbox) refuses to change even what needs no privilege.
+    /// The kernel or a sandbox rejects even the unprivileged change.
     Refused,
 }
 
-/// Raises the priority of the calling thread as far as the kernel allows. Threads and processes
-/// that it makes have the usual one. A thread with a positive nice level keeps it, and so do its
+/// Raises the priority of the calling thread as far as permitted. Threads and processes that it
+/// creates have the default priority. A thread with a positive nice level keeps it, as do its
 /// children.
 pub fn raise_thread_priority() -> PriorityChange {
     let nice = own_nice();
@@ -42,37 +42,36 @@ pub fn raise_thread_priority() -> PriorityChange {
     }
 }
 
-/// Lowers the priority of the calling thread to the least: it runs where nobody else wants the cpu,
-/// and a little besides. False where the kernel refuses.
+/// Sets the calling thread to the lowest priority: it mostly runs on cpus that would otherwise be
+/// idle. Returns false on failure.
 pub fn lower_thread_priority() -> bool {
     set_attributes(LOWEST_NICE).is_ok()
 }
 
-/// Asks for the shortest slice for the calling thread, at its own priority: it has no larger share
-/// of a cpu than before, but gets it as soon as it has something to do. For threads that do little
-/// at a time and that others wait for. False where the kernel refuses; older ones take it and do
-/// nothing.
+/// Requests the shortest slice for the calling thread at its current nice level: its share of cpu
+/// time is unchanged, but its scheduling latency is lower. For threads with short bursts of work
+/// that other threads wait for. Returns false on failure; older kernels accept the call without any
+/// effect.
 pub fn shorten_slice() -> bool {
     set_attributes(own_nice()).is_ok()
 }
 
 /// Nice level of the calling thread.
 fn own_nice() -> i32 {
-    // SAFETY: takes no pointers; 0 means the calling thread, which exists, so that the call cannot
-    // fail.
+    // SAFETY: takes no pointers; 0 is the calling thread, which exists, so the call cannot fail.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
 fn set_attributes(nice: i32) -> Result<(), Errno> {
-    // SAFETY: the structure is plain old data, all zeros is a value of it.
+    // SAFETY: the structure is plain old data, for which all zeros is a valid value.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
     attributes.size = size_of::<libc::sched_attr>() as u32;
     attributes.sched_policy = libc::SCHED_OTHER as u32;
     attributes.sched_flags = libc::SCHED_FLAG_RESET_ON_FORK as u64;
     attributes.sched_nice = nice;
     attributes.sched_runtime = SHORT_SLICE_NANOS;
-    // SAFETY: the kernel reads `size` bytes of `attributes`, which lives through the call; 0 means
-    // the calling thread.
+    // SAFETY: the kernel reads `size` bytes of `attributes`, which lives through the call; 0 is the
+    // calling thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     if result == 0 {
         Ok(())

@@ -1,9 +1,9 @@
-//! Probes what this kernel does to masks when a cpuset changes, with a temporary process.
+//! Tests with a temporary process how this kernel changes affinity masks when a cpuset changes.
 //!
-//! Since 6.2 the kernel remembers the mask that was asked for and puts it back when its cpus
-//! return; before, any effective change of the cpuset overwrites the mask of every thread in it.
-//! Distributions move such changes into older versions, so the version number says nothing: the
-//! behavior is tried.
+//! Since 6.2, the kernel remembers the mask requested by the user and restores it when its cpus
+//! return; before, every effective change of a cpuset overwrites the mask of every thread in it.
+//! Distributions backport such changes, so the kernel version is not sufficient and the behavior is
+//! tested.
 
 use std::fs;
 use std::io;
@@ -16,24 +16,23 @@ use crate::{
     Cgroup, CgroupVersion, HostRoot, OsError, Pid, Tid, find_cgroup, read_mask, write_mask,
 };
 
-/// What the kernel does to a thread's mask when its cpuset shrinks and grows again.
+/// Effect on a thread's affinity mask when its cpuset shrinks and grows again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum UserMasks {
-    /// The mask that was asked for comes back (6.2 and later, and some older kernels of
-    /// distributions).
+    /// The requested mask is restored (6.2 and later, and some older distribution kernels).
     Remembered,
-    /// The mask is lost: the thread runs on the whole cpuset.
+    /// The mask is lost: the thread may run on the whole cpuset.
     Forgotten,
-    /// It could not be tried here.
+    /// Not determined.
     Unknown {
-        /// Why not, as a sentence.
+        /// The reason, as a sentence.
         reason: String,
     },
 }
 
-/// Tries it in a cgroup made for this and removed again, with `sleeper`, a program that sleeps.
-/// Takes some milliseconds, needs the right to make a cgroup and two cpus; where these are missing
-/// the answer is [`UserMasks::Unknown`].
+/// Runs the test in a temporary cgroup with `sleeper`, a program that sleeps. Takes a few
+/// milliseconds and needs two cpus and the permission to create a cgroup; otherwise returns
+/// [`UserMasks::Unknown`].
 pub fn probe_user_masks(host: &HostRoot, sleeper: Command) -> UserMasks {
     match try_probe(host, sleeper) {
         Ok(true) => UserMasks::Remembered,
@@ -69,7 +68,7 @@ fn try_probe(host: &HostRoot, sleeper: Command) -> Result<bool, String> {
     Ok(read_mask(host, tid).map_err(|e| e.to_string())? == high)
 }
 
-/// A process that sleeps and is killed when this value goes.
+/// A sleeping process, killed on drop.
 struct Sleeper {
     child: Child,
 }
@@ -88,13 +87,13 @@ impl Sleeper {
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        // Both fail only if it is gone already.
+        // Both calls fail only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A cgroup that is removed when this value goes; its process must be dead by then.
+/// A cgroup that is removed on drop; its process must be dead by then.
 struct Scratch {
     directory: PathBuf,
 }
@@ -110,7 +109,7 @@ impl Scratch {
         fs::create_dir(&directory).map_err(|e| read(&directory, e))?;
         let scratch = Self { directory };
         if own.version == CgroupVersion::V1 {
-            // A v1 cpuset takes no process before it has memory nodes.
+            // A v1 cpuset accepts no process before `cpuset.mems` is set.
             let mems = own.directory.join("cpuset.effective_mems");
             let text = fs::read(&mems).map_err(|e| read(&mems, e))?;
             let file = scratch.directory.join("cpuset.mems");
@@ -126,7 +125,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Best effort: an empty cgroup does no harm, and there is no caller to report to.
+        // Best effort: an empty cgroup is harmless, and there is no caller to report to.
         let _ = fs::remove_dir(&self.directory);
     }
 }

@@ -23,7 +23,7 @@ fn task(host: &HostRoot, pid: Pid, tid: Tid) -> PathBuf {
 /// `/proc/PID/stat`.
 ///
 /// # Errors
-/// The process is gone, or the file is not what a kernel writes.
+/// The process has exited, or the file is malformed.
 pub fn read_stat(host: &HostRoot, pid: Pid) -> Result<Stat, OsError> {
     stat_of(process(host, pid).join("stat"))
 }
@@ -31,7 +31,7 @@ pub fn read_stat(host: &HostRoot, pid: Pid) -> Result<Stat, OsError> {
 /// `/proc/PID/task/TID/stat`.
 ///
 /// # Errors
-/// The thread is gone, or the file is not what a kernel writes.
+/// The thread has exited, or the file is malformed.
 pub fn read_task_stat(host: &HostRoot, pid: Pid, tid: Tid) -> Result<Stat, OsError> {
     stat_of(task(host, pid, tid).join("stat"))
 }
@@ -41,18 +41,18 @@ fn stat_of(path: PathBuf) -> Result<Stat, OsError> {
     parse_stat(&bytes).map_err(|source| OsError::Stat { path, source })
 }
 
-/// `/proc/PID/comm` without its final newline; bytes that are not UTF-8 become U+FFFD.
+/// `/proc/PID/comm` without its trailing newline; invalid UTF-8 is replaced by U+FFFD.
 ///
 /// # Errors
-/// The process is gone.
+/// The process has exited.
 pub fn read_comm(host: &HostRoot, pid: Pid) -> Result<String, OsError> {
     comm_of(process(host, pid).join("comm"))
 }
 
-/// `/proc/PID/task/TID/comm` without its final newline.
+/// `/proc/PID/task/TID/comm` without its trailing newline.
 ///
 /// # Errors
-/// The thread is gone.
+/// The thread has exited.
 pub fn read_task_comm(host: &HostRoot, pid: Pid, tid: Tid) -> Result<String, OsError> {
     comm_of(task(host, pid, tid).join("comm"))
 }
@@ -66,20 +66,20 @@ fn comm_of(path: PathBuf) -> Result<String, OsError> {
 }
 
 /// `/proc/PID/cmdline`: the arguments joined by spaces; empty for a kernel thread or a process that
-/// has ended.
+/// has exited.
 ///
 /// # Errors
-/// The process is gone.
+/// The process has exited.
 pub fn read_cmdline(host: &HostRoot, pid: Pid) -> Result<String, OsError> {
     let bytes = read_bytes(&process(host, pid).join("cmdline"))?;
     let text = String::from_utf8_lossy(&bytes).replace('\0', " ");
     Ok(text.trim_end().to_owned())
 }
 
-/// The threads of a process, rising by tid; at most 65,536.
+/// The threads of a process, sorted by tid; at most 65,536.
 ///
 /// # Errors
-/// The process is gone.
+/// The process has exited.
 pub fn read_tasks(host: &HostRoot, pid: Pid) -> Result<Vec<Tid>, OsError> {
     let path = process(host, pid).join("task");
     Ok(numbers_in(path)?.into_iter().map(Tid).collect())
@@ -98,14 +98,14 @@ pub(crate) fn numbers_in(path: PathBuf) -> Result<Vec<i32>, OsError> {
     Ok(numbers)
 }
 
-/// The child processes of a process, whichever of its threads forked them, rising by pid. Zombies
-/// are among them.
+/// The child processes of a process, forked by any of its threads, sorted by pid, including
+/// zombies.
 ///
-/// Uses `task/TID/children`; a kernel without that file (CONFIG_PROC_CHILDREN) is asked for the
+/// Uses `task/TID/children`; on a kernel without that file (CONFIG_PROC_CHILDREN) it reads the
 /// parent of every process instead.
 ///
 /// # Errors
-/// The process is gone.
+/// The process has exited.
 pub fn read_children(host: &HostRoot, pid: Pid) -> Result<Vec<Pid>, OsError> {
     let mut children = Vec::new();
     for tid in read_tasks(host, pid)? {
@@ -118,8 +118,8 @@ pub fn read_children(host: &HostRoot, pid: Pid) -> Result<Vec<Pid>, OsError> {
                         .map(Pid),
                 );
             }
-            // A thread that ended since it was listed has no directory either; a kernel without the
-            // file has.
+            // If the directory exists, the kernel has no such file; otherwise the thread exited
+            // after it was listed.
             None if directory.exists() => return children_by_parent(host, pid),
             None => {}
         }
@@ -132,18 +132,18 @@ pub fn read_children(host: &HostRoot, pid: Pid) -> Result<Vec<Pid>, OsError> {
 fn children_by_parent(host: &HostRoot, parent: Pid) -> Result<Vec<Pid>, OsError> {
     let processes = numbers_in(host.proc.clone())?;
     let is_child = |&pid: &i32| {
-        // A process that exited since it was listed is not a child any more.
+        // A process that exited after it was listed is no longer a child.
         read_stat(host, Pid(pid)).is_ok_and(|stat| stat.parent == parent.0)
     };
     Ok(processes.into_iter().filter(is_child).map(Pid).collect())
 }
 
-/// Reads the last id that was given to any process or thread, from `/proc/loadavg`. While it does
-/// not change, nothing was spawned on the whole machine.
+/// Reads the most recently assigned pid or tid from `/proc/loadavg`. While it is unchanged, no
+/// process or thread was created on the whole machine.
 #[derive(Debug)]
 pub struct LastPid {
     path: PathBuf,
-    /// Kept open: this is read a hundred times a second.
+    /// Kept open because it is read a hundred times per second.
     file: File,
 }
 
@@ -151,17 +151,17 @@ impl LastPid {
     /// Opens the file.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The file cannot be opened.
     pub fn open(host: &HostRoot) -> Result<Self, OsError> {
         let path = host.proc.join("loadavg");
         let file = File::open(&path).map_err(|source| OsError::read(&path, source))?;
         Ok(Self { path, file })
     }
 
-    /// The last id now.
+    /// The most recently assigned id.
     ///
     /// # Errors
-    /// The file cannot be read or has no such field.
+    /// The file cannot be read or parsed.
     pub fn read(&self) -> Result<i32, OsError> {
         let mut bytes = [0u8; 128];
         let length = self
@@ -176,11 +176,11 @@ impl LastPid {
     }
 }
 
-/// The process of a thread and that process's parent; `None` if no thread has this id (any more, or
-/// yet).
+/// The process of a thread, and the parent of that process; `None` if no thread has this id (no
+/// longer, or not yet).
 ///
 /// # Errors
-/// The file cannot be read or has no such fields.
+/// The file cannot be read or parsed.
 pub fn read_thread_owner(host: &HostRoot, tid: Tid) -> Result<Option<ThreadOwner>, OsError> {
     let path = host.proc.join(format!("{}/status", tid.0));
     let text = match read_text(&path) {
@@ -199,15 +199,15 @@ pub fn read_thread_owner(host: &HostRoot, tid: Tid) -> Result<Option<ThreadOwner
     }))
 }
 
-/// The process of a thread, and its parent.
+/// The process of a thread, and its parent process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadOwner {
-    /// The parent of its process.
+    /// Parent of the process.
     pub parent: Pid,
     pub process: Pid,
 }
 
-/// An open `/proc/PID/task`, whose link count gives the number of threads without listing them.
+/// Open directory `/proc/PID/task`, whose link count is used to count threads without listing them.
 #[derive(Debug)]
 pub struct TaskDirectory {
     file: File,
@@ -223,19 +223,19 @@ impl TaskDirectory {
     /// Opens the directory of a process.
     ///
     /// # Errors
-    /// The process is gone, or there are no file descriptors left.
+    /// The process has exited, or there are no file descriptors left.
     pub fn open(host: &HostRoot, pid: Pid) -> Result<Self, OsError> {
         let path = process(host, pid).join("task");
         let file = File::open(&path).map_err(|source| OsError::read(&path, source))?;
         Ok(Self { file })
     }
 
-    /// How many threads the process has now; 0 once it has ended.
+    /// Current number of threads of the process; 0 after it has exited.
     ///
     /// # Errors
-    /// The kernel refuses to read it.
+    /// The directory cannot be read.
     pub fn thread_count(&self) -> io::Result<u64> {
-        // Two links are the directory itself and its `.`.
+        // Two links are the directory entry itself and its `.`.
         match self.file.metadata() {
             Ok(metadata) => Ok(metadata.nlink().saturating_sub(2)),
             Err(e) if matches!(e.raw_os_error(), Some(nix::libc::ENOENT | nix::libc::ESRCH)) => {
@@ -271,7 +271,7 @@ mod tests {
         assert_ne!(last.read().unwrap(), before, "a spawn moves the last pid");
         let tasks = read_tasks(&host, pid).unwrap();
         assert!(tasks.contains(&Tid(pid.0)) && directory.thread_count().unwrap() >= 2);
-        // The new thread sets its name itself, a moment after it was spawned.
+        // The new thread sets its name itself, shortly after it is created.
         let named = || {
             tasks
                 .iter()

@@ -1,6 +1,6 @@
-//! How much cpu time a cgroup may use, and how often it was stopped for having used it: `cpu.max`
-//! and `cpu.stat` of v2, `cpu.cfs_quota_us` and `cpu.stat` of v1's cpu controller, which is a
-//! hierarchy of its own with the same paths.
+//! CPU quota (CFS bandwidth control) and throttling of a cgroup: `cpu.max` and `cpu.stat` of v2;
+//! `cpu.cfs_quota_us` and `cpu.stat` of v1's cpu controller, which is a separate hierarchy with the
+//! same paths.
 
 use std::path::{Path, PathBuf};
 
@@ -8,30 +8,30 @@ use crate::kubepods::subdirectories;
 use crate::read::read_text_if_present;
 use crate::{Cgroup, CgroupVersion, HostRoot, OsError};
 
-/// The cpu time that a cgroup may use, and what came of it.
+/// CPU quota of a cgroup, and its throttling statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CpuQuota {
-    /// Thousandths of a cpu: the smallest quota on the way up. `None`: as much as there is.
+    /// The smallest quota of the cgroup and its ancestors, in millicpus. `None`: unlimited.
     pub millicpus: Option<u32>,
-    /// Periods that have begun in the cgroups with a quota.
+    /// Elapsed periods of all cgroups that have a quota (nr_periods).
     pub periods: u64,
-    /// How many of these ended with all threads stopped.
+    /// Number of periods in which threads were throttled (nr_throttled).
     pub throttled_periods: u64,
-    /// For how long threads were stopped in all.
+    /// Total time for which threads were throttled.
     pub throttled_micros: u64,
 }
 
 /// Reads the quota of a cgroup and its ancestors.
 ///
 /// # Errors
-/// A file is there but cannot be read or understood.
+/// A file exists but cannot be read or parsed.
 pub fn read_cpu_quota(host: &HostRoot, cgroup: &Cgroup) -> Result<CpuQuota, OsError> {
     let mut quota = CpuQuota::default();
     let Some(mount) = find_cpu_mount(host, cgroup)? else {
         return Ok(quota);
     };
     for directory in cgroup.ancestry() {
-        // infallible: ancestors begin with the mount.
+        // infallible: the path of an ancestor starts with the mount point.
         let below = directory.strip_prefix(&cgroup.mount).unwrap_or(directory);
         let directory = mount.join(below);
         let Some(millicpus) = read_limit(cgroup.version, &directory)? else {
@@ -42,17 +42,17 @@ pub fn read_cpu_quota(host: &HostRoot, cgroup: &Cgroup) -> Result<CpuQuota, OsEr
             let value = |name: &str| field(&text, name).unwrap_or(0);
             quota.periods += value("nr_periods");
             quota.throttled_periods += value("nr_throttled");
-            // v2 counts microseconds, v1 nanoseconds.
+            // v2 reports microseconds, v1 nanoseconds.
             quota.throttled_micros += value("throttled_usec") + value("throttled_time") / 1_000;
         }
     }
     Ok(quota)
 }
 
-/// The files whose writes set the quota of a cgroup, its own and its ancestors'.
+/// The files that set the quota of a cgroup and of its ancestors.
 ///
 /// # Errors
-/// The mounts of controllers cannot be listed.
+/// The mounted controllers cannot be listed.
 pub fn quota_files(host: &HostRoot, cgroup: &Cgroup) -> Result<Vec<PathBuf>, OsError> {
     let Some(mount) = find_cpu_mount(host, cgroup)? else {
         return Ok(Vec::new());
@@ -62,7 +62,7 @@ pub fn quota_files(host: &HostRoot, cgroup: &Cgroup) -> Result<Vec<PathBuf>, OsE
         CgroupVersion::V1 => "cpu.cfs_quota_us",
     };
     let file = |at: &Path| {
-        // infallible: ancestors begin with the mount.
+        // infallible: the path of an ancestor starts with the mount point.
         let below = at.strip_prefix(&cgroup.mount).unwrap_or(at);
         mount.join(below).join(name)
     };
@@ -70,7 +70,7 @@ pub fn quota_files(host: &HostRoot, cgroup: &Cgroup) -> Result<Vec<PathBuf>, OsE
     Ok(files.filter(|file| file.exists()).collect())
 }
 
-/// Where the cpu controller of this cgroup is mounted.
+/// Mount point of the cpu controller for this cgroup.
 fn find_cpu_mount(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<PathBuf>, OsError> {
     if cgroup.version == CgroupVersion::V2 {
         return Ok(Some(cgroup.mount.clone()));
@@ -86,7 +86,7 @@ fn find_cpu_mount(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<PathBuf>, O
     Ok(subdirectories(&host.cgroup)?.into_iter().find(has_cpu))
 }
 
-/// The quota that one directory sets, in thousandths of a cpu.
+/// The quota set in one directory, in millicpus.
 fn read_limit(version: CgroupVersion, directory: &Path) -> Result<Option<u32>, OsError> {
     let number = |path: &Path, text: &str| {
         let expected = "a quota of cpu time in microseconds";
@@ -122,13 +122,13 @@ fn read_limit(version: CgroupVersion, directory: &Path) -> Result<Option<u32>, O
             (quota, number(&path, &text)?)
         }
     };
-    // infallible: clamped to the range.
+    // infallible: clamped to the range of u32.
     Ok(Some(
         (quota.max(1).saturating_mul(1_000) / period.max(1)).clamp(1, 8_192_000) as u32,
     ))
 }
 
-/// A field of a flat keyed file.
+/// A field of a flat-keyed cgroup file.
 fn field(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
     lines.find(|(key, _)| *key == name)?.1.trim().parse().ok()

@@ -1,4 +1,4 @@
-//! Reads small kernel files whole, with a bound.
+//! Reads small kernel files completely, up to a size limit.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -9,8 +9,8 @@ use albacore_topology::CpuSet;
 use crate::OsError;
 use crate::limits::FILE_BYTES_MAX;
 
-/// The bytes of a small kernel file, at most [`FILE_BYTES_MAX`]. Reads in page-sized steps:
-/// topology lists of sysfs are binary attributes that answer a one-byte read with end of file.
+/// Reads a small kernel file, at most [`FILE_BYTES_MAX`] bytes. Reads in page-sized steps, because
+/// topology lists of sysfs are binary attributes that return end of file for a one-byte read.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, OsError> {
     let error = |source| OsError::read(path, source);
     let mut file = File::open(path).map_err(error)?;
@@ -28,12 +28,12 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, OsError> {
     Ok(bytes)
 }
 
-/// The text of a small kernel file; bytes that are not UTF-8 become U+FFFD.
+/// Reads a small kernel file as text; invalid UTF-8 is replaced by U+FFFD.
 pub(crate) fn read_text(path: &Path) -> Result<String, OsError> {
     Ok(String::from_utf8_lossy(&read_bytes(path)?).into_owned())
 }
 
-/// The text of a file, or `None` if there is no such file.
+/// As [`read_text`], or `None` if the file does not exist.
 pub(crate) fn read_text_if_present(path: &Path) -> Result<Option<String>, OsError> {
     match read_text(path) {
         Ok(text) => Ok(Some(text)),
@@ -42,7 +42,7 @@ pub(crate) fn read_text_if_present(path: &Path) -> Result<Option<String>, OsErro
     }
 }
 
-/// The cpu list that a file holds.
+/// Parses the cpu list in a file.
 pub(crate) fn parse_cpus(path: &Path, text: &str) -> Result<CpuSet, OsError> {
     text.parse()
         .map_err(|_| OsError::content(path, text, "a cpu list such as 0-3,8"))

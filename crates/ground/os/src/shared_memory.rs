@@ -1,11 +1,12 @@
-//! Memory that several processes map: sealed memory files, and safe views on them.
+//! Shared memory: sealed memory files (memfd) and safe views of their mappings.
 //!
-//! A view is one of three things. [`Words`] are atomics: every process may touch them at any time.
-//! An [`Extent`] is a range of bytes with one owner in this process; ranges are made only by
-//! splitting and joining owned ranges, so two never overlap. [`ReadMapping`] is read-only.
-//! What another process does to the bytes behind an extent or a read mapping is a matter of the
-//! protocol between the two; a reader of bytes that a less trusted process may write must treat
-//! their content as arbitrary. No file can shrink (sealed), so no access can fault.
+//! There are three kinds of views. [`Words`] are atomics, which every process may access at any
+//! time. An [`Extent`] is a range of bytes with one owner in this process; extents are created only
+//! by splitting and joining owned extents, so no two overlap. [`ReadMapping`] is read-only.
+//! Concurrent writes of another process to the bytes of an extent or a read mapping must be
+//! excluded by the protocol between the two processes; a reader of bytes that a less trusted
+//! process can write must treat their content as arbitrary. Files are sealed against shrinking, so
+//! an access cannot fault (SIGBUS).
 
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -26,13 +27,14 @@ use nix::unistd::ftruncate;
 use crate::OsError;
 use crate::limits::{HUGE_PAGE_BYTES, PAGE_BYTES};
 
-/// Bytes at the start of a mapping of [`Words`] that are 32-bit words, which futexes need.
+/// Number of bytes at the start of a [`Words`] mapping that are 32-bit words, as required by
+/// futexes.
 pub const FUTEX_BYTES: usize = 4096;
 
-/// `MFD_NOEXEC_SEAL` of Linux 6.3: the file can never become executable.
+/// `MFD_NOEXEC_SEAL` of Linux 6.3: the file can never be made executable.
 const MFD_NOEXEC_SEAL: u32 = 0x8;
 
-/// A memory file of fixed size.
+/// A memory file (memfd) of fixed size.
 #[derive(Debug)]
 pub struct SharedMemory {
     fd: OwnedFd,
@@ -40,10 +42,11 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// A file of `bytes` zeros that cannot change its size. Pages cost memory once touched.
+    /// Creates a zero-filled file of `bytes` bytes, sealed against resizing. Pages are allocated
+    /// when first touched.
     ///
     /// # Errors
-    /// The kernel refuses; the limits on descriptors or memory are the usual reason.
+    /// A system call fails, usually because of a limit on descriptors or memory.
     pub fn create(name: &str, bytes: usize) -> Result<Self, OsError> {
         let fd = create_file(name)?;
         let size = i64::try_from(bytes).map_err(|_| OsError::call("ftruncate", Errno::EFBIG))?;
@@ -53,8 +56,8 @@ impl SharedMemory {
         Ok(memory)
     }
 
-    /// A file that holds `contents` and can never change again, in huge pages where the kernel has
-    /// them for shared memory. Its pages lie on the node of the calling thread.
+    /// Creates an immutable (sealed) file with `contents`, in huge pages if the kernel supports
+    /// them for shared memory. Its pages are allocated on the NUMA node of the calling thread.
     ///
     /// # Errors
     /// As [`SharedMemory::create`].
@@ -66,23 +69,24 @@ impl SharedMemory {
                 return Ok(memory);
             }
         }
-        // A file that was never mapped: no other process can keep it from being sealed.
+        // Fallback: a file that was never mapped, so no other process can prevent sealing it.
         let memory = Self::create(name, contents.len())?;
         memory.write(contents)?;
         memory.seal_for_good()?;
         Ok(memory)
     }
 
-    /// Fills the file through a mapping, the only way to huge pages where they have to be asked
-    /// for.
+    /// Fills the file through a mapping, the only way to get huge pages if they must be requested
+    /// with madvise.
     fn write_mapped(&self, contents: &[u8]) -> Result<(), OsError> {
         let mut extent = self.map_extent()?;
-        // A child of this process that has not called exec yet would hold a copy of this mapping,
-        // and the kernel seals no file that is mapped writable.
+        // A forked child that has not called exec yet would hold a copy of this mapping, and the
+        // kernel rejects F_SEAL_WRITE while a writable mapping exists.
         extent.mapping.advise(libc::MADV_DONTFORK)?;
-        // A kernel without huge pages refuses.
+        // Fails on a kernel without huge pages.
         let _ = extent.mapping.advise(libc::MADV_HUGEPAGE);
-        // Where there is no memory this fails; a plain access would end the process. (Linux 5.14.)
+        // Returns an error if there is no memory; a plain access would kill the process (SIGBUS).
+        // (Linux 5.14.)
         extent.mapping.advise(libc::MADV_POPULATE_WRITE)?;
         extent.as_mut_slice().copy_from_slice(contents);
         Ok(())
@@ -95,10 +99,10 @@ impl SharedMemory {
         written.map_err(|e| OsError::call("write(memfd)", e))
     }
 
-    /// A file that another process made and sealed.
+    /// Wraps a sealed file created by another process.
     ///
     /// # Errors
-    /// The descriptor is not a memory file, or it could still shrink under us.
+    /// The descriptor is not a memory file, or the file is not sealed against shrinking.
     pub fn open(fd: OwnedFd) -> Result<Self, OsError> {
         let seals = fcntl(&fd, FcntlArg::F_GET_SEALS)
             .map_err(|e| OsError::call("fcntl(F_GET_SEALS)", e))?;
@@ -115,13 +119,13 @@ impl SharedMemory {
         Ok(Self { fd, bytes })
     }
 
-    /// From now on the file can be mapped read-only only; what is mapped writable stays so.
-    /// (Linux 5.1.) Give the file to a process after this, and it can read but not write.
+    /// Prevents new writable mappings; existing ones stay writable. (Linux 5.1.) A process that
+    /// receives the file after this call can only read it.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The seal cannot be added.
     pub fn seal_future_writes(&self) -> Result<(), OsError> {
-        // F_SEAL_FUTURE_WRITE, which nix does not name yet.
+        // F_SEAL_FUTURE_WRITE, which nix does not define yet.
         self.seal(SealFlag::from_bits_retain(0x10))
     }
 
@@ -134,7 +138,7 @@ impl SharedMemory {
     /// Maps the file as atomics.
     ///
     /// # Errors
-    /// The kernel refuses, or the file is smaller than [`FUTEX_BYTES`].
+    /// The mapping fails, or the file is smaller than [`FUTEX_BYTES`].
     pub fn map_words(&self) -> Result<Words, OsError> {
         if self.bytes < FUTEX_BYTES {
             return Err(OsError::call("mmap of a small memory file", Errno::EINVAL));
@@ -144,10 +148,10 @@ impl SharedMemory {
         })
     }
 
-    /// Maps the file as one extent of bytes.
+    /// Maps the file as one extent.
     ///
     /// # Errors
-    /// The kernel refuses, or writes are sealed.
+    /// The mapping fails, or writes are sealed.
     pub fn map_extent(&self) -> Result<Extent, OsError> {
         let mapping = self.map(ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?;
         Ok(Extent {
@@ -160,21 +164,21 @@ impl SharedMemory {
     /// Maps the file read-only.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The mapping fails.
     pub fn map_read(&self) -> Result<ReadMapping, OsError> {
         Ok(ReadMapping {
             mapping: self.map(ProtFlags::PROT_READ)?,
         })
     }
 
-    /// Gives the pages of a range back to the kernel; they read as zeros afterwards. The caller
-    /// owns the range's extent, and no writes are sealed.
+    /// Returns the pages of a range to the kernel (punches a hole); they read as zeros afterwards.
+    /// Requires that the caller owns the extent and that writes are not sealed.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The `fallocate` call fails.
     pub fn release(&self, extent: &mut Extent) -> Result<(), OsError> {
         let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-        // infallible: both are at most the file's size, which is an i64.
+        // infallible: both are at most the size of the file, which is an i64.
         let (offset, bytes) = (extent.offset as i64, extent.bytes as i64);
         fallocate(&self.fd, flags, offset, bytes)
             .map_err(|e| OsError::call("fallocate(PUNCH_HOLE)", e))
@@ -194,7 +198,7 @@ impl SharedMemory {
         let Some(bytes) = NonZeroUsize::new(self.bytes) else {
             return Err(OsError::call("mmap of an empty memory file", Errno::EINVAL));
         };
-        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing of ours.
+        // SAFETY: a new mapping at an address chosen by the kernel replaces no existing one.
         let start = unsafe { mmap(None, bytes, protection, MapFlags::MAP_SHARED, &self.fd, 0) }
             .map_err(|e| OsError::call("mmap(memfd)", e))?;
         Ok(MemoryMap {
@@ -213,30 +217,31 @@ impl AsFd for SharedMemory {
 fn create_file(name: &str) -> Result<OwnedFd, OsError> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     match memfd_create(name, flags | MFdFlags::from_bits_retain(MFD_NOEXEC_SEAL)) {
-        // A kernel before 6.3 does not know the flag and needs none.
+        // Kernels before 6.3 reject the flag and do not need it.
         Err(Errno::EINVAL) => memfd_create(name, flags),
         result => result,
     }
     .map_err(|e| OsError::call("memfd_create", e))
 }
 
-/// A mapping of a whole memory file; unmapped when dropped.
+/// Mapping of a whole memory file, unmapped on drop.
 #[derive(Debug)]
 struct MemoryMap {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: the mapping is memory, valid in every thread until it is dropped; what may be done to it
-// from several threads is decided by the view that owns it.
+// SAFETY: the mapping is memory that is valid in every thread until it is dropped; concurrent
+// access is controlled by the view that owns it.
 unsafe impl Send for MemoryMap {}
 // SAFETY: as above.
 unsafe impl Sync for MemoryMap {}
 
 impl MemoryMap {
-    /// Says how the mapping is to be backed by pages: a `MADV_` constant that keeps its contents.
+    /// Calls `madvise` with a `MADV_` constant that preserves the contents.
     fn advise(&self, advice: libc::c_int) -> Result<(), OsError> {
-        // SAFETY: the range is ours, and the callers' advice neither frees pages nor changes bytes.
+        // SAFETY: the range belongs to this mapping, and the callers' advice neither frees pages
+        // nor changes bytes.
         match unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, advice) } {
             0 => Ok(()),
             _ => Err(OsError::call("madvise", Errno::last())),
@@ -246,25 +251,25 @@ impl MemoryMap {
 
 impl Drop for MemoryMap {
     fn drop(&mut self) {
-        // SAFETY: start and bytes are those of a mapping that only we own; every view that borrows
-        // from it borrows from its owner, which is gone.
-        // A failure leaves unused memory mapped: nothing can be done about it.
+        // SAFETY: start and bytes describe a mapping that only we own; every view that borrows from
+        // it borrows from its owner, which has been dropped. A failure is ignored: it would leave
+        // unused memory mapped.
         let _ = unsafe { munmap(self.start.cast(), self.bytes) };
     }
 }
 
-/// Shared atomics: 32-bit words in the first [`FUTEX_BYTES`], 64-bit words behind them.
+/// Shared atomics: 32-bit words in the first [`FUTEX_BYTES`], followed by 64-bit words.
 #[derive(Debug)]
 pub struct Words {
     mapping: MemoryMap,
 }
 
 impl Words {
-    /// The 32-bit words, on which a futex can wait.
+    /// The 32-bit words, usable as futexes.
     #[must_use]
     pub fn futexes(&self) -> &[AtomicU32] {
         // SAFETY: the mapping is at least FUTEX_BYTES long, page-aligned, lives as long as self,
-        // and this part of it is only ever seen as 32-bit atomics.
+        // and this part of it is only accessed as 32-bit atomics.
         unsafe {
             std::slice::from_raw_parts(
                 self.mapping.start.cast().as_ptr(),
@@ -277,8 +282,8 @@ impl Words {
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         let count = (self.mapping.bytes - FUTEX_BYTES) / size_of::<AtomicU64>();
-        // SAFETY: the part behind the futexes is inside the mapping, 8-byte-aligned, lives as long
-        // as self, and is only ever seen as 64-bit atomics.
+        // SAFETY: the part after the futexes is inside the mapping, 8-byte-aligned, lives as long
+        // as self, and is only accessed as 64-bit atomics.
         unsafe {
             let start = self.mapping.start.add(FUTEX_BYTES);
             std::slice::from_raw_parts(start.cast().as_ptr(), count)
@@ -295,19 +300,19 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Where the range starts in its file.
+    /// Offset of the range in its file.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Length of the range.
+    /// Length of the range in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether the range holds no byte.
+    /// True if the range is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
@@ -316,14 +321,14 @@ impl Extent {
     /// The bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: offset + bytes is within the mapping, which the Arc keeps; no other extent
-        // overlaps this one, so inside this process only a `&mut self` could write.
+        // SAFETY: offset + bytes is within the mapping, which the Arc keeps alive; no other extent
+        // overlaps this one, so within this process only a `&mut self` could write.
         unsafe {
             std::slice::from_raw_parts(self.mapping.start.add(self.offset).as_ptr(), self.bytes)
         }
     }
 
-    /// The bytes, to write.
+    /// The bytes, mutable.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_slice`; `&mut self` makes this the only view of the range.
@@ -332,7 +337,7 @@ impl Extent {
         }
     }
 
-    /// Splits the range in two, the first `at` bytes (at most all) and the rest.
+    /// Splits the range into the first `at` bytes (at most all) and the rest.
     #[must_use]
     pub fn split_at(mut self, at: usize) -> (Self, Self) {
         let at = at.min(self.bytes);
@@ -345,10 +350,10 @@ impl Extent {
         (self, rest)
     }
 
-    /// Joins this range with the one that starts where it ends.
+    /// Joins this range with the adjacent one that follows it.
     ///
     /// # Errors
-    /// Gives both back if they do not touch or are of different mappings.
+    /// Returns both if they are not adjacent or belong to different mappings.
     pub fn join(mut self, next: Self) -> Result<Self, (Self, Self)> {
         let is_next = self.offset + self.bytes == next.offset;
         if !is_next || !Arc::ptr_eq(&self.mapping, &next.mapping) {
@@ -359,7 +364,7 @@ impl Extent {
     }
 }
 
-/// A read-only mapping of a whole file.
+/// Read-only mapping of a whole file.
 #[derive(Debug)]
 pub struct ReadMapping {
     mapping: MemoryMap,
@@ -374,12 +379,12 @@ impl ReadMapping {
         unsafe { std::slice::from_raw_parts(self.mapping.start.as_ptr(), self.mapping.bytes) }
     }
 
-    /// Where the mapping starts.
+    /// Start address of the mapping.
     pub(crate) fn address(&self) -> usize {
         self.mapping.start.as_ptr() as usize
     }
 
-    /// Has the kernel map every page.
+    /// Faults in every page.
     pub(crate) fn touch(&self) {
         let pages = self.as_slice().iter().step_by(PAGE_BYTES);
         std::hint::black_box(pages.fold(0_u8, |sum, byte| sum ^ byte));

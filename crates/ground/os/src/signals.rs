@@ -1,7 +1,7 @@
-//! SIGINT and SIGTERM, and where asked for SIGUSR2, as a readable descriptor.
+//! Delivers SIGINT and SIGTERM, and optionally SIGUSR2, through a readable descriptor.
 //!
-//! The handler writes to an eventfd and nothing else. Handlers end with exec and no signal is
-//! blocked, so children start with the default behavior.
+//! The handler only writes to an eventfd (self-pipe trick). Handlers are reset by exec and no
+//! signal is blocked, so child processes start with the default disposition.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -11,25 +11,24 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use crate::{OsError, Wake};
 
-/// The eventfd the handler writes to; -1 before there is one.
+/// The eventfd to which the handler writes; -1 before it exists.
 static HANDLER_FD: AtomicI32 = AtomicI32::new(-1);
 
-/// How many SIGINT and SIGTERM have arrived.
+/// Number of SIGINT and SIGTERM received.
 static ARRIVED: AtomicU32 = AtomicU32::new(0);
 
-/// How many SIGUSR2 have arrived.
+/// Number of SIGUSR2 received.
 static UPGRADES: AtomicU32 = AtomicU32::new(0);
 
-/// Turns SIGINT and SIGTERM into something to wait for. The whole process has one set of handlers:
-/// the last instance receives them.
+/// Converts SIGINT and SIGTERM to a pollable descriptor. Signal handlers are process-wide: the most
+/// recent instance receives the signals.
 #[derive(Debug)]
 pub struct Signals {
     wake: Wake,
 }
 
 extern "C" fn tell(signal: libc::c_int) {
-    // Only calls that are allowed in a signal handler; errno is put back for the code that was
-    // interrupted.
+    // Makes only async-signal-safe calls; errno is restored for the interrupted code.
     let errno = nix::errno::Errno::last_raw();
     let count = match signal {
         libc::SIGUSR2 => &UPGRADES,
@@ -37,8 +36,8 @@ extern "C" fn tell(signal: libc::c_int) {
     };
     count.fetch_add(1, Ordering::SeqCst);
     let one = 1u64.to_ne_bytes();
-    // SAFETY: write(2) is async-signal-safe and reads 8 bytes of `one`; a bad descriptor is an
-    // error, not a fault.
+    // SAFETY: write(2) is async-signal-safe and reads 8 bytes of `one`; an invalid descriptor
+    // results in an error, not a fault.
     unsafe {
         libc::write(
             HANDLER_FD.load(Ordering::SeqCst),
@@ -50,7 +49,7 @@ extern "C" fn tell(signal: libc::c_int) {
 }
 
 impl Signals {
-    /// Installs the handlers of SIGINT and SIGTERM.
+    /// Installs handlers for SIGINT and SIGTERM.
     ///
     /// # Errors
     /// There are no file descriptors left.
@@ -58,18 +57,17 @@ impl Signals {
         Self::install_for(&[Signal::SIGINT, Signal::SIGTERM])
     }
 
-    /// As [`Signals::install`], with one for SIGUSR2.
+    /// As [`Signals::install`], with a handler for SIGUSR2.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Signals::install`].
     pub fn install_with_upgrades() -> Result<Self, OsError> {
         Self::install_for(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR2])
     }
 
     fn install_for(signals: &[Signal]) -> Result<Self, OsError> {
         let wake = Wake::new()?;
-        // The handler's own copy of the descriptor lives as long as the process: it may run at any
-        // time.
+        // The handler may run at any time, so its duplicate of the descriptor is never closed.
         let copy = nix::unistd::dup(&wake).map_err(|e| OsError::call("dup", e))?;
         HANDLER_FD.store(copy.as_raw_fd(), Ordering::SeqCst);
         std::mem::forget(copy);
@@ -85,14 +83,13 @@ impl Signals {
         Ok(Self { wake })
     }
 
-    /// How many SIGINT and SIGTERM have arrived so far; makes the descriptor unreadable until the
-    /// next.
+    /// Number of SIGINT and SIGTERM received so far; clears the readiness of the descriptor.
     pub fn take(&self) -> u32 {
         self.wake.clear();
         ARRIVED.load(Ordering::SeqCst)
     }
 
-    /// How many SIGUSR2 have arrived so far.
+    /// Number of SIGUSR2 received so far.
     pub fn upgrades(&self) -> u32 {
         UPGRADES.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! Starts the command of a foreign server so that it ends with this process.
+//! Starts the command of a third-party server so that it terminates with this process.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,34 +22,34 @@ use crate::{HostRoot, OsError, Pid, read_children};
 pub struct Spawn {
     /// Program (looked up in PATH) and arguments; not empty.
     pub command: Vec<OsString>,
-    /// Variables set beside those of this process.
+    /// Environment variables added to those of this process.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it runs; `None`: where this process runs.
+    /// Working directory; `None` to inherit that of this process.
     pub directory: Option<PathBuf>,
-    /// Where its output goes.
+    /// Destination of its output.
     pub output: SpawnOutput,
 }
 
-/// Where the output of a started command goes.
+/// Destination of the output of a started command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SpawnOutput {
-    /// To where ours goes.
+    /// Inherited.
     Ours,
-    /// stdout becomes a pipe (`Child::stdout`), stderr is ours.
+    /// stdout is piped (`Child::stdout`), stderr is inherited.
     Pipe,
-    /// stdout becomes a pipe (`Child::stdout`), stderr is added to this file.
+    /// stdout is piped (`Child::stdout`), stderr is appended to this file.
     PipeAndLog(PathBuf),
-    /// Both are added to this file.
+    /// Both are appended to this file.
     Log(PathBuf),
 }
 
 impl Spawn {
-    /// Starts the command in a session of its own, so that the terminal's Ctrl-C reaches only us.
-    /// The kernel kills it with SIGTERM when the *thread* that called this ends: call it from a
-    /// thread that lives as long as the process.
+    /// Starts the command in a new session, so that Ctrl-C in the terminal reaches only us. The
+    /// kernel sends it SIGTERM when the *thread* that called this function exits
+    /// (PR_SET_PDEATHSIG): call it from a thread that lives as long as the process.
     ///
     /// # Errors
-    /// The command is empty or cannot be started; the error names it.
+    /// The command is empty or cannot be started; the error contains its name.
     pub fn start(&self) -> Result<Child, OsError> {
         let Some((program, arguments)) = self.command.split_first() else {
             return Err(OsError::call("exec of an empty command", Errno::ENOENT));
@@ -68,7 +68,7 @@ impl Spawn {
             setsid()?;
             die_with_parent(parent, Signal::SIGTERM)
         };
-        // SAFETY: between fork and exec only system calls are made, and nothing is allocated.
+        // SAFETY: between fork and exec only system calls are made; nothing is allocated.
         unsafe { command.pre_exec(before_exec) };
         command.spawn().map_err(|source| OsError::Read {
             path: PathBuf::from(program),
@@ -103,16 +103,17 @@ impl Spawn {
     }
 }
 
-/// Makes this process the parent of every orphan among its descendants, so that none of them
-/// escapes.
+/// Makes this process the parent of every orphan among its descendants (child subreaper), so that
+/// none of them escapes.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The `prctl` call fails.
 pub fn become_subreaper() -> Result<(), OsError> {
     prctl::set_child_subreaper(true).map_err(|e| OsError::call("prctl(PR_SET_CHILD_SUBREAPER)", e))
 }
 
-/// Reaps exited children except `keep`, whose exit status is awaited elsewhere; returns how many.
+/// Reaps exited children except those in `keep`, whose exit status is awaited elsewhere; returns
+/// the number of children reaped.
 ///
 /// # Errors
 /// The children cannot be listed.
@@ -127,7 +128,7 @@ pub fn reap_orphans(host: &HostRoot, keep: &[Pid]) -> Result<usize, OsError> {
             continue;
         }
         let id = Id::Pid(nix::unistd::Pid::from_raw(child.0));
-        // Otherwise it runs, or was reaped since it was listed.
+        // Any other result: the child is running, or was already reaped.
         let status = waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
         if let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) = status {
             reaped += 1;

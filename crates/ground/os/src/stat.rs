@@ -1,36 +1,37 @@
-//! Parses `/proc/PID/stat`. The second field is the comm in parentheses, and a comm may hold
-//! anything but NUL, also `) R 1 (` and newlines: what follows the *last* closing parenthesis is
-//! trusted, nothing before it.
+//! Parses `/proc/PID/stat`. The second field is the comm in parentheses, which may contain any byte
+//! except NUL, including `) R 1 (` and newlines. Therefore the other fields are parsed from the
+//! *last* closing parenthesis.
 
-/// What is needed of a `stat` file.
+/// The fields of a `stat` file that are used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stat {
     pub id: i32,
-    /// The comm, at most 15 bytes in today's kernels; not necessarily UTF-8.
+    /// The comm, at most 15 bytes in current kernels; not necessarily UTF-8.
     pub comm: Vec<u8>,
     /// State letter: `R S D T t Z X I`...
     pub state: u8,
     /// Pid of the parent process.
     pub parent: i32,
-    /// True for a thread of the kernel itself.
+    /// True for a kernel thread.
     pub is_kernel: bool,
     /// User and system time, in clock ticks.
     pub cpu_ticks: u64,
-    /// Start time, in clock ticks since boot: with the id it names a thread for good.
+    /// Start time in clock ticks since boot. Together with the id it identifies a thread uniquely,
+    /// even if ids are reused.
     pub start_ticks: u64,
 }
 
 impl Stat {
-    /// True if the process or thread has ended and only waits to be reaped.
+    /// True if the process or thread has exited and waits to be reaped.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 }
 
-/// The flag of kernel threads in field 9.
+/// Flag of kernel threads in field 9.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// Why a text is not a `stat` file.
+/// Error of parsing a `stat` file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StatError {
     /// There is no comm in parentheses.
@@ -39,7 +40,7 @@ pub enum StatError {
     /// A field is missing or is not a number.
     #[error("field {field} is missing or not a number")]
     Field {
-        /// Its number as in proc(5), from 1.
+        /// Field number as in proc(5), from 1.
         field: usize,
     },
 }
@@ -47,7 +48,7 @@ pub enum StatError {
 /// Parses the content of `/proc/PID/stat` or `/proc/PID/task/TID/stat`.
 ///
 /// # Errors
-/// The text is cut short or is not a `stat` file.
+/// The text is truncated or is not a `stat` file.
 pub fn parse_stat(bytes: &[u8]) -> Result<Stat, StatError> {
     let open = bytes
         .iter()
@@ -61,7 +62,7 @@ pub fn parse_stat(bytes: &[u8]) -> Result<Stat, StatError> {
         return Err(StatError::NoComm);
     }
     let id = number(bytes[..open].trim_ascii(), 1)?;
-    // Field 3 is the first behind the comm.
+    // Field 3 is the first one after the comm.
     let fields: Vec<&[u8]> = bytes[close + 1..]
         .split(|b| b.is_ascii_whitespace())
         .filter(|field| !field.is_empty())
@@ -100,7 +101,7 @@ fn number<T: std::str::FromStr>(bytes: &[u8], field: usize) -> Result<T, StatErr
 mod tests {
     use super::*;
 
-    /// `stat` of a sleeping shell, recorded on 6.18; `{}` is the comm.
+    /// `stat` of a sleeping shell, recorded on Linux 6.18; `{}` is replaced by the comm.
     const RECORDED: &str = "4711 ({}) S 1 4711 4711 34816 4712 4194304 1022 0 0 0 12 30 0 0 20 0 1 0 \
         987654 5713920 912 18446744073709551615 1 1 0 0 0 0 65536 3670020 1266777851 1 0 0 17 1 0 0 0 \
         0 0 0 0 0 0 0 0 0 0";

@@ -1,4 +1,4 @@
-//! Reads the files of `/sys/devices/system` that `albacore-topology` parses, live or saved.
+//! Reads the files of `/sys/devices/system` that `albacore-topology` parses, live or from a copy.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use albacore_topology::{CpuSet, SysfsText, sysfs_paths};
 use crate::OsError;
 use crate::read::{parse_cpus, read_text, read_text_if_present};
 
-/// The files of `/sys/devices/system`, or of a saved copy of it at `system`, that describe cpus and
-/// caches. Files that do not exist are left out.
+/// Reads the files of `/sys/devices/system` or of a copy at `system` that describe cpus and caches.
+/// Files that do not exist are omitted.
 ///
 /// # Errors
-/// `cpu/online` or `node/online` is not a cpu list, or a file is there but cannot be read.
+/// `cpu/online` or `node/online` is not a cpu list, or a file exists but cannot be read.
 pub fn read_sysfs(system: &Path) -> Result<SysfsText, OsError> {
     let list = |name: &str| -> Result<CpuSet, OsError> {
         let path = system.join(name);
@@ -20,7 +20,7 @@ pub fn read_sysfs(system: &Path) -> Result<SysfsText, OsError> {
     let mut files = SysfsText::new();
     for name in sysfs_paths(&list("cpu/online")?, &list("node/online")?) {
         let text = match read_text_if_present(&system.join(&name)) {
-            // The kernel keeps the lists of core kinds (cpu_core, cpu_atom) one directory higher.
+            // The cpu lists by core type (cpu_core, cpu_atom) are in the parent directory.
             Ok(None) => read_kinds_above(system, &name)?,
             other => other?,
         };

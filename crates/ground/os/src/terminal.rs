@@ -1,4 +1,4 @@
-//! The size of the terminal.
+//! Size of the terminal.
 
 use std::os::fd::AsRawFd;
 
@@ -6,7 +6,8 @@ use nix::libc;
 
 nix::ioctl_read_bad!(window_size, libc::TIOCGWINSZ, libc::winsize);
 
-/// Lines of the terminal that standard output is; `None` if it is none or does not say.
+/// Number of lines of the terminal on standard output; `None` if it is not a terminal or its size
+/// is unknown.
 pub fn terminal_lines() -> Option<usize> {
     let mut size = libc::winsize {
         ws_row: 0,
@@ -14,8 +15,8 @@ pub fn terminal_lines() -> Option<usize> {
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
-    // SAFETY: TIOCGWINSZ writes one `winsize`, which `size` is; any descriptor is allowed, those
-    // that are no terminal give an error.
+    // SAFETY: TIOCGWINSZ writes one `winsize`, which `size` is; it fails on a descriptor that is
+    // not a terminal.
     unsafe { window_size(std::io::stdout().as_raw_fd(), &raw mut size) }.ok()?;
     (size.ws_row > 0).then_some(usize::from(size.ws_row))
 }

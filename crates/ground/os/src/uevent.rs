@@ -1,4 +1,4 @@
-//! Events of the kernel about cpus that go online or offline (`offline@/devices/system/cpu/cpu7`).
+//! Kernel uevents of cpus that go online or offline (`offline@/devices/system/cpu/cpu7`).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -10,18 +10,18 @@ use nix::sys::socket::{
 use crate::OsError;
 use crate::limits::{UEVENT_BYTES_MAX, UEVENTS_AT_ONCE_MAX};
 
-/// The multicast group of events that the kernel itself sends.
+/// Multicast group of events sent by the kernel itself.
 const KERNEL_GROUP: u32 = 1;
 
-/// A socket that the kernel's uevents arrive at.
+/// Netlink socket that receives kernel uevents.
 #[derive(Debug)]
 pub struct UeventSocket {
     fd: OwnedFd,
 }
 
 impl UeventSocket {
-    /// Opens the socket. Needs no privilege; some sandboxes forbid netlink: then the online file
-    /// must be polled.
+    /// Opens the socket. Needs no privilege, but some sandboxes forbid netlink; then the `online`
+    /// file must be polled.
     ///
     /// # Errors
     /// The kernel or a sandbox forbids it.
@@ -38,7 +38,7 @@ impl UeventSocket {
     /// True if a cpu went online or offline since the last call, or if events were lost.
     ///
     /// # Errors
-    /// The kernel refuses to read events.
+    /// The socket cannot be read.
     pub fn drain(&self) -> Result<bool, OsError> {
         let mut has_changed = false;
         let mut buffer = [0u8; UEVENT_BYTES_MAX];

@@ -1,5 +1,5 @@
-//! Cpu time of processes and threads: compared over time, whether placement helps, and whether a
-//! thread that makes no progress had a cpu.
+//! CPU time of processes and threads, used to measure the effect of placement and to determine
+//! whether a thread without progress was running.
 
 use std::io;
 use std::path::Path;
@@ -7,25 +7,25 @@ use std::path::Path;
 use crate::read::{read_text, read_text_if_present};
 use crate::{HostRoot, Micros, OsError, Pid, Tid, read_task_stat, read_tasks};
 
-/// What the live threads of a process have used so far. What threads used that have ended is not in
-/// it, so only differences over times without such are to be compared.
+/// Total usage of the live threads of a process. Threads that have exited are not included, so only
+/// differences over intervals in which no thread exited are meaningful.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ProcessUsage {
-    /// Time on a cpu, microseconds.
+    /// Time running on a cpu, in microseconds.
     pub running_micros: u64,
-    /// Time ready to run and waiting for a cpu, microseconds.
+    /// Time waiting in a run queue, in microseconds.
     pub waiting_micros: u64,
-    /// How often a thread was moved to another cpu. `None` where the kernel does not count it (no
+    /// Number of migrations of threads between cpus. `None` if the kernel does not count them (no
     /// CONFIG_SCHED_DEBUG).
     pub migrations: Option<u64>,
-    /// How many threads this is the sum of.
+    /// Number of threads included.
     pub threads: usize,
 }
 
-/// Sums up the live threads of a process.
+/// Sums the usage of the live threads of a process.
 ///
 /// # Errors
-/// The process is gone, or the kernel keeps no such statistics.
+/// The process has exited, or the kernel does not provide these statistics.
 pub fn read_usage(host: &HostRoot, pid: Pid) -> Result<ProcessUsage, OsError> {
     let mut usage = ProcessUsage {
         migrations: Some(0),
@@ -57,19 +57,19 @@ pub fn read_usage(host: &HostRoot, pid: Pid) -> Result<ProcessUsage, OsError> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadTimes {
     pub tid: Tid,
-    /// State letter of its `stat` file. `R` runs or waits for a cpu, also while a quota keeps it
-    /// from running; `D` waits in the kernel, for a page for instance.
+    /// State letter of its `stat` file. `R`: running or runnable, including while throttled by a
+    /// quota. `D`: uninterruptible sleep, e.g. on a page fault.
     pub state: u8,
-    /// Time on a cpu, nanoseconds. What runs now is counted up to the last tick of its cpu.
+    /// Time running on a cpu, in nanoseconds. Updated for a running thread at each tick of its cpu.
     pub running_nanos: u64,
-    /// Time ready to run and waiting for a cpu, nanoseconds. A wait is added when it is over.
+    /// Time waiting in a run queue, in nanoseconds. A wait is added when it ends.
     pub waiting_nanos: u64,
 }
 
-/// Scheduler statistics of each live thread of a process, rising by tid.
+/// Scheduler statistics of each live thread of a process, sorted by tid.
 ///
 /// # Errors
-/// The process is gone, or the kernel counts no such times (no CONFIG_SCHED_INFO).
+/// The process has exited, or the kernel does not measure these times (no CONFIG_SCHED_INFO).
 pub fn read_thread_times(host: &HostRoot, pid: Pid) -> Result<Vec<ThreadTimes>, OsError> {
     let mut threads = Vec::new();
     let directory = host.proc.join(format!("{}/task", pid.0));
@@ -95,8 +95,8 @@ pub fn read_thread_times(host: &HostRoot, pid: Pid) -> Result<Vec<ThreadTimes>, 
             waiting_nanos,
         });
     }
-    // Kernels that can count but do not write zeros; every thread that ever ran has run for some
-    // time.
+    // A kernel with the statistics disabled reports zeros; every thread that was ever scheduled has
+    // run for some time.
     if !threads.is_empty() && threads.iter().all(|thread| thread.running_nanos == 0) {
         let path = directory.join(format!("{}/schedstat", pid.0));
         return Err(OsError::content(&path, "0 0", "a time above zero"));
@@ -104,11 +104,11 @@ pub fn read_thread_times(host: &HostRoot, pid: Pid) -> Result<Vec<ThreadTimes>, 
     Ok(threads)
 }
 
-/// Time for which a thread has run or been ready to run and waited for a cpu. `None` where the
-/// kernel does not count it: it has no CONFIG_SCHED_INFO, or writes zeros.
+/// Time for which a thread was running or waiting in a run queue. `None` if the kernel does not
+/// measure it: it has no CONFIG_SCHED_INFO, or reports zeros.
 ///
 /// # Errors
-/// The thread is gone, or the file is not what a kernel writes.
+/// The thread has exited, or the file is malformed.
 pub fn read_task_demand(host: &HostRoot, pid: Pid, tid: Tid) -> Result<Option<Micros>, OsError> {
     let directory = host.proc.join(format!("{}/task/{}", pid.0, tid.0));
     let (running, waiting) = match read_schedstat(&directory.join("schedstat")) {
@@ -120,7 +120,7 @@ pub fn read_task_demand(host: &HostRoot, pid: Pid, tid: Tid) -> Result<Option<Mi
     Ok((running > 0).then_some(demand))
 }
 
-/// Running and waiting time of a `schedstat` file, nanoseconds.
+/// Running and waiting time of a `schedstat` file, in nanoseconds.
 fn read_schedstat(path: &Path) -> Result<(u64, u64), OsError> {
     let text = read_text(path)?;
     let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);
@@ -130,7 +130,7 @@ fn read_schedstat(path: &Path) -> Result<(u64, u64), OsError> {
     }
 }
 
-/// The line `se.nr_migrations : 12`.
+/// Parses the line `se.nr_migrations : 12`.
 fn migrations(sched: &str) -> Option<u64> {
     let mut lines = sched.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = lines.find(|(key, _)| key.trim() == "se.nr_migrations")?;
@@ -147,7 +147,7 @@ mod tests {
         let me = Pid(std::process::id() as i32);
         let before = read_usage(&host, me).unwrap();
         let mut sum = 0u64;
-        // bound: until the kernel has noted a millisecond
+        // bound: until the kernel has accounted a millisecond
         while read_usage(&host, me).unwrap().running_micros < before.running_micros + 1_000 {
             sum = (0..100_000u64).fold(sum, |a, b| a.wrapping_mul(31).wrapping_add(b));
         }
@@ -164,7 +164,7 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = Pid(child.id() as i32);
-        // bound: until it has called nanosleep
+        // bound: until it sleeps in nanosleep
         while !read_thread_times(&host, pid)
             .is_ok_and(|threads| threads.len() == 1 && threads[0].state == b'S')
         {

@@ -1,4 +1,4 @@
-//! Memory that a thread has freed, in a program whose allocator is mimalloc.
+//! Memory freed by a thread, in a program whose allocator is mimalloc.
 #![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +8,10 @@ use albacore_os::collect_mimalloc;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Held by the test that measures: the figures are those of the whole process.
+/// Locked by the test that measures, because the figures are process-wide.
 static MEASURING: Mutex<()> = Mutex::new(());
 
-/// A number of bytes that the kernel gives in KiB in a file of this process.
+/// A value that a file of this process reports in KiB, in bytes.
 fn bytes(file: &str, name: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/self/{file}")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -30,7 +30,8 @@ fn the_heap_asks_for_no_huge_pages() {
     let buffer = std::hint::black_box(vec![1_u8; 8 << 20]);
     let huge = bytes("smaps_rollup", "AnonHugePages:");
     drop(buffer);
-    // With `always` the kernel gives them unasked. One without huge pages has no such file.
+    // With `always`, the kernel uses huge pages without a request. A kernel without them has no
+    // such file.
     let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     let is_unasked = mode.is_ok_and(|mode| mode.contains("[always]"));
     assert!(huge == 0 || is_unasked, "{huge} bytes");

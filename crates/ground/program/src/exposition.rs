@@ -1,5 +1,5 @@
-//! The metrics page in the format that a scraper asks for: OpenMetrics 1.0.0, or the Prometheus
-//! text format 0.0.4, which a scraper without a preference gets.
+//! Metrics page in the negotiated format: OpenMetrics 1.0.0, or the Prometheus text format 0.0.4,
+//! the default.
 
 use crate::process;
 
@@ -13,9 +13,9 @@ pub enum MetricsFormat {
 }
 
 impl MetricsFormat {
-    /// The format that the values of `Accept` prefer by their q-values; OpenMetrics only if it is
-    /// named, and if both have the same weight. A scraper that accepts neither gets the text
-    /// format, as from other exporters.
+    /// Selects a format from the values of `Accept` by q-value. OpenMetrics must be named
+    /// explicitly and wins ties. A scraper that accepts neither gets the text format, as from other
+    /// exporters.
     pub fn accepted<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let mut weights = Weights::default();
         for range in values.into_iter().flat_map(|value| value.split(',')) {
@@ -37,7 +37,8 @@ impl MetricsFormat {
         }
     }
 
-    /// The page with `families`, which are OpenMetrics text, and the metrics of this process.
+    /// The page with `families`, which must be OpenMetrics text, followed by the metrics of this
+    /// process.
     #[must_use]
     pub fn page(self, mut families: String) -> String {
         const END: &str = "# EOF\n";
@@ -93,8 +94,8 @@ impl Weights {
     }
 }
 
-/// Converts OpenMetrics text to the text format: a counter's family has the name of its samples,
-/// there are no units, and some types have other names. No program here writes exemplars.
+/// Converts OpenMetrics text to the Prometheus text format: counter families are named like their
+/// samples, units are dropped, and some types are renamed. No program here writes exemplars.
 fn as_text(families: &str) -> String {
     let mut text = String::with_capacity(families.len() + families.len() / 16);
     let lines: Vec<&str> = families.lines().collect();
@@ -162,7 +163,7 @@ mod tests {
                 MetricsFormat::Text,
             ),
             (&format!("{open};q=0.3,*/*;q=0.4"), MetricsFormat::Text),
-            // What Prometheus 2 and 3 send.
+            // As sent by Prometheus 2 and 3.
             (
                 &format!(
                     "{open};version=1.0.0;q=0.5,{open};version=0.0.1;q=0.4,\

@@ -1,5 +1,5 @@
-//! What the long-running programs of Albacore share: command lines, logs, termination signals,
-//! listeners and the pages for probes and scrapers.
+//! Shared by the long-running programs of Albacore: command lines, logs, termination signals,
+//! listeners, and HTTP endpoints for probes and scrapers.
 #![forbid(unsafe_code)]
 
 mod command_line;

@@ -7,18 +7,18 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::limits::WAITING_CONNECTIONS_MAX;
 
-/// An address cannot be bound.
+/// Failure to bind or listen on an address.
 #[derive(Debug, thiserror::Error)]
 #[error("{argument} {address} cannot be listened on: choose another address or port")]
 pub struct ListenError {
-    /// The command-line argument with the address, with its dashes.
+    /// The command-line argument that sets the address, with its dashes.
     pub argument: &'static str,
     pub address: SocketAddr,
     pub source: io::Error,
 }
 
-/// Listens on `address`, the value of `argument`. `[::]` is every address, of IPv4 too; without
-/// IPv6 in the kernel, every address of IPv4.
+/// Listens on `address`, the value of `argument`. `[::]` listens on all addresses, IPv4 and IPv6;
+/// if the kernel has no IPv6, on all IPv4 addresses.
 ///
 /// # Errors
 /// The address is in use or does not belong to this machine.
@@ -36,8 +36,8 @@ pub async fn listen(
     TcpListener::from_std(listener).map_err(failed)
 }
 
-/// As [`listen`], with `sockets` sockets, among which the kernel divides the connections by a hash
-/// of their addresses. Each has a queue of its own.
+/// As [`listen`], with `sockets` sockets that share the port (`SO_REUSEPORT`): the kernel
+/// distributes connections by a hash of their addresses. Each socket has its own accept queue.
 ///
 /// # Errors
 /// As [`listen`].
@@ -61,8 +61,8 @@ pub fn listen_on_each(
 }
 
 fn bind(address: SocketAddr, sockets: usize) -> io::Result<Vec<std::net::TcpListener>> {
-    // Sockets that share a port could share it with those of another server, too. A first socket
-    // that shares nothing finds out whether the port is free.
+    // With SO_REUSEPORT, bind would also succeed if another server shares the port. A first socket
+    // without it detects whether the port is free.
     let first = open(address, false)?;
     if sockets == 1 {
         return Ok(vec![into_listener(first)?]);
@@ -74,27 +74,28 @@ fn bind(address: SocketAddr, sockets: usize) -> io::Result<Vec<std::net::TcpList
     std::iter::once(Ok(first)).chain(rest).collect()
 }
 
-/// A bound socket; `is_shared` allows others on its port.
+/// Returns a bound socket; `is_shared` sets SO_REUSEPORT.
 fn open(address: SocketAddr, is_shared: bool) -> io::Result<TcpSocket> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // So that a restarted server need not wait for connections of its predecessor.
+    // SO_REUSEADDR: a restarted server must not wait for its predecessor's connections in
+    // TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(is_shared)?;
     socket.bind(address)?;
     Ok(socket)
 }
 
-/// Listens, with a longer backlog than the 128 of the standard library.
+/// Listens with a longer backlog than the 128 of the standard library.
 fn into_listener(socket: TcpSocket) -> io::Result<std::net::TcpListener> {
     socket.listen(WAITING_CONNECTIONS_MAX)?.into_std()
 }
 
-/// Whether IPv6 is missing (`ipv6.disable=1`) or has no addresses (`disable_ipv6`).
+/// True if the kernel has no IPv6 (`ipv6.disable=1`) or no IPv6 addresses (`disable_ipv6`).
 fn has_no_ipv6(error: &io::Error) -> bool {
-    // EAFNOSUPPORT, EADDRNOTAVAIL: std has no kind for the first.
+    // EAFNOSUPPORT, EADDRNOTAVAIL: std has no `ErrorKind` for the first.
     matches!(error.raw_os_error(), Some(97 | 99))
 }
 
@@ -105,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// Less than the second after which a client retries.
+    /// Less than the second after which a client retransmits its SYN.
     const AT_ONCE: Duration = Duration::from_millis(900);
 
     #[tokio::test]

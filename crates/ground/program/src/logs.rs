@@ -1,4 +1,4 @@
-//! Structured logs on stderr.
+//! Structured logging to stderr.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 pub enum LogFormat {
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -49,7 +49,7 @@ pub struct LogArgs {
 }
 
 impl LogArgs {
-    /// Starts the logs of this process.
+    /// Initializes logging of this process.
     ///
     /// # Errors
     /// As [`start_logs`].
@@ -58,31 +58,31 @@ impl LogArgs {
     }
 }
 
-/// Logs cannot be started.
+/// Logging cannot be initialized.
 #[derive(Debug, thiserror::Error)]
 pub enum LogsError {
-    /// The filter cannot be read.
+    /// The filter cannot be parsed.
     #[error(
         "the log filter {filter:?} cannot be read: write a level such as info, or target=level"
     )]
     Filter {
-        /// As it was given.
+        /// The rejected filter.
         filter: String,
         source: tracing_subscriber::filter::ParseError,
     },
-    /// This process has logs already.
+    /// Logging is already initialized in this process.
     #[error("logs were started before")]
     Started,
 }
 
-/// Starts the logs of this process. `filter` has the syntax of `RUST_LOG`, e.g. `info` or
+/// Initializes logging of this process. `filter` has the syntax of `RUST_LOG`, e.g. `info` or
 /// `debug,kube_client=info`.
 ///
 /// # Errors
 /// `filter` cannot be parsed, or logs were started before.
 pub fn start_logs(format: LogFormat, filter: &str) -> Result<(), LogsError> {
-    // The Kubernetes client logs every answer 5xx and every lost watch itself; our own messages say
-    // more. A filter that names it comes later, and wins.
+    // The Kubernetes client logs every 5xx response and every lost watch; our own messages are more
+    // specific. A user filter for it is appended, and therefore overrides this one.
     let whole = format!("kube_client=off,kube_runtime=off,{filter}");
     let whole = EnvFilter::try_new(&whole).map_err(|source| LogsError::Filter {
         filter: filter.to_owned(),

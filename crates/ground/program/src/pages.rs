@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz` and `/metrics` over HTTP/1.1. Nothing else, and nothing secret.
+//! Serves only `/livez`, `/readyz` and `/metrics` over HTTP/1.1; none of them exposes secrets.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -20,23 +20,23 @@ use crate::limits::{ACCEPT_PAUSE, CONNECTION_TIME_MAX, CONNECTIONS_MAX, HEAD_TIM
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// The content of the pages. Any answer of `/livez` means that the program is alive.
+/// Content of the endpoints. Any response from `/livez` means that the program is alive.
 pub trait Pages: Send + Sync + 'static {
-    /// Whether the program is ready, and one line for each condition.
+    /// True if the program is ready, and one line for each condition.
     fn readiness(&self) -> (bool, String);
 
-    /// The metrics of the program as OpenMetrics text; those of the process are added.
+    /// The metrics of the program as OpenMetrics text; process metrics are appended.
     ///
     /// # Errors
-    /// A metric cannot be printed.
+    /// A metric cannot be formatted.
     fn metrics(&self) -> Result<String, fmt::Error>;
 }
 
-/// Serves until the task is dropped: `/livez` with 200, `/readyz` with 200 or 503 and the lines of
-/// [`Pages::readiness`], `/metrics`.
+/// Serves `/livez` (200), `/readyz` (200 or 503, with the lines of [`Pages::readiness`]) and
+/// `/metrics` until the task is dropped.
 pub async fn serve_pages<P: Pages>(listener: TcpListener, pages: Arc<P>) {
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    // bound: until the program ends; at most CONNECTIONS_MAX connections at a time.
+    // bound: until the program exits; at most CONNECTIONS_MAX connections at a time.
     while let Ok(permit) = Arc::clone(&free).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -66,7 +66,7 @@ async fn serve_connection<P: Pages>(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)
         .serve_connection(TokioIo::new(stream), service);
-    // An error of a connection concerns only its client.
+    // An error of a connection affects only its client.
     let _ = tokio::time::timeout(CONNECTION_TIME_MAX, serving).await;
 }
 
@@ -109,7 +109,7 @@ fn reply(status: StatusCode, media_type: &'static str, text: String) -> Response
     *reply.status_mut() = status;
     let media_type = HeaderValue::from_static(media_type);
     reply.headers_mut().insert(CONTENT_TYPE, media_type);
-    // Every page is valid for the moment only.
+    // Responses must not be cached.
     let uncached = HeaderValue::from_static("no-store");
     reply.headers_mut().insert(CACHE_CONTROL, uncached);
     reply

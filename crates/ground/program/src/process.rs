@@ -1,19 +1,19 @@
-//! The metrics of this process that client libraries of Prometheus provide, under the same names,
-//! read from `/proc/self` at each scrape. A metric that cannot be read has no sample.
+//! The `process_*` metrics of Prometheus client libraries, read from `/proc/self` at each scrape. A
+//! metric that cannot be read has no sample.
 
 use std::fmt::Write as _;
 use std::fs;
 
-/// Clock ticks per second in `/proc` (USER_HZ): 100 on every machine that Linux runs on today,
-/// whatever the kernel's own tick rate.
+/// Clock ticks per second in `/proc` (USER_HZ): 100 on every architecture that Linux supports
+/// today, independent of the kernel's CONFIG_HZ.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Fields of `/proc/self/stat` after the name of the program, counted from 0.
+/// Indexes of fields in `/proc/self/stat` after the command name, from 0.
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const START_TICKS: usize = 19;
 
-/// Appends the families as OpenMetrics text.
+/// Appends the metric families as OpenMetrics text.
 pub(crate) fn print(text: &mut String) {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let (stat, status) = (read("/proc/self/stat"), read("/proc/self/status"));
@@ -58,7 +58,7 @@ pub(crate) fn print(text: &mut String) {
     for (name, help, kind, value) in families {
         let Some(value) = value else { continue };
         let total = if kind == "counter" { "_total" } else { "" };
-        // A field after the name of the program, which may contain blanks and brackets.
+        // infallible: a write to a `String`.
         let _ = write!(
             text,
             "# HELP {name} {help}.\n# TYPE {name} {kind}\n{name}{total} {value}\n"
@@ -66,7 +66,7 @@ pub(crate) fn print(text: &mut String) {
     }
 }
 
-/// A field behind the name of the program, which may hold blanks and brackets.
+/// A field after the command name, which may contain spaces and parentheses.
 fn field(stat: &str, index: usize) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(index)?.parse().ok()
@@ -90,7 +90,7 @@ fn kibibytes(status: &str, name: &str) -> Option<f64> {
 
 fn open_files() -> Option<f64> {
     let entries = fs::read_dir("/proc/self/fd").ok()?.count();
-    Some(entries.saturating_sub(1) as f64) // one is the folder's own
+    Some(entries.saturating_sub(1) as f64) // minus the descriptor of the directory itself
 }
 
 fn files_max(limits: &str) -> Option<f64> {

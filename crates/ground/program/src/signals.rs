@@ -1,14 +1,14 @@
-//! The signals that terminate a program.
+//! Termination signals.
 
 use std::future::Future;
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Resolves at the first SIGTERM or SIGINT; both are caught from now on.
+/// Resolves at the first SIGTERM or SIGINT; both are caught from this call on.
 ///
 /// # Errors
-/// The signals cannot be caught.
+/// The signal handlers cannot be installed.
 pub fn termination_signal() -> io::Result<impl Future<Output = ()>> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;

@@ -1,28 +1,28 @@
-//! Whether servers became worse when their values were changed under their clients' load.
+//! Detects whether latency or success rate became worse after a parameter change under live load.
 
 use crate::elimination::{EQUAL, compare};
 use crate::interval::{CONFIDENCE, Claim, Interval, median};
 use crate::served::ServedWindow;
 
-/// A load that grew by more than this factor explains worse figures.
+/// Load growth above this factor explains worse figures, so no regression is reported.
 const LOAD_FACTOR_MAX: f64 = 1.5;
 
-/// What changed from some windows to as many later ones.
+/// Comparison of a number of windows before a change with as many after it.
 #[derive(Debug)]
 pub struct Change {
     before: ServedWindow,
     after: ServedWindow,
-    /// p99 before by that after: above 1 the servers are faster.
+    /// p99 before divided by p99 after: above 1 the servers became faster.
     p99: Option<Interval>,
-    /// The share that is answered in time, after by before.
+    /// Share of requests answered in time, after divided by before.
     in_time: Option<Interval>,
 }
 
 impl Change {
-    /// Windows before, and as many after.
+    /// Number of windows on each side of the change.
     pub const WINDOWS: u32 = 10;
 
-    /// Requests of a window from which its p99 says something.
+    /// Minimum number of requests in a window for a meaningful p99.
     pub const REQUESTS_MIN: f64 = 100.0;
 
     #[must_use]
@@ -47,9 +47,9 @@ impl Change {
         }
     }
 
-    /// p99, or the share that is answered in time, is worse by more than the noise and by more
-    /// than a user would notice. What a load does that grew at the same time is not held against
-    /// the values; one that fell is no excuse: clients that wait for answers send less to slower
+    /// True if p99, or the share of requests answered in time, became worse by more than the noise
+    /// and by more than a user would notice. If the load grew by more than `LOAD_FACTOR_MAX`, the
+    /// change is not blamed. A load that fell is no excuse: closed-loop clients send less to slower
     /// servers.
     #[must_use]
     pub fn is_worse(&self) -> bool {
@@ -63,7 +63,7 @@ impl Change {
         self.after.requests > self.before.requests * LOAD_FACTOR_MAX
     }
 
-    /// Both figures, before and after, in a sentence without its end.
+    /// Both figures before and after the change, as a sentence without its period.
     #[must_use]
     pub fn text(&self) -> String {
         let (before, after) = (&self.before, &self.after);

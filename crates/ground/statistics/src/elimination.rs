@@ -1,24 +1,24 @@
-//! Successive elimination (Even-Dar et al., JMLR 2006): arms are measured side by side, one
-//! value each in a round, and compared after fixed numbers of rounds. An arm that is behind the
-//! best by more than the noise is measured no more.
+//! Successive elimination (Even-Dar et al., JMLR 2006): arms are measured side by side, one value
+//! each per round, and compared after fixed numbers of rounds. An arm that is worse than the best
+//! by more than the noise is eliminated.
 //!
-//! Few comparisons at fixed numbers keep the share of false claims low: who compares after every
-//! round finds a difference between equal arms sooner or later.
+//! Few comparisons at fixed rounds bound the rate of false positives; comparing after every round
+//! eventually finds a difference between equal arms.
 
 use crate::interval::{Claim, Interval, SampleMean};
 
-/// Arms that differ by less are equal to a user.
+/// Arms whose ratio is below this count as equal.
 pub const EQUAL: f64 = 1.02;
 
-/// The numbers of values after which arms are compared, of `most` values: after half of them, three
-/// quarters and all.
+/// Numbers of rounds after which arms are compared, of at most `most`: half of them, three quarters
+/// and all.
 #[must_use]
 pub const fn looks(most: usize) -> [usize; 3] {
     [most.div_ceil(2), (most * 3).div_ceil(4), most]
 }
 
-/// The factor by which `one` exceeds `other`, from logarithms of what counts, round by round as far
-/// as both have values; `None` for fewer than two rounds.
+/// The ratio of `one` to `other`, computed from logarithms of the measured quantity, paired by
+/// round as far as both have values; `None` for fewer than two pairs.
 #[must_use]
 pub fn compare(one: &[f64], other: &[f64], confidence: f64) -> Option<Interval> {
     let pairs = one.iter().zip(other);
@@ -27,20 +27,21 @@ pub fn compare(one: &[f64], other: &[f64], confidence: f64) -> Option<Interval> 
     Interval::with_confidence(&[sample], confidence)
 }
 
-/// What a comparison of all arms shows.
+/// Result of one comparison of all arms.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Look {
     /// The arm with the highest mean.
     pub leader: usize,
-    /// Arms that it exceeds by more than the noise.
+    /// Arms that are worse than the leader by more than the noise.
     pub behind: Vec<usize>,
-    /// Whether all others are behind, or exceed [`EQUAL`] times the leader in no case.
+    /// True if every other arm is either in `behind` or at most a factor [`EQUAL`] worse than the
+    /// leader.
     pub is_decided: bool,
 }
 
 impl Look {
-    /// Compares arms by the logarithms of what counts, one of each round; an arm that is not
-    /// measured any more is `None`. `None` if no arm has a value.
+    /// Compares arms by the logarithms of the measured quantity, one value per round; an eliminated
+    /// arm is `None`. Returns `None` if no arm has a value.
     #[must_use]
     pub fn at(arms: &[Option<Vec<f64>>], confidence: f64) -> Option<Self> {
         let measured = arms.iter().enumerate();

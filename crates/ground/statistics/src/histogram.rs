@@ -1,8 +1,8 @@
-//! Quantiles of cumulative histograms, as servers report them.
+//! Quantiles of cumulative histograms as reported by servers.
 
-/// The quantile `share` of cumulative counts, by linear interpolation within its bucket; the lower
-/// bound of the bucket if the upper one is infinite. `counts` has the upper bound of each bucket
-/// and how many values are at most that, ascending.
+/// The quantile `share` of cumulative counts, by linear interpolation within its bucket, or the
+/// lower bound of the bucket if the upper one is infinite. `counts` contains the upper bound of
+/// each bucket and the number of values at most that bound, ascending.
 #[must_use]
 pub fn histogram_quantile(counts: &[(f64, u64)], share: f64) -> f64 {
     let all = counts.last().map_or(0, |last| last.1);

@@ -1,28 +1,28 @@
 //! Ratios of times with confidence intervals.
 //!
-//! Times of windows are skewed and their noise grows with them, so ratios are taken pair by pair
-//! and averaged as logarithms: the result is a geometric mean, and its interval that of Student's t
-//! distribution. Over several settings each counts as much as the others; the settings are those of
-//! the grid and no sample, so the interval comes from the noise within them, with the degrees of
-//! freedom of Welch and Satterthwaite. The level is 99 %: of a hundred comparisons of the kernel
-//! with itself one claims a difference, which leaves room below the five that are the limit.
+//! The distribution of window times is skewed and the noise grows with the mean, so ratios are
+//! taken pair by pair and their logarithms averaged: the result is a geometric mean with a Student
+//! t interval. All settings have equal weight; they are a fixed grid and not a sample, so the
+//! interval uses only the variance within each setting, with Welch-Satterthwaite degrees of
+//! freedom. The level is 99 %: one of a hundred comparisons of the kernel with itself claims a
+//! difference, well below the limit of five.
 
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
-/// Confidence of an interval of its own.
+/// Default confidence of an interval.
 pub const CONFIDENCE: f64 = 0.99;
 
-/// A mean ratio of times; above 1 the second of the two is faster.
+/// Mean ratio of times; above 1 the second of the two is faster.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Interval {
     pub ratio: f64,
     pub low: f64,
     pub high: f64,
-    /// Ratios that this is the mean of.
+    /// Number of ratios averaged.
     pub count: usize,
 }
 
-/// What an interval says.
+/// Conclusion from an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
     Faster,
@@ -31,11 +31,11 @@ pub enum Claim {
     Open,
 }
 
-/// The mean of a sample and what its interval is computed from.
+/// Mean of a sample, and its variance for the interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SampleMean {
     mean: f64,
-    /// Of the mean.
+    /// Variance of the mean.
     variance: f64,
     count: usize,
 }
@@ -60,8 +60,8 @@ impl SampleMean {
 }
 
 impl Interval {
-    /// Of the logarithms of ratios, the mean over all samples, at [`CONFIDENCE`]; `None` without
-    /// one.
+    /// Computes the mean over all samples of logarithms of ratios, at confidence [`CONFIDENCE`].
+    /// `None` if there are no samples.
     #[must_use]
     pub fn of(samples: &[SampleMean]) -> Option<Self> {
         Self::with_confidence(samples, CONFIDENCE)
@@ -77,7 +77,7 @@ impl Interval {
             .iter()
             .map(|s| s.variance.powi(2) / (s.count - 1) as f64);
         let parts = parts.sum::<f64>();
-        // without any noise every number of degrees gives the same interval
+        // Without noise, every number of degrees of freedom gives the same interval.
         let degrees = if parts > 0.0 {
             variance.powi(2) / parts
         } else {
@@ -107,7 +107,7 @@ impl Interval {
     }
 }
 
-/// The lower of the two in the middle; zero for an empty list.
+/// The lower median; 0 for an empty list.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -133,14 +133,14 @@ mod tests {
         let logarithms = [1.1_f64.ln(), 1.2_f64.ln(), 1.3_f64.ln()];
         let one = interval(&[&logarithms]);
         assert!((one.ratio - (1.1_f64 * 1.2 * 1.3).cbrt()).abs() < 1e-12);
-        // t of 2 degrees of freedom at 99.5 %: 9.925
+        // t with 2 degrees of freedom at 99.5 %: 9.925
         let half = (one.high / one.ratio).ln();
         assert!(
             (half - 9.925 * 0.083_551 / 3_f64.sqrt()).abs() < 1e-3,
             "{half}"
         );
         assert_eq!(one.claim(), Claim::Open);
-        // twice the same: half of the variance, and 4 degrees of freedom: 4.604
+        // The same sample twice: half the variance, and 4 degrees of freedom: 4.604
         let both = interval(&[&logarithms, &logarithms]);
         let half = (both.high / both.ratio).ln();
         assert!(

@@ -1,8 +1,7 @@
-//! What repeated measurements show: ratios with confidence intervals, successive elimination of
-//! what is behind the best, and whether servers became worse by a change. Pure: values in, values
-//! out.
+//! Statistics of repeated measurements: ratios with confidence intervals, successive elimination of
+//! arms, and detection of regressions after a change. Pure functions.
 //!
-//! `albacore experiment`, `albacore tune` and the trials of placements on live pods go by it.
+//! Used by `albacore experiment`, `albacore tune` and trials of placements on live pods.
 #![forbid(unsafe_code)]
 
 mod change;

@@ -1,34 +1,34 @@
-//! What servers have answered to all their clients, from their own counters: for servers that have
-//! traffic already.
+//! Requests answered by servers, from their own counters: for servers that already have traffic.
 
 use crate::histogram::histogram_quantile;
 
-/// Counters of a server at one moment, or how much they grew; they begin at zero when it is started
-/// again.
+/// Counters of a server at one moment, or their increase over an interval. They restart at zero
+/// when the server restarts.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Served {
-    /// Requests that were answered within their objective.
+    /// Requests answered within their latency objective.
     good: f64,
     /// Requests that were late, refused or failed.
     bad: f64,
-    /// Upper bounds of buckets in seconds, ascending, and requests that took at most that long.
+    /// Upper bounds of buckets in seconds, ascending, with the number of requests that took at most
+    /// that long.
     latency: Vec<(f64, u64)>,
     pub workers: u64,
     pub threads: u64,
 }
 
-/// What servers did between two moments.
+/// Requests answered between two moments.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ServedWindow {
     pub requests: f64,
     /// Share of requests that were late, refused or failed.
     pub bad: f64,
-    /// Seconds.
+    /// In seconds.
     pub p99: f64,
 }
 
-/// The sum of a metric's series that have all these labels; `None` if there is none. `text` is in
-/// the exposition format of Prometheus.
+/// Sum over all series of a metric that have all these labels; `None` if there are none. `text` is
+/// in the Prometheus exposition format.
 #[must_use]
 pub fn metric_sum(text: &str, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let labels: Vec<String> = labels.iter().map(|(k, v)| format!("{k}=\"{v}\"")).collect();
@@ -42,7 +42,7 @@ pub fn metric_sum(text: &str, name: &str, labels: &[(&str, &str)]) -> Option<f64
 }
 
 impl Served {
-    /// From the text of `/metrics`; `None` if it is not that of a server of Albacore.
+    /// Parses the text of `/metrics`; `None` if it is not from an Albacore server.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let sum = |name: &str| metric_sum(text, name, &[]);
@@ -63,7 +63,7 @@ impl Served {
         })
     }
 
-    /// How much the counters grew since `before`; `None` if the server was started again since.
+    /// Increase of the counters since `before`; `None` if the server restarted in between.
     #[must_use]
     pub fn since(&self, before: &Self) -> Option<Self> {
         let earlier = |end: f64| {
@@ -84,7 +84,7 @@ impl Served {
 }
 
 impl ServedWindow {
-    /// What servers did together whose counters grew so much; `None` if they answered nothing.
+    /// Sums the counter increases of several servers; `None` if they answered no requests.
     #[must_use]
     pub fn of(grown: impl IntoIterator<Item = Served>) -> Option<Self> {
         let (mut good, mut bad, mut latency) = (0.0, 0.0, Vec::new());
@@ -103,7 +103,7 @@ impl ServedWindow {
     }
 }
 
-/// Counts of the same bucket added up, ascending.
+/// Sums the counts of equal buckets, ascending.
 fn merged(mut buckets: Vec<(f64, u64)>) -> Vec<(f64, u64)> {
     buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
     buckets.dedup_by(|next, kept| {

@@ -1,37 +1,38 @@
-//! How fast the cores of a machine are, relative to its fastest.
+//! Relative speed (capacity) of the cores of a machine.
 //!
-//! A kernel states the capacities of cpus where it knows them (`cpu_capacity`: Arm, RISC-V). Hybrid
-//! x86 has lists of its kinds of cores instead, and servers that mix dense and fast cores of one
-//! design differ in nothing but the frequency. The first of these that tells cores apart counts.
-//! Among cores of one kind capacities differ by up to a tenth (turbo bins), so numbers of at least
-//! three quarters of the largest are one class, and so on with those that are left.
+//! The kernel reports cpu capacities only on some architectures (`cpu_capacity`: Arm, RISC-V). On
+//! hybrid x86 it lists the cpus of each core type instead, and on servers that mix dense and fast
+//! cores of one design only the maximum frequency differs. The first of these sources that
+//! distinguishes cores is used. Within one core type, capacities differ by up to a tenth (turbo
+//! bins), so all values of at least three quarters of the largest form one class, and so on for the
+//! remaining values.
 
 use crate::{CpuId, CpuSet};
 
 /// Capacity of the fastest cores, as in the kernel (`SCHED_CAPACITY_SCALE`).
 pub const CAPACITY_MAX: u16 = 1024;
 
-/// Work that an efficiency core does in a clock cycle, relative to a performance core, in
-/// thousandths: the ratio of the frequencies that stand for one level of performance on Alder Lake,
-/// 78,741 kHz and 100,000 kHz (`HYBRID_SCALING_FACTOR_ADL` in the driver intel_pstate).
+/// Work per clock cycle of an efficiency core relative to a performance core, in thousandths: the
+/// ratio of the frequencies of equal performance on Alder Lake, 78,741 kHz and 100,000 kHz
+/// (`HYBRID_SCALING_FACTOR_ADL` in the driver intel_pstate).
 const EFFICIENCY_PER_CLOCK: u64 = 787;
 
-/// Frequency of efficiency cores relative to performance cores where neither is known, in
-/// thousandths: as on desktop processors of 2022, with 4.3 GHz against 5.4 to 5.8 GHz.
+/// Frequency of efficiency cores relative to performance cores if neither is known, in thousandths:
+/// that of desktop processors of 2022, with 4.3 GHz versus 5.4 to 5.8 GHz.
 const EFFICIENCY_CLOCK: u64 = 782;
 
-/// What is known of the speed of the cpus of a machine, by position.
+/// Known facts about the speed of the cpus of a machine, by position.
 pub(crate) struct SpeedFacts {
     /// `cpu_capacity`.
     pub(crate) capacities: Vec<Option<i64>>,
-    /// Highest frequency, kHz.
+    /// Maximum frequency in kHz.
     pub(crate) frequencies: Vec<Option<i64>>,
-    /// Whether each is on an efficiency core; `None` without lists of kinds.
+    /// Whether each cpu is on an efficiency core; `None` without lists by core type.
     pub(crate) efficient: Option<Vec<bool>>,
 }
 
 impl SpeedFacts {
-    /// The capacity of each cpu, in classes, [`CAPACITY_MAX`] for the fastest.
+    /// The capacity of each cpu, rounded up to that of its class; [`CAPACITY_MAX`] for the fastest.
     pub(crate) fn capacities(&self) -> Vec<u16> {
         let frequencies = known(&self.frequencies);
         let by_kind = self.efficient.as_ref().map(|efficient| {
@@ -57,7 +58,7 @@ impl SpeedFacts {
     }
 }
 
-/// The numbers, if each cpu has one above 0.
+/// The values, if every cpu has a positive one.
 fn known(numbers: &[Option<i64>]) -> Option<Vec<u64>> {
     let positive = |number: &Option<i64>| number.and_then(|number| u64::try_from(number).ok());
     numbers
@@ -66,7 +67,7 @@ fn known(numbers: &[Option<i64>]) -> Option<Vec<u64>> {
         .collect()
 }
 
-/// Each speed as the fastest of its class, relative to the fastest of all.
+/// Maps each speed to the fastest of its class, relative to the fastest of all.
 fn classes(speeds: &[u64]) -> Vec<u16> {
     let mut sorted = speeds.to_vec();
     sorted.sort_unstable_by(|a, b| b.cmp(a));
@@ -87,7 +88,7 @@ fn classes(speeds: &[u64]) -> Vec<u16> {
     speeds.iter().map(of).collect()
 }
 
-/// Which of the cpus are in one of the lists.
+/// Whether each cpu is in one of the lists.
 pub(crate) fn members(ids: &[CpuId], lists: &[CpuSet]) -> Vec<bool> {
     ids.iter()
         .map(|&id| lists.iter().any(|list| list.contains(id)))
@@ -118,7 +119,7 @@ mod tests {
             facts(&[1024, 980, 871, 286], &[], None),
             [1024, 1024, 1024, 286]
         );
-        // dense cores of the same design
+        // Dense cores of the same design.
         assert_eq!(facts(&[], &[3_700_000, 5_100_000], None), [742, 1024]);
         assert_eq!(facts(&[], &[5_500_000, 5_800_000], None), [1024; 2]);
     }
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(facts(&[], &[], kinds), [1024, 630]);
         assert_eq!(facts(&[], &[5_500_000, 4_300_000], kinds), [1024, 630]);
         assert_eq!(facts(&[], &[5_100_000, 2_500_000], kinds), [1024, 395]);
-        // the kernel's own numbers come first where they say something
+        // The kernel's own capacities have priority if they differ.
         assert_eq!(facts(&[1024, 500], &[], kinds), [1024, 500]);
         assert_eq!(facts(&[1024, 1024], &[], kinds), [1024, 630]);
     }

@@ -1,9 +1,9 @@
-//! Cpu ids and sets of them, with the kernel's list format (`0-3,8,10-11`) as their text form.
+//! Cpu ids and sets of them, with the kernel's cpu list format (`0-3,8,10-11`) as text form.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A logical cpu, by the kernel's id. Ids may have holes.
+/// Kernel id of a logical cpu. Ids may have gaps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CpuId(pub u16);
 
@@ -13,33 +13,33 @@ impl fmt::Display for CpuId {
     }
 }
 
-/// Why a text is not a cpu list.
+/// Error of parsing a cpu list.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum CpuSetError {
-    /// Something between two commas is neither `N` nor `N-M`.
+    /// An element of the list is neither `N` nor `N-M`.
     #[error("{part:?} is not a cpu or a range of cpus: write a list such as 0-3,8")]
     NotARange {
-        /// The offending part, as written.
+        /// The invalid element.
         part: String,
     },
     /// `M-N` with M above N.
     #[error("the range {part:?} runs backwards: write the lower cpu first")]
     Backwards {
-        /// The offending part, as written.
+        /// The invalid element.
         part: String,
     },
-    /// A cpu id that no kernel has.
+    /// A cpu id above the kernel's maximum.
     #[error(
         "cpu {cpu} is beyond {}, the largest cpu id a kernel has",
         CpuSet::MAX_ID
     )]
     TooLarge {
-        /// The id, as written.
+        /// The invalid id.
         cpu: u64,
     },
 }
 
-/// Why cpus that somebody names cannot be used; follows the name of the option.
+/// Reason why the cpus given by a user cannot be used; printed after the name of the option.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum CpuChoiceError {
     #[error("has no cpu: name some of those that this process may use, {allowed}")]
@@ -49,35 +49,35 @@ pub enum CpuChoiceError {
     )]
     NotAllowed {
         chosen: CpuSet,
-        /// Those of them that are not allowed.
+        /// Those that are not allowed.
         others: CpuSet,
         allowed: CpuSet,
     },
 }
 
-/// A set of cpus: a cpuset of a container or a mask of a thread.
+/// A set of cpus: the cpuset of a container or the affinity mask of a thread.
 #[derive(Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct CpuSet {
-    /// Bit `i` of word `w` is cpu `64 w + i`; no trailing zero words, so that equal sets are equal
-    /// values.
+    /// Bit `i` of word `w` is cpu `64 w + i`. No trailing zero words, so that derived equality
+    /// works.
     words: Vec<u64>,
 }
 
 impl CpuSet {
-    /// The largest cpu id (NR_CPUS of every distribution kernel is at most 8192).
+    /// The largest cpu id (NR_CPUS of all distribution kernels is at most 8192).
     pub const MAX_ID: u16 = 8191;
 
-    /// The set without cpus.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// True if the set has no cpu.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// How many cpus the set has.
+    /// Number of cpus in the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
@@ -97,7 +97,7 @@ impl CpuSet {
         self.words[w] |= b;
     }
 
-    /// Removes `cpu`, if it is there.
+    /// Removes `cpu` if present.
     pub fn remove(&mut self, cpu: CpuId) {
         let (w, b) = Self::place(cpu);
         if let Some(word) = self.words.get_mut(w) {
@@ -106,7 +106,7 @@ impl CpuSet {
         self.trim();
     }
 
-    /// The cpus in rising order.
+    /// The cpus in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
         self.words.iter().enumerate().flat_map(|(w, &word)| {
             (0..64u16)
@@ -160,10 +160,10 @@ impl CpuSet {
         self.difference(other).is_empty()
     }
 
-    /// Checks that a process that may use `allowed` can choose these.
+    /// Checks that a process with the allowed cpus `allowed` can use this set.
     ///
     /// # Errors
-    /// There is no cpu, or one that is not allowed.
+    /// The set is empty, or contains a cpu that is not allowed.
     pub fn check_choice(&self, allowed: &Self) -> Result<(), CpuChoiceError> {
         let others = self.difference(allowed);
         let allowed = allowed.clone();
@@ -207,8 +207,8 @@ impl FromIterator<CpuId> for CpuSet {
     }
 }
 
-/// Parses the kernel's list format; surrounding white space and an empty list are allowed, as in
-/// sysfs and cgroupfs, and zero bytes at the end, as in some copies of these.
+/// Parses the kernel's cpu list format. Allows surrounding white space and an empty list, as in
+/// sysfs and cgroupfs, and trailing NUL bytes, as in some copies of these.
 impl FromStr for CpuSet {
     type Err = CpuSetError;
 

@@ -1,5 +1,5 @@
-//! How far apart two cpus are, by the nearest domain that they share, and what a user puts in place
-//! of the defaults.
+//! Distance between two cpus by the nearest domain that they share, and user overrides of the
+//! defaults.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,19 +11,19 @@ use crate::limits::DISTANCE_MAX;
 
 /// Distance between two cpus in clock cycles: the latency of the nearest cache or memory that they
 /// share. Source: seed article "Tuna", section Formulation (after Bryant and O'Hallaron), for cpu
-/// to L3; a remote NUMA node is twice as far as the own one, as in the kernel's defaults
+/// to L3; a remote NUMA node is twice as far as the local one, as in the kernel's defaults
 /// (`LOCAL_DISTANCE` 10, `REMOTE_DISTANCE` 20).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Distances {
     pub cpu: u32,
-    /// Two cpus of one core (they share L1).
+    /// Two cpus of one core, i.e. SMT siblings (shared L1).
     pub l1: u32,
-    /// Two cores that share L2.
+    /// Two cores with a shared L2.
     pub l2: u32,
-    /// Two cores that share L3.
+    /// Two cores with a shared L3.
     pub l3: u32,
-    /// Two L3 of one NUMA node.
+    /// Two L3 domains of one NUMA node.
     pub numa: u32,
     /// Two NUMA nodes of one package.
     pub package: u32,
@@ -45,11 +45,11 @@ impl Default for Distances {
     }
 }
 
-/// Why distances are refused.
+/// Reason for rejecting distances.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DistancesError {
-    /// A distance is smaller than that of a nearer level, so distances would not form a tree.
+    /// A distance is smaller than that of a nearer level, so the distances would not form a tree.
     #[error(
         "distance {outer} is {outer_cycles} but the nearer {inner} is {inner_cycles}: distances \
          must not fall from cpu over l1, l2, l3, numa and package to machine"
@@ -62,25 +62,25 @@ pub enum DistancesError {
         outer: &'static str,
         outer_cycles: u32,
     },
-    /// A distance is beyond its limit.
+    /// A distance exceeds its limit.
     #[error("distance {level} is {cycles} cycles, more than {DISTANCE_MAX}: scale the table down")]
     TooLarge { level: &'static str, cycles: u32 },
-    /// A part of a list that is not `LEVEL=CYCLES`.
+    /// An element of a list is not `LEVEL=CYCLES`.
     #[error(
         "{part:?} is not LEVEL=CYCLES: write a list such as l3=60,machine=300 of the levels l1, l2, \
          l3, numa, package and machine"
     )]
     Part {
-        /// As written.
+        /// The invalid element.
         part: String,
     },
 }
 
 impl Distances {
-    /// Refuses distances that fall with the level, or are beyond the limit.
+    /// Rejects distances that decrease from a nearer to a farther level, or exceed the limit.
     ///
     /// # Errors
-    /// Names the levels and their cycles.
+    /// The error contains the levels and their cycles.
     pub fn validate(&self) -> Result<(), DistancesError> {
         for pair in Level::ALL.windows(2) {
             let (inner, outer) = (pair[0], pair[1]);
@@ -104,8 +104,8 @@ impl Distances {
     }
 }
 
-/// Distances that a user gives for some levels, clock cycles. The machine's own hold for the
-/// others, moved as far as the order of the levels demands.
+/// User-defined distances of some levels, in clock cycles. The other levels keep the machine's own
+/// distances, adjusted as far as needed to stay monotonic.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct DistanceOverrides {
     pub l1: Option<u32>,
@@ -117,10 +117,10 @@ pub struct DistanceOverrides {
 }
 
 impl DistanceOverrides {
-    /// Refuses given distances that fall with the level, or are beyond the limit.
+    /// Rejects distances that decrease from a nearer to a farther level, or exceed the limit.
     ///
     /// # Errors
-    /// Names the levels and their cycles.
+    /// The error contains the levels and their cycles.
     pub fn validate(&self) -> Result<(), DistancesError> {
         let mut inner = None;
         for (outer, cycles) in self.levels() {
@@ -146,8 +146,9 @@ impl DistanceOverrides {
         Ok(())
     }
 
-    /// These where given; else those of `base`, not below a given level inside and not above a
-    /// given level outside. Valid if both are.
+    /// Applies the overrides to `base`. The other levels of `base` are raised to overrides of
+    /// nearer levels and lowered to overrides of farther levels. The result is valid if both inputs
+    /// are.
     pub fn over(&self, base: Distances) -> Distances {
         let own = [
             base.l1,
@@ -191,7 +192,7 @@ impl DistanceOverrides {
     }
 }
 
-/// As it is parsed; empty if no level is given.
+/// In the format accepted by the parser; empty if no level is given.
 impl fmt::Display for DistanceOverrides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let given = self.levels().into_iter();

@@ -1,57 +1,57 @@
-//! The file of measured distances: which machine, the distance of each level, and the matrix that
-//! they are means of.
+//! File of measured distances: the machine, the distance of each level, and the matrix from which
+//! they were averaged.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{CpuId, Distances, DistancesError, Level, Topology};
 
-/// What `albacore topology --measure` writes, and what planning takes.
+/// Written by `albacore topology --measure` and read for planning.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DistancesFile {
     /// [`Topology::hash64`] of the whole machine, as 16 hexadecimal digits.
     pub topology: String,
-    /// Clock cycles: what is used.
+    /// Distances to use, in clock cycles.
     pub distances: Distances,
-    /// What was measured, if anything was.
+    /// The measurements, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matrix: Option<DistanceMatrix>,
 }
 
-/// Latencies between cpus, clock cycles one way; `None` where a pair was not measured.
+/// Latencies between cpus, one way, in clock cycles; `None` for pairs that were not measured.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DistanceMatrix {
     /// The cpu of each row and column.
     pub cpus: Vec<u16>,
-    /// Row by row; the diagonal is not looked at.
+    /// One list per row; the diagonal is ignored.
     pub cycles: Vec<Vec<Option<f64>>>,
 }
 
-/// Why a file of distances is refused.
+/// Reason for rejecting a distances file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DistancesFileError {
-    /// A field is missing, or has a value that it cannot have.
+    /// A field is missing or has an invalid value.
     #[error(
         "not a file of distances ({0}): write one with albacore topology --measure --write FILE"
     )]
     Field(#[from] serde_path_to_error::Error<serde_json::Error>),
-    /// Behind the file's object there is more.
+    /// There is trailing data after the JSON object.
     #[error(
         "not a file of distances ({0}): write one with albacore topology --measure --write FILE"
     )]
     Json(#[from] serde_json::Error),
-    /// The levels do not form a tree.
+    /// The distances do not form a tree.
     #[error(transparent)]
     Distances(#[from] DistancesError),
-    /// The matrix has not one row and one column for each of its cpus.
+    /// The matrix does not have one row and one column for each of its cpus.
     #[error("matrix.cycles is not {cpus} rows of {cpus} numbers, one for each of matrix.cpus")]
     NotSquare { cpus: usize },
-    /// A cpu has two rows.
+    /// A cpu occurs twice.
     #[error("matrix.cpus holds cpu {cpu} twice: measure again")]
     Twice { cpu: u16 },
-    /// Two cells that are the same pair differ.
+    /// The two cells of one pair differ.
     #[error(
         "matrix.cycles is asymmetric: cpus {a} and {b} are {forth} cycles apart, {b} and {a} \
          {back}: measure again"
@@ -59,14 +59,14 @@ pub enum DistancesFileError {
     Asymmetric {
         a: u16,
         b: u16,
-        /// As written; `none` if not measured.
+        /// The value in the file; `none` if not measured.
         forth: String,
         back: String,
     },
-    /// A latency is below zero or no number.
+    /// A latency is negative or not a number.
     #[error("matrix.cycles: cpus {a} and {b} are {cycles} cycles apart: measure again")]
     Negative { a: u16, b: u16, cycles: f64 },
-    /// The file is of a machine with other cpus, cores or caches.
+    /// The file was measured on a machine with other cpus, cores or caches.
     #[error(
         "topology is {given}, but this machine is {machine}: the file is of another machine, or \
          cpus went on or off since; measure again with albacore topology --measure"
@@ -75,10 +75,10 @@ pub enum DistancesFileError {
 }
 
 impl DistancesFile {
-    /// Reads and checks a file.
+    /// Parses and validates a file.
     ///
     /// # Errors
-    /// All but [`DistancesFileError::OtherMachine`].
+    /// All variants except [`DistancesFileError::OtherMachine`].
     pub fn parse(text: &str) -> Result<Self, DistancesFileError> {
         let mut json = serde_json::Deserializer::from_str(text);
         let file: Self = serde_path_to_error::deserialize(&mut json)?;
@@ -90,18 +90,18 @@ impl DistancesFile {
         Ok(file)
     }
 
-    /// The text of the file.
+    /// Serializes the file.
     ///
     /// # Errors
-    /// Never for files that were parsed or measured.
+    /// Never fails for files that were parsed or measured.
     pub fn to_json(&self) -> Result<String, DistancesFileError> {
         Ok(serde_json::to_string(self)? + "\n")
     }
 
-    /// The distances, if the file is of this (whole) machine.
+    /// Returns the distances if the file was measured on this (whole) machine.
     ///
     /// # Errors
-    /// It is of another.
+    /// It was measured on another machine.
     pub fn distances_of(&self, machine: &Topology) -> Result<Distances, DistancesFileError> {
         let hash = machine.hash_text();
         if self.topology == hash {
@@ -113,9 +113,9 @@ impl DistancesFile {
         })
     }
 
-    /// The means of a matrix by level, in whole cycles. A level that the machine does not have, or
-    /// of which no pair was measured, keeps the machine's own distance; none is below the level
-    /// inside it.
+    /// Averages a matrix by level, rounded to cycles. A level that the machine does not have, or of
+    /// which no pair was measured, keeps the machine's own distance. No distance is below that of
+    /// the nearer level.
     pub fn measured(machine: &Topology, matrix: DistanceMatrix) -> Self {
         let own = machine.distances();
         let mut sums = [(0.0, 0.0); Level::ALL.len()];
@@ -154,7 +154,7 @@ impl DistancesFile {
 }
 
 impl DistanceMatrix {
-    /// The pairs that were measured, each once.
+    /// The measured pairs, each once.
     pub fn pairs(&self) -> impl Iterator<Item = (u16, u16, f64)> + '_ {
         let row = |(i, (&a, row)): (usize, (&u16, _))| {
             let row: &Vec<Option<f64>> = row;

@@ -1,19 +1,19 @@
-//! Groups of cpus that share a domain, as disjoint sets with dense numbers, for both parsers.
+//! Disjoint sets of cpus that share a domain, with dense numbers, for both parsers.
 
-/// Groups of the cpus `0..n` (positions, not ids), grown by joining (union-find with path halving).
+/// Sets of the cpu positions (not ids) `0..n`, merged by union-find with path halving.
 pub(crate) struct DisjointSets {
     parent: Vec<usize>,
 }
 
 impl DisjointSets {
-    /// `n` cpus, each in a group of its own.
+    /// `n` sets of one cpu each.
     pub(crate) fn singletons(n: usize) -> Self {
         Self {
             parent: (0..n).collect(),
         }
     }
 
-    /// Cpus with equal keys in one group.
+    /// One set for all cpus with equal keys.
     pub(crate) fn by_key<K: Ord>(keys: impl IntoIterator<Item = K>) -> Self {
         let mut first = std::collections::BTreeMap::new();
         let parent = keys
@@ -24,14 +24,13 @@ impl DisjointSets {
         Self { parent }
     }
 
-    /// Puts the groups of `a` and `b` together; the lower position is the root.
+    /// Merges the sets of `a` and `b`; the lower position becomes the root.
     pub(crate) fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.root(a), self.root(b));
         self.parent[a.max(b)] = a.min(b);
     }
 
-    /// Joins whatever `inner` has joined, so that each group of `inner` lies inside one group of
-    /// this.
+    /// Merges sets so that every set of `inner` is contained in one set of this.
     pub(crate) fn cover(&mut self, inner: &mut Self) {
         for i in 0..self.parent.len() {
             let root = inner.root(i);
@@ -39,13 +38,13 @@ impl DisjointSets {
         }
     }
 
-    /// The parts of each group that lie in different groups of `outer`, as groups.
+    /// Splits each set at the boundaries of the sets of `outer`.
     pub(crate) fn cut(mut self, outer: &mut Self) -> Self {
         let parts = (0..self.parent.len()).map(|i| (self.root(i), outer.root(i)));
         Self::by_key(parts.collect::<Vec<_>>())
     }
 
-    /// The lowest position in the group of `i`.
+    /// The lowest position in the set of `i`.
     pub(crate) fn root(&mut self, mut i: usize) -> usize {
         // bound: every step moves to a lower position.
         while self.parent[i] != i {
@@ -55,8 +54,7 @@ impl DisjointSets {
         i
     }
 
-    /// For each cpu the number of its group, counted from 0 in order of the groups' lowest
-    /// positions.
+    /// The number of each cpu's set, from 0 in order of the lowest positions of the sets.
     pub(crate) fn numbers(&mut self) -> Vec<u32> {
         let mut numbers = vec![0; self.parent.len()];
         let mut next = 0;

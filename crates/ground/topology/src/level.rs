@@ -1,4 +1,4 @@
-//! The levels of the tree of cpus, from one cpu to the whole machine.
+//! Levels of the topology tree, from one cpu to the whole machine.
 
 use crate::{Cpu, Distances};
 
@@ -17,7 +17,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// From the nearest to the farthest.
+    /// From nearest to farthest.
     pub const ALL: [Self; 7] = [
         Self::Cpu,
         Self::L1,
@@ -28,7 +28,7 @@ impl Level {
         Self::Machine,
     ];
 
-    /// That of two cpus of one machine.
+    /// The nearest shared level of two cpus of one machine.
     #[inline]
     pub fn of(a: &Cpu, b: &Cpu) -> Self {
         if a.id == b.id {
@@ -48,7 +48,7 @@ impl Level {
         }
     }
 
-    /// Its name in lists and files of distances.
+    /// Name of the level in lists and files of distances.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -63,7 +63,7 @@ impl Level {
 }
 
 impl Distances {
-    /// The distance of two cpus whose nearest shared domain is `level`, clock cycles.
+    /// Distance in clock cycles of two cpus whose nearest shared domain is `level`.
     #[inline]
     pub const fn at(&self, level: Level) -> u32 {
         match level {

@@ -1,5 +1,5 @@
-//! What a machine's cpus are and how far apart they lie. Pure: text in, values out; no file is ever
-//! opened here.
+//! Topology of a machine's cpus and the distances between them. Pure: parses text and opens no
+//! files.
 #![forbid(unsafe_code)]
 
 mod capacities;

@@ -1,15 +1,15 @@
-//! The machine as a value: which cpus share which caches, cores, numa domains and packages.
+//! Topology of a machine: which cpus share which caches, cores, NUMA nodes and packages.
 
 use crate::{CAPACITY_MAX, CpuId, CpuSet, Distances, Level};
 
-/// One online cpu and the domains it lies in.
+/// One online cpu and its domains.
 ///
-/// `core`, `l2`, `l3`, `numa` and `package` number the domains of the *machine* densely from 0 in
-/// order of their lowest cpu; two cpus share a domain exactly if the numbers are equal. Where sysfs
-/// has no entry for a cache, the domain is the next smaller one that is known (no L2: the core; no
-/// L3: the die's part of the NUMA node; no L3 for a few cores of a machine that has one, as in
-/// some laptops: their L2). An L3 that spans NUMA nodes (sub-NUMA clusters) counts as one per node,
-/// a NUMA node that spans packages (interleaved memory) as one per package.
+/// `core`, `l2`, `l3`, `numa` and `package` are the numbers of domains of the *machine*, dense from
+/// 0 in order of their lowest cpu; two cpus share a domain if and only if the numbers are equal. If
+/// sysfs has no entry for a cache, the next smaller known domain is used (no L2: the core; no L3:
+/// the part of the NUMA node in the die; no L3 for a few cores of a machine that has one, as in
+/// some laptops: their L2). An L3 that spans NUMA nodes (sub-NUMA clusters) is split per node, and
+/// a NUMA node that spans packages (interleaved memory) is split per package.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cpu {
     pub id: CpuId,
@@ -19,29 +19,29 @@ pub struct Cpu {
     pub l2: u32,
     /// L3 domain.
     pub l3: u32,
-    /// NUMA node, or its part in one package.
+    /// NUMA node, or the part of it in one package.
     pub numa: u32,
     /// Package (socket).
     pub package: u32,
-    /// Speed of its core relative to the machine's fastest, which have [`CAPACITY_MAX`]; equal for
-    /// all cores that differ by no more than turbo bins do.
+    /// Speed of its core relative to the machine's fastest cores, which have [`CAPACITY_MAX`];
+    /// equal for all cores whose speed differs by no more than turbo bins.
     pub capacity: u16,
 }
 
-/// Mean distances between NUMA nodes as firmware states them (SLIT), where a node's distance to
-/// itself is `local`.
+/// Mean distances between NUMA nodes as reported by firmware (ACPI SLIT), where a node's distance
+/// to itself is `local`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct NodeDistances {
     pub(crate) local: f64,
-    /// Of two nodes of one package; `None` if no package has two.
+    /// Between two nodes of one package; `None` if no package has two.
     pub(crate) in_package: Option<f64>,
-    /// Of nodes of two packages; `None` on one package.
+    /// Between nodes of two packages; `None` if there is one package.
     pub(crate) remote: Option<f64>,
 }
 
 impl NodeDistances {
-    /// The default distances, with those of other nodes as many times that of the own node as
-    /// firmware states.
+    /// The default distances, with remote nodes scaled by the ratio of remote to local distance
+    /// reported by firmware.
     fn scale(&self) -> Distances {
         let default = Distances::default();
         let scaled = |mean: Option<f64>| {
@@ -58,17 +58,17 @@ impl NodeDistances {
     }
 }
 
-/// Why a set of cpus is not a machine.
+/// Reason why a set of cpus is not a valid machine.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TopologyError {
-    /// There is no cpu at all.
+    /// There is no cpu.
     #[error("the topology has no online cpu")]
     NoCpus,
     /// The same id appears twice.
     #[error("cpu {cpu} appears twice")]
     Twice { cpu: CpuId },
-    /// A domain is not inside the next larger one, so distances would not form a tree.
+    /// A domain is not inside the next larger one, so the distances would not form a tree.
     #[error("cpus {a} and {b} share a {inner} but not a {outer}")]
     NotNested {
         /// One cpu of the smaller domain.
@@ -86,16 +86,16 @@ pub enum TopologyError {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Topology {
     cpus: Vec<Cpu>,
-    /// Distances that were measured, or the defaults scaled by those of its NUMA nodes; `None` if
-    /// neither is known.
+    /// Measured distances, or the defaults scaled by those of its NUMA nodes; `None` if neither is
+    /// known.
     distances: Option<Distances>,
 }
 
 impl Topology {
-    /// A machine of these cpus.
+    /// Creates a machine from its cpus.
     ///
     /// # Errors
-    /// No cpu, a repeated id, or cache domains that are not nested.
+    /// There is no cpu, an id is repeated, or domains are not nested.
     pub fn new(mut cpus: Vec<Cpu>) -> Result<Self, TopologyError> {
         cpus.sort_by_key(|cpu| cpu.id);
         if cpus.is_empty() {
@@ -116,36 +116,36 @@ impl Topology {
         })
     }
 
-    /// The same machine with what firmware states of its nodes.
+    /// Applies the NUMA distances reported by firmware.
     pub(crate) fn with_node_distances(self, nodes: &NodeDistances) -> Self {
         self.with_distances(nodes.scale())
     }
 
-    /// Distances of this machine where a deployment gives no others: measured ones, else the
-    /// defaults, scaled by the distances of its NUMA nodes where
+    /// Distances of this machine unless a deployment overrides them: measured ones, otherwise the
+    /// defaults, scaled by the distances of its NUMA nodes if
     /// [`has_node_distances`](Self::has_node_distances).
     pub fn distances(&self) -> Distances {
         self.distances.unwrap_or_default()
     }
 
-    /// Whether the distances of its NUMA nodes are known.
+    /// True if the distances between its NUMA nodes are known.
     pub fn has_node_distances(&self) -> bool {
         self.distances.is_some()
     }
 
-    /// The same machine with distances that were measured on it.
+    /// Applies measured distances.
     pub fn with_distances(self, distances: Distances) -> Self {
         let distances = Some(distances);
         Self { distances, ..self }
     }
 
-    /// How many NUMA nodes have cpus.
+    /// Number of NUMA nodes with cpus.
     pub fn node_count(&self) -> usize {
         let nodes: std::collections::BTreeSet<u32> = self.cpus.iter().map(|cpu| cpu.numa).collect();
         nodes.len()
     }
 
-    /// The cpus, rising by id.
+    /// The cpus, sorted by id.
     pub fn cpus(&self) -> &[Cpu] {
         &self.cpus
     }
@@ -163,13 +163,13 @@ impl Topology {
             .map(|i| &self.cpus[i])
     }
 
-    /// Whether all cores are equally fast.
+    /// True if all cores are equally fast.
     pub fn is_uniform(&self) -> bool {
         let mut pairs = self.cpus.windows(2);
         pairs.all(|pair| pair[0].capacity == pair[1].capacity)
     }
 
-    /// How many physical cores there are.
+    /// Number of physical cores.
     pub fn core_count(&self) -> usize {
         let mut cores: Vec<u32> = self.cpus.iter().map(|cpu| cpu.core).collect();
         cores.sort_unstable();
@@ -177,10 +177,11 @@ impl Topology {
         cores.len()
     }
 
-    /// The machine as seen by a container that may use `cpuset`; domains keep their numbers.
+    /// The part of the machine that a container with this `cpuset` may use; domains keep their
+    /// numbers.
     ///
     /// # Errors
-    /// [`TopologyError::NoCpus`] if none of `cpuset` is online.
+    /// [`TopologyError::NoCpus`] if no cpu of `cpuset` is online.
     pub fn restrict(&self, cpuset: &CpuSet) -> Result<Self, TopologyError> {
         let cpus = self.cpus.iter().filter(|cpu| cpuset.contains(cpu.id));
         let restricted = Self::new(cpus.copied().collect())?;
@@ -200,7 +201,7 @@ impl Topology {
         format!("{:016x}", self.hash64())
     }
 
-    /// A hash of all cpus (FNV-1a): equal for equal machines, on every build and every run.
+    /// FNV-1a hash of all cpus: equal for equal machines, across builds and runs.
     pub fn hash64(&self) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut eat = |value: u32| {
@@ -219,7 +220,7 @@ impl Topology {
             ] {
                 eat(value);
             }
-            // 0 for the fastest
+            // 0 for the fastest cores.
             eat(CAPACITY_MAX.abs_diff(cpu.capacity).into());
         }
         hash

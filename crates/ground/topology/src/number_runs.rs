@@ -1,41 +1,42 @@
-//! Short text of a sequence of numbers that has a pattern, exact for any other.
+//! Run-length encoding of number sequences: short for regular sequences, lossless for all.
 //!
-//! A list of terms `FIRST[-LAST[/STEP]][*EACH][xTIMES]`: the numbers from FIRST to LAST in steps of
-//! STEP, each EACH times, and all that TIMES times. `0-1*2x2,7` is 0 0 1 1 0 0 1 1 7.
+//! The text is a list of terms `FIRST[-LAST[/STEP]][*EACH][xTIMES]`: the numbers from FIRST to LAST
+//! in steps of STEP, each repeated EACH times, and the whole repeated TIMES times. `0-1*2x2,7` is 0
+//! 0 1 1 0 0 1 1 7.
 
 use std::fmt::Write as _;
 
-/// Why a text is not a sequence of numbers.
+/// Error of parsing a number sequence.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NumberRunsError {
-    /// A term has another form.
+    /// A term has an invalid form.
     #[error("{term:?} is not FIRST[-LAST[/STEP]][*EACH][xTIMES]: write a list such as 0-15*8x2,16")]
     Term {
-        /// As written.
+        /// The invalid term.
         term: String,
     },
-    /// The list has more numbers than it may.
+    /// The list contains more numbers than allowed.
     #[error("{term:?} makes more than {max} numbers")]
     TooMany {
-        /// The term with which there are too many.
+        /// The term that exceeds the limit.
         term: String,
         max: usize,
     },
 }
 
-/// A part of a sequence that a term can say.
+/// A part of a sequence that one term can encode.
 struct Run {
     first: u32,
     step: u32,
-    /// Different numbers.
+    /// Number of distinct values.
     count: usize,
     each: usize,
     times: usize,
 }
 
 impl Run {
-    /// The longest run at the beginning of `numbers`, which are not empty.
+    /// The longest run at the start of `numbers`, which must not be empty.
     fn at_start_of(numbers: &[u32]) -> Self {
         let first = numbers[0];
         let each = repeats(numbers);
@@ -50,7 +51,7 @@ impl Run {
                 let is_next = u64::from(*rest.first()?) == wanted && repeats(rest) == each;
                 is_next.then_some(())
             };
-            // bound: each block is `each` numbers further
+            // bound: each block is `each` numbers further on.
             while follows(count).is_some() {
                 count += 1;
             }
@@ -67,7 +68,7 @@ impl Run {
             let blocks = numbers.chunks_exact(length);
             run.times = blocks.take_while(|b| *b == &numbers[..length]).count();
         }
-        // Two numbers that are far apart and come once are no pattern.
+        // Two distant numbers that are not repeated do not form a run.
         if run.count == 2 && run.step > 1 && run.times == 1 {
             run.count = 1;
         }
@@ -80,7 +81,7 @@ impl Run {
 
     fn write(&self, text: &mut String) {
         let Self { first, step, .. } = *self;
-        // infallible: a String
+        // infallible: a write to a `String`.
         let _ = write!(text, "{first}");
         if self.count > 1 {
             let last = u64::from(first) + (self.count as u64 - 1) * u64::from(step);
@@ -97,16 +98,16 @@ impl Run {
     }
 }
 
-/// How often the first number comes in a row.
+/// Number of repetitions of the first number at the start.
 fn repeats(numbers: &[u32]) -> usize {
     let same = numbers.iter().take_while(|&&number| number == numbers[0]);
     same.count()
 }
 
-/// The text of a sequence; empty for an empty one.
+/// Encodes a sequence; empty for an empty one.
 pub fn number_runs_text(numbers: &[u32]) -> String {
     let (mut text, mut rest) = (String::new(), numbers);
-    // bound: a run has at least one number
+    // bound: a run has at least one number.
     while !rest.is_empty() {
         if !text.is_empty() {
             text.push(',');
@@ -118,10 +119,10 @@ pub fn number_runs_text(numbers: &[u32]) -> String {
     text
 }
 
-/// The sequence of a text of [`number_runs_text`], of at most `max` numbers.
+/// Decodes a text of [`number_runs_text`] with at most `max` numbers.
 ///
 /// # Errors
-/// Names the term that is wrong.
+/// The error contains the invalid term.
 pub fn parse_number_runs(text: &str, max: usize) -> Result<Vec<u32>, NumberRunsError> {
     let mut numbers = Vec::new();
     if text.is_empty() {
@@ -139,7 +140,7 @@ pub fn parse_number_runs(text: &str, max: usize) -> Result<Vec<u32>, NumberRunsE
             return Err(NumberRunsError::TooMany { term, max });
         }
         for _ in 0..run.times {
-            // infallible: the last number fits u32
+            // infallible: the last number fits into u32.
             let all = (0..run.count).map(|block| run.first + block as u32 * run.step);
             numbers.extend(all.flat_map(|number| std::iter::repeat_n(number, run.each)));
         }
@@ -174,7 +175,7 @@ fn parse_term(term: &str) -> Option<Run> {
     })
 }
 
-/// The part of a term before `mark`, and the number after it; 1 without the mark.
+/// Splits a term at `mark` into the part before it and the number after it; 1 without the mark.
 fn count_after(term: &str, mark: char) -> Option<(&str, usize)> {
     let Some((before, count)) = term.split_once(mark) else {
         return Some((term, 1));

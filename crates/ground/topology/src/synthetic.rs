@@ -1,33 +1,33 @@
-//! A machine from an hwloc synthetic string such as `pack:2 l3:2 core:8 pu:2`: levels from the
-//! machine inwards, each with the number of objects per object of the level before. Cpus are
-//! numbered in that order from 0.
+//! Parses a machine from an hwloc synthetic string such as `pack:2 l3:2 core:8 pu:2`: levels from
+//! the outermost inwards, each with the number of objects per object of the previous level. Cpus
+//! are numbered in that order from 0.
 //!
-//! Understood: `package` (`pack`, `socket`), `die`, `group`, `numanode` (`numa`, `node`),
-//! `l5`..`l1` (`l3cache`, `l1d`, `l1i`...), `core`, `pu`, a leading `machine:1`, in any case, and
-//! memory attached as `[numa]`. Attributes in parentheses (`size`, `memory`, ...) do not change
-//! what is shared and are skipped, but for `indexes=` of `pu`, which renumbers the cpus: a list of
-//! ids is applied, hwloc's interleaving forms are refused. Levels that are not given fall back as
-//! in [`Cpu`]: no core, one cpu each; no L2, the core; no L3, the numa domain within the package.
+//! Supported levels: `package` (`pack`, `socket`), `die`, `group`, `numanode` (`numa`, `node`),
+//! `l5`..`l1` (`l3cache`, `l1d`, `l1i`...), `core`, `pu`, a leading `machine:1`, case-insensitive,
+//! and attached memory `[numa]`. Attributes in parentheses (`size`, `memory`, ...) do not affect
+//! sharing and are skipped, except `indexes=` of `pu`, which renumbers the cpus: a list of ids is
+//! applied, hwloc's interleaving forms are rejected. Missing levels default as in [`Cpu`]: without
+//! cores, one per cpu; without L2, the core; without L3, the NUMA domain within the package.
 
 use crate::domains::DisjointSets;
 use crate::limits::{SYNTHETIC_BYTES_MAX, SYNTHETIC_CPUS_MAX};
 use crate::{CAPACITY_MAX, Cpu, CpuId, CpuSet, Topology, TopologyError};
 
-/// Why a text is not a synthetic machine. Positions count characters from 1.
+/// Error of parsing a synthetic string. Positions count characters from 1.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SyntheticError {
-    /// Something is wrong at a place in the text.
+    /// A syntax error at a position.
     #[error(
         "topology string, position {position}: {problem} \
          (a topology looks like \"pack:1 l3:1 core:16 pu:2\")"
     )]
     At {
-        /// Where, in characters from 1.
+        /// Position in characters from 1.
         position: usize,
         problem: String,
     },
-    /// The levels do not make a machine.
+    /// The levels do not form a valid machine.
     #[error("the levels do not make a machine")]
     Machine(#[from] TopologyError),
 }
@@ -42,7 +42,7 @@ enum LevelKind {
     L1,
     Core,
     Pu,
-    /// Die, group, L4, L5: objects that are counted but separate no domain of [`Cpu`].
+    /// Die, group, L4, L5: multiply the number of cpus but are not domains of [`Cpu`].
     Other,
 }
 
@@ -50,16 +50,16 @@ enum LevelKind {
 struct Level {
     kind: LevelKind,
     count: u64,
-    /// Where it begins, as an index of characters.
+    /// Start position, as a character index.
     start: usize,
-    /// Ids of the cpus, from `indexes=`; empty if not given.
+    /// Cpu ids from `indexes=`; empty if not given.
     indexes: Vec<CpuId>,
 }
 
-/// The machine that a synthetic string describes.
+/// Parses a synthetic string.
 ///
 /// # Errors
-/// The text is not of the form above; the error names the position. Domains that are not nested.
+/// The text has an invalid form (the error contains the position), or domains are not nested.
 pub fn parse_synthetic(text: &str) -> Result<Topology, SyntheticError> {
     if text.len() > SYNTHETIC_BYTES_MAX {
         let problem = format!("longer than {SYNTHETIC_BYTES_MAX} bytes");
@@ -85,7 +85,7 @@ impl Parser<'_> {
     fn levels(&mut self) -> Result<Vec<Level>, SyntheticError> {
         let mut levels = Vec::new();
         self.skip_spaces();
-        // bound: every level takes at least one character of the text.
+        // bound: every level consumes at least one character.
         while self.at < self.chars.len() {
             let start = self.at;
             let level = if self.next_if('[') {
@@ -140,8 +140,8 @@ impl Parser<'_> {
         })
     }
 
-    /// `[numa]`: a memory attached to each object of the level before, that is, a numa domain
-    /// around it.
+    /// `[numa]`: memory attached to each object of the previous level, i.e. a NUMA domain around
+    /// it.
     fn memory(&mut self, start: usize) -> Result<Level, SyntheticError> {
         let name = self.take_while(|c| c.is_ascii_alphanumeric());
         if kind_of(&name) != Some(LevelKind::Numa) {
@@ -201,7 +201,7 @@ impl Parser<'_> {
         taken
     }
 
-    /// What follows up to the next space, for a message.
+    /// The text up to the next space, for error messages.
     fn rest(&self) -> String {
         let rest = self.chars.get(self.at..).unwrap_or_default();
         rest.iter()
@@ -229,7 +229,7 @@ fn parse_indexes(list: &str, index: usize) -> Result<Vec<CpuId>, SyntheticError>
     list.split(',').map(id).collect()
 }
 
-/// The level of this name: hwloc's names and the prefixes that it takes, in any case.
+/// The level with this name: hwloc's names and their accepted prefixes, case-insensitive.
 fn kind_of(name: &str) -> Option<LevelKind> {
     let name = name.to_ascii_lowercase();
     let is = |full: &str, shortest: usize| name.len() >= shortest && full.starts_with(&name);
@@ -258,7 +258,7 @@ fn kind_of(name: &str) -> Option<LevelKind> {
     }
 }
 
-/// Checks order and size; the number of cpus.
+/// Checks order and size; returns the number of cpus.
 fn check_levels(levels: &[Level], end: usize) -> Result<u64, SyntheticError> {
     let fail = |level: &Level, problem: String| Err(at(level.start, problem));
     let mut cpus = 1u64;
@@ -310,7 +310,7 @@ fn check_levels(levels: &[Level], end: usize) -> Result<u64, SyntheticError> {
 }
 
 fn build(levels: &[Level], cpus: u64) -> Result<Topology, TopologyError> {
-    // How many cpus one object of each level holds.
+    // Number of cpus per object of each level.
     let mut inside = vec![1u64; levels.len()];
     for i in (1..levels.len()).rev() {
         inside[i - 1] = inside[i] * levels[i].count;
@@ -323,7 +323,7 @@ fn build(levels: &[Level], cpus: u64) -> Result<Topology, TopologyError> {
     let numa = size(LevelKind::Numa).unwrap_or(cpus).min(package);
     let core = size(LevelKind::Core).or(size(LevelKind::L1)).unwrap_or(1);
     let l2 = size(LevelKind::L2).unwrap_or(core);
-    // an L3 over several nodes is cut at the nodes, as in `parse_sysfs`
+    // An L3 that spans several nodes is split at the nodes, as in `parse_sysfs`.
     let l3 = size(LevelKind::L3).unwrap_or(numa).min(numa).max(l2);
     let numa = numa.max(l3);
     let package = package.max(numa);
@@ -347,8 +347,8 @@ fn build(levels: &[Level], cpus: u64) -> Result<Topology, TopologyError> {
     Topology::new(machine)
 }
 
-/// Numbers every kind of domain in order of its lowest cpu again, after `indexes=` has shuffled the
-/// ids.
+/// Renumbers the domains of each kind in order of their lowest cpu, because `indexes=` has permuted
+/// the ids.
 fn renumber(machine: &mut [Cpu]) {
     machine.sort_by_key(|cpu| cpu.id);
     let fields: [fn(&mut Cpu) -> &mut u32; 5] = [

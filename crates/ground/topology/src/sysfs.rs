@@ -1,31 +1,30 @@
-//! A machine from the text of `/sys/devices/system`, as a kernel shows it or a saved copy holds it.
+//! Parses a machine from the text of `/sys/devices/system`, live or from a copy.
 //!
 //! Problem: the kernel describes cores and caches by one small file per fact and cpu. Which files
-//! exist depends on its age, its architecture, the firmware, and on a hypervisor that often hides
-//! caches or invents impossible ones. Cpus that are offline have no topology at all, and ids have
-//! holes.
+//! exist depends on its version, the architecture, the firmware and the hypervisor, which often
+//! hides caches or reports impossible ones. Offline cpus have no topology, and ids have gaps.
 //!
-//! Approach: only `cpu/online` must be there. Each domain is built from the first of these that
-//! exists:
+//! Approach: only `cpu/online` is required. Each domain is built from the first of these sources
+//! that exists:
 //!
-//! - core: `core_cpus_list`, `thread_siblings_list`, equal (package, die, `core_id`); else the cpu
-//!   alone
-//! - L2: `shared_cpu_list` of the level-2 cache; if *no* cpu has one: `cluster_cpus_list`; else the
-//!   core
-//! - L3: `shared_cpu_list` of the level-3 cache, cut at NUMA nodes; if *no* cpu has one: the part
-//!   of the NUMA node in the die; if others have one: the L2 (hybrid laptops have a few cores
+//! - core: `core_cpus_list`, `thread_siblings_list`, equal (package, die, `core_id`); otherwise one
+//!   core per cpu
+//! - L2: `shared_cpu_list` of the level-2 cache; if *no* cpu has one: `cluster_cpus_list`;
+//!   otherwise the core
+//! - L3: `shared_cpu_list` of the level-3 cache, split at NUMA nodes; if *no* cpu has one: the part
+//!   of the NUMA node in the die; if other cpus have one: the L2 (hybrid laptops have a few cores
 //!   outside the L3)
-//! - NUMA node: `node/nodeN/cpulist`, cut at packages; else the package
-//! - package: `physical_package_id`; else one package
-//! - capacity: `cpu_capacity`; else `cpu_atom/cpus` and `cpu_lowpower/cpus`, which the kernel keeps
-//!   one directory higher; else `cpufreq/cpuinfo_max_freq`; else all are equal (`capacities`)
+//! - NUMA node: `node/nodeN/cpulist`, split at packages; otherwise the package
+//! - package: `physical_package_id`; otherwise one package
+//! - capacity: `cpu_capacity`; otherwise `cpu_atom/cpus` and `cpu_lowpower/cpus`, which are in the
+//!   parent directory; otherwise `cpufreq/cpuinfo_max_freq`; otherwise all equal (`capacities`)
 //!
-//! Where files contradict each other, the smaller cache is trusted: sharing a core or an L2
-//! implies sharing what encloses it, so the larger domains are joined until cpu < core < L2 < L3 <
-//! NUMA node < package is a tree, as [`Topology`] demands.
+//! If files contradict each other, the smaller domain is trusted: sharing a core or an L2 implies
+//! sharing the enclosing domains, so the larger domains are merged until cpu < core < L2 < L3 <
+//! NUMA node < package is a tree, as [`Topology`] requires.
 //!
-//! `node/nodeN/distance` (SLIT) scales the distances between nodes; only their means within and
-//! between packages count, since distances must form a tree.
+//! `node/nodeN/distance` (SLIT) scales the distances between nodes; only the means within and
+//! between packages are used, because distances must form a tree.
 
 use std::collections::BTreeMap;
 
@@ -35,49 +34,49 @@ use crate::limits::CACHE_INDEXES_MAX;
 use crate::machine::NodeDistances;
 use crate::{Cpu, CpuId, CpuSet, CpuSetError, Topology, TopologyError};
 
-/// File texts by path below `/sys/devices/system` (`cpu/online`, `node/node0/cpulist`); files that
-/// do not exist are absent. `cpu_atom/cpus` and `cpu_lowpower/cpus` of `/sys/devices` go in under
-/// just these names.
+/// File contents by path below `/sys/devices/system` (`cpu/online`, `node/node0/cpulist`); files
+/// that do not exist are absent. `cpu_atom/cpus` and `cpu_lowpower/cpus` of `/sys/devices` are
+/// stored under exactly these names.
 pub type SysfsText = BTreeMap<String, String>;
 
-/// Why a sysfs text is not a machine.
+/// Error of parsing sysfs files.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SysfsError {
-    /// The one file that must exist does not.
+    /// The only required file is missing.
     #[error(
         "cpu/online is missing: this is not /sys/devices/system or a copy of it \
          (copy at least cpu/online, cpu/cpu*/topology, cpu/cpu*/cache and node/node*/cpulist)"
     )]
     NoOnline,
-    /// A file that should hold a list of cpus holds something else.
+    /// A file does not contain a valid cpu list.
     #[error("{path} is not a list of cpus")]
     List {
         path: String,
-        /// What is wrong with its text.
+        /// The parse error.
         source: CpuSetError,
     },
-    /// A list of the cpus that share something with a cpu does not hold that cpu.
+    /// The list of cpus that share a domain with a cpu does not contain that cpu.
     #[error("{path}: the list {list:?} does not hold cpu {cpu} itself: was the copy complete?")]
     WithoutItself {
         path: String,
         list: String,
-        /// The cpu that should be in it.
+        /// The missing cpu.
         cpu: CpuId,
     },
-    /// A file that should hold a number holds something else.
+    /// A file does not contain a number.
     #[error("{path}: {text:?} is not a number: was the copy complete?")]
     Number { path: String, text: String },
-    /// A row of distances between NUMA nodes holds something else than positive numbers.
+    /// A row of NUMA distances does not contain positive numbers.
     #[error("{path}: {text:?} is not a list of positive distances: was the copy complete?")]
     NodeDistances { path: String, text: String },
-    /// The cpus do not make a machine.
+    /// The cpus do not form a valid machine.
     #[error("the cpus of cpu/online do not make a machine")]
     Machine(#[from] TopologyError),
 }
 
-/// The paths that [`parse_sysfs`] looks at on a machine with these online cpus and numa nodes (the
-/// texts of `cpu/online` and `node/online`): all that a reader or a copy needs.
+/// The paths that [`parse_sysfs`] reads on a machine with these online cpus and NUMA nodes (the
+/// contents of `cpu/online` and `node/online`): everything that a reader or a copy needs.
 pub fn sysfs_paths(online: &CpuSet, nodes: &CpuSet) -> Vec<String> {
     let mut paths: Vec<String> = ["cpu/online", "node/online"].map(str::to_owned).into();
     paths.extend(EFFICIENT_LISTS.map(str::to_owned));
@@ -109,14 +108,13 @@ const TOPOLOGY_FILES: [&str; 6] = [
 ];
 const CACHE_FILES: [&str; 3] = ["level", "type", "shared_cpu_list"];
 const SPEED_FILES: [&str; 2] = ["cpu_capacity", "cpufreq/cpuinfo_max_freq"];
-/// The slower cores of a hybrid machine.
+/// Lists of the slower cores of a hybrid machine.
 const EFFICIENT_LISTS: [&str; 2] = ["cpu_atom/cpus", "cpu_lowpower/cpus"];
 
-/// The online cpus of the machine that `files` describe.
+/// Parses the topology of the online cpus from `files`.
 ///
 /// # Errors
-/// `cpu/online` is missing or empty, or a file holds a text that it cannot hold; the error names
-/// the file.
+/// `cpu/online` is missing or empty, or a file has invalid content; the error contains its path.
 pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
     let online = files.get("cpu/online").ok_or(SysfsError::NoOnline)?;
     let online: CpuSet = parse_list("cpu/online", online)?;
@@ -165,7 +163,7 @@ pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
     })
 }
 
-/// The text and the online cpus; answers are by position in `ids`.
+/// The files and the online cpus; results are indexed by position in `ids`.
 struct SysfsReader<'a> {
     files: &'a SysfsText,
     online: CpuSet,
@@ -189,18 +187,18 @@ impl SysfsReader<'_> {
         Ok(Some(number))
     }
 
-    /// One topology file of every cpu; cpus without it have `None` in common.
+    /// Reads one topology file of every cpu; cpus without it have the common key `None`.
     fn ids(&self, file: &str) -> Result<Vec<Option<i64>>, SysfsError> {
         self.numbers(&format!("topology/{file}"))
     }
 
-    /// One file of every cpu, below its directory.
+    /// Reads one file of every cpu, relative to the cpu's directory.
     fn numbers(&self, file: &str) -> Result<Vec<Option<i64>>, SysfsError> {
         let path = |cpu| format!("cpu/cpu{cpu}/{file}");
         self.ids.iter().map(|cpu| self.number(&path(cpu))).collect()
     }
 
-    /// Positions of the online cpus in a list that must hold `cpu`, if the file exists.
+    /// Positions of the online cpus in a list that must contain `cpu`, if the file exists.
     fn shared_with(&self, cpu: CpuId, path: &str) -> Result<Option<Vec<usize>>, SysfsError> {
         let Some(text) = self.text(path) else {
             return Ok(None);
@@ -235,7 +233,7 @@ impl SysfsReader<'_> {
         Ok(cores)
     }
 
-    /// Who shares a cache of this level, and whether any cpu has one.
+    /// Domains that share a data cache of this level, and whether any cpu has one.
     fn caches(&self, level: i64) -> Result<(DisjointSets, bool), SysfsError> {
         let (mut domains, mut any) = (DisjointSets::singletons(self.ids.len()), false);
         for (i, &cpu) in self.ids.iter().enumerate() {
@@ -255,7 +253,7 @@ impl SysfsReader<'_> {
         Ok((domains, any))
     }
 
-    /// Clusters of cores, which share an L2 on most processors that have them.
+    /// Clusters of cores, which share an L2 on most processors with clusters.
     fn clusters(&self) -> Result<DisjointSets, SysfsError> {
         let mut clusters = DisjointSets::singletons(self.ids.len());
         for (i, &cpu) in self.ids.iter().enumerate() {
@@ -267,8 +265,8 @@ impl SysfsReader<'_> {
         Ok(clusters)
     }
 
-    /// Mean distances of the nodes that have cpus; `None` if a node has no row of distances, or one
-    /// that is not of the nodes that are online.
+    /// Mean distances of the nodes that have cpus; `None` if a node has no row of distances, or its
+    /// length differs from the number of online nodes.
     fn node_distances(
         &self,
         nodes: &[Option<u16>],
@@ -315,7 +313,7 @@ impl SysfsReader<'_> {
         }))
     }
 
-    /// The kernel's node of every cpu; cpus in no node have `None` in common.
+    /// The NUMA node of every cpu; cpus in no node have the common key `None`.
     fn numa(&self) -> Result<Vec<Option<u16>>, SysfsError> {
         let mut numa = vec![None; self.ids.len()];
         for (path, text) in self.files.range("node/node".to_owned()..) {
@@ -366,7 +364,7 @@ impl Mean {
     }
 }
 
-/// The distances from one node to all that are online, in the order of their numbers.
+/// Distances from one node to all online nodes, in order of their numbers.
 fn node_row(path: &str, text: &str) -> Result<Vec<u32>, SysfsError> {
     let positive = |word: &str| word.parse().ok().filter(|&distance: &u32| distance > 0);
     let row: Option<Vec<u32>> = text.split_ascii_whitespace().map(positive).collect();

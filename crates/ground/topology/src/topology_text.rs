@@ -1,11 +1,11 @@
-//! A machine on one line, short where its numbering is regular and exact in any case: what a node
-//! publishes so that plans for it can be made elsewhere.
+//! A machine as one line of text, short for regular numbering and always lossless: published by a
+//! node so that plans for it can be made elsewhere.
 //!
-//! `cpus=0-255 core=0-127x2 l3=0-15*8x2 numa=0-1*64x2 distances=1,4,10,50,100,200,200`:
-//! the ids, then the domain of each cpu at each level as [`number_runs_text`] writes it. A level
-//! that is missing has the domains of the level inside it, the core those of one cpu each, numbered
-//! from 0; `capacity` is missing where all cores are the fastest there are, `distances` (in the
-//! order of [`Level::ALL`]) where the machine's own are not known.
+//! `cpus=0-255 core=0-127x2 l3=0-15*8x2 numa=0-1*64x2 distances=1,4,10,50,100,200,200`: the ids,
+//! then the domain of each cpu per level as encoded by [`number_runs_text`]. A missing level has
+//! the same domains as the next inner level, a missing `core` one core per cpu, numbered from 0.
+//! `capacity` is omitted if all cores have the maximum, `distances` (in the order of
+//! [`Level::ALL`]) if the machine's own are unknown.
 
 use crate::limits::{TOPOLOGY_TEXT_BYTES_MAX, TOPOLOGY_TEXT_CPUS_MAX};
 use crate::number_runs::{NumberRunsError, number_runs_text, parse_number_runs};
@@ -14,16 +14,16 @@ use crate::{
     TopologyError,
 };
 
-/// Why a text is not a machine.
+/// Error of parsing a topology text.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TopologyTextError {
     #[error("the topology has {bytes} bytes, more than {TOPOLOGY_TEXT_BYTES_MAX}")]
     TooLong { bytes: usize },
-    /// A part is no field.
+    /// A part is not `NAME=VALUE`.
     #[error("{part:?} is not NAME=VALUE: a topology looks like cpus=0-7 core=0-3x2 l3=0*8")]
     NotAField {
-        /// As written.
+        /// The invalid part.
         part: String,
     },
     #[error(
@@ -37,7 +37,7 @@ pub enum TopologyTextError {
     NoCpus,
     #[error("cpus={value}")]
     Cpus {
-        /// As written.
+        /// The invalid value.
         value: String,
         #[source]
         source: CpuSetError,
@@ -45,7 +45,7 @@ pub enum TopologyTextError {
     #[error("{name}={value}")]
     Numbers {
         name: &'static str,
-        /// As written.
+        /// The invalid value.
         value: String,
         #[source]
         source: NumberRunsError,
@@ -60,13 +60,13 @@ pub enum TopologyTextError {
     Capacity { capacity: u32 },
     #[error("distances={value} is not {} numbers of cycles, as in 1,4,10,50,100,200,200", Level::ALL.len())]
     Distances {
-        /// As written.
+        /// The invalid value.
         value: String,
     },
-    /// Distances that do not form a tree.
+    /// The distances do not form a tree.
     #[error("distances")]
     Fall(#[from] DistancesError),
-    /// The levels do not make a machine.
+    /// The levels do not form a valid machine.
     #[error("the levels do not make a machine")]
     Machine(#[from] TopologyError),
 }
@@ -75,10 +75,10 @@ const CPUS: &str = "cpus";
 const CAPACITY: &str = "capacity";
 const DISTANCES: &str = "distances";
 
-/// The name of a level, and the domain of a cpu at it.
+/// Name of a level, and accessor of a cpu's domain at that level.
 type TextLevel = (&'static str, fn(&Cpu) -> u32);
 
-/// The levels that are written, from the inside.
+/// The levels in the text, innermost first.
 const LEVELS: [TextLevel; 5] = [
     ("core", |cpu| cpu.core),
     ("l2", |cpu| cpu.l2),
@@ -87,8 +87,8 @@ const LEVELS: [TextLevel; 5] = [
     ("package", |cpu| cpu.package),
 ];
 
-/// The text of a machine. A machine of irregular numbering may have a longer one than
-/// [`parse_topology_text`] takes.
+/// Formats a machine. The text of an irregularly numbered machine may exceed the length that
+/// [`parse_topology_text`] accepts.
 pub fn topology_text(machine: &Topology) -> String {
     let cpus = machine.cpus();
     let mut fields = vec![format!("{CPUS}={}", machine.cpuset())];
@@ -112,10 +112,10 @@ pub fn topology_text(machine: &Topology) -> String {
     fields.join(" ")
 }
 
-/// The machine of a text of [`topology_text`].
+/// Parses a text of [`topology_text`].
 ///
 /// # Errors
-/// Names the field and what is wrong with it.
+/// The error contains the field and the problem.
 pub fn parse_topology_text(text: &str) -> Result<Topology, TopologyTextError> {
     let bytes = text.len();
     if bytes > TOPOLOGY_TEXT_BYTES_MAX {
@@ -181,7 +181,7 @@ fn distances_of(list: &str) -> Result<Distances, TopologyTextError> {
     Ok(distances)
 }
 
-/// The values of a text by the names of their fields.
+/// The values of the fields by name.
 struct Fields<'a>(Vec<(&'static str, &'a str)>);
 
 impl<'a> Fields<'a> {
@@ -211,7 +211,7 @@ impl<'a> Fields<'a> {
         field.map(|(_, value)| *value)
     }
 
-    /// The numbers of a field, one for each of so many cpus; `None` if it is missing.
+    /// The numbers of a field, one per cpu; `None` if the field is missing.
     fn numbers(
         &self,
         name: &'static str,

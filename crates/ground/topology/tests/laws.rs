@@ -1,5 +1,5 @@
-//! Laws of every machine, whatever the text was: parsers never panic, domains are numbered densely,
-//! distances form a tree.
+//! Invariants of every parsed machine: parsers never panic, domains are numbered densely, distances
+//! form a tree.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -11,7 +11,7 @@ use albacore_topology::{
 };
 use proptest::prelude::*;
 
-/// What holds of every machine.
+/// Asserts the invariants of every machine.
 fn assert_lawful(machine: &Topology) {
     let fields: [fn(&Cpu) -> u32; 5] = [|c| c.core, |c| c.l2, |c| c.l3, |c| c.numa, |c| c.package];
     for field in fields {
@@ -44,7 +44,7 @@ fn assert_lawful(machine: &Topology) {
     }
 }
 
-/// A machine of two packages of two cores of two cpus, with all files.
+/// A machine with two packages of two cores of two cpus each, with all files.
 fn whole() -> SysfsText {
     let mut files = SysfsText::from([
         ("cpu/online".to_owned(), "0-7\n".to_owned()),

@@ -1,4 +1,4 @@
-//! Saved samples of `/sys/devices/system` (tests/data/sysfs): what each machine must look like.
+//! Saved samples of `/sys/devices/system` (tests/data/sysfs) and the expected machines.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,7 +20,7 @@ fn sample_dir(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Every file below the sample, by relative path.
+/// All files of the sample, by relative path.
 fn sample(name: &str) -> SysfsText {
     fn walk(root: &Path, dir: &Path, files: &mut SysfsText) {
         for entry in fs::read_dir(dir).unwrap() {
@@ -47,7 +47,7 @@ fn machine(name: &str) -> Topology {
     parse_sysfs(&sample(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// The sets of cpus with equal domain number, as kernel lists, in order of the numbers.
+/// The sets of cpus with equal domain number as cpu lists, in order of the numbers.
 fn groups(machine: &Topology, field: impl Fn(&Cpu) -> u32) -> String {
     let mut groups: BTreeMap<u32, CpuSet> = BTreeMap::new();
     for cpu in machine.cpus() {
@@ -186,7 +186,7 @@ fn a_copy_of_a_firecracker_vm_has_two_cores_under_one_l3() {
     assert_eq!(groups(&m, |c| c.l3), "0-1");
 }
 
-/// Two packages of two nodes, two cores each; one L3 a package.
+/// Two packages with two NUMA nodes of two cores each; one L3 per package.
 fn sub_numa_clusters() -> SysfsText {
     let mut files = SysfsText::from([
         ("cpu/online".to_owned(), "0-7\n".to_owned()),
@@ -327,7 +327,7 @@ fn a_container_sees_its_cpuset_only() {
     );
 }
 
-/// An error with its causes, in one line.
+/// An error and its source, in one line.
 fn with_source(error: &dyn std::error::Error) -> String {
     let source = error.source().map(ToString::to_string).unwrap_or_default();
     format!("{error}: {source}")

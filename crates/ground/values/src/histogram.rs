@@ -1,8 +1,8 @@
-//! A histogram of times on a logarithmic scale, in fixed memory.
+//! Histogram of durations with logarithmic buckets and bounded memory.
 
-/// Counts values in `STEPS` equal buckets for each power of two, so that a quantile is known to one
-/// part in `STEPS`. `STEPS` is a power of two; values below it are counted exactly. Memory is that
-/// of the buckets up to the largest value, at most 64 times `STEPS`.
+/// Counts values in `STEPS` equal buckets per power of two, so that the relative error of a
+/// quantile is at most 1 / `STEPS`. `STEPS` is a power of two; values below it are counted exactly.
+/// Buckets are allocated up to the largest value only, at most 64 * `STEPS` of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogHistogram<const STEPS: u64> {
     counts: Vec<u64>,
@@ -28,40 +28,40 @@ impl<const STEPS: u64> LogHistogram<STEPS> {
         self.max = self.max.max(other.max);
     }
 
-    /// The upper ends and the counts of the buckets that hold values.
+    /// Upper ends and counts of the non-empty buckets.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let counts = self.counts.iter().copied().enumerate();
         let filled = counts.filter(|&(_, count)| count > 0);
         filled.map(|(bucket, count)| (self.upper_end(bucket), count))
     }
 
-    /// How many values were counted.
+    /// Number of values recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.total
     }
 
-    /// The largest value; 0 if there was none.
+    /// The largest value; 0 if the histogram is empty.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The lower end of the bucket that holds the quantile; 0 if nothing was counted.
+    /// The lower end of the bucket that contains the quantile; 0 if the histogram is empty.
     #[must_use]
     pub fn quantile(&self, share: f64) -> u64 {
         self.quantile_bucket(share).map_or(0, Self::lower_end)
     }
 
-    /// The upper end of the bucket that holds the quantile, but at most the largest value: never
-    /// below the true quantile. `None` if nothing was counted.
+    /// The upper end of the bucket that contains the quantile, at most the largest recorded value.
+    /// Never below the true quantile. `None` if the histogram is empty.
     #[must_use]
     pub fn quantile_bound(&self, share: f64) -> Option<u64> {
         self.quantile_bucket(share)
             .map(|bucket| self.upper_end(bucket))
     }
 
-    /// The largest value that a bucket may hold, but at most the largest value.
+    /// The largest value that falls into the bucket, at most the largest recorded value.
     fn upper_end(&self, bucket: usize) -> u64 {
         (Self::lower_end(bucket + 1) - 1).min(self.max)
     }

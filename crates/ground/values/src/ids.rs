@@ -1,15 +1,15 @@
 //! Process and thread ids of the Linux kernel.
 
-/// A process id, in the pid namespace of the /proc that is read.
+/// Process id in the PID namespace of the procfs mount that is read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pid(pub i32);
 
-/// A thread id, in the same namespace. The first thread of a process has the tid of its pid.
+/// Thread id in the same namespace. The tid of a process's main thread equals its pid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tid(pub i32);
 
 impl Pid {
-    /// The id of the process's first thread.
+    /// The id of the main thread.
     pub fn first_thread(self) -> Tid {
         Tid(self.0)
     }

@@ -1,4 +1,4 @@
-//! Small values that several wings share, each defined once.
+//! Small value types shared by several wings.
 #![forbid(unsafe_code)]
 
 mod histogram;

@@ -1,11 +1,11 @@
-//! Pseudo-random numbers from a seed: equal seeds give equal streams on every machine.
+//! Pseudo-random numbers: equal seeds give equal sequences on every machine.
 
-/// xorshift64 (Marsaglia 2003): the cheapest, for choices whose quality hardly matters.
+/// xorshift64 (Marsaglia 2003): very cheap, for uses that need little statistical quality.
 #[derive(Clone, Debug)]
 pub struct XorShift64(u64);
 
 impl XorShift64 {
-    /// A stream from a seed, which must not be 0.
+    /// A generator with this seed, which must not be 0.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -31,7 +31,7 @@ impl XorShift64 {
     }
 }
 
-/// The 53 high bits as a number above 0 and at most 1.
+/// Maps the 53 high bits to a number in (0, 1].
 fn unit(bits: u64) -> f64 {
     ((bits >> 11) + 1) as f64 * (1.0 / (1_u64 << 53) as f64)
 }

@@ -1,18 +1,18 @@
-//! Points in time and durations, as the kernel's monotonic clocks give them.
+//! Points in time and durations of the kernel's monotonic clocks.
 
 use std::time::Duration;
 
-/// Microseconds since boot, suspended time included (`CLOCK_BOOTTIME`, the clock of thread start
-/// times), or a span between two such times.
+/// Microseconds since boot, including time suspended (`CLOCK_BOOTTIME`, the clock of thread start
+/// times), or the difference of two such times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Micros(pub u64);
 
-/// A point in time or a duration, nanoseconds of a monotonic clock that the reader knows.
+/// A point in time or a duration in nanoseconds of a monotonic clock; the caller knows which one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// Later than any time that occurs.
+    /// Later than any real time.
     pub const MAX: Self = Self(u64::MAX);
 
     /// The sum, at most [`Nanos::MAX`].

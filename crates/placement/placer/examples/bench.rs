@@ -1,11 +1,11 @@
-//! Measures the placer on this machine: `cargo run --release -p albacore-placer --example bench [--
-//! SECONDS [steady|pods]]`.
+//! Benchmark of the placer on this machine: `cargo run --release -p albacore-placer --example bench
+//! [-- SECONDS [steady|pods]]`.
 //!
-//! Prints one JSON line a figure: birth to verified mask of respawned workers and of threads out of
-//! the blue, and what 2,000 and 5,000 managed threads cost while nothing changes. Spawns are timed
-//! from the last moment at which the thread did certainly not exist, so every figure is an upper
-//! bound.
-// infallible: no, but a measurement ends at the first surprise.
+//! Prints one JSON line per figure: latency from spawn to verified mask for respawned workers and
+//! for unexpected threads, and the steady-state cost of 2,000 and 5,000 managed threads. Spawns are
+//! timed from the last moment at which the thread certainly did not exist, so every figure is an
+//! upper bound.
+// infallible: no, but a benchmark may panic on any error.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::fs;
@@ -42,7 +42,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // It ends with its stdin.
+        // It exits when its stdin is closed.
         let _ = self.child.wait();
     }
 }
@@ -116,7 +116,7 @@ fn spawns(rounds: usize) {
     let mut server = Server::start(2, 2);
     let mut placer = placer(&server, 2, 2);
     run_until_verified(&mut placer);
-    // Spawns within a second of their process count as respawns.
+    // Threads spawned within a second of their process count as respawns.
     run(&mut placer, Duration::from_millis(1200));
     for round in 0..rounds {
         let victim = placer.table().unwrap()[round % 2 * 2].pid;
@@ -186,8 +186,8 @@ fn measure(placer: &mut Placer, seconds: u64, figure: &str, workers: u16, thread
     );
 }
 
-/// As `steady`, as many servers as a node has pods. Dealt in order: the solver's limits are not
-/// what is measured.
+/// As `steady`, with as many servers as a node has pods. Uses round robin, because the limits of
+/// the solver are not being measured.
 fn steady_pods(seconds: u64) {
     let (pods, workers, threads) = (50, 5, 20);
     let servers: Vec<Server> = (0..pods).map(|_| Server::start(workers, threads)).collect();

@@ -1,4 +1,4 @@
-//! What a placer and its subjects are started with.
+//! Configuration of a placer and of the process trees that it places.
 
 use std::path::PathBuf;
 
@@ -6,19 +6,19 @@ use albacore_os::{Cgroup, HostRoot, Pid};
 use albacore_plan::{ServerKind, SubjectPolicy};
 use albacore_topology::CpuSet;
 
-/// Names a subject within one placer; never used twice.
+/// Id of a subject (process tree) within one placer; never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SubjectId(pub u32);
 
-/// What a placer is started with.
+/// Configuration of a placer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlacerConfig {
-    /// Where the kernel's trees are.
+    /// Mount points of procfs, sysfs and cgroups.
     pub host: HostRoot,
-    /// Cpus outside this set are never used even if a cpuset holds them (`taskset ... albacore
-    /// run`); `None`: all of the cpuset.
+    /// Cpus outside of this set are never used, even if a cpuset contains them (`taskset ...
+    /// albacore run`). `None`: no limit.
     pub limit: Option<CpuSet>,
-    /// A file of measured distances, or a folder with one for each kind of machine, named by the
+    /// A file of measured distances, or a directory with one file per kind of machine, named by the
     /// hash of its topology (`0123456789abcdef.json`).
     pub distances: Option<PathBuf>,
 }
@@ -34,16 +34,16 @@ impl PlacerConfig {
     }
 }
 
-/// A process tree to place.
+/// Configuration of a process tree to place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubjectConfig {
-    /// The process at the top.
+    /// The root process.
     pub root: Pid,
-    /// What kind of tree it is.
+    /// The kind of server.
     pub server_kind: ServerKind,
-    /// What the user asked.
+    /// The policy requested by the user.
     pub policy: SubjectPolicy,
-    /// The cgroup of its container: no thread of a process that is not in it or below is ever
-    /// touched. `None`: all descendants of the root, in whichever cgroups they are.
+    /// The cgroup of its container: threads of processes outside of it and its descendants are
+    /// never modified. `None`: all descendants of the root, in any cgroup.
     pub cgroup: Option<Cgroup>,
 }

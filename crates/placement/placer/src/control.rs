@@ -1,4 +1,4 @@
-//! Control messages to a running placer from other threads.
+//! Control messages from other threads to a running placer.
 
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
@@ -14,34 +14,34 @@ use crate::{
     SubjectState,
 };
 
-/// What the loop does for another thread between two passes. A reply never blocks the loop: a
-/// caller that no longer wants it drops its end.
+/// A closure that the loop runs for another thread between two passes. Replying never blocks the
+/// loop: a caller that no longer needs the reply drops its receiver.
 pub(crate) type ControlRequest = Box<dyn FnOnce(&mut Placer, &mut dyn FnMut(&Report)) + Send>;
 
-/// Why a control message was not delivered, or not answered.
+/// Reason why a control message was not delivered or not answered.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ControlError {
     /// The queue is full.
     #[error("the control queue of the placer is full: try again")]
     Full,
-    /// The placer is gone.
+    /// The placer has ended.
     #[error("the placer has ended")]
     Ended,
-    /// No answer came in the given time.
+    /// The reply did not arrive within the timeout.
     #[error("the placer did not answer in time")]
     Late,
 }
 
-/// The reply to a control message: comes within some milliseconds usually, and within a solver's
-/// budget and the writes of a plan at most.
+/// Reply to a control message. It usually arrives within milliseconds, at most after the solver's
+/// budget and the writes of a plan.
 #[derive(Debug)]
 pub struct ControlReply<T>(Receiver<T>);
 
 impl<T> ControlReply<T> {
-    /// Waits for the answer, at most `timeout`. Blocks the calling thread.
+    /// Waits at most `timeout` for the reply. Blocks the calling thread.
     ///
     /// # Errors
-    /// The placer is gone, or no answer came in time (it may still come: wait again).
+    /// The placer has ended, or no reply arrived in time (it may still arrive: wait again).
     pub fn wait(&self, timeout: Duration) -> Result<T, ControlError> {
         self.0.recv_timeout(timeout).map_err(|e| match e {
             RecvTimeoutError::Timeout => ControlError::Late,
@@ -49,10 +49,10 @@ impl<T> ControlReply<T> {
         })
     }
 
-    /// The answer, if it is there already.
+    /// The reply, if it has arrived.
     ///
     /// # Errors
-    /// The placer is gone, or there is no answer yet.
+    /// The placer has ended, or there is no reply yet.
     pub fn poll(&self) -> Result<T, ControlError> {
         self.0.try_recv().map_err(|e| match e {
             TryRecvError::Empty => ControlError::Late,
@@ -61,7 +61,7 @@ impl<T> ControlReply<T> {
     }
 }
 
-/// Sends control messages to one placer; clones send to the same.
+/// Sends control messages to one placer; clones send to the same one.
 #[derive(Clone, Debug)]
 pub struct Handle {
     pub(crate) sender: SyncSender<ControlRequest>,
@@ -85,7 +85,7 @@ impl Handle {
         sent
     }
 
-    /// Sends a control message that is answered.
+    /// Sends a control message with a reply.
     fn request<T: Send + 'static>(
         &self,
         control: impl FnOnce(&mut Placer, &mut dyn FnMut(&Report)) -> T + Send + 'static,
@@ -95,10 +95,10 @@ impl Handle {
         Ok(ControlReply(answer))
     }
 
-    /// Adds a process tree; the answer is its id, or why it cannot be placed.
+    /// Adds a process tree; the reply is its id, or the reason why it cannot be placed.
     ///
     /// # Errors
-    /// The placer is gone, or does not keep up.
+    /// The placer has ended, or its queue is full.
     pub fn add(
         &self,
         config: SubjectConfig,
@@ -116,7 +116,7 @@ impl Handle {
         policy: SubjectPolicy,
     ) -> Result<(), ControlError> {
         self.send(move |placer, report| {
-            // A subject that ended meanwhile has no policy to set; its end was reported.
+            // A subject that ended meanwhile has no policy; its end was reported.
             if placer.set_policy(subject, policy).is_ok() {
                 report(&Report::PolicySet { subject });
             }
@@ -132,8 +132,8 @@ impl Handle {
         self.send(move |placer, _| placer.retry_now(subject))
     }
 
-    /// Gives the masks of a subject back and forgets it; the answer is empty if there is no such
-    /// subject.
+    /// Restores the masks of a subject and removes it; the reply is empty if the subject does not
+    /// exist.
     ///
     /// # Errors
     /// As [`Handle::add`].
@@ -141,7 +141,7 @@ impl Handle {
         self.request(move |placer, report| placer.remove(subject, report))
     }
 
-    /// Asks for the state of every slot, [`Placer::table`].
+    /// Requests the state of every slot, [`Placer::table`].
     ///
     /// # Errors
     /// As [`Handle::add`].
@@ -149,7 +149,7 @@ impl Handle {
         self.request(|placer, _| placer.table())
     }
 
-    /// Asks for the state of every subject as a whole, [`Placer::states`].
+    /// Requests the overall state of every subject, [`Placer::states`].
     ///
     /// # Errors
     /// As [`Handle::add`].
@@ -157,7 +157,7 @@ impl Handle {
         self.request(|placer, _| placer.states())
     }
 
-    /// Asks for the machine that plans are made for, [`Placer::machine`].
+    /// Requests the topology used for planning, [`Placer::machine`].
     ///
     /// # Errors
     /// As [`Handle::add`].
@@ -165,7 +165,7 @@ impl Handle {
         self.request(|placer, _| placer.machine().clone())
     }
 
-    /// Asks for counters and distributions, [`Placer::figures`].
+    /// Requests counters and histograms, [`Placer::figures`].
     ///
     /// # Errors
     /// As [`Handle::add`].
@@ -173,7 +173,7 @@ impl Handle {
         self.request(|placer, _| placer.figures().clone())
     }
 
-    /// Ends the loop: [`Placer::run`] then gives every mask back and returns.
+    /// Ends the loop: [`Placer::run`] then restores all masks and returns.
     ///
     /// # Errors
     /// As [`Handle::add`].

@@ -1,5 +1,5 @@
-//! The cpus that a subject may use: the effective cpusets of its processes' cgroups and the given
-//! limit.
+//! The cpus that a subject may use: the intersection of the effective cpusets of its processes'
+//! cgroups with the configured limit.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
@@ -19,20 +19,21 @@ use crate::limits::{CGROUPS_MAX, CPUSET_WRITE_TIME};
 #[derive(Debug)]
 pub(crate) struct CpusetView {
     cgroups: Vec<Cgroup>,
-    /// Their effective cpusets, open where descriptors are left; by place in `cgroups`.
+    /// Their effective cpuset files, kept open while descriptors are available; by index into
+    /// `cgroups`.
     files: BTreeMap<usize, EffectiveFile>,
-    /// No descriptor with this number or above is kept.
+    /// Descriptors with this number or above are not kept open.
     descriptors: i32,
-    /// Whoever is elsewhere does not count.
+    /// Processes in other cgroups are ignored.
     subtree: Option<CgroupSubtree>,
     limit: Option<CpuSet>,
     /// The cpus that may be used.
     pub(crate) cpus: CpuSet,
-    /// Where they were read.
+    /// The file from which they were read.
     pub(crate) source: PathBuf,
-    /// How often they changed, or a change was announced.
+    /// Number of observed or announced changes.
     pub(crate) changes: u64,
-    /// When it was seen to change last.
+    /// Time of the last observed change.
     changed_at: Option<Instant>,
 }
 
@@ -61,13 +62,13 @@ impl CpusetView {
             changed_at: None,
         };
         view.update(host)?;
-        // What is found first is no change: no mask was written for another.
+        // The first reading is not a change: no mask was written for another cpuset.
         (view.changes, view.changed_at) = (0, None);
         Ok(view)
     }
 
-    /// Finds the cgroups of these processes, the root first; they are usually one. True if they are
-    /// others than before.
+    /// Finds the cgroups of these processes, the root first; usually there is only one. True if
+    /// they differ from before.
     pub(crate) fn find(&mut self, host: &HostRoot, pids: &[Pid]) -> Result<bool, CgroupError> {
         let mut cgroups: Vec<Cgroup> = Vec::new();
         for &pid in pids {
@@ -84,7 +85,7 @@ impl CpusetView {
                 Err(e) => return Err(e),
             }
         }
-        // A cgroup may have got a file of its own meanwhile.
+        // The cgroup may have got its own cpuset file meanwhile.
         self.files.clear();
         let differs = !cgroups.is_empty() && cgroups != self.cgroups;
         if differs {
@@ -94,21 +95,21 @@ impl CpusetView {
         Ok(differs)
     }
 
-    /// Reads the cpusets again; true if what may be used is another set now. Processes in several
-    /// cgroups (being moved one by one) get what all of them may use, or what the root may use if
-    /// that is nothing.
+    /// Reads the cpusets again; true if the usable cpus changed. If processes are in several
+    /// cgroups (while being moved one by one), the intersection of all cpusets is used, or the
+    /// cpuset of the root's cgroup if the intersection is empty.
     pub(crate) fn update(&mut self, host: &HostRoot) -> Result<bool, OsError> {
         self.update_of(host, &read_online(host)?)
     }
 
-    /// The same where the online cpus were read already: one read for all subjects.
+    /// As [`Self::update`], with the online cpus already read: one read for all subjects.
     pub(crate) fn update_of(&mut self, host: &HostRoot, online: &CpuSet) -> Result<bool, OsError> {
         let mut common: Option<CpuSet> = None;
         let mut first: Option<CpuSet> = None;
         for at in 0..self.cgroups.len() {
             let effective = match self.read_effective(at, host, online) {
                 Ok(effective) => effective,
-                // A cgroup that was removed has no processes any more.
+                // A removed cgroup no longer contains processes.
                 Err(e) if e.is_gone() => continue,
                 Err(e) => return Err(e),
             };
@@ -134,7 +135,7 @@ impl CpusetView {
         Ok(differs)
     }
 
-    /// The effective cpuset of one of the cgroups.
+    /// Reads the effective cpuset of one of the cgroups.
     fn read_effective(
         &mut self,
         at: usize,
@@ -144,10 +145,10 @@ impl CpusetView {
         if let Some(Ok(effective)) = self.files.get(&at).map(|file| file.read(online)) {
             return Ok(effective);
         }
-        // Not open yet, or of a cgroup that is gone: looked for anew.
+        // Not open yet, or the cgroup was removed: search again.
         self.files.remove(&at);
         let cgroup = &self.cgroups[at];
-        // The lowest free number is given out, so a high one says that few are left.
+        // The kernel assigns the lowest free descriptor, so a high number means that few are left.
         let few = |file: &EffectiveFile| file.as_fd().as_raw_fd() >= self.descriptors;
         if let Some(file) = cgroup.open_effective().ok().filter(|file| !few(file)) {
             self.files.insert(at, file);
@@ -155,20 +156,19 @@ impl CpusetView {
         cgroup.read_effective_of(host, online.clone())
     }
 
-    /// Counts another change while the last one is recent: an old kernel may still be wiping masks
-    /// for it, thread by thread, and a mask found wiped must not count as a foreign change.
+    /// Counts another change if the last one was recent: an old kernel may still be overwriting
+    /// masks, thread by thread, and an overwritten mask must not count as a foreign change.
     pub(crate) fn count_ongoing_change(&mut self) {
         let age = self.changed_at.map(|at| at.elapsed());
         self.changes += u64::from(age.is_some_and(|age| age < CPUSET_WRITE_TIME));
     }
 
-    /// True if masks are given back by setting them to a given limit, not to whatever the cpuset
-    /// is.
+    /// True if masks are restored to a configured limit instead of to the whole cpuset.
     pub(crate) fn is_limited(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// The files whose writing may change this.
+    /// The files whose writes may change the cpuset.
     pub(crate) fn watched_files(&self) -> Vec<PathBuf> {
         self.cgroups
             .iter()

@@ -1,4 +1,4 @@
-//! Why placing cannot go on. What only concerns one thread for a moment is not an error but part of
+//! Errors that prevent placement. Transient problems of a single thread are not errors but part of
 //! a report.
 
 use albacore_os::{CgroupError, MaskError, OsError};
@@ -8,17 +8,17 @@ use albacore_topology::SysfsError;
 
 use crate::SubjectId;
 
-/// What is wrong, and what to do.
+/// The problem, and how to fix it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlacerError {
-    /// The kernel's files cannot be read.
+    /// A file of the kernel cannot be read.
     #[error(transparent)]
     Os(#[from] OsError),
-    /// The machine's topology cannot be understood.
+    /// The machine's topology cannot be parsed.
     #[error("the topology of this machine: {0}")]
     Topology(#[from] SysfsError),
-    /// The cgroup of the server is not known.
+    /// The cgroup of the server cannot be determined.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
     /// The server has no cpu to run on.
@@ -27,55 +27,55 @@ pub enum PlacerError {
          give the cgroup cpus that are online"
     )]
     EmptyCpuset {
-        /// The root of the subject.
+        /// The root process of the subject.
         pid: i32,
-        /// Where the cpuset was read.
+        /// The file from which the cpuset was read.
         source_file: String,
     },
-    /// The root of a container's subject is not in its cgroup.
+    /// The root process of a container's subject is not in the container's cgroup.
     #[error(
         "process {pid} is not in the cgroup {} of its container, and is not touched", cgroup.display()
     )]
     OutsideCgroup {
-        /// The root of the subject.
+        /// The root process of the subject.
         pid: i32,
-        /// The cgroup it should be in.
+        /// The expected cgroup.
         cgroup: std::path::PathBuf,
     },
-    /// A process that must not be placed.
+    /// The process must not be placed.
     #[error("process {pid} is {what}, which is never placed")]
     Forbidden { pid: i32, what: &'static str },
-    /// The kernel does not let this process pin.
+    /// Setting affinity masks is not permitted.
     #[error(transparent)]
     NotPermitted(MaskError),
-    /// The policy cannot be solved.
+    /// The problem posed by the policy cannot be solved.
     #[error(transparent)]
     Problem(#[from] ProblemError),
-    /// The policies of the subjects cannot be solved together.
+    /// The joint problem of all subjects cannot be solved.
     #[error("the servers of this machine joint: {0}")]
     Joint(#[from] JointError),
-    /// A broken invariant of this program; nothing was written.
+    /// A broken invariant of this program; no mask was written.
     #[error(
         "a mapping of all servers did not pass its check and was not used (this is a bug): {}",
         first(violations)
     )]
     JointCheck {
-        /// What is wrong with it.
+        /// The violations found.
         violations: Vec<JointViolation>,
     },
-    /// A broken invariant of this program; nothing was written.
+    /// A broken invariant of this program; no mask was written.
     #[error("a plan did not pass its check and was not executed (this is a bug): {0}")]
     Lint(#[from] LintError),
-    /// The root process of a subject ended before it was placed.
+    /// The root process of a subject exited before it was placed.
     #[error("process {pid} is gone")]
     RootGone { pid: i32 },
-    /// There is no such subject.
+    /// The subject does not exist.
     #[error("there is no subject {}", .0.0)]
     UnknownSubject(SubjectId),
 }
 
 impl PlacerError {
-    /// A stable word for metrics and exit codes.
+    /// A stable name for metrics and exit codes.
     pub fn category(&self) -> &'static str {
         match self {
             Self::Os(_) => "os",

@@ -1,4 +1,5 @@
-//! Writes masks and reads them back. Never stops at an error: every step has its own outcome.
+//! Writes affinity masks and reads them back. Never stops at an error: every step has its own
+//! outcome.
 
 use albacore_os::{CgroupSubtree, MaskError, OsError, read_mask, read_task_stat, write_mask};
 use albacore_plan::{Linted, Plan, PlanStep, StepKind};
@@ -6,47 +7,46 @@ use albacore_topology::{CpuId, CpuSet};
 
 use crate::process::ProcessReader;
 
-/// How one step went.
+/// Outcome of one step.
 #[derive(Debug)]
 pub(crate) enum StepOutcome {
     /// The mask was read back as planned.
     Verified,
-    /// The mask was written, and is another one all the same.
+    /// The mask was written, but a different one was read back.
     Differs {
-        /// What was read back.
+        /// The mask read back.
         actual: CpuSet,
     },
-    /// The thread has ended, before or during the step: normal.
+    /// The thread exited before or during the step, which is normal.
     Gone,
-    /// The thread may not be written: it left the cgroup of its container, or is an unmanaged
-    /// thread.
+    /// The thread must not be modified: it left the cgroup of its container, or is unmanaged.
     Outside,
-    /// The cpuset has changed since it was read: plan again.
+    /// The cpuset changed after it was read: plan again.
     Stale,
-    /// The kernel forbids it.
+    /// Permission denied.
     NotPermitted(MaskError),
     Failed(String),
 }
 
-/// What restricts the writes of a subject.
+/// Restrictions on the writes of a subject.
 #[derive(Debug)]
 pub(crate) struct Guard<'a> {
-    /// No thread outside of this is written.
+    /// Threads outside of this subtree are not modified.
     pub(crate) subtree: Option<&'a CgroupSubtree>,
-    /// Masks are given back by setting them to a given limit, not to whatever the cpuset is.
+    /// Masks are restored to a configured limit instead of to the whole cpuset.
     pub(crate) is_limited: bool,
 }
 
-/// A step and how it went.
+/// A step and its outcome.
 #[derive(Debug)]
 pub(crate) struct ExecutedStep {
     pub(crate) step: PlanStep,
     pub(crate) outcome: StepOutcome,
 }
 
-/// Executes a plan; `calls` counts the masks written. Where the cpuset is not limited, a mask is
-/// given back by asking for every cpu there is: the kernel trims that to the cpuset and lets it
-/// grow with the cpuset again, as if no narrower mask had ever been set.
+/// Executes a plan; `calls` counts the masks written. If the cpuset is not limited, a mask is
+/// restored by requesting all possible cpus: the kernel intersects that with the cpuset and extends
+/// the mask when the cpuset grows, as if no narrower mask had ever been set.
 pub(crate) fn execute(
     reader: &ProcessReader,
     plan: &Plan<Linted>,
@@ -76,7 +76,8 @@ fn execute_step(
     calls: &mut u64,
 ) -> StepOutcome {
     let tid = step.thread.tid;
-    // Right before and after: the kernel knows tids only, and tids are used again.
+    // Checked right before and after the write, because the kernel identifies threads by tid only,
+    // and tids are reused.
     match is_same(reader, step) {
         Ok(true) => {}
         Ok(false) => return StepOutcome::Gone,
@@ -109,8 +110,8 @@ fn execute_step(
     }
 }
 
-/// True if the thread is where it may be written: read again for every write, whatever was known
-/// before. Neither the init process nor the kernel's own threads ever are.
+/// True if the thread may be modified: checked again before every write. The init process and
+/// kernel threads must never be modified.
 fn may_write(reader: &ProcessReader, step: &PlanStep, guard: &Guard<'_>) -> Result<bool, OsError> {
     let (pid, tid) = (step.process.pid, step.thread.tid);
     if pid.0 <= 1 || tid.0 <= 1 {
@@ -122,7 +123,7 @@ fn may_write(reader: &ProcessReader, step: &PlanStep, guard: &Guard<'_>) -> Resu
     }
 }
 
-/// True if the tid still means the thread of the step.
+/// True if the tid still refers to the thread of the step.
 fn is_same(reader: &ProcessReader, step: &PlanStep) -> Result<bool, OsError> {
     match read_task_stat(&reader.host, step.process.pid, step.thread.tid) {
         Ok(stat) => {

@@ -1,9 +1,10 @@
-//! Improves in the background a plan that a solve within its budget left unproven.
+//! Background search for a better mapping when a solve could not prove optimality within its
+//! budget.
 //!
-//! A thread of the lowest priority searches once more, with a larger budget; the loop goes on and
-//! takes the answer when it is there, if the problem is still the same and the gain is worth the
-//! moves. One search at a time, one for each problem. Answers of joint problems are not improved:
-//! their search from mappings in force is local, whatever its budget.
+//! A thread of the lowest priority searches again with a larger budget. The loop continues
+//! meanwhile and adopts the result if the problem is unchanged and the gain is worth the moves.
+//! There is one search at a time, and one per problem. Solutions of joint problems are not
+//! improved, because their search from the current mappings is local, whatever its budget.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -14,17 +15,17 @@ use albacore_solver::{Problem, ProblemError, Solution, WorkBudget, improve};
 use crate::SubjectId;
 use crate::limits::IMPROVEMENT_BUDGET;
 
-/// The search that runs, if one does.
+/// The running search, if any.
 #[derive(Debug, Default)]
 pub(crate) struct Improver {
     running: Option<JoinHandle<Improvement>>,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Debug)]
 pub(crate) struct Improvement {
     pub(crate) subject: SubjectId,
-    /// With the mapping that was in force at its start.
+    /// Includes the mapping in force at its start.
     pub(crate) problem: Problem,
     pub(crate) found: Result<Solution, ProblemError>,
     pub(crate) took: Duration,
@@ -35,11 +36,11 @@ impl Improver {
         self.running.is_none()
     }
 
-    /// Begins a search; `wake` is called near its end, and the loop turns often enough to find the
-    /// thread ended.
+    /// Starts a search. `wake` is called shortly before the thread exits; the loop runs often
+    /// enough to notice the exit.
     ///
     /// # Errors
-    /// The system makes no thread.
+    /// The thread cannot be created.
     pub(crate) fn start(
         &mut self,
         subject: SubjectId,
@@ -47,7 +48,7 @@ impl Improver {
         wake: Wake,
     ) -> std::io::Result<()> {
         let search = move || {
-            // without it the search only takes longer to end
+            // On failure the search only takes longer.
             let _ = lower_thread_priority();
             let start = Instant::now();
             let mut budget = WorkBudget::of_time(IMPROVEMENT_BUDGET);
@@ -66,7 +67,7 @@ impl Improver {
         Ok(())
     }
 
-    /// The answer of a search that has ended; `None` while it runs, and if it panicked.
+    /// The result of a finished search; `None` while it runs, or if it panicked.
     pub(crate) fn take(&mut self) -> Option<Improvement> {
         let ended = self.running.take_if(|thread| thread.is_finished())?;
         ended.join().ok()

@@ -1,15 +1,15 @@
-//! Subjects that share the machine are one problem: their mains repel each other, and a cpu that
-//! one of them fills is not free for another.
+//! Subjects that share the machine form one joint problem: their main threads are placed apart, and
+//! a cpu filled by one subject is not free for another.
 //!
-//! Members are the subjects that the solver places and whose masks are written. Threads of other
-//! subjects count as obstacles where their cpu is known: the cpus of a round robin, and threads
-//! whose mask is a single cpu, whether their own program or another one set it. So do hot threads
-//! of members that are no worker's and have a single cpu. A single member
-//! without obstacles is solved by `subject_solver` alone. A new member moves others only where that
-//! gains more than [`JOINT_MOVE_COST`](crate::limits::JOINT_MOVE_COST) a thread, or where the cpus
-//! would be unevenly loaded; on a machine of several NUMA domains, once one of them is warm, only
-//! for the latter. Members that are not warm yet move for any gain. `node_problem` makes the
-//! problem.
+//! Members are the subjects that are placed by the solver and whose masks are written. Threads of
+//! other subjects are obstacles if their cpu is known: the cpus of a round robin, and threads whose
+//! mask is a single cpu, whichever program set it. Hot threads of members that belong to no worker
+//! and have a single cpu are obstacles as well. A single member without obstacles is solved by
+//! `subject_solver` alone. A new member moves threads of others only if that gains more than
+//! [`JOINT_MOVE_COST`](crate::limits::JOINT_MOVE_COST) per thread, or if the cpus would otherwise
+//! be unevenly loaded; on a machine with several NUMA nodes, once one of the members is warm, only
+//! for the latter. Members that are not warm yet move for any gain. The problem is built by
+//! `node_problem`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -27,32 +27,32 @@ use crate::subject::{PassContext, Subject};
 use crate::worker_weights::reorder_workers;
 use crate::{PlacerError, SubjectId};
 
-/// What was solved together last.
+/// State of the last joint solve.
 #[derive(Debug, Default)]
 pub(crate) struct JointSolver {
-    /// The subjects of the last check.
+    /// The subjects at the last check.
     subjects: Vec<SubjectId>,
-    /// Mappings that had been solved by then: a new round robin is a new obstacle.
+    /// Number of mappings solved by then, because a new round robin is a new obstacle.
     solves: u64,
     /// The last solution; respawns do not invalidate it.
     cached: Option<CachedSolution>,
     rate: SolveRate,
 }
 
-/// What is asked, and which subject each deployment is.
+/// The joint problem, and the subject of each deployment.
 #[derive(Debug)]
 struct JointInput {
     members: Vec<SubjectId>,
     problem: JointProblem,
-    /// Which deployments of it may be moved at no cost.
+    /// Deployments that may be moved at no cost.
     freely_moved: Vec<usize>,
 }
 
 impl JointSolver {
-    /// Brings the mappings of all members up to date.
+    /// Updates the mappings of all members.
     ///
     /// # Errors
-    /// All together are beyond the solver's limits.
+    /// The joint problem exceeds the solver's limits.
     pub(crate) fn update(
         &mut self,
         subjects: &mut BTreeMap<SubjectId, Subject>,
@@ -92,7 +92,8 @@ impl JointSolver {
         Ok(())
     }
 
-    /// Solves what is asked together, unless the answer is in force or solving has to wait.
+    /// Solves the joint problem, unless its solution is already in force or solving is
+    /// rate-limited.
     fn solve(
         &mut self,
         input: &JointInput,
@@ -105,7 +106,7 @@ impl JointSolver {
         }
         let start = Instant::now();
         if !self.rate.wait(start).is_zero() {
-            // a member without an answer asks again, and then this is checked again
+            // A member without a solution requests another pass, which checks this again.
             self.subjects.clear();
             return Ok(());
         }
@@ -140,7 +141,7 @@ impl JointInput {
     fn of(subjects: &BTreeMap<SubjectId, Subject>, machine: &Topology, now: Micros) -> Self {
         let online = machine.cpuset();
         let (mut ids, mut members, mut fixed_threads) = (Vec::new(), Vec::new(), Vec::new());
-        // One without a root ended and is about to give its masks back.
+        // A subject without a root has ended, and its masks are about to be restored.
         let inside = subjects.values().filter(|s| s.tree.has_root());
         for subject in inside.clone() {
             let cpuset = subject.cpuset.cpus.intersection(&online);
@@ -170,11 +171,11 @@ impl JointInput {
         }
     }
 
-    /// The answer of each member, with the problem that it answers.
+    /// The solution of each member, with its own problem.
     fn answers(&self, joint: &JointSolution) -> Vec<(Problem, Solution)> {
         let placed = self.problem.deployments.iter().zip(&joint.mappings);
         let answer = |(deployment, mapping): (&Deployment, &Mapping)| {
-            // members have a cpu of the machine, so none is left out
+            // All members have a cpu of the machine, so none is left out.
             let solution = Solution {
                 mapping: mapping.clone(),
                 certificate: joint.certificate.clone(),
@@ -186,17 +187,17 @@ impl JointInput {
 }
 
 impl Subject {
-    /// The cpus of its threads that are obstacles for others, and for its own workers.
+    /// The cpus of its threads that are obstacles for other subjects and for its own workers.
     pub(crate) fn fixed_threads(&self) -> Vec<CpuId> {
         match self.is_solved() {
             true => self.hot_fixed_cpus().collect(),
-            // all threads with one cpu, hot or not
+            // All threads with a single cpu, hot or not.
             false => self.fixed_cpus(),
         }
     }
 
-    /// The cpus on which threads of a subject that is not solved are known to sit. Those of a round
-    /// robin are where they are planned to be, also while a worker is being replaced.
+    /// The cpus of threads of a subject that is not solved, as far as known. For a round robin,
+    /// these are the planned cpus, even while a worker is being replaced.
     fn fixed_cpus(&self) -> Vec<CpuId> {
         if self.policy().placement == PlacementMethod::RoundRobin
             && self.policy().enforcement == Enforcement::Enforce

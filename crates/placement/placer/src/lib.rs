@@ -1,5 +1,5 @@
-//! The loop observe -> plan -> lint -> pin -> verify -> report. Knows processes and cpusets,
-//! nothing of Kubernetes: `albacore run` drives it with one subject, a node's agent with many.
+//! The loop observe -> plan -> lint -> pin -> verify -> report. Knows processes and cpusets but not
+//! Kubernetes: `albacore run` drives it with one subject, the agent of a node with many.
 #![forbid(unsafe_code)]
 
 mod config;
@@ -31,7 +31,7 @@ pub use config::{PlacerConfig, SubjectConfig, SubjectId};
 pub(crate) use control::ControlRequest;
 pub use control::{ControlError, ControlReply, Handle};
 pub use error::PlacerError;
-/// Times in microseconds; a quantile is known to 25 %.
+/// Times in microseconds; the relative error of a quantile is at most 25 %.
 pub type MicrosHistogram = albacore_values::LogHistogram<4>;
 pub use node_problem::{
     Member, NodeProblem, improve_alone, is_joint, solve_alone, solve_together, threads_within_quota,

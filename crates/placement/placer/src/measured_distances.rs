@@ -1,5 +1,5 @@
-//! Distances that were measured on this machine: a file that may come, change and go while the
-//! placer runs (a ConfigMap that the kubelet mounts).
+//! Measured distances of this machine, from a file that may be created, changed and removed while
+//! the placer runs (a ConfigMap mounted by the kubelet).
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -11,19 +11,19 @@ use albacore_topology::{Distances, DistancesFile, Topology};
 use crate::limits::DISTANCES_FILE_BYTES_MAX;
 use crate::report::Report;
 
-/// Where the file is, and what was read there last.
+/// Path of the file, and state of the last reading.
 #[derive(Debug)]
 pub(crate) struct MeasuredDistances {
-    /// A file, or a folder with one for each kind of machine.
+    /// A file, or a directory with one file per kind of machine.
     path: Option<PathBuf>,
-    /// Of the file that was read last.
+    /// Stamp of the last file read.
     stamp: Option<Stamp>,
     problem: Option<String>,
-    /// A file was read, or is gone, since the last report.
+    /// A file was read, or removed, since the last report.
     is_news: bool,
 }
 
-/// What changes when a file is written or replaced.
+/// Metadata that changes when a file is written or replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     modified: Option<SystemTime>,
@@ -40,7 +40,7 @@ impl MeasuredDistances {
         }
     }
 
-    /// What became of the file, once after each change.
+    /// Report on the file, once after each change.
     pub(crate) fn take_report(&mut self) -> Option<Report> {
         let report = Report::Distances {
             problem: self.problem.clone(),
@@ -48,12 +48,12 @@ impl MeasuredDistances {
         std::mem::take(&mut self.is_news).then_some(report)
     }
 
-    /// Whether there is another file for the machine than was read last.
+    /// True if the file of the machine differs from the last one read.
     pub(crate) fn has_changed(&self, machine: &Topology) -> bool {
         self.file_of(machine).and_then(|path| stamp(&path)) != self.stamp
     }
 
-    /// The machine with the distances of its file; as it is if there is none or it is refused.
+    /// Applies the distances of the machine's file; unchanged if the file is missing or rejected.
     pub(crate) fn apply(&mut self, machine: Topology) -> Topology {
         let before = self.stamp.take();
         self.problem = None;
@@ -83,7 +83,7 @@ impl MeasuredDistances {
     }
 }
 
-/// `None` if there is no file.
+/// `None` if the file does not exist.
 fn stamp(path: &PathBuf) -> Option<Stamp> {
     let of = |metadata: Metadata| Stamp {
         modified: metadata.modified().ok(),

@@ -1,13 +1,13 @@
-//! Whether a better mapping is worth the moves that it takes.
+//! Hysteresis: whether a better mapping is worth the moves that it requires.
 //!
-//! **Problem.** A changed cpuset poses another problem, whose best answer may lie anywhere; but a
-//! thread that moves finds its caches cold, and one that moves to another NUMA domain leaves its
-//! memory behind for good (P26: no component migrates pages). **Approach.** As with deployments
-//! that share cpus: a change that gains less than it moves is not made. Once the server is warm,
-//! a thread costs [`MOVE_COST`], one that leaves its NUMA domain [`NUMA_MOVE_COST`]; before, its
-//! memory is not populated, and moves are free. Rules come first: where the mapping in force
-//! violates one by more than the new answer, it is replaced. **Limits.** All or nothing: moves that
-//! gain and moves that do not are weighed together.
+//! **Problem.** A changed cpuset results in another problem, whose optimal mapping may be entirely
+//! different; but a thread that is moved finds cold caches, and one that is moved to another NUMA
+//! node permanently leaves its memory behind (P26: no component migrates pages). **Approach.** As
+//! for deployments that share cpus: a change whose gain is below the cost of its moves is not made.
+//! Once the server is warm, moving a thread costs [`MOVE_COST`], or [`NUMA_MOVE_COST`] if it leaves
+//! its NUMA node; before, its memory is not populated, and moves are free. Rules have priority: if
+//! the mapping in force violates one by more than the new solution, it is replaced. **Limits.** All
+//! or nothing: moves with and without gain are weighed together.
 
 use albacore_os::Micros;
 use albacore_solver::{
@@ -17,12 +17,12 @@ use albacore_topology::CpuId;
 
 use crate::limits::{MOVE_COST, NUMA_MOVE_COST, WARM_UP_TIME};
 
-/// Whether a server that started at `not_before` or later has had time to touch its memory.
+/// True if a server that started at or after `not_before` has had time to touch its memory.
 pub(crate) fn is_warm(not_before: Micros, now: Micros) -> bool {
     now.0.saturating_sub(not_before.0) >= WARM_UP_TIME.as_micros() as u64
 }
 
-/// `found`, or the mapping in force if going from it to `found` gains less than it costs.
+/// Returns `found`, or the mapping in force if changing to `found` gains less than it costs.
 pub(crate) fn keep_unless_worth_moving(
     problem: &Problem,
     found: Solution,
@@ -31,7 +31,7 @@ pub(crate) fn keep_unless_worth_moving(
     let Some(current) = &problem.current else {
         return found;
     };
-    // Of another size, or on cpus that are gone.
+    // The mapping in force has another size, or uses cpus that are offline.
     let Ok(report) = check(problem, current) else {
         return found;
     };
@@ -61,7 +61,7 @@ pub(crate) fn keep_unless_worth_moving(
     }
 }
 
-/// What it costs to go from one mapping to another.
+/// Cost of changing from one mapping to another.
 fn cost(problem: &Problem, from: &Mapping, to: &Mapping, is_warm: bool) -> i64 {
     let cpus = problem.topology.cpus();
     let numa = |id: CpuId| {
@@ -86,12 +86,12 @@ mod tests {
 
     use super::*;
 
-    /// Two NUMA domains of four cores with one L3 each.
+    /// Two NUMA nodes of four cores with one L3 each.
     fn machine() -> Topology {
         parse_synthetic("pack:2 [numa] l3:1 core:4 pu:1").unwrap()
     }
 
-    /// Two workers of one thread on these cpus of all.
+    /// Workers with one thread each, currently on these cpus.
     fn problem(current: &[u16]) -> Problem {
         Problem {
             workers: current.len() as u16,
@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn a_warm_server_stays_with_its_memory_unless_the_rules_force_it() {
-        // 200 cycles apart instead of 50 gains less than a move, which is free for a young server.
+        // A distance of 200 instead of 50 cycles gains less than the cost of a move, which is free
+        // for a young server.
         let two = problem(&[0, 1]);
         assert_eq!(crossings(&two, &answer(&two, false)), 1);
         let stays = answer(&two, true);
@@ -121,14 +122,14 @@ mod tests {
         assert!(
             !stays.certificate.optimal && stays.certificate.bound > stays.certificate.objective
         );
-        // Of four, two that go gain 4 x 150: a young server spreads, a warm one does not leave its
-        // memory.
+        // Moving two of four workers gains 4 x 150: a young server spreads, a warm one stays with
+        // its memory.
         let four = problem(&[0, 1, 2, 3]);
         let young = answer(&four, false);
         assert_eq!(crossings(&four, &young), 2);
         let warm = answer(&four, true);
         assert_eq!(Some(&warm.mapping), four.current.as_ref());
-        // Two on one cpu with others free: the rules come first.
+        // Two threads on one cpu while others are free: the rules have priority.
         let crowded = problem(&[0, 0]);
         let spread = answer(&crowded, true);
         assert_ne!(spread.mapping.cpus[0], spread.mapping.cpus[1]);

@@ -1,8 +1,9 @@
-//! The problem that all subjects of a machine are together, as a value: what the placer solves for
-//! its subjects, and what a program elsewhere solves to say what the placer would do.
+//! The joint placement problem of all subjects of a machine, as a value: solved by the placer for
+//! its subjects, and by other programs to predict the placer's result.
 //!
-//! A single member without obstacles is no joint problem: [`solve_alone`] answers it. Cpus outside
-//! all cpusets that are the siblings of a container's cpus count as obstacles on their cores.
+//! A single member without obstacles is not a joint problem and is solved by [`solve_alone`]. Cpus
+//! outside of all cpusets that are SMT siblings of a container's cpus count as obstacles on their
+//! cores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,35 +18,36 @@ use crate::PlacerError;
 use crate::limits::{IMPROVEMENT_BUDGET, JOINT_MOVE_COST, NUMA_MOVE_COST, SOLVE_BUDGET};
 use crate::move_hysteresis::keep_unless_worth_moving;
 
-/// A server that the solver places.
+/// A server that is placed by the solver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// With the threads that its quota of cpu time lets run.
+    /// `threads` is limited to the number that its CPU quota lets run.
     pub policy: SubjectPolicy,
     /// The cpus that it may use.
     pub cpuset: CpuSet,
-    /// The mapping in force, or where its threads were found.
+    /// The mapping in force, or the one found at startup.
     pub current: Option<Mapping>,
-    /// Whether it has had time to touch its memory; before, its moves are free.
+    /// True if it has had time to touch its memory; before, its moves are free.
     pub is_warm: bool,
 }
 
-/// What decides where the members' threads go.
+/// Inputs of the joint problem.
 #[derive(Clone, Debug)]
 pub struct NodeProblem<'a> {
     pub machine: &'a Topology,
     /// In the order in which they were added; each has a cpu of the machine.
     pub members: Vec<Member>,
-    /// The cpus of other subjects' threads that sit on one cpu each, once for each thread.
+    /// The cpus of other subjects' threads with a single cpu, once per thread.
     pub fixed_threads: Vec<CpuId>,
     /// The cpusets of all subjects that are containers.
     pub containers: Vec<CpuSet>,
-    /// The cpus of all subjects.
+    /// The union of the cpusets of all subjects.
     pub known: CpuSet,
 }
 
 impl NodeProblem<'_> {
-    /// Which deployments of the joint problem run and may be moved at no cost.
+    /// Indexes of the deployments of the joint problem that are running and may be moved at no
+    /// cost.
     pub fn freely_moved(&self) -> Vec<usize> {
         let runs_cold = |member: &Member| member.current.is_some() && !member.is_warm;
         let members = self.members.iter().enumerate();
@@ -53,7 +55,6 @@ impl NodeProblem<'_> {
         cold.map(|(index, _)| index).collect()
     }
 
-    /// The joint problem.
     pub fn joint(&self) -> JointProblem {
         let online = self.machine.cpuset();
         let mut weights: BTreeMap<CpuId, u32> = BTreeMap::new();
@@ -88,20 +89,21 @@ impl NodeProblem<'_> {
     }
 }
 
-/// Whether members are placed together, rather than the only one by [`solve_alone`].
+/// True if the members are placed together; false for a single one that is solved by
+/// [`solve_alone`].
 pub fn is_joint(problem: &JointProblem) -> bool {
     let members = problem.deployments.len();
     members > 1 || (members == 1 && !problem.obstacles.is_empty())
 }
 
-/// The placer's answer to a joint problem.
+/// The placer's solution of a joint problem.
 ///
-/// Those that are freely moved are placed a second time as if they did not run yet. That answer is
-/// taken where it is better, so that what gains nothing is not moved; its counts of moves leave
-/// them out.
+/// The freely moved deployments are also solved as if they were not running yet. That solution is
+/// used only if it is better, so that they are not moved without a gain; its move counts exclude
+/// them.
 ///
 /// # Errors
-/// All together are beyond the solver's limits, or the answer does not pass its check.
+/// The joint problem exceeds the solver's limits, or the solution does not pass its check.
 pub fn solve_together(
     problem: &JointProblem,
     freely_moved: &[usize],
@@ -126,13 +128,13 @@ fn solve_checked(problem: &JointProblem) -> Result<JointSolution, PlacerError> {
     Ok(joint)
 }
 
-/// Whether `found` relaxes no rule further than `other`.
+/// True if `found` relaxes no rule further than `other`.
 fn is_within(found: &Certificate, other: &Certificate) -> bool {
     let mut relaxed = found.relaxed.iter();
     relaxed.all(|relaxed| relaxed.amount <= relaxed_by(&other.relaxed, relaxed.rule))
 }
 
-/// Value less the cost of the moves that `problem` counts.
+/// Objective minus the cost of the moves counted by `problem`.
 fn worth(problem: &JointProblem, solution: &JointSolution) -> i64 {
     let placed = problem.deployments.iter().zip(&solution.mappings);
     let moved = placed.filter_map(|(deployment, mapping)| {
@@ -143,11 +145,11 @@ fn worth(problem: &JointProblem, solution: &JointSolution) -> i64 {
     solution.certificate.objective - i64::from(problem.move_cost) * moved
 }
 
-/// The placer's first answer for a subject that has its cpus to itself; `is_warm` if it has had
-/// time to touch its memory.
+/// The placer's first solution for a subject with exclusive cpus; `is_warm` if it has had time to
+/// touch its memory.
 ///
 /// # Errors
-/// The problem is beyond the solver's limits.
+/// The problem exceeds the solver's limits.
 pub fn solve_alone(
     method: PlacementMethod,
     problem: &Problem,
@@ -162,7 +164,7 @@ pub fn solve_alone(
     }
 }
 
-/// What the placer's longer search makes of a first answer that is not proven.
+/// Runs the placer's longer search for a first solution that is not proven optimal.
 ///
 /// # Errors
 /// As [`solve_alone`].
@@ -179,8 +181,8 @@ pub fn improve_alone(
     Ok(keep_unless_worth_moving(&from, found, is_warm))
 }
 
-/// How many of the threads of each worker a quota of cpu time lets run at once: threads beyond that
-/// share their worker's cpus, so all of them are never stopped together in the middle of a batch.
+/// Number of threads per worker that a CPU quota lets run concurrently. Further threads share their
+/// worker's cpus, so that the worker is not throttled as a whole in the middle of a batch.
 pub fn threads_within_quota(workers: u16, threads: u16, millicpus: Option<u32>) -> u16 {
     let Some(millicpus) = millicpus else {
         return threads;
@@ -190,7 +192,7 @@ pub fn threads_within_quota(workers: u16, threads: u16, millicpus: Option<u32>) 
     each.clamp(1, u32::from(threads.max(1))) as u16
 }
 
-/// The distances that all members ask for; the machine's own if they ask for different ones.
+/// The distances requested by all members; the machine's own if they differ.
 fn common_distances(members: &[Member], machine: &Topology) -> Distances {
     let own = machine.distances();
     let mut asked = members
@@ -204,8 +206,8 @@ fn common_distances(members: &[Member], machine: &Topology) -> Distances {
     }
 }
 
-/// Cpus of no subject that share a core with a cpu of a container: the kubelet gave them to other
-/// containers.
+/// Cpus of no subject that share a core with a cpu of a container: the kubelet assigned them to
+/// other containers.
 fn noisy_siblings(machine: &Topology, contained: &[CpuSet], known: &CpuSet) -> CpuSet {
     let cpus = machine.cpus().iter();
     let ours = cpus
@@ -237,7 +239,7 @@ mod tests {
                     pairs
                 });
         let cores: Vec<&Vec<CpuId>> = pairs.values().collect();
-        // A core and a half, and another subject's half core.
+        // A core and a half, and half a core of another subject.
         let own: CpuSet = [cores[0][0], cores[0][1], cores[1][0]]
             .into_iter()
             .collect();
@@ -250,8 +252,8 @@ mod tests {
         assert!(noisy_siblings(&machine, &[], &known).is_empty());
     }
 
-    /// Where a scattered worker that runs on cpus of the first package is once a server of one
-    /// thread has come to the second one.
+    /// The cpus of a scattered worker, running on cpus of the first package, after a server with
+    /// one thread was added to the second package.
     fn after_a_newcomer(running: &[u16], is_warm: bool) -> Vec<u16> {
         let machine = parse_synthetic("pack:2 l3:1 core:4 pu:1").unwrap();
         let member = |cpuset: CpuSet, current: &[u16], is_warm| Member {
@@ -288,12 +290,13 @@ mod tests {
 
     #[test]
     fn a_server_that_just_started_moves_for_any_gain_but_not_for_none() {
-        // a thread in the other package gains 150 cycles, less than its move costs once it is warm
+        // A thread in the other package gains 150 cycles, less than the cost of its move once it is
+        // warm.
         assert_eq!(after_a_newcomer(&[0, 1], true), [0, 1]);
         let young = after_a_newcomer(&[0, 1], false);
         let in_first = young.iter().filter(|&&cpu| cpu < 4).count();
         assert_eq!(in_first, 1, "{young:?}");
-        // placed anew it would be on cpu 0, which is no better
+        // A fresh placement would be on cpu 0, which is no better.
         assert_eq!(after_a_newcomer(&[1], false), [1]);
     }
 

@@ -1,10 +1,10 @@
-//! The loop: waits for events that can change a mask, reads what changed, and lets each subject
+//! Main loop: waits for events that can change a mask, reads the changes, and lets each subject
 //! converge.
 //!
-//! It is woken by the exit of a process (pidfd), a write to a cpuset or quota (inotify), a cpu that
-//! comes or goes (uevent), a control message, and periods for what no event announces. Spawns are
-//! found by reading one counter, the last id given to any process or thread of the machine: while
-//! it does not change, nothing was spawned and nothing else has to be read.
+//! The loop is woken by the exit of a process (pidfd), a write to a cpuset or quota (inotify), cpu
+//! hotplug (uevent), a control message, and timers for unannounced changes. Spawns are detected by
+//! reading one counter, the last pid or tid assigned on the machine: while it is unchanged, nothing
+//! was spawned and nothing else has to be read.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -40,10 +40,10 @@ const CONTROL_KEY: PollKey = PollKey(u64::MAX);
 const CPUSET_KEY: PollKey = PollKey(u64::MAX - 1);
 const UEVENT_KEY: PollKey = PollKey(u64::MAX - 2);
 const QUOTA_KEY: PollKey = PollKey(u64::MAX - 3);
-/// The lowest of these.
+/// The lowest of these keys.
 const CONNECTOR_KEY: PollKey = PollKey(u64::MAX - 4);
 
-/// The key of a process: its subject above, its pid below.
+/// The poll key of a process: subject id in the upper half, pid in the lower half.
 fn process_key(subject: SubjectId, pid: Pid) -> PollKey {
     PollKey(u64::from(subject.0) << 32 | u64::from(pid.0.unsigned_abs()))
 }
@@ -57,7 +57,7 @@ pub enum Progress {
     Stopped,
 }
 
-/// When each periodic task is due next.
+/// Next due times of the periodic tasks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Due {
     spawns: Micros,
@@ -67,14 +67,14 @@ struct Due {
     children: Micros,
     container: Micros,
     weights: Micros,
-    /// When the trees were last read, and the last process id then.
+    /// When the trees were last read, and the last pid at that time.
     tree_read_at: Micros,
     tree_pid: i32,
-    /// How many times cpusets were read.
+    /// Number of cpuset readings.
     cpuset_reads: u32,
 }
 
-/// What wakes the loop.
+/// Sources of events for the loop.
 #[derive(Debug)]
 struct EventSources {
     poll: Poll,
@@ -91,7 +91,7 @@ impl EventSources {
         poll.add(&cpuset_watch, CPUSET_KEY)?;
         let quota_watch = FileWatch::new()?;
         poll.add(&quota_watch, QUOTA_KEY)?;
-        // Forbidden in some sandboxes: the online cpus are polled as well.
+        // Forbidden in some sandboxes; the online cpus are polled as well.
         let uevents = UeventSocket::open().ok();
         if let Some(socket) = &uevents {
             poll.add(socket, UEVENT_KEY)?;
@@ -106,7 +106,7 @@ impl EventSources {
     }
 }
 
-/// The queue of control messages, and the handle that sends them.
+/// Queue of control messages, and the handle for sending them.
 #[derive(Debug)]
 struct Controls {
     receiver: Receiver<ControlRequest>,
@@ -123,8 +123,8 @@ impl Controls {
     }
 }
 
-/// Places the threads of its subjects and keeps them placed. Single-threaded; [`Handle`]s reach it
-/// from other threads.
+/// Places the threads of its subjects and keeps them placed. Single-threaded; other threads use a
+/// [`Handle`].
 #[derive(Debug)]
 pub struct Placer {
     config: PlacerConfig,
@@ -149,10 +149,10 @@ pub struct Placer {
 }
 
 impl Placer {
-    /// A placer without subjects.
+    /// Creates a placer without subjects.
     ///
     /// # Errors
-    /// The machine cannot be read or understood, or file descriptors run out.
+    /// The topology cannot be read or parsed, or file descriptors are exhausted.
     pub fn new(config: PlacerConfig) -> Result<Self, PlacerError> {
         let reader = ProcessReader::new(config.host.clone())?;
         let events = EventSources::new()?;
@@ -179,15 +179,15 @@ impl Placer {
         })
     }
 
-    /// A handle that sends control messages from any thread.
+    /// Returns a handle that sends control messages from any thread.
     pub fn handle(&self) -> Handle {
         self.controls.handle.clone()
     }
 
-    /// Adds a process tree. The first [`Placer::step`] after this places it.
+    /// Adds a process tree, which is placed by the next [`Placer::step`].
     ///
     /// # Errors
-    /// The root is gone, its cgroup is not known, or its cpuset has no cpu.
+    /// The root process has exited, its cgroup is unknown, or its cpuset is empty.
     pub fn add_subject(&mut self, config: &SubjectConfig) -> Result<SubjectId, PlacerError> {
         let id = SubjectId(self.next_id);
         let mut subject = Subject::new(id, config, &self.reader, self.config.limit.clone())?;
@@ -200,10 +200,10 @@ impl Placer {
         Ok(id)
     }
 
-    /// Sets the policy of a subject; the next [`Placer::step`] acts on it.
+    /// Sets the policy of a subject, applied by the next [`Placer::step`].
     ///
     /// # Errors
-    /// There is no such subject.
+    /// The subject does not exist.
     pub fn set_policy(&mut self, id: SubjectId, policy: SubjectPolicy) -> Result<(), PlacerError> {
         let subject = self
             .subjects
@@ -216,7 +216,7 @@ impl Placer {
     }
 
     /// Ends the back-offs of a subject: masks that another program keeps changing are written
-    /// again. No effect if there is no such subject.
+    /// again. No effect if the subject does not exist.
     pub fn retry_now(&mut self, id: SubjectId) {
         if let Some(subject) = self.subjects.get_mut(&id) {
             subject.retry_now();
@@ -227,7 +227,7 @@ impl Placer {
     /// The state of every slot of every subject.
     ///
     /// # Errors
-    /// The kernel refuses to tell the time.
+    /// The clock cannot be read.
     pub fn table(&self) -> Result<Vec<SlotRow>, PlacerError> {
         let now = self.reader.clock.now()?;
         Ok(self
@@ -237,7 +237,7 @@ impl Placer {
             .collect())
     }
 
-    /// Counters and distributions since the start.
+    /// Counters and histograms since the start.
     pub fn figures(&self) -> &PlacerCounters {
         &self.figures
     }
@@ -247,19 +247,19 @@ impl Placer {
         &self.machine
     }
 
-    /// The state of every subject as a whole.
+    /// The overall state of every subject.
     pub fn states(&self) -> Vec<SubjectState> {
         let topology_hash = self.machine.hash64();
         let subjects = self.subjects.values();
         subjects.map(|s| s.state(topology_hash)).collect()
     }
 
-    /// Runs until [`Handle::stop`], then gives every mask back. An error is reported once and the
-    /// step is retried with growing pauses: one subject that cannot be placed, or a shortage of
-    /// file descriptors, does not end the loop.
+    /// Runs until [`Handle::stop`], then restores all masks. An error is reported once and the step
+    /// is retried with exponential backoff: neither a subject that cannot be placed nor a shortage
+    /// of file descriptors ends the loop.
     pub fn run(&mut self, report: &mut dyn FnMut(&Report)) -> Restored {
         let (mut reported, mut pause) = (String::new(), ERROR_PAUSE_MIN);
-        // bound: one wait per turn, and a pause after an error; ends with `stop`
+        // bound: one wait per iteration, and a pause after an error; ends with `stop`
         while !self.is_stopped {
             match self.step(WAIT_MAX, report) {
                 Ok(_) => (reported, pause) = (String::new(), ERROR_PAUSE_MIN),
@@ -277,11 +277,11 @@ impl Placer {
         self.restore(report)
     }
 
-    /// Waits until something is to be done, at most `timeout`, and does it.
+    /// Waits at most `timeout` for work, and does it.
     ///
     /// # Errors
-    /// A task failed. The state stays consistent: call `step` again (a subject that the kernel
-    /// refused is then only observed) or end with `restore`.
+    /// A task failed. The state stays consistent: call `step` again (a subject for which the kernel
+    /// denied a write is then only observed), or finish with `restore`.
     pub fn step(
         &mut self,
         timeout: Duration,
@@ -304,7 +304,7 @@ impl Placer {
         let mut keys = self.events.poll.wait(wait)?;
         let is_file_event = |key: &PollKey| [CPUSET_KEY, QUOTA_KEY, UEVENT_KEY].contains(key);
         if keys.iter().any(is_file_event) {
-            // Writers of cpusets write several files: the events of all are handled together.
+            // Programs that change cpusets write several files: their events are handled together.
             std::thread::sleep(COALESCING_TIME);
             keys.extend(self.events.poll.wait(Duration::ZERO)?);
             self.due.cpusets = Micros(0);
@@ -339,7 +339,7 @@ impl Placer {
         Ok(Progress::Running)
     }
 
-    /// Gives every mask of every subject back, continuing past every error.
+    /// Restores all masks of all subjects, continuing after errors.
     pub fn restore(&mut self, report: &mut dyn FnMut(&Report)) -> Restored {
         let mut all = Restored::default();
         for id in self.subjects.keys().copied().collect::<Vec<_>>() {
@@ -365,8 +365,8 @@ impl Placer {
     }
 
     fn next_due(&self) -> Micros {
-        // Tasks without a deadline run when spawns are checked, which is soon: each wake-up costs
-        // as much as a check.
+        // Tasks that are not urgent run with the next spawn check, which is soon, because each
+        // wake-up costs as much as a check.
         let births = self.due.spawns;
         let retries = self
             .subjects
@@ -385,7 +385,7 @@ impl Placer {
             .unwrap_or_default()
     }
 
-    /// Runs every periodic task that is due.
+    /// Runs all periodic tasks that are due.
     fn run_due(&mut self, report: &mut dyn FnMut(&Report)) -> Result<(), PlacerError> {
         let now = self.reader.clock.now()?;
         if now >= self.due.cpusets {
@@ -401,7 +401,7 @@ impl Placer {
             self.detect_spawns(now)?;
         }
         if now >= self.due.sweep && self.sweep(now)? {
-            // A change of cpuset moves masks before it is announced, and decides the cause of a
+            // A cpuset change affects masks before its event arrives, and determines the cause of a
             // drift.
             self.handle_cpuset_events()?;
             self.read_cpusets(true, report)?;
@@ -438,7 +438,7 @@ impl Placer {
         self.keep_budget(now)
     }
 
-    /// Reads the cpusets; also finds the cgroups again if it `searches`.
+    /// Reads the cpusets; if `searches`, also looks up the cgroups again.
     fn read_cpusets(
         &mut self,
         searches: bool,
@@ -528,8 +528,8 @@ impl Placer {
         })
     }
 
-    /// Removes subjects whose root has exited; processes that still live get their masks back
-    /// first.
+    /// Removes subjects whose root has exited, after restoring the masks of processes that still
+    /// run.
     fn remove_ended(&mut self, report: &mut dyn FnMut(&Report)) {
         let ended: Vec<SubjectId> = self
             .subjects

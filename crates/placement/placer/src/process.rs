@@ -1,4 +1,4 @@
-//! One live process of a subject: its threads as they were last read.
+//! One live process of a subject, with its threads as last read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd};
@@ -18,41 +18,41 @@ use albacore_topology::CpuSet;
 use crate::limits::{DESCRIPTORS_SPARED, EXEC_TIME_MAX, LOAD_PERIOD, THREADS_MAX};
 use crate::thread_load::ThreadLoad;
 
-/// A period in which nothing was spawned on the whole machine.
+/// An interval in which nothing was spawned on the whole machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QuietPeriod {
     pub(crate) since: Micros,
     pub(crate) until: Micros,
 }
 
-/// A live thread, as it was last read.
+/// A live thread, as last read.
 #[derive(Clone, Debug)]
 pub(crate) struct CachedThread {
     pub(crate) id: ThreadId,
     pub(crate) comm: String,
     pub(crate) mask: CpuSet,
     pub(crate) cpu_ticks: u64,
-    /// It was certainly not started before this.
+    /// Lower bound of its start time.
     pub(crate) not_before: Micros,
     /// When the mask was last read.
     pub(crate) read_at: Micros,
     pub(crate) load: ThreadLoad,
 }
 
-/// A live process, as it was last read.
+/// A live process, as last read.
 #[derive(Debug)]
 pub(crate) struct LiveProcess {
     pub(crate) id: ProcessId,
     pub(crate) parent: Pid,
     cmdline: String,
     pub(crate) threads: BTreeMap<Tid, CachedThread>,
-    /// Reports the exit; `None` on recordings and when descriptors run out: then scans find
-    /// them.
+    /// Signals the exit; `None` on recordings and when descriptors are exhausted: then exits are
+    /// found by scans.
     pub(crate) pidfd: Option<PidFd>,
-    /// True once the loop waits for the pidfd.
+    /// True once the pidfd was added to the poll set.
     pub(crate) is_watched: bool,
     directory: Option<TaskDirectory>,
-    /// A thread may still be getting its name.
+    /// A thread may still change its name.
     may_rename: bool,
     count: u64,
     listed_at: Micros,
@@ -61,18 +61,18 @@ pub(crate) struct LiveProcess {
     loads_read_at: Micros,
 }
 
-/// What is needed to read.
+/// Context for reading processes.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessReader {
     pub(crate) host: HostRoot,
     pub(crate) clock: Clock,
-    /// No descriptor with this number or above is kept: so many are left for reading and for
-    /// others.
+    /// Descriptors with this number or above are not kept open, which reserves the rest for reading
+    /// and for other code.
     pub(crate) descriptors: i32,
 }
 
 impl ProcessReader {
-    /// What reads below a root, with the descriptors that this process may have.
+    /// Creates a reader for a root, within the descriptor limit of this process.
     pub(crate) fn new(host: HostRoot) -> Result<Self, OsError> {
         let limit = read_descriptor_limit()?;
         let spare = DESCRIPTORS_SPARED.min(limit / 2);
@@ -83,31 +83,30 @@ impl ProcessReader {
         })
     }
 
-    /// A descriptor to be kept, unless few are left: whatever it would tell is then found by
-    /// looking.
+    /// Keeps a descriptor open, unless few are left: its information is then obtained by polling.
     fn keep<F: AsFd>(&self, opened: Result<F, OsError>) -> Option<F> {
-        // The lowest free number is given out, so a high one says that few are left.
+        // The kernel assigns the lowest free descriptor, so a high number means that few are left.
         let few = |fd: &F| fd.as_fd().as_raw_fd() >= self.descriptors;
         opened.ok().filter(|fd| !few(fd))
     }
 }
 
-/// True if a process that started at `not_before` or later may still exec.
+/// True if a process that started at or after `not_before` may still exec.
 pub(crate) fn is_young(not_before: Micros, now: Micros) -> bool {
     now.0.saturating_sub(not_before.0) < EXEC_TIME_MAX.as_micros() as u64
 }
 
 impl LiveProcess {
-    /// Reads a process for the first time; `None` if it has ended already. It did not start before
-    /// `not_before`.
+    /// Reads a process for the first time; `None` if it has already exited. `not_before` is a lower
+    /// bound of its start time.
     pub(crate) fn read(
         reader: &ProcessReader,
         pid: Pid,
         not_before: Micros,
     ) -> Result<Option<Self>, OsError> {
         let host = &reader.host;
-        // The pidfd is opened first: what is read afterwards is of the process it means, or the
-        // exit will be reported.
+        // The pidfd is opened first: data read afterwards belongs to the process of the pidfd, or
+        // its exit will be reported.
         let pidfd = if host.is_live() {
             reader.keep(PidFd::open(pid))
         } else {
@@ -146,7 +145,7 @@ impl LiveProcess {
         self.id.pid
     }
 
-    /// Reads the command line again: an exec changes it.
+    /// Reads the command line again, because an exec changes it.
     pub(crate) fn read_cmdline(&mut self, reader: &ProcessReader) -> Result<bool, OsError> {
         let read = unless_gone(read_cmdline(&reader.host, self.pid()))?;
         let Some(cmdline) = read.filter(|cmdline| *cmdline != self.cmdline) else {
@@ -156,12 +155,12 @@ impl LiveProcess {
         Ok(true)
     }
 
-    /// True if the process is so young that an exec is to be expected.
+    /// True if the process is young enough that an exec may be expected.
     pub(crate) fn may_exec(&self, now: Micros) -> bool {
         is_young(self.not_before, now)
     }
 
-    /// True if the process may have other threads than when it was last listed.
+    /// True if the number of threads may differ from the last listing.
     pub(crate) fn has_other_count(&self) -> bool {
         match &self.directory {
             Some(directory) => directory.thread_count().ok() != Some(self.count),
@@ -169,7 +168,7 @@ impl LiveProcess {
         }
     }
 
-    /// Lists the threads and reads what is new of them; false if the process has ended.
+    /// Lists the threads and reads new ones; false if the process has exited.
     pub(crate) fn read_threads(
         &mut self,
         reader: &ProcessReader,
@@ -190,8 +189,8 @@ impl LiveProcess {
         self.threads
             .retain(|tid, _| tids.binary_search(tid).is_ok());
         for tid in tids.into_iter().take(THREADS_MAX) {
-            // A tid that means another thread than when it was listed is found by the step that
-            // names the old one.
+            // If the tid has been reused since it was listed, the step for the old thread detects
+            // it.
             if self.threads.contains_key(&tid) {
                 continue;
             }
@@ -203,7 +202,8 @@ impl LiveProcess {
         Ok(true)
     }
 
-    /// Notes when a thread was spawned, which is known better now than from its start time.
+    /// Records the start time of a thread, which is now known more precisely than from its start
+    /// ticks.
     pub(crate) fn record_spawn(&mut self, tid: Tid, at: Micros) {
         if tid.0 == self.id.pid.0 {
             self.not_before = self.not_before.max(at);
@@ -213,13 +213,13 @@ impl LiveProcess {
         }
     }
 
-    /// Forgets a thread that ended, so that the next listing looks who has its tid now.
+    /// Removes a thread that has exited, so that the next listing checks its tid again.
     pub(crate) fn forget_thread(&mut self, tid: Tid) {
         self.threads.remove(&tid);
         self.count = u64::MAX;
     }
 
-    /// Reads the masks of all threads again; true if one differs, or a thread has ended.
+    /// Reads the masks of all threads again; true if one has changed, or a thread has exited.
     pub(crate) fn read_masks(&mut self, reader: &ProcessReader) -> Result<bool, OsError> {
         let now = reader.clock.now()?;
         let mut differs = false;
@@ -234,24 +234,23 @@ impl LiveProcess {
                     known.read_at = now;
                 }
                 Err(MaskError::Gone { .. }) => gone.push(tid),
-                // A thread whose mask cannot be read now keeps what was read before, and its age
-                // shows.
+                // If a mask cannot be read, the previous one is kept; `read_at` shows its age.
                 Err(_) => {}
             }
         }
         for &tid in &gone {
-            // Whoever took its place at the same time left the count as it was.
+            // If the thread was replaced at the same time, the thread count is unchanged.
             self.forget_thread(tid);
         }
         Ok(differs || !gone.is_empty())
     }
 
-    /// Reads the cpu times of all threads again, to tell compute threads from idle ones; true if
-    /// one counts as a compute thread from now on.
+    /// Reads the CPU times of all threads again, to distinguish compute threads from idle ones;
+    /// true if there is a new compute thread.
     pub(crate) fn read_cpu_times(&mut self, reader: &ProcessReader) -> bool {
         let mut is_new = false;
         for (&tid, known) in &mut self.threads {
-            // One that has ended keeps its last time until the next listing.
+            // A thread that has exited keeps its last time until the next listing.
             if let Ok(stat) = read_task_stat(&reader.host, self.id.pid, tid) {
                 is_new |= known.cpu_ticks < BUSY_TICKS && stat.cpu_ticks >= BUSY_TICKS;
                 known.cpu_ticks = stat.cpu_ticks;
@@ -260,14 +259,14 @@ impl LiveProcess {
         is_new
     }
 
-    /// Reads how busy the threads are, once a period; true if it did.
+    /// Reads the load of the threads, once per period; true if it was read.
     pub(crate) fn read_loads(&mut self, reader: &ProcessReader, now: Micros) -> bool {
         if now.0.saturating_sub(self.loads_read_at.0) < LOAD_PERIOD.as_micros() as u64 {
             return false;
         }
         self.loads_read_at = now;
         for (&tid, known) in &mut self.threads {
-            // one that has ended is dropped by the next listing
+            // A thread that has exited is removed by the next listing.
             if let Ok(demand) = read_demand(reader, self.id.pid, tid) {
                 known.load.record(demand, now);
             }
@@ -275,12 +274,12 @@ impl LiveProcess {
         true
     }
 
-    /// Reads the names of threads spawned after `since` that do not tell what they do yet; true if
-    /// one does now.
+    /// Reads the names of threads spawned after `since` whose names do not identify their function
+    /// yet; true if one does now.
     pub(crate) fn read_names(&mut self, reader: &ProcessReader, since: Micros) -> bool {
         let mut is_named = false;
         for tid in self.unnamed(since) {
-            // One that has ended has no name; the next listing drops it.
+            // A thread that has exited has no name and is removed by the next listing.
             if let Ok(comm) = read_task_comm(&reader.host, self.id.pid, tid)
                 && let Some(known) = self.threads.get_mut(&tid)
                 && comm != known.comm
@@ -292,7 +291,7 @@ impl LiveProcess {
         is_named
     }
 
-    /// True if a thread spawned after `since` does not tell what it does yet.
+    /// True if the name of a thread spawned after `since` does not identify its function yet.
     pub(crate) fn awaits_names(&mut self, since: Micros) -> bool {
         if self.may_rename {
             self.may_rename = !self.unnamed(since).is_empty();
@@ -300,14 +299,14 @@ impl LiveProcess {
         self.may_rename
     }
 
-    /// Whether a thread has the name of an event loop of the front end.
+    /// True if a thread is named as an event loop of the front end.
     pub(crate) fn is_front(&self) -> bool {
         let mut names = self.threads.values().map(|known| &known.comm);
         names.any(|comm| parse_front_thread_name(comm).is_some())
     }
 
-    /// Threads spawned after `since` whose names tell nothing, or what an older thread's does: a
-    /// new thread has the name of the thread that spawned it until it gets its own.
+    /// Threads spawned after `since` whose names are unknown or equal to that of an older thread,
+    /// because a new thread has the name of its parent thread until it sets its own.
     fn unnamed(&self, since: Micros) -> Vec<Tid> {
         let mut taken = BTreeSet::new();
         let mut by_birth: Vec<&CachedThread> = self.threads.values().collect();
@@ -319,7 +318,7 @@ impl LiveProcess {
         by_birth.iter().map(|known| known.id.tid).collect()
     }
 
-    /// The process as a value.
+    /// Converts the process to a value.
     pub(crate) fn observed(&self) -> Process {
         let thread = |known: &CachedThread| ObservedThread {
             id: known.id,
@@ -337,13 +336,13 @@ impl LiveProcess {
     }
 }
 
-/// What a thread's name says that it does: the slot or the event loop.
+/// The function that a thread name claims: a slot or an event loop.
 fn claim(comm: &str) -> Option<Result<Slot, u16>> {
     let slot = parse_thread_name(comm).map(Ok);
     slot.or_else(|| parse_front_thread_name(comm).map(Err))
 }
 
-/// What was read; `None` if the process or thread is gone.
+/// Maps an error to `None` if the process or thread no longer exists.
 pub(crate) fn unless_gone<T>(read: Result<T, OsError>) -> Result<Option<T>, OsError> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -352,7 +351,8 @@ pub(crate) fn unless_gone<T>(read: Result<T, OsError>) -> Result<Option<T>, OsEr
     }
 }
 
-/// Time for which a thread ran or waited for a cpu; the time it ran where waiting is not counted.
+/// Time for which a thread was running or waiting in a run queue; only the running time if waiting
+/// is not measured.
 fn read_demand(reader: &ProcessReader, pid: Pid, tid: Tid) -> Result<Micros, OsError> {
     if let Some(demand) = read_task_demand(&reader.host, pid, tid)? {
         return Ok(demand);
@@ -372,7 +372,7 @@ fn read_thread(
     let Some(stat) = stat.filter(|stat| !stat.is_dead()) else {
         return Ok(None);
     };
-    // Gone in between, or not readable: the next listing tries again.
+    // The thread has exited meanwhile, or its mask is not readable: the next listing tries again.
     let Ok(mask) = read_mask(&reader.host, tid) else {
         return Ok(None);
     };

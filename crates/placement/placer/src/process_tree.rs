@@ -1,4 +1,4 @@
-//! The process tree of one subject as it was last read, and cheap ways to update it.
+//! The process tree of one subject as last read, with cheap incremental updates.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -19,27 +19,27 @@ pub(crate) struct ProcessTree {
     reader: ProcessReader,
     root: Pid,
     server_kind: ServerKind,
-    /// Processes outside are no part of the tree, even if their parents are.
+    /// Processes outside are not part of the tree, even if their parents are.
     subtree: Option<CgroupSubtree>,
     /// The root first, parents before children.
     order: Vec<Pid>,
     processes: BTreeMap<Pid, LiveProcess>,
     /// When the children of each process were last listed.
     listed_at: BTreeMap<Pid, Micros>,
-    /// When that was last done for any.
+    /// When children of any process were last listed.
     last_listed: Micros,
-    /// Nothing was spawned on the machine in this time.
+    /// The last interval in which nothing was spawned on the machine.
     pub(crate) quiet: QuietPeriod,
-    /// The youngest process did not start before this.
+    /// Lower bound of the start time of the youngest process.
     youngest: Micros,
-    /// A thread may be getting its name.
+    /// A thread may still change its name.
     may_rename: bool,
     /// There may be a process whose exit is not watched yet.
     has_unwatched: bool,
 }
 
 impl ProcessTree {
-    /// A tree of which nothing is read yet.
+    /// A tree that has not been read yet.
     pub(crate) fn new(
         reader: ProcessReader,
         root: Pid,
@@ -87,21 +87,21 @@ impl ProcessTree {
         self.processes.get_mut(&pid)?.threads.get_mut(&tid)
     }
 
-    /// Forgets a thread that has ended.
+    /// Removes a thread that has exited.
     pub(crate) fn forget_thread(&mut self, pid: Pid, tid: Tid) {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.forget_thread(tid);
         }
     }
 
-    /// Forgets a process that has ended; its children stay until the whole tree is read.
+    /// Removes a process that has exited; its children are kept until the whole tree is read.
     pub(crate) fn remove(&mut self, pid: Pid) -> Option<LiveProcess> {
         self.order.retain(|&p| p != pid);
         self.listed_at.remove(&pid);
         self.processes.remove(&pid)
     }
 
-    /// Reads the whole tree. True if a process or thread came or went.
+    /// Reads the whole tree. True if a process or thread was added or removed.
     pub(crate) fn read_all(&mut self) -> Result<bool, OsError> {
         let mut changed = false;
         let mut found = vec![self.root];
@@ -134,13 +134,13 @@ impl ProcessTree {
             self.remove(*pid);
         }
         self.order = found;
-        // Only now: processes found above are younger than the listing before.
+        // Only now, because the processes found above are younger than the previous listing.
         self.listed_at = listed_at;
         self.last_listed = self.reader.clock.now()?;
         Ok(changed || !gone.is_empty())
     }
 
-    /// Reads one process, known or not; true if something came or went.
+    /// Reads a known or new process; true if a process or thread was added or removed.
     fn read_process(&mut self, pid: Pid) -> Result<bool, OsError> {
         self.may_rename = true;
         let Some(known) = self.processes.get_mut(&pid) else {
@@ -148,7 +148,7 @@ impl ProcessTree {
         };
         let stat = albacore_os::read_stat(&self.reader.host, pid);
         if !stat.is_ok_and(|s| s.start_ticks == known.id.start_ticks && !s.is_dead()) {
-            // Ended, or its pid means another process now.
+            // The process has exited, or its pid was reused.
             self.remove(pid);
             self.add_process(pid)?;
             return Ok(true);
@@ -165,7 +165,7 @@ impl ProcessTree {
         Ok(execed || named || !same)
     }
 
-    /// Reads a process that is not known; false if it has ended already.
+    /// Reads a new process; false if it has already exited.
     fn add_process(&mut self, pid: Pid) -> Result<bool, OsError> {
         if let Some(subtree) = &self.subtree
             && unless_gone(subtree.contains(&self.reader.host, pid, Tid(pid.0)))? != Some(true)
@@ -186,8 +186,8 @@ impl ProcessTree {
         }
     }
 
-    /// A time before which the process cannot have started, by when its parent's children were
-    /// listed last.
+    /// Lower bound of the start time of a process: when the children of its parent were last
+    /// listed.
     fn parent_listed_at(&self, pid: Pid) -> Result<Micros, OsError> {
         if pid == self.root {
             return Ok(Micros(0));
@@ -198,12 +198,12 @@ impl ProcessTree {
         Ok(listed_at.copied().unwrap_or_default())
     }
 
-    /// The children of a process now; without those that cannot be asked because it ended.
+    /// The current children of a process; empty if it has exited.
     fn children(&self, pid: Pid) -> Result<Vec<Pid>, OsError> {
         Ok(unless_gone(read_children(&self.reader.host, pid))?.unwrap_or_default())
     }
 
-    /// Looks for children of `parents` that were spawned since; true if there are.
+    /// Searches for new children of `parents`; true if there are any.
     pub(crate) fn read_children(&mut self, parents: &[Pid]) -> Result<bool, OsError> {
         let mut changed = false;
         for &parent in parents {
@@ -219,7 +219,7 @@ impl ProcessTree {
         Ok(changed)
     }
 
-    /// Takes a spawn that was announced; true if it is new in this tree.
+    /// Handles a spawn event; true if it is new in this tree.
     pub(crate) fn handle_event(&mut self, event: &SpawnEvent) -> Result<bool, OsError> {
         let owner = ThreadOwner {
             parent: event.parent,
@@ -228,7 +228,7 @@ impl ProcessTree {
         self.handle_spawn(owner, event.thread, event.at)
     }
 
-    /// Takes a spawn that was not before a time; true if it is new in this tree.
+    /// Handles a spawn, given a lower bound of its time; true if it is new in this tree.
     pub(crate) fn handle_spawn(
         &mut self,
         owner: ThreadOwner,
@@ -250,7 +250,7 @@ impl ProcessTree {
         Ok(changed)
     }
 
-    /// Looks for execs of young processes, which no counter tells; true if there are.
+    /// Detects execs of young processes, for which there is no counter; true if there are any.
     pub(crate) fn read_execs(&mut self, now: Micros) -> Result<bool, OsError> {
         let mut changed = false;
         if !is_young(self.youngest, now) {
@@ -262,7 +262,7 @@ impl ProcessTree {
         Ok(changed)
     }
 
-    /// Looks for threads of known processes that were spawned since; true if there are.
+    /// Searches for new threads of known processes; true if there are any.
     pub(crate) fn read_new_threads(&mut self) -> Result<bool, OsError> {
         let mut changed = false;
         let other: Vec<Pid> = self
@@ -277,7 +277,7 @@ impl ProcessTree {
         Ok(changed)
     }
 
-    /// No spawn until `until`: what is found later was spawned later.
+    /// Records that nothing was spawned until `quiet.until`: spawns found later are more recent.
     pub(crate) fn record_quiet(&mut self, quiet: QuietPeriod) {
         self.quiet = quiet;
         if self.last_listed < quiet.since {
@@ -290,7 +290,7 @@ impl ProcessTree {
         }
     }
 
-    /// Reads the masks of all threads; true if one differs from what was read before.
+    /// Reads the masks of all threads; true if one has changed.
     pub(crate) fn read_masks(&mut self) -> Result<bool, OsError> {
         let mut changed = false;
         for process in self.processes.values_mut() {
@@ -299,9 +299,9 @@ impl ProcessTree {
         Ok(changed)
     }
 
-    /// Reads the masks of the processes that follow `after`, and loads where they are due, about
-    /// `count` of both. Returns where it ended, `None` at the end of the tree, how many it read,
-    /// and whether a mask differs from what was read before.
+    /// Reads the masks of the processes after `after`, and loads that are due, about `count` in
+    /// total. Returns the position (`None` at the end of the tree), the number read, and whether a
+    /// mask has changed.
     pub(crate) fn read_some_masks(
         &mut self,
         after: Option<Pid>,
@@ -323,7 +323,7 @@ impl ProcessTree {
         Ok((None, read, changed))
     }
 
-    /// Reads the names of young threads; true if one got a name that tells what it does.
+    /// Reads the names of young threads; true if a name now identifies the function of a thread.
     pub(crate) fn read_names(&mut self, now: Micros) -> bool {
         if self.server_kind != ServerKind::Named || !self.may_rename {
             return false;
@@ -339,8 +339,8 @@ impl ProcessTree {
         named
     }
 
-    /// True if young threads that may be a worker's have no name yet although names decide. Those
-    /// of the front end and of the root, most of which never get one, are read without haste.
+    /// True if a young thread that may belong to a worker of a named server has no name yet.
+    /// Threads of the front end and of the root, most of which are never named, are not urgent.
     pub(crate) fn awaits_names(&mut self, now: Micros) -> bool {
         if self.server_kind != ServerKind::Named || !self.may_rename {
             return false;
@@ -358,8 +358,8 @@ impl ProcessTree {
         is_worker_awaited
     }
 
-    /// Reads the cpu times of processes with more threads than `threads`, where they tell who
-    /// computes; true if one more thread does.
+    /// Reads the CPU times of processes with more than `threads` threads, if compute threads are
+    /// identified by them; true if there is a new compute thread.
     pub(crate) fn read_cpu_times(&mut self, threads: usize) -> bool {
         let mut is_new = false;
         if self.server_kind == ServerKind::PreFork {
@@ -380,18 +380,18 @@ impl ProcessTree {
             .filter(|process| !process.is_watched)
     }
 
-    /// How many processes there are.
+    /// Number of processes.
     pub(crate) fn len(&self) -> usize {
         self.processes.len()
     }
 
-    /// The tree as a value.
+    /// Converts the tree to values.
     pub(crate) fn observed(&self) -> Vec<Process> {
         self.iter().map(LiveProcess::observed).collect()
     }
 }
 
-/// How long a process may be naming its threads.
+/// How long a process may take to name its threads.
 fn naming_time(process: &LiveProcess, root: Pid) -> Duration {
     match process.pid() == root || process.is_front() {
         true => FRONT_NAMING_TIME_MAX,

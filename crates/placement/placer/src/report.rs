@@ -1,4 +1,4 @@
-//! The events that a placer reports: a closed list.
+//! The events that a placer reports, as a closed enum.
 
 use albacore_os::{Pid, Tid};
 use albacore_plan::{BackOff, MaskDriftCause, PlacementWarning};
@@ -10,17 +10,17 @@ use crate::{MicrosHistogram, SubjectId};
 /// Why a thread was new.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SpawnKind {
-    /// It was there when the subject was added, or belongs to the first process of its worker.
+    /// It existed when the subject was added, or belongs to the first process of its worker.
     Start,
-    /// It belongs to a process that replaced a worker, and was spawned with it (within its first
-    /// second).
+    /// It belongs to a process that replaced a worker, and was spawned together with it (within its
+    /// first second).
     Respawn,
     /// It was spawned later, unannounced.
     NewThread,
 }
 
 impl SpawnKind {
-    /// The kind in snake_case, as in JSON.
+    /// The name of the kind in snake_case, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -33,152 +33,153 @@ impl SpawnKind {
 /// One event. Times are in microseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {
-    /// A mapping was solved, because policy, cpuset or machine changed, or the subjects that share
-    /// the machine. Where they do, objective, bound, `optimal`, `relaxed` and the time are those of
-    /// all of them together, and only subjects with another mapping or problem than before are
+    /// A mapping was solved, because the policy, cpuset or topology changed, or the subjects that
+    /// share the machine. In a joint problem, objective, bound, `optimal`, `relaxed` and the time
+    /// are those of all its members, and only subjects whose mapping or problem changed are
     /// reported.
     Planned {
         subject: SubjectId,
-        /// The cpuset it is for.
+        /// The cpuset for which it was solved.
         cpuset: CpuSet,
-        /// Value reached, clock cycles.
+        /// Objective in clock cycles.
         objective: i64,
-        /// No mapping is above this.
+        /// Upper bound of the objective of all mappings.
         bound: i64,
-        /// Whether it is proven optimal.
+        /// True if it is proven optimal.
         optimal: bool,
-        /// Rules that had to be loosened.
+        /// Rules that had to be relaxed.
         relaxed: Vec<Relaxation>,
-        /// Time the solver took.
+        /// Duration of the solve.
         solve_micros: u64,
         mapping: Mapping,
     },
-    /// A process became worker.
+    /// A process became a worker.
     WorkerSpawned {
         subject: SubjectId,
         worker: WorkerIndex,
         pid: Pid,
-        /// How many processes had this index before.
+        /// Number of earlier processes with this index.
         respawns: u32,
     },
-    /// The process of a worker ended.
+    /// The process of a worker exited.
     WorkerExited {
         subject: SubjectId,
         worker: WorkerIndex,
         pid: Pid,
     },
-    /// A thread's mask was written and read back as planned.
+    /// The mask of a thread was written and read back as planned.
     Pinned {
         subject: SubjectId,
-        /// The slot it fills; `None` for a thread beyond T and for an event loop.
+        /// Its slot; `None` for an extra thread beyond T and for an event loop.
         slot: Option<Slot>,
-        /// The event loop of the front end that it runs, if it does.
+        /// Its event loop of the front end, if any.
         front: Option<u16>,
         pid: Pid,
         tid: Tid,
         mask: CpuSet,
         /// Why it had to be written.
         cause: MaskDriftCause,
-        /// At most this time went by from its spawn to the verified mask; `None` unless this is its
+        /// Upper bound of the time from its spawn to the verified mask; `None` unless this is its
         /// first mask.
         spawn_to_verified_micros: Option<u64>,
         /// Why it was new, or [`SpawnKind::Start`].
         kind: SpawnKind,
     },
-    /// A mask was not the planned one.
+    /// A mask differed from the planned one.
     Drift {
         subject: SubjectId,
-        /// The slot it fills; `None` for a thread beyond T and for an event loop.
+        /// Its slot; `None` for an extra thread beyond T and for an event loop.
         slot: Option<Slot>,
-        /// The event loop of the front end that it runs, if it does.
+        /// Its event loop of the front end, if any.
         front: Option<u16>,
         pid: Pid,
         tid: Tid,
         planned: CpuSet,
-        /// The mask that was found.
+        /// The mask found.
         actual: CpuSet,
         cause: MaskDriftCause,
     },
-    /// A thread is left as it is for a while, because another program changed its mask too often.
+    /// The mask of a thread is not repaired for a while, because another program changed it too
+    /// often.
     BackedOff {
         subject: SubjectId,
-        /// The slot it fills, if any.
+        /// Its slot, if any.
         slot: Option<Slot>,
         tid: Tid,
-        /// How often it was changed, and when the planned mask is written again.
+        /// Number of changes, and when the planned mask is written again.
         back_off: BackOff,
     },
-    /// The cpuset of a subject is another one now.
+    /// The cpuset of a subject changed.
     CpusetChanged {
         subject: SubjectId,
-        /// What it may use now.
+        /// The new cpuset.
         cpuset: CpuSet,
     },
-    /// Cpus of the machine came or went.
+    /// Cpus of the machine went online or offline.
     MachineChanged { online: CpuSet },
-    /// A warning that the plan before did not have.
+    /// A warning that the previous plan did not have.
     Warning {
         subject: SubjectId,
         warning: PlacementWarning,
     },
-    /// Other threads are hot than before.
+    /// The set of hot threads changed.
     WeightsChanged {
         subject: SubjectId,
-        /// Threads of workers that are hot.
+        /// Number of hot threads of workers.
         hot: usize,
-        /// Hot threads whose masks are not planned and that may not use the whole cpuset.
+        /// Number of hot threads whose masks are not planned and that may not use the whole cpuset.
         other_hot: usize,
-        /// Workers have exchanged their cpus because of it; a plan is reported next.
+        /// Workers exchanged their cpus because of it; a plan is reported next.
         is_reordered: bool,
     },
-    /// The file of measured distances was read, changed or is gone.
+    /// The file of measured distances was read, changed or removed.
     Distances {
-        /// Why it is not used; `None`: it is, or there is none any more.
+        /// Why it is not used; `None` if it is used or was removed.
         problem: Option<String>,
     },
-    /// A sched_ext scheduler runs: masks are observed and not written, because it may starve
-    /// threads that have one.
+    /// A sched_ext scheduler is active: masks are observed but not written, because it may starve
+    /// threads with affinity masks.
     ForeignScheduler,
-    /// The thread that places has no raised priority: while every cpu is busy, it places later.
+    /// The priority of the placer's thread could not be raised: while every cpu is busy, it reacts
+    /// later.
     UsualPriority,
     /// The effective policy of a subject changed.
     PolicySet { subject: SubjectId },
-    /// One mask could not be written or read; it will be tried again.
+    /// One mask could not be written or read; this will be retried.
     StepFailed {
         subject: SubjectId,
         tid: Tid,
-        /// Why, as a sentence.
+        /// The reason, as a sentence.
         reason: String,
     },
-    /// The root process of a subject ended; the subject is forgotten.
+    /// The root process of a subject exited; the subject is removed.
     SubjectGone { subject: SubjectId },
-    /// Enforcement changed from Enforce to Observe: the subject's masks were given back once, and
-    /// none is written from now on.
+    /// Enforcement changed from Enforce to Observe: the subject's masks were restored once, and
+    /// none are written from now on.
     Released {
         subject: SubjectId,
-        /// What was given back.
+        /// The restored masks.
         restored: Restored,
     },
-    /// Masks were given back.
+    /// Masks were restored.
     Restored(Restored),
-    /// Something cannot be done now; it is tried again, and reported again only once it succeeded
-    /// in between.
+    /// An operation failed. It is retried, and reported again only after it succeeded in between.
     Failed {
         /// As [`crate::PlacerError::category`].
         category: &'static str,
-        /// Why, as a sentence.
+        /// The reason, as a sentence.
         reason: String,
     },
 }
 
-/// The result of giving masks back.
+/// Result of restoring masks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Restored {
-    /// Masks given back and verified.
+    /// Number of masks restored and verified.
     pub count: usize,
-    /// What went wrong, as sentences; the first few.
+    /// The first few errors, as sentences.
     pub errors: Vec<String>,
-    /// How much went wrong.
+    /// Total number of errors.
     pub errors_total: usize,
 }
 
@@ -187,35 +188,34 @@ pub struct Restored {
 pub struct PlacerCounters {
     /// Calls of `sched_setaffinity`.
     pub setaffinity_calls: u64,
-    /// Masks found not as planned.
+    /// Masks that differed from the planned ones.
     pub drifts: u64,
-    /// Workers that replaced another.
+    /// Workers that replaced another one.
     pub respawns: u64,
-    /// How often the masks of all threads of all subjects have been read back. Stands still while
-    /// they cannot be read.
+    /// Number of complete readings of the masks of all threads of all subjects. Does not increase
+    /// while masks cannot be read.
     pub sweeps: u64,
-    /// Spawn to verified mask of threads of respawned workers.
+    /// Time from spawn to verified mask of threads of respawned workers.
     pub respawn_micros: MicrosHistogram,
-    /// Spawn to verified mask of threads out of the blue.
+    /// Time from spawn to verified mask of unexpected threads.
     pub new_thread_micros: MicrosHistogram,
     pub solves: u64,
-    /// Verified threads that were found on the whole cpuset: a change of it, or a cpu that went,
-    /// lost their masks.
+    /// Verified threads whose mask was reset to the whole cpuset by a cpuset change or a cpu that
+    /// went offline.
     pub widened: u64,
-    /// SpawnEvents on the machine that the kernel announced.
+    /// Spawn events received for the whole machine.
     pub spawn_events: u64,
-    /// How often announcements were lost, and everything was checked instead.
+    /// Number of times that events were lost, and everything was scanned instead.
     pub spawn_events_lost: u64,
-    /// Cpu time that [`crate::Placer::step`] has used, with the callbacks of reports,
-    /// microseconds.
+    /// CPU time used by [`crate::Placer::step`], including report callbacks, in microseconds.
     pub cpu_micros: u64,
-    /// How many times longer than usual its periods are now, because it used more than it may. At
+    /// Factor by which periods are currently lengthened because the CPU budget was exceeded. At
     /// least 1.
     pub slowdown: u32,
 }
 
 impl Restored {
-    /// Adds what was restored of another subject.
+    /// Adds the result of another subject.
     pub(crate) fn add(&mut self, other: Self) {
         self.count += other.count;
         self.errors.extend(other.errors);

@@ -1,15 +1,14 @@
-//! The time that solving may take: a share of a core over time, not each time.
+//! Rate limit of the solver's CPU time: a token bucket, not a limit per solve.
 //!
-//! A cpuset that is rewritten twice within a second is answered twice at once; only who changes it
-//! again and again waits. What is held against the solver is bounded by its own budget: on a busy
-//! machine it may be kept from its cpu for longer, and that is no reason to leave threads where
-//! they should not be for seconds.
+//! A cpuset that changes twice within a second is handled immediately both times; only repeated
+//! changes have to wait. The time charged per solve is capped at its budget: on a busy machine the
+//! solver may be preempted for longer, which is no reason to leave threads misplaced for seconds.
 
 use std::time::{Duration, Instant};
 
 use crate::limits::{SOLVE_BUDGET, SOLVE_BURST, SOLVE_PAUSE_RATIO};
 
-/// What was used and has not come back yet.
+/// Time used that has not been refilled yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SolveRate {
     used: Duration,
@@ -17,7 +16,7 @@ pub(crate) struct SolveRate {
 }
 
 impl SolveRate {
-    /// How long to wait at `now` before the next solve; zero if it may begin.
+    /// Time to wait at `now` before the next solve; zero if it may start.
     pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         let since = self
             .at

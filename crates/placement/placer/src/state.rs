@@ -1,4 +1,4 @@
-//! The state of a subject as a whole.
+//! Overall state of a subject.
 
 use std::collections::BTreeMap;
 
@@ -9,50 +9,51 @@ use albacore_topology::{CpuId, CpuSet};
 
 use crate::{FrontRow, SubjectId};
 
-/// The state of a subject.
+/// Overall state of a subject.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubjectState {
     pub subject: SubjectId,
-    /// The cpus it may use now; empty while it has none and waits.
+    /// The cpus that it may currently use; empty while it waits for cpus.
     pub cpuset: CpuSet,
-    /// The policy in force: as asked, but for `threads`, which a quota of cpu time may make fewer.
+    /// The effective policy: as requested, except that a CPU quota may reduce `threads`.
     pub policy: SubjectPolicy,
     pub threads_asked: u16,
     pub workers_found: usize,
-    /// What its process tree tells of workers and threads, whatever the policy asks.
+    /// Number of workers and threads found in its process tree, independent of the policy.
     pub shape: Option<ServerShape>,
-    /// Those that hold now; [`crate::Report::Warning`] reports each when it is new.
+    /// Current warnings; [`crate::Report::Warning`] reports each new one.
     pub warnings: Vec<PlacementWarning>,
-    /// Masks found not as planned since it was added, by cause.
+    /// Number of masks that differed from the planned ones since it was added, by cause.
     pub drifts: BTreeMap<MaskDriftCause, u64>,
-    /// Verified threads that were found on the whole cpuset although no policy asked for it:
-    /// a change of the cpuset or a cpu that went lost their masks.
+    /// Verified threads whose mask was reset to the whole cpuset although no policy requested it,
+    /// by a cpuset change or a cpu that went offline.
     pub widened: u64,
-    /// Workers that replaced another since it was added.
+    /// Workers that replaced another one since it was added.
     pub respawns: u64,
-    /// Processes in its cgroup that do not descend from its root (`kubectl exec`, probes): never
+    /// Processes in its cgroup that do not descend from its root (`kubectl exec`, probes); never
     /// placed.
     pub entered: usize,
-    /// Its quota of cpu time, and how often it was stopped for it; as its cgroup counts, from its
-    /// beginning.
+    /// Its CPU quota and throttling statistics, counted by the kernel since its cgroup was created.
     pub quota: CpuQuota,
-    /// True if its quota stopped it since the check before the last.
+    /// True if it was throttled since the check before the last.
     pub is_throttled: bool,
-    /// The kernel forbade a write: it is only observed until its policy is set anew.
+    /// A write was denied by the kernel: the subject is only observed until its policy is set
+    /// again.
     pub is_refused: bool,
-    /// The event loops of the front end that are placed, by process and number.
+    /// The placed event loops of the front end, by process and index.
     pub front: Vec<FrontRow>,
-    /// Equal for equal mappings of equal sizes on equal machines. `None` while nothing is solved.
+    /// Equal for equal mappings of equal sizes on equal machines. `None` while there is no
+    /// solution.
     pub plan_hash: Option<u64>,
-    /// The mapping in force. `None` while nothing is solved.
+    /// The mapping in force. `None` while there is no solution.
     pub mapping: Option<Mapping>,
-    /// Whether the solver places it and its masks are written: a member of the joint problem.
+    /// True if it is a member of the joint problem: placed by the solver, with masks written.
     pub is_solved: bool,
-    /// The cpus of threads that count as obstacles, once for each: hot ones that no worker has, and
-    /// of a subject that is not solved all that are known to sit on one cpu.
+    /// The cpus of threads that count as obstacles, once per thread: hot threads that belong to no
+    /// worker, and for a subject that is not solved, all threads known to have a single cpu.
     pub fixed_threads: Vec<CpuId>,
-    /// Threads of workers that are hot by the weights in force; `None` until that was measured.
+    /// Hot threads of workers according to the weights in force; `None` until measured.
     pub hot_threads: Option<usize>,
-    /// Of the online machine.
+    /// Hash of the topology of the online machine.
     pub topology_hash: u64,
 }

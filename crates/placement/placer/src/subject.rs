@@ -1,4 +1,4 @@
-//! One process tree: brings its masks to what the policy asks, pass by pass.
+//! One process tree: brings its masks to the state requested by the policy, in passes.
 
 use albacore_os::{CgroupSubtree, HostRoot, MaskError, Micros, Pid};
 use albacore_plan::limits::LONER_AGE_MICROS;
@@ -35,11 +35,11 @@ use verification::Verification;
 use weights::WeightState;
 use worker_history::WorkerHistory;
 
-/// What a pass needs of the loop that drives it.
+/// Context of a pass.
 pub(crate) struct PassContext<'a> {
     pub(crate) reader: &'a ProcessReader,
     pub(crate) machine: &'a Topology,
-    /// False while another scheduler runs: everything is done but writing.
+    /// False while another scheduler is active: everything except writing is done.
     pub(crate) may_write: bool,
     pub(crate) figures: &'a mut PlacerCounters,
     pub(crate) report: &'a mut dyn FnMut(&Report),
@@ -50,7 +50,7 @@ pub(crate) struct PassContext<'a> {
 pub(crate) struct Subject {
     id: SubjectId,
     server_kind: ServerKind,
-    /// The cgroup of its container: no thread outside is ever written.
+    /// The cgroup of its container: threads outside of it are never modified.
     subtree: Option<CgroupSubtree>,
     added_at: Micros,
     pub(crate) tree: ProcessTree,
@@ -63,11 +63,12 @@ pub(crate) struct Subject {
     weights: WeightState,
     verification: Verification,
     workers: WorkerHistory,
-    /// Notes of the last plan.
+    /// Warnings of the last plan.
     warnings: Vec<PlacementWarning>,
-    /// Of the last plan.
+    /// Shape in the last plan.
     shape: Option<ServerShape>,
-    /// The policy's distances do not hold, as members of a joint problem ask for different ones.
+    /// The policy's distances are ignored, because members of a joint problem request different
+    /// ones.
     pub(crate) are_distances_ignored: bool,
 }
 
@@ -96,7 +97,7 @@ impl Subject {
             limit,
             reader.descriptors,
         )?;
-        // A container waits for cpus: its kubelet is writing, or a cpu is away.
+        // A container waits for cpus: its kubelet is changing the cpuset, or a cpu is offline.
         if cpuset.cpus.is_empty() && subtree.is_none() {
             let source_file = cpuset.source.display().to_string();
             return Err(PlacerError::EmptyCpuset {
@@ -130,12 +131,12 @@ impl Subject {
         self.id
     }
 
-    /// The policy in force.
+    /// The effective policy.
     pub(crate) fn policy(&self) -> &SubjectPolicy {
         self.policy.in_force()
     }
 
-    /// Whether only the threads of one container are placed.
+    /// True if only the threads of one container are placed.
     pub(crate) fn is_in_cgroup(&self) -> bool {
         self.subtree.is_some()
     }
@@ -148,9 +149,9 @@ impl Subject {
         self.schedule.request();
     }
 
-    /// True if a worker has ended and its replacement was not found yet.
+    /// True if a worker has exited and its replacement was not found yet.
     pub(crate) fn expects_spawn(&self, now: Micros) -> bool {
-        // Until the next pass, the ledger's slots are those from before the exit.
+        // Until the next pass, the ledger contains the slots from before the exit.
         let is_missing = self.schedule.is_requested() || !self.is_complete();
         self.schedule.expects_spawn(now) && is_missing
     }
@@ -160,7 +161,7 @@ impl Subject {
         let policy = self.policy();
         let slots = match self.server_kind {
             ServerKind::Named => usize::from(policy.threads),
-            // The peers of other servers are spawned by the first request, whenever that comes.
+            // Other servers spawn their peer threads at the first request, at an unknown time.
             ServerKind::PreFork => 1,
         };
         let workers = usize::from(policy.workers);
@@ -181,9 +182,9 @@ impl Subject {
         parents
     }
 
-    /// Finds the cgroups of the root and of some workers; true if they are others than before. A
-    /// change of cgroup counts as a change of cpuset even where the cpus are the same: old kernels
-    /// wipe masks then.
+    /// Looks up the cgroups of the root and of some workers; true if they changed. A change of
+    /// cgroup counts as a change of cpuset even if the cpus are the same, because old kernels
+    /// overwrite masks in that case.
     pub(crate) fn find_cgroups(&mut self, host: &HostRoot) -> Result<bool, PlacerError> {
         let workers = self.workers.pids().take(CGROUPS_MAX);
         let pids: Vec<Pid> = std::iter::once(self.tree.root()).chain(workers).collect();
@@ -205,12 +206,12 @@ impl Subject {
         })
     }
 
-    /// Whether the solver places it and its masks are written.
+    /// True if it is placed by the solver and its masks are written.
     pub(crate) fn is_solved(&self) -> bool {
         self.policy.is_solved() && self.tree.has_root()
     }
 
-    /// Whether it has had time to touch its memory.
+    /// True if it has had time to touch its memory.
     pub(crate) fn is_warm(&self, now: Micros) -> bool {
         let root = self.tree.get(self.tree.root());
         root.is_some_and(|root| is_warm(root.not_before, now))
@@ -229,7 +230,7 @@ impl Subject {
         self.schedule.request();
     }
 
-    /// Brings masks to what is asked, and schedules the next attempt.
+    /// Brings masks to the requested state, and schedules the next attempt.
     pub(crate) fn converge(&mut self, context: &mut PassContext<'_>) -> Result<(), PlacerError> {
         self.schedule.begin();
         if self.policy.take_release() {
@@ -242,7 +243,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Observes, plans, lints, pins, verifies and reports until nothing is left to do.
+    /// Observes, plans, lints, pins, verifies and reports until there is nothing left to do.
     fn run_passes(&mut self, context: &mut PassContext<'_>) -> Result<(), PlacerError> {
         for _ in 0..PASSES_MAX {
             self.cpuset.count_ongoing_change();
@@ -268,7 +269,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Solves the problem that the observation poses, if it changed; false if that has to wait.
+    /// Solves the problem for the observation if it changed; false if solving has to wait.
     fn update_mapping(
         &mut self,
         observation: &Observation,
@@ -313,12 +314,12 @@ impl Subject {
         execute(context.reader, linted, &self.guard(), calls)
     }
 
-    /// Nothing is left to write.
+    /// Ends the passes after nothing was left to write.
     fn finish_passes(&mut self, context: &PassContext<'_>) -> Result<(), PlacerError> {
         self.schedule.reset_back_off();
         let may_not_fork = self.policy().workers == 1 && self.workers.count() == 0;
         if self.server_kind == ServerKind::PreFork && may_not_fork {
-            // A server that does not fork becomes its own worker by age alone.
+            // A non-forking server is considered its own worker based on age only.
             let pause = std::time::Duration::from_micros(LONER_AGE_MICROS / 6);
             self.schedule
                 .retry_after(context.reader.clock.now()?, pause);
@@ -326,7 +327,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Takes over what the steps did; returns the first refusal of the kernel, if there was one.
+    /// Records the results of the steps; returns the first permission error, if any.
     fn take_over(
         &mut self,
         linted: &mut Plan<Linted>,
@@ -352,7 +353,7 @@ impl Subject {
         Ok(refusal)
     }
 
-    /// Takes over one step; returns the mask that was read back.
+    /// Records the result of one step; returns the mask that was read back.
     fn take_over_step(
         &mut self,
         linted: &mut Plan<Linted>,
@@ -385,9 +386,9 @@ impl Subject {
     }
 
     /// Reads again what may have changed during the steps: threads spawned by threads that were not
-    /// pinned yet, another cpuset. Masks come first: an old kernel wipes them with every change of
-    /// a cpuset, and a mask that is read after the cpuset would be taken for the server's own
-    /// doing.
+    /// pinned yet, or the cpuset. Masks are read first: an old kernel overwrites them with every
+    /// cpuset change, and a mask read after the cpuset would be mistaken for a change by the server
+    /// itself.
     fn read_again(&mut self, context: &mut PassContext<'_>) -> Result<(), PlacerError> {
         let parents = self.parents();
         self.tree.read_children(&parents)?;
@@ -405,7 +406,8 @@ impl Subject {
     }
 }
 
-/// The subtree of a subject, if it has a cgroup. Its root must be a process that may be placed.
+/// The cgroup subtree of a subject, if it has a cgroup. Its root must be a process that may be
+/// placed.
 fn find_subtree(
     config: &SubjectConfig,
     reader: &ProcessReader,

@@ -1,4 +1,4 @@
-//! Solves a subject's problem when it changed, within a budget of work.
+//! Solves a subject's problem when it changes, within a work budget.
 
 use std::time::{Duration, Instant};
 
@@ -11,30 +11,32 @@ use crate::move_hysteresis::{is_warm, keep_unless_worth_moving};
 use crate::node_problem::solve_alone;
 use crate::solve_rate::SolveRate;
 
-/// The mapping in force, and the problem that it answers.
+/// The mapping in force, and the problem that it solves.
 #[derive(Debug, Default)]
 pub(crate) struct SubjectSolver {
     answer: Option<(PlacementMethod, Problem, Solution)>,
-    /// Where threads were found before the first answer.
+    /// The mapping found before the first solution.
     found: Option<Mapping>,
     rate: SolveRate,
-    /// Others share the cpus: the answer comes from `joint_solve`, for these distances.
+    /// Set if the subject is a member of a joint problem: solutions come from `joint_solve`, for
+    /// these distances.
     joined: Option<Distances>,
-    /// The answer was found with others that are gone: it is only the start for the next one.
+    /// The solution belongs to a joint problem that no longer exists; it is only the start of the
+    /// next one.
     is_stale: bool,
-    /// The answer is not proven, and no longer search was made for its problem.
+    /// The solution is not proven optimal, and no longer search was made for its problem.
     is_improvable: bool,
 }
 
 /// Outcome of a request for a mapping.
 pub(crate) enum SolveOutcome {
-    /// Nothing is to be solved: the kernel places, or there is no cpu.
+    /// There is nothing to solve: the kernel places the threads, or there is no cpu.
     NotNeeded,
-    /// The mapping in force still answers the problem.
+    /// The mapping in force still solves the problem.
     Unchanged,
     /// There is a new mapping, found in this time.
     Solved(Duration),
-    /// The problem changed, but too often of late: ask again then.
+    /// The problem changed, but solving is rate-limited: try again after this time.
     Deferred(Duration),
 }
 
@@ -46,7 +48,7 @@ impl SubjectSolver {
             .map(|(_, problem, solution)| (problem, &solution.mapping))
     }
 
-    /// Main threads on cores that are slower than the fastest of the cpuset.
+    /// Number of main threads on cores slower than the fastest of the cpuset.
     pub(crate) fn slow_mains(&self) -> usize {
         let Some((problem, mapping)) = self.pair() else {
             return 0;
@@ -60,17 +62,17 @@ impl SubjectSolver {
             .count()
     }
 
-    /// The answer in force.
+    /// The solution in force.
     pub(crate) fn solution(&self) -> Option<&Solution> {
         self.answer.as_ref().map(|(_, _, solution)| solution)
     }
 
-    /// Notes where threads are already, for the first answer to start from.
+    /// Sets the mapping from which the first solve starts.
     pub(crate) fn start_from(&mut self, found: Mapping) {
         self.found = Some(found);
     }
 
-    /// The mapping to start from: that in force, or what was found before there was one.
+    /// The mapping to start from: the one in force, or the one found before the first solution.
     pub(crate) fn current(&self, policy: &SubjectPolicy) -> Option<Mapping> {
         let in_force = self
             .answer
@@ -81,8 +83,7 @@ impl SubjectSolver {
         in_force.or(self.found.as_ref().filter(fits)).cloned()
     }
 
-    /// Takes over an answer that was found together with others. True if it is another one than
-    /// before, or to another problem.
+    /// Adopts the solution of a joint problem. True if the mapping or the problem changed.
     pub(crate) fn adopt(&mut self, problem: Problem, solution: Solution) -> bool {
         let is_known = self
             .answer
@@ -98,8 +99,8 @@ impl SubjectSolver {
         !is_known
     }
 
-    /// The problem whose answer a longer search may improve, with that answer in force; once for
-    /// each answer.
+    /// The problem whose solution may be improved by a longer search, with that solution as the
+    /// current mapping; returned once per solution.
     pub(crate) fn take_improvable(&mut self) -> Option<Problem> {
         if !std::mem::take(&mut self.is_improvable) {
             return None;
@@ -111,8 +112,8 @@ impl SubjectSolver {
         })
     }
 
-    /// Takes over what a longer search found for a problem of [`Self::take_improvable`]. True if
-    /// that is another mapping and worth its moves.
+    /// Adopts the result of a longer search for a problem of [`Self::take_improvable`]. True if the
+    /// mapping changed because it was worth its moves.
     pub(crate) fn take_improvement(
         &mut self,
         problem: &Problem,
@@ -132,27 +133,27 @@ impl SubjectSolver {
         is_other
     }
 
-    /// Takes over the mapping in force with other workers on the same rows of cpus, which is as
-    /// good.
+    /// Replaces the mapping in force by an equally good one in which workers have exchanged their
+    /// cpus.
     pub(crate) fn reorder(&mut self, mapping: Mapping) {
         if let Some((_, _, solution)) = &mut self.answer {
             solution.mapping = mapping;
         }
     }
 
-    /// From now on the answers come from [`SubjectSolver::adopt`], for these distances.
+    /// From now on, solutions come from [`SubjectSolver::adopt`], for these distances.
     pub(crate) fn join(&mut self, distances: Distances) {
         self.joined = Some(distances);
     }
 
-    /// From now on it is solved alone. True if it was not before.
+    /// From now on, the subject is solved alone. True if it was a member of a joint problem.
     pub(crate) fn leave(&mut self) -> bool {
         let was_joined = self.joined.take().is_some();
         self.is_stale |= was_joined;
         was_joined
     }
 
-    /// Brings the mapping up to date with what is asked.
+    /// Updates the mapping for the policy and the observation.
     pub(crate) fn update(
         &mut self,
         policy: &SubjectPolicy,
@@ -160,7 +161,7 @@ impl SubjectSolver {
     ) -> Result<SolveOutcome, ProblemError> {
         let current = self.current(policy);
         let Some(mut wanted) = problem(policy, observation, current.as_ref()) else {
-            // An empty cpuset is a moment: the mapping is the start for the next one.
+            // An empty cpuset is transient: the mapping is the start of the next solve.
             if policy.placement == PlacementMethod::None {
                 self.answer = None;
             }
@@ -195,13 +196,13 @@ impl SubjectSolver {
     }
 }
 
-/// Whether the server's first process has had time to touch its memory.
+/// True if the server's root process has had time to touch its memory.
 fn is_server_warm(observation: &Observation) -> bool {
     let root = observation.processes.first();
     root.is_some_and(|root| is_warm(root.born, observation.at))
 }
 
-/// True if two problems ask the same; the mapping they start from is no part of the question.
+/// True if two problems are equal, except for their current mapping.
 fn is_same(a: &Problem, b: &Problem) -> bool {
     let Problem {
         workers,

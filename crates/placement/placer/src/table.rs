@@ -1,4 +1,4 @@
-//! The state of every slot and event loop, for a live table.
+//! State of every slot and event loop, for a live table.
 
 use albacore_os::{Pid, Tid};
 use albacore_solver::Slot;
@@ -6,24 +6,24 @@ use albacore_topology::CpuSet;
 
 use crate::SubjectId;
 
-/// The state of a slot.
+/// State of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SlotState {
     /// The mask was read and is as planned.
     Verified,
-    /// The mask was read and is not as planned.
+    /// The mask was read and differs from the planned one.
     Drifted,
-    /// The mask is not as planned and left as it is for a while: another program changed it too
+    /// The mask differs and is not repaired for a while, because another program changed it too
     /// often.
     BackedOff,
-    /// No thread fills the slot now.
+    /// No thread currently fills the slot.
     Missing,
-    /// Nothing is planned: the kernel places.
+    /// Nothing is planned: the kernel places the threads.
     Unplaced,
 }
 
 impl SlotState {
-    /// The state in snake_case, as in JSON.
+    /// The name of the state in snake_case, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Verified => "verified",
@@ -35,17 +35,17 @@ impl SlotState {
     }
 }
 
-/// For how much of the time a thread runs or waits for a cpu.
+/// Load class by the fraction of time for which a thread is running or waiting in a run queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LoadClass {
-    /// At most a quarter, or less than a half since it was that.
+    /// At most a quarter of the time; the class is kept below a half (hysteresis).
     Cool,
-    /// At least a half, or more than a quarter since it was that.
+    /// At least half of the time; the class is kept above a quarter (hysteresis).
     Hot,
 }
 
 impl LoadClass {
-    /// The class in snake_case, as in JSON.
+    /// The name of the class in snake_case, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cool => "cool",
@@ -58,38 +58,37 @@ impl LoadClass {
 pub struct SlotRow {
     pub subject: SubjectId,
     pub slot: Slot,
-    /// The worker's process, if it lives.
+    /// The live process of the worker.
     pub pid: Option<Pid>,
-    /// The thread, if it lives.
+    /// The live thread.
     pub tid: Option<Tid>,
     /// The planned mask; `None` if nothing is planned.
     pub planned: Option<CpuSet>,
-    /// The mask when it was last read.
+    /// The mask as last read.
     pub actual: Option<CpuSet>,
     /// Microseconds since the mask was last read and found as planned.
     pub verified_micros_ago: Option<u64>,
-    /// How busy its threads were by the weights in force; `None` until that was measured.
+    /// Load class of the thread according to the weights in force; `None` until measured.
     pub load: Option<LoadClass>,
     /// How often the worker was replaced.
     pub respawns: u32,
-    /// The state of the slot.
     pub state: SlotState,
 }
 
-/// An event loop of the front end.
+/// State of an event loop of the front end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrontRow {
-    /// Its number within its process.
+    /// Its index within its process.
     pub index: u16,
     pub pid: Pid,
     pub tid: Tid,
     pub planned: CpuSet,
-    /// The mask when it was last read.
+    /// The mask as last read.
     pub actual: CpuSet,
 }
 
 impl FrontRow {
-    /// Whether the mask was read back as planned.
+    /// True if the mask was read back as planned.
     pub fn is_verified(&self) -> bool {
         self.actual == self.planned
     }

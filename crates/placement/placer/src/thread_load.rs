@@ -1,22 +1,22 @@
-//! How much of a cpu a thread asks for, as one of two classes. Two busy threads on one cpu get half
-//! of it each, so the time for which they wait counts as well.
+//! Load class of a thread, from its CPU demand. Two busy threads on one cpu get half of it each, so
+//! run-queue waiting time is included.
 
 use albacore_os::Micros;
 
 use crate::LoadClass;
 use crate::limits::{COOL_PERCENT_MAX, HOT_PERCENT_MIN};
 
-/// The time a thread had asked for when it was read last, and what it made of the thread.
+/// The demand of a thread at the last reading, and the resulting class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ThreadLoad {
     last: Option<(Micros, Micros)>,
-    /// `None` until it was measured over one period.
+    /// `None` until measured over one period.
     pub(crate) class: Option<LoadClass>,
 }
 
 impl ThreadLoad {
-    /// Takes the time for which a thread has run or waited for a cpu so far. Between the two
-    /// thresholds it keeps its class, and is cool at first.
+    /// Records the total running and waiting time of a thread. Between the two thresholds the class
+    /// is kept; it is initially cool.
     pub(crate) fn record(&mut self, demand: Micros, now: Micros) {
         if let Some((demand_before, before)) = self.last {
             let time = now.0.saturating_sub(before.0).max(1);

@@ -1,4 +1,4 @@
-//! What a trial of placements reads of a subject: the kernel's counters of its workers, and the
+//! Readings of a subject for a trial of placements: the kernel's counters of its workers, and the
 //! mapping in force.
 
 use albacore_os::{HostRoot, Pid, read_tasks, read_usage};
@@ -40,8 +40,8 @@ pub fn read_workers(
     Some(sum)
 }
 
-/// A hash of the cpus of all threads of a subject; `None` before all have one, and while what was
-/// read last is of another arm than that of `policy`, which has the window.
+/// Hash of the cpus of all threads of a subject; `None` until all threads have one, and while
+/// `state` belongs to another arm than `policy`, the arm being measured.
 #[must_use]
 pub fn mapping_hash(policy: &SubjectPolicy, rows: &[SlotRow], state: &SubjectState) -> Option<u32> {
     if Arm::of(&state.policy) != Arm::of(policy) {

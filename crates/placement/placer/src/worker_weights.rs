@@ -1,8 +1,8 @@
-//! Gives the workers that are busiest, by new weights, the cpus on which they contend least.
+//! Assigns the cpus with the least contention to the busiest workers, when weights change.
 //!
-//! Rules and objective do not tell workers apart, so their cpus can be exchanged in any mapping
-//! ([`WorkerOrder`]). Threads that run are moved by it, so an exchange has to gain
-//! [`EXCHANGE_GAIN_MIN`], and workers stay in the NUMA nodes that their memory is in.
+//! Rules and objective do not distinguish workers, so workers can exchange their cpus in any
+//! mapping ([`WorkerOrder`]). This moves running threads, so an exchange must gain at least
+//! [`EXCHANGE_GAIN_MIN`], and workers stay on the NUMA nodes of their memory.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,8 +14,8 @@ use crate::limits::EXCHANGE_GAIN_MIN;
 use crate::report::Report;
 use crate::subject::{PassContext, Subject};
 
-/// Orders the workers of the subjects that have new weights; `obstacles` are those of the problem
-/// that all subjects are together.
+/// Reorders the workers of subjects with new weights; `obstacles` are those of the joint problem of
+/// all subjects.
 pub(crate) fn reorder_workers(
     subjects: &mut BTreeMap<SubjectId, Subject>,
     obstacles: &[Obstacle],
@@ -46,7 +46,7 @@ pub(crate) fn reorder_workers(
     }
 }
 
-/// The mappings of subjects with new weights for which another order of workers gains.
+/// The mappings of subjects with new weights that gain from reordering their workers.
 fn order(
     subjects: &BTreeMap<SubjectId, Subject>,
     obstacles: &[Obstacle],

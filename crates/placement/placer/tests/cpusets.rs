@@ -1,5 +1,5 @@
-//! Real cgroups: what happens when the cpuset of a placed server changes. Works with cgroup v1 and
-//! v2, whichever the machine has; needs root and two cpus.
+//! Changes of the cpuset of a placed server, with real cgroups. Works with cgroup v1 and v2,
+//! whichever the machine has; needs root and two cpus.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
 mod prefork;
@@ -45,8 +45,8 @@ fn a_cpuset_that_shrinks_and_grows_is_followed_and_masks_never_leave_it() {
             .iter()
             .any(|r| matches!(r, Report::Drift { cause: c, .. } if *c == cause))
     };
-    // A kernel that remembers masks may bring them where they are planned by itself: then nothing
-    // drifts.
+    // A kernel that remembers requested masks may restore them as planned by itself; then there is
+    // no drift.
     assert!(
         !is_reported(MaskDriftCause::Foreign),
         "a change of the cpuset is no foreign change"
@@ -123,7 +123,8 @@ fn a_mask_that_is_lost_with_a_cpuset_is_counted_as_widened_and_repaired() {
     let mut run = Run::inside(&group, server.pid(), policy(1, 2));
     run.until_placed();
     assert_eq!(run.placer.figures().widened, 0);
-    // What an old kernel does with any change of a cpuset, done by hand: every kernel is tested so.
+    // Simulates an old kernel, which overwrites masks on every cpuset change, so that this is
+    // tested on every kernel.
     let tid = run.rows()[1].tid.unwrap();
     prefork::taskset(tid, &both);
     group.set(&both);

@@ -1,5 +1,5 @@
-//! Storms of forks, restarts and kills at any moment, as often as `ALBACORE_SOAK` says times the
-//! short form. Figures are printed. Needs root and two cpus.
+//! Endurance tests with mass forks, restarts and kills at random times; `ALBACORE_SOAK` multiplies
+//! the number of rounds. Figures are printed. Needs root and two cpus.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
 mod prefork;
@@ -20,7 +20,7 @@ use albacore_values::XorShift64;
 use prefork::group::{Group, two};
 use prefork::{DEADLINE, PreforkServer, Run, mask_of, own_cpus, policy, taskset, threads_of};
 
-/// How many times longer than usual.
+/// Multiplier of the number of rounds.
 fn soak() -> u64 {
     let text = std::env::var("ALBACORE_SOAK");
     text.ok().and_then(|text| text.parse().ok()).unwrap_or(1)
@@ -95,8 +95,8 @@ fn births_that_the_kernel_announces_are_placed() {
     let mut server = PreforkServer::start(2, 2, &["named"]);
     let rounds = 20 * soak().min(5) as u16;
     let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2 + rounds));
-    // As every thread that drives a placer: at the usual priority the figure is that of the
-    // machine's load.
+    // As every thread that drives a placer: at the default priority the figure would depend on the
+    // load of the machine.
     raise_thread_priority(&mut |_| {});
     run.placer.listen_for_spawns().unwrap();
     run.for_a_while(Duration::from_millis(1_500));
@@ -138,7 +138,7 @@ fn a_restart_moves_hardly_any_thread_whatever_happened_before() {
         let mut run = Run::on(server.pid(), server_kind, policy(4, 4));
         run.until_placed();
         for round in 0..4 * soak() {
-            // A worker in the middle is replaced: by age it is the last one then.
+            // A worker in the middle is replaced: by age it is then the last one.
             let victim = run.rows()[4 * (round as usize % 3)].pid.unwrap();
             let pidfd = PidFd::open(victim).unwrap();
             pidfd.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
@@ -146,7 +146,7 @@ fn a_restart_moves_hardly_any_thread_whatever_happened_before() {
                 run.rows().iter().all(|row| row.pid != Some(victim)) && run.is_placed()
             });
             let before = masks(&server);
-            // Killed, as it were: nothing is given back.
+            // Simulates a kill: no mask is restored.
             run = Run::on(server.pid(), server_kind, policy(4, 4));
             run.until_placed();
             let after = masks(&server);
@@ -164,7 +164,8 @@ fn a_restart_moves_hardly_any_thread_whatever_happened_before() {
     }
 }
 
-/// Reads masks as fast as it can beside the loop: how long any was outside the cpuset.
+/// Reads masks as fast as possible in parallel with the loop, and measures how long any mask was
+/// outside the cpuset.
 struct MaskWatch {
     ends: Arc<AtomicBool>,
     watch: JoinHandle<(u64, Duration)>,
@@ -185,7 +186,8 @@ impl MaskWatch {
                 rounds += 1;
                 let before = cpuset();
                 let masks: Vec<CpuSet> = threads.iter().copied().filter_map(mask_of).collect();
-                // a cpuset that changed meanwhile says nothing of masks read before or after
+                // If the cpuset changed meanwhile, the masks read before and after are
+                // inconclusive.
                 if cpuset() != before {
                     continue;
                 }
@@ -228,7 +230,7 @@ fn a_cpuset_that_changes_at_random_is_followed_and_no_mask_stays_outside() {
         cpuset = others.collect::<Vec<_>>()[random.below(2)];
         let start = Instant::now();
         group.set(cpuset);
-        // one in four is followed by the next before it is settled
+        // One in four changes is followed by the next before it is repaired.
         if random.below(4) == 0 {
             run.for_a_while(Duration::from_micros(random.draw() % 5_000));
             continue;
@@ -298,8 +300,8 @@ fn with_few_file_descriptors_every_thread_is_placed() {
     assert_eq!(pinned(), 0);
 }
 
-/// 50 servers of 100 threads each with `ALBACORE_SOAK=10`: settled, the loop reads and writes
-/// nothing anew.
+/// 50 servers of 100 threads each with `ALBACORE_SOAK=10`: in the steady state, the loop reads and
+/// writes nothing again.
 #[test]
 fn once_settled_many_threads_cost_little_and_no_mask_is_written() {
     let servers: Vec<PreforkServer> = (0..(5 * soak()).min(50))
@@ -337,7 +339,7 @@ fn once_settled_many_threads_cost_little_and_no_mask_is_written() {
     assert_eq!(run.calls(), calls);
 }
 
-/// A placer in a process of its own.
+/// A placer in a separate process.
 struct Life(Child);
 
 impl Life {
@@ -385,8 +387,8 @@ fn no_mask_is_left_behind_whenever_a_placer_is_stopped_or_killed() {
         assert!(status.unwrap().success());
         let end = life.0.wait().unwrap();
         if is_killed || !end.success() {
-            // Killed, or ended by the signal before its handler was there: a new life finds and
-            // gives back.
+            // Killed, or terminated by the signal before its handler was installed: a new placer
+            // adopts and restores the masks.
             let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 3));
             run.until_placed();
             assert!(run.restore().errors.is_empty());

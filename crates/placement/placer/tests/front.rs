@@ -1,4 +1,4 @@
-//! Real processes on the real kernel: the event loops of the front end. Needs two cpus.
+//! Event loops of the front end, with real processes on the real kernel. Needs two cpus.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
 mod prefork;
@@ -22,14 +22,14 @@ fn front(run: &Run) -> Vec<FrontRow> {
         .front
 }
 
-/// The cpus without main threads, by their masks.
+/// The cpus without main threads, according to their masks.
 fn free(run: &Run) -> CpuSet {
     let rows = run.rows().into_iter().filter(|row| row.slot.rank.0 == 0);
     let mains = rows.filter_map(|row| mask_of(row.tid?));
     own_cpus().difference(&mains.fold(CpuSet::new(), |all, mask| all.union(&mask)))
 }
 
-/// Steps until so many event loops have, as /proc says, the cpus without main threads.
+/// Steps until this many event loops have the cpus without main threads, according to /proc.
 fn until_apart(run: &mut Run, loops: usize) {
     run.until("event loops placed", |run| {
         let (front, free) = (front(run), free(run));
@@ -47,7 +47,7 @@ fn comm(tid: Tid) -> String {
 }
 
 fn kill(pid: Pid) {
-    // Gone already is fine.
+    // It may have exited already.
     if let Ok(process) = albacore_os::PidFd::open(pid) {
         let _ = process.signal(nix::sys::signal::Signal::SIGKILL);
     }
@@ -60,7 +60,7 @@ fn event_loops_leave_the_cpus_of_main_threads_and_nothing_else_of_their_process_
     until_apart(&mut run, 1);
     let event_loop = front(&run)[0].tid;
     assert_eq!(comm(event_loop), "albf.io0");
-    // Whatever the event loop spawns inherits its mask, and gets the cpuset back.
+    // Threads spawned by the event loop inherit its mask, and are restored to the cpuset.
     let is_whole = |tid: &Tid| mask_of(*tid).is_none_or(|mask| mask == own_cpus());
     for _ in 0..3 {
         let before = tasks_of(server.pid());
@@ -91,7 +91,7 @@ fn event_loops_of_serving_and_standby_processes_are_placed_again_after_a_kill() 
     for tid in tasks_of(server.pid()) {
         assert_eq!(mask_of(tid), Some(own_cpus()), "the root starts processes");
     }
-    // Another program's change is repaired, and reported as an event loop's.
+    // A change by another program is repaired, and reported as that of an event loop.
     let event_loop = front(&run)[0].tid;
     taskset(event_loop, &own_cpus());
     run.until("repaired", |run| {

@@ -1,5 +1,5 @@
-//! Containers' subjects: whom they never touch, and what a quota does. Real cgroups and processes;
-//! needs root, two cpus.
+//! Subjects of containers: threads that are never modified, and the effect of a quota. Real cgroups
+//! and processes; needs root and two cpus.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
 mod prefork;
@@ -161,9 +161,9 @@ fn a_process_that_enters_a_container_is_counted_and_not_placed() {
     assert_eq!(mask_of(Tid(stranger.pid().0)), Some(both));
 }
 
-/// A quota of cpu time for a group, removed at the end.
+/// CPU quota of a group, removed on drop.
 struct Quota {
-    /// Where it is set, and what is to be removed.
+    /// The directory with the quota, which is removed if it was created here.
     directory: PathBuf,
     is_own: bool,
 }
@@ -230,14 +230,14 @@ fn a_quota_below_the_requested_threads_places_as_many_as_may_run_at_once() {
         asked: 2,
     };
     assert!(state.warnings.contains(&warning), "{:?}", state.warnings);
-    // All threads of the worker together are on the cpus of what is placed: one.
+    // All threads of the worker are on the cpus of the placed threads: one.
     run.until("all on one cpu", |run| {
         let worker = run.rows()[0].pid.unwrap();
         tasks_of(worker)
             .into_iter()
             .all(|tid| mask_of(tid).is_some_and(|mask| mask.len() == 1))
     });
-    // Each write is noticed as such, long before the quota is read again anyway.
+    // Each write is noticed immediately, long before the quota would be polled.
     let start = std::time::Instant::now();
     for round in 0u16..10 {
         let threads = 1 + (round + 1) % 2;

@@ -1,5 +1,5 @@
-//! Several process trees on one machine: they are placed together, and a newcomer moves no thread
-//! without need.
+//! Several process trees on one machine: they are placed together, and a new one moves no thread
+//! unnecessarily.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod prefork;
@@ -27,7 +27,7 @@ fn planned(run: &Run, subject: SubjectId) -> Vec<Option<CpuSet>> {
     rows.map(|row| row.planned).collect()
 }
 
-/// Threads on each cpu, of all subjects, as planned.
+/// Planned number of threads per cpu, over all subjects.
 fn loads(run: &Run) -> BTreeMap<CpuId, u32> {
     let mut loads: BTreeMap<CpuId, u32> = own_cpus().iter().map(|cpu| (cpu, 0)).collect();
     for row in run.rows() {

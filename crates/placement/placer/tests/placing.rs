@@ -1,4 +1,4 @@
-//! Real processes on the real kernel: threads are placed, and placed again after everything that
+//! Real processes on the real kernel: threads are placed, and placed again after every event that
 //! moves them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
@@ -18,7 +18,7 @@ use prefork::{
 };
 
 fn kill(pid: albacore_os::Pid) {
-    // Gone already is fine.
+    // It may have exited already.
     if let Ok(process) = albacore_os::PidFd::open(pid) {
         let _ = process.signal(nix::sys::signal::Signal::SIGKILL);
     }
@@ -75,7 +75,7 @@ fn workers_that_replace_those_of_the_same_names_are_placed_once_these_have_ended
         };
         matches!(warning, PlacementWarning::NameTwice { .. })
     };
-    // As while a binary is replaced: both serve.
+    // As during a rolling restart: both generations serve.
     server.order("again");
     run.until("both run", |run| {
         let newer = tree_of(server.pid()).into_iter().filter(is_newer);
@@ -177,7 +177,7 @@ fn a_foreign_taskset_is_undone_and_has_its_cause() {
 #[test]
 fn a_thread_that_starts_late_gets_the_cpus_of_its_worker() {
     let mut server = PreforkServer::start(2, 1, &[]);
-    // Two threads are asked, one is there: the second comes later.
+    // Two threads are requested, but only one exists: the second is spawned later.
     let mut run = Run::on(server.pid(), ServerKind::PreFork, policy(2, 2));
     run.until("mains placed", |run| {
         run.rows()
@@ -186,7 +186,7 @@ fn a_thread_that_starts_late_gets_the_cpus_of_its_worker() {
             .count()
             == 2
     });
-    // What is born within a second of its process counts as born with it.
+    // Threads spawned within a second of their process count as spawned with it.
     run.for_a_while(Duration::from_millis(1200));
     server.order("thread 0");
     server.order("thread 1");
@@ -203,8 +203,8 @@ fn a_thread_that_starts_late_gets_the_cpus_of_its_worker() {
     };
     assert_eq!(run.reports.iter().filter(|r| born(r)).count(), 2);
     assert_eq!(run.placer.figures().new_thread_micros.count(), 2);
-    // One beyond T gets all cpus of its worker. The server's numbers of its workers need not be the
-    // placer's.
+    // An extra thread beyond T gets all cpus of its worker. The server's worker indexes may differ
+    // from the placer's.
     server.order("thread 0");
     server.order("thread 1");
     let pid = run.rows()[0].pid.unwrap();
@@ -244,9 +244,8 @@ fn children_of_workers_do_not_keep_an_inherited_pin() {
 fn a_server_that_pins_itself_is_left_alone_after_three_reversals() {
     let server = PreforkServer::start(1, 2, &["named", "pin=5"]);
     let mut run = Run::on(server.pid(), ServerKind::Named, policy(1, 2));
-    // The peer insists on the highest cpu; whether that is the planned one is the solver's affair,
-    // so both cpus of the worker are tried by moving the plan: a policy for one more thread swaps
-    // nothing, round robin might.
+    // The peer insists on the highest cpu. Whether that is the planned one depends on the solver,
+    // so both cases are handled.
     run.until("settled or left alone", |run| {
         let rows = run.rows();
         rows.iter().all(|r| r.tid.is_some()) && rows[1].state != SlotState::Missing
@@ -271,7 +270,7 @@ fn a_server_that_pins_itself_is_left_alone_after_three_reversals() {
     assert_eq!(mask_of(run.rows()[1].tid.unwrap()), Some(insists));
 }
 
-/// Changes a thread's mask until that is not repaired any more; the back-off that was reported.
+/// Changes a thread's mask until it is no longer repaired; returns the reported back-off.
 fn insist(run: &mut Run, tid: albacore_os::Tid) -> BackOff {
     let back_off = |run: &Run| {
         let last = run.reports.iter().rev();
@@ -283,7 +282,7 @@ fn insist(run: &mut Run, tid: albacore_os::Tid) -> BackOff {
     };
     let before = back_off(run);
     // bound: REPAIRS_MAX changes within a minute, and one more; a slow machine takes longer and
-    // starts anew.
+    // starts over.
     while back_off(run) == before {
         taskset(tid, &own_cpus());
         run.until("repaired or left alone", |run| {
@@ -325,14 +324,14 @@ fn a_mask_that_is_changed_again_and_again_is_left_until_the_back_off_ends() {
         causes.iter().all(|c| *c == MaskDriftCause::Foreign),
         "{causes:?}"
     );
-    // An edit: at once, and from the beginning.
+    // An edit resets the back-off immediately.
     run.placer.retry_now(run.subject);
     run.until("repaired", |run| {
         run.is_placed() && mask_of(tid) != Some(own_cpus())
     });
     let again = insist(&mut run, tid);
     assert_eq!(again.changes, REPAIRS_MAX + 1, "it starts over");
-    // Without any change the placer itself tries again when the pause is over.
+    // Without any change the placer itself retries after the pause.
     let calls = run.calls();
     let pause = Duration::from_micros(BACK_OFF_MICROS_MIN);
     run.for_a_while(pause / 2);
@@ -473,8 +472,8 @@ fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
         .collect();
     assert_eq!(released, [4]);
 
-    // From now on nothing is written: neither over what another program wrote, nor for a new
-    // worker, nor at a change of the policy that leaves it observing.
+    // From now on nothing is written: not over foreign changes, not for a new worker, and not after
+    // a policy change that keeps observing.
     let calls = run.calls();
     let (thread, cpu) = (run.rows()[0].tid.unwrap(), own_cpus().first().unwrap());
     let foreign: CpuSet = [cpu].into_iter().collect();

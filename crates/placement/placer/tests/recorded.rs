@@ -1,5 +1,5 @@
-//! Recorded trees of a host: cpus that go offline and come back, a sched_ext scheduler that
-//! appears.
+//! Recorded host trees: cpus that go offline and online again, and a sched_ext scheduler that is
+//! enabled.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
 mod prefork;
@@ -13,7 +13,7 @@ use albacore_plan::{MaskDriftCause, ServerKind};
 use albacore_topology::{Distances, DistancesFile};
 use prefork::{Run, cpus, policy};
 
-/// Writes a host of four cores with a server of two workers of two threads below `root`.
+/// Writes a host with four cores and a server of two workers with two threads each below `root`.
 fn record(root: &Path) -> HostRoot {
     let host = HostRoot::recorded(root);
     put(&host.sys, "devices/system/cpu/online", "0-3\n");
@@ -76,7 +76,7 @@ fn planned_cpus(run: &Run) -> Vec<String> {
         .collect()
 }
 
-/// Makes the recording show what was planned.
+/// Updates the recording to the planned masks.
 fn obey(host: &HostRoot, run: &Run) {
     for row in run.rows() {
         mask(host, row.tid.unwrap().0, &row.planned.unwrap().to_string());
@@ -106,7 +106,7 @@ fn a_cpu_that_goes_offline_is_planned_around_and_used_again_when_it_is_back() {
         run.rows().iter().all(|r| r.verified_micros_ago.is_some())
     });
 
-    // Before 6.2 the kernel wipes every pin of the cpuset when one of its cpus goes.
+    // Before 6.2, the kernel resets all pins within a cpuset when one of its cpus goes offline.
     put(&host.sys, "devices/system/cpu/online", "0-2\n");
     put(&host.cgroup, "cpuset.cpus.effective", "0-2\n");
     for tid in 101..=104 {

@@ -1,5 +1,4 @@
-//! Real processes on the real kernel: hot threads are measured and placed. Needs two
-//! cpus.
+//! Real processes on the real kernel: hot threads are measured and placed. Needs two cpus.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
 mod prefork;
@@ -13,10 +12,10 @@ use albacore_topology::CpuSet;
 use prefork::group::two;
 use prefork::{PreforkServer, Run, mask_of, policy, tasks_of, taskset};
 
-/// Longer than the period in which loads are read, twice.
+/// More than two periods of reading loads.
 const MEASURED_WITHIN: Duration = Duration::from_secs(180);
 
-/// Steps until weights were measured; whether workers exchanged cpus because of them.
+/// Steps until weights were measured; returns whether workers exchanged cpus because of them.
 fn until_weighed(run: &mut Run) -> bool {
     let start = Instant::now();
     loop {
@@ -41,7 +40,7 @@ fn hot_threads_that_share_a_cpu_are_parted_and_then_stay() {
     let mut server = PreforkServer::start(4, 2, &["named"]);
     let mut run = Run::on(server.pid(), ServerKind::Named, policy(4, 2));
     run.until_placed();
-    // The peers of two workers that share a cpu.
+    // The peer threads of two workers that share a cpu.
     let rows = run.rows();
     let peers: Vec<&SlotRow> = rows.iter().filter(|row| row.slot.rank.0 == 1).collect();
     let first = cpu(peers[0]);
@@ -73,7 +72,7 @@ fn hot_threads_that_share_a_cpu_are_parted_and_then_stay() {
         .collect();
     assert_ne!(hot_cpus[0], hot_cpus[1]);
     assert_eq!(run.placer.figures().solves, before + 1);
-    // From now on it holds still.
+    // Stable from now on.
     let calls = run.calls();
     run.for_a_while(Duration::from_secs(15));
     assert_eq!(run.calls(), calls);

@@ -1,5 +1,5 @@
-//! Why a mask is not the planned one. The kernel does not record who wrote a mask, so a cause is
-//! the best that follows from what is known: it is never more certain than its definition here.
+//! Classifies why an affinity mask differs from the planned one. The kernel does not record who
+//! changed a mask, so the cause is inferred from the available evidence, as defined here.
 
 use albacore_solver::Slot;
 use albacore_topology::CpuSet;
@@ -7,29 +7,30 @@ use albacore_topology::CpuSet;
 use crate::ledger::{Environment, Ledger};
 use crate::{Micros, ObservedThread, ProcessId, ThreadId};
 
-/// Why a mask drifted.
+/// Likely cause of a mask drift.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum MaskDriftCause {
-    /// The cpuset changed since the mask was verified or seconds before (on a node usually the
-    /// kubelet's doing).
+    /// The cpuset changed since the mask was verified, or within the last seconds (on a node
+    /// usually by the kubelet).
     CpusetChange,
-    /// A cpu came or went since the mask was verified, or the mask is empty because its cpu went.
+    /// A cpu went online or offline since the mask was verified, or the mask is empty because its
+    /// cpu went offline.
     Hotplug,
-    /// Somebody else wrote the mask of a verified thread: a person, another tool, or the server
-    /// itself. The kernel does not record which.
+    /// The mask of a verified thread was changed by another party: a person, another tool, or the
+    /// server itself. The kernel does not record which.
     Foreign,
-    /// The thread is new and has the whole cpuset.
+    /// A new thread with the whole cpuset as its mask.
     NewThread,
-    /// The thread is new and has the narrower mask of the thread that spawned it.
+    /// A new thread that inherited the narrower mask of its parent thread.
     Inherited,
-    /// The plan itself changed: another policy, another mapping, another rank for the thread.
+    /// The plan changed: another policy, mapping, or rank of the thread.
     Policy,
-    /// None of the above explains it.
+    /// No other cause applies.
     Unknown,
 }
 
 impl MaskDriftCause {
-    /// The cause in snake_case, as in JSON and metrics.
+    /// The name of the cause in snake_case, as in JSON and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::CpusetChange => "cpuset_change",
@@ -43,19 +44,19 @@ impl MaskDriftCause {
     }
 }
 
-/// A mask that is not the planned one.
+/// An affinity mask that differs from the planned one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MaskDrift {
     pub thread: ThreadId,
     pub process: ProcessId,
-    /// The slot it fills; `None` for an extra thread or one that is not placed.
+    /// The slot of the thread; `None` for an extra thread or one that is not placed.
     pub slot: Option<Slot>,
     pub planned: CpuSet,
     pub actual: CpuSet,
     pub cause: MaskDriftCause,
 }
 
-/// Why the mask of `thread` is not the planned one.
+/// Infers the cause of a mask drift of `thread`.
 pub(crate) fn cause_of(
     thread: &ObservedThread,
     environment: &Environment,

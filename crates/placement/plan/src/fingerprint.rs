@@ -1,10 +1,9 @@
-//! One number for a mapping, so that two reports of it can be compared: what was shown and what is
-//! applied.
+//! Hash of a mapping, to compare the mapping displayed with the one applied.
 
 use albacore_solver::{Mapping, Problem, Slot};
 use albacore_topology::CpuSet;
 
-/// Equal for equal mappings of equal sizes on equal machines, today and tomorrow; FNV-1a.
+/// Equal for equal mappings of equal sizes on equal machines, and stable across releases; FNV-1a.
 pub fn plan_hash(problem: &Problem, mapping: &Mapping) -> u64 {
     let mut hash = problem.topology.hash64();
     let mut eat = |value: u16| {
@@ -22,9 +21,9 @@ pub fn plan_hash(problem: &Problem, mapping: &Mapping) -> u64 {
     hash
 }
 
-/// Equal for equal masks of all threads on equal machines, in every program: the hash that a
-/// NodePlacement reports of a pod. `machine` is the `hash64` of its topology; `None` without a
-/// mask. FNV-1a, folded to 32 bits.
+/// Hash of the masks of all threads, equal for equal masks on equal machines in every program: the
+/// hash of a pod in a NodePlacement. `machine` is the `hash64` of its topology. `None` if there is
+/// no mask. FNV-1a, folded to 32 bits.
 pub fn masks_hash<'a>(
     machine: u64,
     masks: impl IntoIterator<Item = (Slot, &'a CpuSet)>,

@@ -1,14 +1,14 @@
-//! The event loops of the built-in server's front end: which threads they are, and their cpus.
+//! Identifies the event loop threads of the built-in server's front end, and selects their cpus.
 //!
-//! Problem: an event loop that runs on the cpu of a main thread delays it by each slice it takes,
-//! and each batch of the main thread delays all connections of the loop. Approach: event loops get
-//! the cpus that no main thread may use, as one mask for all: the kernel balances them there. Where
-//! these are too few, they keep the whole cpuset.
+//! Problem: an event loop on the cpu of a main thread delays it by each time slice that it runs,
+//! and each batch of the main thread delays all connections of the loop. Approach: all event loops
+//! share one mask, the cpus that no main thread may use, and the kernel balances them there. If
+//! these cpus are too few, event loops keep the whole cpuset.
 //!
-//! An event loop is a thread with a name `albf.io<n>` in any process of the tree that is neither a
-//! worker nor below one; several such processes may serve or stand by. The first thread of a
-//! process never is: it may start processes, which would inherit its mask. All others keep
-//! the whole cpuset, too.
+//! An event loop is a thread named `albf.io<n>` in any process of the tree that is neither a worker
+//! nor a descendant of one; there may be several such processes, serving or on standby. The main
+//! thread of a process is never an event loop: it may start processes, which would inherit its
+//! mask. All other threads keep the whole cpuset as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,8 +28,9 @@ pub(crate) struct FrontProcess<'a> {
     loops: BTreeMap<u16, ThreadId>,
 }
 
-/// The processes with event loops. Of two threads with one name the older is meant, as a new thread
-/// has the name of the one that spawned it; of more than [`FRONT_THREADS_MAX`] the oldest.
+/// Finds the processes with event loops. Of two threads with the same name the older one is used,
+/// because a new thread initially has the name of its parent thread; of more than
+/// [`FRONT_THREADS_MAX`] event loops, the oldest ones.
 pub(crate) fn find_front<'a>(observation: &'a Observation, roles: &Roles) -> Vec<FrontProcess<'a>> {
     if observation.server_kind != ServerKind::Named {
         return Vec::new();
@@ -63,7 +64,7 @@ impl<'a> FrontProcess<'a> {
         Self { process, loops }
     }
 
-    /// What each event loop should have, where `free` are the cpus without main threads.
+    /// The target of each event loop; `free` are the cpus without main threads.
     pub(crate) fn targets(&self, free: &CpuSet, cpuset: &CpuSet) -> BTreeMap<ThreadId, Target> {
         let mask = match free.len() >= self.loops.len() {
             true => free,
@@ -88,8 +89,8 @@ pub fn front_cpus(policy: &SubjectPolicy, mapping: &Mapping, cpuset: &CpuSet) ->
     cpuset.difference(&slots.map(|(_, cpu)| cpu).collect())
 }
 
-/// Whether a thread of a process inherited one of the masks of its event loops; the first thread
-/// cannot have.
+/// True if a thread inherited a mask of an event loop of its process; never true for the main
+/// thread.
 pub(crate) fn is_heir(process: ProcessId, thread: &ObservedThread, front_masks: &[CpuSet]) -> bool {
     thread.id.tid != process.pid.first_thread() && front_masks.contains(&thread.mask)
 }

@@ -1,6 +1,5 @@
-//! What earlier plans did to the threads that still live: carried from plan to plan, never written
-//! to disk. A placer that starts anew begins with an empty ledger and adopts the masks that it
-//! finds right.
+//! State of live threads carried from plan to plan, never written to disk. After a restart the
+//! placer begins with an empty ledger and adopts the masks that are already as planned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +11,7 @@ use crate::limits::{
 };
 use crate::{Micros, Observation, ProcessId, ThreadId};
 
-/// The circumstances of a plan; when they change, the kernel may change masks.
+/// The environment of a plan; when it changes, the kernel may change affinity masks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Environment {
     pub(crate) cpuset: CpuSet,
@@ -30,38 +29,39 @@ impl Environment {
     }
 }
 
-/// A mask that was read back and found right.
+/// A mask that was read back and is as planned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Verified {
     pub(crate) process: ProcessId,
     pub(crate) mask: CpuSet,
     pub(crate) environment: Environment,
-    /// It is ours to give back: written by us, or found in place by a placer that writes (its
-    /// earlier incarnation wrote it).
+    /// True if this program must restore the mask: it wrote it, or found it in place while
+    /// enforcing (an earlier instance wrote it).
     pub(crate) is_ours: bool,
 }
 
-/// Foreign changes of a thread's mask, and the back-off that follows from them.
+/// Foreign changes of a thread's mask, and the resulting back-off.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ForeignChanges {
-    /// When the mask was changed, of late.
+    /// Times of recent changes.
     recent: Vec<Micros>,
-    /// Since it was changed too often; `None` before that.
+    /// The back-off after too many changes; `None` otherwise.
     back_off: Option<BackOff>,
-    /// The last change was noted and the planned mask was not read back since.
+    /// The last change was recorded, and the planned mask has not been read back since.
     is_unrepaired: bool,
 }
 
-/// A thread whose mask is left as it is for a while, because another program changed it too often.
+/// Back-off of a thread whose mask is not repaired for a while, because another program changed it
+/// too often.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BackOff {
-    /// How often another program changed the mask. The kernel does not record which.
+    /// Number of changes by another program. The kernel does not record which one.
     pub changes: u32,
-    /// When the first of these changes was found.
+    /// Time of detection of the first change.
     pub first: Micros,
-    /// When the last one was.
+    /// Time of detection of the last change.
     pub last: Micros,
-    /// When the planned mask is written again.
+    /// Time at which the planned mask is written again.
     pub retry_at: Micros,
 }
 
@@ -72,7 +72,7 @@ impl BackOff {
 }
 
 impl ForeignChanges {
-    /// Notes a change; how it is left alone from now on, if it is.
+    /// Records a change; returns the back-off that starts now, if any.
     fn note(&mut self, now: Micros) -> Option<BackOff> {
         self.is_unrepaired = true;
         let known = self.back_off.take();
@@ -101,22 +101,22 @@ impl ForeignChanges {
         self.back_off
     }
 
-    /// Forgets what lies so far back that it says nothing any more; false if nothing is left.
+    /// Drops outdated entries; false if nothing is left.
     fn forget_old(&mut self, now: Micros) -> bool {
         let age = |at: Micros| now.0.saturating_sub(at.0);
         self.recent.retain(|at| age(*at) < CHANGES_WINDOW_MICROS);
-        // A try that lasted as long as the pause before it has succeeded.
+        // The last attempt succeeded if it lasted as long as the pause before it.
         let lasts = |known: &BackOff| age(known.retry_at) < known.pause_micros();
         self.back_off = self.back_off.filter(lasts);
         !self.recent.is_empty() || self.back_off.is_some() || self.is_unrepaired
     }
 }
 
-/// What is remembered of earlier plans.
+/// State remembered from earlier plans.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
     pub(crate) generation: u64,
-    /// The setting that was seen last, and since when; no time for the first one.
+    /// The last environment, and when it was first seen; `None` for the first environment.
     pub(crate) environment: Environment,
     pub(crate) environment_since: Option<Micros>,
     pub(crate) arbiter: Option<ProcessId>,
@@ -125,14 +125,14 @@ pub struct Ledger {
     pub(crate) slots: BTreeMap<Slot, ThreadId>,
     pub(crate) verified: BTreeMap<ThreadId, Verified>,
     pub(crate) given_back: BTreeMap<ThreadId, ProcessId>,
-    /// Live threads that were ever placed as event loops of the front end, or inherited the mask
-    /// of one.
+    /// Live threads that were ever placed as event loops of the front end, or inherited the mask of
+    /// one.
     pub(crate) front: BTreeSet<ThreadId>,
     pub(crate) changes: BTreeMap<ThreadId, ForeignChanges>,
 }
 
 impl Ledger {
-    /// The index a process had, if it was a worker.
+    /// The worker index that a process had, if it was a worker.
     pub fn index_of(&self, process: ProcessId) -> Option<WorkerIndex> {
         self.workers
             .iter()
@@ -140,7 +140,7 @@ impl Ledger {
             .map(|(&worker, _)| worker)
     }
 
-    /// The process that was a worker.
+    /// The process that had a worker index.
     pub fn worker(&self, worker: WorkerIndex) -> Option<ProcessId> {
         self.workers.get(&worker).copied()
     }
@@ -150,42 +150,42 @@ impl Ledger {
         self.slots.get(&slot).copied()
     }
 
-    /// The thread's back-off, if its mask is left as it is now.
+    /// The back-off of a thread, if it is active at `now`.
     pub fn back_off(&self, thread: ThreadId, now: Micros) -> Option<BackOff> {
         let known = self.changes.get(&thread)?.back_off;
         known.filter(|known| now < known.retry_at)
     }
 
-    /// When the next mask that is left as it is now is written again.
+    /// The earliest end of an active back-off.
     pub fn next_retry(&self, now: Micros) -> Option<Micros> {
         let known = self.changes.values().filter_map(|changes| changes.back_off);
         let next = known.map(|known| known.retry_at);
         next.filter(|at| now < *at).min()
     }
 
-    /// Starts over: every mask is written again with the next plan, and changes count from nothing.
+    /// Drops all back-offs and change counts: every mask is written again with the next plan.
     pub fn forget_changes(&mut self) {
         self.changes.clear();
     }
 
-    /// The workers that live, by index.
+    /// The live workers by index.
     pub fn workers(&self) -> impl Iterator<Item = (WorkerIndex, ProcessId)> + '_ {
         self.workers
             .iter()
             .map(|(&worker, &process)| (worker, process))
     }
 
-    /// How many slots have a thread.
+    /// Number of slots with a thread.
     pub fn slot_count(&self) -> usize {
         self.slots.len()
     }
 
-    /// The process whose children the workers are, if there is one.
+    /// The parent process of the workers, if known.
     pub fn arbiter(&self) -> Option<ProcessId> {
         self.arbiter
     }
 
-    /// Forgets every thread that does not live any more.
+    /// Drops all threads that have exited.
     pub(crate) fn forget_exited(&mut self, observation: &Observation) {
         let live: BTreeSet<ThreadId> = observation
             .processes
@@ -199,9 +199,9 @@ impl Ledger {
         self.changes.retain(|thread, _| live.contains(thread));
     }
 
-    /// Notes the setting of a plan. Where it is another one than before, what was taken for
-    /// a foreign change a moment ago was the kernel's: masks may be seen before the change that
-    /// wiped them is.
+    /// Records the environment of a plan. If it changed, recent changes that were classified as
+    /// foreign were made by the kernel: overwritten masks may be observed before the change that
+    /// caused them.
     pub(crate) fn record_environment(&mut self, environment: &Environment, now: Micros) {
         if self.environment == *environment {
             return;
@@ -222,21 +222,22 @@ impl Ledger {
             .is_some_and(|since| now.0.saturating_sub(since.0) < SETTLING_MICROS)
     }
 
-    /// True if another program changed the thread's mask, and that was noted and not repaired yet.
+    /// True if another program changed the thread's mask, and this was recorded but not yet
+    /// repaired.
     pub(crate) fn is_unrepaired(&self, thread: ThreadId) -> bool {
         let changes = self.changes.get(&thread);
         changes.is_some_and(|changes| changes.is_unrepaired)
     }
 
-    /// Notes that the thread's mask is the planned one.
+    /// Records that the thread's mask is the planned one.
     pub(crate) fn record_repaired(&mut self, thread: ThreadId) {
         if let Some(changes) = self.changes.get_mut(&thread) {
             changes.is_unrepaired = false;
         }
     }
 
-    /// Notes that another program changed a mask that we wrote; how the thread is left alone from
-    /// now on, if it is.
+    /// Records that another program changed a mask that we wrote; returns the back-off that starts
+    /// now, if any.
     pub(crate) fn record_change(&mut self, thread: ThreadId, at: Micros) -> Option<BackOff> {
         let back_off = self.changes.entry(thread).or_default().note(at)?;
         self.verified.remove(&thread);
@@ -247,8 +248,9 @@ impl Ledger {
         self.changes.retain(|_, changes| changes.forget_old(now));
     }
 
-    /// True if a live thread of this process was ever pinned by this program, but for event loops
-    /// of the front end and their heirs: the other threads of their process keep their masks.
+    /// True if a live thread of this process was ever pinned by this program, except event loops of
+    /// the front end and threads that inherited their masks: the other threads of their process
+    /// keep their masks.
     pub(crate) fn has_pinned(&self, process: ProcessId) -> bool {
         let verified = self
             .verified
@@ -260,7 +262,7 @@ impl Ledger {
             .any(|(thread, held)| held == process && !self.front.contains(thread))
     }
 
-    /// The masks that event loops of a process were verified with.
+    /// The masks with which event loops of a process were verified.
     pub(crate) fn front_masks(&self, process: ProcessId) -> impl Iterator<Item = &CpuSet> + '_ {
         let front = self.front.iter().filter_map(|id| self.verified.get(id));
         let own = front.filter(move |verified| verified.process == process);

@@ -1,8 +1,8 @@
-//! Which thread gets which mask, and why: observation + policy + what earlier plans did -> plan.
-//! Pure: time and the machine are values, nothing is read or written here.
+//! Decides the affinity mask of each thread: observation + policy + ledger of earlier plans ->
+//! plan. Pure: time and topology are arguments, and nothing is read or written.
 //!
-//! The pipeline of types: [`Observation`] -> [`problem`] -> (solver) -> [`plan`] ->
-//! [`Plan<Proposed>`] -> [`lint`] -> [`Plan<Linted>`], the only kind that is executed.
+//! Pipeline of types: [`Observation`] -> [`problem`] -> (solver) -> [`plan`] -> [`Plan<Proposed>`]
+//! -> [`lint`] -> [`Plan<Linted>`], the only kind that can be executed.
 #![forbid(unsafe_code)]
 
 mod drift;

@@ -1,6 +1,6 @@
-//! The last check before anything is written. It does not trust the planner: which processes are
-//! workers, which thread may fill which slot and which is an event loop is determined here again,
-//! by code of its own (`workers`, `front`), from the observation.
+//! Independent check of a plan before it is executed. It does not trust the planner: workers, the
+//! threads allowed in each slot and event loops are determined from the observation again, by
+//! separate code (`workers`, `front`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,40 +17,40 @@ use crate::{
 mod front;
 mod workers;
 
-/// Why a plan must not be executed. Each is a broken invariant of this program, or the observation
-/// is out of date.
+/// Reason why a plan must not be executed: a broken invariant of this program, or an outdated
+/// observation.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LintError {
-    /// A mask is empty or reaches outside the cpuset.
+    /// A mask is empty or not a subset of the cpuset.
     #[error("the mask {mask} planned for thread {} is not inside the cpuset {cpuset}", tid.0)]
     OutsideCpuset {
         tid: Tid,
         mask: CpuSet,
         cpuset: CpuSet,
     },
-    /// A step names a thread that was not observed.
+    /// A step refers to a thread that was not observed.
     #[error("thread {} was not observed with this start time", tid.0)]
     UnknownThread { tid: Tid },
-    /// A step pins something that is neither a worker nor an event loop of the front end.
+    /// A step pins a thread that belongs neither to a worker nor to an event loop of the front end.
     #[error("process {} is not a worker and must not be pinned", pid.0)]
     NotAWorker { pid: Pid },
-    /// A step pins a thread outside of workers that is no event loop, or one too many.
+    /// A step pins a thread outside of workers that is not an event loop, or exceeds their limit.
     #[error("thread {} is no event loop of the front end and must not be pinned", tid.0)]
     NotAnEventLoop { tid: Tid },
     /// An event loop shares a cpu with a main thread.
     #[error("the mask {mask} planned for event loop {} holds the cpu of a main thread", tid.0)]
     OnMainThread { tid: Tid, mask: CpuSet },
-    /// A worker was left out although fewer workers than the policy asks for are placed.
+    /// A worker was omitted although fewer workers are placed than the policy requests.
     #[error("process {} is a worker and the plan leaves it out", pid.0)]
     MissingWorker { pid: Pid },
-    /// A thread is pinned to a slot that its name, its order or the policy rules out.
+    /// A thread is pinned to a slot that contradicts its name, its order or the policy.
     #[error("thread {} cannot fill slot {slot:?}", tid.0)]
     WrongSlot { tid: Tid, slot: Slot },
-    /// Two steps write one thread, or fill one slot.
+    /// Two steps write to one thread, or fill one slot.
     #[error("thread {} or its slot {slot:?} appears twice", tid.0)]
     Twice { tid: Tid, slot: Option<Slot> },
-    /// The mapping does not answer the problem.
+    /// The mapping violates rules of its problem.
     #[error("the mapping breaks rules of its problem: {}", first(violations))]
     Mapping { violations: Vec<Violation> },
 }
@@ -62,21 +62,21 @@ fn first(violations: &[Violation]) -> String {
         .unwrap_or_default()
 }
 
-/// What a plan is checked against.
+/// Data against which a plan is checked.
 #[derive(Clone, Copy, Debug)]
 pub struct LintInput<'a> {
     pub policy: &'a SubjectPolicy,
     pub observation: &'a Observation,
-    /// The ledger as it was before the plan: what the planner added is not believed.
+    /// The ledger from before the plan: additions by the planner are not trusted.
     pub ledger: &'a Ledger,
     /// The solved problem and its mapping, if the plan follows one.
     pub solved: Option<(&'a Problem, &'a Mapping)>,
 }
 
-/// Passes a plan for execution.
+/// Checks a plan and releases it for execution.
 ///
 /// # Errors
-/// The first rule that the plan breaks. The plan is consumed: observe and plan again.
+/// The first rule that the plan violates. The plan is consumed: observe and plan again.
 pub fn lint(plan: Plan<Proposed>, input: &LintInput<'_>) -> Result<Plan<Linted>, LintError> {
     if let Some((problem, mapping)) = input.solved {
         check(problem, mapping).map_err(|violations| LintError::Mapping { violations })?;
@@ -104,7 +104,7 @@ pub fn lint(plan: Plan<Proposed>, input: &LintInput<'_>) -> Result<Plan<Linted>,
     Ok(plan.into_stage())
 }
 
-/// The process whose thread a step writes.
+/// The process that contains the thread of a step.
 fn observed_process<'a>(
     step: &PlanStep,
     observation: &'a Observation,
@@ -118,8 +118,8 @@ fn observed_process<'a>(
         })
 }
 
-/// Every worker has an index, unless all indices are taken or its threads' names claim one that
-/// it cannot have.
+/// Checks that every worker has an index, unless all indices are taken or the names of its threads
+/// claim an invalid one.
 fn check_no_worker_missing(
     plan: &Plan<Proposed>,
     input: &LintInput<'_>,
@@ -139,7 +139,7 @@ fn check_no_worker_missing(
     }
 }
 
-/// A pin stays inside the cpuset; a mask is given back as the whole cpuset.
+/// A pin must be a subset of the cpuset; a restored mask must equal the cpuset.
 fn check_mask(step: &PlanStep, cpuset: &CpuSet) -> Result<(), LintError> {
     let is_valid = match step.kind {
         StepKind::Pin => step.mask.is_subset(cpuset),
@@ -155,8 +155,8 @@ fn check_mask(step: &PlanStep, cpuset: &CpuSet) -> Result<(), LintError> {
     })
 }
 
-/// A slot lies within W x T. Where threads of the process are named after slots of that worker, the
-/// name decides; elsewhere rank 0 is the first thread of the process, and only that.
+/// A slot must be within W x T. If threads of the process are named after slots of that worker, the
+/// name must match; otherwise rank 0 is the main thread of the process, and no other.
 fn check_slot(
     step: &PlanStep,
     slot: Slot,
@@ -185,7 +185,7 @@ fn has_slot_name(process: &Process) -> bool {
     threads.any(|thread| parse_thread_name(&thread.comm).is_some())
 }
 
-/// What earlier steps of the plan wrote.
+/// Threads and slots of earlier steps of the plan.
 #[derive(Default)]
 struct EarlierSteps {
     threads: BTreeSet<ThreadId>,
@@ -195,7 +195,7 @@ struct EarlierSteps {
 }
 
 impl EarlierSteps {
-    /// Refuses a thread, a slot or a worker index that an earlier step used for something else.
+    /// Rejects a thread, slot or worker index that an earlier step used differently.
     fn add(&mut self, step: &PlanStep) -> Result<(), LintError> {
         let is_new_thread = self.threads.insert(step.thread);
         let is_new_slot = step.slot.is_none_or(|slot| {

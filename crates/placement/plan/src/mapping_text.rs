@@ -1,27 +1,27 @@
-//! A mapping on one line: `4x6:0-23` are 4 workers of 6 threads, followed by the cpu of each
-//! thread, worker by worker and rank by rank, as [`number_runs_text`] writes numbers.
+//! A mapping as one line of text: `4x6:0-23` is 4 workers with 6 threads each, followed by the cpu
+//! of each thread, ordered by worker and rank, as encoded by [`number_runs_text`].
 
 use albacore_solver::Mapping;
 use albacore_topology::{CpuId, CpuSet, NumberRunsError, number_runs_text, parse_number_runs};
 
 use crate::limits::MAPPING_THREADS_MAX;
 
-/// Why a text is not a mapping.
+/// Error of parsing a mapping.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MappingTextError {
-    /// What comes before the cpus is not a size.
+    /// The prefix is not a valid size.
     #[error("{text:?} does not begin with WORKERSxTHREADS: as 4x6:0-23 does")]
     Size {
-        /// As written.
+        /// The whole text.
         text: String,
     },
     #[error("cpus of the mapping")]
     Cpus(#[from] NumberRunsError),
-    /// A cpu that no kernel has.
+    /// A cpu id above the kernel's maximum.
     #[error("the mapping has cpu {cpu}, beyond {}", CpuSet::MAX_ID)]
     TooLarge { cpu: u32 },
-    /// Not one cpu for each thread.
+    /// The number of cpus differs from the number of threads.
     #[error("the mapping has {cpus} cpus for {workers} x {threads} threads")]
     OtherCount {
         cpus: usize,
@@ -30,7 +30,7 @@ pub enum MappingTextError {
     },
 }
 
-/// The text of a mapping.
+/// Formats a mapping.
 pub fn mapping_text(mapping: &Mapping) -> String {
     let threads = usize::from(mapping.threads.max(1));
     let workers = mapping.cpus.len() / threads;
@@ -38,10 +38,10 @@ pub fn mapping_text(mapping: &Mapping) -> String {
     format!("{workers}x{threads}:{}", number_runs_text(&cpus))
 }
 
-/// The mapping of a text of [`mapping_text`].
+/// Parses a text of [`mapping_text`].
 ///
 /// # Errors
-/// Says what is wrong.
+/// The error describes the problem.
 pub fn parse_mapping_text(text: &str) -> Result<Mapping, MappingTextError> {
     let size = text.split_once(':').and_then(|(size, cpus)| {
         let (workers, threads) = size.split_once('x')?;

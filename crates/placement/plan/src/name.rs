@@ -1,15 +1,15 @@
-//! The names by which the built-in server shows to other processes what a thread does:
-//! `albw<worker>.<rank>` for the threads of workers, `albf.io<n>` for the front end's event loops.
+//! Thread names by which the built-in server tells other processes the function of a thread:
+//! `albw<worker>.<rank>` for threads of workers, `albf.io<n>` for event loops of the front end.
 
 use albacore_solver::{Rank, Slot, WorkerIndex};
 
-/// The name of the thread in a slot; at most 15 bytes, as the kernel keeps.
+/// The name of the thread in a slot; at most 15 bytes, the limit of the kernel.
 pub fn thread_name(slot: Slot) -> String {
     format!("albw{}.{}", slot.worker.0, slot.rank.0)
 }
 
-/// The slot that a thread's name claims; `None` for any other name, also for spellings such as
-/// `albw01.2`.
+/// The slot that a thread name claims; `None` for any other name, including non-canonical ones such
+/// as `albw01.2`.
 pub fn parse_thread_name(comm: &str) -> Option<Slot> {
     let (worker, rank) = comm.strip_prefix("albw")?.split_once('.')?;
     let slot = Slot {
@@ -24,7 +24,7 @@ pub fn front_thread_name(index: u16) -> String {
     format!("albf.io{index}")
 }
 
-/// The number of the event loop that a thread's name claims.
+/// The index of the event loop that a thread name claims.
 pub fn parse_front_thread_name(comm: &str) -> Option<u16> {
     let index = comm.strip_prefix("albf.io")?.parse().ok()?;
     (front_thread_name(index) == comm).then_some(index)

@@ -1,21 +1,21 @@
-//! A snapshot of a process tree, its cpuset and the machine, as a value.
+//! Snapshot of a process tree, its cpuset and the machine.
 
 use albacore_topology::{CpuSet, Topology};
 use albacore_values::{Micros, Pid, Tid};
 
-/// Identifies a thread for good: tids are reused, a tid with its start time is not. Ordered by
-/// start time.
+/// Unique id of a thread: tids are reused, but not together with a start time. Ordered by start
+/// time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ThreadId {
-    /// When it was spawned, in clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub start_ticks: u64,
     pub tid: Tid,
 }
 
-/// Identifies a process for good. Ordered by start time.
+/// Unique id of a process. Ordered by start time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProcessId {
-    /// When it was spawned, in clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub start_ticks: u64,
     pub pid: Pid,
 }
@@ -24,26 +24,26 @@ pub struct ProcessId {
 pub struct ObservedThread {
     pub id: ThreadId,
     pub comm: String,
-    /// The cpus it may use now; may be empty (its cpu went offline).
+    /// Its current affinity mask; empty if its cpu went offline.
     pub mask: CpuSet,
-    /// Cpu time used so far in clock ticks, as far as known; only compared within a process.
+    /// CPU time used so far in clock ticks, if known; only compared within a process.
     pub cpu_ticks: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
     pub id: ProcessId,
-    /// When it was spawned, at the earliest.
+    /// Lower bound of its start time.
     pub born: Micros,
-    /// The process it was forked by.
+    /// The parent process.
     pub parent: Pid,
-    /// Its command line; a fork without exec has its parent's.
+    /// Its command line; after a fork without exec, that of its parent.
     pub cmdline: String,
     pub threads: Vec<ObservedThread>,
 }
 
 impl Process {
-    /// The thread the process began with, while it lives.
+    /// The main thread, unless it has exited.
     pub fn main(&self) -> Option<&ObservedThread> {
         self.threads
             .iter()
@@ -51,27 +51,27 @@ impl Process {
     }
 }
 
-/// The kind of server that is placed, which decides how its workers are recognized.
+/// The kind of server, which determines how its workers are recognized.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ServerKind {
-    /// The built-in server: workers are the descendants of the root that have threads named
+    /// The built-in server: workers are the descendants of the root with threads named
     /// `albw<worker>.<rank>`.
     Named,
-    /// Any pre-fork server (gunicorn...): workers are the like children of one process, found by
-    /// the tree's shape.
+    /// Any pre-fork server (gunicorn...): workers are similar children of one process, recognized
+    /// by the shape of the tree.
     PreFork,
 }
 
-/// What was observed of one subject.
+/// Observation of one subject (process tree).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Observation {
     pub at: Micros,
     /// All online cpus of the machine.
     pub machine: Topology,
-    /// The cpus the subject may use: its effective cpuset; empty if it has none.
+    /// The effective cpuset of the subject; may be empty.
     pub cpuset: CpuSet,
-    /// How many times the cpuset was seen to change or was announced to: two equal cpusets with
-    /// different counts may have had another in between, which on old kernels wipes masks.
+    /// Number of observed or announced changes of the cpuset: between two equal cpusets with
+    /// different counts there may have been another one, for which old kernels overwrite masks.
     pub cpuset_changes: u64,
     pub server_kind: ServerKind,
     /// The live processes of the tree: the root first, parents before children.

@@ -1,5 +1,5 @@
-//! The plan: a mapping joined to live threads, as ordered steps. Cannot fail: what is odd becomes a
-//! [`PlacementWarning`].
+//! A plan: a mapping applied to live threads, as ordered steps. Planning cannot fail; anomalies are
+//! reported as [`PlacementWarning`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
@@ -20,119 +20,120 @@ use crate::{
     find_roles,
 };
 
-/// A plan as [`plan`] made it: it must not be executed.
+/// Stage of a plan returned by [`plan`], which must not be executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proposed {}
 
-/// A plan that passed [`crate::lint`].
+/// Stage of a plan that passed [`crate::lint`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Linted {}
 
-/// What a step is for.
+/// Purpose of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StepKind {
-    /// A thread of a worker gets its mask.
+    /// Pins a thread of a worker or an event loop.
     Pin,
-    /// A thread gets its cpuset back.
+    /// Restores the mask of a thread to the whole cpuset.
     GiveBack,
 }
 
-/// One intended write of a mask.
+/// One planned change of an affinity mask.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanStep {
-    /// What it is for.
     pub kind: StepKind,
-    /// Whose mask; to be checked again right before and after the write.
+    /// The thread; its identity is checked again right before and after the write.
     pub thread: ThreadId,
     pub process: ProcessId,
-    /// The slot it fills, if any.
+    /// Its slot, if any.
     pub slot: Option<Slot>,
-    /// The mask it should have afterwards.
+    /// The new mask.
     pub mask: CpuSet,
-    /// Why it does not have it.
+    /// Why the current mask differs.
     pub cause: MaskDriftCause,
 }
 
-/// A condition that makes placement differ from what the policy asks, or that may slow the server.
+/// A condition due to which placement deviates from the policy, or that may slow the server down.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum PlacementWarning {
-    /// There are fewer or more workers than asked.
+    /// The number of workers differs from the requested one.
     FoundWorkers {
-        /// How many there are.
+        /// Number of workers found.
         found: usize,
         asked: u16,
     },
-    /// Two processes claim one worker by their threads' names; the older is believed.
+    /// The thread names of two processes claim the same worker; the older process is used.
     NameTwice {
         worker: WorkerIndex,
-        /// The process that is not believed.
+        /// The process that is ignored.
         pid: Pid,
     },
-    /// A worker has fewer compute threads than asked, now.
+    /// A worker currently has fewer compute threads than requested.
     MissingThreads {
         worker: WorkerIndex,
-        /// How many it has.
+        /// Number of threads found.
         found: usize,
         asked: u16,
     },
-    /// A worker has threads beyond T; they get the cpus of their worker.
+    /// A worker has more than T threads; the extra ones get all cpus of their worker.
     ExtraThreads { worker: WorkerIndex, count: usize },
-    /// The main thread is not pinned yet, because the worker's pool could come out too small.
+    /// The main thread is not pinned yet, because the worker might otherwise create too small a
+    /// thread pool.
     PoolSizeUnsafe { worker: WorkerIndex },
-    /// A thread is left as it is for a while: another program changed its mask too often.
+    /// The mask of a thread is not repaired for a while, because another program changed it too
+    /// often.
     BackedOff {
         thread: ThreadId,
-        /// Its slot, if it has one.
+        /// Its slot, if any.
         slot: Option<Slot>,
-        /// How often it was changed, and when the planned mask is written again.
+        /// Number of changes, and when the planned mask is written again.
         back_off: BackOff,
     },
-    /// The cpuset has no cpu: nothing can be placed.
+    /// The cpuset is empty, so nothing can be placed.
     EmptyCpuset,
-    /// The first process has a narrower mask than its cpuset, which this program did not set: its
-    /// runtime, or who started that, is pinned, and masks are inherited. Workers are placed all the
-    /// same.
+    /// The root process has a narrower mask than its cpuset, which this program did not set: the
+    /// container runtime, or the process that started it, is pinned, and masks are inherited.
+    /// Workers are placed nevertheless.
     InheritedAffinity { pid: Pid, mask: CpuSet },
-    /// The cgroup's quota of cpu time is less than the threads asked: fewer are placed, the others
-    /// share their cpus.
+    /// The CPU quota of the cgroup is lower than the number of threads requested: fewer threads are
+    /// placed, and the remaining ones share their cpus.
     Quota {
-        /// The quota, thousandths of a cpu.
+        /// The quota in millicpus.
         millicpus: u32,
-        /// Threads per worker that are placed.
+        /// Number of threads per worker that are placed.
         threads: u16,
         asked: u16,
     },
-    /// The policy's distances are not used: those of another subject of this machine differ, and
-    /// all are planned together.
+    /// The policy's distances are ignored, because another subject on this machine has different
+    /// ones and all subjects are planned together.
     DistancesIgnored,
-    /// Main threads that are planned on cores slower than the fastest of the cpuset.
+    /// Some main threads are planned on cores slower than the fastest of the cpuset.
     SlowMains { count: usize },
-    /// The quota of cpu time has stopped the container lately.
+    /// The container was recently throttled by its CPU quota.
     Throttled,
-    /// Processes that were not started by the container's first one are in it (`kubectl exec`);
+    /// The container contains processes that were not started by its root process (`kubectl exec`);
     /// they are not placed and may run on any of its cpus.
     Entered { count: usize },
 }
 
-/// What should be done now, and what was found.
+/// Steps to execute, and findings of the observation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan<Stage> {
-    /// Counts the plans of a subject.
+    /// Sequence number of the plan of a subject.
     pub generation: u64,
-    /// Time of its observation.
+    /// Time of the observation.
     pub at: Micros,
-    /// The cpuset it was made for.
+    /// The cpuset for which it was made.
     pub cpuset: CpuSet,
-    /// What each placed thread should have.
+    /// The target of each placed thread.
     pub targets: BTreeMap<ThreadId, Target>,
-    /// Writes, in order: pins of main threads first.
+    /// Changes of masks in order: pins of main threads first.
     pub steps: Vec<PlanStep>,
-    /// Masks that were not as planned.
+    /// Masks that differ from the planned ones.
     pub drifts: Vec<MaskDrift>,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     pub warnings: Vec<PlacementWarning>,
-    /// What the process tree tells of workers and threads, whatever the policy asks.
+    /// Number of workers and threads found in the process tree, independent of the policy.
     pub shape: Option<ServerShape>,
     pub(crate) environment: Environment,
     pub(crate) ledger: Ledger,
@@ -140,12 +141,12 @@ pub struct Plan<Stage> {
 }
 
 impl<Stage> Plan<Stage> {
-    /// What is remembered for the next plan.
+    /// State for the next plan.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Ends the plan; what is left is what the next one has to know.
+    /// Consumes the plan and returns the state for the next one.
     pub fn into_ledger(self) -> Ledger {
         self.ledger
     }
@@ -181,7 +182,7 @@ impl<Stage> Plan<Stage> {
 }
 
 impl Plan<Linted> {
-    /// Remembers that a step was done and its mask read back as planned.
+    /// Records that a step was executed and its mask read back as planned.
     pub fn confirm(&mut self, step: &PlanStep) {
         match step.kind {
             StepKind::Pin => {
@@ -204,8 +205,8 @@ impl Plan<Linted> {
         }
     }
 
-    /// Remembers that a step was done and another mask read back: another program changed it in
-    /// between. How the thread is left alone from now on, if that was too often.
+    /// Records that a step was executed but another mask was read back: another program changed it
+    /// in between. Returns a warning if a back-off starts.
     pub fn contradict(&mut self, step: &PlanStep) -> Option<PlacementWarning> {
         if step.kind == StepKind::GiveBack {
             return None;
@@ -219,8 +220,8 @@ impl Plan<Linted> {
     }
 }
 
-/// The problem that a policy poses on what is observed; `None` if nothing is to be solved: the
-/// kernel places, or the cpuset has no cpu of the machine.
+/// The optimization problem for a policy and an observation; `None` if there is nothing to solve:
+/// the kernel places the threads, or the cpuset has no cpu of the machine.
 pub fn problem(
     policy: &SubjectPolicy,
     observation: &Observation,
@@ -239,8 +240,8 @@ pub fn problem(
     })
 }
 
-/// Joins a mapping to the live threads. Without a mapping (the kernel places, or everything ends)
-/// every mask that is ours is given back.
+/// Applies a mapping to the live threads. Without a mapping (the kernel places the threads, or
+/// placement ends), every mask that this program set is restored.
 pub fn plan(
     policy: &SubjectPolicy,
     observation: &Observation,
@@ -251,7 +252,7 @@ pub fn plan(
     plan_with_roles(policy, observation, mapping, ledger, &roles)
 }
 
-/// [`plan`] with roles that were found before.
+/// As [`plan`], with roles already known.
 pub(crate) fn plan_with_roles(
     policy: &SubjectPolicy,
     observation: &Observation,
@@ -289,7 +290,7 @@ pub(crate) fn plan_with_roles(
     draft.finish()
 }
 
-/// A plan in the making.
+/// A plan under construction.
 struct PlanBuilder<'a> {
     policy: &'a SubjectPolicy,
     observation: &'a Observation,
@@ -325,8 +326,8 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// Slots for all threads of all workers; with a mapping also targets, and steps where masks
-    /// differ.
+    /// Assigns slots to the threads of all workers; with a mapping also targets, and steps for
+    /// masks that differ.
     fn place(&mut self, workers: Vec<&'a Process>, mapping: Option<&Mapping>) {
         let indexed = index_workers(workers, self.policy, self.before, &mut self.plan.warnings);
         self.plan.ledger.workers = indexed.workers.iter().map(|(&w, p)| (w, p.id)).collect();
@@ -348,7 +349,7 @@ impl<'a> PlanBuilder<'a> {
         self.plan.ledger.slots = slots;
     }
 
-    /// Targets for the event loops of the front end, and steps where masks differ.
+    /// Adds targets for the event loops of the front end, and steps for masks that differ.
     fn place_front(&mut self, roles: &Roles, mapping: Option<&Mapping>) {
         let Some(mapping) = mapping else { return };
         let cpuset = &self.observation.cpuset;
@@ -362,8 +363,8 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// Steps for the threads of a process whose masks are not as planned; the drifts among them, by
-    /// place in `drifts`.
+    /// Compares the masks of a process with its targets and records drifts; returns their index
+    /// range in `drifts`.
     fn compare(
         &mut self,
         process: &Process,
@@ -410,7 +411,7 @@ impl<'a> PlanBuilder<'a> {
         first..self.plan.drifts.len()
     }
 
-    /// Turns drifts into steps, but for threads whose masks another program changed too often.
+    /// Adds steps for drifts, except for threads whose masks another program changed too often.
     fn repair(&mut self, drifted: std::ops::Range<usize>) {
         for drift in &self.plan.drifts[drifted] {
             let (thread, slot) = (drift.thread, drift.slot);
@@ -444,8 +445,8 @@ impl<'a> PlanBuilder<'a> {
             .is_some()
     }
 
-    /// Notes a first process that was spawned with a narrow mask. Workers may be the first process
-    /// themselves: theirs is ours once they are placed.
+    /// Warns if the root process was started with a narrow mask. If the root process is itself a
+    /// worker, the mask is ours once it is placed.
     fn warn_of_inherited_mask(&mut self) {
         let Some(root) = self.observation.processes.first() else {
             return;
@@ -463,8 +464,8 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// Steps that give masks back: of threads that have no target any more, and of threads and
-    /// children that inherited a pin.
+    /// Adds steps that restore masks: of threads that no longer have a target, and of threads and
+    /// child processes that inherited a pin.
     fn give_back(&mut self, roles: &Roles) {
         let mut touched: BTreeSet<Pid> = BTreeSet::new();
         for process in &self.observation.processes {
@@ -503,13 +504,13 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// Why a thread without a target has to be given its mask back, if it has.
+    /// The cause to restore the mask of a thread without a target, if it must be restored.
     fn give_back_cause(&self, thread: &ObservedThread, inherits: bool) -> Option<MaskDriftCause> {
         let cpuset = &self.observation.cpuset;
         if let Some(verified) = self.plan.ledger.verified.get(&thread.id) {
-            // A kernel that remembers masks would bring ours back later, so it is overwritten even
-            // where it does not show. A mask that is neither ours nor the cpuset was chosen by
-            // another program afterwards: it stays.
+            // A kernel that remembers requested masks would re-apply ours later, so it is
+            // overwritten even if it is currently not visible. A mask that is neither ours nor the
+            // cpuset was set by another program afterwards and is kept.
             let is_ours = [&verified.mask, cpuset, &verified.mask.intersection(cpuset)]
                 .contains(&&thread.mask)
                 || thread.mask.is_empty();
@@ -522,7 +523,7 @@ impl<'a> PlanBuilder<'a> {
 
     fn finish(self) -> Plan<Proposed> {
         let mut plan = self.plan;
-        // Main threads first: they carry the request.
+        // Main threads first, because they are on the critical path of a request.
         plan.steps.sort_by_key(|step| {
             let rank = step.slot.map(|slot| slot.rank);
             (rank.is_none(), rank)

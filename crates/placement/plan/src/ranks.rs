@@ -1,10 +1,10 @@
-//! Fills slots with live threads: which process is worker w, which of its threads is rank t.
+//! Assigns live threads to slots: which process is worker w, and which of its threads is rank t.
 //!
 //! Worker: a process keeps its index while it lives; a new one takes the lowest free index, so a
-//! respawned worker gets the place of the one that exited. Rank: names `albw<worker>.<rank>`
-//! decide. Otherwise rank 0 is the thread the process began with, and a thread keeps its rank while
-//! it lives; free ranks go to the oldest threads without one. A thread that got its rank by age but
-//! never computes yields it to one that does (numpy's pool is older than OpenMP's).
+//! respawned worker replaces the one that exited. Rank: names `albw<worker>.<rank>` have priority.
+//! Otherwise rank 0 is the main thread, and a thread keeps its rank while it lives; free ranks are
+//! assigned to the oldest threads without one. A thread that got its rank by age but never computes
+//! is replaced by one that does (numpy's pool is older than OpenMP's).
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct IndexedWorkers<'a> {
     pub(crate) surplus: Vec<&'a Process>,
 }
 
-/// Gives each worker process its index.
+/// Assigns an index to each worker process.
 pub(crate) fn index_workers<'a>(
     mut processes: Vec<&'a Process>,
     policy: &SubjectPolicy,
@@ -41,7 +41,7 @@ pub(crate) fn index_workers<'a>(
             Some(worker) if !indexed.workers.contains_key(&worker) => {
                 indexed.workers.insert(worker, process);
             }
-            // Two processes of one name: while a worker is replaced both may live for a moment.
+            // Two processes with one name: while a worker is replaced, both may exist briefly.
             Some(worker) if named.is_some() => {
                 warnings.push(PlacementWarning::NameTwice {
                     worker,
@@ -49,7 +49,7 @@ pub(crate) fn index_workers<'a>(
                 });
                 indexed.surplus.push(process);
             }
-            // A name beyond W.
+            // The name claims an index beyond W.
             None if named.is_some() => indexed.surplus.push(process),
             _ => rest.push(process),
         }
@@ -66,7 +66,7 @@ pub(crate) fn index_workers<'a>(
     indexed
 }
 
-/// The index that the oldest named thread of a process claims.
+/// The worker index claimed by the oldest named thread of a process.
 fn claimed_index(process: &Process) -> Option<WorkerIndex> {
     let named = process
         .threads
@@ -75,13 +75,13 @@ fn claimed_index(process: &Process) -> Option<WorkerIndex> {
     named.min_by_key(|&(id, _)| id).map(|(_, slot)| slot.worker)
 }
 
-/// The threads of one worker in their slots; the others are extra.
+/// The threads of one worker by slot, and the extra ones.
 pub(crate) struct RankedThreads {
     pub(crate) slots: BTreeMap<Slot, ThreadId>,
     pub(crate) extra: Vec<ThreadId>,
 }
 
-/// Gives each thread of a worker its rank.
+/// Assigns ranks to the threads of a worker.
 pub(crate) fn rank_threads(
     worker: WorkerIndex,
     process: &Process,
@@ -103,7 +103,7 @@ pub(crate) fn rank_threads(
             slots.entry(named).or_insert(thread.id);
         }
     }
-    // Where names decide, a thread without one is no compute thread.
+    // If threads are named, a thread without a name is not a compute thread.
     if slots.is_empty() {
         if let Some(main) = process.main() {
             slots.insert(slot(0), main.id);
@@ -140,7 +140,7 @@ pub(crate) fn rank_threads(
     RankedThreads { slots, extra }
 }
 
-/// Idle threads in ranks of peers give way to busy ones without a rank.
+/// Replaces idle threads in peer ranks by busy threads without a rank.
 fn yield_to_busy(slots: &mut BTreeMap<Slot, ThreadId>, process: &Process) {
     let ticks: BTreeMap<ThreadId, u64> = process
         .threads

@@ -1,41 +1,40 @@
-//! Tells workers from arbiters, wrappers and helpers by the shape of the process tree.
+//! Distinguishes workers from arbiters, wrappers and helpers by the shape of the process tree.
 //!
 //! Problem: a pre-fork server is a tree such as `sh - tini - gunicorn - {gunicorn, gunicorn,
-//! resource tracker}`, each worker perhaps with helper children of its own. Only the workers are
-//! placed. The arbiter must not be: masks are inherited, so a pinned arbiter would spawn
-//! workers that share its cpu.
+//! resource tracker}`, where each worker may have helper children of its own. Only the workers are
+//! placed. The arbiter must not be pinned: masks are inherited, so its workers would share its cpu.
 //!
-//! Approach: walk down from the root. Children of one process are *like* each other if their
-//! command lines agree but for digits (`worker 1`, `worker 2`). The first process with two or more
-//! like children is the arbiter, and they are the workers; so is one whose only such child is like
-//! itself (a fork without exec: a server with one worker left). Anything else with children is a
-//! wrapper, and the walk goes on in its largest subtree. A process without children at the end of
-//! the walk is a server that does not fork, if only one worker was asked for and it is old enough
-//! to have forked. Where several were asked for it is a master that has not come to forking,
-//! however long it imports: its workers would inherit its mask, and a runtime that counts the cpus
-//! of that mask would start too few threads for good. Because the walk starts at the top, helpers
-//! of workers are never taken for workers. An arbiter once found stays arbiter, and the workers
-//! stay those like the workers before, so that a moment with few live workers changes nothing; only
-//! a larger group that lasts takes their place. (Between fork and exec a child looks like its
-//! parent, not like the workers.)
+//! Approach: walk down from the root. Children of one process are *similar* if their command lines
+//! are equal except for digits (`worker 1`, `worker 2`). The first process with two or more similar
+//! children is the arbiter, and these children are the workers. A process whose only such child is
+//! similar to itself is also an arbiter (a fork without exec: a server with one worker left). Any
+//! other process with children is a wrapper, and the walk continues in its largest subtree. A
+//! process without children at the end of the walk is a non-forking server, if only one worker was
+//! requested and it is old enough to have forked. If several were requested, it is a master that
+//! has not forked yet, however long it imports: its workers would inherit its mask, and a runtime
+//! that counts the cpus of that mask would permanently start too few threads. Because the walk
+//! starts at the root, helpers of workers are never mistaken for workers. An arbiter, once found,
+//! remains the arbiter, and workers are the children similar to the previous workers, so that
+//! temporarily few live workers change nothing; only a larger group that persists replaces them.
+//! (Between fork and exec, a child is similar to its parent, not to the workers.)
 //!
-//! Limits: a server whose workers have nothing in common in their command lines is not recognized;
-//! the warning "found 1 of W workers" says so.
+//! Limitation: a server whose workers have dissimilar command lines is not recognized; this results
+//! in the warning "found 1 of W workers".
 
 use std::collections::BTreeMap;
 
 use crate::limits::{GROUP_AGE_MICROS, LONER_AGE_MICROS, WRAPPERS_MAX};
 use crate::{Ledger, Micros, Observation, Pid, Process, ProcessId, ServerKind, parse_thread_name};
 
-/// What a process is to the placement.
+/// Role of a process in placement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Spawns workers, or wraps the process that does. Never pinned.
+    /// Forks the workers, or wraps the process that does. Never pinned.
     Arbiter,
     Worker,
-    /// A descendant of a worker. Never pinned, but given its mask back if it inherited a pin.
+    /// A descendant of a worker. Never pinned, but its mask is restored if it inherited a pin.
     Helper,
-    /// Anything else in the tree: not touched.
+    /// Any other process in the tree: not modified.
     Other,
 }
 
@@ -43,9 +42,9 @@ pub enum Role {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Roles {
     roles: BTreeMap<Pid, Role>,
-    /// The process whose children the workers are, if there is one.
+    /// The parent process of the workers, if any.
     pub arbiter: Option<ProcessId>,
-    /// What the workers have in common.
+    /// The common command line of the workers, without digits.
     pub(crate) command_shape: Option<String>,
 }
 
@@ -58,15 +57,14 @@ impl Roles {
             .unwrap_or(Role::Other)
     }
 
-    /// Replaces the role of a process: a fault of the planner, for tests of the lint.
+    /// Overrides the role of a process, to simulate a planner bug in tests of the lint.
     #[cfg(test)]
     pub(crate) fn set(&mut self, process: &Process, role: Role) {
         self.roles.insert(process.id.pid, role);
     }
 }
 
-/// Finds the roles where the policy asks for `asked` workers; the ledger holds what was found
-/// before.
+/// Finds the roles if the policy requests `asked` workers; `before` contains earlier findings.
 pub fn find_roles(observation: &Observation, asked: u16, before: &Ledger) -> Roles {
     match observation.server_kind {
         ServerKind::Named => find_named(observation),
@@ -100,16 +98,16 @@ fn find_forked(observation: &Observation, asked: u16, before: &Ledger) -> Roles 
         return found;
     };
     let mut workers = Vec::new();
-    // bound: one level of the tree per turn
+    // bound: one level of the tree per iteration
     for _ in 0..WRAPPERS_MAX {
         found.roles.insert(here.id.pid, Role::Arbiter);
         let is_known = before.arbiter == Some(here.id);
         let group = tree.worker_group(here, before.command_shape.as_deref().filter(|_| is_known));
         let Some(first) = group.first() else {
-            // Nothing was forked: the process serves by itself, or has not come to forking yet.
+            // No children: the process serves requests itself, or has not forked yet.
             let is_old = observation.at.0.saturating_sub(here.born.0) >= LONER_AGE_MICROS;
             if is_known {
-                // All its workers are gone at this moment; it is the arbiter all the same.
+                // All its workers have exited at this moment; it is still the arbiter.
                 found.arbiter = before.arbiter;
                 found.command_shape.clone_from(&before.command_shape);
             } else if is_old && asked == 1 {
@@ -127,7 +125,7 @@ fn find_forked(observation: &Observation, asked: u16, before: &Ledger) -> Roles 
         here = tree.largest_child(here).unwrap_or(first);
     }
     for worker in workers {
-        // A server that does not fork has no arbiter; an arbiter is never its own worker.
+        // A non-forking server has no arbiter; an arbiter is never its own worker.
         found.roles.insert(worker.id.pid, Role::Worker);
     }
     for process in observation.processes.iter().skip(1) {
@@ -141,13 +139,13 @@ fn find_forked(observation: &Observation, asked: u16, before: &Ledger) -> Roles 
     found
 }
 
-/// True if one process is a fork of the other without an exec, or they do the same job.
+/// True if the processes have similar command lines, e.g. after a fork without exec.
 fn same_shape(a: &Process, b: &Process) -> bool {
     command_shape(a) == command_shape(b)
 }
 
-/// What workers of one server have in common: the command line without digits; empty ones (a
-/// process that is just ending) equal no other, so they keep their pid.
+/// The command line without digits, which is common to the workers of one server. A process with an
+/// empty one (it is exiting) is similar to no other, so its pid is used.
 fn command_shape(process: &Process) -> String {
     if process.cmdline.is_empty() {
         return process.id.pid.0.to_string();
@@ -182,8 +180,9 @@ impl<'a> ProcessTree<'a> {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// The children that are like the workers `before`, unless a larger group has lasted; without
-    /// such the largest group, of equal ones that like the parent, else the one spawned first.
+    /// The children similar to the previous workers (`before`), unless a larger group persists;
+    /// otherwise the largest group. Ties are broken in favor of the group similar to the parent,
+    /// then of the oldest.
     fn worker_group(&self, parent: &Process, before: Option<&str>) -> Vec<&'a Process> {
         let mut groups: BTreeMap<String, Vec<&'a Process>> = BTreeMap::new();
         for &child in self.children(parent) {
@@ -215,7 +214,7 @@ impl<'a> ProcessTree<'a> {
             .max_by_key(|p| (self.size(p, WRAPPERS_MAX), born(p)))
     }
 
-    /// Processes in the subtree, checked `depth` levels deep.
+    /// Number of processes in the subtree, down to `depth` levels.
     fn size(&self, process: &Process, depth: usize) -> usize {
         if depth == 0 {
             return 1;

@@ -1,23 +1,23 @@
-//! How many workers a process tree has, and how many threads of each compute.
+//! Infers the number of workers of a process tree, and the number of compute threads per worker.
 //!
-//! For pods whose owner states neither: the number of workers is that of the tree, the number of
-//! threads that of the threads which used cpu time. Idle threads of libraries (numpy's pool, a
-//! logger) do not count, so a server that has answered no request yet has one thread per worker.
+//! For pods whose owner specifies neither: the workers are those of the tree, and the compute
+//! threads are those that used CPU time. Idle threads of libraries (numpy's pool, a logger) are
+//! ignored, so a server that has not answered a request yet has one thread per worker.
 
 use crate::limits::{BUSY_RATIO, BUSY_TICKS};
 use crate::{Observation, Process, Role, Roles, ServerKind, parse_thread_name};
 
-/// Workers, and compute threads of each.
+/// Number of workers, and of compute threads per worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ServerShape {
     /// At least 1.
     pub workers: u16,
-    /// What at least half of the workers have; at least 1.
+    /// The number that at least half of the workers reach; at least 1.
     pub threads: u16,
 }
 
-/// The shape of the tree; `None` without a worker. `ranks` threads of a worker are taken for
-/// compute threads without a look at their cpu times, which are not read then.
+/// The shape of the tree; `None` without workers. Up to `ranks` threads of a worker count as
+/// compute threads regardless of their CPU time, which is not read in that case.
 pub(crate) fn server_shape(
     observation: &Observation,
     roles: &Roles,
@@ -39,14 +39,15 @@ pub(crate) fn server_shape(
     })
 }
 
-/// One more than the highest rank that a thread names.
+/// The highest rank in the thread names, plus one.
 fn named_threads(process: &Process) -> u16 {
     let names = process.threads.iter();
     let ranks = names.filter_map(|thread| Some(parse_thread_name(&thread.comm)?.rank.0));
     ranks.max().map_or(1, |rank| rank.saturating_add(1))
 }
 
-/// The main thread, and those that used no less than a tenth of the cpu time of the busiest other.
+/// Counts the main thread, and those with at least a tenth of the CPU time of the busiest other
+/// thread.
 fn computing_threads(process: &Process, ranks: u16) -> u16 {
     let count = |threads: usize| u16::try_from(threads).unwrap_or(u16::MAX).max(1);
     if process.threads.len() <= usize::from(ranks) {

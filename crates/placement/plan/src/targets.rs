@@ -1,9 +1,9 @@
-//! The mask that each thread of a worker should have.
+//! Computes the target mask of each thread of a worker.
 //!
-//! Ranks below T get the cpu that the mapping gives their slot; with `MainThread::WorkerSet` rank 0
-//! gets all cpus of its worker. Extra threads (beyond T, or without a name where names decide) get
-//! the cpus of their worker too: they inherit the mask of whichever thread made them, and an extra
-//! thread left on a main thread's cpu would compete with it alone.
+//! Ranks below T get the cpu of their slot in the mapping; with `MainThread::WorkerSet`, rank 0
+//! gets all cpus of its worker. Extra threads (beyond T, or unnamed in a worker with named threads)
+//! also get the cpus of their worker: they inherit the mask of the thread that created them, and an
+//! extra thread left on a main thread's cpu would compete with the main thread alone.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use crate::{
     MainThread, PlacementWarning, Process, ProcessId, ServerKind, SubjectPolicy, ThreadId,
 };
 
-/// What a placed thread does.
+/// Role of a placed thread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ThreadRole {
-    /// It fills a slot of its worker.
+    /// Fills a slot of its worker.
     Ranked(Slot),
-    /// It belongs to a worker and fills no slot.
+    /// Belongs to a worker without filling a slot.
     Extra(WorkerIndex),
-    /// It runs this event loop of the front end.
+    /// Runs this event loop of the front end.
     Front(u16),
 }
 
 impl ThreadRole {
-    /// The slot it fills, if any.
+    /// Its slot, if any.
     pub fn slot(self) -> Option<Slot> {
         match self {
             Self::Ranked(slot) => Some(slot),
@@ -35,7 +35,7 @@ impl ThreadRole {
         }
     }
 
-    /// The worker it belongs to, if any.
+    /// Its worker, if any.
     pub fn worker(self) -> Option<WorkerIndex> {
         match self {
             Self::Ranked(slot) => Some(slot.worker),
@@ -44,7 +44,7 @@ impl ThreadRole {
         }
     }
 
-    /// The event loop it runs, if any.
+    /// Its event loop, if any.
     pub fn front(self) -> Option<u16> {
         match self {
             Self::Front(index) => Some(index),
@@ -53,7 +53,7 @@ impl ThreadRole {
     }
 }
 
-/// What one thread should have.
+/// Planned state of one thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
     pub process: ProcessId,
@@ -65,7 +65,7 @@ pub struct Target {
 pub(crate) struct TargetBuilder<'a> {
     pub(crate) policy: &'a SubjectPolicy,
     pub(crate) server_kind: ServerKind,
-    /// `None` if the kernel places: there are no targets then.
+    /// `None` if the kernel places the threads; then there are no targets.
     pub(crate) mapping: Option<&'a Mapping>,
     pub(crate) cpuset: &'a CpuSet,
 }
@@ -133,8 +133,8 @@ impl TargetBuilder<'_> {
         for thread in ranked.extra {
             targets.insert(thread, target(ThreadRole::Extra(worker), own.clone()));
         }
-        // A mapping older than the cpuset may leave a mask empty: then nothing is asked until it is
-        // solved again.
+        // A mapping older than the cpuset may result in an empty mask: such threads have no target
+        // until the problem is solved again.
         targets.retain(|_, target| !target.mask.is_empty());
         targets
     }

@@ -1,27 +1,27 @@
-//! What a trial compares: ways to place the threads of a pod.
+//! Arms of a trial: methods of placing the threads of a pod.
 
 use std::fmt;
 
 use albacore_plan::{PlacementMethod, SubjectPolicy};
 use albacore_solver::Mode;
 
-/// A way to place the threads of a pod.
+/// A method of placing the threads of a pod.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Arm {
-    /// The planned mapping with the threads of a worker far apart.
+    /// The solver's mapping with the threads of a worker far apart.
     Scatter,
-    /// The planned mapping with the threads of a worker close together.
+    /// The solver's mapping with the threads of a worker close together.
     Compact,
-    /// Threads on cpus in order.
+    /// Threads assigned to cpus in order.
     RoundRobin,
-    /// The kernel's placement.
+    /// No placement: the kernel's scheduler.
     None,
 }
 
 impl Arm {
     pub const ALL: [Self; 4] = [Self::Scatter, Self::Compact, Self::RoundRobin, Self::None];
 
-    /// The arm that a policy is.
+    /// The arm that corresponds to a policy.
     #[must_use]
     pub const fn of(policy: &SubjectPolicy) -> Self {
         match (policy.placement, policy.mode) {
@@ -32,7 +32,7 @@ impl Arm {
         }
     }
 
-    /// Makes `policy` place as this arm.
+    /// Changes `policy` to place threads as this arm.
     pub const fn apply(self, policy: &mut SubjectPolicy) {
         (policy.placement, policy.mode) = match self {
             Self::Scatter => (PlacementMethod::Tuna, Mode::Scatter),
@@ -42,8 +42,8 @@ impl Arm {
         };
     }
 
-    /// The arms of a trial: that of the policy itself, then the others of `asked`. With one thread
-    /// in each worker no thread is close to another or far from it: both modes are one arm.
+    /// The arms of a trial: that of the policy itself, then the others in `asked`. With one thread
+    /// per worker there is no distance between threads of a worker, so both modes are the same arm.
     pub(crate) fn of_trial(policy: &SubjectPolicy, asked: &[Self]) -> Vec<Self> {
         let same = |one: Self, other: Self| {
             let is_mode = |arm| matches!(arm, Self::Scatter | Self::Compact);
@@ -60,7 +60,7 @@ impl Arm {
 }
 
 impl fmt::Display for Arm {
-    /// The words of `spec.mode` and `spec.placement.policy`.
+    /// As in `spec.mode` and `spec.placement.policy`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }

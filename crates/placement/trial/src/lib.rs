@@ -1,8 +1,9 @@
-//! A trial of placements on a live pod: each arm (a way to place its threads, or none) has a window
-//! in every round, in an order that changes; arms behind the best by more than the noise are left
-//! out, and the verdict says which stays. Pure: time and samples are arguments.
+//! A trial of placements on a live pod: in every round, each arm (a placement method, or none) is
+//! measured in one window, in varying order. Arms that are worse than the best by more than the
+//! noise are eliminated, and the verdict selects the arm to keep. Pure: time and samples are
+//! arguments.
 //!
-//! Start with [`SubjectTrial`]. The statistics are those of `albacore tune`
+//! Start with [`SubjectTrial`]. Uses the same statistics as `albacore tune`
 //! (`albacore-statistics`).
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! Whether the load of a pod is still that of its trial.
+//! Detects whether the load of a pod differs from that of its trial.
 
 use std::time::{Duration, Instant};
 
 use crate::limits::{LOAD_FACTOR, LOAD_WINDOWS};
 use crate::sample::{Figure, Sample, measure};
 
-/// Averages of the load after the verdict, window by window.
+/// Load averages after the verdict, per window.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadWatch {
     figure: Figure,
@@ -14,7 +14,7 @@ pub(crate) struct LoadWatch {
     window: Duration,
     due: Instant,
     first: Option<(Sample, Instant)>,
-    /// Windows in a row outside of the factor, and the load of the last.
+    /// Number of consecutive windows outside of the factor, and the load of the last window.
     outside: u32,
     last: f64,
 }
@@ -32,13 +32,13 @@ impl LoadWatch {
         }
     }
 
-    /// When the next sample is due.
+    /// Time of the next sample.
     pub(crate) const fn due(&self) -> Instant {
         self.due
     }
 
-    /// Adds a sample that was due, `None` if there is none. A window with too little load for a
-    /// trial says nothing.
+    /// Adds a due sample, or `None` if it is unavailable. A window with too little load for a trial
+    /// is ignored.
     pub(crate) fn add_sample(&mut self, sample: Option<Sample>, now: Instant) {
         self.due = now + self.window;
         let first = self.first.take();
@@ -59,7 +59,7 @@ impl LoadWatch {
         };
     }
 
-    /// Why the trial should be repeated, for people.
+    /// Reason to repeat the trial, human-readable.
     pub(crate) fn change(&self) -> Option<String> {
         let what = match self.figure {
             Figure::Latency => "requests/s",

@@ -1,24 +1,24 @@
-//! The order of arms within rounds.
+//! Order of the arms within rounds.
 
 use albacore_values::XorShift64;
 
-/// Orders in pairs of rounds: a random one, then its reverse. A load that rises or falls evenly
-/// favors no arm over a pair, and no arm always follows the same other.
+/// Generates orders in pairs of rounds: a random one, then its reverse. Over a pair, a linear
+/// change of the load favors no arm, and no arm always follows the same other one.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     random: XorShift64,
-    /// The order that was given last, until its reverse is given.
+    /// The last order, until its reverse has been used.
     last: Option<Vec<usize>>,
 }
 
 impl Order {
     pub(crate) const fn new(seed: u64) -> Self {
-        // 0 is no seed of this generator
+        // The seed of this generator must not be 0.
         let random = XorShift64::new((seed ^ 0x9e37_79b9_7f4a_7c15) | 1);
         Self { random, last: None }
     }
 
-    /// The order of the next round, of these arms.
+    /// The order of these arms in the next round.
     pub(crate) fn next(&mut self, mut arms: Vec<usize>) -> Vec<usize> {
         if let Some(mut order) = self.last.take() {
             order.retain(|arm| arms.contains(arm));

@@ -1,4 +1,4 @@
-//! The trial of one pod: which arm has the window, and when samples are due.
+//! Trial of one pod: schedules the windows of the arms and the samples.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,22 +13,21 @@ use crate::order::Order;
 use crate::sample::{Figure, Sample, WindowStats, measure};
 use crate::verdict::{ArmRecord, Comparison, LeftOut, Verdict, confidence};
 
-/// What a deployment asks for.
+/// Configuration of a trial by a deployment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TrialSpec {
-    /// Length of a window.
     pub window: Duration,
-    /// Most rounds, each with one window of every arm that is not left out.
+    /// Maximum rounds, each with one window for every remaining arm.
     pub rounds: u16,
-    /// The arms beside the deployment's own.
+    /// The arms in addition to the deployment's own.
     pub arms: Vec<Arm>,
     pub figure: Figure,
 }
 
-/// Whether a trial still runs, or its verdict.
+/// State of a trial: running, or its verdict.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TrialState {
-    /// This arm has the window.
+    /// The window of this arm is being measured.
     Window(Arm),
     Over(Verdict),
 }
@@ -44,12 +43,12 @@ impl TrialState {
     }
 }
 
-/// A window of the round that runs.
+/// A window of the current round.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     arm: usize,
     stats: WindowStats,
-    /// Hash of the mapping in force.
+    /// Hash of the active mapping.
     mapping: Option<u32>,
 }
 
@@ -57,31 +56,31 @@ struct Window {
 #[derive(Clone, Debug)]
 pub struct TrialRun {
     spec: TrialSpec,
-    /// The deployment's own first.
+    /// The deployment's own arm first.
     arms: Vec<ArmRecord>,
     order: Order,
-    /// The arm that places the pod while nothing can be measured, and the one at the begin.
+    /// The arm in force while nothing can be measured, and the one at the start of the trial.
     rest: usize,
     home: usize,
-    /// Complete rounds.
+    /// Number of completed rounds.
     rounds: usize,
-    /// Arms that have no window in this round yet; the first has it now.
+    /// Arms without a window in this round so far; the first one is being measured.
     waiting: VecDeque<usize>,
     round: Vec<Window>,
-    /// Since when the trial runs, and since when its window.
+    /// Start of the trial, and start of its current window.
     begun: Instant,
     began: Instant,
-    /// The sample at the window's start, and when it was taken.
+    /// The sample at the start of the window, and its time.
     first: Option<(Sample, Instant)>,
     lacks_reports: bool,
     verdict: Option<Verdict>,
-    /// After the verdict.
+    /// Set after the verdict.
     watch: Option<LoadWatch>,
     repeated: Option<String>,
 }
 
 impl TrialRun {
-    /// The first window begins now, with the arm that `policy` is. Equal seeds give equal orders of
+    /// Starts the first window with the arm of `policy`. Equal seeds result in equal orders of
     /// arms.
     #[must_use]
     pub fn new(spec: TrialSpec, policy: &SubjectPolicy, seed: u64, now: Instant) -> Self {
@@ -107,7 +106,7 @@ impl TrialRun {
         run
     }
 
-    /// The arm that places the pod now, or the verdict.
+    /// The arm that currently places the pod, or the verdict.
     #[must_use]
     pub fn state(&self) -> TrialState {
         match &self.verdict {
@@ -127,7 +126,7 @@ impl TrialRun {
         }
     }
 
-    /// How far it is, for people; `None` when it is over.
+    /// Human-readable progress; `None` after the verdict.
     #[must_use]
     pub fn progress(&self) -> Option<String> {
         if self.verdict.is_some() {
@@ -148,8 +147,8 @@ impl TrialRun {
         Some(format!("{head}{figures}"))
     }
 
-    /// When the next sample is due: after the masks have settled, and at the window's end; after
-    /// the verdict, when the load is looked at again.
+    /// Time of the next sample: after the masks have settled and at the end of the window; after
+    /// the verdict, when the load is measured next.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         if self.verdict.is_some() {
@@ -160,20 +159,20 @@ impl TrialRun {
         Some(first.map_or(settled, |(_, at)| *at + self.spec.window))
     }
 
-    /// Whether the server reported no latency when the last sample was due.
+    /// True if the server had reported no latency when the last sample was due.
     #[must_use]
     pub const fn lacks_reports(&self) -> bool {
         self.lacks_reports
     }
 
-    /// What is compared.
+    /// The figure that is compared.
     #[must_use]
     pub const fn figure(&self) -> Figure {
         self.spec.figure
     }
 
-    /// A sample was due and the server reported no latency: the trial starts over, without a change
-    /// of the placement. True if the state or its text changed.
+    /// Handles a due sample without a latency report: restarts the trial without changing the
+    /// placement. True if the state or its text changed.
     pub fn report_missing(&mut self, now: Instant) -> bool {
         if let Some(watch) = &mut self.watch {
             watch.add_sample(None, now);
@@ -184,9 +183,9 @@ impl TrialRun {
         true
     }
 
-    /// Adds a sample that was due; `None` if the workers could not be read. `mapping` is a hash of
-    /// the mapping in force. A window that cannot be measured is repeated with its round. True if
-    /// the state or its text changed.
+    /// Adds a due sample; `None` if the workers could not be read. `mapping` is a hash of the
+    /// active mapping. A window that cannot be measured is repeated together with its round. True
+    /// if the state or its text changed.
     pub fn add_sample(
         &mut self,
         sample: Option<Sample>,
@@ -224,7 +223,7 @@ impl TrialRun {
         true
     }
 
-    /// Adds a sample after the verdict; true if the trial begins again.
+    /// Adds a sample after the verdict; true if the trial is repeated.
     fn add_load(&mut self, sample: Option<Sample>, now: Instant) -> bool {
         let Some(watch) = &mut self.watch else {
             return false;
@@ -244,7 +243,7 @@ impl TrialRun {
         true
     }
 
-    /// Forgets all windows.
+    /// Discards all windows.
     fn restart(&mut self, now: Instant) {
         for record in &mut self.arms {
             *record = ArmRecord::new(record.arm);
@@ -252,14 +251,14 @@ impl TrialRun {
         self.rounds = 0;
         self.rest = self.home;
         match self.arms.len() {
-            // nothing to compare with
+            // No other arm to compare with.
             1 => self.verdict = Some(self.comparison().judge()),
             _ => self.restart_round(now),
         }
     }
 
-    /// Windows that lie far apart in time were measured under different loads: the round begins
-    /// again. It begins with the arm that the pod rests in, in case nothing can be measured.
+    /// Restarts the round, because windows far apart in time are measured under different loads. It
+    /// starts with the arm in force, in case nothing can be measured.
     fn restart_round(&mut self, now: Instant) {
         self.begin_round(now);
         self.waiting.retain(|&arm| arm != self.rest);
@@ -303,7 +302,7 @@ impl TrialRun {
         }
     }
 
-    /// Arms that place every thread as an earlier one need no windows of their own.
+    /// Eliminates arms that place every thread like an earlier one.
     fn leave_out_same(&mut self) {
         let mapping = |arm: usize| {
             let window = self.round.iter().find(|window| window.arm == arm);
@@ -318,7 +317,8 @@ impl TrialRun {
         }
     }
 
-    /// Leaves out whom the leader is ahead of; true if that decides the trial.
+    /// Eliminates arms that are significantly worse than the leader; true if that decides the
+    /// trial.
     fn leave_out_worse(&mut self) -> bool {
         let racing = |record: &ArmRecord| record.left_out.is_none().then(|| record.scores());
         let scores: Vec<Option<Vec<f64>>> = self.arms.iter().map(racing).collect();

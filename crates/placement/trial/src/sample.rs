@@ -1,4 +1,4 @@
-//! Counters of a pod, and what a window between two of them measures.
+//! Counters of a pod, and the measurements between two samples.
 
 use std::time::Duration;
 
@@ -6,56 +6,56 @@ use albacore_statistics::histogram_quantile;
 
 use crate::limits::{CPU_MICROS_MIN, REQUESTS_MIN, RUN_DELAY_MIN};
 
-/// What decides between arms.
+/// Figure by which arms are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Figure {
-    /// The p99 of the server's own latency histogram, then the cpu time of a request.
+    /// The p99 of the server's own latency histogram, then the CPU time per request.
     Latency,
-    /// The time that runnable threads of the server waited for a cpu, per second of their cpu time:
-    /// for servers that report no latency. It is no latency.
+    /// Run-queue waiting time of the server's threads per second of their CPU time: for servers
+    /// that report no latency. Not a latency itself.
     RunDelay,
 }
 
-/// A cumulative histogram: the upper bound of each bucket in seconds, and how many requests since
-/// the server started took at most that long.
+/// Cumulative histogram: the upper bound of each bucket in seconds, and the number of requests
+/// since the start of the server that took at most that long.
 pub type LatencyHistogram = Vec<(f64, u64)>;
 
 /// Counters of a pod at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Sample {
-    /// What its server reports; empty with [`Figure::RunDelay`]. Not trusted: any number must be
+    /// Reported by the server; empty with [`Figure::RunDelay`]. Untrusted: any number must be
     /// accepted without a panic.
     pub latency: LatencyHistogram,
     pub usage: PodUsage,
 }
 
-/// The kernel's counters of a pod's workers.
+/// Kernel counters of a pod's workers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PodUsage {
-    /// Cpu time, microseconds.
+    /// CPU time in microseconds.
     pub cpu_micros: u64,
-    /// Time that threads were ready to run and waited for a cpu, microseconds.
+    /// Waiting time in run queues, in microseconds.
     pub waiting_micros: u64,
-    /// Migrations of their threads between cpus, where the kernel counts them.
+    /// Migrations of their threads between cpus, if counted by the kernel.
     pub migrations: Option<u64>,
-    /// The processes counted, ascending: counters of other processes cannot be compared.
+    /// The processes included, ascending: counters of different processes are not comparable.
     pub processes: Vec<i32>,
 }
 
 /// The measurements of one window.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct WindowStats {
-    /// Seconds of p99, or waiting time per cpu time.
+    /// p99 in seconds, or waiting time per CPU time.
     pub(crate) first: f64,
-    /// Microseconds; `None` where requests are not known.
+    /// In microseconds; `None` if requests are unknown.
     pub(crate) cpu_per_request: Option<f64>,
     pub(crate) migrations_per_second: Option<f64>,
-    /// Requests per second, or cpu seconds per second.
+    /// Requests per second, or CPU seconds per second.
     pub(crate) load: f64,
 }
 
-/// The measurements between two samples; `None` if the counters were reset, belong to other
-/// processes, or count too little.
+/// Measures between two samples; `None` if the counters were reset, belong to different processes,
+/// or contain too few events.
 pub(crate) fn measure(
     figure: Figure,
     first: &Sample,
@@ -94,8 +94,7 @@ pub(crate) fn measure(
     }
 }
 
-/// The requests of each bucket and those before it between two histograms; `None` if they differ in
-/// their buckets or were reset.
+/// The cumulative difference of two histograms; `None` if their buckets differ or they were reset.
 fn difference(first: &LatencyHistogram, last: &LatencyHistogram) -> Option<LatencyHistogram> {
     let pairs = first.iter().zip(last);
     let same_ends = first.len() == last.len() && pairs.clone().all(|(a, b)| a.0 == b.0);
@@ -127,7 +126,7 @@ mod tests {
         let least = of(&zero, &sample(500_000, 3)).unwrap();
         assert_eq!(least.first, RUN_DELAY_MIN);
         assert_eq!(of(&zero, &sample(CPU_MICROS_MIN - 1, 0)), None);
-        // a thread that ended took its counters with it
+        // A thread that exited is no longer included in the counters.
         assert_eq!(of(&sample(0, 9), &sample(500_000, 8)), None);
     }
 }

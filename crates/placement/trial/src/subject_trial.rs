@@ -1,8 +1,8 @@
-//! The trial of a subject with its samples: when one is taken, and what it is made of.
+//! Trial of a subject, including the collection of its samples.
 //!
-//! A sample is due at both ends of a window. Its latency is the first report of the server that
-//! comes after that moment; what the kernel counts is read when that report is there. Servers of a
-//! user's own report no latency: theirs is what the kernel counts alone.
+//! A sample is due at both ends of a window. Its latency is the server's first report after that
+//! moment; the kernel counters are read when that report arrives. User-provided servers report no
+//! latency, so their samples contain kernel counters only.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +10,19 @@ use crate::limits::{LOAD_REPORT_PERIOD, REPORT_PERIOD, REPORT_WAIT_MAX};
 use crate::run::{TrialRun, TrialState};
 use crate::sample::{Figure, LatencyHistogram, PodUsage, Sample};
 
-/// What the kernel and the placer say of a subject at one moment.
+/// Kernel counters and active mapping of a subject at one moment.
 #[derive(Clone, Debug)]
 pub struct Reading {
     pub usage: PodUsage,
-    /// Hash of the mapping in force.
+    /// Hash of the active mapping.
     pub mapping: Option<u32>,
 }
 
-/// A trial and the report that it waits for.
+/// A trial, and whether it waits for a report.
 #[derive(Clone, Debug)]
 pub struct SubjectTrial {
     run: TrialRun,
-    /// Since when a sample that is due waits for a latency report.
+    /// When the pending sample started to wait for a latency report.
     waits_since: Option<Instant>,
 }
 
@@ -45,25 +45,25 @@ impl SubjectTrial {
         matches!(self.run.state(), TrialState::Over(_))
     }
 
-    /// When the next sample is due; `None` while it waits for a report, and without one.
+    /// Time of the next sample; `None` while it waits for a report, and if none is due.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         self.run.due().filter(|_| self.waits_since.is_none())
     }
 
-    /// Whether a sample of a window waits for a report. One of the load has time.
+    /// True if a sample of a window waits for a report. Samples of the load are not urgent.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.waits_since.is_some() && !self.is_over()
     }
 
-    /// Whether latency reports are used.
+    /// True if latency reports are used.
     #[must_use]
     pub fn takes_reports(&self) -> bool {
         self.run.figure() == Figure::Latency && self.run.due().is_some()
     }
 
-    /// How often the server has to report its latency; `None` if it need not.
+    /// Required latency report interval of the server; `None` if no reports are needed.
     #[must_use]
     pub fn report_period(&self) -> Option<Duration> {
         let period = match self.is_over() {
@@ -73,8 +73,9 @@ impl SubjectTrial {
         self.takes_reports().then_some(period)
     }
 
-    /// Adds a sample if one is due and its report has come, or gives up on the report; true if the
-    /// trial shows that. `latency` is what was reported since the last call.
+    /// Adds a sample if one is due and its report has arrived, or stops waiting for the report;
+    /// true if the state of the trial changed. `latency` is the last report since the previous
+    /// call.
     pub fn advance(
         &mut self,
         latency: Option<&LatencyHistogram>,
@@ -88,7 +89,7 @@ impl SubjectTrial {
             return self.add(LatencyHistogram::new(), read(), now);
         }
         let Some(since) = self.waits_since else {
-            // A report that came until now may describe a time before the sample was due.
+            // A report that arrived before this call may describe a time before the sample was due.
             self.waits_since = Some(now);
             return false;
         };

@@ -1,9 +1,9 @@
-//! What the windows of a trial show.
+//! Evaluates the windows of a trial.
 //!
-//! The deployment's own arm stays unless another beats it; where nothing beats the kernel's
-//! placement, that is what remains. One arm beats another by the first figure (p99, or the time
-//! that threads waited for a cpu), else by the cpu time of a request if the first figure is no
-//! worse; each time by more than the noise, and by more than a user notices.
+//! The deployment's own arm is kept unless another one beats it; if no arm beats the kernel's
+//! placement, placement is withdrawn. One arm beats another by the first figure (p99, or the
+//! waiting time), or by the CPU time per request if the first figure is not worse; in both cases by
+//! more than the noise, and by more than a user would notice.
 
 use albacore_statistics::{Claim, EQUAL, Interval, compare};
 
@@ -11,10 +11,10 @@ use crate::arm::Arm;
 use crate::limits::FALSE_CLAIMS;
 use crate::sample::{Figure, WindowStats};
 
-/// What becomes of the deployment's own arm.
+/// Result for the deployment's own arm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Nothing beats it, and something beats no placement.
+    /// No arm beats it, and some arm beats the kernel's placement.
     Kept,
     /// Another placement beats it.
     Changed,
@@ -22,26 +22,26 @@ pub enum Outcome {
     Withdrawn,
 }
 
-/// The end of a trial.
+/// Final result of a trial.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// The arm that stays.
+    /// The arm that is kept.
     pub winner: Arm,
     pub outcome: Outcome,
-    /// For people: each arm with its ratio and interval, the deciding figure first.
+    /// Human-readable: each arm with its ratio and interval, the deciding figure first.
     pub text: String,
 }
 
-/// Why an arm is measured no more.
+/// Reason for the elimination of an arm.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum LeftOut {
-    /// The leader of that time is ahead of it by this.
+    /// Worse than the leader at that time by this ratio.
     Behind(Interval),
-    /// It places every thread as this arm.
+    /// Places every thread like this arm.
     SameAs(Arm),
 }
 
-/// An arm and its windows, one of each round until it was left out.
+/// An arm and its windows, one per round until it was eliminated.
 #[derive(Clone, Debug)]
 pub(crate) struct ArmRecord {
     pub(crate) arm: Arm,
@@ -58,13 +58,13 @@ impl ArmRecord {
         }
     }
 
-    /// Logarithms of the first figure, larger is better.
+    /// Negative logarithms of the first figure; larger is better.
     pub(crate) fn scores(&self) -> Vec<f64> {
         let score = |window: &WindowStats| -window.first.max(1e-9).ln();
         self.windows.iter().map(score).collect()
     }
 
-    /// The same of the cpu time of a request; empty where requests are not known.
+    /// The same for the CPU time per request; empty if requests are unknown.
     fn cpu_scores(&self) -> Vec<f64> {
         let windows = self.windows.iter();
         let times = windows.filter_map(|window| window.cpu_per_request);
@@ -86,20 +86,20 @@ impl ArmRecord {
     }
 }
 
-/// The confidence of each comparison in a trial of so many arms.
+/// Confidence of each comparison in a trial with these arms.
 pub(crate) fn confidence(arms: &[ArmRecord]) -> f64 {
     let measured = arms.iter().filter(|arm| !arm.is_same()).count();
     1.0 - FALSE_CLAIMS / measured.saturating_sub(1).max(1) as f64
 }
 
-/// By what one arm beats another.
+/// Figure by which one arm beats another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
     First,
     CpuTime,
 }
 
-/// The arms of a trial, of which the first is the deployment's own.
+/// The arms of a trial, the deployment's own first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comparison<'a> {
     pub(crate) arms: &'a [ArmRecord],
@@ -107,7 +107,7 @@ pub(crate) struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// The ratio of a figure of `other` to that of `one`: above 1 `one` is better.
+    /// The ratio of a figure of `other` to that of `one`: above 1, `one` is better.
     fn ratio(&self, by: By, one: usize, other: usize) -> Option<Interval> {
         let scores = [one, other].map(|index| match by {
             By::First => self.arms[index].scores(),
@@ -127,7 +127,7 @@ impl Comparison<'_> {
         (is_gain(cpu) && !first.is_some_and(is_loss)).then_some(By::CpuTime)
     }
 
-    /// Arms that nothing is ahead of, the best by the first figure first.
+    /// Arms that were not eliminated, best first by the first figure.
     pub(crate) fn candidates(&self) -> Vec<usize> {
         let mean = |index: &usize| {
             let scores = self.arms[*index].scores();
@@ -189,7 +189,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// `; p99 relative to X: Y 1.20 (1.10 to 1.31)`, and so on for each figure.
+    /// `; p99 relative to X: Y 1.20 (1.10 to 1.31)`, and likewise for each figure.
     pub(crate) fn figures(&self, base: usize, is_cpu_first: bool) -> String {
         let name = match self.figure {
             Figure::Latency => "p99",
@@ -232,7 +232,7 @@ impl Comparison<'_> {
         (!same.is_empty()).then_some(same)
     }
 
-    /// Mean migrations, for people, where the kernel counts them.
+    /// Mean migrations per arm, human-readable, if counted by the kernel.
     fn moves(&self) -> Option<String> {
         let moves = self.arms.iter().filter_map(|arm| {
             let moves = arm.moves()?;

@@ -1,11 +1,11 @@
-//! Cgroups of recorded hosts, and of this one.
+//! Cgroups of recorded hosts and of this one.
 
 use std::fs;
 
 use super::*;
 
 /// A host whose process 7 has this `cgroup` file, with cpus 0-7 online and these files below the
-/// cgroup root.
+/// cgroup mount.
 fn host(membership: &str, files: &[(&str, &str)]) -> (tempfile::TempDir, HostRoot) {
     let root = tempfile::tempdir().unwrap();
     let host = HostRoot::recorded(root.path());

@@ -1,5 +1,5 @@
-//! Whether a container shares its cpus with others. Masks order our threads among themselves; the
-//! kubelet's cpu manager keeps other containers away, and this reads its effect.
+//! Whether a container shares its cpus with other containers. Affinity masks separate only our own
+//! threads; exclusive cpus come from the kubelet's CPU manager, whose effect is read here.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +8,19 @@ use albacore_topology::CpuSet;
 use super::{Kubepods, may_hide_processes};
 use crate::{HostRoot, OsError, Pid, read_comm, read_online};
 
-/// How much of its cpus a container has for itself.
+/// How far the cpus of a container are exclusive to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Isolation {
-    /// It may use every cpu of the machine, and so may others.
+    /// It may use every cpu of the machine, as may others.
     None,
-    /// It may use some cpus, and other containers may use some of these, too.
+    /// It may use a subset of the cpus, some of which other containers may use as well.
     SharedPool,
     /// No other container may use its cpus.
     Exclusive,
 }
 
 impl Isolation {
-    /// The level as the API writes it.
+    /// The name of the level in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "None",
@@ -30,9 +30,9 @@ impl Isolation {
     }
 }
 
-/// The effective cpusets of all containers of a node, read once: a walk for each container would
-/// cost the square of their number. Sandboxes do not count, as their only process waits for ever
-/// and no kubelet takes cpus from them; nor do containers without processes.
+/// Effective cpusets of all containers of a node, read in one walk: a walk per container would be
+/// quadratic. Sandboxes are ignored, because the pause process never runs and the CPU manager does
+/// not remove cpus from sandboxes. Containers without processes are ignored as well.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Neighbors {
     online: CpuSet,
@@ -40,17 +40,17 @@ pub struct Neighbors {
 }
 
 impl Neighbors {
-    /// Reads them.
+    /// Reads the cpusets of all containers.
     ///
     /// # Errors
-    /// A file cannot be read. Containers that end meanwhile are passed over.
+    /// A file cannot be read. Containers that exit during the walk are skipped.
     pub fn read(host: &HostRoot, kubepods: &Kubepods) -> Result<Self, OsError> {
         let mut listed = Vec::new();
         for cgroup in kubepods.containers()? {
             let pids = cgroup.read_processes()?;
             listed.push((cgroup, pids));
         }
-        // A reader that sees no process in any container is in another pid namespace.
+        // A reader that sees no process in any container is in another PID namespace.
         let sees_none = listed
             .iter()
             .all(|(cgroup, pids)| may_hide_processes(host, cgroup, pids));
@@ -69,8 +69,8 @@ impl Neighbors {
         Ok(Self { online, containers })
     }
 
-    /// Compares the effective cpuset of the container in `directory` with those of all others; none
-    /// if it has no processes.
+    /// Compares the effective cpuset of the container in `directory` with those of all others;
+    /// `None` if it has no processes.
     pub fn isolation(&self, directory: &Path) -> Option<Isolation> {
         let (_, own) = self.containers.iter().find(|(at, _)| at == directory)?;
         if *own == self.online {
@@ -85,11 +85,11 @@ impl Neighbors {
     }
 }
 
-/// True for the processes of a cgroup without any, or with a sandbox's alone.
+/// True if a cgroup has no processes, or only the pause process of a sandbox.
 fn is_idle(host: &HostRoot, pids: &[Pid]) -> bool {
     match pids {
         [] => true,
-        // A container of one process of that name is missing in a report, which does no harm.
+        // A real container whose only process is named "pause" is ignored too, which is harmless.
         [pid] if pid.0 != 0 => read_comm(host, *pid).is_ok_and(|comm| comm == "pause"),
         _ => false,
     }

@@ -1,8 +1,8 @@
 //! The processes of a container.
 //!
-//! A reader in another pid namespace than the container's (an agent that only observes has no host
-//! pid namespace) cannot take them from `cgroup.procs`: cgroup v2 lists each as 0, v1 leaves them
-//! out. Such a reader finds them in the node's procfs, by the path in `/proc/PID/cgroup`.
+//! A reader in another PID namespace (an agent that only observes does not use the host PID
+//! namespace) cannot read them from `cgroup.procs`: cgroup v2 lists each as 0, v1 omits them. Such
+//! a reader searches the node's procfs by the path in `/proc/PID/cgroup`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,20 +14,21 @@ use crate::process::numbers_in;
 use crate::read::{read_text, read_text_if_present};
 use crate::{Cgroup, CgroupVersion, HostRoot, OsError, Pid, read_stat};
 
-/// The processes of a container at one time.
+/// Snapshot of the processes of a container.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Members {
-    /// All of them, the oldest first.
+    /// All processes, oldest first.
     pub processes: Vec<Pid>,
-    /// The oldest one whose parent is not among them: what the runtime started.
+    /// The oldest process whose parent is outside the container: the process started by the
+    /// runtime.
     pub root: Option<Pid>,
-    /// How many do not descend from the root: `kubectl exec`, probes that exec, orphans.
+    /// Number of processes that do not descend from the root: `kubectl exec`, exec probes, orphans.
     pub entered: usize,
 }
 
-/// Finds the processes of a container: those that its cgroup lists or, where they have no number
-/// here (another pid namespace), those of [`HostRoot::proc`] whose `cgroup` file names it.
-/// Processes that end meanwhile are left out.
+/// Finds the processes of a container: those listed in its cgroup or, if they have no pid in this
+/// PID namespace, those of [`HostRoot::proc`] whose `cgroup` file contains the container. Processes
+/// that exit meanwhile are omitted.
 ///
 /// # Errors
 /// A directory cannot be read.
@@ -52,15 +53,15 @@ pub fn read_members(host: &HostRoot, container: &Container) -> Result<Members, O
     Ok(Members::of(&found))
 }
 
-/// Whether what the kernel lists of a cgroup may lack processes, or their numbers, because they are
-/// in another pid namespace than this reader. On v1 that looks like a cgroup without processes.
+/// True if the processes listed for a cgroup may lack entries or pids because the processes are in
+/// another PID namespace than this reader. On v1 this looks like an empty cgroup.
 pub(crate) fn may_hide_processes(host: &HostRoot, cgroup: &Cgroup, listed: &[Pid]) -> bool {
     let is_left_out = cgroup.version == CgroupVersion::V1 && listed.is_empty() && !host.is_live();
     listed.contains(&Pid(0)) || is_left_out
 }
 
 impl Members {
-    /// Orders processes by start time and separates the root's descendants from the others.
+    /// Sorts processes by start time and counts those that do not descend from the root.
     fn of(found: &BTreeMap<Pid, (u64, i32)>) -> Self {
         let mut processes: Vec<Pid> = found.keys().copied().collect();
         processes.sort_by_key(|pid| (found[pid].0, *pid));
@@ -68,7 +69,7 @@ impl Members {
         let root = processes.iter().find(is_top).copied();
         let descends = |pid: &&Pid| {
             let mut at = **pid;
-            // bound: a chain of parents has each process once
+            // bound: a chain of parents contains each process once
             for _ in 0..found.len() {
                 if Some(at) == root {
                     return true;
@@ -90,11 +91,11 @@ impl Members {
 }
 
 impl Cgroup {
-    /// The processes in it and below it, as the kernel lists them. Those without a number in this
-    /// pid namespace are 0 on cgroup v2 and missing on v1. At most 65,536.
+    /// The processes in the cgroup and its descendants, as listed by the kernel, at most 65,536.
+    /// Processes outside this PID namespace are 0 on cgroup v2 and missing on v1.
     ///
     /// # Errors
-    /// A directory cannot be read; one that is gone has no processes.
+    /// A directory cannot be read. A removed directory has no processes.
     pub fn read_processes(&self) -> Result<Vec<Pid>, OsError> {
         let mut pids = Vec::new();
         for directory in tree_of(self)? {
@@ -107,7 +108,7 @@ impl Cgroup {
     }
 }
 
-/// A cgroup's directory and all directories below it.
+/// The directory of a cgroup and all its descendants.
 pub(crate) fn tree_of(cgroup: &Cgroup) -> Result<Vec<PathBuf>, OsError> {
     let mut directories = vec![cgroup.directory.clone()];
     let mut next = 0;
@@ -120,8 +121,8 @@ pub(crate) fn tree_of(cgroup: &Cgroup) -> Result<Vec<PathBuf>, OsError> {
     Ok(directories)
 }
 
-/// The processes of one `cgroup.procs`; none if the cgroup is gone, or is a threaded one, which
-/// cannot be listed so.
+/// The pids in one `cgroup.procs`; empty if the cgroup was removed or is threaded, because a
+/// threaded cgroup does not support reading this file (EOPNOTSUPP).
 pub(crate) fn read_procs(directory: &std::path::Path) -> Result<Vec<Pid>, OsError> {
     let text = match read_text(&directory.join("cgroup.procs")) {
         Ok(text) => text,
@@ -132,7 +133,7 @@ pub(crate) fn read_procs(directory: &std::path::Path) -> Result<Vec<Pid>, OsErro
     Ok(pids.map(Pid).collect())
 }
 
-/// The processes whose `cgroup` file names the container.
+/// The processes whose `cgroup` file contains the container.
 fn scan(host: &HostRoot, container: &Container) -> Result<Vec<Pid>, OsError> {
     let mut pids = Vec::new();
     for pid in numbers_in(host.proc.clone())? {

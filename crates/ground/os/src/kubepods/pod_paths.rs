@@ -1,14 +1,14 @@
-//! The paths that kubelets and runtimes give to the cgroups of pods and containers.
+//! The cgroup paths of pods and containers, by kubelet and container runtime.
 //!
-//! By the kubelet's driver:
+//! By the kubelet's cgroup driver:
 //! - cgroupfs: pod `kubepods[/burstable or besteffort]/pod<uid>`, container `<id>`, `crio-<id>`;
 //! - systemd: pod
 //!   `kubepods.slice[/kubepods-burstable.slice]/kubepods-burstable-pod<uid, _ for ->.slice`,
 //!   container `cri-containerd-<id>.scope`, `crio-<id>.scope`, `docker-<id>.scope`,
 //!   `libpod-<id>.scope`.
 //!
-//! Guaranteed pods have no QoS directory. A kubelet whose cgroup root is not `/` (kind) repeats
-//! that root in the names of all its slices:
+//! Guaranteed pods have no QoS directory. A kubelet whose cgroup root is not `/` (kind) prefixes
+//! the names of all its slices with that root:
 //! `kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice`.
 
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use super::{KubepodsError, subdirectories};
 use crate::OsError;
 use crate::limits::CONTAINER_ID_BYTES_MAX;
 
-/// QoS classes that have a directory.
+/// QoS classes with their own directory.
 const CLASSES: [&str; 2] = ["burstable", "besteffort"];
 
-/// Prefix and suffix of a container's id.
+/// Prefix and suffix around a container id.
 const AROUND_IDS: [(&str, &str); 6] = [
     ("", ""),
     ("crio-", ""),
@@ -30,7 +30,7 @@ const AROUND_IDS: [(&str, &str); 6] = [
     ("libpod-", ".scope"),
 ];
 
-/// The ids of a container; nothing in them can leave a directory.
+/// The validated ids of a container; neither can contain a path separator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ContainerNames {
     pod: String,
@@ -63,7 +63,7 @@ impl ContainerNames {
         })
     }
 
-    /// All paths that the container can have below a kubelet's directory.
+    /// All possible paths of the container below a kubelet's directory.
     pub(super) fn paths(&self, kubepods: &Path) -> Vec<PathBuf> {
         let mut pods = Vec::new();
         for class in [None, Some(CLASSES[0]), Some(CLASSES[1])] {
@@ -88,9 +88,9 @@ impl ContainerNames {
         AROUND_IDS.iter().map(name).collect()
     }
 
-    /// True if a path of `/proc/PID/cgroup` is that of this container or below it, in any cgroup
-    /// namespace: it has exactly one component that could be a pod's, this pod's, in its place,
-    /// and the container's follows.
+    /// True if a path of `/proc/PID/cgroup` is that of this container or a descendant, in any
+    /// cgroup namespace: exactly one component looks like a pod, it is this pod at a valid
+    /// position, and the container is the next component.
     pub(super) fn is_in(&self, path: &str) -> bool {
         let parts: Vec<&str> = path
             .split('/')
@@ -113,7 +113,7 @@ impl ContainerNames {
         let prefix = above.and_then(|above| above.strip_suffix(".slice"));
         let is_pod = match prefix {
             Some(prefix) => parts[pod] == self.pod_name(Some(prefix)),
-            // without what is above, the slice's own prefix is all there is
+            // Without a parent component, the pod slice's own prefix is used.
             None => {
                 parts[pod] == self.pod_name(None)
                     || (above.is_none()
@@ -128,8 +128,8 @@ impl ContainerNames {
     }
 }
 
-/// True if a directory is one in which a kubelet keeps its pods. A slice has the name of its parent
-/// slice in front.
+/// True if a directory is a kubelet's pod directory. The name of a slice starts with the name of
+/// its parent slice.
 pub(super) fn is_kubepods(directory: &Path, mount: &Path) -> bool {
     let Some(name) = directory.file_name().and_then(|name| name.to_str()) else {
         return false;
@@ -141,7 +141,7 @@ pub(super) fn is_kubepods(directory: &Path, mount: &Path) -> bool {
     }
 }
 
-/// `kubepods-burstable` of `.../kubepods-burstable.slice`; `None` if the directory is no slice.
+/// `kubepods-burstable` for `.../kubepods-burstable.slice`; `None` if the directory is not a slice.
 fn slice_prefix(directory: &Path) -> Option<&str> {
     directory.file_name()?.to_str()?.strip_suffix(".slice")
 }
@@ -153,19 +153,19 @@ fn class_of(kubepods: &Path, class: &str) -> PathBuf {
     }
 }
 
-/// `kubepods-burstable` of `kubepods-burstable-pod5e_2f.slice`.
+/// `kubepods-burstable` for `kubepods-burstable-pod5e_2f.slice`.
 fn pod_prefix(name: &str) -> Option<&str> {
     let (prefix, uid) = name.strip_suffix(".slice")?.rsplit_once("-pod")?;
     (!uid.is_empty() && prefix.contains("kubepods")).then_some(prefix)
 }
 
-/// True for every name that a pod could have, in either driver.
+/// True for every possible pod directory name of either driver.
 fn is_pod_name(name: &str) -> bool {
     let has_uid = |uid: &str| uid.starts_with(|c: char| c.is_ascii_hexdigit());
     name.strip_prefix("pod").is_some_and(has_uid) || pod_prefix(name).is_some()
 }
 
-/// The directories of all pods below a kubelet's.
+/// The directories of all pods below a kubelet's directory.
 pub(super) fn pods_in(kubepods: &Path) -> Result<Vec<PathBuf>, OsError> {
     let mut pods = Vec::new();
     let classes = CLASSES.iter().map(|class| class_of(kubepods, class));
@@ -181,8 +181,8 @@ pub(super) fn pods_in(kubepods: &Path) -> Result<Vec<PathBuf>, OsError> {
     Ok(pods)
 }
 
-/// True if a directory in a pod's has the name of a container. (Monitors of CRI-O,
-/// `crio-conmon-...`, are none.)
+/// True if a directory in a pod's directory is named like a container (not `crio-conmon-...`, the
+/// monitor processes of CRI-O).
 pub(super) fn is_container(directory: &Path) -> bool {
     let Some(name) = directory.file_name().and_then(|name| name.to_str()) else {
         return false;

@@ -1,20 +1,19 @@
-//! Paths of containers of distributions and runtimes, taken from nodes as their users
-//! showed them in public issues (ids shortened there are filled up), and from this project's own
-//! node.
+//! Container paths of distributions and runtimes, from nodes shown in public issues (shortened ids
+//! are padded) and from this project's own node.
 
 /// One container on one node.
 pub(super) struct Sample {
     pub(super) node: &'static str,
-    /// True if the cpusets are in a v1 hierarchy, mounted as this.
+    /// Name of the mount of the v1 cpuset hierarchy; `None` for v2.
     pub(super) v1: Option<&'static str>,
     pub(super) pod: &'static str,
-    /// As the API server writes it.
+    /// As in the pod status.
     pub(super) container: &'static str,
-    /// The cgroup below the mount.
+    /// Path of the cgroup below the mount.
     pub(super) path: &'static str,
-    /// Where the processes are, below that.
+    /// Path of the processes' cgroup below that.
     pub(super) inner: &'static str,
-    /// The line of `/proc/PID/cgroup` as a reader in another container sees it.
+    /// The line of `/proc/PID/cgroup` as seen by a reader in another container.
     pub(super) seen: &'static str,
 }
 

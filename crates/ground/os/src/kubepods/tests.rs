@@ -33,7 +33,7 @@ impl Node {
         let online = node.host.sys.join("devices/system/cpu");
         fs::create_dir_all(&online).unwrap();
         fs::write(online.join("online"), "0-7\n").unwrap();
-        // What else is on a node.
+        // Other cgroups of a node.
         for other in [
             "system.slice/containerd.service",
             "init.scope",
@@ -91,7 +91,8 @@ fn containers_of_all_samples_are_found_with_their_processes() {
         let node = Node::of(sample);
         let directory = node.group(sample.path, "");
         node.group(&join(sample.path, sample.inner), "705\n700\n701\n");
-        // The runtime's shim, outside, is the parent of what it started; an exec comes later.
+        // The parent of the root process is the runtime's shim, outside the container; an exec
+        // starts later.
         for (pid, parent, start) in [(700, 90, 5000), (701, 700, 5001), (705, 90, 9000)] {
             node.process(pid, parent, start, "0::/");
         }
@@ -104,7 +105,7 @@ fn containers_of_all_samples_are_found_with_their_processes() {
             entered: 1,
         };
         assert_eq!(members, expected, "{}", sample.node);
-        // The same ids in other pods and containers belong to no known container.
+        // The same ids in other pods and containers do not match.
         let other = sample.container.replace('a', "b");
         assert!(node.find(sample.pod, &other).is_err(), "{}", sample.node);
         let other = format!("f{}", &sample.pod[1..]);
@@ -121,7 +122,7 @@ fn processes_of_another_pid_namespace_are_found_by_what_their_cgroup_file_says()
     for sample in &SAMPLES {
         let node = Node::of(sample);
         node.group(sample.path, "");
-        // v2 lists processes without numbers, v1 lists none.
+        // v2 lists processes as 0, v1 lists none.
         let listed = match node.mount == node.host.cgroup {
             true => "0\n0\n",
             false => "",
@@ -133,7 +134,7 @@ fn processes_of_another_pid_namespace_are_found_by_what_their_cgroup_file_says()
         node.process(702, 90, 4000, &sample.seen.replace(sample.pod, other_pod));
         let id = sample.container.split_once("://").unwrap().1;
         node.process(703, 90, 4000, &sample.seen.replace(id, &other));
-        // A container of its own making inside another one.
+        // A nested container created inside another one.
         let inside = sample
             .seen
             .replacen(id, &format!("{other}/pod{}/{id}", sample.pod), 1);
@@ -143,7 +144,7 @@ fn processes_of_another_pid_namespace_are_found_by_what_their_cgroup_file_says()
         let members = read_members(&node.host, &found).unwrap();
         let mut expected = vec![Pid(700), Pid(701)];
         if !sample.seen.contains(sample.pod) {
-            // systemd's spelling has no hyphens, so that 702 is not another pod here
+            // The systemd form has no hyphens, so 702 is not replaced by another pod here.
             expected.insert(0, Pid(702));
         }
         assert_eq!(members.processes, expected, "{}", sample.node);
@@ -163,7 +164,7 @@ fn a_symbolic_link_is_no_cgroup_and_leads_nowhere() {
         node.find(POD, ID),
         Err(KubepodsError::NotFound { .. })
     ));
-    // Nor is one further up.
+    // Likewise for a parent directory.
     let besteffort = node.mount.join("kubepods/besteffort");
     node.group(&format!("elsewhere/pod{POD}/{ID}"), "1\n");
     symlink(node.mount.join("elsewhere"), besteffort).unwrap();
@@ -230,18 +231,18 @@ fn isolation_depends_on_the_cpusets_of_other_containers() {
     assert_eq!(level(["0-7", "0-7", "0-7", "0-7"]), Isolation::None);
     assert_eq!(level(["0-3", "0-3", "4-7", "0-3"]), Isolation::SharedPool);
     assert_eq!(level(["0-3", "4-7", "4-7", "4-5"]), Isolation::Exclusive);
-    // Sandboxes and dead containers may use every cpu and do not.
+    // Sandboxes and dead containers have all cpus and are ignored.
     node.group(&path(2), "20\n");
     node.process(20, 1, 1, "0::/");
     fs::write(node.host.proc.join("20/comm"), "pause\n").unwrap();
     node.group(&path(3), "");
     assert_eq!(level(["0-3", "0-7", "0-7", "4-5"]), Isolation::Exclusive);
-    // From another pid namespace no container has processes: then all of them count.
+    // In another PID namespace, no container shows processes: all of them count.
     (1..=4).for_each(|n| drop(node.group(&path(n), "")));
     assert_eq!(level(["0-3", "4-7", "0-7", "4-5"]), Isolation::SharedPool);
 }
 
-/// Paths near the right one: its parts, parts of others, and what separates them.
+/// Paths similar to the correct one: its components, components of others, and their separators.
 fn near() -> impl Strategy<Value = String> {
     let parts = [
         "kubepods",
@@ -272,7 +273,7 @@ fn near() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(all), 1..7).prop_map(|parts| parts.join("/"))
 }
 
-/// The three places and two spellings in which the container may be: written down anew.
+/// The three positions and two forms of the container's path, stated independently.
 fn is_right(path: &str) -> bool {
     let slice = POD.replace('-', "_");
     let ids = [ID.to_owned(), format!("cri-containerd-{ID}.scope")];

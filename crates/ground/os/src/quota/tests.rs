@@ -1,4 +1,4 @@
-//! Recorded trees of both versions of cgroups.
+//! Recorded trees of cgroup v1 and v2.
 
 use std::fs;
 

@@ -59,7 +59,7 @@ fn children_that_start_meanwhile_do_not_keep_contents_from_being_sealed() {
                 std::thread::sleep(Duration::from_millis(5));
                 Ok(())
             };
-            // SAFETY: sleeping is safe between fork and exec.
+            // SAFETY: sleeping is allowed between fork and exec.
             unsafe { child.pre_exec(before_exec) };
             child.status().unwrap();
         }

@@ -1,4 +1,4 @@
-//! Synthetic strings: what they mean, and where a wrong one is wrong.
+//! Synthetic strings: valid ones, and positions of errors.
 
 use super::{SyntheticError, parse_synthetic};
 use crate::{Cpu, Topology};
@@ -7,7 +7,7 @@ fn parse(text: &str) -> Topology {
     parse_synthetic(text).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-/// One domain number of every cpu, by rising id.
+/// One domain number of every cpu, in order of ids.
 fn column(machine: &Topology, field: impl Fn(&Cpu) -> u32) -> Vec<u32> {
     machine.cpus().iter().map(field).collect()
 }

@@ -1,4 +1,4 @@
-//! Round trips, sizes and refusals of texts of machines.
+//! Round trips, sizes and rejections of topology texts.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::domains::DisjointSets;
 use crate::{CpuId, parse_synthetic};
 
-/// A machine whose cpus are numbered as Linux does on x86: first the first cpu of each core.
+/// A machine with cpus numbered as Linux does on x86: first the first SMT sibling of each core.
 fn smt_last(synthetic: &str) -> Topology {
     let machine = parse_synthetic(synthetic).unwrap();
     let cores = machine.core_count() as u16;
@@ -20,7 +20,7 @@ fn smt_last(synthetic: &str) -> Topology {
     Topology::new(cpus).unwrap()
 }
 
-/// The same machine with each cpu at the place of another one, domains numbered again.
+/// The same machine with permuted cpus and renumbered domains.
 fn shuffled(machine: &Topology, seed: u64) -> Topology {
     let count = machine.cpus().len();
     let (mut order, mut state) = ((0..count).collect::<Vec<_>>(), seed | 1);
@@ -125,7 +125,7 @@ fn what_is_wrong_in_a_text_is_named() {
     }
 }
 
-/// Machines of any nesting, numbering and holes in their ids.
+/// Machines with arbitrary nesting, numbering and gaps in the ids.
 fn machines() -> impl Strategy<Value = Topology> {
     let cpu = (
         0..6_u32,
@@ -138,7 +138,7 @@ fn machines() -> impl Strategy<Value = Topology> {
     let cpus = proptest::collection::vec(cpu, 1..24);
     let distances = proptest::option::of(1..9_u32);
     (cpus, distances, any::<bool>()).prop_map(|(cpus, distances, is_dense)| {
-        // A domain of an outer level is a part of the key of all inner ones, so they are nested.
+        // The domain of an outer level is part of the key of all inner ones, so they are nested.
         let mut id = 0;
         let number = |depth: usize| {
             let keys = cpus.iter().map(move |&(core, l3, numa, package, _, _)| {

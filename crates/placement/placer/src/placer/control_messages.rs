@@ -1,4 +1,4 @@
-//! Handles the control messages of other threads.
+//! Handles control messages of other threads.
 
 use super::{CONTROL_KEY, Placer};
 use crate::limits::CONTROLS_MAX;
@@ -25,7 +25,7 @@ impl Placer {
         self.is_stopped = true;
     }
 
-    /// Gives the masks of a subject back and forgets it.
+    /// Restores the masks of a subject and removes it.
     pub(crate) fn remove(&mut self, id: SubjectId, report: &mut dyn FnMut(&Report)) -> Restored {
         let restored = self.restore_one(id, report);
         self.subjects.remove(&id);

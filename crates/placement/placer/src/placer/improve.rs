@@ -1,4 +1,4 @@
-//! Plans without proof: one after the other is searched once more in the background.
+//! Searches longer, in the background, for plans without proof of optimality, one after the other.
 
 use albacore_os::OsError;
 
@@ -7,11 +7,11 @@ use crate::subject::PassContext;
 use crate::{PlacerError, Report};
 
 impl Placer {
-    /// Takes what a search in the background found, and begins the next.
+    /// Adopts the result of the background search and starts the next one.
     pub(super) fn improve(&mut self, report: &mut dyn FnMut(&Report)) -> Result<(), PlacerError> {
         if let Some(improvement) = self.improver.take() {
             let now = self.reader.clock.now()?;
-            // the problem was solved before, so it is not refused now
+            // The problem was solved before, so it is not rejected now.
             let found = improvement.found?;
             if let Some(subject) = self.subjects.get_mut(&improvement.subject) {
                 let is_warm = subject.is_warm(now);

@@ -1,12 +1,12 @@
-//! Detects spawned processes and threads by polling the last id that the kernel gave out.
+//! Detects new processes and threads by polling the kernel's last assigned pid.
 //!
-//! **Problem.** A server of hundreds of processes is checked fifty times a second, and on a busy
-//! machine something is spawned between any two checks. **Approach.** Ids are given out in order,
-//! so those between the counter's last two values are all that were spawned: if they are few, each
-//! is looked up; looking up many costs more than asking each process for its number of threads.
-//! **Limits.** An id is given out a moment before its thread is visible, so an id that is not
-//! visible is looked up once more; an id that a program chose (a restored checkpoint) is found when
-//! the tree is read.
+//! **Problem.** A server with hundreds of processes is checked fifty times per second, and on a
+//! busy machine some process is spawned between any two checks. **Approach.** Pids and tids are
+//! assigned in ascending order, so the ids between the last two values of the counter are all new
+//! ones. If they are few, each is looked up; looking up many costs more than reading the thread
+//! count of each process. **Limits.** An id is assigned shortly before its thread becomes visible,
+//! so an id that is not visible is looked up once more. An id chosen by a program (a restored
+//! checkpoint) is found when the tree is read.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ use crate::limits::{
 use crate::process::QuietPeriod;
 use crate::subject::Subject;
 
-/// A spawned process or thread, and a time before which it was not spawned.
+/// A new process or thread, and a lower bound of its start time.
 struct DetectedSpawn {
     owner: ThreadOwner,
     thread: Tid,
     not_before: Micros,
 }
 
-/// What was spawned on the machine since the last check.
+/// Processes and threads spawned on the machine since the last check.
 enum Spawns {
     None,
     Found(Vec<DetectedSpawn>),
@@ -40,16 +40,16 @@ enum Spawns {
 #[derive(Debug)]
 pub(super) struct SpawnDetector {
     last_pid_file: LastPid,
-    /// The counter when it was last read; negative if events were lost since.
+    /// The last value of the counter; negative if events were lost since.
     last_pid: i32,
     last_pid_at: Micros,
     checked_at: Micros,
-    /// Nothing was spawned on the machine in this time.
+    /// The last interval in which nothing was spawned on the machine.
     quiet: QuietPeriod,
-    /// Ids that were given out and whose threads were not visible yet.
+    /// Assigned ids whose threads were not visible yet.
     not_yet_visible: Vec<(Tid, Micros)>,
-    /// Cpu time of checks for expected spawns: bounded by their own pauses and by how long spawns
-    /// are expected.
+    /// CPU time of checks for expected spawns, which is bounded by their own pauses and by the time
+    /// for which spawns are expected.
     expected_micros: u64,
 }
 
@@ -74,12 +74,12 @@ impl SpawnDetector {
         self.expected_micros
     }
 
-    /// Events were lost: the next check finds everything anew.
+    /// Discards the state after lost events: the next check scans everything.
     pub(super) fn invalidate(&mut self) {
         self.last_pid = -1;
     }
 
-    /// What was spawned since the last call, where all subjects have so many processes.
+    /// Spawns since the last call; `processes` is the number of processes of all subjects.
     fn check(&mut self, host: &HostRoot, processes: usize, now: Micros) -> Result<Spawns, OsError> {
         let last = self.last_pid_file.read()?;
         let before = std::mem::replace(&mut self.last_pid, last);
@@ -94,7 +94,7 @@ impl SpawnDetector {
         self.last_pid_at = now;
         let mut ids = std::mem::take(&mut self.not_yet_visible);
         let repeated = ids.len();
-        // Not so at the first check, after lost events, and when ids wrap.
+        // False at the first check, after lost events, and when ids wrap around.
         let is_continuous = before > 0 && last >= before && host.is_live();
         let count = repeated + usize::try_from(last.saturating_sub(before)).unwrap_or(0);
         let lookups_max = (processes / LOOKUPS_PER_SPAWN).max(LOOKUPS_PER_SPAWN);
@@ -110,7 +110,7 @@ impl SpawnDetector {
                     thread,
                     not_before,
                 }),
-                // Most of them have exited by now.
+                // Most of these have exited by now.
                 Ok(None) if at < repeated => {}
                 Ok(None) => self.not_yet_visible.push((thread, not_before)),
                 Err(error) => {
@@ -123,7 +123,7 @@ impl SpawnDetector {
     }
 }
 
-/// Reads what was spawned in a subject.
+/// Reads the new processes and threads of a subject.
 fn read_spawns(subject: &mut Subject, spawns: &Spawns, quiet: QuietPeriod) -> Result<(), OsError> {
     match spawns {
         Spawns::None => {}
@@ -155,8 +155,8 @@ impl Placer {
             let expects = subject.expects_spawn(now);
             subject.schedule.request_if(subject.tree.read_execs(now)?);
             read_spawns(subject, &spawns, self.spawns.quiet)?;
-            // Listing children costs more than finding threads: an unexpected worker may be found
-            // later.
+            // Listing children costs more than detecting threads, so unexpected workers may be
+            // found later.
             if subject.schedule.has_unlisted_children() && (expects || now >= self.due.children) {
                 let start = self.reader.clock.now()?;
                 let parents = subject.parents();

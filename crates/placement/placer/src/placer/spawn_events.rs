@@ -1,4 +1,4 @@
-//! Spawns that the kernel announces (proc connector), where that is asked for and permitted.
+//! Spawn events of the kernel (netlink proc connector), if requested and permitted.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::limits::{SPAWN_EVENTS_PAUSE, SPAWN_EVENTS_PERIOD};
 #[derive(Debug)]
 pub(super) struct SpawnEvents {
     connector: ProcConnector,
-    /// So much is spawned on the machine that the events cost too much: until then spawns are only
-    /// polled.
+    /// Set while events are ignored because the machine spawns so much that they cost too much;
+    /// until then spawns are only polled.
     paused_until: Option<Micros>,
     /// When events were last read.
     read_at: Micros,
 }
 
 impl Placer {
-    /// Asks the kernel to announce spawns from now on. Polling goes on: events may be lost.
+    /// Subscribes to spawn events. Polling continues, because events may be lost.
     ///
     /// # Errors
-    /// The kernel announces none here; spawns are polled.
+    /// The kernel sends no events here; spawns are only polled.
     pub fn listen_for_spawns(&mut self) -> Result<(), ConnectorError> {
         let connector = ProcConnector::open()?;
         self.events.poll.add(&connector, CONNECTOR_KEY)?;
@@ -34,7 +34,7 @@ impl Placer {
         Ok(())
     }
 
-    /// Handles the announced spawns.
+    /// Handles pending spawn events.
     pub(super) fn handle_spawn_events(&mut self) -> Result<(), PlacerError> {
         let Some(source) = &mut self.events.spawn_events else {
             return Ok(());
@@ -58,13 +58,13 @@ impl Placer {
             for event in &events {
                 if subject.tree.handle_event(event)? {
                     subject.schedule.request();
-                    // Where names decide, the thread is about to get its own.
+                    // If threads are named, this one is about to set its name.
                     self.due.spawns = Micros(0);
                 }
             }
         }
         if lost {
-            // What was spawned is found by polling.
+            // The spawns are found by polling.
             self.spawns.invalidate();
             self.due.spawns = Micros(0);
             self.due.children = Micros(0);
@@ -72,7 +72,7 @@ impl Placer {
         Ok(())
     }
 
-    /// Stops listening for a while: the events cost too much.
+    /// Unsubscribes temporarily, because the events cost too much.
     pub(super) fn pause_spawn_events(&mut self, now: Micros) -> Result<(), PlacerError> {
         let slowdown = self.slowdown();
         if let Some(source) = &mut self.events.spawn_events
@@ -87,7 +87,7 @@ impl Placer {
         Ok(())
     }
 
-    /// When listening begins again, if it is paused.
+    /// When events are enabled again, if they are paused.
     pub(super) fn spawn_events_resume_at(&self) -> Option<Micros> {
         self.events
             .spawn_events

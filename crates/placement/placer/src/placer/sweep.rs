@@ -1,4 +1,4 @@
-//! Reads masks back: all of them after something that may have changed many, else slice by slice.
+//! Reads masks back: all of them after an event that may have changed many, otherwise in slices.
 
 use std::time::Duration;
 
@@ -11,21 +11,20 @@ use crate::limits::{
 };
 use crate::{PlacerError, SubjectId};
 
-/// Where the sweep is.
+/// Position of the sweep.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// All masks are to be read at once.
+    /// All masks must be read in one go.
     pub(super) is_whole: bool,
-    /// The last process that was read.
+    /// The last process read.
     at: Option<(SubjectId, Option<Pid>)>,
 }
 
-/// What the loop has used of the cpu.
+/// CPU usage of the loop.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     checked_at: Micros,
-    /// [`crate::PlacerCounters::cpu_micros`] then, without the checks for spawns that were
-    /// expected.
+    /// [`crate::PlacerCounters::cpu_micros`] at that time, without checks for expected spawns.
     used: u64,
 }
 
@@ -36,14 +35,14 @@ impl Placer {
         self.due.sweep = Micros(0);
     }
 
-    /// Reads the masks that are due; true if one is not as it was.
+    /// Reads the masks that are due; true if one has changed.
     pub(super) fn sweep(&mut self, now: Micros) -> Result<bool, OsError> {
         let (read, differs) = if std::mem::take(&mut self.sweep.is_whole) {
             (SWEEP_SLICE, self.sweep_all()?)
         } else {
             self.sweep_some()?
         };
-        // infallible: a slice and the threads of one process.
+        // infallible: at most a slice plus the threads of one process.
         let period = (SWEEP_PERIOD_PER_THREAD * read as u32).max(SWEEP_PERIOD_MIN);
         self.due.sweep = after(now, period * self.slowdown());
         Ok(differs)
@@ -55,7 +54,7 @@ impl Placer {
             if subject.tree.read_masks()? {
                 subject.schedule.request();
                 differs = true;
-                // A thread that ended may have been replaced at once.
+                // A thread that exited may have been replaced immediately.
                 subject.tree.read_new_threads()?;
             }
             subject.record_verified();
@@ -64,7 +63,7 @@ impl Placer {
         Ok(differs)
     }
 
-    /// Reads the next slice; how many masks it has, and whether one is not as it was.
+    /// Reads the next slice; returns the number of masks read, and whether one has changed.
     fn sweep_some(&mut self) -> Result<(usize, bool), OsError> {
         let (mut left, mut differs) = (SWEEP_SLICE, false);
         let (from, mut process) = self.sweep.at.take().unwrap_or((SubjectId(0), None));
@@ -89,13 +88,12 @@ impl Placer {
         Ok((SWEEP_SLICE - left, differs))
     }
 
-    /// How many times longer than usual periods are.
+    /// Factor by which periods are lengthened.
     pub(super) fn slowdown(&self) -> u32 {
         self.figures.slowdown.max(1)
     }
 
-    /// Lengthens all periods while the loop uses more of the cpu than it may, and shortens them
-    /// again.
+    /// Lengthens all periods while the loop exceeds its CPU budget, and shortens them afterwards.
     pub(super) fn keep_budget(&mut self, now: Micros) -> Result<(), PlacerError> {
         let time = Duration::from_micros(now.0.saturating_sub(self.budget.checked_at.0));
         if time < BUDGET_PERIOD {

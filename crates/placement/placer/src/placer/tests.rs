@@ -12,7 +12,7 @@ use super::*;
 use crate::SlotState;
 use crate::limits::FAST_PAUSE_MAX;
 
-/// An arbiter of two workers that never replaces them. Each execs when it reads a line.
+/// An arbiter with two workers that it never replaces. Each worker execs when it reads a line.
 struct Arbiter(Child);
 
 impl Arbiter {
@@ -37,7 +37,7 @@ impl Drop for Arbiter {
     }
 }
 
-/// Two workers of one thread, only observed.
+/// Two workers with one thread each, observed only.
 fn config(arbiter: &Arbiter) -> SubjectConfig {
     SubjectConfig {
         root: Pid(arbiter.0.id() as i32),

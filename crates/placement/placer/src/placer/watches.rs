@@ -1,5 +1,4 @@
-//! Handles announced events: exits of processes, writes of cpusets and quotas, cpus that come and
-//! go.
+//! Handles events: exits of processes, writes to cpusets and quotas, cpu hotplug.
 
 use albacore_os::{Micros, OsError, Pid, PollKey};
 
@@ -22,12 +21,12 @@ impl Placer {
         Ok(())
     }
 
-    /// Takes what was announced of writes to cpuset files.
+    /// Handles inotify events of cpuset files.
     pub(super) fn handle_cpuset_events(&mut self) -> Result<(), OsError> {
         if self.events.cpuset_watch.drain()? {
             for subject in self.subjects.values_mut() {
-                // Written and written back, it looks the same but may have wiped masks: counts as a
-                // change.
+                // A cpuset that was changed and changed back looks the same, but masks may have
+                // been overwritten: this counts as a change.
                 subject.cpuset.changes += 1;
                 subject.schedule.request();
             }
@@ -36,7 +35,7 @@ impl Placer {
         Ok(())
     }
 
-    /// Handles exits: a replacement is expected after each.
+    /// Handles exits: after each, a replacement is expected.
     pub(super) fn handle_exits(&mut self, keys: &[PollKey]) -> Result<(), OsError> {
         let now = self.reader.clock.now()?;
         for subject in self.subjects.values_mut() {
@@ -60,7 +59,7 @@ impl Placer {
             .collect();
         files.sort();
         files.dedup();
-        // A file that cannot be watched is polled: the watch only makes that early.
+        // A file that cannot be watched is only polled; a watch merely triggers an early poll.
         let _ = self.events.cpuset_watch.set(&files);
         let subjects = self.subjects.values();
         let mut files: Vec<_> = subjects

@@ -1,5 +1,6 @@
-//! Adopts the masks that an earlier incarnation of the placer wrote: after a restart the mapping is
-//! read from the masks, so that the next one starts from it and moves a thread only for a gain.
+//! Adopts the masks that an earlier instance of the placer wrote: after a restart the mapping is
+//! derived from the masks, so that the next solve starts from it and moves a thread only for a
+//! gain.
 
 use albacore_plan::{SubjectPolicy, plan};
 use albacore_solver::{Mapping, Slot};
@@ -10,8 +11,8 @@ use crate::PlacerError;
 use crate::process::ProcessReader;
 
 impl Subject {
-    /// Reads the mapping from the masks, where at least half of the slots have a thread on one cpu;
-    /// the others get a cpu of their mask, or any.
+    /// Derives the mapping from the masks if at least half of the slots have a thread with a single
+    /// cpu; the other slots get a cpu of their mask, or any cpu.
     pub(crate) fn adopt_masks(
         &mut self,
         reader: &ProcessReader,
@@ -24,7 +25,7 @@ impl Subject {
         let SubjectPolicy {
             workers, threads, ..
         } = *self.policy();
-        // Only the assignment of slots is taken from this plan; none of its steps is executed.
+        // Only the assignment of slots is used from this plan; none of its steps are executed.
         let plan = plan(self.policy(), observation, None, &self.ledger);
         let ledger = plan.ledger();
         let Some(any) = observation.cpuset.first() else {

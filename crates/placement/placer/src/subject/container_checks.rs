@@ -1,5 +1,5 @@
-//! What concerns a container's subject as a whole and changes rarely: its quota of cpu time, who
-//! else is in its cgroup, and a mask that it was spawned with.
+//! Slowly changing state of a container's subject as a whole: its CPU quota, unrelated processes in
+//! its cgroup, and an inherited mask.
 
 use std::path::PathBuf;
 
@@ -11,18 +11,18 @@ use crate::PlacerError;
 use crate::node_problem::threads_within_quota;
 use crate::process::ProcessReader;
 
-/// What was found in the last check.
+/// Result of the last check.
 #[derive(Debug, Default)]
 pub(crate) struct ContainerState {
     pub(crate) quota: CpuQuota,
     pub(crate) is_throttled: bool,
     pub(crate) entered: usize,
-    /// A check has succeeded once.
+    /// A check has succeeded before.
     is_known: bool,
 }
 
 impl Subject {
-    /// Checks the container again; true if something is to be reported or planned because of it.
+    /// Checks the container again; true if a change must be reported or planned.
     pub(crate) fn check_container(&mut self, reader: &ProcessReader) -> Result<bool, PlacerError> {
         let Some(subtree) = self.subtree.as_ref() else {
             return Ok(false);
@@ -35,7 +35,7 @@ impl Subject {
         self.container.quota = quota;
         self.container.is_known = true;
         let members = subtree.cgroup().read_processes()?;
-        // 0 is a process of another pid namespace: it cannot be matched with the tree.
+        // 0 is a process of another PID namespace, which cannot be matched with the tree.
         let is_stranger = |pid: &&Pid| pid.0 != 0 && self.tree.get(**pid).is_none();
         self.container.entered = members.iter().filter(is_stranger).count();
         let threads = self.threads_within_quota();
@@ -43,22 +43,22 @@ impl Subject {
         Ok(is_other || before != self.container_warnings())
     }
 
-    /// The files whose writing changes its quota; none without a container.
+    /// The files whose writes change its quota; empty without a container.
     pub(crate) fn quota_files(&self, host: &HostRoot) -> Vec<PathBuf> {
         let cgroup = self.subtree.as_ref().map(CgroupSubtree::cgroup);
-        // Where they cannot be found the quota is read all the same, in its period.
+        // If the files cannot be found, the quota is still polled.
         let files = cgroup.and_then(|cgroup| quota_files(host, cgroup).ok());
         files.unwrap_or_default()
     }
 
-    /// T, or as many threads per worker as the quota lets run at once.
+    /// T, or the number of threads per worker that the quota lets run concurrently.
     pub(crate) fn threads_within_quota(&self) -> u16 {
         let asked = self.policy.asked();
         let millicpus = self.container.quota.millicpus;
         threads_within_quota(asked.workers, asked.threads, millicpus)
     }
 
-    /// Notes that no plan can make.
+    /// Warnings that do not come from a plan.
     pub(crate) fn container_warnings(&self) -> Vec<PlacementWarning> {
         let mut warnings = Vec::new();
         if let Some(millicpus) = self.container.quota.millicpus

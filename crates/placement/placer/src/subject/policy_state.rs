@@ -1,15 +1,16 @@
-//! The policy of a subject: as the user asked for it, and as it is in force.
+//! The policy of a subject, as requested and as in force.
 
 use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
 
 #[derive(Debug)]
 pub(crate) struct PolicyState {
     asked: SubjectPolicy,
-    /// As asked, but for the threads, which a cpu quota may make fewer.
+    /// As requested, except that a CPU quota may reduce the threads.
     in_force: SubjectPolicy,
-    /// The kernel forbade a write: no more are tried until the policy is set again.
+    /// A write was denied by the kernel: no more writes are attempted until the policy is set
+    /// again.
     is_refused: bool,
-    /// Masks are to be given back once: enforcement changed from Enforce to Observe.
+    /// Masks must be restored once, because enforcement changed from Enforce to Observe.
     is_releasing: bool,
 }
 
@@ -39,7 +40,7 @@ impl PolicyState {
         self.is_refused = false;
     }
 
-    /// Places so many threads per worker; true if that is another number than before.
+    /// Sets the number of threads placed per worker; true if it changed.
     pub(crate) fn set_threads(&mut self, threads: u16) -> bool {
         let before = std::mem::replace(&mut self.in_force.threads, threads);
         before != threads
@@ -57,12 +58,12 @@ impl PolicyState {
         self.in_force.enforcement == Enforcement::Enforce && !self.is_refused
     }
 
-    /// Whether threads go where the solver says.
+    /// True if threads are placed by the solver.
     pub(crate) fn is_solved(&self) -> bool {
         self.in_force.placement == PlacementMethod::Tuna && self.may_write()
     }
 
-    /// Whether masks are to be given back now; false from then on.
+    /// True if masks must be restored now; false from the next call on.
     pub(crate) fn take_release(&mut self) -> bool {
         std::mem::take(&mut self.is_releasing)
     }

@@ -1,4 +1,4 @@
-//! Turns plans and outcomes into reports, each fact once.
+//! Converts plans and outcomes to reports, each fact once.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::table::{FrontRow, SlotRow, SlotState};
 use super::worker_history::WorkerChange;
 use super::{PassContext, Subject};
 
-/// A thread that is spawned this long after its process was not spawned with it.
+/// A thread spawned later than this after its process does not count as spawned with it.
 const SPAWNED_TOGETHER_MICROS: u64 = 1_000_000;
 
 impl Subject {
@@ -37,7 +37,7 @@ impl Subject {
         });
     }
 
-    /// Reports workers, drifts and warnings that are new with this plan.
+    /// Reports workers, drifts and warnings that are new in this plan.
     pub(super) fn report_found(&mut self, plan: &Plan<Linted>, context: &mut PassContext<'_>) {
         self.report_workers(plan, context);
         for drift in &plan.drifts {
@@ -183,7 +183,7 @@ impl Subject {
         }
     }
 
-    /// Records that all targets whose masks were read as planned are verified as of now.
+    /// Marks all targets whose masks were read as planned as verified now.
     pub(crate) fn record_verified(&mut self) {
         let mut verified = Vec::new();
         for (&thread, target) in self.verification.targets() {
@@ -198,7 +198,7 @@ impl Subject {
         }
     }
 
-    /// The state of the subject as a whole.
+    /// The overall state of the subject.
     pub(crate) fn state(&self, topology_hash: u64) -> SubjectState {
         let pair = self.solver.pair();
         SubjectState {
@@ -232,7 +232,7 @@ impl Subject {
         slots.map(|slot| self.row(slot, now)).collect()
     }
 
-    /// One row per event loop of the front end, by process and number.
+    /// One row per event loop of the front end, by process and index.
     fn front_rows(&self) -> Vec<FrontRow> {
         let targets = self.verification.targets().iter();
         let mut rows: Vec<FrontRow> = targets

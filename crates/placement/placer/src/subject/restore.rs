@@ -1,4 +1,4 @@
-//! Gives the masks of a subject back.
+//! Restores the masks of a subject.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,7 @@ use crate::limits::{RESTORE_ERRORS_MAX, RESTORE_PASSES_MAX};
 use crate::report::Restored;
 
 impl Subject {
-    /// Gives every mask back, whatever fails, until a check of the tree finds nothing left to give
-    /// back.
+    /// Restores all masks, despite errors, until a check of the tree finds nothing left to restore.
     pub(crate) fn restore(&mut self, context: &mut PassContext<'_>) -> Restored {
         let mut restored = Restored::default();
         let mut given = BTreeSet::new();
@@ -29,7 +28,7 @@ impl Subject {
                     restored.errors.push(reason);
                 }
             };
-            // Errors of reading leave what was read before: better than giving nothing back.
+            // On a read error the previous data is used, which is better than restoring nothing.
             if let Err(e) = self.refresh(context) {
                 fail(e.to_string());
             }

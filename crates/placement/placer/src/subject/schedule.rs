@@ -1,28 +1,28 @@
-//! When a subject needs its next pass, and whether new processes are expected.
+//! Schedules the passes of a subject, and tracks whether new processes are expected.
 
 use std::time::Duration;
 
 use albacore_os::Micros;
 
-/// The longest pause after a pass that did not finish is 20 ms times 2 to this power.
+/// The longest pause after an unfinished pass is 20 ms times 2 to this power.
 const BACK_OFFS_MAX: u32 = 6;
 
 #[derive(Debug)]
 pub(crate) struct PassSchedule {
     /// Something changed since the last pass.
     is_requested: bool,
-    /// A pass is due at this time even if nothing changes.
+    /// A pass is due at this time even without a change.
     retry_at: Option<Micros>,
-    /// Passes in a row that left something to do.
+    /// Number of consecutive unfinished passes.
     back_offs: u32,
-    /// A worker ended: its replacement is expected until then.
+    /// After a worker exited, its replacement is expected until then.
     fast_until: Micros,
     /// A process was spawned on the machine since the children were last listed.
     has_unlisted_children: bool,
 }
 
 impl PassSchedule {
-    /// A new subject: everything is to be read.
+    /// A new subject: everything must be read.
     pub(crate) fn new() -> Self {
         Self {
             is_requested: true,
@@ -45,7 +45,7 @@ impl PassSchedule {
         self.is_requested
     }
 
-    /// Begins a pass.
+    /// Starts a pass.
     pub(crate) fn begin(&mut self) {
         self.is_requested = false;
         self.retry_at = None;
@@ -59,7 +59,7 @@ impl PassSchedule {
         self.retry_at = Some(Micros(now.0 + pause.as_micros() as u64));
     }
 
-    /// Retries at this time, if there is one, unless an earlier retry is set.
+    /// Retries at this time, if any, unless an earlier retry is scheduled.
     pub(crate) fn retry_by(&mut self, at: Option<Micros>) {
         self.retry_at = [self.retry_at, at].into_iter().flatten().min();
     }
@@ -69,8 +69,8 @@ impl PassSchedule {
         self.request_if(self.retry_at.is_some_and(|at| now >= at));
     }
 
-    /// Retries later, each time later: another program writes faster than this one, or a step
-    /// fails.
+    /// Retries with exponential backoff: another program changes masks faster than this one, or a
+    /// step fails.
     pub(crate) fn back_off(&mut self, now: Micros) {
         self.back_offs = (self.back_offs + 1).min(BACK_OFFS_MAX);
         self.retry_after(now, Duration::from_millis(20 << self.back_offs));
@@ -80,7 +80,7 @@ impl PassSchedule {
         self.back_offs = 0;
     }
 
-    /// A worker ended: expects its replacement for so long.
+    /// Expects the replacement of a worker that exited, for this time.
     pub(crate) fn expect_spawn(&mut self, now: Micros, time: Duration) {
         self.fast_until = Micros(now.0 + time.as_micros() as u64);
         self.request();

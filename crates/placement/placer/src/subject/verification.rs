@@ -1,4 +1,4 @@
-//! The masks that a subject's threads should have, and when each was last found as planned.
+//! Target masks of a subject's threads, and when each was last found as planned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use albacore_topology::CpuSet;
 pub(crate) struct Verification {
     targets: BTreeMap<ThreadId, Target>,
     verified_at: BTreeMap<ThreadId, Micros>,
-    /// Threads of slots whose first mask was verified.
+    /// Threads in slots whose first mask was verified.
     placed: BTreeSet<ThreadId>,
-    /// Drifts that were reported and are not repaired: planned and actual mask.
+    /// Drifts that were reported and not repaired yet: planned and actual mask.
     reported: BTreeMap<ThreadId, (CpuSet, CpuSet)>,
     drifts: BTreeMap<MaskDriftCause, u64>,
     widened: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Verification {
 
 /// A drift that was not reported before.
 pub(crate) struct NewDrift {
-    /// A change of the cpuset or a cpu that went offline lost the thread's mask.
+    /// The mask was lost by a cpuset change or a cpu that went offline.
     pub(crate) is_widened: bool,
 }
 
@@ -42,13 +42,12 @@ impl Verification {
         &self.drifts
     }
 
-    /// Verified threads that were found on the whole cpuset although nothing of theirs asked for
-    /// it.
+    /// Verified threads whose mask was reset to the whole cpuset although no target requested it.
     pub(crate) fn widened(&self) -> u64 {
         self.widened
     }
 
-    /// Counts a drift, unless it was reported before.
+    /// Counts a drift, unless it was already reported.
     pub(crate) fn add_drift(&mut self, drift: &MaskDrift, cpuset: &CpuSet) -> Option<NewDrift> {
         let masks = (drift.planned.clone(), drift.actual.clone());
         if self.reported.get(&drift.thread) == Some(&masks) {
@@ -66,7 +65,7 @@ impl Verification {
         Some(NewDrift { is_widened })
     }
 
-    /// Forgets threads that have no target any more.
+    /// Removes threads that no longer have a target.
     pub(crate) fn retain(&mut self, targets: &BTreeMap<ThreadId, Target>) {
         self.placed.retain(|thread| targets.contains_key(thread));
         self.reported
@@ -75,7 +74,7 @@ impl Verification {
             .retain(|thread, _| targets.contains_key(thread));
     }
 
-    /// The mask of a thread was read as planned.
+    /// Records that the mask of a thread was read as planned.
     pub(crate) fn verify(&mut self, thread: ThreadId, at: Micros) {
         self.verified_at.insert(thread, at);
     }
@@ -85,7 +84,7 @@ impl Verification {
         self.reported.remove(&thread);
     }
 
-    /// True if a thread was not placed before.
+    /// True if the thread was not placed before.
     pub(crate) fn is_first_placement(&mut self, thread: ThreadId) -> bool {
         self.placed.insert(thread)
     }

@@ -1,7 +1,8 @@
-//! The weights of a subject's threads: which are hot, and what else runs beside them.
+//! The load weights of a subject's threads: which are hot, and the load of other threads on the
+//! same cpus.
 //!
-//! Weights in force follow the measured classes at most once in [`WEIGHTS_PERIOD`], so plans do not
-//! follow every change of load.
+//! The weights in force follow the measured classes at most once per [`WEIGHTS_PERIOD`], so that
+//! plans do not follow every change of load.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +15,12 @@ use super::Subject;
 use crate::LoadClass;
 use crate::limits::WEIGHTS_PERIOD;
 
-/// Which threads are hot.
+/// The hot threads.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Weights {
     hot: BTreeSet<Slot>,
-    /// The cpus of each hot thread whose mask is not planned, sorted. Those that may use the whole
-    /// cpuset are left out: the kernel runs them where others do not.
+    /// The cpus of each hot thread whose mask is not planned, sorted. Threads that may use the
+    /// whole cpuset are omitted, because the kernel runs them on idle cpus.
     beside: Vec<CpuSet>,
 }
 
@@ -28,12 +29,12 @@ pub(crate) struct Weights {
 pub(crate) struct WeightState {
     in_force: Option<Weights>,
     changed_at: Micros,
-    /// No order of workers was tried with them yet.
+    /// No order of workers has been tried with them yet.
     is_new: bool,
 }
 
 impl WeightState {
-    /// Takes over what was measured, if it is time to.
+    /// Adopts the measured weights if the period has elapsed.
     fn update(&mut self, measured: Weights, now: Micros) -> bool {
         let age = now.0.saturating_sub(self.changed_at.0);
         let is_early = self.in_force.is_some() && age < WEIGHTS_PERIOD.as_micros() as u64;
@@ -48,13 +49,13 @@ impl WeightState {
 }
 
 impl Subject {
-    /// Brings the weights up to date with what was measured; true if they changed.
+    /// Updates the weights in force from the measurements; true if they changed.
     pub(crate) fn update_weights(&mut self, now: Micros) -> bool {
         let measured = self.measured_weights();
         measured.is_some_and(|measured| self.weights.update(measured, now))
     }
 
-    /// `None` until every slot was measured, or was before its thread was replaced.
+    /// `None` until every slot was measured, including before its thread was replaced.
     fn measured_weights(&self) -> Option<Weights> {
         let mut weights = Weights::default();
         for slot in Slot::all(self.policy().workers, self.policy().threads) {
@@ -75,7 +76,7 @@ impl Subject {
             .iter()
             .flat_map(|process| process.threads.values());
         let hot = threads.filter(|known| known.load.class == Some(LoadClass::Hot));
-        // masks that were planned follow the mapping: it must not follow them
+        // Planned masks follow the mapping, so the mapping must not depend on them.
         let planned = self.verification.targets();
         let beside = hot.filter(|known| !planned.contains_key(&known.id));
         let masks = beside.map(|known| known.mask.intersection(cpuset));
@@ -86,7 +87,7 @@ impl Subject {
         Some(weights)
     }
 
-    /// The class of a slot by the weights in force.
+    /// The class of a slot according to the weights in force.
     pub(crate) fn load_class(&self, slot: Slot) -> Option<LoadClass> {
         let weights = self.weights.in_force.as_ref()?;
         Some(match weights.hot.contains(&slot) {
@@ -95,9 +96,9 @@ impl Subject {
         })
     }
 
-    /// How busy each thread is, percent, slot by slot. Before that was measured, what the built-in
-    /// server's dispatcher makes of them, which prefers low workers; those of other servers are
-    /// equal.
+    /// Load of each thread in percent, by slot. Until measured, this is the load resulting from the
+    /// built-in server's dispatcher, which prefers workers with low indexes; threads of other
+    /// servers are equal.
     pub(crate) fn busy_threads(&self) -> Vec<u8> {
         let (workers, threads) = (self.policy().workers, self.policy().threads);
         let share = |slot| match self.load_class(slot) {
@@ -110,8 +111,8 @@ impl Subject {
         }
     }
 
-    /// The cpus of other hot threads that can run on one cpu alone: as obstacles they weigh as much
-    /// as a thread of a worker.
+    /// The cpus of other hot threads with a single cpu; as obstacles they have the same weight as a
+    /// thread of a worker.
     pub(crate) fn hot_fixed_cpus(&self) -> impl Iterator<Item = CpuId> + '_ {
         let weights = self.weights.in_force.iter();
         let single = weights
@@ -120,7 +121,7 @@ impl Subject {
         single.filter_map(CpuSet::first)
     }
 
-    /// Adds the load of those with several cpus, spread evenly over them, percent.
+    /// Adds the load of other hot threads with several cpus, spread evenly over them, in percent.
     pub(crate) fn add_beside(&self, background: &mut BTreeMap<CpuId, u32>) {
         let weights = self.weights.in_force.iter();
         let beside = weights.flat_map(|weights| &weights.beside);
@@ -131,7 +132,7 @@ impl Subject {
         }
     }
 
-    /// Whether workers are to be ordered by new weights; false from then on.
+    /// True if workers must be reordered for new weights; false from the next call on.
     pub(crate) fn take_new_weights(&mut self) -> bool {
         std::mem::take(&mut self.weights.is_new)
     }
@@ -140,12 +141,12 @@ impl Subject {
         self.weights.is_new
     }
 
-    /// Hot threads of workers.
+    /// Number of hot threads of workers.
     pub(crate) fn hot_threads(&self) -> Option<usize> {
         self.weights.in_force.as_ref().map(|of| of.hot.len())
     }
 
-    /// Hot threads whose masks are not planned and that may not use the whole cpuset.
+    /// Number of hot threads whose masks are not planned and that may not use the whole cpuset.
     pub(crate) fn other_hot_threads(&self) -> usize {
         self.weights
             .in_force

@@ -1,4 +1,4 @@
-//! Which process each worker is, and how often it was replaced.
+//! The process of each worker, and how often it was replaced.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use albacore_solver::WorkerIndex;
 #[derive(Debug, Default)]
 pub(crate) struct WorkerHistory {
     live: BTreeMap<WorkerIndex, Pid>,
-    /// Of every index that was ever filled.
+    /// For every index that was ever used.
     respawns: BTreeMap<WorkerIndex, u32>,
 }
 
-/// One change between two passes.
+/// A change between two passes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WorkerChange {
     Exited {
@@ -22,13 +22,13 @@ pub(crate) enum WorkerChange {
     Spawned {
         worker: WorkerIndex,
         pid: Pid,
-        /// How many processes had this index before.
+        /// Number of earlier processes with this index.
         respawns: u32,
     },
 }
 
 impl WorkerHistory {
-    /// Takes over the live workers; returns what changed.
+    /// Updates the live workers; returns the changes.
     pub(crate) fn update(&mut self, live: &BTreeMap<WorkerIndex, Pid>) -> Vec<WorkerChange> {
         let mut changes = Vec::new();
         for (&worker, &pid) in live {
@@ -68,7 +68,7 @@ impl WorkerHistory {
         self.live.values().copied()
     }
 
-    /// How many workers live.
+    /// Number of live workers.
     pub(crate) fn count(&self) -> usize {
         self.live.len()
     }

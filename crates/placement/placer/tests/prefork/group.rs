@@ -1,4 +1,4 @@
-//! Real cgroups with a cpuset, whichever version the machine has; needs root.
+//! Real cgroups with a cpuset, v1 or v2, whichever the machine has; needs root.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use albacore_topology::CpuSet;
 
 use super::own_cpus;
 
-/// A cgroup with a cpuset, below that of this test; removed at the end.
+/// A cgroup with a cpuset below that of this test, removed on drop.
 pub(crate) struct Group {
     pub(crate) directory: PathBuf,
     own: Cgroup,
@@ -19,7 +19,8 @@ impl Group {
     pub(crate) fn new(name: &str, cpuset: &CpuSet) -> Self {
         let own = find_cgroup(&HostRoot::live(), Pid(std::process::id() as i32)).unwrap();
         if own.version == CgroupVersion::V2 {
-            // Only the root of a v2 hierarchy may have processes beside groups with controllers.
+            // In cgroup v2, only the root may contain processes next to child groups with
+            // controllers.
             fs::write(own.mount.join("cgroup.subtree_control"), "+cpuset").unwrap();
         }
         let directory = own
@@ -35,7 +36,7 @@ impl Group {
         group
     }
 
-    /// As a container's subject has it.
+    /// The cgroup in the form used by a container's subject.
     pub(crate) fn cgroup(&self) -> Cgroup {
         Cgroup {
             directory: self.directory.clone(),
@@ -49,7 +50,7 @@ impl Group {
 
     pub(crate) fn take(&self, root: Pid) {
         for pid in super::tree_of(root) {
-            // Whoever ended since it was listed needs no move.
+            // A process that has exited since it was listed cannot be moved.
             let _ = fs::write(self.directory.join("cgroup.procs"), pid.0.to_string());
         }
     }
@@ -70,7 +71,7 @@ impl Drop for Group {
     }
 }
 
-/// The two lowest cpus that this test may use, alone and together.
+/// The two lowest cpus that this test may use, individually and together.
 pub(crate) fn two() -> (CpuSet, CpuSet, CpuSet) {
     let mut ids = own_cpus();
     let low: CpuSet = ids.first().into_iter().collect();

@@ -15,7 +15,7 @@ use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, Subjec
 use albacore_solver::Mode;
 use albacore_topology::{CpuSet, DistanceOverrides};
 
-/// Only for liveness: how long anything may take on a machine that is busy with other tests.
+/// Liveness only: maximum time of any operation on a machine that is busy with other tests.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) fn policy(workers: u16, threads: u16) -> SubjectPolicy {
@@ -57,7 +57,7 @@ impl PreforkServer {
         }
     }
 
-    /// In a group from its first moment, as a runtime starts a container.
+    /// In a group from the start, as a container runtime starts a container.
     pub(crate) fn start_in(group: &group::Group, workers: u16, threads: u16) -> Self {
         let mut command = Command::new("sh");
         command
@@ -151,7 +151,7 @@ impl Run {
             .unwrap();
     }
 
-    /// Steps until something holds.
+    /// Steps until a condition holds.
     pub(crate) fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
         let start = Instant::now();
         while !holds(self) {
@@ -177,7 +177,7 @@ impl Run {
         self.placer.table().unwrap()
     }
 
-    /// True if every slot has a live thread whose mask, read from /proc, is one planned cpu.
+    /// True if every slot has a live thread whose mask, read from /proc, is the planned cpu.
     pub(crate) fn is_placed(&self) -> bool {
         self.rows().iter().all(|row| {
             let (Some(tid), Some(planned)) = (row.tid, &row.planned) else {
@@ -201,7 +201,7 @@ impl Run {
     }
 }
 
-/// The mask of a thread in /proc/TID/status, not as the crates under test read it.
+/// The mask of a thread from /proc/TID/status, read independently of the crates under test.
 pub(crate) fn mask_of(tid: Tid) -> Option<CpuSet> {
     let status = fs::read_to_string(format!("/proc/{}/status", tid.0)).ok()?;
     let list = status
@@ -244,7 +244,7 @@ pub(crate) fn tasks_of(pid: Pid) -> Vec<Tid> {
         .collect()
 }
 
-/// Sets a mask as another program would, with `taskset`.
+/// Sets a mask like another program, as `taskset` does.
 pub(crate) fn taskset(tid: Tid, mask: &CpuSet) {
     write_mask(tid, mask).unwrap();
 }
@@ -253,7 +253,7 @@ pub(crate) fn cpus(list: &str) -> CpuSet {
     list.parse().unwrap()
 }
 
-/// The cpus this test may use.
+/// The cpus that this test may use.
 pub(crate) fn own_cpus() -> CpuSet {
     mask_of(Tid(std::process::id() as i32)).unwrap()
 }

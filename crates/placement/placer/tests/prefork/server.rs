@@ -1,18 +1,18 @@
-//! A fake pre-fork server for tests: workers with threads that die, are replaced and misbehave
-//! on command.
+//! A fake pre-fork server for tests, whose workers have threads that die, are replaced and
+//! misbehave on command.
 //!
 //! `prefork_server WORKERS THREADS [named] [pin=MILLIS] [loops=N] [fronts=K] [quiet]` starts
-//! WORKERS worker processes of THREADS threads each and replaces every one that dies. `named`:
-//! threads are named as the built-in server's. `pin`: every thread of worker 0 writes its own mask
-//! that often. `loops`: the root has N threads named as event loops, which spawn a thread now and
-//! then unless `quiet`. `fronts`: K child processes have them instead, and are replaced, too. Lines
-//! on stdin are orders to a worker: `thread W` (one more thread), `helper W` (a child process),
-//! `spin W` (its newest thread starts to compute). `again` starts as many workers with
-//! the same names, `retire` ends those from before, `burn` starts a thread of the root that
-//! computes. Everything ends when stdin does.
+//! WORKERS worker processes with THREADS threads each and replaces every one that dies. `named`:
+//! threads are named like those of the built-in server. `pin`: every thread of worker 0 sets its
+//! own mask at this interval. `loops`: the root has N threads named as event loops, which spawn a
+//! thread now and then unless `quiet`. `fronts`: K child processes have the event loops instead,
+//! and are replaced as well. Lines on stdin are commands: `thread W` (worker W starts one more
+//! thread), `helper W` (a child process), `spin W` (its newest thread starts to compute). `again`
+//! starts the same number of workers with the same names, `retire` ends the previous ones, `burn`
+//! starts a computing thread in the root. All processes exit when stdin is closed.
 //!
-//! `prefork_server place PID WORKERS THREADS` is a placer for such a server, to be killed: until
-//! SIGTERM, then it gives back.
+//! `prefork_server place PID WORKERS THREADS` is a placer for such a server that can be killed; on
+//! SIGTERM it restores the masks.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -28,7 +28,7 @@ use albacore_placer::{Placer, PlacerConfig, SubjectConfig};
 use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, SubjectPolicy};
 use albacore_solver::Mode;
 
-/// Children below this are not replaced.
+/// Children with lower indexes are not replaced.
 static RETIRED: AtomicUsize = AtomicUsize::new(0);
 
 type Stdins = Arc<Mutex<Vec<Option<std::process::ChildStdin>>>>;
@@ -63,7 +63,7 @@ fn root(arguments: &[String]) -> io::Result<()> {
         let child = all.len();
         all.push(None);
         drop(all);
-        // One supervisor thread each: children of several threads of one process.
+        // One supervisor thread each, so that different threads of one process have children.
         std::thread::spawn(move || supervise(child, &start, &stdins));
     };
     let start_workers = || {
@@ -83,7 +83,7 @@ fn root(arguments: &[String]) -> io::Result<()> {
             "retire" => {
                 RETIRED.store(workers, Ordering::Relaxed);
                 if let Ok(mut stdins) = stdins.lock() {
-                    // They end with their stdin.
+                    // They exit when their stdin is closed.
                     stdins[..workers].fill_with(|| None);
                 }
             }
@@ -98,7 +98,7 @@ fn root(arguments: &[String]) -> io::Result<()> {
             writeln!(stdin, "{line}")?;
         }
     }
-    // The workers see the end of their stdin and end, too.
+    // The workers exit as well, because their stdin is closed.
     std::process::exit(0);
 }
 
@@ -107,7 +107,7 @@ fn option(arguments: &[String], name: &str) -> Option<usize> {
     values.next()?.parse().ok()
 }
 
-/// A front end that is no root; ends with its stdin.
+/// A front end process that is not the root; exits when its stdin is closed.
 fn front(arguments: &[String]) -> io::Result<()> {
     let is_quiet = arguments.iter().any(|it| it == "quiet");
     start_loops(number(arguments, 0)?, is_quiet);
@@ -118,9 +118,9 @@ fn front(arguments: &[String]) -> io::Result<()> {
 fn start_loops(count: usize, is_quiet: bool) {
     for index in 0..count {
         let builder = std::thread::Builder::new().name(format!("albf.io{index}"));
-        // A thread that cannot be made is missing in what the test sees.
+        // If a thread cannot be created, the test notices that it is missing.
         let _ = builder.spawn(move || {
-            // bound: sleeps until the process ends
+            // bound: sleeps until the process exits
             loop {
                 std::thread::sleep(Duration::from_millis(200));
                 if is_quiet {
@@ -134,7 +134,7 @@ fn start_loops(count: usize, is_quiet: bool) {
 
 fn supervise(child: usize, arguments: &[String], stdins: &Stdins) -> io::Result<()> {
     let program = std::env::current_exe()?;
-    // bound: as many as are killed
+    // bound: the number of kills
     loop {
         let mut command = Command::new(&program);
         let mut started = command.args(arguments).stdin(Stdio::piped()).spawn()?;
@@ -190,14 +190,14 @@ fn place(arguments: &[String]) -> io::Result<()> {
     }
 }
 
-/// One more thread with this rank; ends with the sender of its orders.
+/// Starts one more thread with this rank; it exits when its sender is dropped.
 fn thread(worker: usize, rank: usize, is_named: bool, pin: Option<Duration>) -> Sender<()> {
     let (sender, controls) = channel();
     let mut builder = std::thread::Builder::new();
     if is_named {
         builder = builder.name(format!("albw{worker}.{rank}"));
     }
-    // A thread that cannot be made is missing in what the test sees.
+    // If a thread cannot be created, the test notices that it is missing.
     let _ = builder.spawn(move || match pin {
         Some(period) => keep_pinning(period),
         None => serve(&controls),
@@ -205,7 +205,7 @@ fn thread(worker: usize, rank: usize, is_named: bool, pin: Option<Duration>) -> 
     sender
 }
 
-/// Until the process ends.
+/// Computes until the process exits.
 fn compute() {
     loop {
         std::hint::spin_loop();
@@ -228,14 +228,14 @@ fn me() -> io::Result<Tid> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Insists on the highest cpu of the mask that the process began with.
+/// Keeps resetting its mask to the highest cpu of the mask with which the process started.
 fn keep_pinning(period: Duration) {
     let Ok(tid) = me() else { return };
     let Ok(start) = read_mask(&HostRoot::live(), tid) else {
         return;
     };
     let own = start.iter().last().into_iter().collect();
-    // bound: until the process ends
+    // bound: until the process exits
     loop {
         if read_mask(&HostRoot::live(), tid).is_ok_and(|mask| mask != own) {
             let _ = write_mask(tid, &own);

@@ -1,5 +1,4 @@
-//! Which threads are event loops of the front end, and which cpus they may have: the second
-//! answer, by code of its own.
+//! Event loops of the front end and their allowed cpus: the lint's independent implementation.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +11,11 @@ use crate::{
     MainThread, PlanStep, Process, ProcessId, ServerKind, ThreadId, parse_front_thread_name,
 };
 
-/// The event loops that a plan pins, beside the workers of its observation.
+/// Checks the event loops pinned by a plan, given the workers of its observation.
 pub(super) struct FrontPins<'a> {
     input: &'a LintInput<'a>,
     workers: &'a BTreeSet<ProcessId>,
-    /// The cpus of main threads, or of all threads where main threads are not pinned.
+    /// The cpus of main threads, or of all threads if main threads are not pinned.
     taken: BTreeSet<CpuId>,
     count: usize,
 }
@@ -42,7 +41,7 @@ impl<'a> FrontPins<'a> {
         }
     }
 
-    /// Checks the pin of a thread that is in no worker.
+    /// Checks the pin of a thread that is not in a worker.
     pub(super) fn check(&mut self, step: &PlanStep, process: &Process) -> Result<(), LintError> {
         let (pid, tid) = (process.id.pid, step.thread.tid);
         let is_placed = self.input.observation.server_kind == ServerKind::Named
@@ -54,7 +53,7 @@ impl<'a> FrontPins<'a> {
         self.count += 1;
         let is_first = pid.first_thread() == tid;
         let is_named = claimed_loop(process, step.thread).is_some_and(|index| {
-            // A thread has the name of the one that spawned it until it gets its own.
+            // A new thread has the name of its parent thread until it sets its own.
             let mut older = process.threads.iter().filter(|it| it.id < step.thread);
             older.all(|it| {
                 pid.first_thread() == it.id.tid || claimed_loop(process, it.id) != Some(index)
@@ -71,11 +70,11 @@ impl<'a> FrontPins<'a> {
         Ok(())
     }
 
-    /// Whether the process descends from a worker.
+    /// True if the process descends from a worker.
     fn is_in_worker(&self, process: &Process) -> bool {
         let processes = &self.input.observation.processes;
         let mut parent = process.parent;
-        // bound: each turn goes one process up, and there are so many
+        // bound: each iteration moves one process up, at most once per process
         for _ in processes {
             let Some(above) = processes.iter().find(|it| it.id.pid == parent) else {
                 return false;

@@ -1,5 +1,5 @@
-//! The planner and the lint find the same workers on random process trees, and a planner that
-//! assigns a wrong role is refused.
+//! The planner and the lint find the same workers in random process trees, and a plan with a wrong
+//! role is rejected.
 
 use albacore_solver::{Mode, Rank, WorkBudget, solve};
 use albacore_topology::{DistanceOverrides, parse_synthetic};
@@ -19,12 +19,12 @@ const COMMANDS: [&str; 6] = ["sh", "gunicorn 1", "gunicorn 2", "worker 17", "tra
 /// A process with one thread.
 #[derive(Clone, Debug)]
 struct SmallProcess {
-    /// The process that forked it, as an index among those before it.
+    /// Its parent, as an index into the preceding processes.
     parent: usize,
     command: &'static str,
     age_micros: u64,
     start_ticks: u64,
-    /// The slot that its thread is named after.
+    /// The slot after which its thread is named.
     slot: Option<Slot>,
 }
 
@@ -105,7 +105,7 @@ fn tree(server_kind: ServerKind, processes: &[SmallProcess]) -> Observation {
     }
 }
 
-/// A ledger that knows a process of the tree as the arbiter of workers with a command.
+/// A ledger in which a process of the tree is the arbiter of workers with a command.
 fn ledger(observation: &Observation, arbiter: Option<Index>, command: &str) -> Ledger {
     let known = arbiter.map(|index| index.get(&observation.processes).id);
     Ledger {
@@ -208,11 +208,11 @@ proptest! {
         let error = lint(proposed, &input(&observation, &policy, &ledger)).err();
         let pid = process.id.pid;
         if was_worker {
-            // a process whose name claims an index may be left out
+            // A process whose name claims an index may be omitted.
             prop_assume!(!has_slot_name(process));
             prop_assert_eq!(error, Some(LintError::MissingWorker { pid }));
         } else {
-            // a process whose name claims the index of an older one is not placed
+            // A process whose name claims the index of an older one is not placed.
             prop_assume!(is_pinned);
             prop_assert_eq!(error, Some(LintError::NotAWorker { pid }));
         }

@@ -1,9 +1,9 @@
-//! Which processes are workers, determined without the planner's code.
+//! Finds the worker processes, independently of the planner's code.
 //!
-//! The rules are those that the head of `roles` documents. They are written here a second time, on
-//! purpose in another way: the planner assigns a role to every process while it walks the tree
-//! down; this module asks which processes satisfy the definition of a worker. A fault in either of
-//! them shows as a refused plan.
+//! Implements the rules documented in `roles` a second time, deliberately in a different way: the
+//! planner assigns a role to every process while walking down the tree; this module selects the
+//! processes that satisfy the definition of a worker. A bug in either of them results in a rejected
+//! plan.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::limits::{GROUP_AGE_MICROS, LONER_AGE_MICROS, WRAPPERS_MAX};
 use crate::{Ledger, Observation, Pid, Process, ProcessId, ServerKind, parse_thread_name};
 
-/// The worker processes of an observation, where the policy asks for `asked` workers and `ledger`
-/// is what was known before.
+/// The worker processes of an observation, if the policy requests `asked` workers and `ledger` is
+/// the state before the plan.
 pub(super) fn find(observation: &Observation, asked: u16, ledger: &Ledger) -> BTreeSet<ProcessId> {
     let tree = ProcessTree::of(observation);
     let workers = match observation.server_kind {
@@ -22,7 +22,7 @@ pub(super) fn find(observation: &Observation, asked: u16, ledger: &Ledger) -> BT
     workers.into_iter().map(|process| process.id).collect()
 }
 
-/// The observed processes, and each by its pid.
+/// The observed processes, also indexed by pid.
 struct ProcessTree<'a> {
     observation: &'a Observation,
     by_pid: BTreeMap<Pid, &'a Process>,
@@ -41,7 +41,7 @@ impl<'a> ProcessTree<'a> {
         self.observation.processes.first()
     }
 
-    /// All processes but the root.
+    /// All processes except the root.
     fn descendants(&self) -> impl Iterator<Item = &'a Process> {
         self.observation.processes.iter().skip(1)
     }
@@ -51,7 +51,7 @@ impl<'a> ProcessTree<'a> {
         self.descendants().filter(|p| p.parent == pid).collect()
     }
 
-    /// The parent, its parent and so on, up to the root.
+    /// The chain of parents up to the root, nearest first.
     fn ancestors(&self, process: &Process) -> Vec<&'a Process> {
         let mut ancestors: Vec<&Process> = Vec::new();
         let mut next = process.parent;
@@ -69,7 +69,7 @@ impl<'a> ProcessTree<'a> {
         self.observation.at.0.saturating_sub(process.born.0)
     }
 
-    /// Below the root, the topmost processes with a thread that is named after a slot.
+    /// The topmost processes below the root with a thread named after a slot.
     fn named_workers(&self) -> Vec<&'a Process> {
         let is_named = |p: &Process| {
             let mut threads = p.threads.iter();
@@ -85,11 +85,11 @@ impl<'a> ProcessTree<'a> {
             .collect()
     }
 
-    /// The workers of a pre-fork server: the group of equal children of its arbiter, which is the
-    /// first process on the path of the largest subtrees that has such a group.
+    /// The workers of a pre-fork server: the group of similar children of its arbiter, which is the
+    /// first process with such a group on the path of largest subtrees.
     fn forked_workers(&self, asked: u16, ledger: &Ledger) -> Vec<&'a Process> {
         let mut path = self.root();
-        // bound: one level of the tree per turn
+        // bound: one level of the tree per iteration
         for _ in 0..WRAPPERS_MAX {
             let Some(here) = path else { break };
             let is_known = ledger.arbiter() == Some(here.id);
@@ -111,9 +111,9 @@ impl<'a> ProcessTree<'a> {
         Vec::new()
     }
 
-    /// The children that are the workers if their parent is the arbiter: those with the command
-    /// that workers had before, while no other group is larger for long; else the largest group.
-    /// Among equally large ones a fork without exec comes first, then the oldest.
+    /// The children that are workers if `parent` is the arbiter: those with the command of the
+    /// previous workers, unless another group has been larger for some time; otherwise the largest
+    /// group. Ties are broken in favor of a fork without exec, then of the oldest.
     fn worker_group(
         &self,
         parent: &Process,
@@ -145,7 +145,7 @@ impl<'a> ProcessTree<'a> {
         groups.into_iter().max_by_key(rank).unwrap_or_default()
     }
 
-    /// Processes in a subtree, down to the depth to which wrappers are followed.
+    /// Number of processes in a subtree, up to the maximum depth of wrappers.
     fn subtree_size(&self, top: &Process) -> usize {
         let is_below = |process: &&Process| {
             let mut above = self.ancestors(process).into_iter().take(WRAPPERS_MAX);
@@ -155,13 +155,13 @@ impl<'a> ProcessTree<'a> {
     }
 }
 
-/// The command line without digits: workers of one server differ in numbers alone.
+/// The command line without digits, because workers of one server differ only in numbers.
 fn letters(process: &Process) -> impl Iterator<Item = char> {
     process.cmdline.chars().filter(|c| !c.is_ascii_digit())
 }
 
-/// Whether two processes run the same command. A process that is just ending has none: it equals
-/// itself alone.
+/// True if two processes run the same command. A process that is exiting has no command line and
+/// equals only itself.
 fn same_command(a: &Process, b: &Process) -> bool {
     match a.cmdline.is_empty() || b.cmdline.is_empty() {
         true => a.id.pid == b.id.pid,
@@ -169,7 +169,7 @@ fn same_command(a: &Process, b: &Process) -> bool {
     }
 }
 
-/// Whether a process runs the command that the ledger remembers of earlier workers.
+/// True if a process runs the command recorded in the ledger for earlier workers.
 fn has_command(process: &Process, remembered: &str) -> bool {
     match process.cmdline.is_empty() {
         true => process.id.pid.0.to_string() == remembered,

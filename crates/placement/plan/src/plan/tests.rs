@@ -1,4 +1,5 @@
-//! Laws of plans, on a simulated server: stability, repair, scope, and what each cause means.
+//! Properties of plans on a simulated server: stability, repair, scope, and the meaning of each
+//! cause.
 
 use albacore_solver::{Mode, Rank, WorkBudget, solve};
 use albacore_topology::{DistanceOverrides, Distances, Topology, parse_synthetic};
@@ -10,7 +11,8 @@ use crate::{LintError, LintInput, MainThread, ServerKind, Tid, lint, thread_name
 
 mod front;
 
-/// A server of named workers, as a value that tests change; masks are what the last plan wrote.
+/// A simulated server with named workers that tests modify; masks are those written by the last
+/// plan.
 #[derive(Clone, Debug)]
 struct World {
     policy: SubjectPolicy,
@@ -64,7 +66,8 @@ impl World {
         self.next_id
     }
 
-    /// A process with `threads` threads, named if servers of this kind name them; its pid.
+    /// Adds a process with `threads` threads, named if servers of this kind name them; returns its
+    /// pid.
     fn born(&mut self, worker: Option<u16>, threads: u16, cmdline: &str) -> Pid {
         let pid = self.id();
         let root = self.observation.processes.first().map_or(0, |p| p.id.pid.0);
@@ -72,7 +75,7 @@ impl World {
             start_ticks: pid as u64,
             pid: Pid(pid),
         };
-        // Seen first when it had its time to fork: a lone child of a wrapper is a worker then.
+        // Old enough to have forked: a lone child of a wrapper then counts as a worker.
         let at = Micros(self.observation.at.0.saturating_sub(LONER_AGE_MICROS));
         let cmdline = cmdline.into();
         let parent = Pid(root);
@@ -139,7 +142,7 @@ impl World {
         all.find(|t| t.id == id).unwrap()
     }
 
-    /// Plans and lints; nothing is executed.
+    /// Plans and lints without executing.
     fn look(&self) -> Plan<Linted> {
         let problem = problem(&self.policy, &self.observation, None);
         let solved = problem.map(|p| (solve(&p, &mut WorkBudget::unlimited()).unwrap(), p));
@@ -149,7 +152,7 @@ impl World {
         lint(plan, &input(self, pair)).unwrap()
     }
 
-    /// Plans and executes: masks become what the steps ask. The plan, for inspection.
+    /// Plans and executes: masks are set as in the steps. Returns the plan for inspection.
     fn run(&mut self) -> Plan<Linted> {
         let mut plan = self.look();
         let executed = plan.clone();
@@ -225,8 +228,8 @@ fn each_way_to_drift_has_its_cause() {
     assert_eq!(causes(&world.run()), [MaskDriftCause::Hotplug]);
     assert_eq!(world.mask(thread), planned);
     world.observation.at.0 += SETTLING_MICROS;
-    // Two threads of one worker at once: whether the worker or `taskset --all-tasks` did it, nobody
-    // knows.
+    // Two threads of one worker at once: it is unknown whether the worker or `taskset --all-tasks`
+    // did it.
     for rank in [0, 3] {
         let thread = world.in_slot(0, rank);
         world.thread_mut(thread).mask = set("0-7");
@@ -263,7 +266,7 @@ fn masks_that_the_kernel_resets_around_a_cpuset_change_are_no_foreign_writes() {
         }
         world.run().drifts.iter().map(|d| d.cause).collect()
     };
-    // Ten changes, each overwriting what was pinned for it, too.
+    // Ten changes, each of which also overwrites the masks pinned for it.
     for _ in 0..10 {
         world.observation.cpuset_changes += 1;
         assert_eq!(wiped(&mut world, 1000), [MaskDriftCause::CpusetChange; 2]);
@@ -273,7 +276,7 @@ fn masks_that_the_kernel_resets_around_a_cpuset_change_are_no_foreign_writes() {
     world.thread_mut(threads[0]).mask = set("6");
     let causes = |plan: &Plan<Linted>| plan.drifts.iter().map(|d| d.cause).collect::<Vec<_>>();
     assert_eq!(causes(&world.run()), [MaskDriftCause::Foreign]);
-    // Wiped masks that are seen before their change do not count against the server.
+    // Overwritten masks that are observed before the cpuset change do not start a back-off.
     world.observation.at.0 += SETTLING_MICROS;
     for _ in 0..10 {
         assert_eq!(wiped(&mut world, 1000), [MaskDriftCause::Foreign; 2]);
@@ -285,7 +288,7 @@ fn masks_that_the_kernel_resets_around_a_cpuset_change_are_no_foreign_writes() {
     assert_eq!(world.run().ledger().next_retry(now), None);
 }
 
-/// ForeignChanges a thread's mask at a time; what the next plan does about it.
+/// Changes the mask of a thread at a given time like another program; returns the next plan.
 fn changed(world: &mut World, thread: ThreadId, seconds: u64) -> Plan<Linted> {
     world.observation.at.0 = seconds * 1_000_000;
     world.thread_mut(thread).mask = set("6");
@@ -325,12 +328,12 @@ fn after_the_fourth_change_within_a_minute_a_thread_is_left_alone_for_a_minute()
     assert_eq!(retry.drifts[0].cause, MaskDriftCause::Foreign);
     assert_eq!(retry.steps.len(), 1);
     assert_eq!(retry.ledger().back_off(thread, retry.at), None);
-    // Changed before the pause has passed again: the next one is twice as long.
+    // Changed again before the pause has elapsed: the next pause is twice as long.
     let again = changed(&mut world, thread, 222);
     let back_off = again.ledger().back_off(thread, again.at).unwrap();
     assert_eq!((back_off.changes, back_off.first), (5, at(100)));
     assert_eq!(back_off.retry_at, at(222 + 120));
-    // A try that lasts as long as the pause ends it: changes count from nothing.
+    // An attempt that lasts as long as the pause ends the back-off and resets the count.
     world.observation.at = at(342);
     assert_eq!(world.run().steps.len(), 1);
     for second in [463, 464, 465] {
@@ -348,8 +351,8 @@ fn a_slow_hand_is_repaired_for_ever() {
     }
 }
 
-/// Writes to a thread within each of four hours. Its mask is changed when `insist` says so of the
-/// seconds since the last write; it is checked each second.
+/// Number of writes to a thread in each of four hours. Its mask is changed whenever `insist`
+/// returns true for the seconds since the last write; it is checked every second.
 fn writes_of_hours(insist: impl Fn(u64) -> bool) -> [usize; 4] {
     let mut world = named(1, 2);
     world.observation.at = Micros(0);
@@ -373,7 +376,7 @@ fn writes_of_hours(insist: impl Fn(u64) -> bool) -> [usize; 4] {
 #[test]
 fn repeated_foreign_writes_are_answered_nine_times_in_the_first_hour_and_then_hourly() {
     assert_eq!(writes_of_hours(|_| true), [9, 1, 1, 1]);
-    // Whoever waits for the moment gets no more than a slow hand: three in a minute.
+    // A program that times its writes gets no more than three repairs per minute.
     for pause in [2, 15, 19, 21, 59, 60, 61, 119, 121] {
         let hours = writes_of_hours(|since| since >= pause);
         assert!(
@@ -397,7 +400,7 @@ fn a_mask_that_is_changed_before_it_is_read_back_counts_as_changed() {
     }
     assert!(matches!(noted, Some(PlacementWarning::BackedOff { .. })));
     assert_eq!(world.look().steps.len(), 1, "the other thread");
-    // An edit of the deployment starts over.
+    // An edit of the deployment resets the back-off.
     world.ledger.forget_changes();
     assert_eq!(world.look().steps.len(), 2);
 }
@@ -533,7 +536,8 @@ fn a_first_process_with_an_inherited_narrow_mask_is_reported_and_left_alone() {
     };
     assert_eq!(inherited(&plan), 1);
     assert!(plan.steps.iter().all(|step| step.thread != root));
-    // A server that is its own worker has a mask of ours, also for a placer that was just started.
+    // A server that is its own worker has a mask set by us, even for a placer that was just
+    // started.
     let mut world = World::new(0, 1, ServerKind::PreFork, "pack:1 l3:1 core:2 pu:2");
     world.policy.workers = 1;
     let plan = world.run();
@@ -654,7 +658,7 @@ fn apply(world: &mut World, edit: &Edit) {
     }
 }
 
-/// As kernels before 6.2 do it: the whole new cpuset for everybody.
+/// Like kernels before 6.2: sets all masks to the whole new cpuset.
 fn move_cpuset(world: &mut World, cpuset: CpuSet) {
     if cpuset == world.observation.cpuset {
         return;
@@ -692,7 +696,7 @@ proptest! {
             let again = world.run();
             prop_assert_eq!(again.steps.len(), 0, "after {:?}", edit);
             prop_assert_eq!(again.drifts.len(), 0);
-            // Every slot has a thread, and no two slots have the same.
+            // Every slot has a thread, and no two slots have the same thread.
             let filled = usize::from(workers) * usize::from(threads);
             prop_assert_eq!(world.ledger.slot_count(), filled);
             let root = &world.observation.processes[0].threads[0];

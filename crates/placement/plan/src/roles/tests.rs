@@ -1,10 +1,10 @@
-//! Trees of servers as they are found in the wild.
+//! Process trees of real servers.
 
 use super::*;
 use crate::{ObservedThread, ThreadId, Tid};
 use albacore_topology::CpuSet;
 
-/// A process of one thread: pid, parent, command line.
+/// A single-threaded process: pid, parent, command line.
 fn process(pid: i32, parent: i32, cmdline: &str) -> Process {
     let thread = ObservedThread {
         id: ThreadId {
@@ -137,7 +137,7 @@ fn a_process_that_may_yet_fork_is_no_worker() {
         ..process(1, 0, GUNICORN)
     };
     assert_eq!(fresh(vec![young.clone()]), [0; 0]);
-    // Nor is a master all of whose workers are gone at this moment.
+    // Likewise a master whose workers have all exited at this moment.
     let whole = vec![process(1, 0, GUNICORN), process(2, 1, GUNICORN)];
     let roles = find_roles(
         &observation(ServerKind::PreFork, whole),
@@ -187,7 +187,7 @@ fn the_last_running_worker_stays_a_worker_beside_children_before_exec() {
         ],
     );
     assert_eq!(workers(&respawning, &ledger), [4]);
-    // A larger group that lasts takes over: the first guess was wrong.
+    // A larger group that persists replaces the first one, which was a wrong guess.
     let lasting = observation(
         ServerKind::PreFork,
         vec![

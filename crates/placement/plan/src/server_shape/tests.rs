@@ -1,4 +1,4 @@
-//! Trees with busy and idle threads.
+//! Process trees with busy and idle threads.
 
 use std::collections::BTreeMap;
 

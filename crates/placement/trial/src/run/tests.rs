@@ -1,4 +1,4 @@
-//! Trials of simulated pods: who wins, who is left out, and when a trial is repeated.
+//! Trials of simulated pods: winners, eliminated arms, and repeated trials.
 
 use albacore_plan::{Enforcement, MainThread, PlacementMethod};
 use albacore_random::Xoshiro256;
@@ -32,7 +32,7 @@ fn spec(arms: &[Arm]) -> TrialSpec {
     }
 }
 
-/// What a pod does in a window.
+/// Performance of a pod in a window.
 #[derive(Clone, Copy)]
 struct Serves {
     p99: f64,
@@ -52,7 +52,7 @@ fn serves(p99: f64) -> Serves {
 struct Pod {
     trial: TrialRun,
     now: Instant,
-    /// Requests of a window.
+    /// Requests per window.
     requests: u64,
     counts: Vec<u64>,
     cpu_micros: u64,
@@ -72,7 +72,7 @@ impl Pod {
         }
     }
 
-    /// Buckets of 1 % from 10 us on.
+    /// Buckets of 1 % from 10 us.
     fn sample(&self) -> Sample {
         let mut sum = 0;
         let ends = (1..).map(|bucket| 1e-5 * 1.01_f64.powi(bucket));
@@ -97,7 +97,7 @@ impl Pod {
         self.trial.add_sample(Some(sample), mapping, self.now)
     }
 
-    /// One window in which the pod serves so.
+    /// Runs one window with this performance.
     fn window(&mut self, serves: Serves, mapping: Option<u32>) {
         self.windows.push(self.trial.state().arm());
         self.sample_now(mapping);
@@ -107,7 +107,7 @@ impl Pod {
         self.sample_now(mapping);
     }
 
-    /// Windows until the verdict.
+    /// Runs windows until the verdict.
     fn run(&mut self, mut serve: impl FnMut(Arm) -> Serves) -> Verdict {
         loop {
             match self.trial.state() {
@@ -165,7 +165,7 @@ fn the_kernel_and_whom_nothing_beats_stay() {
     );
     let text = "withdrawn, the trial shows no gain; p99 relative to None: Scatter 1.00 (";
     assert!(verdict.text.starts_with(text), "{}", verdict.text);
-    // Equal to one that beats the kernel's: no reason for a change.
+    // Equal to an arm that beats the kernel's placement: no reason for a change.
     let mut one_of_two = Pod::new(spec(&Arm::ALL), 3);
     let verdict = one_of_two.run(|arm| match arm {
         Arm::Scatter | Arm::Compact => FAST,
@@ -176,7 +176,7 @@ fn the_kernel_and_whom_nothing_beats_stay() {
         (Arm::Scatter, Outcome::Kept)
     );
     assert_eq!(one_of_two.count(Arm::None), 4, "it was left out");
-    // Without the kernel's among the arms nothing is withdrawn.
+    // Without the kernel's placement among the arms, placement is never withdrawn.
     let mut plans = Pod::new(spec(&[Arm::Compact, Arm::RoundRobin]), 4);
     let verdict = plans.run(|_| FAST);
     assert_eq!(
@@ -330,7 +330,7 @@ fn a_server_that_stops_reporting_keeps_its_plan() {
     );
 }
 
-/// A trial that is over, with Compact as winner.
+/// A finished trial with Compact as the winner.
 fn decided() -> Pod {
     let mut pod = Pod::new(spec(&Arm::ALL), 10);
     let verdict = pod.run(|arm| match arm {
@@ -341,7 +341,7 @@ fn decided() -> Pod {
     pod
 }
 
-/// Windows after the verdict with so many requests; true if the trial began again.
+/// Runs windows with this many requests after the verdict; true if the trial is repeated.
 fn watch(pod: &mut Pod, requests: u64, windows: u32) -> bool {
     (0..windows).any(|_| {
         pod.counts[0] += requests;
@@ -378,7 +378,7 @@ fn a_trial_is_repeated_when_the_load_has_changed_but_not_within_an_hour() {
         (verdict.winner, verdict.outcome),
         (Arm::Scatter, Outcome::Kept)
     );
-    // The next change comes within the hour.
+    // The next change occurs within the hour.
     assert!(!watch(&mut pod, 1000, 300));
     assert!(watch(&mut pod, 1000, 60), "the hour is over");
 }

@@ -1,10 +1,10 @@
-//! Event loops of the front end beside workers.
+//! Event loops of the front end, together with workers.
 
 use super::*;
 use crate::front_thread_name;
 use crate::limits::FRONT_THREADS_MAX;
 
-/// A process with event loops: a first thread, `loops` named threads and one of another name.
+/// A process with event loops: a main thread, `loops` named threads and one with another name.
 struct Front {
     pid: Pid,
     loops: Vec<ThreadId>,
@@ -48,7 +48,7 @@ impl World {
         masks.fold(CpuSet::new(), |all, mask| all.union(&mask))
     }
 
-    /// Sets the cpuset, as a kernel does that trims every mask to it.
+    /// Sets the cpuset, like a kernel that restricts every mask to it.
     fn set_cpuset(&mut self, cpuset: &str) {
         self.observation.cpuset = set(cpuset);
         self.observation.cpuset_changes += 1;
@@ -87,7 +87,7 @@ fn event_loops_of_all_processes_get_the_cpus_without_main_threads() {
     for &event_loop in [in_root].iter().chain(&serving.loops).chain(&standby.loops) {
         assert_eq!(world.mask(event_loop), free);
     }
-    // These may start processes, which inherit their masks.
+    // Main threads may start processes, which inherit their masks.
     for pid in [root, serving.pid, standby.pid] {
         let first = world.first_thread(pid);
         assert_eq!(world.mask(first), world.observation.cpuset);
@@ -100,7 +100,7 @@ fn event_loops_of_all_processes_get_the_cpus_without_main_threads() {
 
 #[test]
 fn too_few_cpus_without_main_threads_leave_event_loops_on_the_whole_cpuset() {
-    // Six of eight cpus have a main thread, then all.
+    // Six, then all of the eight cpus have a main thread.
     for (workers, loops, is_apart) in [(6, 2, true), (6, 3, false), (8, 1, false)] {
         let mut world = named(workers, 1);
         let front = world.front(loops);
@@ -155,7 +155,7 @@ fn event_loops_are_placed_again_after_a_kill_a_foreign_write_and_a_change_of_the
     world.run();
     assert_eq!(world.mask(front.loops[0]), planned);
 
-    // The last cpu without a main thread goes, and comes again.
+    // The last cpu without a main thread is removed and added again.
     world.set_cpuset("0");
     world.run();
     assert_eq!(world.mask(front.loops[0]), set("0"));
@@ -184,7 +184,7 @@ fn a_thread_that_inherited_the_mask_of_an_event_loop_gets_the_whole_cpuset_and_n
     let front = world.front(1);
     world.run();
     let inherited = world.mask(front.loops[0]);
-    // It still has the name of the event loop that spawned it.
+    // It still has the name of its parent thread, an event loop.
     let heir = world.front_thread(front.pid, "albf.io0");
     world.thread_mut(heir).mask = inherited.clone();
     let stranger = world.front_thread(front.pid, "other");
@@ -309,7 +309,7 @@ fn the_lint_refuses_pins_of_threads_that_are_no_event_loops_and_masks_with_main_
         matches!(error, Some(LintError::OnMainThread { .. })),
         "{error:?}"
     );
-    // Without a checked mapping nobody knows where main threads are.
+    // Without a checked mapping, the cpus of main threads are unknown.
     let error = lint(proposed.clone(), &input(&world, None)).err();
     assert_eq!(error, Some(LintError::NotAWorker { pid }));
 }
