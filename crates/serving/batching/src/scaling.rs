@@ -48,8 +48,9 @@ pub const ALERT: f64 = 0.5;
 /// requests are then caused by the load, and single intervals are worse than their mean.
 pub const ALERT_BUSY: f64 = 0.2;
 
-/// A fraction of bad requests up to this, and up to [`ALERT_BUSY`], counts as zero: with thousands
-/// of requests per second, one per minute is always bad, and idle pods could never be removed.
+/// A fraction of bad requests up to this, and up to [`ALERT_BUSY`] of the allowed fraction, counts
+/// as zero: with thousands of requests per second, one per minute is always bad, and idle pods
+/// could never be removed.
 pub const NEGLIGIBLE_MAX: f64 = 0.002;
 
 /// Idle time at which requests were bad counts as required spare time up to this fraction: few
