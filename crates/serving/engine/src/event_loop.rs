@@ -7,6 +7,6 @@ use tokio::runtime::Handle;
 #[derive(Clone, Debug)]
 pub struct EventLoop {
     pub runtime: Handle,
-    /// The thread that runs it, where there is one.
+    /// The thread that runs it, if known.
     pub thread: Option<Tid>,
 }
