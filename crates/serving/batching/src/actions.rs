@@ -12,7 +12,6 @@ pub struct Dispatch {
     pub worker: WorkerIndex,
     /// The queue that the requests waited in.
     pub queue: QueueIndex,
-    /// Rows of the batch.
     pub rows: usize,
     /// Workers that were lost while running this batch; 0 for the first run.
     pub losses: u32,
@@ -32,9 +31,7 @@ pub struct Abandoned {
 /// Actions in response to one event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actions {
-    /// Batches to dispatch.
     pub dispatches: Vec<Dispatch>,
-    /// Requests to abandon.
     pub abandoned: Vec<Abandoned>,
     /// Send [`crate::Event::Timer`] at this time unless another event comes first. Replaces the
     /// previous timer, `None` clears it.

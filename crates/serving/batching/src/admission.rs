@@ -245,9 +245,9 @@ impl QueueBoard {
     #[must_use]
     pub fn cost_of(&self, rows: u64) -> Option<Nanos> {
         let is_set = |flag: &AtomicUsize| flag.load(Ordering::Relaxed) != 0;
-        // Beside a flood, the safe cost of a row, which includes batches that lost their cpu, may
-        // be close to the objective: a queue with priority would be rejected because of the flood
-        // after all.
+        // During a flood of other requests, the safe cost of a row, which includes preempted
+        // batches, may be close to the objective: a queue with priority would be rejected because
+        // of the flood after all.
         let mean = match is_set(&self.has_rivals) && is_set(&self.goes_first) {
             true => self.mean_cost.get(),
             false => None,

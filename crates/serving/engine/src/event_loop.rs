@@ -3,7 +3,6 @@
 use albacore_os::Tid;
 use tokio::runtime::Handle;
 
-/// An event loop of the front.
 #[derive(Clone, Debug)]
 pub struct EventLoop {
     pub runtime: Handle,

@@ -166,8 +166,7 @@ mod tests {
             Self(FrontTimeLimit::new(2), 0)
         }
 
-        /// A period in which the requests completed, some late by 1 ms of which the front took 2
-        /// ms.
+        /// A period of completed requests; late ones are late by 1 ms, after 2 ms in the front.
         fn end(&mut self, is_within: bool, in_time: u64, late: u64, refused: u64) -> f64 {
             let Self(part, number) = self;
             (0..in_time).for_each(|_| part.record(LOOP, is_within, Nanos(0), Nanos(2 * MS)));

@@ -63,8 +63,7 @@ pub const HANG_BLAME: u32 = albacore_batching::BLAME_MAX / 4;
 /// A worker hangs if its batch takes this many times as long as usual for such batches ...
 pub const HANG_FACTOR: u64 = 10;
 
-/// ... but at least this long, not counting time without a cpu: killing it sooner has no benefit
-/// ...
+/// ... but at least this long, not counting time without a cpu: killing it sooner gains nothing ...
 pub const HANG_TIMEOUT_MIN: Duration = Duration::from_millis(250);
 
 /// ... and this if the costs are not known: interactions of a large model take long.
@@ -102,12 +101,11 @@ pub const COPY_RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// for rows and results.
 pub const COPY_MEMORY_FACTOR: u64 = 2;
 
-/// An image counts as local to a node if this percentage of its pages is: a few pages may be on
-/// other nodes where the kernel had free memory.
+/// An image counts as local to a node if this percentage of its pages is on it: the kernel may have
+/// placed a few pages on other nodes that had free memory.
 pub const IMAGE_NODE_PERCENT: u64 = 95;
 
-/// Images smaller than a huge page, whose size this is, contain none, so their huge pages are not
-/// counted.
+/// Huge pages of images smaller than this, the size of a huge page, are not counted.
 pub const MEASURED_BYTES_MIN: usize = 2 << 20;
 
 /// How often the number of usable cpus is read: cpusets rarely change.
@@ -154,8 +152,8 @@ pub const FRONT_TIME_LIMIT_MIN: f64 = 0.0625;
 /// ... and its upper bound: a request needs some time of a worker.
 pub const FRONT_TIME_LIMIT_MAX: f64 = 0.9375;
 
-/// How often it is adapted: several times the objectives of most models, so that the requests
-/// admitted by the last change have completed.
+/// Adaptation period of the fraction: several times the objectives of most models, so that requests
+/// admitted since the last change have completed.
 pub const FRONT_TIME_LIMIT_PERIOD: Duration = Duration::from_millis(50);
 
 /// The front takes too much time if it makes more than this fraction of the replies late: the
@@ -178,7 +176,8 @@ pub const COALESCE_DELAY_MAX: Duration = Duration::from_micros(100);
 /// ... and the maximum number of them per event loop.
 pub const COALESCED_REQUESTS_MAX: usize = 256;
 
-/// Reading a body of this size takes about as long: coalesced requests are flushed first.
+/// Reading a body of this size takes about as long as coalesced requests may wait: they are flushed
+/// first.
 pub const LONG_READ_BYTES: usize = 4 << 10;
 
 /// A thread that enters the engine polls the rings of all workers if the last poll was this long

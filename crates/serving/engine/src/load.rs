@@ -192,8 +192,8 @@ impl LoadedModel {
         Ok(self)
     }
 
-    /// Sets the categories that the codes in the trees stand for, by column name; replaces those of
-    /// the file.
+    /// Sets the categories that are denoted by the codes in the trees, by column name; replaces
+    /// those of the file.
     ///
     /// # Errors
     /// A message: the model has no such column, or two names refer to the same column.

@@ -133,7 +133,6 @@ impl Memory {
         }
     }
 
-    /// Frees memory of rows and of results.
     pub(super) fn free(
         &self,
         event_loop: LoopIndex,

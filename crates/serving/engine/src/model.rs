@@ -164,7 +164,8 @@ pub enum ClassRule {
     Largest,
     /// 1 if the value is above one half, else 0.
     AboveHalf,
-    /// Like [`Self::AboveHalf`] for each number of the value: several classes may apply at once.
+    /// Like [`ClassRule::AboveHalf`] for each number of the value: several classes may apply at
+    /// once.
     EachAboveHalf,
 }
 

@@ -111,12 +111,10 @@ impl LearnedQueue {
 /// The most expensive kind of each class.
 const COSTLIEST: [Kind; CLASSES] = [Kind::Value, Kind::Contribs, Kind::Interactions];
 
-/// The queues of a slot.
 pub(super) fn queues_of(slot: usize) -> impl Iterator<Item = QueueIndex> + Clone {
     (0..CLASSES).map(move |class| QueueIndex(slot * CLASSES + class))
 }
 
-/// The first queue of a slot.
 pub(super) fn first_queue(slot: usize) -> QueueIndex {
     QueueIndex(slot * CLASSES)
 }
@@ -136,12 +134,10 @@ pub(super) fn kind_of(queue: QueueIndex) -> Kind {
     COSTLIEST[class_of(queue)]
 }
 
-/// The output class of a queue.
 pub(super) fn class_of(queue: QueueIndex) -> usize {
     queue.0 % CLASSES
 }
 
-/// The slot of a queue.
 pub(super) fn slot_of(queue: QueueIndex) -> usize {
     queue.0 / CLASSES
 }

@@ -12,8 +12,8 @@ pub const RESEND_PERIOD: Duration = Duration::from_millis(1);
 /// starting a process.
 pub const SEND_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Queued messages for one front: more than a server has models, settings and workers. A front that
-/// reads none of so many is stuck.
+/// Maximum number of queued messages for one front: more than a server has models, settings and
+/// workers. A front that reads none of that many is stuck.
 pub const WAITING_MAX: usize = 4_096;
 
 /// Length in characters of a reason in a message, because messages are bounded.

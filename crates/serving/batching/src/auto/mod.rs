@@ -15,7 +15,7 @@
 //! every threshold has a lower one for the way back (hysteresis). Clients that wait for a reply
 //! before they send the next request send less while deferred, which removes the load that caused
 //! the deferral: a deferral that ends within `FAILED_WITHIN` is not tried again for `RETRY_MIN`,
-//! which doubles each time.
+//! and for twice as long each further time.
 //!
 //! **Limits.** Gains are computed as if each queue had all workers to itself.
 

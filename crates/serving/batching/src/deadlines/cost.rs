@@ -16,7 +16,7 @@ const TIME_MAX: u64 = 1 << 50;
 /// Service time of a batch on one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// In 1024ths of a nanosecond per row; at least 1, so that rows never are free.
+    /// In 1024ths of a nanosecond per row; at least 1, so that rows are never free.
     alpha: u64,
     /// In nanoseconds per dispatch.
     beta: u64,

@@ -8,15 +8,16 @@
 //! of size, time and deviation; a time is clipped at [`CLIP`] deviations from its class, so that
 //! one stall has little effect; [`CHANGE_RUN`] in a row on the same side are a change of speed. The
 //! line is the least-squares line of relative errors through the classes. The weight of a class is
-//! its number of recent batches, but at least [`RARE_WEIGHT`] samples if it ever had so many: the
-//! mean of all batches is right, and a rare size still counts. The margin is the chosen percentile
-//! of measured over predicted time, tracked by steps (Robbins and Monro): up by p and down by 1 - p
-//! balance if a fraction p is below.
+//! its number of recent batches, but at least [`RARE_WEIGHT`] samples if it has ever had that many:
+//! the mean of all batches is right, and a rare size still counts. The margin is the chosen
+//! percentile of measured over predicted time, tracked by stochastic approximation (Robbins and
+//! Monro): steps up by p and down by 1 - p balance if a fraction p is below.
 //!
 //! If large batches cost more per row than small ones (under a cpu quota a small batch may be done
 //! before it is throttled), no such line fits all sizes. The line then passes through the origin
-//! and minimizes the absolute errors of the newest batches: large batches decide if they are
-//! common, but a rare one, which is large because it waited for a cpu, does not.
+//! and minimizes the squares of the absolute, not relative, errors of the newest batches: large
+//! batches decide if they are common, but a rare one, which is large because it waited for a cpu,
+//! does not.
 //!
 //! **Limits.** Of the first samples of a class the median is used. With a single class there is no
 //! slope: the line passes through the origin. Outside the sizes seen, the line is an extrapolation;
@@ -49,7 +50,7 @@ const DEVIATION_SHARE_FIRST: f64 = 0.1;
 /// This many times in a row beyond the same limit are a change of speed.
 const CHANGE_RUN: i32 = 6;
 
-/// Minimum weight of a class, in samples, if it ever had so many.
+/// Minimum weight of a class, in samples, if it has ever had that many.
 const RARE_WEIGHT: f64 = 16.0;
 
 /// Assumed ratio of the cost of a dispatch to that of a row, if nothing else is known:
@@ -238,7 +239,7 @@ impl CostLearner {
     /// Like [`Self::fit`], with `prior` samples of beta = [`PRIOR_RATIO`] alpha.
     fn fit_with(&self, prior: f64, weigh: impl Fn(&Class) -> f64) -> Option<(f64, f64)> {
         let (mut s0, mut s1, mut s2, mut t0, mut t1) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        // Sums of the absolute errors, for a line through the origin.
+        // Sums for the least squares of absolute errors, for a line through the origin.
         let (mut squares, mut products) = (0.0, 0.0);
         for class in self.classes.iter().filter(|class| class.samples > 0.0) {
             // Errors relative to the measured time would favor classes that seem fast by chance.

@@ -25,7 +25,6 @@ use super::cost::Cost;
 use super::rules::{Delays, Release};
 use crate::{Nanos, RequestKey};
 
-/// Parameters of a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueParams {
     /// Cost of a batch.
@@ -56,7 +55,6 @@ impl QueueParams {
 /// The batch that a queue offers to the matchmaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Rows of the batch.
     pub rows: u64,
     /// Latest time to choose a worker: `exec` minus the delay of the batch.
     pub wakes: Nanos,
@@ -73,7 +71,6 @@ pub struct Member {
     /// Start of its objective: its arrival, or earlier by the difference if it has less time than
     /// the objective.
     pub arrival: Nanos,
-    /// Its rows.
     pub rows: u32,
 }
 
@@ -84,7 +81,6 @@ pub struct Departure {
     pub start: Nanos,
     /// Expected completion time.
     pub end: Nanos,
-    /// Its rows.
     pub rows: u64,
 }
 
@@ -120,7 +116,6 @@ struct StartBound {
 }
 
 impl RequestQueue {
-    /// An empty queue.
     #[must_use]
     pub fn new(params: QueueParams, delays: Delays) -> Self {
         Self {
@@ -150,7 +145,6 @@ impl RequestQueue {
         self.entries.len()
     }
 
-    /// Whether none waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

@@ -65,16 +65,13 @@ pub struct Dropped {
     /// The queue in which it waited.
     pub queue: QueueIndex,
     pub key: RequestKey,
-    /// Its rows.
     pub rows: u32,
 }
 
 /// Actions in response to an event. One value is reused for every step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadlineActions {
-    /// Batches to dispatch.
     pub dispatches: Vec<DeadlineDispatch>,
-    /// Requests to drop.
     pub drops: Vec<Dropped>,
     /// Latest time to send [`DeadlineEvent::Timer`]; never in the past. Replaces the previous
     /// timer, `None` clears it.

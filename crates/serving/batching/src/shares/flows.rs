@@ -1,8 +1,8 @@
 //! Virtual times of flows that compete for the same time.
 //!
 //! The tag of a flow is its received service divided by its weight. The virtual time, `floor`, is
-//! the least tag of the flows that remain backlogged. A flow that becomes backlogged is set to it:
-//! it accrues no credit for time that it did not use, and no debt for time that no other flow
+//! the least tag of the flows that remain backlogged. A flow that becomes backlogged is raised to
+//! it: it accrues no credit for time that it did not use, and no debt for time that no other flow
 //! wanted.
 
 use crate::Nanos;

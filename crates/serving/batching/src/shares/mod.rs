@@ -30,8 +30,8 @@ use crate::admission::QueueShare;
 /// Default weight of a group, that of a Linux control group (`cpu.weight`).
 pub const DEFAULT_WEIGHT: u32 = 100;
 
-/// Other queues may delay a queue within its share by this fraction (one part in so many) of its
-/// objective twice: by the running batch, and by more urgent requests.
+/// Other queues may delay a queue within its share by its objective divided by this, twice: by the
+/// running batch, and by more urgent requests.
 const PATIENCE_SHARE: u64 = 4;
 
 /// Objective assumed for queues without one.

@@ -28,7 +28,7 @@ fn counters() -> (Counters, Tallies) {
     (counters, Tallies::new(2))
 }
 
-/// Counts in a span in which the tally of the loop is empty or of the same span.
+/// Counts a request; the tally of the loop must not hold counts of another span.
 fn count(tallies: &Tallies, event_loop: usize, ended: &PendingBox, at: u64) {
     let ended = std::slice::from_ref(ended);
     let other_span = || panic!("the tally is of another span");
