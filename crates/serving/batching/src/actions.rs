@@ -1,40 +1,37 @@
-//! What the caller must do after an event. One value is reused for every step.
+//! Actions that the caller must carry out after an event. One value is reused for every step.
 
 use std::ops::Range;
 
 use crate::batch::Batch;
 use crate::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
-/// Hand requests to a worker.
+/// Send requests to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
-    /// The worker, free until now.
+    /// The worker, idle until now.
     pub worker: WorkerIndex,
     /// The queue that the requests waited in.
     pub queue: QueueIndex,
-    /// Rows of the batch.
     pub rows: usize,
-    /// Workers that were lost with this batch; 0 for the first run.
+    /// Workers that were lost while running this batch; 0 for the first run.
     pub losses: u32,
-    /// How many of these were ended because the batch took too long.
+    /// How many of these were killed because the batch took too long.
     pub hangs: u32,
     members: Range<usize>,
 }
 
-/// Give up a request: alone in its batch it reached [`crate::BLAME_MAX`].
+/// Abandon a request: alone in its batch, it reached [`crate::BLAME_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abandoned {
     pub key: RequestKey,
-    /// Workers that were lost with it.
+    /// Workers that were lost while running it.
     pub losses: u32,
 }
 
-/// The actions that one event leads to.
+/// Actions in response to one event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actions {
-    /// Batches to hand out.
     pub dispatches: Vec<Dispatch>,
-    /// Requests to give up.
     pub abandoned: Vec<Abandoned>,
     /// Send [`crate::Event::Timer`] at this time unless another event comes first. Replaces the
     /// previous timer, `None` clears it.

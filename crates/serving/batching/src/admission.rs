@@ -1,23 +1,23 @@
-//! Whether a request could be answered in time behind what runs and what waits in its queue, and
-//! whether its rows fit: without a lock, on any thread.
+//! Admission control without a lock, on any thread: whether a request could be answered in time
+//! behind running batches and waiting requests of its queue, and whether its rows fit.
 //!
-//! **Problem.** Each request is admitted, but the scheduler's state belongs to one thread at a
-//! time. Admission must neither wait for it nor admit more than can be in time because several
-//! threads decide at once.
+//! **Problem.** Each request must pass admission, but the scheduler's state is owned by one thread
+//! at a time. Admission must neither wait for it nor admit more than can be in time because several
+//! threads decide concurrently.
 //!
-//! **Approach.** The scheduler publishes what admission needs after each step, as numbers that are
+//! **Approach.** After each step the scheduler publishes the numbers that admission needs; they are
 //! read one by one ([`QueueBoard`]). Rows are counted when they are reserved, by the thread that
-//! admits them, so what one thread admits the next one sees. A request is judged with what waits
-//! of its own queue, on the queue's share of the workers; of other queues only what runs counts. If
-//! nothing waits and a worker is free every request is admitted: the known costs may be wrong, and
+//! admits them, so the next thread sees them. A request is judged by the waiting requests of its
+//! own queue, on the queue's share of the workers; of other queues only running batches count. If
+//! nothing waits and a worker is free, every request is admitted: the known costs may be wrong, and
 //! only batches correct them.
 //!
-//! **Bounds.** The rows of all queues never exceed their bound, nor those of a group its share of
-//! it, apart from a request that finds none of its group. A thread judges by the rows that it read
-//! before it adds its own: with n threads at most n - 1 requests more are admitted than one thread
-//! would have. What is published is as old as the last step of the scheduler, and a reader may see
-//! one number from before a step and another from after it; rates and shares are as old as
-//! [`crate::Scheduler::refresh`].
+//! **Bounds.** The rows of all queues never exceed their bound, and those of a group never exceed
+//! its share of it, except for a request that arrives when its group has no rows. A thread decides
+//! by the rows that it read before it adds its own: with n threads at most n - 1 requests more are
+//! admitted than a single thread would have admitted. Published values are as old as the last step
+//! of the scheduler, and a reader may see one value from before a step and another from after it;
+//! rates and shares are as old as [`crate::Scheduler::refresh`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,10 +25,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::deadlines::AtomicCost;
 use crate::{Nanos, Profile};
 
-/// Which waiting requests run before one that arrives now.
+/// The waiting requests that run before a request that arrives now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {
-    /// Those that can be in time.
+    /// Requests that can be in time.
     InTime,
     All,
 }
@@ -37,14 +37,14 @@ pub enum Ahead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{queued_rows} of {rows_max} rows are queued: {rows} more do not fit")]
 pub struct QueueFull {
-    /// Rows that were asked for.
+    /// Number of rows requested.
     pub rows: usize,
     /// Rows reserved or waiting.
     pub queued_rows: usize,
     pub rows_max: usize,
 }
 
-/// A time, or none.
+/// An optional time.
 #[derive(Debug)]
 struct AtomicTime(AtomicU64);
 
@@ -68,12 +68,12 @@ impl AtomicTime {
     }
 }
 
-/// What queues share: the workers, and the bound of all rows.
+/// State that all queues share: the workers, and the bound of all rows.
 #[derive(Debug)]
 pub(crate) struct WorkersBoard {
     present: AtomicUsize,
     idle: AtomicUsize,
-    /// When the first of the running batches should be done.
+    /// Expected completion time of the first of the running batches.
     next_end: AtomicTime,
     /// Rows reserved or waiting.
     rows: AtomicUsize,
@@ -117,11 +117,11 @@ impl WorkersBoard {
     }
 }
 
-/// What the queues of one group (the kinds of output of a model) share.
+/// State that the queues of one group (the kinds of output of a model) share.
 #[derive(Debug)]
 pub(crate) struct GroupBoard {
     rows: AtomicUsize,
-    /// Its share of the bound of rows.
+    /// The share of the group in the bound of rows.
     rows_max: AtomicUsize,
     /// The shortest objective of the active queues of other groups.
     beside: AtomicTime,
@@ -142,25 +142,25 @@ impl GroupBoard {
     }
 }
 
-/// The batches of one queue that run.
+/// Running batches of one queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunningBatches {
     pub(crate) count: u64,
-    /// When they should be done, on average.
+    /// Mean of the expected completion times.
     pub(crate) end: Nanos,
 }
 
-/// What [`crate::shares`] says of a queue.
+/// Share of a queue, computed by [`crate::shares`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueShare {
     pub(crate) rate: f64,
     pub(crate) has_rivals: bool,
-    /// It uses less than its share of the workers, so it goes first.
+    /// It uses less than its share of the workers, so it has priority.
     pub(crate) goes_first: bool,
     pub(crate) is_active: bool,
 }
 
-/// What admission reads of one queue, and the rows that are admitted to it.
+/// The values of one queue that admission reads, and the rows admitted to it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct QueueBoard {
@@ -168,9 +168,9 @@ pub struct QueueBoard {
     pub(crate) group: Arc<GroupBoard>,
     /// Reserved or waiting.
     rows: AtomicUsize,
-    /// Of those, the ones that wait behind all that can be in time.
+    /// Of those, rows of late requests, behind all that can be in time.
     rows_late: AtomicUsize,
-    /// When the first of those that can be in time is due.
+    /// The earliest deadline of the requests that can be in time.
     first_due: AtomicTime,
     running: AtomicU64,
     running_end: AtomicU64,
@@ -182,11 +182,11 @@ pub struct QueueBoard {
     has_rivals: AtomicUsize,
     goes_first: AtomicUsize,
     is_active: AtomicUsize,
-    /// When it was last asked for something.
+    /// Time of the last request for it.
     asked: AtomicTime,
 }
 
-/// How old the last time of asking may be before it is written again.
+/// Resolution of `asked`: a time is stored only if the stored one is older than this.
 const ASKED_PRECISION: Nanos = Nanos(1_000_000);
 
 impl QueueBoard {
@@ -241,12 +241,13 @@ impl QueueBoard {
         }
     }
 
-    /// Expected time of so many rows in a batch of their own; `None` if the costs are not known.
+    /// Expected service time of a batch of `rows`; `None` if the costs are not known.
     #[must_use]
     pub fn cost_of(&self, rows: u64) -> Option<Nanos> {
         let is_set = |flag: &AtomicUsize| flag.load(Ordering::Relaxed) != 0;
-        // Beside a flood the safe cost of a row, in which a worker lost its cpu, may be near to the
-        // objective: a queue that goes first would be refused for the flood after all.
+        // During a flood of other requests, the safe cost of a row, which includes preempted
+        // batches, may be close to the objective: a queue with priority would be rejected because
+        // of the flood after all.
         let mean = match is_set(&self.has_rivals) && is_set(&self.goes_first) {
             true => self.mean_cost.get(),
             false => None,
@@ -254,8 +255,8 @@ impl QueueBoard {
         Some(mean.or_else(|| self.cost.get())?.of(rows))
     }
 
-    /// A request asks for the queue, whether it is admitted or not: for some seconds from the next
-    /// [`crate::Scheduler::refresh`] on the batches of others leave it room.
+    /// Records a request for the queue, admitted or not: for some seconds from the next
+    /// [`crate::Scheduler::refresh`] on, the batches of other queues leave it room.
     pub fn ask(&self, now: Nanos) {
         let age = self.asked.get().map(|at| now.saturating_sub(at));
         if age.is_none_or(|age| age > ASKED_PRECISION) {
@@ -263,7 +264,7 @@ impl QueueBoard {
         }
     }
 
-    /// When the queue was last asked for since this was called.
+    /// Returns and clears the time of the last request.
     pub(crate) fn take_asked(&self) -> Option<Nanos> {
         let asked = self.asked.get();
         if asked.is_some() {
@@ -272,30 +273,30 @@ impl QueueBoard {
         asked
     }
 
-    /// Another model has the queue.
+    /// Resets the board because another model uses the queue now.
     pub(crate) fn forget(&self) {
         self.asked.set(None);
     }
 
-    /// Whether the queue was asked for in the last seconds.
+    /// Whether the queue got requests in the last seconds.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.is_active.load(Ordering::Relaxed) != 0
     }
 
-    /// The shortest objective of the active queues beside this one and its siblings.
+    /// The shortest objective of the active queues, excluding this one and its siblings.
     #[must_use]
     pub fn shortest_beside(&self) -> Option<Nanos> {
         self.group.beside.get()
     }
 
-    /// Rows of the queue that are reserved or wait.
+    /// Rows of the queue that are reserved or waiting.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Rows of all queues that are reserved or wait.
+    /// Rows of all queues that are reserved or waiting.
     #[must_use]
     pub fn all_rows(&self) -> usize {
         self.workers.rows()
@@ -304,7 +305,7 @@ impl QueueBoard {
     /// Reserves rows that arrive later. A group has at least its share of the bound.
     ///
     /// # Errors
-    /// They would exceed the bound or that share; nothing is reserved then.
+    /// They would exceed the bound or that share; nothing is reserved in that case.
     pub fn reserve(&self, rows: usize) -> Result<(), QueueFull> {
         let (group, all) = (&self.group, &self.workers);
         let full = |queued_rows, rows_max| QueueFull {
@@ -312,7 +313,7 @@ impl QueueBoard {
             queued_rows,
             rows_max,
         };
-        // Of a group that holds nothing also a request larger than its share must pass.
+        // A group without rows admits a request larger than its share, too.
         let own_max = group.rows_max.load(Ordering::Relaxed);
         add(&group.rows, rows, |held, sum| held == 0 || sum <= own_max)
             .map_err(|held| full(held, own_max))?;
@@ -325,24 +326,24 @@ impl QueueBoard {
         Ok(())
     }
 
-    /// Reserved or waiting rows are gone.
+    /// Releases reserved or waiting rows.
     pub fn release(&self, rows: usize) {
         for counter in [&self.rows, &self.group.rows, &self.workers.rows] {
             subtract(counter, rows);
         }
     }
 
-    /// Whether so many rows could be answered within `time` from now on.
+    /// Whether `rows` could be answered within `time` from now on.
     ///
     /// # Errors
-    /// They could not; by how much the workers would have to be free sooner.
+    /// They could not; contains how much sooner the workers would have to be free.
     pub fn admit(&self, rows: usize, after: Ahead, time: Nanos, now: Nanos) -> Result<(), Nanos> {
         check(self.needed(rows, self.rows(), after, time, now), time)
     }
 
-    /// Expected time to answer `rows` rows behind `waiting` ones of the queue that run before them,
-    /// of those [`Ahead`] of what is due within `time`. 0 if the costs are not known, or if they
-    /// would run at once.
+    /// Expected time to answer `rows` behind those of the `waiting` rows of the queue that run
+    /// before them, given by [`Ahead`] and the deadline `now + time`. 0 if the costs are not known,
+    /// or if the rows would run at once.
     pub(crate) fn needed(
         &self,
         rows: usize,
@@ -362,8 +363,8 @@ impl QueueBoard {
         self.time_for(before, rows as u64, now)
     }
 
-    /// Of the waiting rows those that run before a request that is due at `due`: none if the first
-    /// of them is due later.
+    /// The number of waiting rows that run before a request with the deadline `due`: none if the
+    /// first of them has a later deadline.
     fn rows_before(&self, waiting: usize, after: Ahead, due: Nanos) -> u64 {
         let in_time = || waiting.saturating_sub(self.rows_late.load(Ordering::Relaxed));
         let rows = match after {
@@ -377,8 +378,8 @@ impl QueueBoard {
     /// Expected time until `rows` more rows are done behind `before` waiting ones.
     ///
     /// A worker has to be free, and the share of the workers that the queue can count on has to
-    /// finish what runs and waits of it. Requests of other queues wait for their own share, and do
-    /// not count.
+    /// finish its running and waiting requests. Requests of other queues wait for their own share,
+    /// and do not count.
     fn time_for(&self, before: u64, rows: u64, now: Nanos) -> Nanos {
         let of = |rows: u64| match rows {
             0 => Nanos(0),
@@ -391,8 +392,8 @@ impl QueueBoard {
         if self.has_rivals.load(Ordering::Relaxed) == 0 {
             return alone;
         }
-        // What waits runs as one batch with it, if the queue is within its share; what it may use
-        // in the long run is counted by mean costs.
+        // Waiting requests run in one batch with this one, if the queue is within its share; the
+        // long-term use of its share is computed from mean costs.
         let together = Nanos(of(before + rows).0 / workers).max(last);
         let mean = self.mean_cost.get().filter(|_| before > 0);
         let mean = mean.map_or(Nanos(0), |mean| mean.of(before));
@@ -404,13 +405,13 @@ impl QueueBoard {
         behind_others.max(Nanos(running.0 / workers).saturating_add(shared))
     }
 
-    /// Expected time that is left of its running batches, in all.
+    /// Expected remaining service time of its running batches, in total.
     fn running(&self, now: Nanos) -> Nanos {
         let left = Nanos(self.running_end.load(Ordering::Relaxed)).saturating_sub(now);
         Nanos(left.0.saturating_mul(self.running.load(Ordering::Relaxed)))
     }
 
-    /// Expected time until a request without any cost runs that is due within `time`.
+    /// Expected time until a request of zero cost that is due within `time` would run.
     fn needed_early(&self, time: Nanos, now: Nanos) -> Nanos {
         let waiting = self.rows();
         if waiting == 0 && self.workers.idle.load(Ordering::Relaxed) > 0 {
@@ -427,11 +428,11 @@ impl QueueBoard {
     }
 }
 
-/// Whether a request without any cost for one of these queues could be answered within `time` from
-/// now on. Queues that were not asked for lately do not count, unless all were not.
+/// Whether a request of zero cost for one of these queues could be answered within `time` from now
+/// on. Queues without recent requests are ignored, unless all are.
 ///
 /// # Errors
-/// It could not; by how much the workers would have to be free sooner.
+/// It could not; contains how much sooner the workers would have to be free.
 pub fn admit_early<'a>(
     queues: impl Iterator<Item = &'a QueueBoard>,
     time: Nanos,
@@ -442,7 +443,7 @@ pub fn admit_early<'a>(
     check(needed.unwrap_or(Nanos(0)), time)
 }
 
-/// Whether the needed time is there; otherwise by how much it is not.
+/// Compares the needed with the available time; the error is the difference.
 fn check(needed: Nanos, time: Nanos) -> Result<(), Nanos> {
     match needed.saturating_sub(time) {
         Nanos(0) => Ok(()),
@@ -450,10 +451,10 @@ fn check(needed: Nanos, time: Nanos) -> Result<(), Nanos> {
     }
 }
 
-/// Adds if the counter before and after it may be so.
+/// Adds to a counter if `may` accepts its old and new value.
 ///
 /// # Errors
-/// It may not: the counter.
+/// It does not; contains the value of the counter.
 fn add(
     counter: &AtomicUsize,
     more: usize,
@@ -465,7 +466,7 @@ fn add(
 }
 
 fn subtract(counter: &AtomicUsize, less: usize) {
-    // Never fails: the closure always gives a value.
+    // Never fails: the closure always returns a value.
     let _ = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
         Some(held.saturating_sub(less))
     });

@@ -1,4 +1,4 @@
-//! A batch from its dispatch to its end, replays included.
+//! A batch from its dispatch to its completion, including replays.
 
 use crate::{Nanos, QueueIndex, RequestKey};
 
@@ -14,23 +14,23 @@ pub(crate) struct Entry {
 pub(crate) struct Batch {
     pub(crate) queue: QueueIndex,
     pub(crate) entries: Vec<Entry>,
-    /// When it should be done, as far as costs are known.
+    /// Expected completion time, if costs are known.
     pub(crate) end: Nanos,
     pub(crate) began: Nanos,
-    /// What its queue was charged for it at its dispatch.
+    /// Worker time charged to its queue at the dispatch.
     pub(crate) charged: Nanos,
-    /// Workers that were lost with it.
+    /// Workers that were lost while running it.
     pub(crate) losses: u32,
-    /// How many of these were ended because it took too long.
+    /// How many of these were killed because the batch took too long.
     pub(crate) hangs: u32,
-    /// How far it is to blame for that.
+    /// Accumulated blame for these losses.
     pub(crate) blame: u32,
 }
 
 impl Batch {
-    /// Takes a request out, if it is in the batch.
+    /// Removes a request, if it is in the batch.
     pub(crate) fn withdraw(&mut self, key: RequestKey) {
-        // Entries may not be in the order of their keys, if late requests run with the batch.
+        // Entries may not be in key order if the batch contains late requests.
         self.entries.retain(|entry| entry.key != key);
     }
 

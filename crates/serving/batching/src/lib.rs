@@ -1,7 +1,7 @@
-//! The scheduler core: which rows go to which worker, and when.
+//! The scheduler core: decides which rows are dispatched to which worker, and when.
 //!
 //! Pure: `(state, event, now) -> actions`, integer nanoseconds, no clock, no threads. The live
-//! server and the simulator drive the same code. Batch sizes count rows.
+//! server and the simulator drive the same code. Batch sizes are counted in rows.
 #![forbid(unsafe_code)]
 
 mod actions;

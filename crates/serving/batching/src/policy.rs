@@ -1,5 +1,5 @@
-//! The release policy of queues, the objective of a model, and the profile of each queue: its costs
-//! and its objective.
+//! Release policy of queues, objective of a model, and profile of each queue: its costs and its
+//! objective.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::auto::{self, Choice};
 use crate::deadlines::{Cost, QueueParams, Release};
 use crate::{Nanos, Prefer};
 
-/// When a batch is dispatched.
+/// When a batch is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Deferred or eager, chosen for each queue by [`crate::auto`].
+    /// Deferred or eager, chosen per queue by [`crate::auto`].
     Auto(Prefer),
-    /// As late as the objective allows; as soon as a worker is free where no objective is known.
+    /// As late as the objective allows; eager if there is no objective.
     Deferred,
     /// As soon as a worker is free.
     Eager,
@@ -23,38 +23,38 @@ pub enum Policy {
     },
 }
 
-/// The release rule and the bounds of all queues. May change while the server runs.
+/// Release rule and bounds of all queues. May change while the server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchingParams {
     pub policy: Policy,
-    /// Most rows of a batch; a request with more is a batch of its own.
+    /// Most rows of a batch; a larger request is a batch of its own.
     pub batch_rows_max: usize,
-    /// How long a request of a deferred batch waits at most; `None`: as its objective allows.
+    /// Longest wait of a request in a deferred batch; `None`: bounded by its objective only.
     pub window: Option<Duration>,
-    /// Most rows that are reserved or wait.
+    /// Most rows that are reserved or waiting.
     pub queue_rows_max: usize,
 }
 
-/// The release rule and the bounds of the queues of one model.
+/// Release rule and bounds of the queues of one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelBatching {
     pub policy: Policy,
-    /// As [`BatchingParams::batch_rows_max`].
+    /// See [`BatchingParams::batch_rows_max`].
     pub batch_rows_max: usize,
-    /// As [`BatchingParams::window`].
+    /// See [`BatchingParams::window`].
     pub window: Option<Duration>,
 }
 
-/// A latency objective of a model: at least a percentile of the replies arrive within the latency.
+/// Latency objective of a model: at least a percentile of the replies arrive within the latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slo {
     /// From the arrival of a request to its reply.
     pub latency: Duration,
     /// Percent of the requests that must meet it.
     pub percentile: f64,
-    /// The latency of requests for contributions; `None`: `latency`.
+    /// Latency of requests for contributions; `None`: `latency`.
     pub contribs: Option<Duration>,
-    /// The latency of requests for interactions; `None`: `latency`.
+    /// Latency of requests for interactions; `None`: `latency`.
     pub interactions: Option<Duration>,
 }
 
@@ -74,9 +74,9 @@ impl Slo {
 /// Costs and objective of a queue. Only a queue with both has deadlines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// The cost of a batch, with a safety margin.
+    /// Cost of a batch, with a safety margin.
     pub cost: Option<Cost>,
-    /// What a batch costs on average; `None` while `cost` is.
+    /// Mean cost of a batch; `None` while `cost` is.
     pub mean_cost: Option<Cost>,
     /// From arrival to deadline.
     pub objective: Option<Nanos>,
@@ -89,8 +89,8 @@ impl Profile {
         self.cost.is_some() && self.objective.is_some()
     }
 
-    /// The bounds of batches of late requests: they take at most half of the objective, so that
-    /// they do not make those late that arrive meanwhile.
+    /// Bounds of batches of late requests. Such a batch takes at most half of the objective, so
+    /// that it does not make requests late that arrive meanwhile.
     pub(crate) fn bounds_of_late(&self, bounds: BatchBounds) -> BatchBounds {
         let half = |(cost, objective): (Cost, Nanos)| cost.rows_within(Nanos(objective.0 / 2));
         let rows = self.cost.zip(self.objective).map_or(u64::MAX, half);
@@ -108,8 +108,7 @@ pub(crate) struct BatchBounds {
     pub(crate) requests_max: usize,
 }
 
-/// The objective of queues without deadlines: 73 years, so that the order of arrivals still
-/// decides.
+/// Objective of queues without deadlines: 73 years, so that requests stay in arrival order.
 const NO_OBJECTIVE: Nanos = Nanos(1 << 61);
 
 impl Default for BatchingParams {
@@ -130,7 +129,7 @@ impl Default for ModelBatching {
 }
 
 impl BatchingParams {
-    /// The batching of models that have none of their own.
+    /// Batching of models without batching parameters of their own.
     #[must_use]
     pub fn of_models(&self) -> ModelBatching {
         ModelBatching {
@@ -148,7 +147,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Its name in files, messages and replies.
+    /// Name in files, messages and replies.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -159,7 +158,7 @@ impl Policy {
         }
     }
 
-    /// How long the oldest request waits; `None` unless the policy says so.
+    /// The fixed delay of `Timeout`; `None` for other policies.
     #[must_use]
     pub fn delay(self) -> Option<Duration> {
         match self {
@@ -168,7 +167,7 @@ impl Policy {
         }
     }
 
-    /// What `auto` prefers; `None` for other policies.
+    /// The preference of `Auto`; `None` for other policies.
     #[must_use]
     pub fn prefer(self) -> Option<Prefer> {
         match self {
@@ -177,13 +176,13 @@ impl Policy {
         }
     }
 
-    /// Whether requests of a batch may be deferred, so that a window can bound that.
+    /// Whether the policy may defer batches, so that `window` applies.
     #[must_use]
     pub fn has_window(self) -> bool {
         matches!(self, Self::Auto(_) | Self::Deferred)
     }
 
-    /// The parameters of a queue of requests that are never late.
+    /// Parameters of a queue without deadlines.
     pub(crate) fn params_without_deadlines(&self, bounds: BatchBounds) -> QueueParams {
         QueueParams {
             cost: Cost::new(0.0, 0.0),
@@ -200,7 +199,7 @@ impl Policy {
 }
 
 impl ModelBatching {
-    /// The parameters of a queue in the core; `choice` counts under `auto`.
+    /// Parameters of a queue in the core; `choice` applies to `Auto` only.
     pub(crate) fn queue_params(
         &self,
         profile: &Profile,
@@ -221,7 +220,7 @@ impl ModelBatching {
         };
         let target_rows = match self.policy {
             Policy::Auto(_) => choice.target_rows(&cost, objective),
-            // The largest batch that takes half of the objective.
+            // The largest batch that takes at most half of the objective.
             _ => cost.rows_within(Nanos(objective.0 / 2)),
         };
         QueueParams {

@@ -1,25 +1,26 @@
-//! How many pods a load needs.
+//! Autoscaling: the number of pods that a load needs.
 //!
-//! Problem: pods report over a window what share of their requests was bad (late, shed or failed)
-//! and what share of their workers' time was idle. N pods of which the share r of the work was not
-//! done in time need N + N r/(1-r) = N/(1-r) pods; with nothing bad and the share f of the time
-//! idle they need N - N f = N (1-f).
+//! Problem: pods report over a window the fraction of bad requests (late, shed or failed) and the
+//! fraction of their workers' time that was idle. If N pods fail to do a fraction r of the work in
+//! time, N + N r/(1-r) = N/(1-r) pods are needed; with no bad requests and a fraction f of the time
+//! idle, N - N f = N (1-f) pods are needed.
 //!
-//! Approach: the shares are taken over all pods together, because an average of factors grows too
-//! much (1/(1-r) is convex). Of several models the worst decides (`worst_model`). r counts at most
-//! as 0.9; up to [`NEGLIGIBLE_MAX`] it counts as none; above [`ALERT`] of what the objective's
-//! percentile allows it counts as at least one step beyond the dead band, so that pods are on their
-//! way before the objective is missed. Then damping: a factor within the dead band changes nothing;
-//! after a growth the next one waits until the window, or its newest part where that says enough,
-//! holds no request from before its pods were there; one step at most doubles or adds
-//! [`GROWTH_PODS_FREE`]; less is taken only when every pod reported and as much less was advised
-//! for [`SHRINK_DELAY`] without a break, and only so far that as much stays idle as has to: the
-//! dead band, and more than what was idle when requests were bad in the last hours. At the peak of
-//! real loads some 5 to 13 % of the time is idle, of few workers 20 %.
+//! Approach: the fractions are computed over all pods together, because averaging factors
+//! overestimates the growth (1/(1-r) is convex). Of several models the worst decides
+//! (`worst_model`). r is capped at 0.9; up to [`NEGLIGIBLE_MAX`] it counts as zero; above [`ALERT`]
+//! of the fraction that the objective's percentile allows, it counts as at least one step beyond
+//! the dead band, so that new pods start before the objective is missed. Then damping: a factor
+//! within the dead band changes nothing; after a growth the next one waits until the window, or its
+//! newest part if that is sufficient evidence, contains no request from before the new pods were
+//! there; one step at most doubles the number of pods or adds [`GROWTH_PODS_FREE`]; pods are
+//! removed only if every pod reported and the same reduction was advised for [`SHRINK_DELAY`]
+//! without interruption, and only so many that the required spare time stays idle: the dead band,
+//! and more than the idle time at which requests were bad in the last hours. At the peak of real
+//! loads 5 to 13 % of the time is idle, with few workers 20 %.
 //!
-//! Limits: the rule knows no cold start and no forecast: it grows by bad requests, so some must
-//! have come, and a load that doubles in less time than a pod takes to start is answered late. Pods
-//! are taken as equal.
+//! Limits: the rule models no cold start and makes no forecast: it grows in response to bad
+//! requests, so some must have occurred, and a load that doubles in less time than a pod takes to
+//! start is answered late. Pods are assumed to be equal.
 
 mod consolidation;
 mod worst_model;
@@ -33,66 +34,67 @@ pub use worst_model::{DeploymentLoad, EVIDENCE_MIN, ModelLoad, RequestCounts};
 
 use crate::Nanos;
 
-/// The share of bad requests counts as at most this: a factor of 10.
+/// Cap of the fraction of bad requests: a factor of 10.
 pub const BAD_RATE_MAX: f64 = 0.9;
 
-/// A factor this near to one changes nothing; the same tolerance as that of a stock autoscaler.
+/// A factor within this distance of one changes nothing; the tolerance of a stock autoscaler.
 pub const DEAD_BAND: f64 = 0.1;
 
-/// The part of the bad requests that the objective allows above which more pods are asked for. Near
-/// the peak the bad share grows from half of 1 % to 1 % with 3 % more load.
+/// Pods are added when bad requests exceed this part of the fraction that the objective allows.
+/// Near the peak, 3 % more load raises the bad fraction from half of 1 % to 1 %.
 pub const ALERT: f64 = 0.5;
 
-/// The same where no more of the workers' time is idle than what has to be: what is bad then comes
-/// of the load, and single intervals are worse than their mean.
+/// Replaces [`ALERT`] when no more than the required spare time of the workers is idle: bad
+/// requests are then caused by the load, and single intervals are worse than their mean.
 pub const ALERT_BUSY: f64 = 0.2;
 
-/// A share of bad requests up to this, and to [`ALERT_BUSY`], counts as none: where thousands are
-/// answered in a second, one in a minute is always bad, and pods that are idle could never go.
+/// A fraction of bad requests up to this, and up to [`ALERT_BUSY`] of the allowed fraction, counts
+/// as zero: with thousands of requests per second, one per minute is always bad, and idle pods
+/// could never be removed.
 pub const NEGLIGIBLE_MAX: f64 = 0.002;
 
-/// What was idle while requests were bad counts up to this share as what has to be: few workers
-/// need more of it than many. Beyond, requests were bad for another reason than the load.
+/// Idle time at which requests were bad counts as required spare time up to this fraction: few
+/// workers need more than many. Above it, requests were bad for another reason than the load.
 const SPARE_MAX: f64 = 0.3;
 
-/// What few workers need, where nobody remembers more: with less, a stock autoscaler takes pods
-/// away and adds them again for as long as the load stays.
+/// Spare time that few workers need, used where no history is kept: with less, a stock autoscaler
+/// removes pods and adds them again for as long as the load stays the same.
 pub const SPARE_OF_FEW: f64 = 0.2;
 
-/// Idle time beyond what was found not to be enough.
+/// Added to the idle time that was found to be insufficient.
 const SPARE_MORE: f64 = 0.03;
 
-/// How long a spare share is remembered.
+/// How long an insufficient idle time is remembered.
 const SPARE_MEMORY: Nanos = Nanos(6 * 3_600_000_000_000);
 
-/// The least factor when more than [`ALERT`] is bad: just outside the dead band.
+/// Least factor when more than [`ALERT`] is bad: just outside the dead band.
 pub const FACTOR_MISSED: f64 = 1.11;
 
-/// Pods that one growth may add even where that is more than doubling.
+/// Pods that one growth may add even if that more than doubles them.
 pub const GROWTH_PODS_FREE: u32 = 4;
 
-/// How long after a growth, and after its pods are there, the next one waits: the window that
-/// servers measure over, so that no bad request is answered twice.
+/// Pause after a growth, and after its pods are there: the window that servers measure over, so
+/// that no bad request causes two growths.
 pub const GROWTH_PAUSE: Nanos = Nanos(60_000_000_000);
 
-/// The same where the newest part of the window is enough to go by: it is up to 20 s long, and its
-/// report up to 10 s old. Before those pods are there nothing has to wait: what is asked for
-/// follows from the pods that reported.
+/// Replaces [`GROWTH_PAUSE`] if the newest part of the window is sufficient evidence: it is up to
+/// 20 s long, and its report up to 10 s old. There is no pause before the new pods are there,
+/// because the advice is computed from the pods that reported.
 pub const RECENT_PAUSE: Nanos = Nanos(30_000_000_000);
 
-/// With so many requests, or so many bad ones, the newest part of the window decides: a rush is
-/// judged by itself, not by its mean with the minute before.
+/// With this many requests, or this many bad ones ([`RECENT_BAD_MIN`]), the newest part of the
+/// window decides: a sudden surge is not averaged with the minute before.
 pub const RECENT_REQUESTS_MIN: u64 = 1000;
 /// See [`RECENT_REQUESTS_MIN`].
 pub const RECENT_BAD_MIN: u64 = 10;
 
-/// How long fewer pods must have been enough before pods are taken away.
+/// How long fewer pods must have been sufficient before pods are removed.
 pub const SHRINK_DELAY: Nanos = Nanos(300_000_000_000);
 
-/// Recommendations closer together than this are kept as one, which bounds what is remembered.
+/// Recommendations closer together than this are merged, which bounds the history.
 const MEMORY_STEP: Nanos = Nanos(5_000_000_000);
 
-/// The fewest and the most pods.
+/// Minimum and maximum number of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaBounds {
     /// At least 1.
@@ -102,15 +104,15 @@ pub struct ReplicaBounds {
 }
 
 impl ReplicaBounds {
-    /// `replicas`, or the nearest bound.
+    /// Clamps `replicas` to the bounds.
     pub fn clamp(&self, replicas: u32) -> u32 {
-        // Not `u32::clamp`, which panics where the bounds are crossed.
+        // Not `u32::clamp`, which panics if the bounds are inverted.
         replicas.min(self.max).max(self.min).max(1)
     }
 }
 
-/// What the pods reported of the last window, together: of all requests, or of those of one model
-/// or kind.
+/// Load that the pods reported for the last window, together: of all requests, or of one model or
+/// kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     pub pods: u32,
@@ -122,31 +124,31 @@ pub struct Load {
     pub recent_requests: u64,
     /// Of these: late, shed or failed.
     pub recent_bad: u64,
-    /// Mean share of the workers' time without work, 0 to 1.
+    /// Mean fraction of the workers' time that was idle, 0 to 1.
     pub idle_share: f64,
-    /// The share of bad requests that the objective's percentile allows, 0 to 1.
+    /// Fraction of bad requests that the objective's percentile allows, 0 to 1.
     pub bad_rate_allowed: f64,
 }
 
-/// Why a number of pods is advised.
+/// Reason for the advised number of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// The number was outside its bounds.
     Bounds,
-    /// No pod reported: the number stays.
+    /// No pod reported; the number is unchanged.
     NoReport,
-    /// Bad requests ask for more.
+    /// Bad requests require more pods.
     BadRate,
-    /// As for bad requests, but less than one window has passed since the last growth.
+    /// Bad requests require more pods, but the pause after the last growth is not over.
     Growing,
-    /// Idle workers allow less.
+    /// Idle workers allow fewer pods.
     Idle,
-    /// Idle workers would allow less, but not yet for long enough or not known of every pod.
+    /// Idle workers allow fewer pods, but not for long enough yet, or some pods did not report.
     Stabilizing,
     Steady,
 }
 
-/// How many pods there should be, and why.
+/// Advised number of pods, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// The number, within the bounds.
@@ -154,29 +156,30 @@ pub struct Advice {
     pub cause: Cause,
 }
 
-/// The autoscaling rule with its memory; one for each deployment.
+/// The autoscaling rule with its history; one per deployment.
 #[derive(Clone, Debug, Default)]
 pub struct Autoscaler {
-    /// When the first report came: before, nothing is known of the need.
+    /// Time of the first report; the need before it is unknown.
     since: Option<Nanos>,
     grown_at: Option<Nanos>,
-    /// The most pods that reported since fewer were wanted, and when they became so many.
+    /// Largest number of reporting pods since fewer were requested, and when it was reached.
     most: u32,
     most_at: Option<Nanos>,
-    /// What was idle while requests were bad, and when.
+    /// Required spare time: idle time at which requests were bad plus [`SPARE_MORE`], and when.
     spare: f64,
     spare_at: Option<Nanos>,
-    /// Sizes that would have been enough, falling from front to back, with their times.
+    /// Numbers of pods that would have been sufficient, decreasing from front to back, with their
+    /// times.
     enough: VecDeque<(Nanos, u32)>,
 }
 
 impl Load {
-    /// Whether the newest part of the window is enough to decide by.
+    /// Whether the newest part of the window is sufficient evidence to decide.
     fn is_recent_enough(&self) -> bool {
         self.recent_requests >= RECENT_REQUESTS_MIN || self.recent_bad >= RECENT_BAD_MIN
     }
 
-    /// The load of the newest part alone, if that is enough to decide by.
+    /// The load of the newest part of the window alone, if it is sufficient evidence.
     fn newest(&self) -> Self {
         match self.is_recent_enough() {
             true => Self {
@@ -189,8 +192,9 @@ impl Load {
     }
 }
 
-/// The factor by which a load asks for more (above 1) or less pods, for whoever multiplies the pods
-/// by it without a memory, as a stock autoscaler does: what stays is as idle as few workers need.
+/// The factor by which a load requires more (above 1) or fewer pods, for callers that multiply the
+/// number of pods by it without a history, as a stock autoscaler does: it leaves the spare time
+/// that few workers need.
 pub fn load_factor(load: &Load) -> f64 {
     match factor_where(load, DEAD_BAND) {
         fewer if fewer < 1.0 => (fewer / (1.0 - SPARE_OF_FEW)).min(1.0),
@@ -198,7 +202,7 @@ pub fn load_factor(load: &Load) -> f64 {
     }
 }
 
-/// The same where so much of the workers' time has to be idle.
+/// The factor if the fraction `spare` of the workers' time must stay idle.
 fn factor_where(load: &Load, spare: f64) -> f64 {
     let bad_rate = bad_rate(load);
     if bad_rate > NEGLIGIBLE_MAX.min(load.bad_rate_allowed * ALERT_BUSY) {
@@ -208,7 +212,7 @@ fn factor_where(load: &Load, spare: f64) -> f64 {
             false => factor,
         };
     }
-    // NaN counts as no idle time: a broken report does not shrink anything.
+    // NaN counts as no idle time: a malformed report does not remove pods.
     match load.idle_share.is_nan() {
         true => 1.0,
         false => 1.0 - load.idle_share.clamp(0.0, 1.0),
@@ -230,7 +234,7 @@ fn bad_rate(load: &Load) -> f64 {
 }
 
 impl Autoscaler {
-    /// How many pods `load` needs when `current` are wanted now. Times never go back.
+    /// Number of pods that `load` needs when `current` are requested now. Times never decrease.
     pub fn advise(
         &mut self,
         now: Nanos,
@@ -251,9 +255,9 @@ impl Autoscaler {
         let factor = factor_where(&newest, spare);
         let needed = match factor - 1.0 {
             change if change.abs() <= DEAD_BAND => current,
-            // What stays is as idle as it has to be.
+            // The remaining pods keep the required spare time.
             change if change < 0.0 => bounds.clamp(pods_for(load.pods, factor / (1.0 - spare))),
-            // A rush is met by as many as it takes, and those that have to be idle beside them.
+            // A surge is answered with all pods that it needs at once, plus spare time.
             _ if load.is_recent_enough() && factor > FACTOR_MISSED => {
                 bounds.clamp(pods_for(load.pods, factor / (1.0 - DEAD_BAND)))
             }
@@ -275,7 +279,7 @@ impl Autoscaler {
         advice(enough, Cause::Idle)
     }
 
-    /// The share of the workers' time that has to be idle.
+    /// Fraction of the workers' time that must stay idle.
     fn spare_for(&mut self, now: Nanos, load: &Load) -> f64 {
         let is_old = |at: Nanos| now.saturating_sub(at) > SPARE_MEMORY;
         if self.spare_at.is_some_and(is_old) {
@@ -293,7 +297,7 @@ impl Autoscaler {
     fn count_pods(&mut self, now: Nanos, current: u32, pods: u32) {
         self.most = self.most.min(current);
         if pods > self.most {
-            // Of the first ones it is not known since when they are there: nothing waits for them.
+            // The start times of the first pods are unknown, so growth does not wait for them.
             if self.since.is_some() {
                 self.most_at = Some(now);
             }
@@ -322,7 +326,7 @@ impl Autoscaler {
         advice(needed.min(step_max), Cause::BadRate)
     }
 
-    /// Keeps the largest sizes of the last [`SHRINK_DELAY`]: its front is their maximum.
+    /// Keeps the largest recommendations of the last [`SHRINK_DELAY`]; the front is their maximum.
     fn remember(&mut self, now: Nanos, needed: u32) {
         let is_old = |at: Nanos| now.saturating_sub(at) > SHRINK_DELAY;
         while self.enough.front().is_some_and(|&(at, _)| is_old(at)) {
@@ -332,7 +336,7 @@ impl Autoscaler {
             self.enough.pop_back();
         }
         let is_close = |at: Nanos| now.saturating_sub(at) < MEMORY_STEP;
-        // The larger of two that lie close together stands for both.
+        // Of two recommendations that are close in time only the larger is kept.
         if !self.enough.back().is_some_and(|&(at, _)| is_close(at)) {
             self.enough.push_back((now, needed));
         }
@@ -343,9 +347,9 @@ fn advice(replicas: u32, cause: Cause) -> Advice {
     Advice { replicas, cause }
 }
 
-/// The whole number of pods that are `factor` times `pods`; at least 1.
+/// `pods` times `factor`, rounded up; at least 1.
 fn pods_for(pods: u32, factor: f64) -> u32 {
-    // 10 pods with a factor of 1.1 are 11, whatever the last bit of the product says.
+    // 10 pods with a factor of 1.1 are 11, regardless of rounding errors in the product.
     let pods = (f64::from(pods) * factor - 1e-9).ceil();
     pods.clamp(1.0, f64::from(u32::MAX)) as u32
 }

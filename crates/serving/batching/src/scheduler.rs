@@ -1,27 +1,27 @@
-//! The scheduler of the live server: the queues of [`crate::deadlines`], with workers that are
-//! held and lost, batches that are replayed, and admission.
+//! The scheduler of the live server: the queues of [`crate::deadlines`], extended by workers that
+//! are held or lost, replay of batches, and admission.
 //!
 //! **Problem.** Requests of several queues, workers that run one batch at a time and may crash:
-//! each request must be answered once, in time if possible, and none may be refused that could be
-//! in time.
+//! each request must be answered once, in time if possible, and no request may be rejected that
+//! could be in time.
 //!
-//! **Approach.** Every queue is two queues of the core: one with the objective, from which the
-//! core drops what cannot be in time, and one without behind it for the dropped requests: they
-//! were accepted, so they still run, after what can be in time. A batch whose worker was lost is
-//! replayed before all others. If it is to blame for losses it is halved, and its halves again,
-//! until the request that crashes workers is alone and abandoned. A request without an urgent
-//! deadline that has waited for [`crate::limits::OVERDUE_AFTER`] is overdue: every
-//! [`crate::limits::OVERDUE_PERIOD`]th batch is of overdue requests, so that none starves.
+//! **Approach.** Every queue is two queues of the core: one with the objective, from which the core
+//! drops requests that cannot be in time, and a queue without deadlines for the dropped requests:
+//! they were accepted, so they still run, after requests that can be in time. A batch whose worker
+//! was lost is replayed before all others. If it is to blame for losses it is halved, and its
+//! halves again, until the request that crashes workers is alone and is abandoned. A request
+//! without an urgent deadline that has waited for [`crate::limits::OVERDUE_AFTER`] is overdue:
+//! every [`crate::limits::OVERDUE_PERIOD`]th batch contains overdue requests, so that none starves.
 //!
-//! The workers' time is shared between queues by weight ([`crate::shares`]): of batches that are
-//! due those of queues within their share go first, and among these the most urgent.
+//! The workers' time is shared between queues by weight ([`crate::shares`]): of due batches, those
+//! of queues within their share have priority, and among these the most urgent.
 //!
-//! Admission reads what each step publishes: [`crate::admission`].
+//! Admission reads values that each step publishes: [`crate::admission`].
 //!
-//! **Proof sketch.** A request is in exactly one place: a queue of the core, a replay, or the
-//! batch of one worker; every transition moves it and none copies it. It leaves for good when its
-//! batch is done, when it is withdrawn while waiting, or when it is abandoned. Free workers are
-//! those that the core knows to be free: a replay takes one from the core before the core decides.
+//! **Proof sketch.** A request is in exactly one place: a queue of the core, a replay, or the batch
+//! of one worker; every transition moves it and none copies it. It is removed when its batch is
+//! done, when it is withdrawn while waiting, or when it is abandoned. The idle workers are those
+//! that the core lists as free: a replay takes a worker from the core before the core decides.
 //!
 //! **Limits.** One step costs O(queues) to find overdue requests; there are few queues. A worker
 //! runs one batch at a time.
@@ -44,58 +44,59 @@ use crate::{
     WorkerIndex,
 };
 
-/// Sizes are fixed; `batching` may change.
+/// The number of workers is fixed; queues may be added, and `batching` may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub queues: usize,
-    /// Number of workers; all are absent at first.
+    /// Number of workers; all are absent initially.
     pub workers: usize,
     pub batching: BatchingParams,
     /// Most requests of a batch.
     pub batch_requests_max: usize,
 }
 
-/// A request that arrives.
+/// An arriving request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     pub queue: QueueIndex,
-    /// Greater than that of every request before.
+    /// Greater than the key of every earlier request.
     pub key: RequestKey,
-    /// Its rows, at least one.
+    /// Number of rows, at least one.
     pub rows: usize,
     pub position: Position,
 }
 
-/// Where in its queue a request waits.
+/// Position of a request in its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// By its deadline: that of the objective or, if that is earlier, of its own time limit. In a
-    /// queue without deadlines, in the order of arrivals.
+    /// By its deadline: that of the objective or of its own time limit, whichever is earlier. In a
+    /// queue without deadlines, in arrival order.
     ByDeadline(Option<Nanos>),
-    /// As if it had arrived so much earlier. As this is finite, no request behind it starves.
+    /// As if it had arrived earlier by this time. Because this is finite, no request behind it
+    /// starves.
     Ahead(Nanos),
-    /// Behind those that can be in time.
+    /// Behind requests that can be in time.
     Behind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request arrived whose rows are reserved.
+    /// A request arrived; its rows are reserved already.
     Arrived(Arrival),
-    /// The client withdrew the request. A running one is not stopped.
+    /// The client withdrew the request. A running request is not stopped.
     Withdrawn { queue: QueueIndex, key: RequestKey },
     /// A worker is up and free, or is no longer held.
     WorkerReady { worker: WorkerIndex },
-    /// A worker is done with its batch and free.
+    /// A worker has finished its batch and is free.
     BatchDone { worker: WorkerIndex },
-    /// A worker gets no batch until it is ready again; a running batch is finished.
+    /// A worker gets no batch until it is ready again; a running batch is completed.
     WorkerHeld { worker: WorkerIndex },
-    /// A worker is gone, with or without a batch.
+    /// A worker is lost, with or without a batch.
     WorkerLost {
         worker: WorkerIndex,
-        /// How far its batch is to blame: from 0, it had not begun, to [`crate::BLAME_MAX`].
+        /// Blame of its batch: from 0, not begun, to [`crate::BLAME_MAX`].
         blame: u32,
-        /// The worker was ended because its batch took too long.
+        /// The worker was killed because its batch took too long.
         is_hung: bool,
     },
     /// [`Actions::timer`] is due.
@@ -105,45 +106,47 @@ pub enum Event {
 #[derive(Debug)]
 enum Worker {
     Absent,
-    /// Free, also in the core.
+    /// Idle, in the core too.
     Free,
     Busy(Batch),
-    /// Busy, and absent after that.
+    /// Busy, and absent after its batch.
     Held(Batch),
 }
 
 #[derive(Debug)]
 pub struct Scheduler {
     config: Config,
-    /// Two queues for each queue of this scheduler: requests in time, and late ones.
+    /// Two queues for each queue of this scheduler: requests that can be in time, and late
+    /// requests.
     core: deadlines::DeadlineScheduler,
     /// The actions of the core's last step.
     core_actions: deadlines::DeadlineActions,
     profiles: Vec<Profile>,
-    /// The batching of queues that do not have that of `config`.
+    /// Batching of queues that override that of `config`.
     own_batching: Vec<Option<ModelBatching>>,
     /// Which queues are deferred under [`Policy::Auto`].
     auto: Auto,
-    /// Queues whose choice is not reported yet.
+    /// Queues whose choice has not been reported yet.
     auto_news: Vec<QueueIndex>,
     shares: FairShares,
-    /// Of each queue, kept between steps.
+    /// Rank of each queue, kept between steps to reuse the allocation.
     ranks: Vec<u8>,
-    /// Some rank of the core is above 0.
+    /// Whether some rank of the core is above 0.
     is_ranked: bool,
-    /// Some queue of the core may have a bound on its next batch.
+    /// Whether the next batch of some queue of the core may be bounded.
     has_bounds: bool,
     workers: Vec<Worker>,
     /// Batches whose worker was lost, oldest first. A worker takes a new batch only while this is
-    /// empty, so replays and running batches are at most twice as many as the workers, apart from
+    /// empty, so replays and running batches are at most twice the number of workers, apart from
     /// halved ones.
     replays: VecDeque<Batch>,
-    /// What admission reads, by queue, and the rows that are reserved or wait, without replays.
+    /// Values that admission reads, by queue, and the number of rows reserved or waiting, without
+    /// replays.
     boards: Vec<Arc<QueueBoard>>,
     workers_board: Arc<WorkersBoard>,
-    /// Queues whose boards are not up to date.
+    /// Queues whose boards are out of date.
     changed: Vec<usize>,
-    /// Workers that are free.
+    /// Number of idle workers.
     idle: usize,
     /// Batches since the last one of overdue requests.
     since_overdue: u32,
@@ -162,13 +165,13 @@ fn late(queue: usize) -> QueueIndex {
     QueueIndex(2 * queue + 1)
 }
 
-/// The queue of this scheduler for one of the core's.
+/// The queue of this scheduler that a queue of the core belongs to.
 fn queue_of(queue: QueueIndex) -> QueueIndex {
     QueueIndex(queue.0 / 2)
 }
 
 impl Scheduler {
-    /// No request, and every worker absent.
+    /// Creates a scheduler without requests; every worker is absent.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let core = deadlines::DeadlineScheduler::new(deadlines::DeadlineConfig {
@@ -204,7 +207,7 @@ impl Scheduler {
         scheduler
     }
 
-    /// The release rule and the bounds of a queue.
+    /// Release rule and bounds of a queue.
     #[must_use]
     pub fn batching(&self, queue: QueueIndex) -> ModelBatching {
         let own = self.own_batching.get(queue.0).copied().flatten();
@@ -218,9 +221,9 @@ impl Scheduler {
         }
     }
 
-    /// Replaces the release rule and the bounds from the next step on, but for queues with their
-    /// own. Waiting requests stay, also rows beyond a lower bound and requests beyond a smaller
-    /// batch, which run as batches of their own.
+    /// Replaces the release rule and the bounds from the next step on, except for queues with their
+    /// own. Waiting requests are kept, including rows above a lower bound; requests larger than the
+    /// new batch size run as batches of their own.
     pub fn set_params(&mut self, params: BatchingParams) {
         let is_changed = params.of_models() != self.config.batching.of_models();
         self.config.batching = params;
@@ -268,8 +271,8 @@ impl Scheduler {
         self.profiles.get(queue.0).copied().unwrap_or_default()
     }
 
-    /// Rows of the batches that a queue has under load; as many as a batch may have where the costs
-    /// or the objective are not known.
+    /// Rows of the batches of a queue under load; the maximum batch size if the costs or the
+    /// objective are not known.
     #[must_use]
     pub fn rows_under_load(&self, queue: QueueIndex) -> u64 {
         let profile = self.profile(queue);
@@ -295,17 +298,17 @@ impl Scheduler {
             .set_params(late(queue), rules, self.now, &mut self.core_actions);
     }
 
-    /// A queue that is deferred or eager now and was not when this last returned it.
+    /// Returns a queue that has changed between deferred and eager since it was last returned.
     pub fn next_news(&mut self) -> Option<QueueIndex> {
         self.auto_news.pop()
     }
 
-    /// Sets what the front end was measured to cost.
+    /// Sets the measured cost of the front end.
     pub fn set_front_cost(&mut self, front: Option<FrontCost>) {
         self.auto.set_front_cost(front);
     }
 
-    /// Forgets what was measured of a queue's arrivals: another model has it now.
+    /// Discards the arrival statistics of a queue because another model uses it now.
     pub fn forget_arrivals(&mut self, queue: QueueIndex) {
         self.auto.forget(queue);
         self.shares.forget(queue.0);
@@ -315,13 +318,13 @@ impl Scheduler {
         }
     }
 
-    /// Adds a queue with a weight of its own; the indices of the others stay.
+    /// Adds a queue with a weight of its own; existing indices stay valid.
     pub fn add_queue(&mut self) -> QueueIndex {
         self.shares.add_queue(None);
         self.add_queue_to_core(Arc::new(GroupBoard::new()))
     }
 
-    /// Adds a queue that has an equal part of the weight of another one.
+    /// Adds a queue that shares the weight of another one equally.
     pub fn add_sibling(&mut self, sibling: QueueIndex) -> QueueIndex {
         self.shares.add_queue(Some(sibling.0));
         let group = self
@@ -346,10 +349,10 @@ impl Scheduler {
         QueueIndex(self.profiles.len() - 1)
     }
 
-    /// Reserves rows that arrive later, as [`QueueBoard::reserve`].
+    /// Reserves rows that arrive later, see [`QueueBoard::reserve`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`QueueBoard::reserve`].
     pub fn reserve(&mut self, queue: QueueIndex, rows: usize) -> Result<(), QueueFull> {
         self.note_request(queue, self.now);
         self.boards[queue.0].reserve(rows)
@@ -394,7 +397,7 @@ impl Scheduler {
             .count()
     }
 
-    /// Workers that are up and free.
+    /// Idle workers.
     #[must_use]
     pub fn idle_workers(&self) -> usize {
         self.idle
@@ -416,8 +419,8 @@ impl Scheduler {
             .count()
     }
 
-    /// Handles an event at `now` (a time before that of the previous event counts as that one) and
-    /// writes what is to be done into `actions`.
+    /// Handles an event at `now`, which is clamped to the time of the previous event, and writes
+    /// the resulting actions into `actions`.
     pub fn step(&mut self, event: Event, now: Nanos, actions: &mut Actions) {
         actions.clear();
         self.now = self.now.max(now);
@@ -494,7 +497,8 @@ impl Scheduler {
         self.requeue_dropped()
     }
 
-    /// Moves what the core dropped to the queues of late requests; returns whether there was any.
+    /// Moves requests that the core dropped to the queues of late requests; returns whether there
+    /// were any.
     fn requeue_dropped(&mut self) -> bool {
         if self.core_actions.drops.is_empty() {
             return false;
@@ -517,7 +521,7 @@ impl Scheduler {
             };
             self.core.step(event, self.now, &mut self.core_actions);
         }
-        // The vector goes back, so that the steady state does not allocate.
+        // Returns the vector, so that the steady state does not allocate.
         self.core_actions.drops = drops;
         true
     }

@@ -1,4 +1,4 @@
-//! The scheduler against a slow, obvious twin, and single behaviors by name.
+//! The scheduler compared with a slow but obvious reference model (twin), and single behaviors.
 
 use proptest::prelude::*;
 use std::time::Duration;
@@ -52,8 +52,7 @@ impl Driver {
         }
     }
 
-    /// All queues share one weight: what a bound of rows leaves to others is tested with the
-    /// shares.
+    /// All queues share one weight: the bound of rows per share is tested with the shares.
     fn with_siblings(config: &Config) -> Self {
         let mut driver = Self::new(Config {
             queues: 1,
@@ -319,7 +318,7 @@ fn rules_change_for_what_waits_and_queues_are_added() {
     assert_eq!(driver.done(0, 13), [(0, vec![9])]);
 }
 
-/// One request of the twin.
+/// A request of the twin.
 #[derive(Clone, Debug)]
 struct TwinRequest {
     key: u64,
@@ -332,18 +331,18 @@ struct TwinRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Waiting,
-    /// In the batch of this number, which waits for another worker.
+    /// In the batch with this number, which waits for another worker.
     Replay(usize),
-    /// In the batch of this number.
+    /// In the running batch with this number.
     Running(usize),
     Gone,
 }
 
-/// The same rules, written down with lists and searches only.
+/// The same rules, implemented with lists and linear searches only.
 struct Twin {
     config: Config,
     requests: Vec<TwinRequest>,
-    /// Per worker: absent, or the number of its batch, or free.
+    /// Per worker: absent, free, or the number of its batch.
     workers: Vec<Option<Option<usize>>>,
     /// Per worker: absent after its batch.
     held: Vec<bool>,
@@ -448,7 +447,7 @@ impl Twin {
         (dispatches, abandoned, timer)
     }
 
-    /// The prefix of a queue that fits, whether something was left out or the batch is at a bound,
+    /// The prefix of a queue that fits, whether requests were left out or the batch is at a bound,
     /// and the oldest arrival.
     fn prefix(&self, queue: usize) -> Option<(Vec<usize>, bool, u64)> {
         let waiting: Vec<usize> = self
@@ -534,7 +533,7 @@ fn policy_strategy() -> impl Strategy<Value = Policy> {
     ]
 }
 
-/// Both take the event in; all that can be seen of them is equal.
+/// Applies the event to both; their observable states are equal.
 fn same_step(
     driver: &mut Driver,
     twin: &mut Twin,
@@ -547,7 +546,7 @@ fn same_step(
     prop_assert!(timer.is_none_or(|timer| timer > now), "in the past");
     let (wanted, wanted_abandoned, wanted_timer) = twin.event(event, now);
     prop_assert_eq!((dispatches, abandoned), (wanted, wanted_abandoned));
-    // One that comes early only looks again.
+    // An early timer only triggers another decision.
     prop_assert!(wanted_timer.is_none_or(|wanted| timer.is_some_and(|t| t <= wanted)));
     prop_assert_eq!(driver.scheduler.queued_rows(), twin.waiting_rows());
     prop_assert!(driver.scheduler.queued_rows() <= 64);
@@ -557,7 +556,7 @@ fn same_step(
 }
 
 fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(), TestCaseError> {
-    // Which of two windows that open at once is first is a matter of the core, and tested there.
+    // The order of two windows that open at once is decided and tested in the core.
     let queues = match policy {
         Policy::Timeout { .. } => 1,
         Policy::Auto(_) | Policy::Deferred | Policy::Eager => 2,

@@ -4,6 +4,6 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueIndex(pub usize);
 
-/// The caller's key of a request; grows from arrival to arrival.
+/// Key of a request, assigned by the caller; increases with each arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestKey(pub u64);

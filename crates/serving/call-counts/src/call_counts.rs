@@ -1,5 +1,5 @@
-//! Counters of infer calls, by event loop: a call is counted without a lock that other loops use.
-//! Readers add up the loops.
+//! Counters of infer calls, per event loop: counting a call takes no lock that other loops use.
+//! Readers sum over the loops.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use albacore_proto::inference::StatisticDuration;
 
 use crate::stages::{CallStages, STAGES};
 
-/// Buckets of a call's duration. The last one has no bound.
+/// Buckets of the call duration. The last one is unbounded.
 const BUCKETS: usize = DURATION_BOUNDS_NANOS.len() + 1;
 
-/// An infer call that was answered.
+/// An answered infer call.
 #[derive(Clone, Copy, Debug)]
 pub struct AnsweredCall {
     pub rows: usize,
@@ -23,18 +23,18 @@ pub struct AnsweredCall {
 /// An infer call whose reply is encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedCall<'a> {
-    /// Empty if there is no such model.
+    /// Empty if the model does not exist.
     pub model: &'a str,
-    /// The costliest kind that it asked for.
+    /// The most expensive requested kind.
     pub kind: &'static str,
     pub protocol: &'static str,
     /// The HTTP status or gRPC code.
     pub code: &'a str,
     pub took: Duration,
-    /// The end of `took`. One clock reading ends the call and its last stage: stages never add up
-    /// to more than the call.
+    /// End of `took`. A single clock reading ends the call and its last stage, so the sum of the
+    /// stages never exceeds the duration of the call.
     pub ended_at: Instant,
-    /// `None` if it was refused or failed.
+    /// `None` if it was rejected or failed.
     pub answered: Option<AnsweredCall>,
 }
 
@@ -70,13 +70,13 @@ fn nanos(took: Duration) -> u64 {
     u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The time of a model's calls as Triton's extension divides it: bringing a call into shared memory
-/// (input), waiting for a worker (queue), computing (infer), writing the reply (output).
+/// Times of a model's calls, divided as in Triton's extension: transfer of a call into shared
+/// memory (input), wait for a worker (queue), computation (infer), writing of the reply (output).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModelTotals {
     /// Answered calls, from arrival to reply.
     pub success: Total,
-    /// Calls that were refused or failed.
+    /// Calls that were rejected or failed.
     pub fail: Total,
     pub queue: Total,
     pub input: Total,
@@ -121,7 +121,7 @@ impl ModelTotals {
 /// A histogram of durations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Durations {
-    /// By bucket of [`DURATION_BOUNDS_NANOS`], not cumulative.
+    /// Counts per bucket of [`DURATION_BOUNDS_NANOS`], not cumulative.
     pub buckets: [u64; BUCKETS],
     total: Total,
 }
@@ -196,7 +196,7 @@ impl ClassCounts {
 #[derive(Clone, Debug, Default)]
 pub struct ModelCounts {
     pub totals: ModelTotals,
-    /// Of answered calls.
+    /// Stages of answered calls.
     pub stages: [Durations; STAGES],
     pub classes: Vec<ClassCounts>,
 }
@@ -217,7 +217,7 @@ impl ModelCounts {
     }
 }
 
-/// By model; the empty name counts calls of unknown models.
+/// Counters by model; calls of unknown models have the empty name.
 pub type CountsByModel = BTreeMap<String, ModelCounts>;
 
 /// Aligned, so that the locks of two loops share no cache line.
@@ -306,7 +306,7 @@ mod tests {
             protocol: "http",
             code,
             took: Duration::from_micros(micros),
-            // In the future: the counting itself must not read the clock.
+            // In the future, to verify that counting does not read the clock.
             ended_at: computed_at + Duration::from_secs(5),
             answered: (code == "200").then(|| AnsweredCall {
                 rows: 3,

@@ -1,5 +1,5 @@
-//! Counters of infer calls and the stages of a call: what `/metrics`, `Server-Timing` and Triton's
-//! statistics say of them. Names no metric.
+//! Counters of infer calls and stages of a call: the values of `/metrics`, `Server-Timing` and
+//! Triton's statistics. Defines no metric names.
 #![forbid(unsafe_code)]
 
 mod call_counts;

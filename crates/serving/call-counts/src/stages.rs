@@ -1,4 +1,4 @@
-//! The stages of an answered call: in the header `Server-Timing`, in `/metrics`, and in the
+//! Stages of an answered call, as reported in the header `Server-Timing`, in `/metrics`, and in the
 //! statistics of Triton's extension.
 
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use albacore_engine::{Kind, KindSet, Timing};
 /// Name of the header, and of the metadata over gRPC.
 pub const SERVER_TIMING: &str = "server-timing";
 
-/// How many stages there are.
+/// Number of stages.
 pub const STAGES: usize = 6;
 
 /// Names of stages in `/metrics`, in the order of [`CallStages::times`].
@@ -21,22 +21,22 @@ pub const STAGE_NAMES: [&str; STAGES] = [
     "serialize",
 ];
 
-/// The stages of an answered call, one after the other, so that together they take at most as long
-/// as the call.
+/// The stages of an answered call. They are consecutive, so their sum is at most the duration of
+/// the call.
 #[derive(Clone, Copy, Debug)]
 pub struct CallStages {
-    /// From the end of the body to rows in shared memory, but for `admission`.
+    /// From the end of the body until the rows are in shared memory, without `admission`.
     pub parse: Duration,
-    /// For a turn of the front, and for memory within the limits of the queue.
+    /// Waiting for a turn of the front, and for memory within the limits of the queue.
     pub admission: Duration,
-    /// Waiting and computing in the engine.
+    /// Queueing delay and compute time in the engine.
     pub timing: Timing,
     /// When the results were available.
     pub computed_at: Instant,
 }
 
 impl CallStages {
-    /// By stage; `serialize` is what is left until the reply was encoded.
+    /// Times by stage; `serialize` is the remaining time until the reply was encoded.
     pub fn times(&self, encoded_at: Instant) -> [Duration; STAGES] {
         let Timing {
             queue,
@@ -53,9 +53,9 @@ impl CallStages {
         ]
     }
 
-    /// The value of `Server-Timing` of a reply that is encoded: milliseconds of each stage. `queue`
-    /// includes `defer`; computing is called `shap` where SHAP values were asked for, and is
-    /// also there as `run`, whatever was.
+    /// Value of `Server-Timing` of an encoded reply: milliseconds of each stage. `queue` includes
+    /// `defer`; the compute time is named `shap` if SHAP values were requested, and `compute`
+    /// otherwise; it is repeated as `run` in both cases.
     pub fn header(&self, kinds: KindSet) -> Vec<u8> {
         let [parse, admission, _, defer, compute, serialize] = self.times(Instant::now());
         let computing = match is_shap(kinds) {
@@ -88,10 +88,10 @@ fn micros(time: Duration) -> u64 {
 /// long, for each stage of each reply.
 fn push_millis(text: &mut Vec<u8>, micros: u64) {
     const DECIMALS: usize = 3;
-    // 20 digits of a u64 and the point
+    // The 20 digits of a u64 and the decimal point.
     let mut digits = [b'0'; 21];
     let (mut rest, mut at, mut count) = (micros, digits.len(), 0);
-    // bound: each pass takes a digit
+    // bound: each pass writes a digit
     while rest > 0 || count <= DECIMALS {
         if count == DECIMALS {
             at -= 1;

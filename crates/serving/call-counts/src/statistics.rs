@@ -1,4 +1,4 @@
-//! Triton's statistics of a model.
+//! Model statistics of Triton's statistics extension.
 
 use albacore_engine::ModelStats;
 use albacore_proto::inference::{
@@ -8,11 +8,11 @@ use albacore_proto::inference::{
 use crate::CallCounts;
 
 impl CallCounts {
-    /// The calls and the batches of this version of a model.
+    /// Statistics of calls and batches of this version of a model.
     #[must_use]
     pub fn statistics(&self, model: &ModelStats, version: &str) -> ModelStatistics {
         let totals = self.totals(&model.name);
-        // Requests are parsed and replies written one by one, not as part of a batch.
+        // Requests are parsed and replies are written one by one, not per batch.
         let sizes = model.batch_sizes.iter().map(|(&rows, batches)| {
             let part = |ns| {
                 let count = batches.batches;

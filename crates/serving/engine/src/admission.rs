@@ -1,17 +1,17 @@
-//! Admission of requests: whether one can be answered in time behind what already waits. Takes no
+//! Admission control: whether a request can be answered in time behind the waiting ones. Takes no
 //! lock.
 //!
 //! A request's time is divided between the front, which reads it and writes its reply, and the
-//! workers. The front's part is estimated from how long the request waited to be read and how long
-//! replies take to be written ([`ReplyLatency`]); the rest must be enough for what the scheduler
-//! has published of the work that is queued ([`QueueBoard`]). Where the front takes more than its
-//! part ([`FrontTimeLimit`]), requests are refused although a worker may be idle: those of models
-//! that take more than their share of the front's time ([`crate::state`]'s front shares).
+//! workers. The front's part is estimated from the time that the request waited to be read and from
+//! the time to write replies ([`ReplyLatency`]); the rest must be sufficient for the queued work
+//! that the scheduler has published ([`QueueBoard`]). If the front takes more than its part
+//! ([`FrontTimeLimit`]), requests are rejected even if a worker is idle: those of models that use
+//! more than their share of the front's time (front shares of [`crate::state`]).
 //!
-//! **Bounds.** How far rows and work overshoot is bounded by [`QueueBoard`]. What the state
-//! publishes beside it (shares, pace of errors, workers) is at most [`ADMISSION_PERIOD`] old, or as
-//! old as the lock of the state has been held: a request that finds it older refreshes it, unless
-//! somebody holds the lock. Counts that admission keeps reach metrics as late, or when they are
+//! **Bounds.** The overshoot of rows and work is bounded by [`QueueBoard`]. Other values published
+//! by the state (shares, pace of errors, workers) are at most [`ADMISSION_PERIOD`] old, or as old
+//! as the lock of the state has been held: a request that finds older values refreshes them, unless
+//! the lock is held. Counters of admission reach metrics with the same delay, or when they are
 //! read.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -31,17 +31,17 @@ use crate::queues::{CLASSES, QUEUES_MAX, class_of, queue_of, queues_of};
 use crate::reply_latency::ReplyLatency;
 use crate::{Kind, KindSet, Priority, Refusal};
 
-/// What a request says of its own urgency.
+/// Timing requirements of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestTerms {
     pub(crate) arrival: Nanos,
-    /// When it should be answered, if it says so itself.
+    /// Deadline set by the request itself, if any.
     pub(crate) deadline: Option<Nanos>,
     pub(crate) priority: Priority,
 }
 
 impl RequestTerms {
-    /// From arrival until the reply is due.
+    /// Time limit from arrival to reply.
     fn time_limit(&self, objective: Option<Nanos>) -> Option<Nanos> {
         let own = self
             .deadline
@@ -49,8 +49,8 @@ impl RequestTerms {
         [objective, own].into_iter().flatten().min()
     }
 
-    /// Time that is left until its own deadline or, if it has waited for at least [`WAITED_MIN`],
-    /// until the objective. `None`: the whole objective.
+    /// Time left until its own deadline or, if it has waited for at least [`WAITED_MIN`], until the
+    /// objective. `None`: the whole objective.
     pub(crate) fn remaining(&self, objective: Option<Nanos>, now: Nanos) -> Option<Nanos> {
         let waited = now.saturating_sub(self.arrival);
         let has_waited = waited.0 >= WAITED_MIN.as_nanos() as u64;
@@ -64,7 +64,7 @@ impl RequestTerms {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Which queued requests run before one of this priority.
+    /// The queued requests that run before one of this priority.
     pub(crate) fn ahead(priority: Priority) -> Ahead {
         match priority {
             Priority::High | Priority::Normal => Ahead::InTime,
@@ -73,7 +73,7 @@ impl RequestTerms {
     }
 }
 
-/// A request whose size is known.
+/// A request of known size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdmissionRequest {
     /// The slot of its model.
@@ -83,41 +83,41 @@ pub(crate) struct AdmissionRequest {
     pub(crate) terms: RequestTerms,
 }
 
-/// The times that a request is judged by.
+/// Time limits used to judge a request.
 #[derive(Clone, Copy, Debug)]
 struct TimeLimits {
-    /// From its arrival until its reply is due.
+    /// From its arrival to its reply.
     request: Nanos,
-    /// The front may take so much: for a queue that takes more than its share of the front a part
-    /// of the shortest objective, its own or that of another model. `None` where there is no crowd,
-    /// and for a queue that takes less: it is not refused for what the front does for others.
+    /// Time that the front may take: for a queue that exceeds its share of the front, a fraction of
+    /// the shortest objective, its own or that of another model. `None` if there is no crowd, and
+    /// for a queue within its share: it is not rejected because of the front's work for others.
     front: Option<Nanos>,
 }
 
-/// Kinds of output, and bodies that were not read.
+/// Output kinds, plus unread bodies.
 const SHED_KINDS: usize = Kind::ALL.len() + 1;
 
-/// What admission reads of a model and counts for it. Aligned, so that two models share no cache
+/// Values that admission reads and counts per model. Aligned, so that two models share no cache
 /// line.
 #[derive(Debug)]
 #[repr(align(128))]
 struct SlotBoard {
-    /// Requests that were read, by class of outputs.
+    /// Requests that were read, by output class.
     requests: [AtomicU64; CLASSES],
-    /// Requests of which the outputs are not known.
+    /// Requests with unknown outputs.
     unread: AtomicU64,
-    /// Refusals by kind, the last for bodies that were not read.
+    /// Rejections by kind, the last for unread bodies.
     shed: [AtomicU64; SHED_KINDS],
     /// A bit for each class within its share of the front's time, and [`MAY_BE_WITHIN`].
     within: AtomicUsize,
-    /// When the next error may leave, and the time between two; 0 if it is not known.
+    /// Earliest time of the next error, and the time between two errors; 0 if unknown.
     next_error: AtomicU64,
     error_period: AtomicU64,
-    /// The least that its requests cost.
+    /// Minimum cost of its requests.
     min_cost: MinCost,
 }
 
-/// A request of which the outputs are not known may be within its share of the front.
+/// A request with unknown outputs may be within its share of the front.
 const MAY_BE_WITHIN: usize = 1 << CLASSES;
 
 impl SlotBoard {
@@ -134,46 +134,46 @@ impl SlotBoard {
     }
 }
 
-/// What admission has counted of a model since it was last asked.
+/// Counts of a model since they were last taken.
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) requests: [u64; CLASSES],
     pub(crate) unread: u64,
-    /// Refusals by kind; `None` for bodies that were not read.
+    /// Rejections by kind; `None` for unread bodies.
     pub(crate) shed: Vec<(Option<Kind>, u64)>,
 }
 
-/// What the state publishes of a model.
+/// Values that the state publishes about a model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrontShare {
-    /// Whether each class takes less of the front's time than its share.
+    /// Whether each class uses less than its share of the front's time.
     pub(crate) within: [bool; CLASSES],
     pub(crate) may_be_within: bool,
-    /// The time between two errors that leave; `None` while the cost of requests is not known.
+    /// Time between two errors; `None` while the cost of requests is not known.
     pub(crate) error_period: Option<Nanos>,
 }
 
-/// What the state publishes of the workers.
+/// Values that the state publishes about the workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkersShape {
     pub(crate) ready: usize,
     pub(crate) is_crash_looping: bool,
-    /// Of one row on one worker.
+    /// Time of one row on one worker.
     pub(crate) nanos_per_row: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// Of the queues of slots that were used.
+    /// Boards of the queues of slots in use.
     queues: Box<[OnceLock<Arc<QueueBoard>>]>,
     slots: Box<[SlotBoard]>,
-    /// How much of a request's time the front may take.
+    /// Fraction of a request's time that the front may take.
     pub(crate) front_time_limit: FrontTimeLimit,
     is_closed: AtomicBool,
     is_crash_looping: AtomicBool,
     ready: AtomicUsize,
     nanos_per_row: AtomicU64,
-    /// When the state last published something.
+    /// Time of the last refresh by the state.
     refreshed: AtomicU64,
 }
 
@@ -193,12 +193,12 @@ impl Admission {
 
     // ---- for the state ----
 
-    /// A slot has queues from now on.
+    /// Adds the board of a queue of a slot.
     pub(crate) fn add_queue(&self, queue: usize, board: &Arc<QueueBoard>) {
         self.queues[queue].get_or_init(|| Arc::clone(board));
     }
 
-    /// Another model has the slot.
+    /// Resets a slot because another model uses it now.
     pub(crate) fn start_slot(&self, slot: usize) {
         let board = &self.slots[slot];
         self.take_counts(slot);
@@ -207,7 +207,7 @@ impl Admission {
         board.min_cost.forget();
     }
 
-    /// From now on every request is refused.
+    /// Rejects every request from now on.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
     }
@@ -246,7 +246,7 @@ impl Admission {
 
     pub(crate) fn take_counts(&self, slot: usize) -> Counted {
         let board = &self.slots[slot];
-        // Most counters are 0, which costs no exclusive access to their cache line.
+        // Most counters are 0; reading first avoids exclusive access to their cache line.
         let take = |counter: &AtomicU64| match counter.load(Ordering::Relaxed) {
             0 => 0,
             _ => counter.swap(0, Ordering::Relaxed),
@@ -275,19 +275,19 @@ impl Admission {
         self.slots[slot].within.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Whether requests for these outputs take less of the front's time than their share.
+    /// Whether requests for these outputs use less than their share of the front's time.
     pub(crate) fn is_within_front_share(&self, slot: usize, kinds: KindSet) -> bool {
         self.is_within(slot, 1 << class_of(queue_of(slot, kinds)))
     }
 
-    /// A refused request; `kind` is `None` if its body was not read.
+    /// Counts a rejected request; `kind` is `None` if its body was not read.
     fn count_shed(&self, slot: usize, kind: Option<Kind>) {
         let index = kind.map_or(SHED_KINDS - 1, |kind| kind as usize);
         self.slots[slot].shed[index].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Admits a request of which only the model is known, as if it cost what the cheapest of the
-    /// last ones did. Refusing before the body is read saves most of what a refusal costs.
+    /// Admits a request of which only the model is known, assuming the minimum cost of recent
+    /// requests. Rejecting before the body is read saves most of the cost of a rejection.
     ///
     /// # Errors
     /// [`Refusal::Late`]; it is counted.
@@ -299,12 +299,12 @@ impl Admission {
         reply_latency: &ReplyLatency,
         now: Nanos,
     ) -> Result<(), Refusal> {
-        // The outputs are not known yet: the longest objective counts.
+        // The outputs are not known yet: the longest objective is used.
         let objectives = self.queues(slot).map(|queue| queue.profile().objective);
         let Some(time_limit) = terms.time_limit(objectives.max().flatten()) else {
             return Ok(());
         };
-        // A request that has expired is refused as such when it reserves its rows.
+        // An expired request is rejected as such when it reserves its rows.
         if terms.is_expired(now) {
             return Ok(());
         }
@@ -327,7 +327,7 @@ impl Admission {
         })
     }
 
-    /// Admits a request and reserves its rows in the queue; returns when its reply is due.
+    /// Admits a request and reserves its rows in the queue; returns the deadline of its reply.
     ///
     /// # Errors
     /// A [`Refusal`]; it is counted, and nothing is reserved.
@@ -339,7 +339,7 @@ impl Admission {
         now: Nanos,
     ) -> Result<Option<Nanos>, Refusal> {
         let Some(queue) = self.queue(request.slot, request.kinds) else {
-            // A slot has its queues before its model is found.
+            // A slot has its queues before its model can be found.
             return Err(Refusal::Draining);
         };
         let class = class_of(queue_of(request.slot, request.kinds));
@@ -363,7 +363,7 @@ impl Admission {
         }
     }
 
-    /// Refuses an admitted request for which there is no memory.
+    /// Rejects an admitted request because memory is exhausted.
     pub(crate) fn refuse_memory(&self, slot: usize, rows: usize, kinds: KindSet) -> Refusal {
         self.unreserve(slot, rows, kinds);
         self.count_shed(slot, kinds.costliest());
@@ -374,8 +374,8 @@ impl Admission {
         }
     }
 
-    /// A request of this model ends without a result; how long its reply should be held.
-    /// `is_counted`: admission has refused it.
+    /// Records a request of this model that ends without a result; returns how long to hold its
+    /// reply. `is_counted`: it was rejected, and counted, by admission.
     pub(crate) fn hold_error(&self, slot: usize, is_counted: bool, now: Nanos) -> Duration {
         let board = &self.slots[slot];
         if !is_counted {
@@ -398,7 +398,7 @@ impl Admission {
     /// The part of a request's time that the front leaves to the workers.
     ///
     /// # Errors
-    /// The front takes more than its part: by how much.
+    /// The front takes more than its part; contains the excess.
     fn worker_budget(
         &self,
         event_loop: LoopIndex,
@@ -421,7 +421,7 @@ impl Admission {
         }
     }
 
-    /// How long the workers have to do with what is queued.
+    /// Estimated time of the workers for the queued rows.
     fn retry_after(&self, rows: usize) -> Duration {
         let nanos = self.nanos_per_row.load(Ordering::Relaxed);
         let nanos = nanos.saturating_mul(rows as u64);
@@ -438,7 +438,8 @@ impl Admission {
         }
     }
 
-    /// Whether the request can be answered within its time behind what is queued; when it is due.
+    /// Checks that the request can be answered within its time behind queued ones; returns its
+    /// deadline.
     fn check_time(
         &self,
         event_loop: LoopIndex,
@@ -467,8 +468,8 @@ impl Admission {
         let admitted = self
             .worker_budget(event_loop, terms, &limits, reply_latency, now)
             .and_then(|budget| queue.admit(rows, ahead, budget, now));
-        // The front is judged by objectives: a client that gives its requests hardly any time must
-        // not make it refuse others.
+        // The front is judged by objectives: a client that sets very short deadlines must not make
+        // it reject requests of others.
         let due = objective.unwrap_or(time_limit);
         match admitted {
             Ok(()) => Ok(Some(terms.arrival.saturating_add(due))),

@@ -1,9 +1,9 @@
-//! Allocator of shared memory, used by the front alone.
+//! Allocator of shared memory, used only by the front.
 //!
-//! Small blocks have sizes that are powers of two and are kept in one free list per size, so that
-//! the common request needs no search. Larger blocks are allocated first-fit from the lowest
-//! address, which keeps the part of the memory that was ever touched small; free neighbors are
-//! joined. If nothing fits, the blocks of the free lists are joined first.
+//! Small blocks have power-of-two sizes and one free list per size, so that the common request
+//! needs no search. Larger blocks are allocated first-fit from the lowest address, which minimizes
+//! the memory that was ever touched; adjacent free blocks are merged. If no block fits, the blocks
+//! of the free lists are merged first.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) const LISTS: usize = (LISTED_BYTES_MAX / ALIGNMENT).trailing_zeros() 
 /// Free ranges of one mapping.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// By offset; no two are adjacent.
+    /// By offset; no two ranges are adjacent.
     free: BTreeMap<usize, Extent>,
     /// Free blocks of `ALIGNMENT << index` bytes.
     lists: [Vec<Extent>; LISTS],
@@ -27,7 +27,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// An arena of which all is free.
+    /// Creates an arena that is entirely free.
     pub(crate) fn new(extent: Extent) -> Self {
         let bytes = extent.len();
         let free = BTreeMap::from([(extent.offset(), extent)]);
@@ -48,7 +48,7 @@ impl Arena {
         self.used
     }
 
-    /// A block of at least `bytes` bytes, aligned; `None` if there is no room for it now.
+    /// Allocates an aligned block of at least `bytes` bytes; `None` if none is free.
     pub(crate) fn allocate(&mut self, bytes: usize) -> Option<Extent> {
         let size = rounded(bytes)?;
         let listed = list_of(size).and_then(|list| self.lists[list].pop());
@@ -102,7 +102,7 @@ impl Arena {
         self.free.insert(piece.offset(), piece);
     }
 
-    /// Joins adjacent ranges; otherwise the first one stays free and the second is returned.
+    /// Merges adjacent ranges; otherwise the first one stays free and the second is returned.
     fn joined_or_kept(&mut self, first: Extent, second: Extent) -> Extent {
         match first.join(second) {
             Ok(joined) => joined,
@@ -114,7 +114,7 @@ impl Arena {
     }
 }
 
-/// The size of the block for an allocation; `None` if it exceeds the address space.
+/// The block size of an allocation; `None` if it exceeds the address space.
 pub(crate) fn rounded(bytes: usize) -> Option<usize> {
     let bytes = bytes.max(1);
     if bytes <= LISTED_BYTES_MAX {

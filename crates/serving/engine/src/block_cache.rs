@@ -1,18 +1,18 @@
-//! Free blocks of shared memory that one event loop keeps, so that its requests take and return
-//! memory without the lock that all event loops share.
+//! Per-loop cache of free blocks of shared memory, so that requests of an event loop allocate and
+//! free memory without the lock that all event loops share.
 //!
 //! A list holds blocks of one size. An empty list takes several blocks at once from the arena, a
-//! list that is too long returns as many. Both are bounded in bytes: what loops keep is a small
-//! part of the memory.
+//! list that is too long returns as many. Both are bounded in bytes: the caches hold a small part
+//! of the memory.
 
 use albacore_os::Extent;
 
 use crate::arena::{Arena, LISTED_BYTES_MAX, LISTS, list_of, rounded};
 
-/// Bytes of blocks that one step takes from the arena or returns to it ...
+/// Size of the blocks that one step takes from the arena or returns to it ...
 const STEP_BYTES: usize = LISTED_BYTES_MAX;
 
-/// ... and most blocks.
+/// ... and their maximum number.
 const STEP_BLOCKS_MAX: usize = 32;
 
 /// Lists of free blocks by size.
@@ -31,7 +31,7 @@ impl Default for BlockCache {
     }
 }
 
-/// How many blocks of this size one step moves.
+/// Number of blocks of this size that one step moves.
 fn step_blocks(list: usize) -> usize {
     (STEP_BYTES >> (list + crate::limits::ALIGNMENT.trailing_zeros() as usize))
         .clamp(1, STEP_BLOCKS_MAX)
@@ -43,8 +43,8 @@ impl BlockCache {
         self.bytes
     }
 
-    /// A block of at least `bytes` bytes; `None` if the list of that size is empty or the size has
-    /// none.
+    /// Removes a block of at least `bytes` bytes; `None` if the list of that size is empty or the
+    /// size has no list.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<Extent> {
         let block = self.lists[list_of(rounded(bytes)?)?].pop()?;
         self.bytes -= block.len();
@@ -67,11 +67,11 @@ impl BlockCache {
         Some(block)
     }
 
-    /// Keeps a free block.
+    /// Stores a free block.
     ///
     /// # Errors
-    /// The block and others of its size, which belong to the arena: the list is full, or blocks of
-    /// this size have none.
+    /// The block and others of its size, which must be returned to the arena: the list is full, or
+    /// the size has no list.
     pub(crate) fn put(&mut self, block: Extent) -> Result<(), Vec<Extent>> {
         let Some(list) = list_of(block.len()) else {
             return Err(vec![block]);

@@ -6,15 +6,15 @@ use tokio::sync::oneshot;
 
 use crate::model::Edition;
 
-/// Whether a candidate was promoted, or why it was rejected.
+/// Result of an installation: the candidate was promoted, or the reason of its rejection.
 pub(crate) type Installed = Result<(), String>;
 
-/// An edition that is not served until every worker has it open.
+/// An edition that is not served until every worker has opened it.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) edition: Arc<Edition>,
     pub(crate) reply: oneshot::Sender<Installed>,
-    /// Workers that crashed while they opened it.
+    /// Workers that crashed while opening it.
     pub(crate) crashes: u32,
 }
 
@@ -22,6 +22,6 @@ pub(crate) struct Candidate {
 #[derive(Debug, Default)]
 pub(crate) struct Rollout {
     pub(crate) candidate: Option<Candidate>,
-    /// A worker may have to get a command, or may be able to serve again.
+    /// A worker may need a command, or may be able to serve again.
     pub(crate) is_pending: bool,
 }

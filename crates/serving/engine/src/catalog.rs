@@ -1,8 +1,8 @@
-//! The models by name, and the editions of them that requests may still need.
+//! Models by name, and their editions that requests may still need.
 //!
-//! A model has a slot, which also determines its queues, and at most one current edition: the one
-//! that new requests get. An edition is retained while it is current or pinned by a request, so
-//! that a request is computed by one edition, whatever is installed meanwhile.
+//! A model has a slot, which also determines its queues, and at most one current edition, which new
+//! requests get. An edition is retained while it is current or pinned by a request, so that a
+//! request is computed by a single edition, even if others are installed in the meantime.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use super::error::ModelLookupError;
 use super::model::Edition;
 use crate::limits::SLOTS_MAX;
 
-/// A place for a model.
+/// A slot for a model.
 #[derive(Debug)]
 struct ModelSlot {
     name: String,
-    /// False once the model was removed; its requests may still run.
+    /// False after the model was removed; its requests may still be running.
     is_declared: bool,
-    /// It was unloaded by [`Catalog::unload`] and not loaded since.
+    /// Whether it was unloaded by [`Catalog::unload`] and not loaded since.
     is_unloaded: bool,
     current: Option<Arc<Edition>>,
 }
 
 impl ModelSlot {
-    /// The edition that new requests get.
+    /// The edition for new requests.
     fn edition(&self) -> Result<&Arc<Edition>, ModelLookupError> {
         self.current.as_ref().ok_or(match self.is_unloaded {
             true => ModelLookupError::Unloaded,
@@ -47,10 +47,10 @@ pub struct NoSlot;
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     slots: Vec<ModelSlot>,
-    /// Every edition that a batch may name.
+    /// Every edition that a batch may use.
     retained: Vec<Arc<Edition>>,
     last: EditionId,
-    /// The models changed since the last [`Catalog::changed_view`].
+    /// Whether the models changed since the last [`Catalog::changed_view`].
     is_changed: bool,
 }
 
@@ -67,7 +67,7 @@ impl CatalogView {
         edition.as_ref().map_err(|&absent| absent)
     }
 
-    /// The name of the only model.
+    /// The name of the model, if there is only one.
     pub(super) fn only_name(&self) -> Option<&str> {
         match &self.0[..] {
             [(name, _)] => Some(name),
@@ -91,7 +91,7 @@ impl Catalog {
         self.last
     }
 
-    /// How many slots there are, used or not.
+    /// Number of slots, used or not.
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -126,7 +126,7 @@ impl Catalog {
         slot.ok_or(ModelLookupError::Unknown)?.edition()
     }
 
-    /// Every edition that a batch may name.
+    /// Every edition that a batch may use.
     pub(super) fn retained(&self) -> impl Iterator<Item = &Arc<Edition>> {
         self.retained.iter()
     }
@@ -141,7 +141,7 @@ impl Catalog {
         Some(CatalogView(models.collect()))
     }
 
-    /// Declares a model; a slot is reused once no request names an edition of it.
+    /// Declares a model; a slot is reused once no request uses an edition in it.
     pub(super) fn declare(&mut self, name: &str) -> Result<Declared, NoSlot> {
         if let Some(slot) = self.slot_of(name) {
             let is_new = false;
@@ -171,7 +171,7 @@ impl Catalog {
         Ok(Declared { slot, is_new })
     }
 
-    /// Removes the models with other names.
+    /// Removes models with other names.
     pub(super) fn keep_only(&mut self, names: &[&str]) {
         for slot in &mut self.slots {
             if slot.is_declared && !names.contains(&slot.name.as_str()) {
@@ -185,7 +185,7 @@ impl Catalog {
         self.drop_unneeded();
     }
 
-    /// Takes the current edition from a declared model, until another one is promoted.
+    /// Removes the current edition of a declared model, until another one is promoted.
     pub(super) fn unload(&mut self, name: &str) {
         let slot = self.slot_of(name).and_then(|slot| self.slots.get_mut(slot));
         let Some(slot) = slot else {
@@ -199,7 +199,7 @@ impl Catalog {
         self.drop_unneeded();
     }
 
-    /// Makes an edition the current one. False if its model was removed.
+    /// Makes an edition the current one. Returns false if its model was removed.
     pub(super) fn promote(&mut self, edition: Arc<Edition>) -> bool {
         let Some(slot) = self.slots.get_mut(edition.slot) else {
             return false;

@@ -1,21 +1,22 @@
-//! The columns of a model's rows as its file and its settings describe them.
+//! Columns of a model's rows, as described by its file and its configuration.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// What is known of a model's columns.
+/// Known properties of a model's columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
-    /// A name for each column; empty if the file has none.
+    /// Name of each column; empty if the file has none.
     pub names: Vec<String>,
-    /// A type for each column in the words of the training library; empty if the file has none.
+    /// Type of each column, as named by the training library; empty if the file has none.
     pub types: Vec<String>,
-    /// The categories of columns that may be sent as texts, by the number of the column.
+    /// Categories of the columns that accept text, by column number.
     pub categories: BTreeMap<usize, Arc<CategoryTable>>,
 }
 
 impl Columns {
-    /// Whether columns are also called by their numbers: the file has no names, or LightGBM's own.
+    /// Whether columns may also be addressed by number: the file has no names, or LightGBM's
+    /// default names.
     #[must_use]
     pub fn are_numbered(&self) -> bool {
         let is_default = |(place, name): (usize, &String)| {
@@ -25,7 +26,7 @@ impl Columns {
         self.names.iter().enumerate().all(is_default)
     }
 
-    /// The name of a column: its number if the file has none.
+    /// Name of a column; its number if the file has no names.
     #[must_use]
     pub fn name(&self, place: usize) -> String {
         let own = self.names.get(place).cloned();
@@ -33,7 +34,7 @@ impl Columns {
     }
 }
 
-/// The texts in place of which the trees have numbers in a column.
+/// Maps category names of a column to the codes used by the trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CategoryTable {
     codes: HashMap<Arc<str>, u32>,
@@ -41,22 +42,22 @@ pub struct CategoryTable {
     unknown: UnknownCategory,
 }
 
-/// What a text is that is none of the categories.
+/// Handling of a text that is not a category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownCategory {
-    /// Refused, as XGBoost does.
+    /// Rejected, as in XGBoost.
     Refused,
     /// A missing value, as in LightGBM.
     Missing,
 }
 
 impl CategoryTable {
-    /// The code of each text is its place.
+    /// The code of each text is its index.
     #[must_use]
     pub fn new(texts: impl IntoIterator<Item = String>, unknown: UnknownCategory) -> Self {
         let texts: Vec<Arc<str>> = texts.into_iter().map(Arc::from).collect();
         Self {
-            // Files and settings have far fewer than 2^32.
+            // Files and configurations have far fewer than 2^32.
             codes: (0..)
                 .zip(&texts)
                 .map(|(code, it)| (Arc::clone(it), code))
@@ -66,7 +67,7 @@ impl CategoryTable {
         }
     }
 
-    /// The number that the trees have for this text.
+    /// The code of this text in the trees.
     #[must_use]
     pub fn code(&self, text: &str) -> Option<u32> {
         self.codes.get(text).copied()
@@ -78,7 +79,7 @@ impl CategoryTable {
         &self.texts
     }
 
-    /// What other texts are.
+    /// Handling of other texts.
     #[must_use]
     pub fn unknown(&self) -> UnknownCategory {
         self.unknown

@@ -1,4 +1,4 @@
-//! What the state of the engine counts for metrics, status and scaling.
+//! Counters of the state for metrics, status and scaling.
 
 use albacore_batching::{Nanos, Slo};
 
@@ -19,14 +19,14 @@ struct SlotCounters {
 pub(super) struct Counters {
     slots: Vec<SlotCounters>,
     pub(super) idle: IdleWindow,
-    /// By worker index; workers that have done nothing may be missing.
+    /// By worker index; workers without any activity may be missing.
     pub(super) workers: Vec<WorkerStats>,
     pub(super) worker_restarts_total: u64,
-    /// How the last restarted worker had ended.
+    /// Exit status of the last restarted worker.
     pub(super) worker_last_end: Option<String>,
     pub(super) worker_hangs_total: u64,
     pub(super) replayed_batches_total: u64,
-    /// Moving average of a row's time on one worker, from dispatch to completion.
+    /// Moving average of the time per row on one worker, from dispatch to completion.
     nanos_per_row: u64,
 }
 
@@ -44,7 +44,7 @@ impl Counters {
         }
     }
 
-    /// Starts a slot's counters from zero, for a new model.
+    /// Resets a slot's counters for a new model.
     pub(super) fn start_slot(&mut self, slot: usize, name: &str) {
         let counters = SlotCounters {
             stats: ModelStats {
@@ -70,7 +70,7 @@ impl Counters {
         self.slots.get(slot).map(|counters| &counters.stats)
     }
 
-    /// The last minute by slot, with the share of bad requests that the objective allows.
+    /// The last minute by slot, with the fraction of bad requests that the objective allows.
     pub(super) fn windows(&self, now: Nanos) -> Vec<(Vec<KindLoad>, Option<f64>)> {
         let slots = self.slots.iter();
         let windows = slots.map(|slot| {
@@ -125,7 +125,8 @@ impl Counters {
         self.outcome(model, kind, now, |outcomes| outcomes.shed += requests);
     }
 
-    /// The client went away; at or after its own deadline that counts as late.
+    /// Counts a request whose client went away; if that was at or after its own deadline, it also
+    /// counts as late.
     pub(super) fn abandoned(
         &mut self,
         model: usize,
@@ -142,7 +143,7 @@ impl Counters {
         }
     }
 
-    /// Takes over requests of one span of the window, which `at` is in.
+    /// Adds requests of one span of the window, the span that contains `at`.
     pub(super) fn take_over(&mut self, slot: usize, kind: Kind, tally: &KindTally, at: Nanos) {
         let Some(SlotCounters { stats, window, .. }) = self.slots.get_mut(slot) else {
             return;
@@ -176,7 +177,7 @@ impl Counters {
         });
     }
 
-    /// Counts how a worker's threads shared a finished batch.
+    /// Counts how a worker's threads divided a finished batch.
     pub(super) fn shared(&mut self, model: usize, kind: Kind, sharing: Sharing) {
         self.count(model, |stats| stats.of(kind).shared[sharing as usize] += 1);
     }
@@ -188,13 +189,13 @@ impl Counters {
         &mut self.workers[worker]
     }
 
-    /// A worker was lost and is started again.
+    /// Counts a lost worker, which is respawned.
     pub(super) fn restarted(&mut self, worker: usize) {
         self.worker_restarts_total += 1;
         self.worker(worker).restarts_total += 1;
     }
 
-    /// A worker finished a batch of `rows` rows `elapsed_nanos` after its dispatch.
+    /// Counts a batch of `rows` rows that a worker finished `elapsed_nanos` after its dispatch.
     pub(super) fn worker_done(&mut self, worker: usize, rows: usize, elapsed_nanos: u64) {
         let of = self.worker(worker);
         of.batches_total += 1;
@@ -208,17 +209,17 @@ impl Counters {
         };
     }
 
-    /// A batch of a model is done.
+    /// Counts a finished batch of a model.
     pub(super) fn batch_done(&mut self, model: usize, rows: usize, compute_nanos: u64) {
         self.count(model, |stats| stats.batch_done(rows, compute_nanos));
     }
 
-    /// A finished batch of a model was so much work, see `QueueCosts::work`.
+    /// Adds the work of a finished batch of a model, see `QueueCosts::work`.
     pub(super) fn worked(&mut self, model: usize, work: Nanos) {
         self.count(model, |stats| stats.work_nanos_total += work.0);
     }
 
-    /// Moving average of a row's time on one worker.
+    /// Moving average of the time per row on one worker.
     pub(super) fn nanos_per_row(&self) -> u64 {
         self.nanos_per_row
     }

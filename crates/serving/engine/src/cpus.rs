@@ -1,7 +1,7 @@
-//! How many cpus this process may use, and how many threads of a worker may compute one batch.
+//! The number of cpus that this process may use, and the number of threads per batch.
 //!
 //! W workers with T threads each may have fewer than W times T cpus. A batch is computed by all
-//! threads of its worker while the other workers are idle, and by one thread where all of them are
+//! threads of its worker while the other workers are idle, and by one thread if all of them are
 //! busy: more threads than cpus would only preempt each other.
 
 use std::time::{Duration, Instant};
@@ -10,15 +10,16 @@ use albacore_os::{HostRoot, Pid};
 
 use crate::limits::{CPUS_POLL_PERIOD, SPIN_TIME};
 
-/// Threads for one batch while `busy` workers (this one included) compute on so many cpus.
+/// Number of threads for one batch while `busy` workers (including this one) compute on `cpus`
+/// cpus.
 pub(super) fn threads_for_one(cpus: usize, busy: usize, threads: usize) -> usize {
     (cpus / busy.max(1)).clamp(1, threads.max(1))
 }
 
 /// How long a worker spins for its next batch before it sleeps. Spinning must not take a cpu from
-/// another thread: it needs more cpus than threads of all workers and event loops, as clients,
-/// sidecars and the kernel need one, too. While at most one request is pending, more cpus than
-/// threads of workers are enough: its client and its event loop wait.
+/// another thread: it requires more cpus than threads of all workers and event loops, because
+/// clients, sidecars and the kernel need one, too. While at most one request is pending, more cpus
+/// than threads of workers are sufficient, because its client and its event loop are waiting.
 pub(super) fn spin_time(
     cpus: usize,
     worker_threads: usize,
@@ -36,15 +37,15 @@ pub(super) fn spin_time(
     }
 }
 
-/// How many cpus this process may use, at most `max`; `None` if no limit can be read.
+/// Number of cpus that this process may use, at most `max`; `None` if no limit can be read.
 #[must_use]
 pub fn usable_cpus(max: Option<usize>) -> Option<usize> {
     Cpus::new(max).read()
 }
 
-/// Reads how many cpus this process may use: those of its cgroup, or its cpu quota or a given limit
-/// where that is less. Affinity masks are not considered: threads are pinned to one cpu of the many
-/// that the process may use.
+/// Reads the number of cpus that this process may use: those of its cgroup, its cpu quota or a
+/// given limit, whichever is least. Affinity masks are ignored: threads are pinned to single cpus
+/// of the cpuset.
 #[derive(Debug)]
 pub(super) struct Cpus {
     host: HostRoot,
@@ -61,8 +62,8 @@ impl Cpus {
         }
     }
 
-    /// The present number, at most once every [`CPUS_POLL_PERIOD`]. A limit that cannot be read
-    /// does not count.
+    /// The current number, at most once per [`CPUS_POLL_PERIOD`]. A limit that cannot be read is
+    /// ignored.
     pub(super) fn poll(&mut self) -> Option<usize> {
         let due = |polled_at: Instant| polled_at.elapsed() >= CPUS_POLL_PERIOD;
         if !self.polled_at.is_none_or(due) {

@@ -27,16 +27,16 @@ use crate::shared_state::{Parallelism, SharedState, run_completions};
 use crate::state::{Phase, State};
 use crate::supervisor::Supervisor;
 
-/// Settings of an engine; the command line has checked their bounds.
+/// Configuration of an engine; the command line has checked its bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
     pub workers: usize,
     /// Compute threads of each worker (T).
     pub threads: usize,
-    /// Most cpus to count on, where something else than the cgroup limits them.
+    /// Maximum number of cpus to use, if they are limited by other means than the cgroup.
     pub cpus_max: Option<usize>,
     pub batching: BatchingParams,
-    /// The number of this front among those that may have the same workers, one after the other.
+    /// Number of this front, unique among the fronts that use the same workers in succession.
     pub front: u64,
 }
 
@@ -46,12 +46,12 @@ pub struct Engine {
     shared: Arc<SharedState>,
     supervisor: Mutex<Option<JoinHandle<()>>>,
     completions: Vec<AbortHandle>,
-    /// One model is installed at a time.
+    /// Serializes installations of models.
     installing: tokio::sync::Mutex<()>,
     broken: tokio::sync::watch::Receiver<Option<&'static str>>,
 }
 
-/// Reports what ended when it is dropped, however it ended.
+/// Reports that a task has ended when it is dropped, for whatever reason.
 struct ExitGuard(
     tokio::sync::watch::Sender<Option<&'static str>>,
     &'static str,
@@ -63,8 +63,8 @@ impl Drop for ExitGuard {
     }
 }
 
-/// Flushes coalesced requests. Every thread that submits requests must flush before it sleeps:
-/// small requests wait for that.
+/// Flushes coalesced requests. Every thread that submits requests must flush before it sleeps,
+/// because small requests wait for the flush.
 #[derive(Clone, Debug)]
 pub struct FlushHandle(Weak<SharedState>, LoopIndex);
 
@@ -78,12 +78,12 @@ impl FlushHandle {
 }
 
 impl Engine {
-    /// [`Engine::start_on`] with the current tokio runtime as the only event loop, and with workers
-    /// that are children of this process; `program` takes [`albacore_worker::SUBCOMMAND`] as its
-    /// first argument.
+    /// Like [`Engine::start_on`], with the current tokio runtime as the only event loop, and with
+    /// workers that are children of this process; `program` must accept
+    /// [`albacore_worker::SUBCOMMAND`] as its first argument.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Engine::start_on`].
     pub fn start(
         config: &EngineConfig,
         program: &Path,
@@ -98,9 +98,9 @@ impl Engine {
         Self::start_on(config, models, observer, &[event_loop], host)
     }
 
-    /// Returns at once; [`Engine::started`] waits for the workers. They are started, or taken over
-    /// from another front, once their host says so. Each event loop collects the results of its
-    /// requests.
+    /// Starts an engine without waiting for its workers; [`Engine::started`] waits for them. They
+    /// are started, or taken over from another front, once their host has listed the running ones.
+    /// Each event loop collects the results of its requests.
     ///
     /// # Errors
     /// Memory, descriptors or threads cannot be created.
@@ -111,8 +111,8 @@ impl Engine {
         event_loops: &[EventLoop],
         host: Link,
     ) -> Result<Self, StartError> {
-        // Each connection of the front takes a descriptor, too: a service manager's limit of 1,024
-        // is soon reached.
+        // Each connection of the front needs a descriptor, too: the limit of 1,024 that service
+        // managers set is soon reached.
         if let Err(error) = albacore_os::raise_descriptor_limit() {
             tracing::warn!(%error, "the limit of open files stays as it is");
         }
@@ -159,7 +159,7 @@ impl Engine {
             .name("albf.watch".to_owned())
             .spawn(move || {
                 let _guard = ExitGuard(breaks, "the workers are not supervised any more");
-                // At a takeover everything waits for workers to be attached.
+                // At a takeover, all requests wait until the workers are attached.
                 albacore_os::shorten_slice();
                 if let Err(error) = supervisor.run() {
                     tracing::error!(%error, "workers cannot be supervised any more");
@@ -174,7 +174,7 @@ impl Engine {
         })
     }
 
-    /// One handle for each event loop. From now on small requests wait until the handle of their
+    /// One handle per event loop. After this call, small requests wait until the handle of their
     /// loop is flushed.
     #[must_use]
     pub fn flush_handles(&self) -> Vec<FlushHandle> {
@@ -184,17 +184,17 @@ impl Engine {
         loops.map(handle).collect()
     }
 
-    /// Waits until every worker is ready; from then on the engine is ready.
+    /// Waits until every worker is up; then the engine becomes ready.
     ///
     /// # Errors
-    /// As [`Engine::workers_up`].
+    /// See [`Engine::workers_up`].
     pub async fn started(&self) -> Result<(), StartError> {
         self.workers_up().await?;
         self.serve();
         Ok(())
     }
 
-    /// From now on the engine is ready while at least one worker is.
+    /// From now on the engine is ready while at least one worker is up.
     pub fn serve(&self) {
         self.enter(Phase::Serving);
     }
@@ -202,7 +202,7 @@ impl Engine {
     /// Waits until every worker is up.
     ///
     /// # Errors
-    /// Workers end before they are ready, or take too long. The engine must then be stopped.
+    /// Workers exit before they are ready, or take too long. The engine must then be stopped.
     pub async fn workers_up(&self) -> Result<(), StartError> {
         let workers = self.shared.parallelism.workers;
         let outcome = self.shared.wait_until(|state| {
@@ -222,8 +222,8 @@ impl Engine {
             .unwrap_or(Err(StartError::Slow))
     }
 
-    /// Resolves if a part of the engine ends unexpectedly: then requests may not be answered, and
-    /// the process should end. Does not resolve before [`Engine::stop`] otherwise.
+    /// Resolves if a part of the engine stops unexpectedly: requests may then remain unanswered,
+    /// and the process should exit. Otherwise does not resolve before [`Engine::stop`].
     pub async fn broken(&self) -> &'static str {
         let mut broken = self.broken.clone();
         let what = broken.wait_for(Option::is_some).await;
@@ -232,13 +232,13 @@ impl Engine {
             .unwrap_or("the engine is gone")
     }
 
-    /// The models that are loaded, in the order in which they were declared.
+    /// The loaded models, in declaration order.
     #[must_use]
     pub fn models(&self) -> Vec<Arc<Edition>> {
         self.shared.state().catalog.current().cloned().collect()
     }
 
-    /// The names of all models, loaded or not.
+    /// The names of all declared models, loaded or not.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let state = self.shared.state();
@@ -252,7 +252,7 @@ impl Engine {
         self.shared.catalog.load().only_name().map(str::to_owned)
     }
 
-    /// The current edition of the model `name`, which computes the handle's request.
+    /// The current edition of the model `name`, which will compute the handle's request.
     ///
     /// # Errors
     /// [`ModelLookupError`].
@@ -260,7 +260,7 @@ impl Engine {
         self.model_on(LoopIndex::default(), name)
     }
 
-    /// As [`Engine::model`], for a request that this event loop reads and answers.
+    /// Like [`Engine::model`], for a request that is read and answered by this event loop.
     ///
     /// # Errors
     /// [`ModelLookupError`].
@@ -272,11 +272,12 @@ impl Engine {
         ModelHandle::new(&self.shared, event_loop, name)
     }
 
-    /// Declares exactly these models with these objectives. New ones are not loaded yet:
-    /// [`Engine::install`] them. Others are removed; their accepted requests are answered.
+    /// Declares exactly these models with these objectives. New models are not loaded yet;
+    /// [`Engine::install`] loads them. Other models are removed; their accepted requests are
+    /// answered.
     ///
     /// # Errors
-    /// [`NoSlot`]; the models before it are declared.
+    /// [`NoSlot`]; the models listed before it are declared.
     pub fn declare(&self, models: &[(&str, Option<Slo>)]) -> Result<(), NoSlot> {
         let names: Vec<&str> = models.iter().map(|&(name, _)| name).collect();
         self.shared.update(|state, now, out| {
@@ -285,14 +286,14 @@ impl Engine {
             for (name, objective) in models {
                 state.declare(name, *objective)?;
             }
-            // Requests that wait may have other deadlines now.
+            // The deadlines of waiting requests may have changed.
             state.timer(now, out);
             Ok(())
         })
     }
 
     /// Sets how many threads of a worker may compute one batch of each declared model; `None` for
-    /// all of them. Applies to batches that are dispatched from now on.
+    /// all of them. Applies to batches dispatched from now on.
     pub fn set_batch_threads(&self, models: &[(&str, Option<usize>)]) {
         self.shared.update(|state, _, _| {
             for &(name, threads) in models {
@@ -301,15 +302,16 @@ impl Engine {
         });
     }
 
-    /// Sets the weight of a declared model, 1 to 10,000: its share of the workers' and the front's
-    /// time beside other models. Without one it is 100.
+    /// Sets the weight of a declared model, 1 to 10,000: its relative share of the workers' and the
+    /// front's time. The default is 100.
     pub fn set_weight(&self, model: &str, weight: u32) {
         self.shared
             .update(|state, _, _| state.set_weight(model, weight));
     }
 
-    /// A request of this model ends without a result: how long its reply should be held, so that
-    /// errors leave the front time for answers. `is_refusal`: it ends by a [`crate::Refusal`].
+    /// Records a request of this model that ends without a result; returns how long to hold its
+    /// reply, so that errors leave the front time for other replies. `is_refusal`: it ends by a
+    /// [`crate::Refusal`].
     #[must_use]
     pub fn hold_error(&self, model: &str, is_refusal: bool) -> Duration {
         let published = self.shared.catalog.load();
@@ -329,8 +331,8 @@ impl Engine {
         self.shared.parallelism.threads
     }
 
-    /// Rolls a declared model out to every worker, then serves it in place of its current edition,
-    /// which still computes the requests accepted before.
+    /// Rolls out a declared model to every worker, then serves it instead of its current edition,
+    /// which still computes requests accepted before.
     ///
     /// # Errors
     /// [`InstallError`]; the current edition is still served.
@@ -361,8 +363,8 @@ impl Engine {
         }
     }
 
-    /// From now on new requests do not find this declared model, until it is installed again;
-    /// accepted ones are answered, and then its memory is released.
+    /// Unloads a declared model until it is installed again: new requests do not find it; accepted
+    /// ones are answered, then its memory is released.
     pub fn unload(&self, model: &str) {
         self.shared.update(|state, _, _| {
             state.catalog.unload(model);
@@ -370,8 +372,8 @@ impl Engine {
         });
     }
 
-    /// Serves a model that another front installed, whose workers have it open as edition `number`.
-    /// To be called before the workers are taken over. Declares the model, if it is not.
+    /// Serves a model installed by another front, whose workers have opened it as edition `number`.
+    /// Must be called before the workers are taken over. Declares the model if necessary.
     ///
     /// # Errors
     /// [`NoSlot`].
@@ -388,16 +390,16 @@ impl Engine {
         })
     }
 
-    /// Applies another release rule and other bounds to requests that wait and to later ones.
-    /// `models` are the declared models with their own; a model with `None` follows `params`.
+    /// Sets release rule and bounds, for waiting requests too. `models` are the declared models
+    /// with their own batching; a model with `None` follows `params`.
     pub fn set_batching(&self, params: &BatchingParams, models: &[(&str, Option<ModelBatching>)]) {
         self.shared.set_queue_rows_max(params.queue_rows_max);
         self.shared
             .update(|state, now, out| state.set_batching(params, models, now, out));
     }
 
-    /// Whether requests should be sent here: every worker was up once, at least one is up, and the
-    /// engine does not drain.
+    /// Whether requests should be sent to this server: every worker was up once, at least one is
+    /// up, and the engine is not draining.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let state = self.shared.state();
@@ -447,7 +449,8 @@ impl Engine {
         }
     }
 
-    /// What load reports are computed from, at a small part of the cost of [`Engine::stats`].
+    /// The sums that load reports are computed from, at a small part of the cost of
+    /// [`Engine::stats`].
     #[must_use]
     pub fn load_totals(&self) -> LoadTotals {
         let now = self.shared.now();
@@ -468,7 +471,7 @@ impl Engine {
         self.enter(Phase::Draining);
     }
 
-    /// Accepts no more requests, answers those that it has within `timeout`, and ends the workers.
+    /// Stops accepting requests, answers pending ones within `timeout`, and stops the workers.
     /// Returns whether all were answered.
     pub async fn stop(&self, timeout: Duration) -> bool {
         self.enter(Phase::Closing);
@@ -479,7 +482,7 @@ impl Engine {
             .wait_until(|state| (state.pending() == 0).then_some(()));
         let is_answered = tokio::time::timeout(timeout, idle).await.is_ok();
         if let Some(supervisor) = self.end_workers() {
-            // It ends within the deadline of the workers: those that are left are killed.
+            // It ends within the stop deadline of the workers: remaining ones are killed.
             let ended = tokio::task::spawn_blocking(|| supervisor.join()).await;
             if !matches!(ended, Ok(Ok(()))) {
                 tracing::error!("the thread that supervises the workers had failed");
@@ -502,7 +505,7 @@ impl Engine {
             .take()
     }
 
-    /// No worker is left to write results: fails the requests that are not answered.
+    /// No worker is left to write results: fails the unanswered requests.
     fn close(&self) {
         self.completions.iter().for_each(AbortHandle::abort);
         self.enter(Phase::Stopped);
@@ -510,7 +513,7 @@ impl Engine {
     }
 }
 
-/// Dropping an engine without [`Engine::stop`] ends its workers, too.
+/// Dropping an engine without [`Engine::stop`] stops its workers, too.
 impl Drop for Engine {
     fn drop(&mut self) {
         if let Some(supervisor) = self.end_workers() {

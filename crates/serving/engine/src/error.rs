@@ -1,21 +1,21 @@
-//! Why the engine cannot start, find a model, or install one.
+//! Errors of starting the engine, looking up a model, or installing one.
 
 use albacore_os::OsError;
 
 use crate::catalog::NoSlot;
 use crate::limits::{INSTALL_DEADLINE, STARTUP_DEADLINE};
 
-/// No model of this name can be asked.
+/// A model of this name cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelLookupError {
-    /// It is declared, but was not loaded yet.
+    /// It is declared, but not loaded yet.
     NotLoaded,
-    /// It is declared, and was unloaded.
+    /// It is declared, but was unloaded.
     Unloaded,
     Unknown,
 }
 
-/// A model could not be installed; the one before it is still served.
+/// A model could not be installed; the previous one is still served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstallError {
     /// The workers cannot open it, or it is no longer declared.
@@ -37,10 +37,10 @@ pub enum StartError {
     /// A thread or a descriptor of the front could not be created.
     #[error("the workers cannot be supervised")]
     Io(#[from] std::io::Error),
-    /// Workers end before they are ready; their own messages are on the error output.
+    /// Workers exit before they are ready; their messages are on standard error.
     #[error("a worker ended {failures} times before it was ready, last with {cause}")]
     Workers {
-        /// Consecutive incarnations that ended before they were ready.
+        /// Consecutive incarnations that exited before they were ready.
         failures: u32,
         cause: String,
     },

@@ -1,33 +1,33 @@
-//! What the engine reports to its owner as it happens.
+//! Events that the engine reports to its owner.
 
 use albacore_batching::auto::Choice;
 
 use crate::Kind;
 
-/// A change that the owner may report.
+/// An event that the owner may report.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EngineEvent {
     WorkerStarted {
         worker: usize,
         pid: i32,
     },
-    /// The process ended without a command to stop; it is started again.
+    /// The process exited without a stop command; it is respawned.
     WorkerExited {
         worker: usize,
         pid: i32,
-        /// How it ended, for example `signal 9`.
+        /// Exit status, for example `signal 9`.
         cause: String,
     },
     /// Policy `auto` chose whether batches of a model and kind are deferred.
     BatchingChosen {
         model: String,
-        /// The costliest kind of output of their requests.
+        /// The most expensive output kind of their requests.
         kind: Kind,
         choice: Choice,
     },
 }
 
-/// Called with each [`EngineEvent`], from whichever thread sees it; must not block.
+/// Called with each [`EngineEvent`], from any thread; must not block.
 pub struct Observer(pub Box<dyn Fn(EngineEvent) + Send + Sync>);
 
 impl std::fmt::Debug for Observer {

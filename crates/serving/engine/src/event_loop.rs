@@ -3,10 +3,9 @@
 use albacore_os::Tid;
 use tokio::runtime::Handle;
 
-/// An event loop of the front.
 #[derive(Clone, Debug)]
 pub struct EventLoop {
     pub runtime: Handle,
-    /// The thread that runs it, where there is one.
+    /// The thread that runs it, if known.
     pub thread: Option<Tid>,
 }

@@ -1,9 +1,9 @@
-//! What a request costs the front end, and how busy its event loops are, by periods of at least
-//! [`PERIOD`]: cpu time of this process over the requests that it took, and cpu time of the thread
-//! of each loop over the time that passed.
+//! Cost of a request for the front end, and utilization of its event loops, over periods of at
+//! least [`PERIOD`]: cpu time of this process divided by the number of its requests, and cpu time
+//! of the thread of each loop divided by elapsed time.
 //!
-//! Workers are other processes. Periods with few requests are not used: what the process does
-//! besides would count as theirs.
+//! Workers are separate processes. Periods with few requests are ignored, because other work of the
+//! process would be attributed to them.
 
 use albacore_batching::Nanos;
 use albacore_batching::auto::FrontCost;
@@ -12,7 +12,7 @@ const PERIOD: Nanos = Nanos(1_000_000_000);
 
 const REQUESTS_MIN: u64 = 100;
 
-/// The weight of the newest period: one part in so many.
+/// Weight of the newest period: one part in this many.
 const NEWEST: u64 = 4;
 
 #[derive(Debug)]
@@ -20,11 +20,10 @@ pub(super) struct FrontCostMeter {
     threads: usize,
     /// Requests of this period.
     requests: u64,
-    /// Cpu times when this period began, and when that was.
+    /// Cpu times at the beginning of this period, and its time.
     begin: Option<(FrontCpu, Nanos)>,
     per_request: Option<Nanos>,
-    /// Share of the time in which each event loop used its cpu, 0 to 1; empty before the first
-    /// period ends.
+    /// Cpu utilization of each event loop, 0 to 1; empty before the first period ends.
     busy_ratios: Vec<f64>,
 }
 
@@ -37,7 +36,7 @@ pub(super) struct FrontCpu {
 }
 
 impl FrontCostMeter {
-    /// For a front end of so many threads.
+    /// Creates a meter for a front end with `threads` threads.
     pub(super) fn new(threads: usize) -> Self {
         Self {
             threads,
@@ -48,7 +47,7 @@ impl FrontCostMeter {
         }
     }
 
-    /// So many requests were taken or refused.
+    /// Counts requests, accepted or rejected.
     pub(super) fn count(&mut self, requests: u64) {
         self.requests += requests;
     }
@@ -59,7 +58,7 @@ impl FrontCostMeter {
         begin.is_none_or(|(_, at)| now.saturating_sub(*at) >= PERIOD)
     }
 
-    /// Ends a period; `cpu` are the cpu times so far.
+    /// Ends a period; `cpu` contains the cumulative cpu times.
     pub(super) fn measure(&mut self, cpu: FrontCpu, now: Nanos) {
         let requests = std::mem::take(&mut self.requests);
         if let Some((before, began_at)) = &self.begin {
@@ -90,12 +89,12 @@ impl FrontCostMeter {
         });
     }
 
-    /// Share of the last seconds in which each event loop used its cpu, 0 to 1.
+    /// Recent cpu utilization of each event loop, 0 to 1.
     pub(super) fn busy_ratios(&self) -> &[f64] {
         &self.busy_ratios
     }
 
-    /// What was measured; `None` before the first period with requests.
+    /// The measured cost; `None` before the first period with requests.
     pub(super) fn cost(&self) -> Option<FrontCost> {
         Some(FrontCost {
             per_request: self.per_request?,
@@ -126,7 +125,7 @@ mod tests {
             threads: 2,
         };
         assert_eq!(meter.cost(), Some(cost));
-        // A quiet period says nothing of requests.
+        // A period with few requests does not change the cost.
         meter.count(5);
         meter.measure(cpu(60_000_000), second(2));
         assert_eq!(meter.cost(), Some(cost));

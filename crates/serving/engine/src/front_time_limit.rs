@@ -1,20 +1,21 @@
-//! The part of a request's time that the front may take, learned from how requests end.
+//! The fraction of a request's time that the front may take, learned from the outcomes of requests.
 //!
-//! **Problem.** Where requests queue up before the front, refusing some keeps the others in time.
-//! How early depends on how long and how evenly the front takes to read and answer: refused too
-//! early, requests that could be answered cost the front a refusal each; too late, answers are
-//! late, or requests of others are.
+//! **Problem.** If requests queue up before the front, rejecting some keeps the others in time. The
+//! right threshold depends on the time that the front takes to read and answer, and on its
+//! variation: if requests are rejected too early, requests that could be answered cost the front a
+//! rejection each; if too late, replies are late, or requests of others are.
 //!
 //! **Approach.** Additive increase, multiplicative decrease (D.-M. Chiu, R. Jain: Analysis of the
 //! increase and decrease algorithms for congestion avoidance, 1989). A period in which the front
-//! made more than [`LATE_SHARE_MAX`] of the answers late lowers the part; one in which requests
-//! were refused for the front's time, and hardly any was late, raises it. So does any period with
-//! answers in time while the part is below its start: what an overload taught must not refuse the
-//! bursts of the load after it. Requests within their share of the front are judged apart from the
-//! rest: a flood that is in time itself does not make up for them.
+//! made more than [`LATE_SHARE_MAX`] of the replies late lowers the fraction; a period in which
+//! requests were rejected for the front's time, and hardly any was late, raises it. So does any
+//! period with replies in time while the fraction is below its initial value, so that the result of
+//! an overload does not cause rejections of later bursts. Requests within their share of the front
+//! are judged separately from the others, so that a flood that is itself in time does not
+//! compensate for them.
 //!
-//! **Limits.** Only the front's own time counts: an answer that would have been late without it,
-//! because of the workers, changes nothing.
+//! **Limits.** Only the front's own time counts: a reply that would have been late without it,
+//! because of the workers, has no effect.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -26,22 +27,22 @@ use crate::limits::{
     LATE_SHARE_MAX,
 };
 
-/// The unit of the part: this is all of a request's time.
+/// Fixed-point unit: all of a request's time.
 const WHOLE: u32 = 1024;
 
-/// What a period without late answers adds.
+/// Increase per period without late replies.
 const STEP: u32 = WHOLE / 128;
 
-/// A period with late answers takes one part in so many away: requests within their share of the
-/// front are few, and none of them should be late for the others.
+/// Decrease per period with late replies, as one part in this many: requests within their share of
+/// the front are few, and none of them should be late because of others.
 const DECREASE_WITHIN: u32 = 2;
 const DECREASE: u32 = 8;
 
-/// How requests ended since the part was last adapted.
+/// Outcomes of requests since the last adaptation.
 #[derive(Debug, Default)]
 struct Outcomes {
     ended: AtomicU64,
-    /// Of these, the ones that the front made late.
+    /// Of these, requests that the front made late.
     late: AtomicU64,
 }
 
@@ -54,21 +55,21 @@ impl Outcomes {
     }
 }
 
-/// What the requests of one event loop say. Aligned, so that two loops share no cache line.
+/// Outcomes of the requests of one event loop. Aligned, so that two loops share no cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct LoopOutcomes {
-    /// Of requests within their share of the front.
+    /// Requests within their share of the front.
     within: Outcomes,
     others: Outcomes,
-    /// Refused because the front takes more than its part.
+    /// Rejections because the front took more than its part.
     refused: AtomicU64,
 }
 
 #[derive(Debug)]
 pub(crate) struct FrontTimeLimit {
     part: AtomicU32,
-    /// When the part was last adapted.
+    /// Time of the last adaptation.
     adapted: AtomicU64,
     loops: Box<[LoopOutcomes]>,
 }
@@ -86,18 +87,19 @@ impl FrontTimeLimit {
         }
     }
 
-    /// How much of this time the front may take.
+    /// The part of `time` that the front may take.
     pub(crate) fn of(&self, time: Nanos) -> Nanos {
         let part = u64::from(self.part.load(Ordering::Relaxed));
         Nanos(time.0 / u64::from(WHOLE) * part)
     }
 
-    /// The part, from 0 to 1.
+    /// The fraction, from 0 to 1.
     pub(crate) fn share(&self) -> f64 {
         f64::from(self.part.load(Ordering::Relaxed)) / f64::from(WHOLE)
     }
 
-    /// A request ended, `late_by` after it was due. The front had it for `front_time`.
+    /// Records a completed request, `late_by` after its deadline, of which the front took
+    /// `front_time`.
     pub(crate) fn record(
         &self,
         event_loop: LoopIndex,
@@ -110,14 +112,14 @@ impl FrontTimeLimit {
         outcomes.record(late_by > Nanos(0) && late_by <= front_time);
     }
 
-    /// A request was refused because the front takes more than its part.
+    /// Records a rejection because the front took more than its part.
     pub(crate) fn record_refusal(&self, event_loop: LoopIndex) {
         self.loops[event_loop.0]
             .refused
             .fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends a period if it is long enough. Called under the lock of the state.
+    /// Adapts the fraction if the period is over. Called while the state is locked.
     pub(crate) fn adapt(&self, now: Nanos) {
         let age = now.saturating_sub(Nanos(self.adapted.load(Ordering::Relaxed)));
         if age < Nanos::from(FRONT_TIME_LIMIT_PERIOD) {
@@ -156,7 +158,7 @@ mod tests {
     const LOOP: LoopIndex = LoopIndex(1);
     const MS: u64 = 1_000_000;
 
-    /// A front part and the number of its periods so far.
+    /// A time limit, and the number of its periods so far.
     struct Periods(FrontTimeLimit, u64);
 
     impl Periods {
@@ -164,7 +166,7 @@ mod tests {
             Self(FrontTimeLimit::new(2), 0)
         }
 
-        /// A period in which so many requests ended, some of them late by 1 ms of the front's 2.
+        /// A period of completed requests; late ones are late by 1 ms, after 2 ms in the front.
         fn end(&mut self, is_within: bool, in_time: u64, late: u64, refused: u64) -> f64 {
             let Self(part, number) = self;
             (0..in_time).for_each(|_| part.record(LOOP, is_within, Nanos(0), Nanos(2 * MS)));

@@ -1,16 +1,16 @@
 //! Turns of requests in their event loop.
 //!
-//! **Problem.** An event loop runs what is ready in order. A flood on a thousand connections is
-//! ready all the time, and a request of another model waits behind all of it, twice: to be read and
-//! to be answered.
+//! **Problem.** An event loop runs ready tasks in order. A flood on a thousand connections is
+//! always ready, and a request of another model waits behind all of it, twice: to be read and to be
+//! answered.
 //!
-//! **Approach.** Reading the rows of a request and printing its results, most of what it costs, is
-//! done in turns: one request at a time, in order of arrival, of those that take more than their
-//! share of the front's time ([`crate::admission`]). A turn that ends makes the next one ready
-//! behind all else that is ready by then; so between two turns every other request goes on.
-//! Requests within their share take no turn, nor does anything wait where one turn is free.
+//! **Approach.** Reading the rows of a request and serializing its results, most of its cost, is
+//! done in turns: one request at a time, in arrival order, among those that exceed their share of
+//! the front's time ([`crate::admission`]). The end of a turn makes the next one ready behind all
+//! other tasks that are ready by then; so between two turns every other request makes progress.
+//! Requests within their share take no turn, and a free turn is granted immediately.
 //!
-//! **Limits.** Reading the head of a request takes no turn, and refusals take none.
+//! **Limits.** Reading the head of a request takes no turn, and neither do rejections.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use crate::LoopIndex;
 #[derive(Debug)]
 pub(super) struct FrontTurns(Box<[Arc<Semaphore>]>);
 
-/// A turn, until it is dropped. It must not be kept while its task waits.
+/// A turn, held until it is dropped. It must not be held while its task waits.
 #[derive(Debug)]
 pub struct FrontTurn {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl FrontTurn {
-    /// For a request that takes none.
+    /// For a request that needs no turn.
     pub(super) const FREE: Self = Self { _permit: None };
 }
 
@@ -42,7 +42,7 @@ impl FrontTurns {
     pub(super) async fn next(&self, event_loop: LoopIndex) -> FrontTurn {
         let turns = Arc::clone(&self.0[event_loop.0]);
         FrontTurn {
-            // Never closed, so it is always given.
+            // Never closed, so the permit is always granted.
             _permit: turns.acquire_owned().await.ok(),
         }
     }
@@ -72,7 +72,7 @@ mod tests {
         assert!(waiting[2].as_mut().poll(&mut context).is_pending());
         let second = waiting[1].as_mut().poll(&mut context);
         assert!(second.is_ready());
-        // One that goes away leaves its place to the next.
+        // A request that is dropped gives its turn to the next one.
         drop(second);
         assert!(waiting[2].as_mut().poll(&mut context).is_ready());
     }

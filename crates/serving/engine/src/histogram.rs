@@ -1,6 +1,6 @@
-//! Histograms over fixed bounds: durations and numbers of rows.
+//! Histograms with fixed bounds: durations and row counts.
 
-/// Upper bounds of the duration buckets, nanoseconds; the last bucket has no bound.
+/// Upper bounds of the duration buckets in nanoseconds; the last bucket is unbounded.
 pub const DURATION_BOUNDS_NANOS: [u64; 15] = [
     50_000,
     100_000,
@@ -19,17 +19,17 @@ pub const DURATION_BOUNDS_NANOS: [u64; 15] = [
     10_000_000_000,
 ];
 
-/// Upper bounds of the batch size buckets, rows; the last bucket has no bound.
+/// Upper bounds of the batch size buckets in rows; the last bucket is unbounded.
 pub(super) const ROWS_BOUNDS: [u64; 15] = [
     1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 16_384, 65_536,
 ];
 
-/// A histogram over one of the fixed bound tables.
+/// A histogram over one of the fixed tables of bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
-    /// Upper bounds, inclusive; one bucket more than bounds.
+    /// Upper bounds, inclusive; there is one more bucket than bounds.
     pub bounds: &'static [u64; 15],
-    /// How many values fell into each bucket (not cumulative); the last has no upper bound.
+    /// Number of values per bucket (not cumulative); the last bucket is unbounded.
     pub buckets: [u64; 16],
     /// Sum of all values, in the unit of `bounds`.
     pub sum: u64,
@@ -67,7 +67,7 @@ impl Histogram {
         self.count += 1;
     }
 
-    /// Adds the values that `other`, which has the same bounds, counted.
+    /// Adds the values of `other`, which must have the same bounds.
     pub(super) fn add(&mut self, other: &Self) {
         let buckets = self.buckets.iter_mut().zip(&other.buckets);
         buckets.for_each(|(sum, count)| *sum += count);

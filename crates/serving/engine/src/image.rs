@@ -1,7 +1,7 @@
-//! Compiled images in sealed memory, and the NUMA nodes that they lie on.
+//! Compiled images in sealed memory, and their placement on NUMA nodes.
 //!
-//! Pages lie on the node of the thread that writes them first, so an image is written by a thread
-//! that moves to its node for that. Where it lies is read from the kernel, not assumed. On a
+//! Pages are allocated on the node of the thread that first writes them, so an image is written by
+//! a thread that moves to the target node. The placement is read from the kernel, not assumed. On a
 //! machine with one node no thread is started and nothing is read.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use albacore_os::{
 use super::load::describe;
 use crate::limits::{COPY_MEMORY_FACTOR, IMAGE_NODE_PERCENT, MEASURED_BYTES_MIN};
 
-/// The name of threads that write images.
+/// Name of threads that write images.
 pub(super) const COPY_THREAD: &str = "albf.copy";
 
 /// The nodes of this machine, read once.
@@ -29,17 +29,17 @@ pub(super) fn memory_nodes() -> &'static MemoryNodes {
     })
 }
 
-/// An image that can never change again.
+/// An immutable image.
 #[derive(Debug)]
 pub(super) struct PlacedImage {
     memory: SharedMemory,
-    /// The node with nearly all of its pages; `None`: several, or it is not known.
+    /// The node of nearly all of its pages; `None`: several, or unknown.
     node: Option<NodeId>,
-    /// Bytes in huge pages, when it was written.
+    /// Bytes in huge pages when it was written.
     huge_bytes: u64,
 }
 
-/// Why an image was not copied to a node.
+/// Reason why an image was not copied to a node.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CopyError {
     #[error("no thread can run there")]
@@ -61,22 +61,23 @@ pub(super) enum CopyError {
 }
 
 impl PlacedImage {
-    /// Writes the image of a new model, on the node that the calling thread runs on if it can stay
-    /// there for that.
+    /// Writes the image of a new model to the node on which the calling thread runs, if the writing
+    /// thread can be pinned there.
     pub(super) fn write(bytes: &[u8]) -> Result<Self, OsError> {
         let nodes = memory_nodes();
         if !nodes.has_several() {
             return Self::holding(bytes);
         }
         let writer = || {
-            // Without that the image may lie on several nodes, which is measured.
+            // Without pinning, the image may be spread over several nodes; this is measured.
             let moved = nodes.current().map(|node| nodes.move_to(node));
             if let Some(Err(error)) = moved {
                 tracing::debug!(%error, "an image is written on whatever node");
             }
             Self::holding(bytes)
         };
-        // The caller's mask stays as it is, and its name is not taken for that of an event loop.
+        // A separate thread, because the mask of the caller must not change; it is named so that it
+        // is not mistaken for an event loop.
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name(COPY_THREAD.to_owned());
             let started = thread.spawn_scoped(scope, writer);
@@ -91,7 +92,7 @@ impl PlacedImage {
         })
     }
 
-    /// A copy on another node. The calling thread stays on that node.
+    /// Copies the image to another node. The calling thread stays pinned to that node.
     pub(super) fn copy_to(&self, node: NodeId) -> Result<Self, CopyError> {
         check_memory_limit(self.bytes())?;
         memory_nodes().move_to(node)?;
@@ -103,7 +104,7 @@ impl PlacedImage {
         }
     }
 
-    /// An image that another front wrote, and a mapping of it.
+    /// Opens an image written by another front; returns it with a mapping.
     pub(super) fn open(image: OwnedFd) -> Result<(Self, ReadMapping), OsError> {
         let memory = SharedMemory::open(image)?;
         let mapping = memory.map_read()?;
@@ -153,7 +154,7 @@ impl PlacedImage {
         self.memory.as_fd()
     }
 
-    /// An image that is said to lie on a node; it holds the node's name.
+    /// An image that claims to be on a node; it contains the name of the node.
     #[cfg(test)]
     pub(super) fn on(node: Option<NodeId>) -> Self {
         Self {
@@ -164,14 +165,14 @@ impl PlacedImage {
     }
 }
 
-/// The node with nearly all bytes.
+/// The node of nearly all bytes.
 fn main_node(bytes: &[(NodeId, u64)]) -> Option<NodeId> {
     let all: u64 = bytes.iter().map(|(_, bytes)| bytes).sum();
     let &(node, most) = bytes.iter().max_by_key(|(_, bytes)| bytes)?;
     (most * 100 >= all * IMAGE_NODE_PERCENT).then_some(node)
 }
 
-/// A copy beyond the limit of the cgroup would not fail: the kernel would kill a process for it.
+/// A copy beyond the memory limit of the cgroup would not fail: the kernel would kill a process.
 fn check_memory_limit(bytes: u64) -> Result<(), CopyError> {
     // infallible: process ids are positive numbers of an i32.
     let pid = Pid(std::process::id() as i32);

@@ -1,14 +1,15 @@
-//! Submitted requests that the scheduler does not know yet, in one list for each event loop.
+//! Inboxes: lists of submitted requests, one per event loop, that the scheduler has not received
+//! yet.
 //!
-//! **Problem.** With thousands of small requests a second, handing each to the scheduler and to an
-//! idle worker at once costs more than computing it: a lock that all event loops share, a system
-//! call and a wake for the batch, and a notification of its end.
+//! **Problem.** With thousands of small requests per second, passing each to the scheduler and to
+//! an idle worker immediately costs more than computing it: a lock shared by all event loops, a
+//! system call and a wakeup for the batch, and a notification of its completion.
 //!
-//! **Approach.** An event loop serves all connections that are readable, then sleeps. Small
-//! requests that arrived meanwhile are scheduled together when it is about to sleep
-//! ([`crate::FlushHandle`]), so a lone request does not wait. While no worker is idle, any request
-//! waits so. Larger requests are scheduled at once: handing them out one by one divides their work
-//! among the workers. Every thread that changes the state empties all lists first.
+//! **Approach.** An event loop serves all readable connections, then sleeps. Small requests that
+//! arrived in the meantime are scheduled together just before it sleeps ([`crate::FlushHandle`]),
+//! so a lone request does not wait. While no worker is idle, requests of any size wait in this way.
+//! Larger requests are scheduled immediately: dispatching them one by one distributes their work
+//! over the workers. Every thread that changes the state drains all inboxes first.
 
 use albacore_batching::{Nanos, QueueIndex};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -19,21 +20,21 @@ use super::timed_lock::{TimedGuard, TimedLock};
 use crate::LoopIndex;
 use crate::limits::{COALESCE_DELAY_MAX, COALESCED_COMPUTE_MAX, COALESCED_REQUESTS_MAX};
 
-/// The weight of the newest batch in the time of a row: one part in so many.
+/// Weight of the newest batch in the average time of a row: one part in this many.
 const NEWEST: u64 = 8;
 
-/// Keys of requests differ in their loop: its index begins at this bit.
+/// Request keys of different loops are disjoint: the loop index starts at this bit.
 const LOOP_SHIFT: u32 = 48;
 
-/// The lists of all event loops, and what decides whether a request waits in one.
+/// The inboxes of all event loops, and the data that decides whether a request waits in one.
 #[derive(Debug)]
 pub(super) struct Inboxes {
     loops: Box<[LoopInbox]>,
-    /// Each loop flushes before it sleeps.
+    /// Whether each loop flushes before it sleeps.
     is_enabled: AtomicBool,
     /// Idle workers after the last change of the state.
     idle_workers: AtomicUsize,
-    /// Compute time of a row by queue, nanoseconds; 0 where it is not known.
+    /// Compute time of a row by queue, in nanoseconds; 0 if unknown.
     row_nanos: Box<[AtomicU64]>,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Inboxes {
 #[repr(align(128))]
 struct LoopInbox {
     inbox: TimedLock<Inbox>,
-    /// The inbox has requests; readable without its lock.
+    /// Whether the inbox has requests; readable without its lock.
     has_requests: AtomicBool,
 }
 
@@ -52,16 +53,17 @@ struct Inbox {
     /// Expected compute time of the requests, nanoseconds.
     compute: u64,
     since: Nanos,
-    /// Rows that were submitted: each row has a key, so that any division into parts has keys.
+    /// Number of submitted rows: each row reserves a key, so that any division into parts has
+    /// enough keys.
     rows: u64,
 }
 
-/// A request that is in an inbox.
+/// A request that was added to an inbox.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Submitted {
     /// The key of its first row.
     pub(super) first_key: u64,
-    /// The state must be updated now.
+    /// Whether the state must be updated now.
     pub(super) must_flush: bool,
 }
 
@@ -79,7 +81,7 @@ impl Inboxes {
         self.loops.len()
     }
 
-    /// From now on each loop calls [`crate::FlushHandle::flush`] before it sleeps.
+    /// From now on, each loop must call [`crate::FlushHandle::flush`] before it sleeps.
     pub(super) fn enable(&self) {
         self.is_enabled.store(true, Ordering::Relaxed);
     }
@@ -88,7 +90,7 @@ impl Inboxes {
         self.loops[event_loop.0].inbox.lock()
     }
 
-    /// For how long the locks of all lists were held.
+    /// Total time for which the locks of all inboxes were held.
     pub(super) fn held(&self) -> Nanos {
         let held = self.loops.iter().map(|event_loop| event_loop.inbox.held());
         held.fold(Nanos(0), Nanos::saturating_add)
@@ -130,7 +132,7 @@ impl Inboxes {
         }
     }
 
-    /// Whether requests of this loop wait.
+    /// Whether this loop has waiting requests.
     pub(super) fn has_requests(&self, event_loop: LoopIndex) -> bool {
         let event_loop = &self.loops[event_loop.0];
         event_loop.has_requests.load(Ordering::Acquire)
@@ -153,12 +155,12 @@ impl Inboxes {
         self.idle_workers.load(Ordering::Relaxed) > 0
     }
 
-    /// Publishes how many workers are idle.
+    /// Publishes the number of idle workers.
     pub(super) fn set_idle_workers(&self, workers: usize) {
         self.idle_workers.store(workers, Ordering::Relaxed);
     }
 
-    /// A batch of `rows` rows was computed in so much time. Called under the lock of the state.
+    /// Records the compute time of a batch of `rows` rows. Called while the state is locked.
     pub(super) fn record(&self, queue: QueueIndex, rows: usize, compute_nanos: u64) {
         let row = compute_nanos / (rows as u64).max(1) + 1;
         let row_nanos = &self.row_nanos[queue.0];
@@ -170,14 +172,14 @@ impl Inboxes {
         row_nanos.store(next, Ordering::Relaxed);
     }
 
-    /// Forgets the times of queues: another model has them now.
+    /// Resets the times of queues because another model uses them now.
     pub(super) fn forget(&self, queues: impl Iterator<Item = QueueIndex>) {
         for queue in queues {
             self.row_nanos[queue.0].store(0, Ordering::Relaxed);
         }
     }
 
-    /// Compute time of a row, nanoseconds; 0 if it is not known.
+    /// Compute time of a row in nanoseconds; 0 if unknown.
     pub(super) fn row_nanos(&self, queue: QueueIndex) -> u64 {
         self.row_nanos[queue.0].load(Ordering::Relaxed)
     }

@@ -1,15 +1,16 @@
 //! Computes requests in W supervised worker processes, from rows in shared memory to results in
 //! shared memory.
 //!
-//! A request looks up its model, is admitted, gets memory for its rows, is filled by the front's
-//! parser, and is submitted (`request`): `state` passes it to the scheduler of crate `batching` and
-//! writes the scheduler's batches to the rings of workers. `shared_state::run_completions` collects
-//! what workers finish, `supervisor` keeps the processes alive. The front owns every request until
-//! it is answered, and all memory: a worker that crashes loses nothing. Models are replaced while
-//! requests run: `catalog` lists their editions, `model_rollout` brings them to the workers.
+//! A request looks up its model, is admitted, allocates memory for its rows, which the front's
+//! parser fills, and is submitted (`request`): `state` passes it to the scheduler of crate
+//! `batching` and writes the scheduler's batches to the rings of workers.
+//! `shared_state::run_completions` collects finished batches, `supervisor` respawns the worker
+//! processes. The front owns every request until it is answered, and all memory: a worker that
+//! crashes loses nothing. Models are replaced while requests run: `catalog` lists their editions,
+//! `model_rollout` rolls them out to the workers.
 //!
-//! What a worker process runs is in crate `worker`, with the formats that the two processes share:
-//! the ring, the commands, and where results lie.
+//! The program of a worker process is in crate `worker`, with the formats that both processes
+//! share: the ring, the commands, and the layout of results.
 #![forbid(unsafe_code)]
 
 mod admission;

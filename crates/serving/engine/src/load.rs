@@ -1,4 +1,4 @@
-//! Loads models: bytes of a file -> compiled image in sealed memory, and its metadata.
+//! Loads models: from the bytes of a file to a compiled image in sealed memory, and its metadata.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -14,17 +14,17 @@ use super::{Kind, KindSet, ModelInfo, OutputInfo};
 use crate::columns::{CategoryTable, Columns, UnknownCategory};
 use crate::image::PlacedImage;
 
-/// Names of columns that a message lists.
+/// Number of column names listed in a message.
 const SHOWN_NAMES: usize = 5;
 
-/// A model that is ready to be served: its image can never change again.
+/// A model that is ready to be served: its image is immutable.
 #[derive(Debug)]
 pub struct LoadedModel {
     pub(super) info: ModelInfo,
     pub(super) kernels: Vec<KernelChoice>,
-    /// Rule and number of its classes, of a classifier that was compiled here.
+    /// Rule and number of its classes, for a classifier that was compiled here.
     class_count: Option<(ClassRule, usize)>,
-    /// It is a classifier's, but its file does not have the classes of `predict`.
+    /// Whether it is a classifier, but its file lacks the classes of `predict`.
     lacks_classes: bool,
     unknown_category: UnknownCategory,
     image: PlacedImage,
@@ -34,18 +34,18 @@ impl LoadedModel {
     /// Checks and compiles the bytes of a model file. Only the chosen iterations are kept.
     ///
     /// # Errors
-    /// A sentence: the bytes are not a model, are damaged, are of an unsupported model, or do not
-    /// hold the iterations.
+    /// A message: the bytes are not a model, are damaged, contain an unsupported model, or lack the
+    /// iterations.
     pub fn compile(name: &str, bytes: &[u8], iterations: Iterations) -> Result<Self, String> {
         let model = Model::parse(bytes).map_err(|error| error.to_string())?;
         Self::of_model(name, model, iterations)
     }
 
-    /// As [`Self::compile`], but as XGBoost's `Booster` predicts with the file, whichever object
-    /// saved it.
+    /// Like [`Self::compile`], but predicts like XGBoost's `Booster` with this file, regardless of
+    /// the object that saved it.
     ///
     /// # Errors
-    /// As [`Self::compile`].
+    /// See [`Self::compile`].
     pub fn compile_booster(
         name: &str,
         bytes: &[u8],
@@ -69,7 +69,7 @@ impl LoadedModel {
         };
         let start = Instant::now();
         let mut clock = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        // Tuned here, once: the workers find the chosen kernels in the image.
+        // Tuned once, here: the image contains the chosen kernels for the workers.
         let image = Image::compile(&model).tuned(&mut clock);
         let columns = columns_of(&model);
         let unknown_category = unknown_category(&model);
@@ -108,10 +108,10 @@ impl LoadedModel {
         })
     }
 
-    /// The model that another front loaded, by its image and what it knew of it. Checks the image.
+    /// Reopens a model that another front loaded, from its image and metadata. Checks the image.
     ///
     /// # Errors
-    /// A sentence: the image cannot be mapped, or is damaged.
+    /// A message: the image cannot be mapped, or is damaged.
     pub fn reopen(image: OwnedFd, info: ModelInfo) -> Result<Self, String> {
         let described = |error: OsError| describe(&error);
         let (image, mapping) = PlacedImage::open(image).map_err(described)?;
@@ -130,17 +130,17 @@ impl LoadedModel {
         })
     }
 
-    /// A column that a request with named columns lacks is NaN.
+    /// Treats columns missing from a request with named columns as NaN.
     #[must_use]
     pub fn with_missing_as_nan(mut self) -> Self {
         self.info.missing_is_nan = true;
         self
     }
 
-    /// Gives names to the classes, by number.
+    /// Sets the class names, by number.
     ///
     /// # Errors
-    /// A sentence: the model has no classes, or another number of them.
+    /// A message: the model has no classes, or a different number of them.
     pub fn with_class_names(mut self, names: Vec<String>) -> Result<Self, String> {
         let given = names.len();
         let Some((rule, count)) = self.class_count else {
@@ -159,11 +159,11 @@ impl LoadedModel {
         Ok(self)
     }
 
-    /// Refuses a file without the classes that `predict` of a classifier gives: of each model where
-    /// `is_classifier`, else of one that was trained as a classifier.
+    /// Rejects a file without the classes returned by `predict` of a classifier: any such file if
+    /// `is_classifier`, otherwise only if the model was trained as a classifier.
     ///
     /// # Errors
-    /// A sentence: the file has no classes.
+    /// A message: the file has no classes.
     pub fn require_classes(&self, is_classifier: bool) -> Result<(), String> {
         if self.info.classes.is_some() || !(is_classifier || self.lacks_classes) {
             return Ok(());
@@ -176,11 +176,10 @@ impl LoadedModel {
         )
     }
 
-    /// Answers in MLflow's protocol are those of `predict_proba`, where a request does not say
-    /// otherwise.
+    /// Makes replies in MLflow's protocol those of `predict_proba` by default.
     ///
     /// # Errors
-    /// A sentence: the model has no such function.
+    /// A message: the model has no such function.
     pub fn with_probabilities(mut self) -> Result<Self, String> {
         let rule = self.info.classes.as_ref().map(|classes| classes.rule);
         if let Some(problem) = no_probabilities(rule) {
@@ -193,11 +192,11 @@ impl LoadedModel {
         Ok(self)
     }
 
-    /// Gives columns, by their names, the categories that their trees have numbers for, in place
-    /// of those of the file.
+    /// Sets the categories that are denoted by the codes in the trees, by column name; replaces
+    /// those of the file.
     ///
     /// # Errors
-    /// A sentence: the model has no column of a name, or two of them are the same column.
+    /// A message: the model has no such column, or two names refer to the same column.
     pub fn with_categories(
         mut self,
         categories: impl IntoIterator<Item = (String, Vec<String>)>,
@@ -228,7 +227,7 @@ impl LoadedModel {
         Ok(self)
     }
 
-    /// The column of this name; of a model without names, of this number.
+    /// Index of the column with this name, or with this number if the model has no names.
     fn place_of(&self, name: &str) -> Option<usize> {
         let columns = &self.info.columns;
         let own = columns.names.iter().position(|own| own == name);
@@ -255,7 +254,7 @@ impl LoadedModel {
     }
 }
 
-/// The columns as the file describes them.
+/// The columns, as described by the file.
 fn columns_of(model: &Model) -> Columns {
     let parts = model.parts();
     let unknown = unknown_category(model);
@@ -270,7 +269,7 @@ fn columns_of(model: &Model) -> Columns {
     }
 }
 
-/// What the library makes of a category that training did not see.
+/// How the library handles a category that was not in the training data.
 fn unknown_category(model: &Model) -> UnknownCategory {
     match model.library() {
         Library::Lightgbm => UnknownCategory::Missing,
@@ -278,14 +277,14 @@ fn unknown_category(model: &Model) -> UnknownCategory {
     }
 }
 
-/// What `predict` of a classifier of scikit-learn's interface makes of values.
+/// How `predict` of a classifier with scikit-learn's interface derives classes from values.
 fn classes_of(model: &Model) -> Option<Classes> {
     let parts = model.parts();
     let labels = parts.classes.clone()?;
     let rule = match (parts.transform, parts.groups) {
         (Transform::Argmax | Transform::Step, _) => ClassRule::Given,
         (_, 1) => ClassRule::AboveHalf,
-        // LGBMClassifier takes one class of those that were trained one against all.
+        // LGBMClassifier returns a single class for models trained one-vs-all.
         (Transform::Sigmoid(_), _) if model.library() == Library::Lightgbm => ClassRule::Largest,
         (Transform::Sigmoid(_), _) => ClassRule::EachAboveHalf,
         _ => ClassRule::Largest,
@@ -293,7 +292,7 @@ fn classes_of(model: &Model) -> Option<Classes> {
     Some(Classes { rule, labels })
 }
 
-/// Rule and number of the classes of a model that has exactly one for each row.
+/// Rule and number of the classes of a model with exactly one class per row.
 fn class_count_of(model: &Model, classes: Option<&Classes>) -> Option<(ClassRule, usize)> {
     let parts = model.parts();
     let groups = parts.groups;
@@ -309,21 +308,21 @@ fn class_count_of(model: &Model, classes: Option<&Classes>) -> Option<(ClassRule
         (None, Transform::Sigmoid(_)) => match (parts.objective.as_str(), groups) {
             ("binary:logistic" | "binary", 1) => Some((ClassRule::AboveHalf, 2)),
             ("multiclassova", _) => Some((ClassRule::Largest, groups)),
-            // Of a regression, or of several classes that may be true at once.
+            // A regression, or several classes that may apply at once.
             _ => None,
         },
         (None, _) => None,
     }
 }
 
-/// Whether a classifier's file does not have the classes of `predict`.
+/// Whether a classifier's file lacks the classes of `predict`.
 fn lacks_classes(model: &Model, has_class_count: bool) -> bool {
     let parts = model.parts();
     let is_classifier = has_class_count || parts.objective.ends_with("Classifier");
     parts.classes.is_none() && is_classifier
 }
 
-/// Why a model whose classes follow by this rule has no `predict_proba`; `None` if it has.
+/// Reason why a model with this class rule has no `predict_proba`; `None` if it has one.
 #[must_use]
 pub fn no_probabilities(rule: Option<ClassRule>) -> Option<&'static str> {
     match rule {
@@ -337,7 +336,7 @@ fn all_outputs(predictor: &Predictor<'_>) -> Vec<OutputInfo> {
     outputs_of(predictor, Kind::ALL.into_iter().collect::<KindSet>())
 }
 
-/// An error with all of its sources.
+/// Formats an error with its chain of sources.
 pub(super) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -360,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_loaded_model_says_which_kernels_it_was_measured_for() {
-        // A machine that stands still for long may leave no time to measure: then once more.
+        // A stalled machine may leave no time for measurements: retry.
         let compile = || LoadedModel::compile("m", MODEL.as_bytes(), Iterations::All).unwrap();
         let is_measured = |model: &LoadedModel| {
             let mut choices = model.kernels.iter();

@@ -1,5 +1,5 @@
-//! What load reports are computed from: a few sums for each model, which cost a reader far less
-//! than the statistics of `/metrics`.
+//! The sums that load reports are computed from, per model; reading them is much cheaper than the
+//! statistics of `/metrics`.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use super::ModelStats;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelLoadTotals {
     pub name: String,
-    /// Requests that ended in any way.
+    /// Completed requests, with any outcome.
     pub requests: u64,
-    /// Of these: late, refused or failed.
+    /// Of these: late, rejected or failed.
     pub bad: u64,
     /// Answered requests.
     pub answered: u64,
-    /// What these waited for a worker.
+    /// Total queueing delay of answered requests.
     pub queue_wait: Duration,
-    /// What finished batches cost, had each been as large as those under load, in time of a worker.
+    /// Worker time of finished batches, normalized to the batch size under load.
     pub work: Duration,
 }
 
 /// Sums of all declared models.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadTotals {
-    /// Since the engine started.
+    /// Time since the engine started.
     pub at: Duration,
-    /// Workers that serve.
+    /// Number of workers that serve.
     pub workers_ready: usize,
     pub models: Vec<ModelLoadTotals>,
 }

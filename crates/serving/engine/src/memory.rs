@@ -1,4 +1,4 @@
-//! The shared memory of requests: rows, which only the front can write, and results.
+//! The shared memory of requests: rows, which only the front may write, and results.
 
 use albacore_batching::Nanos;
 use albacore_os::{Extent, OsError, SharedMemory};
@@ -37,7 +37,7 @@ struct Caches {
     results: BlockCache,
 }
 
-/// The files behind the arenas, which the workers inherit.
+/// The files of the arenas, which the workers inherit.
 #[derive(Debug)]
 pub(super) struct ArenaFiles {
     pub(super) rows: SharedMemory,
@@ -47,7 +47,7 @@ pub(super) struct ArenaFiles {
 /// Bytes of shared memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryUse {
-    /// Bytes that requests occupy.
+    /// Bytes used by requests.
     pub(super) used: usize,
     pub(super) bytes: usize,
 }
@@ -76,7 +76,7 @@ impl Memory {
         self.caches[event_loop.0].0.lock()
     }
 
-    /// Memory for rows and results of a request, both or none.
+    /// Allocates memory for rows and results of a request, both or none.
     pub(super) fn allocate(
         &self,
         event_loop: LoopIndex,
@@ -118,7 +118,8 @@ impl Memory {
         }
     }
 
-    /// Returns what the loops keep to the arenas, where blocks of one size can serve another.
+    /// Returns the cached blocks of all loops to the arenas, where they can be merged for other
+    /// sizes.
     fn drain_caches(&self) {
         for cache in &self.caches {
             let mut caches = cache.0.lock();
@@ -132,7 +133,6 @@ impl Memory {
         }
     }
 
-    /// Frees memory of rows and of results.
     pub(super) fn free(
         &self,
         event_loop: LoopIndex,
@@ -150,7 +150,7 @@ impl Memory {
         }
         for mut block in results {
             if block.len() >= RELEASE_BYTES_MIN {
-                // If the kernel refuses, the pages stay allocated and are used again.
+                // If this fails, the pages stay allocated and are reused.
                 let _ = self.results_file.release(&mut block);
             }
             if let Err(surplus) = caches.results.put(block) {
@@ -161,7 +161,7 @@ impl Memory {
         }
     }
 
-    /// For how long the locks of caches were held, in which those of the arenas are taken, too.
+    /// Total time for which the locks of caches were held, which includes the locks of the arenas.
     pub(super) fn held(&self) -> Nanos {
         let caches = self.caches.iter().map(|cache| cache.0.held());
         caches.fold(Nanos(0), Nanos::saturating_add)

@@ -1,9 +1,8 @@
-//! The least cost of a model's recent requests.
+//! The minimum cost of a model's recent requests.
 //!
-//! The cost of a request is known only when its body has been read, which is most of the work of
-//! refusing it. If even the cheapest of the recent requests could not be in time, one whose body
-//! was not read is assumed to be no cheaper. Some bodies are read in any case, to notice cheaper
-//! requests.
+//! The cost of a request is known only after its body was read, which is most of the work of
+//! rejecting it. If even the cheapest recent request could not be in time, a request with an unread
+//! body is assumed to be no cheaper. Some bodies are read in any case, to detect cheaper requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,11 +10,11 @@ use albacore_batching::Nanos;
 
 use crate::limits::{UNREAD_SAMPLE, UNREAD_WINDOW};
 
-/// The minimum of this window of requests and of the one before. Shared without a lock: of
-/// concurrent records some may count in the other window.
+/// Minimum over the current and the previous window of requests. Shared without a lock: concurrent
+/// records may be counted in the other window.
 #[derive(Debug, Default)]
 pub(crate) struct MinCost {
-    /// Of this window, [`u64::MAX`] at its begin; 0 before the first request.
+    /// Minimum of the current window, [`u64::MAX`] when it begins; 0 before the first request.
     current: AtomicU64,
     /// 0 before the first window ends.
     before: AtomicU64,
@@ -24,7 +23,7 @@ pub(crate) struct MinCost {
 }
 
 impl MinCost {
-    /// A request whose body was read costs so much.
+    /// Records the cost of a request whose body was read.
     pub(crate) fn record(&self, cost: Nanos) {
         if cost.0 < self.current.load(Ordering::Relaxed) {
             self.current.fetch_min(cost.0, Ordering::Relaxed);
@@ -37,7 +36,7 @@ impl MinCost {
     }
 
     /// The assumed cost of a request whose body was not read: 0 while few were read, and for each
-    /// sample that is to be read.
+    /// sample that must be read.
     pub(crate) fn estimate(&self) -> Nanos {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         if asked.is_multiple_of(UNREAD_SAMPLE) {
@@ -47,7 +46,7 @@ impl MinCost {
         Nanos(before.min(self.current.load(Ordering::Relaxed)))
     }
 
-    /// Another model's requests follow.
+    /// Resets the minimum because another model uses the slot.
     pub(crate) fn forget(&self) {
         for value in [&self.current, &self.before, &self.recorded] {
             value.store(0, Ordering::Relaxed);

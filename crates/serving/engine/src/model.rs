@@ -11,11 +11,11 @@ use super::{Kind, KindSet, OutputInfo};
 use crate::columns::Columns;
 use crate::image::PlacedImage;
 
-/// One compiled state of a model: from its installation until no request needs it any more.
+/// One compiled version of a model: from its installation until no request needs it.
 #[derive(Debug)]
 pub struct Edition {
     pub(crate) id: EditionId,
-    /// The model's place in the catalog, which determines its queues.
+    /// The model's slot in the catalog, which determines its queues.
     pub(super) slot: usize,
     pub(super) info: ModelInfo,
     pub(super) kernels: Vec<KernelChoice>,
@@ -23,11 +23,12 @@ pub struct Edition {
     pub(super) usage: Usage,
 }
 
-/// Whether requests may still need an edition. Requests pin it without a lock.
+/// Reference count of an edition, maintained by requests without a lock.
 ///
 /// A thread that pins adds a pin and then reads `is_retired`; the thread that retires writes
-/// `is_retired` and then reads the pins: at least one of them sees the other. Aligned, so that who
-/// reads the rest of an edition does not wait for those who pin it.
+/// `is_retired` and then reads the pins: with sequentially consistent ordering at least one of them
+/// sees the other's write. Aligned, so that pinning does not slow down readers of the rest of an
+/// edition (false sharing).
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Usage {
@@ -36,24 +37,25 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Adds a pin; false if the edition is retired: then [`Usage::unpin`] it and look it up again.
+    /// Adds a pin; returns false if the edition is retired: then [`Usage::unpin`] it and repeat the
+    /// lookup.
     pub(super) fn pin(&self) -> bool {
         self.pins.fetch_add(1, Ordering::SeqCst);
         !self.is_retired.load(Ordering::SeqCst)
     }
 
-    /// Removes a pin; returns whether nobody needs the edition any more.
+    /// Removes a pin; returns whether the edition is retired and this was its last pin.
     pub(super) fn unpin(&self) -> bool {
         let before = self.pins.fetch_sub(1, Ordering::SeqCst);
         before == 1 && self.is_retired.load(Ordering::SeqCst)
     }
 
-    /// From now on no request gets this edition.
+    /// Retires the edition: no new request gets it.
     pub(super) fn retire(&self) {
         self.is_retired.store(true, Ordering::SeqCst);
     }
 
-    /// Whether a request may name the edition.
+    /// Whether requests may use the edition.
     pub(super) fn is_needed(&self) -> bool {
         !self.is_retired.load(Ordering::SeqCst) || self.pins.load(Ordering::SeqCst) > 0
     }
@@ -65,7 +67,7 @@ impl Edition {
         &self.info
     }
 
-    /// Identifies it among the editions of all fronts of a server.
+    /// Unique among the editions of all fronts of a server.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.id.0
@@ -83,20 +85,20 @@ impl Edition {
     }
 }
 
-/// The kernel for a number of rows.
+/// The kernel chosen for a number of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelChoice {
     /// The largest number of rows of this choice; the last choice has no limit.
     pub rows: usize,
     pub kernel: &'static str,
-    /// Measured time for a row, in nanoseconds. `None`: chosen by rule.
+    /// Measured time per row in nanoseconds. `None`: chosen by a rule.
     pub nanoseconds: Option<f64>,
-    /// Bytes of the model that the kernel reads, and of the rows as it prepares them.
+    /// Bytes of the model that the kernel reads, plus the rows in its layout.
     pub reads_bytes: usize,
 }
 
-/// The kernels that compute a model on this cpu, as measured when it was loaded, by ascending
-/// number of rows.
+/// The kernels chosen for a model on this cpu, as measured when it was loaded, by ascending number
+/// of rows.
 pub(super) fn kernel_choices(predictor: &Predictor<'_>) -> Vec<KernelChoice> {
     let choices = predictor.choices().iter().map(|choice| KernelChoice {
         rows: choice.rows,
@@ -107,10 +109,10 @@ pub(super) fn kernel_choices(predictor: &Predictor<'_>) -> Vec<KernelChoice> {
     choices.collect()
 }
 
-/// A loaded model as metadata replies describe it.
+/// A loaded model, as described by metadata replies.
 #[derive(Clone, Debug, Default)]
 pub struct ModelInfo {
-    /// The name that requests use.
+    /// Name in requests.
     pub name: String,
     /// Library and format, for example `xgboost_ubj`.
     pub platform: String,
@@ -118,21 +120,22 @@ pub struct ModelInfo {
     pub features: usize,
     /// Names and types of the columns.
     pub columns: Columns,
-    /// Whether a column that a request with named columns lacks is NaN, rather than refused.
+    /// Whether a column missing from a request with named columns is NaN; otherwise the request is
+    /// rejected.
     pub missing_is_nan: bool,
-    /// The boosting iterations that predict, of those in the file.
+    /// The boosting iterations used for predictions, of those in the file.
     pub iterations: IterationRange,
-    /// Says which iterations are used and how to choose others, where none were chosen and the
-    /// file's best iteration leaves a choice.
+    /// A notice of the iterations used and how to choose others, if none were chosen and the file's
+    /// best iteration leaves a choice.
     pub iterations_notice: Option<String>,
-    /// How classes follow from values, of a classifier of scikit-learn's interface.
+    /// How classes are derived from values, for a classifier with scikit-learn's interface.
     pub classes: Option<Classes>,
-    /// The names that the user gave to its classes.
+    /// Class names given by the user.
     pub class_names: Option<ClassNames>,
-    /// Whether answers in MLflow's protocol are probabilities, where a request does not say
-    /// otherwise; classes else, of a classifier.
+    /// Whether replies in MLflow's protocol are probabilities by default; otherwise they are
+    /// classes, for a classifier.
     pub predicts_probabilities: bool,
-    /// The outputs of the model; [`Kind::Value`] is first.
+    /// Outputs of the model; [`Kind::Value`] is first.
     pub outputs: Vec<OutputInfo>,
 }
 
@@ -140,34 +143,34 @@ pub struct ModelInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classes {
     pub rule: ClassRule,
-    /// Each as JSON; none where classes are the numbers from 0.
+    /// Labels as JSON; empty if the classes are the numbers from 0.
     pub labels: Vec<String>,
 }
 
-/// The names that a user gave to the classes of a model.
+/// Class names given by the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassNames {
     pub rule: ClassRule,
-    /// By the number of the class.
+    /// By class number.
     pub names: Vec<String>,
 }
 
-/// How the class of a row follows from its value.
+/// How the class of a row is derived from its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassRule {
-    /// The value is the number of the class.
+    /// The value is the class number.
     Given,
-    /// The first of the largest numbers of the value.
+    /// The index of the largest number of the value; of equal ones the first.
     Largest,
     /// 1 if the value is above one half, else 0.
     AboveHalf,
-    /// The same for each number of the value: several classes may be true at once.
+    /// Like [`ClassRule::AboveHalf`] for each number of the value: several classes may apply at
+    /// once.
     EachAboveHalf,
 }
 
 impl ClassRule {
-    /// The number of the class that the numbers of a row's value mean; of several that may be true
-    /// at once, the first of the largest.
+    /// The class number of a row's value; if several classes may apply, the first of the largest.
     #[must_use]
     pub fn class_of(self, numbers: &[f64]) -> usize {
         let first = numbers.first().copied().unwrap_or_default();
@@ -178,7 +181,7 @@ impl ClassRule {
         }
     }
 
-    /// The rule of this number; they are numbered in the order of their declaration.
+    /// The rule with this number; rules are numbered in declaration order.
     #[must_use]
     pub const fn from_number(number: u8) -> Self {
         match number {

@@ -1,20 +1,20 @@
-//! Rollout of models: makes sure that running workers have the images open that batches may name.
+//! Rollout of models: makes sure that running workers have opened every image that batches may use.
 //!
 //! **Problem.** Models are installed and removed while requests run. A worker may get a batch only
-//! if it has every image that the batch names; opening an image takes time; a worker may crash at
-//! any time; and an image that cannot be opened must change nothing.
+//! if it has opened every image that the batch uses; opening an image takes time; a worker may
+//! crash at any time; and an image that cannot be opened must have no effect.
 //!
-//! **Approach.** A new image is first a candidate: no request can name it. Workers are held one at
-//! a time (they finish their batch and get no other), get a command that says what to close and
-//! open, and become ready again. When every serving worker has the candidate open it is promoted,
-//! in one step of the state: later requests get it, earlier ones keep theirs. A worker that starts
-//! has no image; it serves once it has all promoted ones.
+//! **Approach.** A new image is first a candidate, which no request can use. Workers are held one
+//! at a time (they finish their batch and get no other), get a command to close and open images,
+//! and become ready again. When every serving worker has opened the candidate it is promoted, in
+//! one step of the state: later requests get it, earlier ones keep their edition. A worker that
+//! starts has no image; it serves once it has opened all promoted ones.
 //!
 //! **Proof sketch.** A worker is present to the scheduler only from the time it becomes ready, when
 //! it has every promoted image, to its next hold or loss. An image is promoted only when all
-//! present workers have it, and closed only when no request names it. So no batch names an image
-//! that its worker lacks. Each pass of [`State::advance_rollout`] readies or holds one more worker,
-//! or leaves nothing to do.
+//! present workers have it, and closed only when no request uses it. So no batch uses an image that
+//! its worker lacks. Each pass of [`State::advance_rollout`] readies or holds one more worker, or
+//! leaves nothing to do.
 //!
 //! **Limits.** One candidate at a time. With one worker, requests wait while it opens an image.
 
@@ -32,7 +32,7 @@ use super::state::{Outbox, Phase, State, WorkerSlot};
 use crate::limits::{CLOSES_MAX, OPEN_CRASHES_MAX};
 
 impl State {
-    /// Makes an edition the candidate. The caller proposes one at a time.
+    /// Makes an edition the candidate. The caller must propose one at a time.
     pub(super) fn propose(
         &mut self,
         edition: Arc<Edition>,
@@ -48,7 +48,7 @@ impl State {
         self.rollout.is_pending = true;
     }
 
-    /// Rejects the candidate; the workers that have it close it.
+    /// Rejects the candidate; workers that have opened it close it.
     pub(super) fn reject(&mut self, reason: &str, out: &mut Outbox) {
         if let Some(candidate) = self.rollout.candidate.take() {
             out.installed
@@ -57,11 +57,11 @@ impl State {
         }
     }
 
-    /// Advances the rollout as far as possible. Called after each change of the state; cheap while
+    /// Advances the rollout as far as possible. Called after each change of the state; cheap if
     /// there is nothing to do.
     pub(super) fn advance_rollout(&mut self, now: Nanos, out: &mut Outbox) {
         if self.phase >= Phase::Stopping {
-            // The doorbells hold the stop signal, which must not be overwritten.
+            // The doorbells contain the stop signal, which must not be overwritten.
             return;
         }
         // bound: each pass but the last readies or holds a worker, or promotes the candidate.
@@ -92,7 +92,7 @@ impl State {
         }
     }
 
-    /// Sends an idle worker that does not serve its next command, or lets it serve.
+    /// Sends the next command to an idle worker that does not serve, or lets it serve.
     fn advance_worker(&mut self, worker: usize, now: Nanos, out: &mut Outbox) {
         let Some(worker_slot) = self.workers.slots.get(worker) else {
             return;
@@ -123,8 +123,8 @@ impl State {
         self.step(Event::WorkerReady { worker }, now, out);
     }
 
-    /// Attaches a worker of another front, once it has finished what that one handed over: nobody
-    /// waits for the results, and what it writes until then is memory of the other front.
+    /// Attaches a worker of another front, once it has finished the work submitted by that front:
+    /// its results are unused, and until then it writes into the memory of the other front.
     fn attach_worker(&mut self, worker: usize, now: Nanos, out: &mut Outbox) {
         let worker_slot = &mut self.workers.slots[worker];
         let Some(incarnation) = &worker_slot.incarnation else {
@@ -139,9 +139,10 @@ impl State {
         }
     }
 
-    /// What a worker should close and open next; `None` if it has what it should. A worker that
-    /// does not serve yet is not asked to open the candidate: if that crashes it, it can still
-    /// serve. Nor does it change to images and memory on its node before it serves.
+    /// The next command to close and open images; `None` if the worker is up to date. A worker that
+    /// does not serve yet is not asked to open the candidate, so that it can still serve if that
+    /// crashes it. For the same reason it is not moved to node-local images and memory before it
+    /// serves.
     fn next_command(&self, worker: usize) -> Option<(Command, Option<Arc<PlacedImage>>)> {
         let worker_slot = self.workers.slots.get(worker)?;
         let candidate = self
@@ -190,7 +191,7 @@ impl State {
         };
         let fds: Vec<_> = image.iter().map(|image| image.fd()).collect();
         if let Err(error) = incarnation.channel.send(&command.encode(), &fds) {
-            // A worker that is gone is reported soon; one that runs reports that no command came.
+            // The exit of a worker is reported soon; a running worker reports that no command came.
             tracing::debug!(worker, %error, "a command cannot be sent to a worker");
         }
         worker_slot.memory.ask(&command, image);
@@ -199,7 +200,7 @@ impl State {
         incarnation.ring.submit_command(worker_slot.sequence);
     }
 
-    /// Collects the outcome of a command, if the worker has executed it.
+    /// Collects the result of a command, if the worker has executed it.
     pub(super) fn collect_command(&mut self, worker: usize, now: Nanos, out: &mut Outbox) {
         let Some(worker_slot) = self.workers.slots.get_mut(worker) else {
             return;
@@ -241,15 +242,15 @@ impl State {
         }
         tracing::error!(worker, %reason, "a worker cannot follow a command and is started again");
         let worker_slot = &mut self.workers.slots[worker];
-        // This counts as a failed start, so that a repeated failure is slowed down.
+        // This counts as a failed start, so that repeated failures are backed off.
         worker_slot.is_ready = false;
-        // Nothing more is sent to it: the doorbell must keep the stop signal.
+        // Nothing more may be sent to it: the doorbell must keep the stop signal.
         if let Some(incarnation) = worker_slot.incarnation.take() {
             incarnation.ring.stop();
         }
     }
 
-    /// A worker was lost: if it was opening the candidate, the candidate may be the cause.
+    /// Counts a lost worker that was opening the candidate, because the candidate may be the cause.
     pub(super) fn count_candidate_crash(
         &mut self,
         command: &Command,
@@ -276,8 +277,8 @@ impl State {
         candidate.is_some_and(|candidate| Some(candidate.edition.id) == id)
     }
 
-    /// Promotes the candidate once every serving worker has it open. While none serves, the
-    /// candidate may be what crashed them.
+    /// Promotes the candidate once every serving worker has opened it. While no worker serves it is
+    /// not promoted, because it may have crashed them.
     fn promote_if_open_everywhere(&mut self, out: &mut Outbox) {
         let Some(candidate) = &self.rollout.candidate else {
             return;
@@ -296,8 +297,7 @@ impl State {
         }
     }
 
-    /// Promotes the candidate at once: for an engine that starts, whose workers open it before they
-    /// serve.
+    /// Promotes the candidate immediately: used at startup, when workers open it before they serve.
     pub(super) fn promote(&mut self, out: &mut Outbox) {
         let Some(Candidate { edition, reply, .. }) = self.rollout.candidate.take() else {
             return;

@@ -1,7 +1,7 @@
 //! Outcomes and latencies of one model's requests in the last minute, by kind of output.
 //!
-//! Memory: for each kind that was ever asked for, the spans of the window with some 3 KiB of
-//! latencies each; there are five kinds, and [`crate::limits::SLOTS_MAX`] models at most.
+//! Memory: for each kind that was ever requested, the spans of the window with about 3 KiB of
+//! latencies each; there are five kinds, and at most [`crate::limits::SLOTS_MAX`] models.
 
 use albacore_batching::{ModelLoad, Nanos, RequestCounts};
 use albacore_values::LogHistogram;
@@ -19,15 +19,15 @@ struct KindSpan {
     latencies: Latencies,
 }
 
-/// The window of one model: by the costliest kind of each request, `None` for requests that were
-/// refused before their body was read.
+/// The window of one model: by the most expensive kind of each request, `None` for requests that
+/// were rejected before their body was read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModelWindow(Vec<(Option<Kind>, Spans<KindSpan>)>);
 
 /// Requests of the last minute for one kind of output of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KindLoad {
-    /// The costliest kind that was asked for; `None`: refused before the body was read.
+    /// The most expensive requested kind; `None`: rejected before the body was read.
     pub kind: Option<Kind>,
     pub outcomes: Outcomes,
     /// Outcomes of the last 15 to 20 s.
@@ -47,7 +47,7 @@ impl KindLoad {
     }
 }
 
-/// What the scaling rule goes by, of one model.
+/// The load of one model that the scaling rule uses.
 pub(super) fn model_load(kinds: &[KindLoad], bad_rate_allowed: Option<f64>) -> ModelLoad {
     let mut all = RequestCounts::default();
     kinds.iter().for_each(|kind| all.add(&kind.counts()));
@@ -69,12 +69,12 @@ impl ModelWindow {
         &mut self.0[at].1
     }
 
-    /// The current outcomes of a kind, to count in.
+    /// The current outcomes of a kind, for counting.
     pub(super) fn outcomes(&mut self, kind: Option<Kind>, now: Nanos) -> &mut Outcomes {
         &mut self.of(kind).of(number(now)).outcomes
     }
 
-    /// Requests ended in the span of `at`, which may be long ago.
+    /// Records requests completed in the span of `at`, which may be long ago.
     pub(super) fn ended(
         &mut self,
         kind: Kind,
@@ -90,7 +90,7 @@ impl ModelWindow {
         }
     }
 
-    /// A request was answered in time after `latency` nanoseconds.
+    /// Records a request that was answered in time after `latency` nanoseconds.
     #[cfg(test)]
     pub(super) fn answered(&mut self, kind: Kind, latency: u64, at: Nanos) {
         let mut latencies = Latencies::default();
@@ -103,7 +103,7 @@ impl ModelWindow {
         self.ended(kind, &outcomes, &latencies, at);
     }
 
-    /// The window that ends now, of each kind that was ever asked for.
+    /// The window that ends now, for each kind that was ever requested.
     pub(super) fn kinds(&self, now: Nanos) -> Vec<KindLoad> {
         let kinds = self.0.iter().map(|(kind, spans)| {
             let mut load = KindLoad {

@@ -1,6 +1,5 @@
-//! Sees now and then to which NUMA nodes the workers are pinned, and makes the copies of images
-//! that they lack, on a thread that ends with the last copy. Does not exist on a machine with one
-//! node.
+//! Periodically checks to which NUMA nodes the workers are pinned, and makes missing copies of
+//! images on a thread that exits after the last copy. Not created on a machine with one node.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -30,7 +29,7 @@ impl NodeWatch {
         })
     }
 
-    /// Does something at most every [`NODE_CHECK_PERIOD`]; `workers` are their processes by index.
+    /// Runs at most once per [`NODE_CHECK_PERIOD`]; `workers` are their processes by index.
     pub(super) fn check(
         &mut self,
         shared: &Arc<SharedState>,
@@ -50,7 +49,7 @@ impl NodeWatch {
 
     /// The node that the main thread of a worker is pinned to.
     fn node_of(&self, worker: Pid) -> Option<NodeId> {
-        // One that is gone is on no node.
+        // A worker that has exited is on no node.
         let mask = albacore_os::read_mask(&HostRoot::live(), Tid(worker.0)).ok()?;
         self.nodes.node_of(&mask)
     }

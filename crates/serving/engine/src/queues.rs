@@ -1,9 +1,10 @@
-//! The queues of the scheduler, one for each class of outputs of each model, and the learned costs
-//! of their batches.
+//! The queues of the scheduler, one per model and output class, and the learned costs of their
+//! batches.
 //!
-//! Contributions cost a hundred times what predictions do. In one queue predictions would wait for
-//! contributions, and the cost of a batch of both could not be predicted. With a queue of its own
-//! each class has its own costs, and the scheduler compares their deadlines.
+//! Contributions cost about a hundred times as much as predictions. In a common queue predictions
+//! would wait for contributions (head-of-line blocking), and the cost of a mixed batch would be
+//! unpredictable. With separate queues each class has its own costs, and the scheduler compares
+//! their deadlines.
 
 use std::time::Duration;
 
@@ -14,31 +15,32 @@ use super::{Kind, KindSet};
 use crate::admission::Admission;
 use crate::limits::SLOTS_MAX;
 
-/// Classes of outputs: predictions, contributions, interactions.
+/// Output classes: predictions, contributions, interactions.
 pub(super) const CLASSES: usize = 3;
 
-/// Queues of all slots.
+/// Number of queues of all slots.
 pub(super) const QUEUES_MAX: usize = SLOTS_MAX * CLASSES;
 
 /// Batches before the learned costs of a queue are used: the first ones may be slow by chance.
 const SAMPLES_MIN: u64 = 8;
 
-/// Enough once batches took [`PROFILE_UPDATE_TIME`]: until costs are used all is admitted.
+/// Replaces [`SAMPLES_MIN`] once batches took [`PROFILE_UPDATE_TIME`] in total: until costs are
+/// used, every request is admitted.
 const LONG_SAMPLES_MIN: u64 = 3;
 
-/// The scheduler gets the learned costs again after so many batches more.
+/// The learned costs are passed to the scheduler after this many more batches.
 const PROFILE_UPDATE_PERIOD: u64 = 16;
 
-/// It gets them sooner when batches took so long in all: where one takes 100 ms, admission by
-/// costs of 16 batches ago would be wrong for seconds.
+/// They are passed earlier after batches that took this long in total: if one batch takes 100 ms,
+/// admission based on costs of 16 batches ago would be wrong for seconds.
 const PROFILE_UPDATE_TIME: Nanos = Nanos(10_000_000);
 
-/// The percentile of an objective; 99 without one.
+/// Percentile of an objective; 99 without one.
 pub(super) fn percentile_of(objective: Option<Slo>) -> f64 {
     objective.map_or(99.0, |objective| objective.percentile)
 }
 
-/// The latency for requests whose costliest output is of this kind.
+/// Latency of requests whose most expensive output is of this kind.
 pub(super) fn latency_of(slo: &Slo, kind: Kind) -> Duration {
     let own = match kind {
         Kind::Contribs => slo.contribs,
@@ -52,14 +54,14 @@ pub(super) fn latency_of(slo: &Slo, kind: Kind) -> Duration {
 #[derive(Debug)]
 struct LearnedQueue {
     learner: CostLearner,
-    /// Rows of the largest batch that was observed.
+    /// Rows of the largest observed batch.
     largest: usize,
-    /// What batches took since the scheduler got the learned costs.
+    /// Total time of batches since the costs were last passed to the scheduler.
     unreported: Nanos,
-    /// What all batches took.
+    /// Total time of all batches.
     observed: Nanos,
     objective: Option<Slo>,
-    /// Selects the latency of the objective.
+    /// Selects the latency within the objective.
     kind: Kind,
 }
 
@@ -75,7 +77,7 @@ impl LearnedQueue {
         }
     }
 
-    /// Learns from a batch; returns whether it is time to report the costs.
+    /// Learns from a batch; returns whether the costs should be passed to the scheduler.
     fn observe(&mut self, rows: usize, took: Nanos) -> bool {
         self.learner.observe(rows as u64, took);
         self.largest = self.largest.max(rows);
@@ -106,15 +108,13 @@ impl LearnedQueue {
     }
 }
 
-/// The costliest kind of each class.
+/// The most expensive kind of each class.
 const COSTLIEST: [Kind; CLASSES] = [Kind::Value, Kind::Contribs, Kind::Interactions];
 
-/// The queues of a slot.
 pub(super) fn queues_of(slot: usize) -> impl Iterator<Item = QueueIndex> + Clone {
     (0..CLASSES).map(move |class| QueueIndex(slot * CLASSES + class))
 }
 
-/// The first of the queues of a slot.
 pub(super) fn first_queue(slot: usize) -> QueueIndex {
     QueueIndex(slot * CLASSES)
 }
@@ -129,17 +129,15 @@ pub(super) fn queue_of(slot: usize, kinds: KindSet) -> QueueIndex {
     QueueIndex(slot * CLASSES + class)
 }
 
-/// The costliest kind of the requests of a queue.
+/// The most expensive kind of the requests of a queue.
 pub(super) fn kind_of(queue: QueueIndex) -> Kind {
     COSTLIEST[class_of(queue)]
 }
 
-/// The class of outputs of a queue.
 pub(super) fn class_of(queue: QueueIndex) -> usize {
     queue.0 % CLASSES
 }
 
-/// The slot of a queue.
 pub(super) fn slot_of(queue: QueueIndex) -> usize {
     queue.0 / CLASSES
 }
@@ -156,7 +154,7 @@ impl QueueCosts {
         scheduler: &mut Scheduler,
         admission: &Admission,
     ) {
-        // bound: the queues of each slot are made once.
+        // bound: the queues of each slot are created once.
         while self.0.len() < slots * CLASSES {
             let class = self.0.len() % CLASSES;
             let queue = match class {
@@ -193,7 +191,7 @@ impl QueueCosts {
         }
     }
 
-    /// Forgets the learned costs: another edition costs something else.
+    /// Discards the learned costs because another edition has other costs.
     pub(super) fn forget(&mut self, slot: usize, scheduler: &mut Scheduler) {
         for (queue, known) in self.of_slot(slot) {
             *known = LearnedQueue::new(known.kind, known.objective);
@@ -201,16 +199,17 @@ impl QueueCosts {
         }
     }
 
-    /// The learned costs of a slot's classes that were used, by the costliest kind of the class.
+    /// Learned costs of the classes of a slot that have any, by the most expensive kind of the
+    /// class.
     pub(super) fn learned(&self, slot: usize) -> Vec<(Kind, CostEstimate)> {
         let known = self.0.iter().skip(slot * CLASSES).take(CLASSES);
         let learned = known.map(|known| Some((known.kind, known.learner.estimate()?)));
         learned.flatten().collect()
     }
 
-    /// What `rows` rows of a queue cost in batches as large as those under load: rows l(b)/b.
-    /// Unlike busy time it does not depend on how large batches happen to be, so it is in
-    /// proportion to the load. `None` while the costs are not known.
+    /// Cost of `rows` rows of a queue in batches of the size under load b: rows l(b)/b. Unlike busy
+    /// time it does not depend on the actual batch sizes, so it is proportional to the load. `None`
+    /// while the costs are not known.
     pub(super) fn work(
         &self,
         queue: QueueIndex,
@@ -223,9 +222,9 @@ impl QueueCosts {
         Some(Nanos((of_row * rows as f64) as u64))
     }
 
-    /// The longest expected time for a batch of so many rows; `None` while the costs are not known.
-    /// The learned line says little about batches larger than those observed: such a batch is taken
-    /// to cost as much as several of the largest one.
+    /// Upper estimate of the service time of a batch; `None` while the costs are not known. The
+    /// learned line is unreliable for batches larger than the observed ones: such a batch is
+    /// assumed to cost as much as several of the largest one.
     pub(super) fn longest(
         &self,
         queue: QueueIndex,
@@ -239,7 +238,7 @@ impl QueueCosts {
         Some(Nanos(one.0.saturating_mul(times)))
     }
 
-    /// A batch of `rows` rows took so long.
+    /// Records the service time of a batch of `rows` rows.
     pub(super) fn observe(
         &mut self,
         queue: QueueIndex,

@@ -1,4 +1,4 @@
-//! Why the engine refused a request, and why a request that it accepted failed.
+//! Reasons why the engine rejected a request, and why an accepted request failed.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use albacore_batching::Nanos;
 use super::Kind;
 use crate::limits::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 
-/// The engine does not accept the request; nothing is kept of it.
+/// The engine rejects the request; no state of it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The queue is full: HTTP 429, gRPC `RESOURCE_EXHAUSTED`.
     #[error("the queue is full ({queued_rows} of {rows_max} rows): send the request again later")]
     QueueFull {
-        /// When to try again.
+        /// When to retry.
         retry_after: Duration,
-        /// Rows waiting now.
+        /// Number of rows waiting now.
         queued_rows: usize,
         /// The bound of `--queue-rows`.
         rows_max: usize,
@@ -27,9 +27,9 @@ pub enum Refusal {
         objective.as_secs_f64() * 1e3
     )]
     Late {
-        /// When to try again: by so much the workers would have to be free sooner.
+        /// When to retry: how much sooner the workers would have to be free.
         retry_after: Duration,
-        /// The time in which it was to be answered.
+        /// The time limit of the request.
         objective: Duration,
     },
     /// The request's own deadline passed before its rows had arrived: HTTP 504, gRPC
@@ -42,7 +42,7 @@ pub enum Refusal {
         "no shared memory is left for {rows} rows: send the request again later, or fewer rows"
     )]
     MemoryFull {
-        /// When to try again.
+        /// When to retry.
         retry_after: Duration,
         /// Rows of the request.
         rows: usize,
@@ -52,32 +52,33 @@ pub enum Refusal {
     TooLarge {
         /// Rows of the request.
         rows: usize,
-        /// Rows that would be accepted.
+        /// Maximum number of rows that would be accepted.
         rows_max: usize,
     },
-    /// The model does not give this output: HTTP 400.
+    /// The model does not support this output: HTTP 400.
     #[error("model {model:?} gives no output {kind:?}")]
     NoSuchOutput {
         model: String,
-        /// The output that was asked for.
+        /// The requested output.
         kind: Kind,
     },
-    /// The request has no row, asks for no output or has rows that are not floats: HTTP 400.
+    /// The request has no row, no output or rows that are not floats: HTTP 400.
     #[error("{0}")]
     Invalid(&'static str),
     /// The server is shutting down: HTTP 503, gRPC `UNAVAILABLE`.
     #[error("the server is shutting down: send the request to another one")]
     Draining,
-    /// No worker runs at present: HTTP 503, gRPC `UNAVAILABLE`.
+    /// No worker is running: HTTP 503, gRPC `UNAVAILABLE`.
     #[error("no worker is running: send the request again later")]
     NoWorkers {
-        /// When to try again.
+        /// When to retry.
         retry_after: Duration,
     },
 }
 
 impl Refusal {
-    /// The workers would have to be free sooner by `over` to answer within `time`.
+    /// A rejection because the workers would have to be free sooner by `over` to answer within
+    /// `time`.
     pub(super) fn late(over: Nanos, time: Nanos) -> Self {
         Self::Late {
             retry_after: Duration::from_nanos(over.0).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX),
@@ -92,9 +93,9 @@ pub enum Failure {
     /// Every worker that ran the batch with this request crashed.
     #[error("the rows of this request, or of one run with it, ended {crashes} workers ({cause})")]
     Poisonous {
-        /// Workers that crashed.
+        /// Number of workers that crashed.
         crashes: u32,
-        /// How the last of them ended, for example `signal 11`.
+        /// Exit status of the last one, for example `signal 11`.
         cause: String,
     },
     /// The worker could not compute the request.

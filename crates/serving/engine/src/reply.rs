@@ -1,4 +1,4 @@
-//! The reply to a submitted request: the future of it, and its results in shared memory.
+//! The reply to a submitted request: its future, and its results in shared memory.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,16 +18,16 @@ use super::timing::Timing;
 use super::{Failure, FrontTurn, Kind, KindSet};
 use crate::LoopIndex;
 
-/// What its reply needs of a request.
+/// Properties of a request that its reply needs.
 #[derive(Clone, Debug)]
 pub(super) struct ReplyShape {
     pub(super) edition: Arc<Edition>,
-    /// Where its outputs lie among its results.
+    /// Layout of its outputs in its results.
     pub(super) layout: Layout,
     pub(super) kinds: KindSet,
     pub(super) rows: usize,
     pub(super) due: Option<Nanos>,
-    /// From its arrival to its submission.
+    /// Time from its arrival to its submission.
     pub(super) front_time: Nanos,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct ReplyShape {
 pub(super) struct PendingReply {
     shared: Arc<SharedState>,
     event_loop: LoopIndex,
-    /// The key of its first part; `None` once it is answered.
+    /// Key of its first part; `None` once it is answered.
     first_key: Option<u64>,
     receiver: oneshot::Receiver<Answer>,
     shape: ReplyShape,
@@ -104,8 +104,8 @@ impl Drop for PendingReply {
     }
 }
 
-/// The results of one request, in shared memory. Dropping it frees the memory and records how long
-/// the reply took to be written, which admission of later requests takes into account.
+/// The results of one request, in shared memory. Dropping it frees the memory and records the time
+/// to write the reply, which admission of later requests takes into account.
 #[derive(Debug)]
 pub struct Reply {
     shared: Arc<SharedState>,
@@ -113,7 +113,7 @@ pub struct Reply {
     results: Option<Extent>,
     shape: ReplyShape,
     timing: Timing,
-    /// When the engine had the results.
+    /// When the results became available.
     answered_at: Nanos,
     /// When its turn to be written began.
     taken_at: Nanos,
@@ -121,8 +121,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The output of `kind`, row-major, little-endian elements as [`super::OutputInfo`] describes;
-    /// `None` if the request did not ask for it.
+    /// The output of `kind`, row-major, little-endian elements as described by
+    /// [`super::OutputInfo`]; `None` if it was not requested.
     #[must_use]
     pub fn output(&self, kind: Kind) -> Option<&[u8]> {
         let shape = &self.shape;
@@ -137,7 +137,7 @@ impl Reply {
             .get(start..start + shape.rows * output.row_bytes())
     }
 
-    /// Waits until the reply may use the time of its event loop, as
+    /// Waits until the reply may use the time of its event loop, like
     /// [`crate::ModelHandle::front_turn`].
     pub async fn front_turn(&mut self) -> FrontTurn {
         let (slot, kinds) = (self.shape.edition.slot, self.shape.kinds);

@@ -1,17 +1,17 @@
-//! Estimates the time that the front adds to a request: from when the engine has its results until
-//! the reply is written.
+//! Estimates the reply latency, the time that the front adds to a request: from the completion of
+//! its results until the reply is written.
 //!
-//! **Problem.** The scheduler knows the work of the workers. Where replies are long, or many
-//! requests are refused, the front is the bottleneck, and requests that the workers could serve in
+//! **Problem.** The scheduler accounts for the work of the workers. If replies are long, or many
+//! requests are rejected, the front is the bottleneck, and requests that the workers could serve in
 //! time are answered late.
 //!
-//! **Approach.** Each reply reports its time from the workers to its text. The estimate follows
-//! longer times by half at once, as one of them may be a stall, and decays soon: while everything
-//! is refused, no reply shows that the crowd is gone. While few requests are in flight a long time
-//! was a stall, not a crowd, and predicts nothing.
+//! **Approach.** Each reply reports its time from the workers to its serialized form. The estimate
+//! follows longer times by half of the difference at once, because one of them may be a stall, and
+//! decays soon: while everything is rejected, no reply can show that the crowd is over. While few
+//! requests are in flight, a long time was a stall rather than a crowd, and is not used.
 //!
-//! Where most replies take long to be serialized, requests that the loop has read are handed over
-//! before: workers would be idle meanwhile.
+//! If serialization of most replies is slow, requests that the loop has already read are submitted
+//! first, because workers would be idle during the serialization.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,20 +20,20 @@ use albacore_batching::Nanos;
 
 use crate::limits::{CROWDED_REQUESTS_MIN, REPLY_LATENCY_HALF_LIFE, SLOW_SERIALIZATION_MIN};
 
-/// The weight of a shorter time in the estimate: one part in so many.
+/// Weight of a shorter time in the estimate: one part in this many.
 const SHORTER: u64 = 16;
 
-/// Each reply moves the estimated serialization time by one part in so many.
+/// Relative step of the estimated serialization time per reply: one part in this many.
 const SERIALIZATION_STEP: u64 = 16;
 
-/// Written without a lock: of two concurrent updates one may be lost.
+/// Written without a lock: one of two concurrent updates may be lost.
 #[derive(Debug, Default)]
 pub(super) struct ReplyLatency {
     nanos: AtomicU64,
     at: AtomicU64,
-    /// Median time to serialize a reply, nanoseconds: equally many take longer and shorter.
+    /// Estimated median time to serialize a reply, in nanoseconds.
     serialization: AtomicU64,
-    /// Requests that were admitted and whose replies are not written.
+    /// Number of admitted requests whose replies are not written yet.
     in_flight: AtomicUsize,
 }
 
@@ -48,18 +48,18 @@ impl Drop for InFlight {
 }
 
 impl ReplyLatency {
-    /// A request is admitted.
+    /// Counts an admitted request as in flight.
     pub(super) fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlight(Arc::clone(self))
     }
 
-    /// Whether so many requests are in flight that they may delay each other.
+    /// Whether enough requests are in flight to delay each other.
     pub(super) fn is_crowded(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) >= CROWDED_REQUESTS_MIN
     }
 
-    /// A reply took so long from the workers to its text.
+    /// Records the time of a reply from the workers to its serialized form.
     pub(super) fn record(&self, took: Nanos, now: Nanos) {
         let known = self.expected(now).0;
         let next = match took.0.checked_sub(known) {
@@ -70,8 +70,7 @@ impl ReplyLatency {
         self.at.store(now.0, Ordering::Relaxed);
     }
 
-    /// Serializing a reply took so long. A time in which the thread lost its cpu counts like any
-    /// longer one.
+    /// Records the time to serialize a reply. A preempted thread counts like any longer time.
     pub(super) fn record_serialization(&self, took: Nanos) {
         let known = self.serialization.load(Ordering::Relaxed);
         let step = known / SERIALIZATION_STEP + 1;
@@ -82,12 +81,12 @@ impl ReplyLatency {
         self.serialization.store(next, Ordering::Relaxed);
     }
 
-    /// Whether serializing a reply takes much longer than a refusal.
+    /// Whether serializing a reply takes much longer than a rejection.
     pub(super) fn is_serialization_slow(&self) -> bool {
         self.serialization.load(Ordering::Relaxed) >= SLOW_SERIALIZATION_MIN.as_nanos() as u64
     }
 
-    /// The expected latency of a reply that begins now.
+    /// The expected latency of a reply that starts now.
     pub(super) fn expected(&self, now: Nanos) -> Nanos {
         let nanos = self.nanos.load(Ordering::Relaxed);
         let age = now.0.saturating_sub(self.at.load(Ordering::Relaxed));
@@ -142,7 +141,7 @@ mod tests {
         let reply_latency = ReplyLatency::default();
         let long = Nanos(SLOW_SERIALIZATION_MIN.as_nanos() as u64 * 2);
         for stall in 0..1000 {
-            // One in ten had lost its cpu.
+            // One in ten had been preempted.
             let took = if stall % 10 == 0 {
                 Nanos(4 * MS)
             } else {

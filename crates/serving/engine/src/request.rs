@@ -1,4 +1,4 @@
-//! The path of one request through the engine: find the model, reserve memory, write the rows,
+//! The path of one request through the engine: look up the model, reserve memory, write the rows,
 //! submit them, await the reply.
 
 use std::future::Future;
@@ -21,14 +21,14 @@ use super::{ElementType, Failure, FrontTurn, KindSet, Priority, Refusal};
 use crate::LoopIndex;
 use crate::limits::{LONG_READ_BYTES, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
 
-/// A model as it was when it was looked up. Keeps that edition open in the workers: drop it soon,
-/// or make a request of it.
+/// A model as of its lookup. Keeps that edition open in the workers: drop it soon, or create a
+/// request from it.
 #[derive(Debug)]
 pub struct ModelHandle {
     shared: Arc<SharedState>,
     event_loop: LoopIndex,
     edition: Arc<Edition>,
-    /// False once a request has taken over the pin on the edition.
+    /// False once a request has taken over the pin of the edition.
     is_pinned: bool,
     terms: RequestTerms,
 }
@@ -59,8 +59,8 @@ impl ModelHandle {
         })
     }
 
-    /// Gives the request so much time from now on: it is refused if it cannot be answered by then,
-    /// and overtakes requests of its model that have more.
+    /// Sets a time limit from now on: the request is rejected if it cannot be answered by then, and
+    /// overtakes requests of its model with later deadlines.
     #[must_use]
     pub fn within(mut self, time: Duration) -> Self {
         let nanos = Nanos::from(time);
@@ -68,8 +68,8 @@ impl ModelHandle {
         self
     }
 
-    /// Sets when the request arrived: what it has waited for the front since then is part of its
-    /// time.
+    /// Sets the arrival time of the request: its wait for the front since then counts against its
+    /// time limit.
     #[must_use]
     pub fn arrived_at(mut self, arrival: Instant) -> Self {
         let waited = Nanos::from(arrival.elapsed());
@@ -83,14 +83,15 @@ impl ModelHandle {
         self
     }
 
-    /// Refuses a request before its body is read, if not even the cheapest of the model's last
-    /// requests could be answered in its time.
+    /// Rejects a request before its body is read, if even the cheapest of the model's recent
+    /// requests could not be answered in its time.
     ///
     /// # Errors
     /// [`Refusal::Late`]; it is counted.
     pub fn admit_early(&self) -> Result<(), Refusal> {
         if self.shared.inboxes.has_idle_workers() && !self.shared.reply_latency.is_crowded() {
-            // Neither workers nor front are late. What its rows take is judged when they are known.
+            // Neither workers nor front are overloaded. The time of its rows is checked when they
+            // are known.
             return Ok(());
         }
         let (slot, now) = (self.edition.slot, self.shared.now());
@@ -100,8 +101,8 @@ impl ModelHandle {
         admission.admit_early(self.event_loop, slot, &self.terms, latency, now)
     }
 
-    /// Waits until the request may use the time of its event loop: where others are within their
-    /// share of it, and this one's model or outputs are not, one turn at a time.
+    /// Waits until the request may use the time of its event loop. If its model or outputs exceed
+    /// their share while others are within theirs, requests take turns, one at a time.
     pub async fn front_turn(&self, kinds: KindSet) -> FrontTurn {
         let shared = &self.shared;
         shared
@@ -114,7 +115,7 @@ impl ModelHandle {
         &self.edition.info
     }
 
-    /// The edition, which may be kept without keeping it open in the workers.
+    /// The edition; holding it does not keep it open in the workers.
     #[must_use]
     pub fn edition(&self) -> Arc<Edition> {
         Arc::clone(&self.edition)
@@ -147,7 +148,7 @@ impl ModelHandle {
         admission.admit(self.event_loop, &request, &shared.reply_latency, now)
     }
 
-    /// Allocates memory for an admitted request; rows and results.
+    /// Allocates memory for an admitted request: rows and results.
     fn allocate(
         &self,
         rows: usize,
@@ -178,7 +179,7 @@ fn unpin(shared: &SharedState, edition: &Edition) {
     }
 }
 
-/// Pins the current edition of a model, whose published one is `retired` and has a pin too many.
+/// Pins the current edition of a model. The published one, `retired`, has a superfluous pin.
 fn pin_current(
     shared: &SharedState,
     retired: &Edition,
@@ -187,12 +188,12 @@ fn pin_current(
     unpin(shared, retired);
     let state = shared.state();
     let current = Arc::clone(state.catalog.find(name)?);
-    // Under the lock of the state it cannot be retired.
+    // It cannot be retired while the state is locked.
     current.usage.pin();
     Ok(current)
 }
 
-/// Memory for one request's rows and results. Dropping it gives the memory back.
+/// Memory for one request's rows and results, which is freed on drop.
 #[derive(Debug)]
 pub struct Reservation {
     model: ModelHandle,
@@ -200,7 +201,7 @@ pub struct Reservation {
     is_double: bool,
     rows: usize,
     sizes: RequestSizes,
-    /// When its reply is due.
+    /// Deadline of its reply.
     due: Option<Nanos>,
     /// Rows and results; `None` once submitted.
     extents: Option<(Extent, Extent)>,
@@ -231,8 +232,8 @@ impl Reservation {
         })
     }
 
-    /// The rows, row-major, little-endian elements; all of it must be written before `submit`.
-    /// Starts at a multiple of 64 bytes.
+    /// The rows, row-major, in little-endian elements; must be written completely before `submit`.
+    /// Aligned to 64 bytes.
     pub fn input_mut(&mut self) -> &mut [u8] {
         let rows = self
             .extents
@@ -243,9 +244,10 @@ impl Reservation {
         &mut rows[..bytes]
     }
 
-    /// Queues the rows (at once, not at the first poll) and resolves to the reply.
+    /// Queues the rows (immediately, not at the first poll) and resolves to the reply.
     ///
-    /// Dropping the future is safe: the rows leave the queue, or their results are thrown away.
+    /// Dropping the future is safe: the rows are removed from the queue, or their results are
+    /// discarded.
     pub fn submit(mut self) -> impl Future<Output = Result<Reply, Failure>> + Send + 'static {
         let (reply, receiver) = oneshot::channel();
         let shared = Arc::clone(&self.model.shared);
@@ -335,7 +337,7 @@ impl RequestSizes {
     }
 }
 
-/// Whether the model can compute this at all.
+/// Checks that the model supports the request.
 fn check_request(
     info: &ModelInfo,
     rows: usize,

@@ -1,8 +1,8 @@
-//! What the event loops and the supervisor share: the state behind its mutex, the inboxes and the
-//! memory, which have a part for each loop, and the descriptors that wake them.
+//! State shared by the event loops and the supervisor: the scheduler's state behind its mutex, the
+//! inboxes and the memory, which are divided by loop, and the descriptors that wake them.
 //!
-//! Lock order: state, then an inbox or a tally. None is held while memory is freed or answers are
-//! sent.
+//! Lock order: state, then an inbox or a tally. No lock is held while memory is freed or replies
+//! are sent.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -32,7 +32,7 @@ use super::tallies::Tallies;
 use crate::LoopIndex;
 use crate::{FrontTurn, KindSet, LockTimes};
 
-/// Sizes that do not change while the engine lives.
+/// Sizes that are constant for the lifetime of the engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parallelism {
     pub(super) workers: usize,
@@ -44,7 +44,7 @@ pub(super) struct Parallelism {
 pub(super) struct SharedState {
     pub(super) files: ArenaFiles,
     pub(super) parallelism: Parallelism,
-    /// Wakes the completion task of an event loop; every worker of this front holds all of them.
+    /// Wakes the completion task of an event loop; every worker of this front has all of them.
     pub(super) done: Box<[Wake]>,
     pub(super) supervise: Wake,
     pub(super) observer: Observer,
@@ -57,18 +57,18 @@ pub(super) struct SharedState {
     tallies: Arc<Tallies>,
     pub(super) memory: Memory,
     pub(super) front_turns: FrontTurns,
-    /// The models for lookups; written under the lock of the state.
+    /// The models, for lookups; written while the state is locked.
     pub(super) catalog: ArcSwap<CatalogView>,
     alarm: Alarm,
     clock: Clock,
     loop_threads: Box<[Tid]>,
     state: Mutex<State>,
-    /// For how long the lock of the state was held, nanoseconds.
+    /// Total time for which the state was locked, in nanoseconds.
     locked_nanos: AtomicU64,
     epoch: Instant,
 }
 
-/// The locked state. Counts for how long it is locked.
+/// The locked state; measures how long it is locked.
 pub(super) struct StateGuard<'a> {
     since: Instant,
     locked_nanos: &'a AtomicU64,
@@ -129,7 +129,7 @@ impl SharedState {
         })
     }
 
-    /// Cpu times of the front end; `None` if the kernel does not give them.
+    /// Cpu times of the front end; `None` if the kernel does not report them.
     fn front_cpu(&self) -> Option<FrontCpu> {
         let nanos = |cpu: Micros| Nanos(cpu.0.saturating_mul(1000));
         let loops = self.loop_threads.iter();
@@ -156,8 +156,8 @@ impl SharedState {
         instant.saturating_duration_since(self.epoch).into()
     }
 
-    /// The state, to read or for changes without consequences. A panic of another holder does not
-    /// poison it: every method leaves the state consistent.
+    /// Locks the state, to read it or for changes without side effects. A panic of another holder
+    /// does not poison it: every method leaves the state consistent.
     pub(super) fn state(&self) -> StateGuard<'_> {
         self.guard(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -170,7 +170,8 @@ impl SharedState {
         }
     }
 
-    /// Has what admission reads published again if it is old, unless another thread has the state.
+    /// Refreshes the values that admission reads if they are old, unless another thread holds the
+    /// lock.
     pub(super) fn refresh_admission(&self, now: Nanos) {
         if self.admission.is_due(now)
             && let Ok(state) = self.state.try_lock()
@@ -192,7 +193,7 @@ impl SharedState {
         }
     }
 
-    /// For how long locks were held since the start.
+    /// Total times for which locks were held since the start.
     pub(super) fn lock_times(&self) -> LockTimes {
         LockTimes {
             state: Duration::from_nanos(self.locked_nanos.load(Ordering::Relaxed)),
@@ -202,15 +203,14 @@ impl SharedState {
         }
     }
 
-    /// Changes the state, then carries out the consequences outside of the lock. Submitted
-    /// requests, finished batches and expired timers are collected first: while requests keep the
-    /// event loops busy, the completion task has to wait behind them, and a worker would be idle
-    /// for that time.
+    /// Changes the state, then carries out the side effects without the lock. Submitted requests,
+    /// finished batches and expired timers are collected first: while requests keep the event loops
+    /// busy, the completion task is queued behind them, and a worker would be idle for that time.
     pub(super) fn update<T>(&self, update: impl FnOnce(&mut State, Nanos, &mut Outbox) -> T) -> T {
         self.update_on(LoopIndex::default(), update)
     }
 
-    /// As [`SharedState::update`], on a thread of this event loop.
+    /// Like [`SharedState::update`], on a thread of this event loop.
     pub(super) fn update_on<T>(
         &self,
         event_loop: LoopIndex,
@@ -237,7 +237,7 @@ impl SharedState {
         self.inboxes.drain_into(&mut requests);
         state.submit_all(requests, now, out);
         if state.phase == Phase::Stopped {
-            // No worker is left: they are answered by a failure.
+            // No worker is left: they are answered with a failure.
             state.fail_all(out);
         }
     }
@@ -246,7 +246,7 @@ impl SharedState {
     fn publish(&self, state: &mut State, now: Nanos, out: &mut Outbox) {
         state.refresh_admission(now);
         for (incarnation, sequence) in out.attaches.drain(..) {
-            // A worker that is gone is reported soon.
+            // The exit of a worker is reported soon.
             if let Err(error) = self.send_memory(&incarnation.channel) {
                 tracing::debug!(%error, "a worker cannot be attached");
             }
@@ -263,8 +263,8 @@ impl SharedState {
         }
     }
 
-    /// Schedules the requests that wait in the inbox of an event loop, and those of the others with
-    /// them. Wakes no task of this loop, so that its thread may call it before it sleeps.
+    /// Schedules the requests in the inbox of an event loop, together with those of the other
+    /// loops. Wakes no task of this loop, so that its thread may call it before it sleeps.
     pub(super) fn flush(&self, event_loop: LoopIndex) {
         if !self.inboxes.has_requests(event_loop) {
             return;
@@ -304,8 +304,8 @@ impl SharedState {
         }
     }
 
-    /// Answers requests that were over at `now`. A client that has its answer is counted, has the
-    /// edition of its model unpinned, and finds the memory of its rows free.
+    /// Answers requests that were completed at `now`. Before a client receives its reply, the
+    /// request is counted, its edition is unpinned, and the memory of its rows is freed.
     fn answer(&self, event_loop: LoopIndex, ended: Vec<PendingBox>, now: Nanos) {
         let take_over = || self.state().take_tallies();
         self.tallies.count(event_loop, &ended, now, take_over);
@@ -340,13 +340,13 @@ impl SharedState {
         }
         for (reply, answer) in answers {
             if let Err(Ok((results, ..))) = reply.send(answer) {
-                // The client went away meanwhile.
+                // The client has disconnected.
                 self.memory.free(event_loop, None, [results]);
             }
         }
     }
 
-    /// Sends a worker the memory of this front, and what wakes its event loops.
+    /// Sends the memory of this front, and the wakeups of its event loops, to a worker.
     pub(super) fn send_memory(&self, worker: &Channel) -> Result<(), OsError> {
         let memory = [self.files.rows.as_fd(), self.files.results.as_fd()];
         let wakes = self.done.iter().map(|wake| wake.as_fd());
@@ -354,7 +354,7 @@ impl SharedState {
         worker.send(&Command::attach().encode(), &fds)
     }
 
-    /// Waits until `wanted` gives a value.
+    /// Waits until `wanted` returns a value.
     pub(super) async fn wait_until<T>(&self, wanted: impl Fn(&State) -> Option<T>) -> T {
         // bound: one pass for each change; the caller bounds the time.
         loop {
@@ -369,8 +369,8 @@ impl SharedState {
     }
 }
 
-/// Collects the batches whose first request is of this event loop, until the engine is dropped.
-/// The first loop handles the timer.
+/// Collects the batches whose first request belongs to this event loop, until the engine is
+/// dropped. The first loop handles the timer.
 pub(super) async fn run_completions(
     shared: Arc<SharedState>,
     event_loop: LoopIndex,
@@ -385,11 +385,11 @@ pub(super) async fn run_completions(
         Some(alarm) => alarm.readable().await,
         None => std::future::pending().await,
     };
-    // bound: one pass for each wake; the task ends with the engine.
+    // bound: one pass for each wakeup; the task ends with the engine.
     loop {
         tokio::select! {
             ready = done.readable() => {
-                // Cleared before the state is read: what comes later wakes again.
+                // Cleared before the state is read: later completions wake the task again.
                 ready?.clear_ready();
                 wake.clear();
                 shared.update_on(event_loop, |state, now, out| state.collect_all(now, out));

@@ -1,7 +1,7 @@
-//! The state of the engine (requests, workers, counters) and what each event does to it.
+//! The state of the engine (requests, workers, counters) and its transitions.
 //!
-//! All of it is behind one mutex of the front. Every method takes the time, and leaves what must
-//! happen outside of the lock (requests to answer, workers to wake, a timer to set) in an
+//! All of it is behind one mutex of the front. Every method takes the time, and puts actions that
+//! must be done without the lock (replies to send, workers to wake, a timer to set) into an
 //! [`Outbox`].
 
 use std::sync::Arc;
@@ -43,35 +43,35 @@ use requests::{PartEnd, RequestTable};
 use worker_memory::{NodeImages, WorkerMemory};
 use workers::WorkerPool;
 
-/// The stages of an engine, in order.
+/// Phases of an engine, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     /// Not every worker has been up yet.
     Starting,
     Serving,
-    /// Still takes and answers requests of open connections, but is not ready.
+    /// Accepts and answers requests of open connections, but is not ready.
     Draining,
-    /// Takes no request, answers those that it has.
+    /// Accepts no requests, answers pending ones.
     Closing,
     Stopping,
-    /// The workers are gone.
+    /// The workers have exited.
     Stopped,
 }
 
-/// What has to be done once the lock is released.
+/// Actions to carry out after the lock is released.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    /// Incarnations that have a batch and sleep.
+    /// Sleeping incarnations that have a batch.
     pub(super) wakes: Vec<Arc<Incarnation>>,
-    /// Incarnations that are to be attached to this front, by the command with this number.
+    /// Incarnations to attach to this front, with the sequence number of the command.
     pub(super) attaches: Vec<(Arc<Incarnation>, u32)>,
-    /// Requests that are over.
+    /// Completed requests.
     pub(super) ended: Vec<PendingBox>,
-    /// Choices of policy `auto` that are new.
+    /// New choices of policy `auto`.
     pub(super) chosen: Vec<EngineEvent>,
-    /// Outcomes of candidates.
+    /// Results of candidates.
     pub(super) installed: Vec<(oneshot::Sender<Installed>, Installed)>,
-    /// When the timer has to fire, if that changed.
+    /// Expiry of the timer, if it changed.
     pub(super) alarm: Option<Nanos>,
     /// A condition of `SharedState::wait_until` may have changed.
     pub(super) is_changed: bool,
@@ -80,7 +80,7 @@ pub(super) struct Outbox {
 /// Turns decisions of the scheduler into batches.
 #[derive(Debug)]
 struct Dispatcher {
-    /// When the batch timer fires.
+    /// Expiry of the batch timer.
     timer: Option<Nanos>,
     /// Kept between steps, so that the steady state does not allocate.
     actions: Actions,
@@ -96,27 +96,28 @@ pub(super) struct State {
     pub(super) workers: WorkerPool,
     pub(super) node_images: NodeImages,
     pub(super) scheduler: Scheduler,
-    /// What batches of each queue cost.
+    /// Learned costs of the batches of each queue.
     queue_costs: QueueCosts,
     requests: RequestTable,
     dispatcher: Dispatcher,
     coalescer: Coalescer,
-    /// What decides how long a request waits in its inbox is written here.
+    /// Receives the idle workers and row times that decide how long a request waits in its inbox.
     inboxes: Arc<Inboxes>,
-    /// What admission reads of the state is written here.
+    /// Receives the values that admission reads.
     admission: Arc<Admission>,
     front_shares: FrontShares,
     idle_time: IdleTime,
-    /// Most threads of a batch, by slot; `None`: all of a worker.
+    /// Most threads of a batch, by slot; `None`: all threads of a worker.
     batch_threads: Vec<Option<usize>>,
     pub(super) front_cost: FrontCostMeter,
     pub(super) counters: Counters,
-    /// What the event loops have counted and `counters` have not.
+    /// Counts of the event loops that are not in `counters` yet.
     tallies: Arc<Tallies>,
 }
 
 impl State {
-    /// Of the front with this number, with so many threads of each worker, and so many event loops.
+    /// Creates the state of the front with this number, `threads` threads per worker, and `loops`
+    /// event loops.
     pub(super) fn new(config: Config, threads: usize, loops: usize, front: u64) -> Self {
         Self {
             phase: Phase::Starting,
@@ -156,12 +157,12 @@ impl State {
         Arc::clone(&self.tallies)
     }
 
-    /// Takes over what the event loops have counted.
+    /// Adds the counts of the event loops to the counters.
     pub(super) fn take_tallies(&mut self) {
         self.tallies.drain_into(&mut self.counters);
     }
 
-    /// Enters a later stage.
+    /// Enters a later phase.
     pub(super) fn enter(&mut self, phase: Phase) {
         self.phase = self.phase.max(phase);
         if self.phase >= Phase::Closing {
@@ -169,7 +170,7 @@ impl State {
         }
     }
 
-    /// Declares a model that is to be served; returns its slot.
+    /// Declares a model; returns its slot.
     pub(super) fn declare(&mut self, name: &str, objective: Option<Slo>) -> Result<usize, NoSlot> {
         let Declared { slot, is_new } = self.catalog.declare(name)?;
         let slots = self.catalog.slots();
@@ -195,8 +196,8 @@ impl State {
         Ok(slot)
     }
 
-    /// Sets how many threads may compute one batch of a model. What its batches cost has to be
-    /// learned again then.
+    /// Sets how many threads may compute one batch of a model. The costs of its batches are learned
+    /// again if this changes.
     pub(super) fn set_batch_threads(&mut self, name: &str, threads: Option<usize>) {
         let Some(slot) = self.catalog.slot_of(name) else {
             return;
@@ -206,7 +207,7 @@ impl State {
         }
     }
 
-    /// Sets a model's share of the workers' and the front's time beside other models.
+    /// Sets a model's relative share of the workers' and the front's time.
     pub(super) fn set_weight(&mut self, name: &str, weight: u32) {
         if let Some(slot) = self.catalog.slot_of(name) {
             self.set_slot_weight(slot, weight);
@@ -214,7 +215,7 @@ impl State {
     }
 
     fn set_slot_weight(&mut self, slot: usize, weight: u32) {
-        // Its queues are siblings: the weight of one is that of all.
+        // Its queues are siblings: the weight of one applies to all.
         self.scheduler.set_weight(first_queue(slot), weight);
         self.front_shares.set_weight(slot, weight);
     }
@@ -236,7 +237,7 @@ impl State {
         })
     }
 
-    /// Measures the front end once a second; `cpu` reads its cpu times.
+    /// Measures the front end once per second; `cpu` reads its cpu times.
     pub(super) fn measure_front(&mut self, now: Nanos, cpu: impl FnOnce() -> Option<FrontCpu>) {
         if !self.front_cost.is_due(now) {
             return;
@@ -247,7 +248,7 @@ impl State {
         }
     }
 
-    /// Lists what policy `auto` chose since the last step.
+    /// Reports the choices that policy `auto` made since the last step.
     fn report_choices(&mut self, out: &mut Outbox) {
         while let Some(queue) = self.scheduler.next_news() {
             let slot = slot_of(queue);
@@ -263,14 +264,14 @@ impl State {
         }
     }
 
-    /// Forgets what batches of a model cost: a new edition may cost something else.
+    /// Discards the costs of a model's batches: a new edition may have other costs.
     pub(super) fn forget_costs(&mut self, slot: usize) {
         self.queue_costs.forget(slot, &mut self.scheduler);
         self.inboxes.forget(queues_of(slot));
     }
 
-    /// Applies to requests that arrive from now on and to those that wait. `models` are the models
-    /// with their own batching, which replaces the one of `params`.
+    /// Applies to new and to waiting requests. `models` are the models with their own batching,
+    /// which overrides that of `params`.
     pub(super) fn set_batching(
         &mut self,
         params: &BatchingParams,
@@ -292,7 +293,7 @@ impl State {
         self.scheduler.batching(queue).batch_rows_max.max(1)
     }
 
-    /// The batch timer fired.
+    /// Handles the expiry of the batch timer.
     pub(super) fn timer(&mut self, now: Nanos, out: &mut Outbox) {
         self.dispatcher.timer = None;
         self.step(Event::Timer, now, out);
@@ -330,7 +331,7 @@ impl State {
         self.idle_time.set(idle > 0, now);
     }
 
-    /// The last request for a retired edition is answered: workers may close it.
+    /// Drops retired editions after their last request was answered: workers may close them.
     pub(super) fn drop_unneeded_editions(&mut self) {
         self.rollout.is_pending |= self.catalog.drop_unneeded();
     }

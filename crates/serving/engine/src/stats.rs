@@ -1,4 +1,4 @@
-//! The statistics that `/metrics` shows of the engine.
+//! Statistics of the engine for `/metrics`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,46 +11,45 @@ use super::model_window::{KindLoad, model_load};
 use super::window::{Load, Outcomes};
 use super::{Histogram, Kind, Sharing};
 
-/// Counts of one model's requests since the start.
+/// Counters of one model's requests since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelStats {
     pub name: String,
-    /// Requests that were submitted.
+    /// Submitted requests.
     pub requests_total: u64,
-    /// Rows that were submitted.
+    /// Submitted rows.
     pub rows_total: u64,
-    /// Requests that were answered.
+    /// Answered requests.
     pub answered_total: u64,
-    /// Answered requests whose reply came after the model's objective or their own.
+    /// Answered requests whose reply missed the model's objective or their own deadline.
     pub late_total: u64,
     /// Accepted requests that failed.
     pub failed_total: u64,
-    /// Requests refused by admission.
+    /// Requests rejected by admission.
     pub shed_total: u64,
     /// Requests whose client went away before the reply.
     pub abandoned_total: u64,
-    /// Batches handed to a worker, replays included.
+    /// Batches submitted to workers, including replays.
     pub batches_total: u64,
-    /// What finished batches cost, had each been as large as those under load, nanoseconds of a
-    /// worker.
+    /// Worker time of finished batches in nanoseconds, normalized to the batch size under load.
     pub work_nanos_total: u64,
-    /// Finished batches by their number of rows. After 1,024 different sizes, new ones are counted
-    /// under the next power of two.
+    /// Finished batches by number of rows. After 1,024 different sizes, new sizes are rounded up to
+    /// a power of two.
     pub batch_sizes: BTreeMap<usize, BatchStats>,
-    /// For each kind of output, by the costliest kind of a request or batch.
+    /// By output kind, the most expensive kind of a request or batch.
     pub kinds: Vec<KindStats>,
-    /// The learned costs of batches of the current edition: of predictions (values, margins and
-    /// leaves, here as values), contributions, and interactions, where there were any.
+    /// Learned batch costs of the current edition: of predictions (values, margins and leaves,
+    /// reported as values), contributions, and interactions, if there were any.
     pub latency: Vec<(Kind, CostEstimate)>,
-    /// Most threads of a worker that compute one of its batches; `None`: all of them.
+    /// Most threads of a worker for one of its batches; `None`: all of them.
     pub threads: Option<usize>,
-    /// How its batches are made.
+    /// Batching in force.
     pub batching: ModelBatching,
-    /// The last minute, by kind of output.
+    /// The last minute, by output kind.
     pub window: Vec<KindLoad>,
-    /// The share of bad requests that the objective allows; `None` without an objective.
+    /// Fraction of bad requests that the objective allows; `None` without an objective.
     pub bad_rate_allowed: Option<f64>,
-    /// What policy `auto` chose for these; empty under another policy.
+    /// Choices of policy `auto`; empty under another policy.
     pub choices: Vec<(Kind, Choice)>,
 }
 
@@ -58,44 +57,44 @@ pub struct ModelStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchStats {
     pub batches: u64,
-    /// Their time in compute threads, nanoseconds.
+    /// Their compute time in nanoseconds.
     pub compute_nanos: u64,
 }
 
-/// Batch sizes that are counted separately: as many as a batch has rows by default.
+/// Number of batch sizes that are counted separately: the default maximum batch size.
 pub(super) const BATCH_SIZES_MAX: usize = 1_024;
 
-/// Counts of one worker since the start, over all incarnations.
+/// Counters of one worker since the start, over all incarnations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerStats {
     /// Finished batches.
     pub batches_total: u64,
-    /// Time with a batch, from its dispatch to its completion, nanoseconds.
+    /// Time with a batch, from dispatch to completion, in nanoseconds.
     pub busy_nanos_total: u64,
-    /// Starts after a loss.
+    /// Respawns after a loss.
     pub restarts_total: u64,
 }
 
-/// Counts of one model's requests and batches for one kind of output.
+/// Counters of one model's requests and batches for one output kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindStats {
-    /// The costliest kind that was asked for.
+    /// The most expensive requested kind.
     pub kind: Kind,
-    /// Requests by how they ended.
+    /// Requests by outcome.
     pub outcomes: Outcomes,
-    /// Rows of each batch.
+    /// Rows per batch.
     pub batch_rows: Histogram,
-    /// Submit to dispatch, nanoseconds.
+    /// Time from submission to dispatch in nanoseconds.
     pub queue_nanos: Histogram,
-    /// The part of `queue_nanos` in which a worker was free: the batch was deferred on purpose.
+    /// The part of `queue_nanos` in which a worker was idle: the batch was deferred on purpose.
     pub defer_nanos: Histogram,
-    /// Time in the worker's compute threads, nanoseconds.
+    /// Compute time of the worker in nanoseconds.
     pub compute_nanos: Histogram,
-    /// Submit to reply ready, nanoseconds.
+    /// Time from submission to reply in nanoseconds.
     pub total_nanos: Histogram,
-    /// Batches by the reason of their dispatch, in the order of [`DispatchReason::ALL`].
+    /// Batches by dispatch reason, in the order of [`DispatchReason::ALL`].
     pub dispatch_reasons: [u64; DispatchReason::ALL.len()],
-    /// Finished batches by how threads shared them, in the order of [`Sharing::ALL`].
+    /// Finished batches by how threads divided them, in the order of [`Sharing::ALL`].
     pub shared: [u64; Sharing::ALL.len()],
 }
 
@@ -103,39 +102,39 @@ pub struct KindStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageStats {
     pub model: String,
-    /// The NUMA node with nearly all of its pages; `None`: several, or it is not known.
+    /// The NUMA node of nearly all of its pages; `None`: several, or unknown.
     pub node: Option<u16>,
     pub bytes: u64,
     /// Of these, bytes in huge pages when it was written.
     pub huge_bytes: u64,
 }
 
-/// Where memory lies.
+/// NUMA placement of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
     pub images: Vec<ImageStats>,
     /// Workers that are pinned to one node and read a model from another.
     pub workers_far: usize,
-    /// Copies of images to nodes.
+    /// Copies of images made for nodes.
     pub copies_made_total: u64,
     /// Copies that could not be made or opened.
     pub copies_failed_total: u64,
-    /// How often workers allocated their scratch memory again, on the node that they came to.
+    /// How often workers reallocated their scratch memory after a move to another node.
     pub scratch_moves_total: u64,
 }
 
-/// Why a batch was dispatched when it was.
+/// Reason of a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DispatchReason {
-    /// It had as many rows or requests as a batch may have.
+    /// It had the maximum number of rows or requests.
     Full,
-    /// A request arrived while a worker was free, and waiting would have gained nothing.
+    /// A request arrived while a worker was idle, and waiting would have had no benefit.
     Arrival,
-    /// Its time was due: waiting longer would gain nothing, or be too late.
+    /// It was due: waiting longer would have had no benefit, or would have been too late.
     Due,
     /// A worker became free.
     Worker,
-    /// Its worker was lost: it runs again.
+    /// Replay of a batch whose worker was lost.
     Replay,
 }
 
@@ -148,7 +147,7 @@ impl DispatchReason {
         Self::Replay,
     ];
 
-    /// Its name in metrics.
+    /// Name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -161,16 +160,16 @@ impl DispatchReason {
     }
 }
 
-/// For how long each kind of lock that a request takes was held since the start.
+/// Total times since the start for which locks taken by requests were held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockTimes {
-    /// The scheduler's state: only one event loop works in that time.
+    /// The scheduler's state: only one event loop makes progress in that time.
     pub state: Duration,
-    /// The inboxes of all event loops; another loop takes one to empty it. Sampled.
+    /// The inboxes of all event loops; other loops lock them to drain them. Sampled.
     pub inboxes: Duration,
-    /// The caches of memory of all event loops and the arenas that they share. Sampled.
+    /// The block caches of all event loops and the arenas that they share. Sampled.
     pub memory: Duration,
-    /// What the event loops count of answers; another loop takes it over to be read. Sampled.
+    /// The counters of event loops; other loops lock them to read them. Sampled.
     pub tallies: Duration,
 }
 
@@ -186,48 +185,48 @@ pub struct Stats {
     pub workers: usize,
     /// Workers that serve.
     pub workers_ready: usize,
-    /// Workers that run a batch now.
+    /// Workers that are running a batch.
     pub workers_busy: usize,
     /// Compute threads of each worker.
     pub threads: usize,
-    /// By worker index; workers that have done nothing may be missing.
+    /// By worker index; workers without any activity may be missing.
     pub each_worker: Vec<WorkerStats>,
     /// Restarts of lost workers.
     pub worker_restarts_total: u64,
-    /// How the last lost worker ended; `None` if none was lost.
+    /// Exit status of the last lost worker; `None` if none was lost.
     pub worker_last_end: Option<String>,
     /// Workers that were killed because they hung.
     pub worker_hangs_total: u64,
-    /// Batches run again because their worker was lost.
+    /// Batches replayed because their worker was lost.
     pub replayed_batches_total: u64,
-    /// Shared memory in use by reservations and replies, bytes.
+    /// Bytes of shared memory used by reservations and replies.
     pub arena_used_bytes: usize,
-    /// Shared memory that can be used, bytes.
+    /// Size of the shared memory in bytes.
     pub arena_bytes: usize,
     pub memory: MemoryStats,
-    /// What a request costs the front end; `None` before it was measured.
+    /// Cost of a request for the front end; `None` before it was measured.
     pub front_cost: Option<FrontCost>,
-    /// For how long locks of the front were held.
+    /// Total times for which locks of the front were held.
     pub locked: LockTimes,
     /// Event loops of the front end.
     pub front_threads: usize,
-    /// Share of the last seconds in which each event loop used its cpu, 0 to 1; empty in the first
-    /// second, and where the threads are not known.
+    /// Recent cpu utilization of each event loop, 0 to 1; empty in the first second, and if the
+    /// threads are unknown.
     pub front_busy_ratios: Vec<f64>,
-    /// The part of a request's time that the front end may take, 0 to 1: learned.
+    /// The learned fraction of a request's time that the front end may use, 0 to 1.
     pub front_time_limit_ratio: f64,
     /// Load of the last minute.
     pub load: Load,
 }
 
 impl ModelStats {
-    /// What the scaling rule goes by.
+    /// The load that the scaling rule uses.
     #[must_use]
     pub fn load(&self) -> ModelLoad {
         model_load(&self.window, self.bad_rate_allowed)
     }
 
-    /// A batch is done.
+    /// Counts a finished batch.
     pub(super) fn batch_done(&mut self, rows: usize, compute_nanos: u64) {
         let sizes = &mut self.batch_sizes;
         let is_known = sizes.len() < BATCH_SIZES_MAX || sizes.contains_key(&rows);

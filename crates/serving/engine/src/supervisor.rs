@@ -1,8 +1,8 @@
-//! Has workers started, waits for them to exit, has those killed that hang, and has them started
-//! again. Their host does what is asked here (crate `supervision`); it also names the workers that
-//! another front had before.
+//! Supervises the workers: requests their starts and respawns, handles their exits, and kills hung
+//! ones. The worker host (crate `supervision`) carries out these requests; it also reports workers
+//! that a previous front started.
 //!
-//! One thread does nothing else.
+//! Runs on a thread of its own.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::limits::{
     RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE, WORKER_STOP_DEADLINE,
 };
 
-/// The keys of the engine's own wakes and of events about workers.
+/// Poll keys of the engine's own wakeups and of worker events.
 const WAKE_KEY: PollKey = PollKey(0);
 const LINK_KEY: PollKey = PollKey(1);
 
@@ -38,31 +38,31 @@ pub(super) enum SuperviseError {
     Host(#[from] LinkError),
 }
 
-/// A worker process between two passes of the supervisor.
+/// State of a worker process between two passes of the supervisor.
 enum ProcessState {
     Running(Pid, Arc<Incarnation>),
-    /// The host was asked to start it.
+    /// Its start was requested from the host.
     Starting(Arc<Incarnation>),
-    /// To be started at this time.
+    /// Will be started at this time.
     Due(Instant),
-    /// Not to be started again.
+    /// Will not be started again.
     Over,
 }
 
 pub(super) struct Supervisor {
     shared: Arc<SharedState>,
     host: Link,
-    /// The host has named the workers that run; before, none is started.
+    /// Whether the host has reported all running workers; none is started before.
     has_begun: bool,
     poll: Poll,
     processes: Vec<ProcessState>,
-    /// Set once the workers got the command to stop: when those that still run are killed.
+    /// Set when the workers got the stop command: the time when remaining ones are killed.
     kill_at: Option<Instant>,
-    /// When the workers were last checked for hangs.
+    /// Time of the last check for hung workers.
     checked_at: Instant,
-    /// When the threads of suspects may be sampled again.
+    /// Earliest time of the next sampling of suspects.
     next_sample_at: Instant,
-    /// Whether it was logged that the kernel does not count waiting times.
+    /// Whether it was logged that the kernel does not account waiting times.
     is_read_error_logged: bool,
     cpus: Cpus,
     nodes: Option<NodeWatch>,
@@ -96,11 +96,12 @@ impl Supervisor {
         })
     }
 
-    /// Runs until the engine stops and the last worker is gone.
+    /// Runs until the engine stops and the last worker has exited.
     pub(super) fn run(mut self) -> Result<(), SuperviseError> {
-        // bound: one pass for each exit of a worker, each due start, each wake, and each check.
+        // bound: one pass for each exit of a worker, each due start, each wakeup, and each check.
         loop {
-            // Before the first workers are up: the threads of a batch depend on the number of cpus.
+            // Before the first workers are up, because the threads of a batch depend on the number
+            // of cpus.
             if let Some(cpus) = self.cpus.poll() {
                 self.shared.state().workers.set_cpus(cpus);
             }
@@ -118,7 +119,7 @@ impl Supervisor {
             if keys.contains(&WAKE_KEY) {
                 self.shared.supervise.clear();
             }
-            // bound: what fits into the link
+            // bound: the capacity of the link
             while let Some((event, fds)) = self.host.receive()? {
                 self.handle(event, fds)?;
             }
@@ -158,8 +159,8 @@ impl Supervisor {
         due.unwrap_or(HANG_CHECK_PERIOD).min(HANG_CHECK_PERIOD)
     }
 
-    /// Checks for hung workers, at most every [`HANG_CHECK_PERIOD`], and kills them. Their exits
-    /// are then reported by the kernel like any other.
+    /// Checks for hung workers, at most once per [`HANG_CHECK_PERIOD`], and kills them. The kernel
+    /// then reports their exits like any other.
     fn kill_hung_workers(&mut self) -> Result<(), SuperviseError> {
         let since = self.checked_at.elapsed();
         if since < HANG_CHECK_PERIOD {
@@ -205,8 +206,8 @@ impl Supervisor {
         self.host.send(&kill, &[])
     }
 
-    /// Scheduler times of the threads of a worker; `None` if it is gone or the kernel does not
-    /// count them.
+    /// Scheduler times of the threads of a worker; `None` if it has exited or the kernel does not
+    /// account them.
     fn read_threads(&mut self, pid: Pid) -> Option<Vec<ThreadTimes>> {
         match albacore_os::read_thread_times(&HostRoot::live(), pid) {
             Ok(threads) => Some(threads),
@@ -240,7 +241,7 @@ impl Supervisor {
         }
     }
 
-    /// Asks for the start of a worker. The memory of this front waits for it in its channel.
+    /// Requests the start of a worker. The memory of this front is already in its channel.
     fn start(&self, worker: usize) -> Result<Arc<Incarnation>, SuperviseError> {
         let ring = Ring::create("albacore-ring")?;
         let (channel, theirs) = Channel::pair()?;
@@ -272,7 +273,7 @@ impl Supervisor {
                     state.worker_adopted(worker, Arc::clone(&incarnation), now);
                     state.collect_all(now, out);
                 });
-                // The dead front may have handed over something and not have woken the worker.
+                // The dead front may have submitted work without waking the worker.
                 incarnation.ring.wake();
                 self.processes[worker] = ProcessState::Running(Pid(pid), incarnation);
             }
@@ -282,7 +283,7 @@ impl Supervisor {
                 };
                 let incarnation = Arc::clone(incarnation);
                 (self.shared.observer.0)(EngineEvent::WorkerStarted { worker, pid });
-                // It may be ready already: its ring is checked.
+                // It may be ready already: check its ring.
                 self.shared.update(|state, now, out| {
                     state.worker_started(worker, Arc::clone(&incarnation), now);
                     state.collect_all(now, out);
@@ -300,13 +301,13 @@ impl Supervisor {
                     self.processes[worker] = self.exited(worker, pid, exit);
                 }
             }
-            // A host with more workers than this front has.
+            // The host has more workers than this front.
             WorkerEvent::Adopted { worker, pid } => self.kill(worker, Pid(pid))?,
         }
         Ok(())
     }
 
-    /// The next state of a worker whose process has ended.
+    /// Returns the next state of a worker whose process has exited.
     fn exited(&self, worker: usize, pid: i32, exit: WorkerExit) -> ProcessState {
         let (failures, cause, is_stopping) = self.shared.update(|state, now, out| {
             let failures = state.worker_ended(worker, exit.into(), now, out);
@@ -325,7 +326,8 @@ impl Supervisor {
         ProcessState::Due(Instant::now() + pause(failures))
     }
 
-    /// Tells every worker to end, and has those killed that have not after the deadline.
+    /// Sends the stop command to every worker, and kills those that have not exited by the
+    /// deadline.
     fn stop(&mut self) -> Result<(), LinkError> {
         let now = Instant::now();
         let kill_at = *self.kill_at.get_or_insert_with(|| {
@@ -339,7 +341,7 @@ impl Supervisor {
         for worker in 0..self.processes.len() {
             match &self.processes[worker] {
                 &ProcessState::Running(pid, _) if now >= kill_at => self.kill(worker, pid)?,
-                // It gets the command once it is known to run.
+                // It finds the stop command in its ring when it starts.
                 ProcessState::Starting(incarnation) => incarnation.ring.stop(),
                 ProcessState::Running(..) => {}
                 ProcessState::Due(_) | ProcessState::Over => {
@@ -351,7 +353,7 @@ impl Supervisor {
     }
 }
 
-/// A worker of another front, by the descriptors that came with its name.
+/// A worker of another front, from the descriptors passed with the event.
 fn adopted(fds: Vec<OwnedFd>) -> Result<Incarnation, OsError> {
     let mut fds = fds.into_iter();
     let mut next = || {
@@ -366,8 +368,8 @@ fn adopted(fds: Vec<OwnedFd>) -> Result<Incarnation, OsError> {
     Ok(Incarnation { ring, channel })
 }
 
-/// The pause before a worker is started again after `failures` consecutive incarnations that ended
-/// before it was ready.
+/// Backoff before a worker is respawned after `failures` consecutive incarnations that exited
+/// before they were ready.
 fn pause(failures: u32) -> Duration {
     match failures.checked_sub(RESPAWNS_AT_ONCE) {
         None => Duration::ZERO,

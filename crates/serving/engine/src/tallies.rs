@@ -1,10 +1,10 @@
-//! Requests that were answered or failed, counted by the event loops without the lock of the state.
+//! Answered and failed requests, counted by the event loops without the lock of the state.
 //!
-//! A loop counts in a tally of its own. [`Counters`] take over all of them before they are read,
-//! before a slot gets another model, and when a tally is of an older span of the window than the
-//! request to be counted. So a tally is of one span, and nothing has to be taken over in between.
+//! A loop counts in its own tally. [`Counters`] drain all tallies before they are read, before
+//! another model uses a slot, and when the span of a tally is older than that of the request to
+//! count. So a tally belongs to one span, and need not be drained at other times.
 //!
-//! Memory: some 4 KiB for each model, kind and loop of which something is not taken over.
+//! Memory: about 4 KiB per model, kind and loop with counts that are not drained yet.
 
 use albacore_batching::Nanos;
 
@@ -59,17 +59,17 @@ impl KindTally {
     }
 }
 
-/// What one event loop has counted.
+/// Counts of one event loop.
 #[derive(Debug, Default)]
 struct Tally {
-    /// When it last counted.
+    /// Time of its last count.
     at: Nanos,
     /// By slot and kind.
     kinds: Vec<Option<Box<KindTally>>>,
 }
 
 impl Tally {
-    /// Whether it holds requests of another span of the window than `now`.
+    /// Whether its requests belong to another span of the window than `now`.
     fn is_of_other_span(&self, now: Nanos) -> bool {
         !self.kinds.is_empty() && number(self.at) != number(now)
     }
@@ -109,8 +109,8 @@ impl Tallies {
         Self((0..loops).map(|_| LoopTally::default()).collect())
     }
 
-    /// Counts requests that were over at `now`, but for those whose clients went away. `take_over`
-    /// drains the tallies.
+    /// Counts requests completed at `now`, except those whose clients went away. `take_over` drains
+    /// the tallies.
     pub(super) fn count(
         &self,
         event_loop: LoopIndex,
@@ -135,7 +135,7 @@ impl Tallies {
         }
     }
 
-    /// For how long the locks of all tallies were held.
+    /// Total time for which the locks of all tallies were held.
     pub(super) fn held(&self) -> Nanos {
         let held = self.0.iter().map(|tally| tally.0.held());
         held.fold(Nanos(0), Nanos::saturating_add)

@@ -1,7 +1,8 @@
-//! A mutex that estimates for how long it is held: what cannot run in parallel.
+//! A mutex that measures how long it is held, the time that is serialized.
 //!
 //! Holding it takes tens of nanoseconds, about as long as reading the clock. So only one in
-//! [`SAMPLE`] times is measured and counts as so many, without the time that the clock takes.
+//! [`SAMPLE`] acquisitions is measured and counts for all of them, minus the time to read the
+//! clock.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use albacore_batching::Nanos;
 
-/// A prime: callers that lock in turn are sampled equally.
+/// A prime, so that callers that lock in turn are sampled equally.
 const SAMPLE: u64 = 17;
 
-/// The shortest time between two readings of the clock, of some.
+/// The shortest of several times between two readings of the clock.
 static CLOCK_TIME: LazyLock<Duration> = LazyLock::new(|| {
     let times = (0..100).map(|_| Instant::now().elapsed());
     times.min().unwrap_or_default()
@@ -30,7 +31,7 @@ pub(crate) struct TimedLock<T> {
 /// The locked value.
 pub(crate) struct TimedGuard<'a, T> {
     nanos: &'a AtomicU64,
-    /// When it was locked, if this time is measured.
+    /// Time of the acquisition, if it is sampled.
     since: Option<Instant>,
     value: MutexGuard<'a, T>,
 }
@@ -44,7 +45,8 @@ impl<T> TimedLock<T> {
         }
     }
 
-    /// A panic of another holder does not poison it: holders leave the value consistent.
+    /// Locks the value. A panic of another holder does not poison it: holders leave the value
+    /// consistent.
     pub(crate) fn lock(&self) -> TimedGuard<'_, T> {
         let value = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
         let acquired = self.acquired.load(Ordering::Relaxed) + 1;
@@ -56,7 +58,7 @@ impl<T> TimedLock<T> {
         }
     }
 
-    /// For how long it was held so far, about.
+    /// Estimated total time for which it was held.
     pub(crate) fn held(&self) -> Nanos {
         Nanos(self.nanos.load(Ordering::Relaxed))
     }

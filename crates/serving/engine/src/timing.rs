@@ -1,4 +1,4 @@
-//! How long the parts of a request took.
+//! Durations of the stages of a request.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use std::time::Duration;
 pub struct Timing {
     /// From submission to the first dispatch.
     pub queue: Duration,
-    /// The part of `queue` in which a worker was free: the batch was deferred on purpose.
+    /// The part of `queue` in which a worker was idle: the batch was deferred on purpose.
     pub deferred: Duration,
-    /// In the worker's compute threads.
+    /// Compute time of the worker.
     pub compute: Duration,
 }

@@ -1,8 +1,8 @@
-//! Statistics of the last minute: outcomes of requests, idle time of workers, and the load that
-//! follows. What is counted by model is in `model_window`.
+//! Statistics of the last minute: outcomes of requests, idle time of workers, and the resulting
+//! load. Per-model statistics are in `model_window`.
 //!
 //! Time is divided into [`SPANS`] spans; the oldest is dropped as a whole when a new one begins, so
-//! the window is between 55 and 60 seconds long, or as long as the server runs.
+//! the window is between 55 and 60 seconds long, or as long as the server has been running.
 
 use albacore_batching::{DeploymentLoad, ModelLoad, Nanos, RequestCounts};
 
@@ -11,13 +11,13 @@ use super::model_window::{KindLoad, Latencies, model_load};
 /// Spans of the window.
 const SPANS: usize = 12;
 
-/// Spans of the newest part of the window, besides the current one.
+/// Spans of the newest part of the window, in addition to the current one.
 pub(super) const NEWEST: usize = 3;
 
 /// Nanoseconds of a span.
 const SPAN_NANOS: u64 = 5_000_000_000;
 
-/// A ring of values by span, with the number of the span of each value.
+/// A ring buffer of values by span, with the span number of each value.
 #[derive(Clone, Debug)]
 pub(super) struct Spans<T> {
     numbers: [u64; SPANS],
@@ -40,7 +40,7 @@ impl<T: Default> Spans<T> {
         }
     }
 
-    /// The value of span `number`, started anew if the place held an older span.
+    /// The value of span `number`, reset if its place held an older span.
     pub(super) fn of(&mut self, number: u64) -> &mut T {
         let at = place(number);
         if self.numbers[at] < number {
@@ -50,7 +50,7 @@ impl<T: Default> Spans<T> {
         &mut self.values[at]
     }
 
-    /// Whether span `number` has left the window: a newer one has its place.
+    /// Whether span `number` has left the window, because its place holds a newer one.
     pub(super) fn has_left(&self, number: u64) -> bool {
         self.numbers[place(number)] > number
     }
@@ -76,7 +76,7 @@ pub struct Outcomes {
     pub good: u64,
     /// Answered after the objective.
     pub late: u64,
-    /// Refused by admission.
+    /// Rejected by admission.
     pub shed: u64,
     /// Accepted and not answered.
     pub failed: u64,
@@ -90,7 +90,7 @@ impl Outcomes {
         self.failed += other.failed;
     }
 
-    /// Late, shed and failed ones.
+    /// Number of late, shed and failed requests.
     #[must_use]
     pub fn bad(&self) -> u64 {
         self.late + self.shed + self.failed
@@ -101,7 +101,7 @@ impl Outcomes {
         self.good + self.bad()
     }
 
-    /// [`Outcomes::bad`] as a share of all; 0 of none.
+    /// [`Outcomes::bad`] as a fraction of all; 0 without requests.
     #[must_use]
     pub fn bad_rate(&self) -> f64 {
         let bad = self.bad();
@@ -112,9 +112,9 @@ impl Outcomes {
 /// Idle time of the workers.
 #[derive(Debug)]
 pub(super) struct IdleWindow {
-    /// Worker nanoseconds without a batch.
+    /// Idle worker time in nanoseconds.
     idle: Spans<u64>,
-    /// Idle workers, since `since`.
+    /// Number of idle workers, since `since`.
     idle_workers: usize,
     since: Nanos,
 }
@@ -128,7 +128,7 @@ impl IdleWindow {
         }
     }
 
-    /// So many workers are idle from now on.
+    /// Sets the number of idle workers from now on.
     pub(super) fn idle(&mut self, workers: usize, now: Nanos) {
         if workers != self.idle_workers {
             self.settle(now);
@@ -149,7 +149,7 @@ impl IdleWindow {
         self.since = self.since.max(now);
     }
 
-    /// The load, from what each model's window holds and the share of bad requests that its
+    /// The load, computed from each model's window and the fraction of bad requests that its
     /// objective allows.
     pub(super) fn load(
         &mut self,
@@ -202,21 +202,21 @@ fn factor(models: &[(Vec<KindLoad>, Option<f64>)], idle_share: f64) -> f64 {
 pub struct Load {
     /// Length of the window.
     pub window_seconds: f64,
-    /// All requests by how they ended.
+    /// All requests by outcome.
     pub outcomes: Outcomes,
     /// Outcomes of the last 15 to 20 s.
     pub newest: Outcomes,
     /// Requests answered in time, per second.
     pub goodput_per_second: f64,
-    /// Late, shed and failed requests as a share of all.
+    /// Late, shed and failed requests as a fraction of all.
     pub bad_rate: f64,
-    /// Idle time of workers as a share of the time of all workers.
+    /// Idle time of workers as a fraction of the time of all workers.
     pub idle_share: f64,
-    /// The factor by which the number of pods should be multiplied: 1/(1-r) with r the bad share of
-    /// the worst model or kind if that is above 0, else 1-f with f = `idle_share`.
+    /// The factor by which the number of pods should be multiplied: 1/(1-r) with r the bad fraction
+    /// of the worst model or kind if that is above 0, else 1-f with f = `idle_share`.
     pub factor: f64,
-    /// Median time from submission to reply, nanoseconds, at most one part in 16 too high; `None`
-    /// without a reply.
+    /// Median time from submission to reply in nanoseconds, at most one part in 16 too high; `None`
+    /// without replies.
     pub latency_p50_nanos: Option<u64>,
     /// The 99th percentile, likewise.
     pub latency_p99_nanos: Option<u64>,
@@ -291,7 +291,7 @@ mod tests {
         assert!(is_near(factor_of(&[(98, 2)]), 1.11), "the floor");
         let kept = factor_of(&[(999, 1)]);
         assert!(is_near(kept, 1.0), "so few bad requests count as none");
-        // Without idle time a fifth of what is allowed is an alert, as for the autoscaler.
+        // Without idle time a fifth of the allowed fraction is an alert, as for the autoscaler.
         assert!(is_near(factor_of(&[(9979, 21)]), 1.11));
         assert!(is_near(factor_of(&[(996, 4)]), 1.11));
         assert!(is_near(factor_of(&[(0, 50)]), 10.0), "the cap");

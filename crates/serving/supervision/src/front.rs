@@ -1,4 +1,4 @@
-//! A front process as the supervisor sees it, and the command line that it is started with.
+//! A front process, as seen by the supervisor, and its command line.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
@@ -11,17 +11,17 @@ use crate::link::Link;
 use crate::outgoing::Outgoing;
 use crate::worker_host::ANY;
 
-/// The subcommand that makes the server's program a front.
+/// The subcommand that starts the server's program as a front.
 pub const SUBCOMMAND: &str = "front";
 
-/// What a front is started for.
+/// Role in which a front is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrontRole {
     /// It loads the models, binds the sockets and serves.
     First,
-    /// It takes what another front keeps, and serves when it is asked to.
+    /// It takes over the descriptors of another front, and serves when requested.
     Standby,
-    /// It loads the models and serves, once it is ready, on the sockets of another binary.
+    /// It loads the models and, once it is ready, serves on the sockets of another binary.
     Upgrade,
 }
 
@@ -37,20 +37,20 @@ impl FrontRole {
     }
 }
 
-/// The first arguments of a front, after [`SUBCOMMAND`]; the server's own follow.
+/// The first arguments of a front, after [`SUBCOMMAND`]; those of the server follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrontArguments {
     pub role: FrontRole,
-    /// No other front of this server has it.
+    /// Unique among the fronts of this server.
     pub number: u64,
     /// Descriptor of the link to the supervisor.
     pub control: RawFd,
-    /// Descriptor of the link to the host of the workers.
+    /// Descriptor of the link to the worker host.
     pub workers: RawFd,
 }
 
 impl FrontArguments {
-    /// Parses what the supervisor wrote; `None` if it is anything else.
+    /// Parses arguments written by the supervisor; `None` if they are anything else.
     pub fn parse(arguments: &mut impl Iterator<Item = OsString>) -> Option<Self> {
         let mut next = || arguments.next()?.into_string().ok();
         let role = next()?;
@@ -79,14 +79,14 @@ impl FrontArguments {
 pub(crate) struct Front {
     pub(crate) child: Child,
     pub(crate) control: Outgoing,
-    /// Our end of its link to the workers, until it serves.
+    /// The supervisor's end of its link to the worker host, until it serves.
     pub(crate) workers: Option<Link>,
     pub(crate) started: Instant,
-    /// A standby could serve at once.
+    /// Whether a standby is prepared to serve.
     pub(crate) is_prepared: bool,
-    /// Every worker was up and every model loaded.
+    /// Whether every worker was up and every model loaded.
     pub(crate) is_ready: bool,
-    /// What it said of its end.
+    /// The reason that it reported for its exit.
     pub(crate) failure: Option<String>,
 }
 

@@ -1,8 +1,8 @@
-//! The processes of one binary: the front that serves, its standby, and their workers.
+//! The processes of one binary: the serving front, its standby, and their workers.
 //!
-//! A front that ends by itself ends the server, with its exit code. One that is killed or crashes
-//! is replaced: by the standby, at once if it is prepared, or by a new front that takes what the
-//! dead one kept.
+//! If a front exits by itself, the server exits with its exit code. A front that is killed or
+//! crashes is replaced: by the standby, at once if it is prepared, or by a new front that takes
+//! over the descriptors in the store.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -25,23 +25,23 @@ use crate::worker_host::WorkerHost;
 /// Exit code of a Rust program whose main thread panicked.
 const PANIC: i32 = 101;
 
-/// The running binary, also after its file was replaced by a newer one.
+/// The running binary, even if its file was replaced by a newer one.
 const RUNNING: &str = "/proc/self/exe";
 
-/// How a generation ends.
+/// How a generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Its front ended by itself, with this code.
+    /// Its front exited by itself, with this code.
     Code(i32),
-    /// Its fronts crash, the last one so.
+    /// Its fronts crash repeatedly; contains the last exit status.
     Crashed(Exit),
 }
 
-/// What is the same for all generations.
+/// State common to all generations.
 #[derive(Debug)]
 pub(crate) struct Environment {
     pub(crate) poll: Poll,
-    /// The server's arguments, for every front.
+    /// Arguments of the server, for every front.
     pub(crate) arguments: Vec<OsString>,
     pub(crate) fronts_started: u64,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Environment {
 #[derive(Debug)]
 pub(crate) struct Generation {
     program: PathBuf,
-    /// The file that `program` names, if it is named by a descriptor.
+    /// The open file that `program` refers to, if it refers to a descriptor.
     _binary: Option<File>,
     pub(crate) store: Store,
     host: WorkerHost,
@@ -61,11 +61,11 @@ pub(crate) struct Generation {
     standby_failures: u32,
     /// Consecutive fronts that died before they were ready.
     failures: u32,
-    /// A front was ready.
+    /// Whether a front was ready.
     was_ready: bool,
-    /// The front that died last, until the next one knows.
+    /// The front that died last, until it is reported to the next one.
     predecessor: Option<Predecessor>,
-    /// It takes no new front: its front answers what it has accepted, and ends.
+    /// No new front is started: the serving front drains and exits.
     is_ending: bool,
     /// Another generation serves until this one is ready.
     is_trial: bool,
@@ -73,14 +73,14 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// Of the running binary.
+    /// A generation of the running binary.
     pub(crate) fn first() -> Self {
         Self::new(RUNNING.into(), None, Store::default())
     }
 
-    /// Of a newer binary, which is dropped if it does not get ready.
+    /// A generation of a newer binary, which is dropped if it does not become ready.
     pub(crate) fn upgrade(binary: File, listeners: Vec<SharedFd>) -> Self {
-        // The very file, even if another one is put in its place meanwhile.
+        // Refers to the open file, even if its path is replaced meanwhile.
         let program = PathBuf::from(format!("/proc/self/fd/{}", binary.as_raw_fd()));
         let store = Store::with_listeners(listeners);
         Self {
@@ -108,7 +108,7 @@ impl Generation {
         }
     }
 
-    /// Starts a front that serves at once.
+    /// Starts a front that serves immediately.
     pub(crate) fn start(
         &mut self,
         role: FrontRole,
@@ -137,7 +137,7 @@ impl Generation {
         self.serving.as_ref().is_some_and(|front| front.is_ready)
     }
 
-    /// Takes the place of another generation.
+    /// Replaces another generation as the serving one.
     pub(crate) fn succeed(&mut self, before: &Self) {
         self.is_trial = false;
         self.standby_at = Instant::now() + STANDBY_PAUSE;
@@ -149,11 +149,11 @@ impl Generation {
         self.publish();
     }
 
-    /// Lets the front answer what it has accepted, and end. It alone holds the listening sockets
-    /// then: once it has closed them, clients are refused. Returns how the generation ended if it
-    /// has already.
+    /// Lets the front drain and exit. It then holds the only descriptors of the listening sockets:
+    /// once it has closed them, connections are refused. Returns how the generation ended, if it
+    /// already has.
     pub(crate) fn end(&mut self, message: &SupervisorMessage) -> Result<Option<End>, OsError> {
-        // One that is dead by now has not died while it drained.
+        // A front that is dead by now did not die while draining.
         let ended = self.reap_serving(Instant::now())?;
         self.is_ending = true;
         self.standby = None;
@@ -164,7 +164,7 @@ impl Generation {
         Ok(ended)
     }
 
-    /// Looks at everything. Returns how the generation ended, if it has.
+    /// Handles all events. Returns how the generation ended, if it has.
     pub(crate) fn pass(&mut self, around: &mut Environment) -> Result<Option<End>, OsError> {
         let now = Instant::now();
         self.host.pass(&around.poll)?;
@@ -208,7 +208,7 @@ impl Generation {
             for (message, fds) in front.control.receive().0 {
                 let standby = self.standby.as_mut().map(|standby| &mut standby.control);
                 match message {
-                    // The sockets are to be closed.
+                    // The listening sockets are about to be closed.
                     FrontMessage::Keep { .. } if self.is_ending => {}
                     FrontMessage::Keep { key } => self.store.keep(key, fds, standby),
                     FrontMessage::Forget { key } => self.store.forget(key, standby),
@@ -237,7 +237,7 @@ impl Generation {
                         is_news = true;
                     }
                     FrontMessage::Failed { reason } => front.failure = Some(reason),
-                    // Only the front that serves keeps anything.
+                    // Only the serving front stores descriptors.
                     FrontMessage::Keep { .. }
                     | FrontMessage::Forget { .. }
                     | FrontMessage::Ready => {}
@@ -253,7 +253,7 @@ impl Generation {
         }
     }
 
-    /// Notices the end of the front that serves.
+    /// Reaps the serving front if it has exited.
     fn reap_serving(&mut self, now: Instant) -> Result<Option<End>, OsError> {
         let Some(front) = &mut self.serving else {
             return Ok(None);
@@ -261,7 +261,7 @@ impl Generation {
         let Some(exit) = front.child.try_wait()? else {
             return Ok(None);
         };
-        // What it sent before its end.
+        // Handles messages that it sent before its exit.
         self.receive(now);
         let Some(front) = self.serving.take() else {
             return Ok(None);
@@ -300,7 +300,7 @@ impl Generation {
         Ok(None)
     }
 
-    /// Notices the end of a standby.
+    /// Reaps the standby if it has exited.
     fn check_standby(&mut self, now: Instant) -> Result<Option<End>, OsError> {
         let Some(standby) = &mut self.standby else {
             return Ok(None);
@@ -312,7 +312,7 @@ impl Generation {
             None if is_late => "it was not prepared in time".to_owned(),
             None => return Ok(None),
         };
-        // What it said before its end.
+        // Handles messages that it sent before its exit.
         self.receive(now);
         let failure = self.standby.take().and_then(|standby| standby.failure);
         self.standby_failed(failure.unwrap_or(cause), now);
@@ -333,7 +333,7 @@ impl Generation {
         self.publish();
     }
 
-    /// Lets the standby serve.
+    /// Promotes the standby to the serving front.
     fn promote(&mut self, around: &Environment, now: Instant) -> Result<(), OsError> {
         let Some(mut front) = self.standby.take() else {
             return Ok(());
@@ -356,7 +356,7 @@ impl Generation {
 
     fn start_next(&mut self, around: &mut Environment, now: Instant) -> Result<(), OsError> {
         if self.serving.is_none() && self.store.listeners().is_none() {
-            // Nothing was kept: the first front died at its start.
+            // The store is empty: the first front died at startup.
             return self.start(FrontRole::First, around);
         }
         match self.start_front(FrontRole::Standby, around) {
@@ -370,7 +370,7 @@ impl Generation {
         Ok(())
     }
 
-    /// Tells the front that serves what is counted.
+    /// Sends the counters to the serving front.
     fn publish(&mut self) {
         if let Some(front) = &mut self.serving {
             let status = SupervisorMessage::Status(self.status.clone());
@@ -379,7 +379,7 @@ impl Generation {
     }
 }
 
-/// The pause after so many consecutive failures.
+/// Backoff after this many consecutive failures.
 fn pause(failures: u32) -> Duration {
     match failures.checked_sub(1) {
         None => Duration::ZERO,

@@ -1,10 +1,10 @@
-//! The parent process of a server: it outlives the front, which parses what clients send.
+//! The parent process of a server. It outlives the front, which parses the input of clients.
 //!
-//! It keeps what must not die with a front: the descriptors of listening sockets and models
-//! (`store`), and the worker processes with their rings and channels (`worker_host`). It decides
-//! nothing about requests, batches or models: the front asks it to start and kill workers. It
-//! starts fronts, keeps a second one prepared, and lets it serve when the first one dies
-//! (`generation`). One thread, no runtime, no protocol of clients.
+//! It keeps the resources that must survive a front: descriptors of listening sockets and models
+//! (`store`), and the worker processes with their rings and channels (`worker_host`). It makes no
+//! decisions about requests, batches or models: the front requests starts and kills of workers. It
+//! starts fronts, keeps a standby prepared, and lets it serve when the serving front dies
+//! (`generation`). One thread, no runtime, no client protocol.
 #![forbid(unsafe_code)]
 
 mod front;

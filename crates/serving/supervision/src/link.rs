@@ -1,4 +1,4 @@
-//! One end of a connection between the supervisor and a process: messages with descriptors.
+//! A connection between the supervisor and a process: messages with descriptors.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Instant;
@@ -24,7 +24,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Two ends.
+    /// Creates a connected pair.
     ///
     /// # Errors
     /// There are no file descriptors left.
@@ -33,7 +33,7 @@ impl Link {
         Ok((Self { channel: one }, Self { channel: other }))
     }
 
-    /// The end that this process inherited under `number`.
+    /// Opens the end that this process inherited as descriptor `number`.
     ///
     /// # Errors
     /// There is no such descriptor.
@@ -42,10 +42,10 @@ impl Link {
         Ok(Self { channel })
     }
 
-    /// Sends a message; waits while the other end has no room.
+    /// Sends a message; waits while the receiver has no room.
     ///
     /// # Errors
-    /// The other end is closed, or has had no room for [`SEND_PATIENCE`].
+    /// The other end is closed, or had no room for [`SEND_PATIENCE`].
     pub fn send(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
         let bytes = serde_json::to_vec(message)?;
         let start = Instant::now();
@@ -60,15 +60,15 @@ impl Link {
         }
     }
 
-    /// Sends bytes, or says that there is no room.
+    /// Sends bytes; returns an error if there is no room.
     pub(crate) fn try_send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), OsError> {
         self.channel.send(bytes, fds)
     }
 
-    /// Receives a message with its descriptors; `None` if none is there.
+    /// Receives a message with its descriptors; `None` if there is none.
     ///
     /// # Errors
-    /// The other end is closed, or sent something else.
+    /// The other end is closed, or the message is malformed.
     pub fn receive<M: DeserializeOwned>(&self) -> Result<Option<(M, Vec<OwnedFd>)>, LinkError> {
         let Some(received) = self.channel.receive()? else {
             return Ok(None);
@@ -78,7 +78,7 @@ impl Link {
     }
 }
 
-/// Readable once a message is there, or the other end is closed.
+/// Readable if a message has arrived, or the other end is closed.
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()

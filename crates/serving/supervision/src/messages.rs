@@ -1,48 +1,49 @@
-//! What the supervisor and its processes tell each other; descriptors travel beside the text.
+//! Messages between the supervisor and its processes; descriptors are passed with the message.
 
 use serde::{Deserialize, Serialize};
 
 use albacore_os::Exit;
 
-/// What a front tells the supervisor.
+/// A message from a front to the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FrontMessage {
-    /// Keep the descriptors of this message for other fronts, in place of those before.
+    /// Store the descriptors of this message for other fronts, replacing previous ones.
     Keep {
         key: String,
     },
     Forget {
         key: String,
     },
-    /// A standby can serve at once.
+    /// A standby is prepared to serve.
     Prepared,
-    /// Every worker is up and every model loaded.
+    /// Every worker is up, and every model is loaded.
     Ready,
-    /// Why this front ends.
+    /// The reason why this front exits.
     Failed {
         reason: String,
     },
 }
 
-/// What the supervisor tells a front.
+/// A message from the supervisor to a front.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SupervisorMessage {
-    /// What the serving front keeps has changed; its descriptors come with the message.
+    /// Descriptors stored by the serving front have changed; the new ones are passed with the
+    /// message.
     Kept {
         key: String,
     },
     Forgotten {
         key: String,
     },
-    /// Everything was sent that had been kept when this front was started.
+    /// All descriptors were sent that were stored when this front started.
     AllKept,
     /// Serve from now on.
     Serve {
         predecessor: Option<Predecessor>,
-        /// A front of this server has been ready before.
+        /// Whether a front of this server was ready before.
         was_ready: bool,
     },
-    /// Answer what was accepted, and end.
+    /// Answer accepted requests, then exit.
     Drain,
     /// The same, because a newer front serves.
     Retire,
@@ -53,44 +54,44 @@ pub enum SupervisorMessage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Predecessor {
     pub pid: i32,
-    /// How it ended.
+    /// Exit status.
     pub cause: String,
-    /// Its connections, which were reset.
+    /// Number of its connections, which were reset.
     pub connections: u64,
 }
 
-/// What the supervisor counts since it was started.
+/// Counters of the supervisor since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Fronts that died while they served.
     pub front_deaths: u64,
-    /// Connections that were reset by that.
+    /// Connections that were reset by these deaths.
     pub connections_reset: u64,
-    /// Fronts that a prepared standby replaced.
+    /// Fronts that were replaced by a prepared standby.
     pub takeovers: u64,
-    /// Binaries that replaced another by SIGUSR2.
+    /// Upgrades of the binary by SIGUSR2.
     pub upgrades: u64,
     pub standby: StandbyState,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StandbyState {
-    /// It is being started, or will be soon.
+    /// It is starting, or will be started soon.
     #[default]
     Starting,
     Ready,
-    /// It cannot start; that is tried again.
+    /// It cannot start; the start is retried.
     Failed {
         reason: String,
     },
 }
 
-/// What a front asks of the host of its workers.
+/// A request of a front to the worker host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkerRequest {
-    /// Start a worker with these arguments and with the numbers of the first two descriptors of
-    /// this message, which it inherits: its ring and its end of its channel. The third is the
-    /// front's end.
+    /// Start a worker with these arguments, followed by the numbers of the first two descriptors of
+    /// this message, which it inherits: its ring and its end of its channel. The third descriptor
+    /// is the front's end.
     Start {
         worker: usize,
         arguments: Vec<String>,
@@ -99,15 +100,15 @@ pub enum WorkerRequest {
     Kill { worker: usize, pid: i32 },
 }
 
-/// What the host of the workers tells the serving front.
+/// An event that the worker host reports to the serving front.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkerEvent {
-    /// A worker of another front: its ring, and the front's end of its channel.
+    /// A worker started by a previous front: its ring, and the front's end of its channel.
     Adopted {
         worker: usize,
         pid: i32,
     },
-    /// Every worker that runs was named.
+    /// All running workers were reported.
     Begin,
     Started {
         worker: usize,
@@ -117,7 +118,7 @@ pub enum WorkerEvent {
         worker: usize,
         cause: String,
     },
-    /// It is gone and writes nothing more.
+    /// It has exited and writes no more.
     Exited {
         worker: usize,
         pid: i32,
@@ -125,7 +126,7 @@ pub enum WorkerEvent {
     },
 }
 
-/// How a worker ended.
+/// Exit status of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkerExit {
     Code(i32),

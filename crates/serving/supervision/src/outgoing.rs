@@ -1,4 +1,4 @@
-//! The supervisor's end of a link: it never waits for the receiver.
+//! The supervisor's end of a link: sends never block.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::limits::WAITING_MAX;
 use crate::link::Link;
 
-/// A descriptor that several owners keep open.
+/// A descriptor with several owners.
 pub(crate) type SharedFd = Arc<OwnedFd>;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends a message behind those that wait. A receiver that is gone is noticed by its exit.
+    /// Sends a message after the queued ones. The death of a receiver is detected by its exit.
     pub(crate) fn send(&mut self, message: &impl Serialize, fds: &[SharedFd]) {
         match serde_json::to_vec(message) {
             Ok(bytes) => self.waiting.push_back((bytes, fds.to_vec())),
@@ -37,9 +37,9 @@ impl Outgoing {
         self.flush();
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends queued messages while there is room.
     pub(crate) fn flush(&mut self) {
-        // bound: one pass for each message that waits
+        // bound: one pass for each queued message
         while let Some((bytes, fds)) = self.waiting.front() {
             let fds: Vec<BorrowedFd<'_>> = fds.iter().map(|fd| fd.as_fd()).collect();
             match self.link.try_send(bytes, &fds) {
@@ -57,12 +57,12 @@ impl Outgoing {
         !self.waiting.is_empty()
     }
 
-    /// Whether the receiver has not read for too long.
+    /// Whether the receiver has stopped reading.
     pub(crate) fn is_stuck(&self) -> bool {
         self.waiting.len() > WAITING_MAX
     }
 
-    /// The messages that have arrived, and whether the sender may send more.
+    /// Returns the messages that have arrived, and whether the link is open.
     pub(crate) fn receive<M: DeserializeOwned>(&self) -> (Vec<(M, Vec<OwnedFd>)>, bool) {
         let mut messages = Vec::new();
         // bound: the buffer of the socket

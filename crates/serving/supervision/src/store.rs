@@ -1,4 +1,5 @@
-//! What the serving front keeps for the next one, by name. The supervisor does not look into it.
+//! Descriptors that the serving front hands to the next one, by name. The supervisor does not
+//! interpret them.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -19,7 +20,7 @@ pub const CONNECTIONS: &str = "connections";
 pub(crate) struct Store(BTreeMap<String, Vec<SharedFd>>);
 
 impl Store {
-    /// One with the listening sockets alone.
+    /// Creates a store that contains only the listening sockets.
     pub(crate) fn with_listeners(listeners: Vec<SharedFd>) -> Self {
         Self(BTreeMap::from([(LISTENERS.to_owned(), listeners)]))
     }
@@ -43,7 +44,7 @@ impl Store {
         }
     }
 
-    /// Forgets the listening sockets: the front is then the last to close them.
+    /// Closes the listening sockets: the front then holds the last descriptors.
     pub(crate) fn release_listeners(&mut self) {
         self.0.remove(LISTENERS);
     }
@@ -54,7 +55,7 @@ impl Store {
         }
     }
 
-    /// How many connections the front had that served last.
+    /// Number of open connections of the last serving front.
     pub(crate) fn connections(&self) -> u64 {
         let count = || {
             let fd = self.0.get(CONNECTIONS)?.first()?.try_clone().ok()?;

@@ -1,4 +1,4 @@
-//! The loop of the parent process: signals, and the generations of fronts.
+//! The main loop of the parent process: signals, and generations of fronts.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,33 +13,33 @@ use crate::limits::PASS_PERIOD;
 use crate::messages::SupervisorMessage;
 use crate::worker_host::ANY;
 
-/// Exit code of a server whose fronts crash again and again.
+/// Exit code of a server whose fronts crash repeatedly.
 const EXIT_CRASHED: u8 = 70;
 
-/// Exit code of a server whose front crashed while it drained.
+/// Exit code of a server whose front crashed while draining.
 const EXIT_UNANSWERED: u8 = 1;
 
 struct Supervisor {
     around: Environment,
     signals: Signals,
-    /// The file of the binary, to be read at an upgrade.
+    /// Path of the binary, opened at an upgrade.
     program: PathBuf,
     current: Generation,
-    /// Of a newer binary, before it is ready.
+    /// A generation of a newer binary that is not ready yet.
     next: Option<Generation>,
-    /// Of older binaries, until their fronts have answered everything.
+    /// Generations of older binaries whose fronts are draining.
     retired: Vec<Generation>,
     upgrades_asked: u32,
     is_stopping: bool,
 }
 
-/// Runs a server until it ends; returns its exit code. `program` is the file of its binary, which a
-/// SIGUSR2 puts in place of the running one. `arguments` are the server's own.
+/// Runs a server until it exits; returns its exit code. `program` is the path of its binary, which
+/// replaces the running one on SIGUSR2. `arguments` are those of the server.
 ///
 /// # Errors
-/// The kernel refuses what the supervisor cannot work without. Its processes are killed.
+/// An essential system call fails. The child processes are killed.
 pub fn supervise(program: &Path, arguments: Vec<OsString>) -> Result<u8, OsError> {
-    // Clients wait while it replaces a front. It does little at a time.
+    // Clients wait while a front is replaced. The supervisor uses little cpu time.
     albacore_os::raise_thread_priority();
     let signals = Signals::install_with_upgrades()?;
     let poll = Poll::new()?;
@@ -66,7 +66,7 @@ pub fn supervise(program: &Path, arguments: Vec<OsString>) -> Result<u8, OsError
 
 impl Supervisor {
     fn run(mut self) -> Result<u8, OsError> {
-        // bound: one pass for each signal, message and end of a process, and each PASS_PERIOD
+        // bound: one pass for each signal, message and exit of a process, and each PASS_PERIOD
         loop {
             if self.signals.take() > 0 && !self.is_stopping {
                 self.next = None;
@@ -96,7 +96,7 @@ impl Supervisor {
 
     fn exit_code(&self, end: End) -> u8 {
         match end {
-            // infallible for what a process can return
+            // infallible for valid exit codes
             End::Code(code) => u8::try_from(code).unwrap_or(EXIT_CRASHED),
             End::Crashed(exit) if self.is_stopping => {
                 tracing::error!(%exit, "the front ended before it had answered everything");
@@ -109,7 +109,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts a front of the binary on disk, beside the one that serves.
+    /// Starts a front of the binary on disk, in addition to the serving one.
     fn start_upgrade(&mut self) {
         let Some(listeners) = self.current.store.listeners().cloned() else {
             return tracing::warn!("SIGUSR2 is ignored: the server is starting or stopping");

@@ -1,5 +1,5 @@
-//! The worker processes: started, killed and waited for on behalf of the serving front. They
-//! survive it, and the next front finds them by their rings and channels.
+//! Worker processes: started, killed and reaped on behalf of the serving front. They survive it,
+//! and the next front receives their rings and channels.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use crate::link::Link;
 use crate::messages::{WorkerEvent, WorkerRequest};
 use crate::outgoing::{Outgoing, SharedFd};
 
-/// Whatever becomes readable, everything is looked at.
+/// Key of every descriptor: any event triggers a full pass.
 pub(crate) const ANY: PollKey = PollKey(0);
 
 #[derive(Debug)]
@@ -42,8 +42,8 @@ impl WorkerHost {
         }
     }
 
-    /// Starts a host of workers in this process, without a supervisor; it ends with the other end
-    /// of the link.
+    /// Starts a worker host on a thread of this process, without a supervisor; it ends when the
+    /// returned link is closed.
     ///
     /// # Errors
     /// There are no descriptors or threads left.
@@ -74,7 +74,7 @@ impl WorkerHost {
         Ok(theirs)
     }
 
-    /// From now on this front has the workers; it gets to know which run.
+    /// Assigns the workers to this front, and reports the running ones to it.
     pub(crate) fn serve(&mut self, front: Link, poll: &Poll) -> Result<(), OsError> {
         poll.add(&front, ANY)?;
         let mut front = Outgoing::new(front);
@@ -94,8 +94,8 @@ impl WorkerHost {
         }
     }
 
-    /// Does what the front asked for, and tells it which workers have ended. Returns false once
-    /// the front is gone.
+    /// Handles requests of the front, and reports workers that have exited. Returns false once the
+    /// front is gone.
     pub(crate) fn pass(&mut self, poll: &Poll) -> Result<bool, OsError> {
         let Some(front) = &self.front else {
             self.reap()?;

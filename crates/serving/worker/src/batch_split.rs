@@ -1,9 +1,9 @@
-//! Decides whether the threads of a worker share a batch, and how it is split: by rows or, where
-//! there are few, by trees.
+//! Decides whether the threads of a worker share a batch, and how it is split: by rows or, if there
+//! are few, by trees.
 //!
-//! The decision compares times: what rows of the model took when it was loaded, how much of that
-//! cannot be divided by trees, and the latency of waking a peer. It is a pure function of these, so
-//! every thread computes the same split.
+//! The decision compares times: the measured time of rows of the model when it was loaded, the
+//! serial part that cannot be split by trees, and the latency of waking a peer. It is a pure
+//! function of these, so every thread computes the same split.
 
 use albacore_trees::Kind;
 
@@ -16,13 +16,13 @@ use crate::ring::{Ring, Segment, Sharing};
 /// How a batch is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BatchSplit {
-    /// Pieces of `rows` rows, counted over all segments.
+    /// Pieces of `rows` rows, numbered over all segments.
     Rows { rows: usize, pieces: u32 },
     /// Each job in `parts` parts of its model's trees.
     Trees { parts: u32, pieces: u32 },
 }
 
-/// A shared batch, as one thread has read it from the ring.
+/// A shared batch, as read from the ring by one thread.
 pub(super) struct SharedBatch<'a> {
     pub(super) generation: u32,
     pub(super) split: BatchSplit,
@@ -48,7 +48,7 @@ pub(super) struct TreePiece<'a> {
     pub(super) segment_index: usize,
     pub(super) segment: &'a Segment,
     pub(super) kind: Kind,
-    /// Counted from 0; the model's trees are divided into `parts`.
+    /// From 0; the model's trees are divided into `parts`.
     pub(super) part: u32,
     pub(super) parts: u32,
 }
@@ -67,7 +67,7 @@ impl<'a> TreePiece<'a> {
     }
 }
 
-/// Estimates of the time of a batch, nanoseconds.
+/// Estimates of the service time of a batch, in nanoseconds.
 pub(super) struct TimeEstimates<'a> {
     pub(super) models: &'a Table,
     /// Latency of waking a peer.
@@ -75,7 +75,7 @@ pub(super) struct TimeEstimates<'a> {
 }
 
 impl TimeEstimates<'_> {
-    /// Time of a row of a segment if `together` rows are computed together; `None` where a kind was
+    /// Time of a row of a segment if `together` rows are computed together; `None` if a kind was
     /// not measured.
     fn row(&self, segment: &Segment, together: usize) -> Option<f64> {
         let predictor = &self.models.get(segment.edition)?.predictor;
@@ -95,13 +95,13 @@ impl TimeEstimates<'_> {
         times.sum()
     }
 
-    /// Time of the slowest thread, if rows are divided.
+    /// Time of the slowest thread if the batch is split by rows.
     fn by_rows(&self, segments: &[Segment], total: usize, threads: usize) -> Option<f64> {
         let rows = total.div_ceil(threads);
         Some(self.batch(segments, total, rows)? * rows as f64 / total as f64)
     }
 
-    /// Time of the slowest thread, if trees are divided; `None` where they cannot be.
+    /// Time of the slowest thread if the batch is split by trees; `None` if it cannot be.
     fn by_trees(&self, segments: &[Segment], threads: usize) -> Option<f64> {
         if jobs(segments).count() > TREE_JOBS_MAX {
             return None;
@@ -119,7 +119,7 @@ impl TimeEstimates<'_> {
 }
 
 impl BatchSplit {
-    /// `None`: sharing does not pay.
+    /// Returns `None` if sharing does not pay.
     pub(super) fn new(
         segments: &[Segment],
         threads: usize,
@@ -147,8 +147,8 @@ impl BatchSplit {
         }
     }
 
-    /// The fastest way, by the time of one thread alone and of each thread if rows or trees are
-    /// divided.
+    /// The fastest way, given the time of one thread alone, and the time of each thread if split by
+    /// rows or by trees.
     pub(super) fn best(alone: f64, [by_rows, by_trees]: [f64; 2], wake_latency: f64) -> Sharing {
         if alone < SHARING_PAYS * wake_latency || alone <= by_rows.min(by_trees) + wake_latency {
             Sharing::Alone
@@ -159,7 +159,7 @@ impl BatchSplit {
         }
     }
 
-    /// A batch of `total` rows that takes `time` nanoseconds.
+    /// Splits a batch of `total` rows that takes `time` nanoseconds.
     pub(super) fn by_rows(
         total: usize,
         threads: usize,
@@ -180,7 +180,7 @@ impl BatchSplit {
         })
     }
 
-    /// Without measurements: by the number of rows.
+    /// Decides without measurements, by the number of rows.
     fn by_rule(segments: &[Segment], threads: usize, total: usize) -> Option<Self> {
         let is_shap = segments
             .iter()

@@ -1,28 +1,29 @@
-//! Commands of the front to a running worker about its models and about the front's memory: one
-//! message on its channel, with the image to open, or the memory, as its descriptors. The ring says
-//! when to read it.
+//! Commands from the front to a running worker: open and close images of models, attach the memory
+//! of a front. A command is one message on the worker's channel; the image or the memory is passed
+//! as file descriptors. The ring signals when to read it.
 
 use crate::limits::CLOSES_MAX;
 
-/// Identifies one compiled state of a model; never reused, by no front of a server.
+/// Identifies one compiled version of a model; never reused by any front of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EditionId(pub u64);
 
-/// One message. Images are closed first, so that their memory is free when the next is opened.
+/// One message. Images are closed first, so that their memory is free when the next one is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
-    /// Images that no request needs any more.
+    /// Images that no request uses any more.
     pub closes: Vec<EditionId>,
-    /// The image that comes with the message, and the bits of the outputs that it gives.
+    /// The image passed with the message, and the bits of its outputs.
     pub opens: Option<(EditionId, u8)>,
-    /// The memory of a front comes with the message: rows, results, and what wakes its event loops.
+    /// The memory of a front is passed with the message: rows, results, and the wakeups of its
+    /// event loops.
     pub is_attach: bool,
-    /// The worker came to another NUMA node: its threads allocate their scratch memory again.
+    /// The worker was moved to another NUMA node: its threads reallocate their scratch memory.
     pub moves_scratch: bool,
 }
 
 impl EditionId {
-    /// Editions of the front with this number.
+    /// First edition of the front with this number.
     pub fn first_of(front: u64) -> Self {
         Self(front << 32)
     }
@@ -37,8 +38,7 @@ impl Command {
         }
     }
 
-    /// What comes with the message, the image that is opened, its outputs, and the images to close,
-    /// as little-endian words.
+    /// Flags, the edition to open, its outputs, and the editions to close, as little-endian words.
     pub fn encode(&self) -> Vec<u8> {
         let (id, kinds) = self.opens.unwrap_or((EditionId(0), 0));
         let flags = [self.opens.is_some(), self.is_attach, self.moves_scratch];
@@ -50,7 +50,7 @@ impl Command {
         words.flat_map(u64::to_le_bytes).collect()
     }
 
-    /// `None` if the bytes are not a command.
+    /// Returns `None` if the bytes are not a command.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (words, []) = bytes.as_chunks::<8>() else {
             return None;

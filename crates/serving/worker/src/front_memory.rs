@@ -1,8 +1,8 @@
 //! The memory of the front that the worker computes for, and its event loops.
 //!
-//! Rank 0 attaches the memory of another front between two batches. Each thread has a view of its
-//! own; peers take theirs when they next wake. A peer that computes has taken it: rank 0 puts the
-//! views in place before it publishes a batch.
+//! Rank 0 attaches the memory of another front between two batches. Each thread has its own view;
+//! peers replace theirs when they next wake. A peer that computes a batch has replaced it, because
+//! rank 0 stores the views before it publishes the batch.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use albacore_os::{Extent, OsError, ReadMapping, SharedMemory, Wake};
 
 use crate::ring::Ring;
 
-/// What one thread computes with.
+/// The memory that one thread maps.
 pub(super) struct View {
     pub(super) rows: Arc<ReadMapping>,
     pub(super) results: Extent,
@@ -42,21 +42,21 @@ pub(super) fn map(fds: Vec<OwnedFd>, threads: usize) -> Result<(Vec<View>, Event
 }
 
 impl EventLoops {
-    /// Notifies the one that the ring names.
+    /// Wakes the event loop named by the ring.
     pub(super) fn notify(&self, ring: &Ring) {
         let wake = self.0.get(ring.event_loop().0);
         wake.or(self.0.first()).into_iter().for_each(Wake::wake);
     }
 }
 
-/// What threads should change in their memory, by rank.
+/// Pending changes of the threads' memory, by rank.
 pub(super) struct MemoryChanges(Box<[Mutex<MemoryChange>]>);
 
 #[derive(Default)]
 pub(super) struct MemoryChange {
-    /// The view to change to.
+    /// The view that replaces the present one.
     pub(super) view: Option<View>,
-    /// Scratch memory is to be allocated again.
+    /// Whether to reallocate the scratch memory.
     pub(super) is_scratch_moved: bool,
 }
 
@@ -78,7 +78,7 @@ impl MemoryChanges {
         }
     }
 
-    /// What a thread should change, once.
+    /// Removes and returns the pending change of a thread.
     pub(super) fn take(&self, rank: usize) -> MemoryChange {
         let slot = self.0.get(rank).map(Mutex::lock);
         let slot = slot.map(|slot| slot.unwrap_or_else(PoisonError::into_inner));

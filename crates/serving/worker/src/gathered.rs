@@ -1,12 +1,12 @@
-//! Rows of several requests, computed in one call.
+//! Computes rows of several requests in one call.
 //!
-//! Trees are read once for all rows of a call and a vector holds a row in each lane, so a row of
-//! many costs a fraction of a row alone. Rows of different requests lie apart in shared memory:
-//! those for the same model and outputs are copied side by side, and their results back. A result
-//! does not depend on the rows beside it.
+//! Trees are read once for all rows of a call, and each lane of a vector holds one row, so a row
+//! costs much less among many than alone. Rows of different requests are not adjacent in shared
+//! memory: those for the same model and outputs are copied into one buffer, and their results back.
+//! A result does not depend on the other rows of the call.
 //!
-//! **Limits.** Interactions are computed row by row, so they are not gathered. Where a segment is
-//! invalid each is computed alone, which finds out which one.
+//! **Limits.** Interactions are computed row by row, so they are not gathered. If a segment is
+//! invalid, each is computed separately to find out which one.
 
 use albacore_trees::Kind;
 
@@ -14,11 +14,11 @@ use crate::kind::KindSet;
 use crate::limits::{GATHERED_BYTES_MAX, GATHERED_ROWS_MAX};
 use crate::ring::Segment;
 
-/// Rows of one segment that a thread computes.
+/// Rows of one segment that are computed by one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) segment: usize,
-    /// Counted from the segment's first row.
+    /// Relative to the segment's first row.
     pub(super) from: usize,
     pub(super) to: usize,
 }
@@ -29,7 +29,7 @@ impl Part {
     }
 }
 
-/// Copies of rows and of their results, aligned for every element.
+/// Copies of rows and of their results, aligned for every element type.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     rows: Vec<u64>,
@@ -37,7 +37,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Memory for rows and results of so many bytes.
+    /// Returns memory for `rows` and `results` bytes.
     pub(super) fn memory(&mut self, rows: usize, results: usize) -> (&mut [u8], &mut [u8]) {
         fn first(words: &mut Vec<u64>, bytes: usize) -> &mut [u8] {
             if words.len() < bytes.div_ceil(8) {
@@ -52,7 +52,7 @@ impl Gathered {
     }
 }
 
-/// The parts of a batch in `range`, counted over the rows of all segments.
+/// The parts of a batch in `range`, a range over the rows of all segments.
 pub(super) fn parts_of(
     segments: &[Segment],
     range: std::ops::Range<usize>,
@@ -61,7 +61,7 @@ pub(super) fn parts_of(
     let parts = segments.iter().enumerate().map(move |(index, segment)| {
         let end = start.saturating_add(segment.rows);
         let (from, to) = (range.start.max(start), range.end.min(end));
-        // Of a segment outside of the range, `to` may be less than `start`.
+        // For a segment outside the range, `to` may be less than `start`.
         let part = (from < to).then(|| Part {
             segment: index,
             from: from - start,
@@ -73,8 +73,8 @@ pub(super) fn parts_of(
     parts.flatten()
 }
 
-/// How many of the first parts are computed in one call; at least one. `row_bytes` are those of a
-/// row and its results.
+/// The number of leading parts that are computed in one call; at least one. `row_bytes` is the size
+/// of a row and its results.
 pub(super) fn first_group(segments: &[Segment], parts: &[Part], row_bytes: usize) -> usize {
     let Some(first) = parts.first() else {
         return 0;

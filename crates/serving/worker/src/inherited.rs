@@ -1,5 +1,5 @@
-//! What a worker inherits: numbers and descriptors on its command line. The memory of the front
-//! comes in a message, because another front may take its place.
+//! Parameters that a worker inherits: numbers and descriptors on its command line. The memory of
+//! the front is sent in a message, because another front may replace it.
 
 use std::os::fd::RawFd;
 
@@ -12,7 +12,7 @@ pub(super) struct Inherited {
     pub(super) worker: usize,
     pub(super) threads: usize,
     pub(super) ring: Ring,
-    /// Carries commands; the first one is there when the worker starts.
+    /// Channel of the commands; the first command is already in it when the worker starts.
     pub(super) commands: Channel,
 }
 
@@ -26,7 +26,7 @@ pub fn arguments(worker: usize, threads: usize) -> Vec<String> {
 }
 
 impl Inherited {
-    /// Parses what [`arguments`] wrote, without the subcommand.
+    /// Parses the result of [`arguments`] and the two descriptors, without the subcommand.
     pub(super) fn from_arguments(
         mut arguments: impl Iterator<Item = String>,
     ) -> Result<Self, String> {

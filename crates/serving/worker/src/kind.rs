@@ -1,8 +1,8 @@
-//! The kinds of output that a request asks for.
+//! The kinds of output that a request may ask for.
 
 use albacore_trees::Kind;
 
-/// The name of a kind in metrics and in the server's state.
+/// Name of a kind in metrics and in the server's state.
 #[must_use]
 pub const fn kind_name(kind: Kind) -> &'static str {
     match kind {
@@ -14,7 +14,7 @@ pub const fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The same for requests that may have been refused before their body was read.
+/// The same for requests that may have been rejected before their body was read.
 #[must_use]
 pub fn kind_or_unread(kind: Option<Kind>) -> &'static str {
     kind.map_or("unread", kind_name)
@@ -63,7 +63,7 @@ impl KindSet {
         Self(bits)
     }
 
-    /// The kind that costs most, which determines the queue of a request.
+    /// The most expensive kind, which determines the queue of a request.
     #[must_use]
     pub fn costliest(self) -> Option<Kind> {
         const BY_COST: [Kind; 5] = [

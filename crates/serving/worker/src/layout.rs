@@ -1,5 +1,5 @@
-//! Where the outputs of a request lie in its results: one behind the other in the order of
-//! [`Kind::ALL`], each aligned. The front and the workers must agree on this, so both call it.
+//! Layout of a request's results: its outputs in the order of [`Kind::ALL`], each aligned. The
+//! front and the workers must agree on it, so both use this code.
 
 use albacore_trees::{ElementType, OutputMut, PredictError};
 use albacore_trees::{Kind, PredictScratch, Predictor, Rows};
@@ -7,7 +7,7 @@ use albacore_trees::{Kind, PredictScratch, Predictor, Rows};
 use crate::kind::KindSet;
 use crate::limits::ALIGNMENT;
 
-/// One output that a model can give.
+/// An output that a model supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputInfo {
     pub kind: Kind,
@@ -28,17 +28,18 @@ impl OutputInfo {
     }
 }
 
-/// Offsets of the outputs of one request, bytes from the start of its results.
+/// Offsets of the outputs of one request, in bytes from the start of its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// By `Kind as usize`; meaningful only for kinds that were asked for.
+    /// By `Kind as usize`; only valid for requested kinds.
     offsets: [usize; Kind::ALL.len()],
     /// Bytes of all outputs.
     pub bytes: usize,
 }
 
 impl Layout {
-    /// The layout of `kinds` for a request of `rows` rows; `None` if it exceeds the address space.
+    /// Computes the layout of `kinds` for a request of `rows` rows; `None` if it exceeds the
+    /// address space.
     pub fn new(outputs: &[OutputInfo], kinds: KindSet, rows: usize) -> Option<Self> {
         let mut layout = Self {
             offsets: [0; Kind::ALL.len()],
@@ -52,13 +53,13 @@ impl Layout {
         Some(layout)
     }
 
-    /// Where the output of `kind` starts.
+    /// Start of the output of `kind`.
     pub fn offset(&self, kind: Kind) -> usize {
         self.offsets[kind as usize]
     }
 }
 
-/// The outputs that a model can give, of those in `wanted`.
+/// The outputs in `wanted` that a model supports.
 pub fn outputs_of(predictor: &Predictor<'_>, wanted: KindSet) -> Vec<OutputInfo> {
     let outputs = wanted.iter().filter(|&kind| is_supported(predictor, kind));
     outputs
@@ -70,7 +71,7 @@ pub fn outputs_of(predictor: &Predictor<'_>, wanted: KindSet) -> Vec<OutputInfo>
         .collect()
 }
 
-/// Whether a model can give `kind`: predicts zero rows and looks at the error.
+/// Whether a model supports `kind`: predicts zero rows and checks the error.
 fn is_supported(predictor: &Predictor<'_>, kind: Kind) -> bool {
     let out = match predictor.output_element(kind) {
         ElementType::F32 => OutputMut::F32(&mut []),

@@ -1,10 +1,9 @@
-//! The program of a worker process, and what it shares with the front: the formats in which batches
-//! and commands reach it.
+//! The program of a worker process, and the formats that it shares with the front: batches,
+//! commands and results.
 //!
-//! `program` is what the process runs: a `team` of threads that compute the batches of one `ring`,
-//! with the `models` that it has open, on the memory of the front (`front_memory`). Crate `engine`
-//! is the other side: it writes the ring (`ring`) and the commands (`command`), and finds results
-//! where `layout` says.
+//! The process runs `program`: a `team` of threads that compute the batches of one `ring`, with the
+//! open `models`, on the memory of the front (`front_memory`). Crate `engine` is the other side: it
+//! writes the ring (`ring`) and the commands (`command`), and locates results by `layout`.
 #![forbid(unsafe_code)]
 
 mod batch_split;

@@ -1,4 +1,4 @@
-//! The images that this worker has open, by edition. Each is mapped and read in place.
+//! The open images of this worker, by edition. Each is mapped and used in place.
 
 use std::os::fd::OwnedFd;
 use std::sync::{RwLock, RwLockReadGuard};
@@ -27,7 +27,7 @@ impl OpenModel<'_> {
         self.predictor.features() * element.bytes()
     }
 
-    /// Those of the outputs that are in `kinds`.
+    /// The outputs of the model that are in `kinds`.
     pub(super) fn outputs_of(&self, kinds: KindSet) -> impl Iterator<Item = &OutputInfo> + Clone {
         let outputs = self.outputs.iter();
         outputs.filter(move |output| kinds.contains(output.kind))
@@ -48,17 +48,17 @@ self_cell!(
 #[derive(Default)]
 pub(super) struct Models(RwLock<Table>);
 
-/// The images, ascending by edition.
+/// The images, sorted by edition.
 #[derive(Default)]
 pub(super) struct Table(Vec<(EditionId, ModelMapping)>);
 
 impl Models {
-    /// The images, for one batch.
+    /// Locks the images for one batch.
     pub(super) fn table(&self) -> RwLockReadGuard<'_, Table> {
         self.0.read().unwrap_or_else(|error| error.into_inner())
     }
 
-    /// Closes and opens what the command says; `image` came with it.
+    /// Closes and opens images as commanded; `image` was passed with the command.
     pub(super) fn execute(&self, command: &Command, image: Option<OwnedFd>) -> Result<(), String> {
         {
             let mut table = self.0.write().unwrap_or_else(|error| error.into_inner());

@@ -1,9 +1,8 @@
-//! The reduction of batches that are split by trees: partial sums of the pieces, and their
-//! addition.
+//! The reduction of batches that are split by trees: stores and adds the partial sums of the
+//! pieces.
 //!
-//! Each piece has a slot, locked by the thread that fills it. Rank 0 adds the pieces in their order
-//! as they become ready, between pieces of its own, so that the result does not depend on the
-//! timing.
+//! Each piece has a slot, locked by the thread that fills it. Rank 0 adds the pieces in order as
+//! they become ready, between pieces of its own, so that the result does not depend on timing.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -17,22 +16,22 @@ use crate::limits::{TREE_JOBS_MAX, TREE_PARTS_PER_THREAD};
 pub(super) struct PartialResults(Vec<Mutex<PartialSlot>>);
 
 struct PartialSlot {
-    /// The batch whose piece is in the slot.
+    /// Generation of the batch whose piece is in the slot.
     generation: Option<u32>,
     outcome: Result<(), String>,
     partial: PartialOutput,
 }
 
-/// How far rank 0 has reduced a batch.
+/// Progress of rank 0 in the reduction of a batch.
 #[derive(Debug, Default)]
 pub(super) struct ReductionProgress {
     next: u32,
-    /// The segment that failed last.
+    /// The last segment that failed.
     failed: Option<usize>,
 }
 
 impl PartialResults {
-    /// Slots for the threads of a worker.
+    /// Creates the slots for the threads of a worker.
     pub(super) fn new(threads: usize) -> Self {
         let slot = || PartialSlot {
             generation: None,
@@ -43,7 +42,7 @@ impl PartialResults {
         Self((0..slots).map(|_| Mutex::new(slot())).collect())
     }
 
-    /// Drops what the slots have allocated.
+    /// Frees the memory of the slots.
     pub(super) fn drop_memory(&self) {
         for slot in &self.0 {
             let mut slot = slot.lock().unwrap_or_else(|error| error.into_inner());
@@ -104,7 +103,7 @@ impl PartialResults {
         }
     }
 
-    /// The slot of a piece if it is computed.
+    /// The slot of a piece, if it is computed.
     fn ready(&self, piece: u32, generation: u32) -> Option<MutexGuard<'_, PartialSlot>> {
         let slot = match self.0.get(piece as usize)?.try_lock() {
             Ok(slot) => slot,

@@ -1,9 +1,10 @@
 //! The program of a worker process: T named threads that compute the batches of one ring.
 //!
 //! The process has no runtime, no logger and no listener. It maps the memory of the front, reports
-//! that it is ready, and sleeps on its doorbell. Commands of the front about models arrive between
-//! two batches, and one by which another front takes the worker over. Its rows and models are
-//! mapped read-only. Any panic aborts it: the front runs its batch elsewhere.
+//! that it is ready, and sleeps on its doorbell. Between two batches it receives commands of the
+//! front: about models, or to attach the memory of another front that takes the worker over. Rows
+//! and models are mapped read-only. Any panic aborts the process: the front replays its batch on
+//! another worker.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -18,7 +19,7 @@ use crate::ring::{Ring, Signal};
 use crate::team::Team;
 use crate::thread_context::ThreadContext;
 
-/// The subcommand that makes this binary a worker.
+/// The subcommand that starts this binary as a worker.
 pub const SUBCOMMAND: &str = "worker";
 
 /// Runs a worker with the arguments after [`SUBCOMMAND`].
@@ -29,7 +30,7 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
         report(info);
         std::process::abort();
     }));
-    // Buffers of a thread are kept until it is moved to another node.
+    // Buffers of a thread are kept until it moves to another NUMA node.
     albacore_os::map_large_allocations();
     match Inherited::from_arguments(arguments).and_then(|inherited| run(&inherited)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -68,7 +69,7 @@ fn run(inherited: &Inherited) -> Result<(), String> {
                 return Err(format!("thread {} cannot be started: {error}", name(rank)));
             }
         }
-        // A ready worker has named all of its threads.
+        // A worker reports ready only after all of its threads have set their names.
         team.wait_for_peers();
         team.measure_wake_latency();
         let mut leader = Leader {
@@ -91,7 +92,7 @@ struct Leader<'a> {
     models: &'a Models,
     team: &'a Team,
     changes: &'a MemoryChanges,
-    /// Those of the present front.
+    /// Event loops of the current front.
     event_loops: EventLoops,
     context: ThreadContext,
 }
@@ -108,7 +109,7 @@ impl Leader<'_> {
             ring.begin(sequence);
             let start = Instant::now();
             let segments = if ring.is_command() {
-                // A command takes the place of a batch of one segment.
+                // A command is reported like a batch of one segment.
                 if let Err(reason) = self.execute_command(ring) {
                     ring.fail(0, &reason);
                 }
@@ -122,11 +123,11 @@ impl Leader<'_> {
         }
     }
 
-    /// Executes the last command in the channel: those before it are of a front that died before
-    /// it rang.
+    /// Executes the last command in the channel: earlier ones are from a front that died before it
+    /// rang the doorbell.
     fn execute_command(&mut self, ring: &Ring) -> Result<(), String> {
         let mut last = None;
-        // bound: what fits into the channel
+        // bound: the capacity of the channel
         while let Some(message) = self
             .inherited
             .commands
@@ -152,7 +153,7 @@ impl Leader<'_> {
         executed
     }
 
-    /// Computes for another front from now on.
+    /// Switches to the memory of another front.
     fn attach(&mut self, fds: Vec<std::os::fd::OwnedFd>) -> Result<(), String> {
         let (views, event_loops) = front_memory::map(fds, self.inherited.threads)?;
         self.event_loops = event_loops;
@@ -161,8 +162,8 @@ impl Leader<'_> {
         Ok(())
     }
 
-    /// Has every thread change its memory, also peers that have nothing to compute: the memory of
-    /// another front is freed once nobody maps it.
+    /// Makes every thread change its memory, including peers without work: the memory of the
+    /// previous front is freed only when no thread maps it.
     fn change_memory(&mut self) {
         self.context.change(self.changes.take(0));
         self.team.wake_peers();

@@ -1,11 +1,11 @@
-//! The shared words through which the front and one incarnation of a worker exchange one batch at a
-//! time, by sequence number.
+//! The ring in shared memory through which the front and one incarnation of a worker exchange one
+//! batch at a time, identified by a sequence number.
 //!
 //! Each word has one writer at a time. The front writes the batch, then the doorbell; the worker
-//! writes results and states, then `finished`. No lock is held across a crash: whatever a crashed
-//! worker leaves behind, the front reads `finished` alone, and each incarnation has a ring of its
-//! own, so that words of one are never taken for another's. The front does not trust the words:
-//! states that are not exactly "done" are failures, numbers are clamped.
+//! writes results and states, then `finished`. No lock is held across a crash: after a crash the
+//! front relies on `finished` only, and each incarnation has its own ring, so that words of
+//! different incarnations are never confused. The front does not trust the words: a state other
+//! than exactly "done" is a failure, numbers are clamped.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,10 +17,10 @@ use albacore_os::{FUTEX_BYTES, OsError, SharedMemory, Words};
 use crate::command::EditionId;
 use crate::limits::{BATCH_REQUESTS_MAX, LISTED_EDITIONS_MAX, REASON_BYTES_MAX, SPIN_TIME_MAX};
 
-/// The doorbell's value that ends the worker; sequence numbers are smaller.
+/// Doorbell value that stops the worker; sequence numbers are smaller.
 const STOP: u32 = u32::MAX;
 
-/// 32-bit words, each on a cache line of its own.
+/// 32-bit words, each on its own cache line.
 const DOORBELL: usize = 0;
 const WAITING: usize = 16;
 const STATE: usize = 32;
@@ -39,31 +39,31 @@ const EVENT_LOOP: usize = 7;
 const REASON: usize = 8;
 const FIRST_SEGMENT: usize = REASON + REASON_BYTES_MAX / 8;
 const SEGMENT_WORDS: usize = 8;
-/// The number of editions that the worker has open, and which.
+/// The number of editions that the worker has open, followed by their ids.
 const OPEN_EDITIONS: usize = FIRST_SEGMENT + BATCH_REQUESTS_MAX * SEGMENT_WORDS;
 const WORDS: usize = OPEN_EDITIONS + 1 + LISTED_EDITIONS_MAX;
 
 /// Index of a segment's state among its words.
 const SEGMENT_STATE: usize = 7;
 
-/// The rows of one request that are in a batch, and where they and their results are.
+/// The rows of one request in a batch, and the offsets of the rows and their results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Selects the image that computes it.
+    /// Selects the image.
     pub edition: EditionId,
     /// Bits of the kinds of output.
     pub kinds: u8,
-    /// Whether the rows are 64-bit floats, not 32-bit ones.
+    /// Whether the rows are 64-bit floats instead of 32-bit ones.
     pub is_double: bool,
-    /// First row of the request that is in this batch.
+    /// First row of the request in this batch.
     pub first_row: usize,
     /// Rows in this batch.
     pub rows: usize,
-    /// Rows of the whole request, which determine where its outputs are.
+    /// Rows of the whole request, which determine the layout of its outputs.
     pub request_rows: usize,
-    /// Where the request's rows start.
+    /// Offset of the request's rows.
     pub input_offset: usize,
-    /// Where the request's outputs start.
+    /// Offset of the request's outputs.
     pub results_offset: usize,
 }
 
@@ -85,12 +85,12 @@ impl SegmentState {
     }
 }
 
-/// How the threads of a worker shared a batch.
+/// How the threads of a worker divided a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// One thread computed it.
     Alone,
-    /// Each thread computed some of its rows.
+    /// Each thread computed some of the rows.
     Rows,
     /// Each thread computed some of the model's trees, for all rows.
     Trees,
@@ -100,7 +100,7 @@ impl Sharing {
     /// In the order of their words.
     pub const ALL: [Self; 3] = [Self::Alone, Self::Rows, Self::Trees];
 
-    /// Its name in metrics.
+    /// Name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -111,12 +111,12 @@ impl Sharing {
     }
 }
 
-/// An event loop, counted from 0. Work of a request that need not be shared (memory, submission,
-/// notification) is kept by its loop.
+/// Index of an event loop, from 0. State of a request that need not be shared (memory, submission,
+/// notification) is owned by its loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopIndex(pub usize);
 
-/// How a worker may use cpus for a batch and after it, and whom it notifies.
+/// Limits of a worker's cpu use for a batch and after it, and the event loop that it notifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ComputeLimits {
     /// Threads that may compute the batch.
@@ -127,7 +127,7 @@ pub struct ComputeLimits {
     pub event_loop: LoopIndex,
 }
 
-/// What the front asks of a waiting worker.
+/// A signal of the front to a waiting worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     Run(u32),
@@ -141,14 +141,14 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A new ring: sequence 0, worker not ready.
+    /// Creates a ring: sequence 0, worker not ready.
     pub fn create(name: &str) -> Result<Self, OsError> {
         let memory = SharedMemory::create(name, FUTEX_BYTES + WORDS * 8)?;
         let words = memory.map_words()?;
         Ok(Self { memory, words })
     }
 
-    /// The ring that this process inherited.
+    /// Opens the inherited ring.
     pub fn open(fd: OwnedFd) -> Result<Self, OsError> {
         let memory = SharedMemory::open(fd)?;
         let words = memory.map_words()?;
@@ -172,7 +172,7 @@ impl Ring {
         &self.words.words()[start..start + SEGMENT_WORDS]
     }
 
-    /// The number after `sequence`: never 0 and never `STOP`.
+    /// The sequence number after `sequence`: never 0 and never `STOP`.
     pub fn next_sequence(sequence: u32) -> u32 {
         if sequence >= STOP - 1 {
             1
@@ -183,8 +183,8 @@ impl Ring {
 
     // Methods of the front.
 
-    /// Hands a batch over: at most [`BATCH_REQUESTS_MAX`] segments, further ones are ignored.
-    /// Returns whether the worker sleeps: then [`Ring::wake`] must follow.
+    /// Submits a batch: at most [`BATCH_REQUESTS_MAX`] segments, further ones are ignored. Returns
+    /// whether the worker sleeps: then [`Ring::wake`] must follow.
     #[must_use]
     pub fn submit(&self, sequence: u32, segments: &[Segment], limits: ComputeLimits) -> bool {
         let segments = &segments[..segments.len().min(BATCH_REQUESTS_MAX)];
@@ -216,7 +216,7 @@ impl Ring {
         self.hand_over(sequence, segments.len(), false)
     }
 
-    /// Announces a command in the channel. Its outcome is the state of segment 0.
+    /// Announces a command in the channel. Its result is the state of segment 0.
     pub fn submit_command(&self, sequence: u32) {
         self.segment(0)[SEGMENT_STATE].store(SegmentState::Pending.word(), Ordering::Relaxed);
         if self.hand_over(sequence, 0, true) {
@@ -233,7 +233,7 @@ impl Ring {
         self.ring_doorbell(sequence)
     }
 
-    /// Tells the worker to end after its batch.
+    /// Tells the worker to exit after its batch.
     pub fn stop(&self) {
         if self.ring_doorbell(STOP) {
             self.wake();
@@ -243,24 +243,23 @@ impl Ring {
     /// Returns whether the worker sleeps.
     fn ring_doorbell(&self, value: u32) -> bool {
         // The front writes the doorbell and then reads `waiting`; the worker writes `waiting` and
-        // then reads the doorbell (`wait_for_signal`). So at least one side sees the other: no wake
-        // is lost.
+        // then reads the doorbell (`wait_for_signal`). With sequentially consistent ordering at
+        // least one side sees the other's write: no wakeup is lost.
         self.futex(DOORBELL).store(value, Ordering::SeqCst);
         self.futex(WAITING).load(Ordering::SeqCst) != 0
     }
 
-    /// The sequence number that was handed over last.
+    /// The last submitted sequence number.
     pub fn last_sequence(&self) -> u32 {
         self.futex(DOORBELL).load(Ordering::SeqCst)
     }
 
-    /// Whether the worker is ready and has finished everything that was handed over, by whatever
-    /// front.
+    /// Whether the worker is ready and has finished everything that any front submitted.
     pub fn is_idle(&self) -> bool {
         self.is_ready() && self.is_finished(self.last_sequence())
     }
 
-    /// The editions that the worker has open, as it reported.
+    /// The editions that the worker reported as open.
     pub fn open_editions(&self) -> Vec<EditionId> {
         let load = |at: usize| self.word(at).load(Ordering::Relaxed);
         let count = usize::try_from(load(OPEN_EDITIONS)).unwrap_or(usize::MAX);
@@ -269,12 +268,12 @@ impl Ring {
         listed.map(edition).collect()
     }
 
-    /// Wakes the worker. That takes microseconds: no lock should be held.
+    /// Wakes the worker. This takes microseconds: no lock should be held.
     pub fn wake(&self) {
         futex::wake(Reach::Machine, self.futex(DOORBELL), 1);
     }
 
-    /// Whether the worker has reported that it is ready.
+    /// Whether the worker has reported ready.
     pub fn is_ready(&self) -> bool {
         self.futex(STATE).load(Ordering::Acquire) == 1
     }
@@ -284,7 +283,7 @@ impl Ring {
         self.futex(BEGUN).load(Ordering::Acquire) == sequence
     }
 
-    /// Whether the worker is done with the batch `sequence`.
+    /// Whether the worker has finished the batch `sequence`.
     pub fn is_finished(&self, sequence: u32) -> bool {
         self.futex(FINISHED).load(Ordering::Acquire) == sequence
     }
@@ -303,7 +302,7 @@ impl Ring {
         self.word(COMPUTE_NANOS).load(Ordering::Relaxed)
     }
 
-    /// The reported way in which threads shared the batch.
+    /// How threads divided the batch, as reported.
     pub fn sharing(&self) -> Sharing {
         let word = self.word(SHARING).load(Ordering::Relaxed);
         let known = usize::try_from(word).ok();
@@ -311,7 +310,7 @@ impl Ring {
         known.unwrap_or(Sharing::Alone)
     }
 
-    /// The reported reason why a segment failed.
+    /// The reported reason of a failed segment.
     pub fn reason(&self) -> String {
         let bytes = self.word(REASON_BYTES).load(Ordering::Relaxed);
         let bytes = usize::try_from(bytes)
@@ -328,8 +327,8 @@ impl Ring {
 
     // Methods of the worker.
 
-    /// Reports which editions are open, before the command that changed them is finished. Of very
-    /// many some are left out: another front sends those again.
+    /// Reports which editions are open, before the command that changed them is finished. If there
+    /// are too many, some are omitted: another front sends those again.
     pub(crate) fn set_open_editions(&self, editions: impl Iterator<Item = EditionId>) {
         let mut count = 0;
         for (at, edition) in editions.take(LISTED_EDITIONS_MAX).enumerate() {
@@ -340,19 +339,19 @@ impl Ring {
         self.word(OPEN_EDITIONS).store(count, Ordering::Relaxed);
     }
 
-    /// The event loop that the worker notifies of the end of the batch.
+    /// The event loop to notify when the batch is finished.
     pub(crate) fn event_loop(&self) -> LoopIndex {
         let word = self.word(EVENT_LOOP).load(Ordering::Relaxed);
         LoopIndex(usize::try_from(word).unwrap_or_default())
     }
 
-    /// Reports that the worker takes batches.
+    /// Reports that the worker accepts batches.
     pub fn set_ready(&self) {
         self.futex(STATE).store(1, Ordering::Release);
     }
 
-    /// Polls the doorbell for a while: the front then needs no system call, and the worker need not
-    /// be woken.
+    /// Spins on the doorbell for a while, which saves the front a system call and the worker a
+    /// wakeup.
     fn spin(&self, last: u32) {
         let nanos = self.word(SPIN_NANOS).load(Ordering::Relaxed);
         let (start, time) = (
@@ -365,11 +364,11 @@ impl Ring {
         }
     }
 
-    /// Waits for the batch or command after `last`, or for the end.
+    /// Waits for the batch or command after `last`, or for the stop signal.
     pub(crate) fn wait_for_signal(&self, last: u32) -> Signal {
         let doorbell = self.futex(DOORBELL);
         self.spin(last);
-        // bound: one pass for each wake; ends with the process at the latest.
+        // bound: one pass for each wakeup; ends with the process at the latest.
         loop {
             match doorbell.load(Ordering::Acquire) {
                 STOP => return Signal::Stop,
@@ -384,7 +383,7 @@ impl Ring {
         }
     }
 
-    /// Whether a command was handed over, not a batch.
+    /// Whether a command was submitted instead of a batch.
     pub fn is_command(&self) -> bool {
         self.word(IS_COMMAND).load(Ordering::Relaxed) == 1
     }
@@ -395,13 +394,12 @@ impl Ring {
         usize::try_from(threads).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Reports how the threads share the batch.
+    /// Reports how the threads divide the batch.
     pub(crate) fn set_sharing(&self, sharing: Sharing) {
         self.word(SHARING).store(sharing as u64, Ordering::Relaxed);
     }
 
-    /// Reports that the worker begins the batch: if it crashes from now on, the batch may be the
-    /// cause.
+    /// Reports that the worker starts the batch: a crash from now on may be caused by the batch.
     pub fn begin(&self, sequence: u32) {
         self.futex(BEGUN).store(sequence, Ordering::Release);
     }

@@ -1,24 +1,23 @@
 //! Shares one batch among the threads of a worker.
 //!
-//! **Problem.** Rank 0 has a batch. If it is large the peers help, but rank 0 must not wait for a
-//! peer that has not begun: it may be asleep, or its cpu busy with something else.
+//! **Problem.** Rank 0 has a batch. If it is large, the peers help, but rank 0 must not wait for a
+//! peer that has not started: it may be asleep, or its cpu may be busy with something else.
 //!
 //! **Approach.** The batch is split into pieces that threads claim one by one. Rank 0 claims pieces
-//! too, and waits at the end only for claimed ones. The claim word holds the generation of the
-//! batch and the next piece, so that a peer which comes late claims nothing.
+//! too, and at the end waits only for claimed ones. The claim word contains the generation of the
+//! batch and the next piece, so that a late peer claims nothing.
 //!
-//! Pieces are rows or, where there are few rows, trees: see `batch_split`. Partial sums of trees
-//! are added by rank 0, see `partial_results`. Rank 0 measures the latency of waking a peer before
-//! the first batch.
+//! Pieces are rows or, if there are few rows, trees: see `batch_split`. Partial sums of trees are
+//! added by rank 0, see `partial_results`. Rank 0 measures the latency of waking a peer before the
+//! first batch.
 //!
-//! **Proof sketch.** A claim succeeds only while the word holds the generation that the peer saw
+//! **Proof sketch.** A claim succeeds only while the word contains the generation that the peer saw
 //! and a piece below its count. Rank 0 leaves the batch only when all pieces are finished, and
 //! closes the word before it reports the batch as done; until then the ring holds the batch. So a
-//! peer whose claim succeeds has read a ring that did not change, and rank 0 still waits for its
-//! piece.
+//! peer whose claim succeeds has read an unchanged ring, and rank 0 still waits for its piece.
 //!
-//! **Limits.** Generations have 32 bits: to mistake one for another, a peer would have to sleep
-//! through 2^32 shared batches between two instructions.
+//! **Limits.** Generations have 32 bits: to confuse two of them, a peer would have to sleep through
+//! 2^32 shared batches between two instructions.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -39,7 +38,7 @@ use crate::ring::{Ring, Segment};
 /// No piece can be claimed.
 const CLOSED: u32 = u32::MAX;
 
-/// The generation that ends the peers.
+/// The generation that stops the peers.
 const SHUT_DOWN: u32 = u32::MAX;
 
 pub(super) struct Team {
@@ -48,16 +47,16 @@ pub(super) struct Team {
     generation: AtomicU32,
     /// Generation, and the next piece to claim.
     claim: AtomicU64,
-    /// Pieces that are computed.
+    /// Number of computed pieces.
     finished: AtomicU32,
-    /// Peers that run and have set their names.
+    /// Number of peers that run and have set their names.
     started: AtomicU32,
-    /// Whether peers are only to acknowledge a wake, and the generation that was acknowledged last.
+    /// Whether peers only acknowledge a wakeup, and the last acknowledged generation.
     is_wake_probe: AtomicBool,
     acknowledged: AtomicU32,
     /// Latency of waking a peer, nanoseconds.
     wake_latency: AtomicU64,
-    /// Partial sums where trees are divided.
+    /// Partial sums of batches that are split by trees.
     partial_results: PartialResults,
 }
 
@@ -76,8 +75,8 @@ impl Team {
         }
     }
 
-    /// How many threads may compute the batch in the ring: the front knows how many workers are
-    /// busy.
+    /// Number of threads that may compute the batch in the ring; set by the front, which knows how
+    /// many workers are busy.
     fn threads_for(&self, ring: &Ring) -> usize {
         ring.threads().min(self.threads)
     }
@@ -104,8 +103,8 @@ impl Team {
         self.wake_latency.store(wake_latency, Ordering::Release);
     }
 
-    /// The time until a peer acknowledges a wake; `None` after [`WAKE_PROBE_TIMEOUT`]. A late
-    /// acknowledgement is not taken for that of another probe.
+    /// Time until a peer acknowledges a wakeup; `None` after [`WAKE_PROBE_TIMEOUT`]. A late
+    /// acknowledgement does not count for a later probe.
     fn probe_wake_latency(&self) -> Option<Duration> {
         let start = Instant::now();
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
@@ -179,7 +178,7 @@ impl Team {
         count
     }
 
-    /// Rank 0, between two batches: wakes every peer, which finds nothing to compute.
+    /// Rank 0, between two batches: wakes every peer, with nothing to compute.
     pub(super) fn wake_peers(&self) {
         let generation = self.generation.load(Ordering::Relaxed).wrapping_add(1) % SHUT_DOWN;
         self.generation.store(generation, Ordering::Release);
@@ -191,8 +190,8 @@ impl Team {
         self.partial_results.drop_memory();
     }
 
-    /// The loop of a peer: helps with every shared batch until shut down. `change` is what it
-    /// should change in its memory, if there is anything.
+    /// The loop of a peer: helps with every shared batch until shut down. `change` returns the
+    /// pending change of its memory, if any.
     pub(super) fn follow(
         &self,
         ring: &Ring,
@@ -242,13 +241,13 @@ impl Team {
         }
     }
 
-    /// Ends the peers.
+    /// Stops the peers.
     pub(super) fn shut_down(&self) {
         self.generation.store(SHUT_DOWN, Ordering::Release);
         futex::wake(Reach::Process, &self.generation, u32::MAX);
     }
 
-    /// Computes pieces while any are left, and calls `between` after each.
+    /// Computes pieces until none are left, and calls `between` after each.
     fn work(
         &self,
         batch: &SharedBatch<'_>,
@@ -316,8 +315,8 @@ impl Team {
     }
 }
 
-/// The shortest of several probes; of more probes while the times suggest that the threads had to
-/// wait for a cpu.
+/// The shortest of several probes; probes are repeated while the times suggest that the threads had
+/// to wait for a cpu.
 fn shortest_wake_latency(mut probe: impl FnMut() -> Option<Duration>) -> Duration {
     let mut shortest = WAKE_PROBE_TIMEOUT;
     for count in 0..WAKE_PROBES_MAX {
@@ -331,7 +330,7 @@ fn shortest_wake_latency(mut probe: impl FnMut() -> Option<Duration>) -> Duratio
     shortest
 }
 
-/// Computes the rows of a batch in `range`, counted over all segments.
+/// Computes the rows of a batch in `range`, a range over the rows of all segments.
 fn compute_rows(
     ring: &Ring,
     models: &Table,

@@ -1,4 +1,4 @@
-//! What one thread computes: rows of a batch in, results out, both in place.
+//! The computation of one thread: reads rows of a batch, and writes results, both in place.
 
 use std::ops::Range;
 
@@ -15,17 +15,17 @@ use crate::kind::KindSet;
 use crate::layout::{Layout, OutputInfo};
 use crate::ring::Segment;
 
-/// The memory that one thread computes with. Each thread maps the results for itself, so that each
-/// has an exclusive view; threads and workers write disjoint bytes.
+/// The memory of one thread. Each thread maps the results itself, so that each has an exclusive
+/// view; threads and workers write disjoint bytes.
 pub(super) struct ThreadContext {
     view: View,
     scratch: PredictScratch,
-    /// The sums of an output whose trees are divided.
+    /// Sums of an output whose trees are split.
     sums: Accumulator,
     gathered: Gathered,
     /// The batch, read from the ring.
     pub(super) segments: Vec<Segment>,
-    /// What this thread computes of it.
+    /// The parts of it that this thread computes.
     pub(super) parts: Vec<Part>,
 }
 
@@ -41,7 +41,7 @@ impl ThreadContext {
         }
     }
 
-    /// Computes with other memory from now on.
+    /// Applies a change of memory.
     pub(super) fn change(&mut self, change: MemoryChange) {
         if let Some(view) = change.view {
             self.view = view;
@@ -52,12 +52,12 @@ impl ThreadContext {
             self.gathered = Gathered::default();
             self.segments = Vec::new();
             self.parts = Vec::new();
-            // What is allocated from now on is touched by this thread first, where it runs.
+            // Memory allocated from now on is first touched by this thread, on its NUMA node.
             albacore_os::release_free_memory();
         }
     }
 
-    /// How many of the first parts are computed in one call.
+    /// The number of leading parts that are computed in one call.
     pub(super) fn group(models: &Table, segments: &[Segment], parts: &[Part]) -> usize {
         let segment = parts.first().map(|part| &segments[part.segment]);
         let model = segment.and_then(|segment| Some((segment, models.get(segment.edition)?)));
@@ -89,7 +89,7 @@ impl ThreadContext {
         Ok(())
     }
 
-    /// Computes parts of segments for the same model and kinds in one call.
+    /// Computes parts of segments of the same model and kinds in one call.
     pub(super) fn compute_together(
         &mut self,
         models: &Table,
@@ -133,7 +133,7 @@ impl ThreadContext {
         Ok(())
     }
 
-    /// Computes the partial sums that some of the trees add to one output of a segment.
+    /// Computes the partial sums of some of the trees for one output of a segment.
     pub(super) fn compute_partial(
         &mut self,
         models: &Table,
@@ -162,8 +162,8 @@ impl ThreadContext {
             .map_err(|error| error.to_string())
     }
 
-    /// Adds the partial sums of a piece, in the order of the pieces, and with the last one writes
-    /// the output.
+    /// Adds the partial sums of a piece, in the order of the pieces, and writes the output after
+    /// the last one.
     pub(super) fn add_partial(
         &mut self,
         models: &Table,
@@ -220,7 +220,7 @@ impl SegmentRows {
         }
     }
 
-    /// Their bytes in an array that starts at `start`.
+    /// Their byte range in an array that starts at `start`.
     fn bytes(self, start: usize, row_bytes: usize) -> Option<Range<usize>> {
         let from = start.checked_add(self.first.checked_mul(row_bytes)?)?;
         Some(from..from.checked_add(self.count.checked_mul(row_bytes)?)?)
@@ -249,7 +249,7 @@ fn input<'a>(
     rows_of(segment, input_bytes(memory, model, segment, rows)?)
 }
 
-/// Bytes as the values of a segment's rows.
+/// Casts bytes to the rows of a segment.
 fn rows_of<'a>(segment: &Segment, bytes: &'a [u8]) -> Result<Rows<'a>, &'static str> {
     Ok(match segment.is_double {
         true => Rows::F64(bytemuck::try_cast_slice(bytes).map_err(misaligned)?),
@@ -257,7 +257,7 @@ fn rows_of<'a>(segment: &Segment, bytes: &'a [u8]) -> Result<Rows<'a>, &'static 
     })
 }
 
-/// The bytes that an output of some rows is written to.
+/// The bytes of an output of some rows.
 fn result_bytes<'a>(
     memory: &'a mut Extent,
     model: &OpenModel<'_>,
@@ -276,7 +276,7 @@ fn result_bytes<'a>(
         .ok_or("the results are outside of the shared memory")
 }
 
-/// What an output of some rows is written to.
+/// The elements of an output of some rows.
 fn results<'a>(
     memory: &'a mut Extent,
     model: &OpenModel<'_>,
@@ -287,7 +287,7 @@ fn results<'a>(
     output_of(output, result_bytes(memory, model, segment, output, rows)?)
 }
 
-/// Bytes as the elements of an output.
+/// Casts bytes to the elements of an output.
 fn output_of<'a>(output: &OutputInfo, out: &'a mut [u8]) -> Result<OutputMut<'a>, &'static str> {
     Ok(match output.element {
         ElementType::F32 => OutputMut::F32(bytemuck::try_cast_slice_mut(out).map_err(misaligned)?),

@@ -1,4 +1,4 @@
-//! Rows by share, and the bounds on what several threads admit at once.
+//! Bounds of rows by share, and of concurrent admissions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ fn batching(queue_rows_max: usize) -> BatchingParams {
     }
 }
 
-/// Queues with a weight of their own, and no worker; rows of 1 ms.
+/// Queues with a weight each, and no worker; a row takes 1 ms.
 fn scheduler(queues: usize, rows_max: usize) -> Scheduler {
     let mut scheduler = Scheduler::new(Config {
         queues,
@@ -57,7 +57,7 @@ fn rows_that_wait_are_bounded_by_share_once_others_ask() {
     assert_eq!(few.reserve(70), Ok(()), "nobody else asks");
     many.ask(Nanos(0));
     scheduler.refresh(Nanos(0));
-    // Its share is 25, and of the other's 75 none are used.
+    // Its share is 25, and none of the 75 of the other queue are used.
     assert_eq!(few.reserve(1), full(1, 70, 25));
     assert_eq!(many.reserve(30), Ok(()));
     assert_eq!(many.reserve(1), full(1, 100, 100));
@@ -66,12 +66,12 @@ fn rows_that_wait_are_bounded_by_share_once_others_ask() {
     assert_eq!(many.reserve(1), full(1, 75, 75), "25 are kept");
     assert_eq!(few.reserve(25), Ok(()));
     assert!(few.reserve(101).is_err() && few.reserve(usize::MAX).is_err());
-    // A request larger than a share passes where its queue holds nothing.
+    // A request larger than a share passes if its queue is empty.
     few.release(25);
     many.release(75);
     assert_eq!(few.reserve(90), Ok(()));
     assert_eq!((few.rows(), few.all_rows()), (90, 90));
-    // A share that another bound gives holds at once.
+    // A share that results from another bound applies at once.
     scheduler.set_params(batching(1000));
     assert_eq!(few.reserve(160), Ok(()));
     assert_eq!(few.reserve(1), full(1, 250, 250));
@@ -102,7 +102,7 @@ fn threads_at_once_admit_at_most_one_request_each_beyond_the_time_and_no_row_bey
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     let (timed, sized) = (board(&scheduler, 0), board(&scheduler, 1));
-                    // Each row takes 1 ms; no step of the scheduler comes between.
+                    // Each row takes 1 ms; the scheduler makes no step in between.
                     for _ in 0..40 {
                         let in_time = timed.admit(1, Ahead::InTime, Nanos(20 * MS), Nanos(0));
                         if in_time.is_ok() && timed.reserve(1).is_ok() {

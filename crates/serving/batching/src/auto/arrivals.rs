@@ -1,36 +1,36 @@
-//! The rate of a queue's arrivals, and whether they come in bursts.
+//! Arrival rate of a queue, and detection of bursts.
 //!
-//! Arrivals are counted in windows as long as the objective, the time within which the rows of a
+//! Arrivals are counted in windows as long as the objective, the time in which the rows of a
 //! deferred batch arrive. Their index of dispersion, the variance of the counts over their mean, is
-//! 1 for random arrivals and more for bursts. The variance is half of the mean squared difference
-//! of successive counts (von Neumann), so that a load that grows or falls is no burst. Neither is
-//! what happens within a window, as when a front end reads many connections at once, nor a request
-//! of many rows: requests are counted.
+//! 1 for random arrivals and greater for bursts. The variance is half of the mean squared
+//! difference of successive counts (von Neumann), so that a growing or falling load is no burst.
+//! Variation within a window, for example when a front end reads many connections at once, does not
+//! count as a burst, and because requests are counted, a request of many rows does not either.
 
 use crate::Nanos;
 
-/// The window of queues whose objective is longer, or that have none.
+/// Window of queues whose objective is longer, or that have none.
 const WINDOW_MAX: Nanos = Nanos(100_000_000);
 const WINDOW_MIN: Nanos = Nanos(1_000_000);
 
-/// How far the means reach back: in time, and at least in windows.
+/// Averaging time of the means: a time, and a minimum number of windows.
 const MEMORY: Nanos = Nanos(4_000_000_000);
 const MEMORY_WINDOWS: f64 = 64.0;
 
-/// With fewer windows arrivals are taken to be random.
+/// With fewer windows, arrivals are assumed to be random.
 const WINDOWS_MIN: f64 = 16.0;
 
 #[derive(Clone, Debug)]
 pub(super) struct ArrivalMeter {
     window: Nanos,
-    /// When the present window began; `None` before the first arrival.
+    /// When the current window began; `None` before the first arrival.
     begin: Option<Nanos>,
-    /// Requests and rows of the present window.
+    /// Requests and rows of the current window.
     requests: f64,
     rows: f64,
-    /// Windows that are averaged.
+    /// Number of averaged windows.
     windows: f64,
-    /// Requests of the window before.
+    /// Requests of the previous window.
     last_requests: f64,
     mean_requests: f64,
     /// Mean of the squared differences of successive counts.
@@ -53,7 +53,7 @@ impl ArrivalMeter {
         }
     }
 
-    /// Starts anew if the windows are to be of another length.
+    /// Starts again if the length of the windows changes.
     pub(super) fn set_objective(&mut self, objective: Option<Nanos>) {
         if self.window != window_of(objective) {
             *self = Self::new(objective);
@@ -66,7 +66,7 @@ impl ArrivalMeter {
         self.rows += rows as f64;
     }
 
-    /// Ends the windows that are over.
+    /// Closes the windows that are over.
     pub(super) fn advance(&mut self, now: Nanos) {
         let begin = *self.begin.get_or_insert(now);
         let over = now.saturating_sub(begin).0 / self.window.0;
@@ -83,17 +83,17 @@ impl ArrivalMeter {
         self.begin = Some(begin.saturating_add(Nanos(over * self.window.0)));
     }
 
-    /// Averages `count` windows with these numbers.
+    /// Adds `count` windows with these counts to the averages.
     fn average(&mut self, requests: f64, rows: f64, count: u64) {
         let count = count as f64;
-        // Before the first window there is none to compare with.
+        // The first window has no predecessor.
         let difference = match self.windows > 0.0 {
             true => requests - self.last_requests,
             false => 0.0,
         };
         self.last_requests = requests;
         let memory = (MEMORY.0 as f64 / self.window.0 as f64).max(MEMORY_WINDOWS);
-        // The mean of all windows at first, later of the last ones.
+        // At first the mean of all windows, later an exponentially weighted mean.
         let growing = count.min((memory - self.windows).max(0.0));
         self.windows += growing;
         let kept = match self.windows > 0.0 {
@@ -106,7 +106,7 @@ impl ArrivalMeter {
         toward(&mut self.mean_rows, rows);
     }
 
-    /// Rows a second.
+    /// Rows per second.
     pub(super) fn rows_per_second(&self) -> f64 {
         self.mean_rows * 1e9 / self.window.0 as f64
     }
@@ -118,7 +118,7 @@ impl ArrivalMeter {
         }
     }
 
-    /// The index of dispersion of the arrivals in a window.
+    /// Index of dispersion of the arrivals per window.
     pub(super) fn dispersion(&self) -> f64 {
         if self.windows < WINDOWS_MIN || self.mean_requests <= 0.0 {
             return 1.0;
@@ -139,7 +139,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// The meter after so many groups of `size` arrivals, `gap` apart.
+    /// A meter after `groups` groups of `size` arrivals, `gap` apart.
     fn after(groups: u64, size: u64, gap: u64, rows: u64) -> ArrivalMeter {
         let mut meter = ArrivalMeter::new(Some(Nanos(25 * MS)));
         for group in 0..groups {
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn groups_within_a_window_are_no_burst_and_longer_ones_are() {
-        // 20 at once each 20 ms would be a burst to a window of 1 ms, and are none to 25 ms.
+        // 20 at once every 20 ms would be a burst with a window of 1 ms, but not with one of 25 ms.
         assert!(after(1000, 2, 2 * MS, 1).dispersion() < 0.5);
         assert!(after(1000, 40, 200 * MS, 1).dispersion() > 10.0);
     }

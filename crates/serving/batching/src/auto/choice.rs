@@ -1,13 +1,13 @@
-//! What was chosen for a queue, and why.
+//! The choice for a queue, and its reason.
 
 use std::fmt;
 
 use super::forecast::Forecast;
 
-/// What to do where eager and deferred batches both carry the load.
+/// Preference between eager and deferred batches where both sustain the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefer {
-    /// Dispatch at once: replies come as soon as they can.
+    /// Dispatch at once: lowest latency.
     #[default]
     ShortWaits,
     /// Defer: workers are idle in proportion to the load, so that some can be removed. Requests
@@ -16,10 +16,10 @@ pub enum Prefer {
 }
 
 impl Prefer {
-    /// Every preference, in the order of documentation.
+    /// All preferences, in the order of the documentation.
     pub const ALL: [Self; 2] = [Self::ShortWaits, Self::IdleWorkers];
 
-    /// Its name in files, messages and replies.
+    /// Name in files, messages and replies.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -28,35 +28,35 @@ impl Prefer {
         }
     }
 
-    /// The preference of this name.
+    /// Parses a name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|prefer| prefer.name() == name)
     }
 }
 
-/// Why a queue is deferred or not.
+/// Reason why a queue is deferred or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reason {
-    /// Its objective, costs or rate are not known yet.
+    /// The objective, costs or rate are not known yet.
     #[default]
     Unknown,
-    /// Arrivals come in bursts: batches are large without waiting.
+    /// Arrivals are bursty: batches are large without waiting.
     Bursts,
     /// Idle workers are preferred.
     IdleWorkersPreferred,
     /// Deferring would raise goodput too little.
     SmallGain,
-    /// Eager batches carry the load.
+    /// Eager batches sustain the load.
     LowLoad,
-    /// Deferring lowered the rate of arrivals when it was tried: clients wait for their answers.
+    /// Deferring lowered the arrival rate when it was tried: clients wait for their replies.
     ClientsWait,
-    /// Eager batches do not carry the load, deferred ones carry more.
+    /// Eager batches do not sustain the load, deferred ones sustain more.
     Overload,
 }
 
 impl Reason {
-    /// Its name in messages and replies.
+    /// Name in messages and replies.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -71,19 +71,20 @@ impl Reason {
     }
 }
 
-/// The choice for a queue with the figures that it was made by.
+/// The choice for a queue, with the figures that it is based on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Choice {
-    /// Batches are deferred; otherwise they go as soon as a worker is free.
+    /// Batches are deferred; otherwise they are dispatched as soon as a worker is free.
     pub is_deferred: bool,
     pub reason: Reason,
     /// `None` while costs, objective or rate are not known.
     pub forecast: Option<Forecast>,
-    /// Work of all queues in eager batches, as a share of what the workers can do.
+    /// Offered load of all queues with eager batches, as a fraction of the capacity of the workers.
     pub load: f64,
-    /// Variance over mean of the arrivals within one objective: 1 if they are random.
+    /// Index of dispersion (variance over mean) of the arrivals within one objective: 1 if they are
+    /// random.
     pub dispersion: f64,
-    /// The batch size that the drop rule aims at.
+    /// The batch size that the drop rule targets.
     pub(super) target_rows: Option<u64>,
 }
 

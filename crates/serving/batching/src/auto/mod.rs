@@ -1,23 +1,23 @@
-//! The policy `auto`: which queues are deferred, computed from what was learned of them.
+//! The policy `auto`: decides which queues are deferred, from measured costs and arrivals.
 //!
-//! **Problem.** Deferred batches are larger: they carry a higher rate and leave workers idle in
-//! proportion to the load, but requests wait for most of their objective. Eager ones answer as soon
-//! as they can.
+//! **Problem.** Deferred batches are larger: they sustain a higher rate and leave workers idle in
+//! proportion to the load, but requests wait for most of their objective. Eager batches minimize
+//! latency.
 //!
-//! **Approach.** [`Forecast`] computes both. A queue whose arrivals come in bursts is eager: the
-//! closed forms hold for even arrivals, and bursts make large batches without waiting. Of the
-//! others [`Prefer::IdleWorkers`] defers every queue. [`Prefer::ShortWaits`] defers a queue where
-//! that gains at least `GAIN_MIN` of goodput, and only while the measured load of all queues is
-//! more than eager batches carry. The drop rule aims at the batches of the deferred pattern where
-//! the gain is that large, and otherwise at eager ones, which leave more room for chance.
+//! **Approach.** [`Forecast`] computes both. A queue with bursty arrivals is eager: the closed
+//! forms hold for even arrivals, and bursts make large batches without waiting. Of the other
+//! queues, [`Prefer::IdleWorkers`] defers all. [`Prefer::ShortWaits`] defers a queue if that gains
+//! at least `GAIN_MIN` of goodput, and only while the measured load of all queues exceeds what
+//! eager batches sustain. The drop rule targets the deferred batch size if the gain is that large,
+//! and otherwise the eager one, which leaves more slack for random variation.
 //!
-//! Decisions are made every `DECISION_PERIOD`, and a queue changes at most every
-//! `CHANGE_PERIOD`; every bound has a lower one at which it ends. Clients that wait for a reply
-//! before they send the next request send less while deferred, so the load that asked for it is
-//! gone: a deferral that ends within `FAILED_WITHIN` is not tried again for `RETRY_MIN`, and
-//! each time for twice as long.
+//! Decisions are made every `DECISION_PERIOD`, and a queue changes at most every `CHANGE_PERIOD`;
+//! every threshold has a lower one for the way back (hysteresis). Clients that wait for a reply
+//! before they send the next request send less while deferred, which removes the load that caused
+//! the deferral: a deferral that ends within `FAILED_WITHIN` is not tried again for `RETRY_MIN`,
+//! and for twice as long each further time.
 //!
-//! **Limits.** Gains are computed as if each queue had the workers alone.
+//! **Limits.** Gains are computed as if each queue had all workers to itself.
 
 mod arrivals;
 mod choice;
@@ -35,10 +35,10 @@ const SECOND: u64 = 1_000_000_000;
 /// How often decisions are made.
 const DECISION_PERIOD: Nanos = Nanos(SECOND);
 
-/// How often the choice for a queue changes at most.
+/// Minimum time between changes of the choice for a queue.
 const CHANGE_PERIOD: Nanos = Nanos(5 * SECOND);
 
-/// A bound at which something begins, and the lower one at which it ends.
+/// Hysteresis: a threshold at which a state begins, and the lower one at which it ends.
 struct Bounds {
     begin: f64,
     end: f64,
@@ -50,57 +50,58 @@ impl Bounds {
     }
 }
 
-/// The least gain in goodput by the closed forms that is worth deferring: below it, eager batches
+/// Minimum gain in goodput, by the closed forms, that justifies deferring: below it, eager batches
 /// of a shared queue measured as good as deferred ones or better.
 const GAIN_MIN: Bounds = Bounds {
     begin: 0.12,
     end: 0.1,
 };
 
-/// The load, as a share of what eager batches carry, from which on short waits are given up.
+/// The load, as a fraction of what eager batches sustain, above which short waits are given up.
 const LOAD_MIN: Bounds = Bounds {
     begin: 1.0,
     end: 0.9,
 };
 
-/// Arrivals with a larger index of dispersion come in bursts.
+/// Arrivals with a larger index of dispersion are bursty.
 const DISPERSION_MAX: Bounds = Bounds {
     begin: 4.0,
     end: 3.0,
 };
 
-/// A deferral that ends sooner was in vain.
+/// A deferral that ends sooner has failed.
 const FAILED_WITHIN: Nanos = Nanos(30 * SECOND);
 
-/// How long it is not tried again: at first, and at most.
+/// How long it is not tried again: initially, and at most.
 const RETRY_MIN: Nanos = Nanos(60 * SECOND);
 const RETRY_MAX: Nanos = Nanos(960 * SECOND);
 
-/// How long before frontrun a deferred window opens, as one part in so many of the objective:
-/// timers and wakes take time, and no worker may become free in a window of one alpha.
+/// How long before frontrun a deferred window opens, as one part in this many of the objective:
+/// timers and wakeups take time, and a window of one alpha may be too short for a worker to become
+/// free in it.
 const EARLY_PART: u64 = 20;
 
-/// The release rule of deferred queues with this objective; `window` bounds the wait.
+/// Release rule of deferred queues with this objective; `window` bounds the wait.
 #[must_use]
 pub fn deferred(objective: Nanos, window: Option<Nanos>) -> Release {
     let early = Nanos(objective.0 / EARLY_PART);
     Release::Deferred { early, window }
 }
 
-/// What is known of a queue.
+/// Known properties of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFacts {
-    /// What its batches cost, with a safety margin; `None` while that is not known.
+    /// Cost of a batch, with a safety margin; `None` while unknown.
     pub cost: Option<Cost>,
-    /// What they cost on average.
+    /// Mean cost of a batch.
     pub mean_cost: Option<Cost>,
-    /// From arrival to deadline; `None` for requests that are never late.
+    /// From arrival to deadline; `None` for requests without a deadline.
     pub objective: Option<Nanos>,
-    /// What is preferred; `None` for a queue with another policy, which counts as load alone.
+    /// The preference; `None` for a queue with another policy, which only counts as load.
     pub prefer: Option<Prefer>,
     /// Most rows of a batch.
     pub rows_max: u64,
-    /// How long a request of a deferred batch waits at most.
+    /// Longest wait of a request in a deferred batch.
     pub window: Option<Nanos>,
 }
 
@@ -110,11 +111,11 @@ struct AutoQueue {
     choice: Choice,
     is_worthwhile: bool,
     is_bursty: bool,
-    /// What [`Auto::take_news`] last reported of it.
+    /// The choice last reported by [`Auto::take_news`].
     announced: Option<bool>,
-    /// When the choice changed last.
+    /// When the choice last changed.
     changed: Option<Nanos>,
-    /// Before this it is not deferred again, and how long that is next time.
+    /// Earliest time of the next deferral, and the length of the next such pause.
     retry_at: Nanos,
     retry_after: Nanos,
 }
@@ -134,7 +135,7 @@ impl Default for AutoQueue {
     }
 }
 
-/// The conditions of all queues together.
+/// Conditions common to all queues.
 #[derive(Clone, Copy)]
 struct Conditions {
     load: f64,
@@ -154,12 +155,12 @@ impl Auto {
         self.queues.push(AutoQueue::default());
     }
 
-    /// Sets what the front end was measured to cost.
+    /// Sets the measured cost of the front end.
     pub fn set_front_cost(&mut self, front: Option<FrontCost>) {
         self.front = front;
     }
 
-    /// What is known of a queue is about something else now: it is measured anew.
+    /// Discards the statistics of a queue that is used for something else now.
     pub fn forget(&mut self, queue: QueueIndex) {
         if let Some(queue) = self.queues.get_mut(queue.0) {
             *queue = AutoQueue::default();
@@ -173,8 +174,8 @@ impl Auto {
         queue.map(|queue| queue.choice).unwrap_or_default()
     }
 
-    /// The queues whose choice is another than when this was last called; a queue of which nothing
-    /// is known yet is none.
+    /// The queues whose choice has changed since the last call, except those of which nothing is
+    /// known yet.
     pub fn take_news(&mut self) -> impl Iterator<Item = QueueIndex> {
         let queues = self.queues.iter_mut().enumerate();
         queues.filter_map(|(index, queue)| {
@@ -191,21 +192,21 @@ impl Auto {
         })
     }
 
-    /// A request arrived.
+    /// Records an arrival.
     pub fn arrived(&mut self, queue: QueueIndex, rows: u64, now: Nanos) {
         if let Some(queue) = self.queues.get_mut(queue.0) {
             queue.arrivals.arrived(rows, now);
         }
     }
 
-    /// Whether [`Auto::decide`] has anything to do.
+    /// Whether [`Auto::decide`] is due.
     #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
         now >= self.next
     }
 
-    /// The rule of a queue has changed: decides at the next opportunity, however recent the last
-    /// change is.
+    /// Makes a decision due, without regard to the last change, because the policy of a queue has
+    /// changed.
     pub fn hurry(&mut self, queue: QueueIndex) {
         self.next = Nanos(0);
         if let Some(queue) = self.queues.get_mut(queue.0) {
@@ -213,7 +214,7 @@ impl Auto {
         }
     }
 
-    /// Makes the choices for all queues; `facts` are in the order of queues.
+    /// Decides for all queues; `facts` are in queue order.
     pub fn decide(&mut self, facts: &[QueueFacts], workers: usize, now: Nanos) {
         self.next = now.saturating_add(DECISION_PERIOD);
         let front = self.front;
@@ -266,7 +267,7 @@ impl AutoQueue {
         let Conditions { load, now, .. } = conditions;
         self.choice.load = load;
         let Some(forecast) = self.choice.forecast else {
-            // Nothing arrives, or nothing is known yet: nothing changes, but for the reason.
+            // No arrivals, or no costs yet: only the reason changes.
             if !self.choice.is_deferred {
                 self.choice.reason = Reason::Unknown;
             }
@@ -287,7 +288,7 @@ impl AutoQueue {
         });
     }
 
-    /// Whether it should be deferred, and why.
+    /// The wanted choice, and its reason.
     fn wanted(&self, prefer: Prefer, conditions: Conditions) -> (bool, Reason) {
         let is_deferred = self.choice.is_deferred;
         if self.is_bursty {
@@ -321,7 +322,7 @@ impl AutoQueue {
 }
 
 impl Choice {
-    /// The release rule of a queue with this objective; `window` bounds the wait while deferred.
+    /// Release rule of a queue with this objective; `window` bounds the wait while deferred.
     #[must_use]
     pub fn release(&self, objective: Nanos, window: Option<Nanos>) -> Release {
         match self.is_deferred {
@@ -330,8 +331,8 @@ impl Choice {
         }
     }
 
-    /// The batch size that the drop rule aims at: without a forecast the largest that takes half of
-    /// the objective.
+    /// The batch size that the drop rule targets: without a forecast, the largest batch that takes
+    /// half of the objective.
     #[must_use]
     pub fn target_rows(&self, cost: &Cost, objective: Nanos) -> u64 {
         let half = || cost.rows_within(Nanos(objective.0 / 2));

@@ -4,7 +4,7 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// A scheduler's view: one queue or more, all with the same costs, 8 workers.
+/// The view of a scheduler: one or more queues with equal costs, 8 workers.
 struct Driver {
     auto: Auto,
     facts: Vec<QueueFacts>,
@@ -48,7 +48,7 @@ impl Driver {
         }
     }
 
-    /// Even arrivals, so many a second; `deferred` of these while the queue is deferred.
+    /// Even arrivals at `rate` per second, or at `deferred` while the queue is deferred.
     fn arrive(&mut self, seconds: u64, rate: u64, deferred: u64) -> Choice {
         let end = self.now + seconds * SECOND;
         while self.now < end {
@@ -63,7 +63,7 @@ impl Driver {
         self.choice()
     }
 
-    /// Times of changes.
+    /// Times at which the choice changed.
     fn changes(&self) -> Vec<u64> {
         let pairs = self.history.windows(2);
         let changed = pairs.filter(|pair| pair[0].1 != pair[1].1);
@@ -84,7 +84,7 @@ fn short_waits_are_given_up_only_while_eager_batches_do_not_carry_the_load() {
         (choice.is_deferred, choice.reason),
         (true, Reason::Overload)
     );
-    // Between both bounds it stays.
+    // Between the two thresholds the choice is kept.
     assert!(driver.arrive(60, 4300, 4300).is_deferred);
     let choice = driver.arrive(60, 3900, 3900);
     assert_eq!(
@@ -101,7 +101,7 @@ fn idle_workers_are_had_by_deferring_at_every_load() {
     assert!(choice.is_deferred);
     assert_eq!(choice.reason, Reason::IdleWorkersPreferred);
     let freed = choice.forecast.unwrap().idle_workers_gain;
-    // 500 dispatches a second of 6.125 ms beside those of batches of 6.
+    // 500 dispatches per second of 6.125 ms compared with those of batches of 6.
     assert!(
         (freed - (500.0 * 6.125e-3 - 500.0 / 6.0 * 11.39e-3)).abs() < 0.05,
         "{freed}"
@@ -117,7 +117,7 @@ fn a_small_gain_is_not_worth_a_wait() {
         (choice.is_deferred, choice.reason),
         (false, Reason::SmallGain)
     );
-    // The drop rule aims at batches of half of the objective.
+    // The drop rule targets batches of half of the objective.
     let QueueFacts {
         cost, objective, ..
     } = driver.facts[0];

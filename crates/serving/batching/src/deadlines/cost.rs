@@ -1,7 +1,7 @@
-//! The cost l(b) = alpha b + beta of a batch of b rows in integers, and how many rows fit a time.
+//! The cost l(b) = alpha b + beta of a batch of b rows in integers, and its inverse.
 //!
-//! Alpha is kept in 1024ths of a nanosecond, because a row of a small tree model takes some tens of
-//! nanoseconds, and rounding to whole ones would be wrong by percents.
+//! Alpha is stored in 1024ths of a nanosecond, because a row of a small tree model takes some tens
+//! of nanoseconds, and rounding to whole ones would cause errors of several percent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,20 +10,20 @@ use crate::Nanos;
 /// Fractional bits of alpha.
 const FRACTION_BITS: u32 = 10;
 
-/// Costs are cut off at this, about 36 years: nothing overflows below.
+/// Costs are capped at this, about 13 days, to prevent overflows.
 const TIME_MAX: u64 = 1 << 50;
 
-/// What a batch costs on one worker.
+/// Service time of a batch on one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// In 1024ths of a nanosecond for each row; at least 1, so that rows always cost something.
+    /// In 1024ths of a nanosecond per row; at least 1, so that rows are never free.
     alpha: u64,
-    /// In nanoseconds for each dispatch.
+    /// In nanoseconds per dispatch.
     beta: u64,
 }
 
 impl Cost {
-    /// From nanoseconds for each row and each dispatch. Negative numbers and NaN count as 0.
+    /// From nanoseconds per row and per dispatch. Negative numbers and NaN count as 0.
     #[must_use]
     pub fn new(alpha_ns: f64, beta_ns: f64) -> Self {
         let scale = f64::from(1_u32 << FRACTION_BITS);
@@ -34,13 +34,13 @@ impl Cost {
         }
     }
 
-    /// Nanoseconds for each row.
+    /// Nanoseconds per row.
     #[must_use]
     pub fn alpha_ns(&self) -> f64 {
         self.alpha as f64 / f64::from(1_u32 << FRACTION_BITS)
     }
 
-    /// Nanoseconds for each dispatch.
+    /// Nanoseconds per dispatch.
     #[must_use]
     pub fn beta_ns(&self) -> f64 {
         self.beta as f64
@@ -62,7 +62,7 @@ impl Cost {
         }
     }
 
-    /// The cost with every row and every dispatch slower by so much.
+    /// The cost with `row` added per row, and `dispatch` added per dispatch.
     #[must_use]
     pub(super) fn plus(&self, row: Nanos, dispatch: Nanos) -> Self {
         let row = row.0.min(TIME_MAX) << FRACTION_BITS;
@@ -73,8 +73,8 @@ impl Cost {
     }
 }
 
-/// A cost, or none, that other threads read while it changes: they may see alpha before and beta
-/// after the change.
+/// An optional cost that other threads read while it changes: they may read alpha from before and
+/// beta from after the change.
 #[derive(Debug, Default)]
 pub(crate) struct AtomicCost {
     /// 0: no cost is known.

@@ -1,65 +1,66 @@
-//! Learns l(b) = alpha b + beta from batches as they are done.
+//! Learns l(b) = alpha b + beta from completed batches.
 //!
-//! **Problem.** Times of batches scatter, now and then one takes many times as long, nearly all
-//! batches may have one size, and machines change their speed. What is promised of a batch should
-//! hold for a chosen share of them.
+//! **Problem.** Service times of batches vary, some take many times as long as usual, nearly all
+//! batches may have one size, and machines change their speed. The predicted time should hold for a
+//! chosen percentage of batches.
 //!
-//! **Approach.** Sizes are sorted into classes that grow by a quarter. A class keeps the running
-//! means of size, time and deviation; a time counts as at most [`CLIP`] deviations from its class,
-//! so that one stall moves little; [`CHANGE_RUN`] in a row on the same side are a change of speed.
-//! The line is the least-squares line of relative errors through the classes. A class weighs as
-//! many recent batches as it has, but at least [`RARE_WEIGHT`] samples where it ever had so many:
+//! **Approach.** Sizes are divided into classes that grow by a quarter. A class keeps running means
+//! of size, time and deviation; a time is clipped at [`CLIP`] deviations from its class, so that
+//! one stall has little effect; [`CHANGE_RUN`] in a row on the same side are a change of speed. The
+//! line is the least-squares line of relative errors through the classes. The weight of a class is
+//! its number of recent batches, but at least [`RARE_WEIGHT`] samples if it has ever had that many:
 //! the mean of all batches is right, and a rare size still counts. The margin is the chosen
-//! percentile of measured over predicted time, followed by steps (Robbins and Monro): up by p and
-//! down by 1 - p balance where a share p lies below.
+//! percentile of measured over predicted time, tracked by stochastic approximation (Robbins and
+//! Monro): steps up by p and down by 1 - p balance if a fraction p is below.
 //!
-//! Where large batches cost more per row than small ones (under a cpu quota a small batch may be
-//! done before it is throttled) no such line fits all sizes. The line then goes through the origin
-//! with least absolute errors of the newest batches: large batches decide where they are usual,
-//! and a rare one, which is large as it waited for a cpu, does not.
+//! If large batches cost more per row than small ones (under a cpu quota a small batch may be done
+//! before it is throttled), no such line fits all sizes. The line then passes through the origin
+//! and minimizes the squares of the absolute, not relative, errors of the newest batches: large
+//! batches decide if they are common, but a rare one, which is large because it waited for a cpu,
+//! does not.
 //!
-//! **Limits.** Of the first samples of a class the median counts. With one class alone there is no
-//! slope: the line goes through the origin. Beyond the sizes seen the line is a guess, and the
-//! estimate says which sizes those were.
+//! **Limits.** Of the first samples of a class the median is used. With a single class there is no
+//! slope: the line passes through the origin. Outside the sizes seen, the line is an extrapolation;
+//! the estimate contains the range of sizes.
 
 use super::cost::Cost;
 use crate::Nanos;
 
-/// Classes of sizes; the last one takes all from 2^17 rows on.
+/// Number of size classes; the last one contains all sizes from 2^17 rows.
 const CLASSES: usize = 64;
 
-/// Samples that a class remembers.
+/// Averaging length of a class, in samples.
 const MEMORY: f64 = 64.0;
 
-/// Samples of a class of which the median counts, before means are taken.
+/// Samples of a class of which the median is used, before means are used.
 const FIRST: usize = 8;
 
-/// Recent batches are those of so many nanoseconds of computing, but at least [`MEMORY`] of them.
+/// Recent batches cover this many nanoseconds of computing, but at least [`MEMORY`] batches.
 const RECENT_TIME: f64 = 5e7;
 
-/// Deviations that a time may lie from its class.
+/// Times are clipped at this many deviations from the mean of their class.
 const CLIP: f64 = 4.0;
 
-/// The deviation is taken as at least this share of the time: clocks and caches are no better.
+/// Lower bound of the deviation, as a fraction of the time: clocks and caches are no better.
 const DEVIATION_SHARE_MIN: f64 = 0.005;
 
-/// The deviation of a class that has seen few: as a share of its time.
+/// Assumed deviation of a class with few samples, as a fraction of its time.
 const DEVIATION_SHARE_FIRST: f64 = 0.1;
 
-/// So many times in a row beyond the same limit are a change of speed.
+/// This many times in a row beyond the same limit are a change of speed.
 const CHANGE_RUN: i32 = 6;
 
-/// Samples that a class weighs at least if it ever had so many.
+/// Minimum weight of a class, in samples, if it has ever had that many.
 const RARE_WEIGHT: f64 = 16.0;
 
-/// The cost of a dispatch over that of a row, where nothing else is known: contributions have 1 to
-/// 3.
+/// Assumed ratio of the cost of a dispatch to that of a row, if nothing else is known:
+/// contributions have 1 to 3.
 const PRIOR_RATIO: f64 = 2.0;
 
-/// Samples of [`PRIOR_RATIO`]: few beside the [`RARE_WEIGHT`] of each class of sizes.
+/// Weight of [`PRIOR_RATIO`] in samples: few compared with the [`RARE_WEIGHT`] of each size class.
 const PRIOR_SAMPLES: f64 = 4.0;
 
-/// How far one batch moves the margin, as a share.
+/// Relative change of the margin per batch.
 const MARGIN_STEP: f64 = 0.01;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -70,14 +71,14 @@ struct Class {
     rows: f64,
     time: f64,
     deviation: f64,
-    /// Times in a row that were clipped on the same side: above 0 from above.
+    /// Number of consecutive times clipped on the same side: positive if too long.
     clipped: i32,
-    /// Times of the first samples as if they had as many rows as the first of them, sorted.
+    /// Times of the first samples, corrected to the number of rows of the first one, sorted.
     first: [f64; FIRST],
 }
 
 impl Class {
-    /// The weight that a class has whether it is rare or frequent.
+    /// Weight of a class, independent of its frequency.
     fn even_weight(&self) -> f64 {
         self.samples.min(RARE_WEIGHT)
     }
@@ -97,7 +98,7 @@ impl Class {
             false => 0,
         };
         if self.clipped.abs() >= CHANGE_RUN {
-            // So many stalls do not follow each other: the machine has changed.
+            // So many consecutive stalls are unlikely: the speed of the machine has changed.
             self.samples = 0.0;
             self.clipped = 0;
             return self.observe_first(rows, time, slope);
@@ -108,8 +109,9 @@ impl Class {
         self.deviation += weight * (kept.abs() - self.deviation);
     }
 
-    /// A stall among the first samples must not be taken for the usual time, nor one that was done
-    /// by chance before the cpu quota ran out: the median counts, of two the lower.
+    /// A stall among the first samples must not count as the usual time, and neither must a batch
+    /// that finished by chance before the cpu quota was used up: the median is used, of two the
+    /// lower.
     fn observe_first(&mut self, rows: f64, time: f64, slope: f64) {
         let seen = self.samples as usize;
         if seen == 0 {
@@ -124,18 +126,18 @@ impl Class {
     }
 }
 
-/// The learner of one model and kind. Copies share nothing.
+/// The learner of one model and kind. Clones share no state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostLearner {
     classes: [Class; CLASSES],
     percentile: f64,
-    /// Measured over predicted time that the percentile does not exceed.
+    /// Percentile of measured over predicted time.
     margin: f64,
-    /// Mean of the relative distance from the line.
+    /// Mean relative distance from the line.
     error: f64,
     samples: u64,
     rows_seen: (u64, u64),
-    /// The line that was fitted last; the next batch is compared with it.
+    /// The last fitted line; the next batch is compared with it.
     line: Option<(f64, f64)>,
 }
 
@@ -143,19 +145,19 @@ pub struct CostLearner {
 pub struct CostEstimate {
     /// The fitted l(b).
     pub line: Cost,
-    /// l(b) with the margin: the chosen percentile of batches takes no longer.
+    /// l(b) with the margin: the chosen percentage of batches takes no longer.
     pub safe: Cost,
     /// The margin, 1 for none.
     pub margin: f64,
-    /// Mean distance of batches from the line, as a share of it.
+    /// Mean distance of batches from the line, as a fraction of it.
     pub error: f64,
-    /// The smallest and the largest batch seen: beyond them the line is a guess.
+    /// The smallest and the largest batch seen: outside this range the line is an extrapolation.
     pub rows_seen: (u64, u64),
     pub samples: u64,
 }
 
 impl CostLearner {
-    /// For a margin that this share of batches keeps, 0.5 to 0.999.
+    /// Creates a learner for a margin that this fraction of batches keeps, 0.5 to 0.999.
     #[must_use]
     pub fn new(percentile: f64) -> Self {
         Self {
@@ -173,7 +175,7 @@ impl CostLearner {
         }
     }
 
-    /// A batch of so many rows took so long. No rows are no sample.
+    /// Adds the service time of a batch. A batch of no rows is ignored.
     pub fn observe(&mut self, rows: u64, took: Nanos) {
         if rows == 0 {
             return;
@@ -195,7 +197,7 @@ impl CostLearner {
         self.line = self.fit();
     }
 
-    /// Moves margin and error by a batch that took `ratio` times what was predicted.
+    /// Updates margin and error by a batch that took `ratio` times the predicted time.
     fn judge(&mut self, ratio: f64) {
         let step = match ratio > self.margin {
             true => self.percentile,
@@ -206,7 +208,7 @@ impl CostLearner {
         self.error += weight * ((ratio - 1.0).abs() - self.error);
     }
 
-    /// What was learned so far; `None` before the first batch.
+    /// The current estimate; `None` before the first batch.
     #[must_use]
     pub fn estimate(&self) -> Option<CostEstimate> {
         let (alpha, beta) = self.line?;
@@ -220,9 +222,9 @@ impl CostLearner {
         })
     }
 
-    /// The line for comparisons with other learners: batches of one or two rows leave the slope to
-    /// chance, so the line is drawn to the ratio `PRIOR_RATIO` as if some samples had it. What
-    /// larger batches say outweighs that. `None` before the first batch.
+    /// The line for comparisons with other learners: batches of one or two rows determine the slope
+    /// poorly, so the line is pulled toward the ratio `PRIOR_RATIO` as if some samples had it.
+    /// Larger batches outweigh that. `None` before the first batch.
     #[must_use]
     pub fn prior_line(&self) -> Option<Cost> {
         let (alpha, beta) = self.fit_with(PRIOR_SAMPLES, Class::even_weight)?;
@@ -234,13 +236,13 @@ impl CostLearner {
         self.fit_with(0.0, |class| class.even_weight().max(class.recent))
     }
 
-    /// The same where so many samples have beta = [`PRIOR_RATIO`] alpha.
+    /// Like [`Self::fit`], with `prior` samples of beta = [`PRIOR_RATIO`] alpha.
     fn fit_with(&self, prior: f64, weigh: impl Fn(&Class) -> f64) -> Option<(f64, f64)> {
         let (mut s0, mut s1, mut s2, mut t0, mut t1) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        // Of absolute errors, for a line through the origin.
+        // Sums for the least squares of absolute errors, for a line through the origin.
         let (mut squares, mut products) = (0.0, 0.0);
         for class in self.classes.iter().filter(|class| class.samples > 0.0) {
-            // Errors relative to what is measured would favor classes that seem fast by chance.
+            // Errors relative to the measured time would favor classes that seem fast by chance.
             let line = self.line;
             let time = line.map_or(class.time, |(alpha, beta)| alpha * class.rows + beta);
             let time = time.max(1.0);
@@ -256,7 +258,7 @@ impl CostLearner {
         if s0 <= 0.0 {
             return None;
         }
-        // Adds prior (beta - PRIOR_RATIO alpha)^2 / time^2 to the squares that are minimized.
+        // Adds prior (beta - PRIOR_RATIO alpha)^2 / time^2 to the minimized squares.
         let mean = t0 / s0;
         let weight = prior / (mean * mean);
         s0 += weight;
@@ -269,7 +271,7 @@ impl CostLearner {
             if alpha >= 0.0 && beta >= 0.0 {
                 return Some((alpha, beta));
             }
-            // The error is convex: the best line of the quadrant lies on its border.
+            // The error is convex: the best line of the quadrant is on its border.
             if alpha < 0.0 {
                 return Some((0.0, t0 / s0));
             }
@@ -278,7 +280,7 @@ impl CostLearner {
     }
 }
 
-/// Exact up to 8 rows, then four classes to each power of two.
+/// Exact up to 8 rows, then four classes per power of two.
 fn class_of(rows: u64) -> usize {
     if rows < 8 {
         return rows as usize;

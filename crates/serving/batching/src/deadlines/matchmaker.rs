@@ -1,36 +1,37 @@
-//! Matchmaking: which queue's candidate goes to which worker, and when to look again.
+//! Matchmaking: assigns candidates of queues to workers, and computes when to decide next.
 //!
-//! **Problem.** Candidates have windows, workers have times at which they are free. A candidate
-//! goes to a worker that is free in its window, the most urgent candidate first, and always to the
-//! lowest-numbered worker, so that workers that are not needed stay idle and can be counted.
+//! **Problem.** Candidates have windows, workers have times at which they are free. A candidate is
+//! assigned to a worker that is free in its window, the most urgent candidate first, and always to
+//! the lowest-numbered worker, so that workers that are not needed stay idle and can be counted.
 //!
 //! **Approach.** A candidate waits for its window to open (`opens`). If a worker is free at its
 //! start, the two are matched. Otherwise the candidate waits for a worker (`expires`); a worker
-//! that becomes free takes the one that expires first. An expired candidate is computed anew a
-//! nanosecond later. Simultaneous events are handled in this order: windows that open, workers,
-//! expired candidates; of one kind the lower index first.
+//! that becomes free takes the one that expires first. An expired candidate is recomputed a
+//! nanosecond later. Simultaneous events are handled in this order: opening windows, workers,
+//! expired candidates; within a kind by index.
 //!
-//! **Proof sketch.** Every decision takes a candidate out of `opens` or `expires`, and one comes
-//! back only for a later time, or into `expires` while no worker is free: so a step ends. After it,
-//! the time of whatever can happen next is among the four minima that [`Matchmaker::next`] reads.
+//! **Proof sketch.** Every decision removes a candidate from `opens` or `expires`, and it is added
+//! again only for a later time, or to `expires` while no worker is free: so a step terminates.
+//! After it, the time of the next possible event is among the four minima that [`Matchmaker::next`]
+//! reads.
 //!
-//! **Threads.** Queues and matchmaker share nothing and exchange [`Matchmaker::set_candidate`],
+//! **Threads.** Queues and matchmaker share no state and exchange [`Matchmaker::set_candidate`],
 //! [`Matchmaker::complete_grant`] and [`Decision`]: they may run on different threads with a
-//! message queue in each direction. What a queue sends between a grant and its completion is
-//! outdated and ignored.
+//! message queue in each direction. Messages of a queue between a grant and its completion are
+//! stale and ignored.
 //!
 //! A caller that shares the workers' time between queues ranks them ([`Matchmaker::set_ranks`]):
-//! then the lowest rank comes before urgency where candidates wait for a worker.
+//! candidates that wait for a worker are then ordered by rank first, by urgency second.
 //!
-//! **Limits.** O(log queues + log workers) for a decision. With ranks, or with delays above zero
-//! for a candidate for which a worker is too late, it costs a scan of all queues.
+//! **Limits.** O(log queues + log workers) per decision. With ranks, or with non-zero delays for a
+//! candidate for which a worker is too late, a decision scans all queues.
 
 use super::request_queue::Candidate;
 use super::rules::Delays;
 use super::tournament::{ABSENT, Tournament};
 use crate::{Nanos, QueueIndex, WorkerIndex};
 
-/// What a queue has to do.
+/// A decision that a queue must carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Dispatch to this worker, then call [`Matchmaker::complete_grant`]; until then the queue gets
@@ -45,31 +46,31 @@ pub enum Decision {
     Refresh { queue: QueueIndex },
 }
 
-/// Matches candidates with workers; knows no request.
+/// Matches candidates with workers; independent of single requests.
 #[derive(Debug)]
 pub struct Matchmaker {
     delays: Delays,
     candidates: Vec<Option<Candidate>>,
-    /// Queues with a grant that is not completed.
+    /// Queues with an incomplete grant.
     is_granted: Vec<bool>,
     /// When workers are free.
     workers: Tournament,
     opens: Tournament,
     /// The latest start of candidates that wait for a worker.
     expires: Tournament,
-    /// Expiry of candidates whose window opens after it (`Timeout` alone).
+    /// Expiry of candidates whose window opens after it (`Timeout` only).
     stale: Tournament,
-    /// Inverted delays of the candidates that wait for a worker: the smallest is that of the
+    /// Bitwise inverted delays of the candidates that wait for a worker: the minimum belongs to the
     /// largest delay.
     largest_delays: Tournament,
-    /// Of the candidates that wait for a worker those of the lowest rank go first.
+    /// Candidates that wait for a worker are ordered by rank, lowest first.
     ranks: Vec<u8>,
-    /// Some rank is above 0.
+    /// Whether some rank is above 0.
     has_ranks: bool,
 }
 
 impl Matchmaker {
-    /// No candidate, and every worker absent.
+    /// Creates a matchmaker without candidates; every worker is absent.
     #[must_use]
     pub fn new(queues: usize, workers: usize, delays: Delays) -> Self {
         Self {
@@ -119,19 +120,19 @@ impl Matchmaker {
         self.stale.set(queue.0, stale);
     }
 
-    /// Whether the candidate of this queue could be dispatched but for a worker.
+    /// Whether the candidate of this queue only waits for a worker.
     #[must_use]
     pub fn is_waiting(&self, queue: QueueIndex) -> bool {
         self.expires.get(queue.0) != ABSENT
     }
 
-    /// Whether any candidate could be dispatched but for a worker.
+    /// Whether any candidate only waits for a worker.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         self.expires.min() != ABSENT
     }
 
-    /// Sets the rank of each queue; missing ones have 0.
+    /// Sets the rank of each queue; missing ranks are 0.
     pub fn set_ranks(&mut self, ranks: impl Iterator<Item = u8>) {
         self.has_ranks = false;
         self.ranks.fill(0);
@@ -141,7 +142,7 @@ impl Matchmaker {
         }
     }
 
-    /// Sets when a worker is free; `None` if that is not known.
+    /// Sets when a worker is free; `None` if unknown.
     pub fn set_free(&mut self, worker: WorkerIndex, free: Option<Nanos>) {
         self.workers.set(
             worker.position(),
@@ -149,14 +150,14 @@ impl Matchmaker {
         );
     }
 
-    /// The lowest-numbered worker that is free at `by`.
+    /// The lowest-numbered worker that is free at time `by`.
     #[must_use]
     pub fn free_worker(&self, by: Nanos) -> Option<WorkerIndex> {
         let worker = self.workers.first_at_most(by.0.min(ABSENT - 1));
         worker.map(WorkerIndex::at)
     }
 
-    /// When a worker is free, if that is known.
+    /// When a worker is free, if known.
     #[must_use]
     pub fn free(&self, worker: WorkerIndex) -> Option<Nanos> {
         Some(self.workers.get(worker.position()))
@@ -164,7 +165,8 @@ impl Matchmaker {
             .map(Nanos)
     }
 
-    /// Completes a grant: when the worker is free again, and the queue's next candidate.
+    /// Completes a grant; takes the time when the worker is free again, and the next candidate of
+    /// the queue.
     pub fn complete_grant(
         &mut self,
         queue: QueueIndex,
@@ -177,14 +179,14 @@ impl Matchmaker {
         self.set_candidate(queue, candidate);
     }
 
-    /// When [`Matchmaker::decide`] may have a decision, unless an event comes before.
+    /// Time of the next possible decision of [`Matchmaker::decide`], unless an event occurs before.
     #[must_use]
     pub fn next(&self) -> Option<Nanos> {
         let expired = self.expires.min().min(self.stale.min());
         let mut next = self.opens.min().min(expired.saturating_add(1));
         if self.expires.min() != ABSENT && self.workers.min() != ABSENT {
             let free = self.workers.min();
-            // Without delays a candidate that expires before the worker is free is refreshed by
+            // Without delays, a candidate that expires before the worker is free is refreshed by
             // then.
             if self.delays.is_zero() || self.expires.first_min_from(free).is_some() {
                 next = next.min(free.saturating_sub(self.largest_delay()));
@@ -193,9 +195,9 @@ impl Matchmaker {
         (next != ABSENT).then_some(Nanos(next))
     }
 
-    /// The next decision at `now`; to be called until it is `None`.
+    /// The next decision at `now`; must be called until it returns `None`.
     pub fn decide(&mut self, now: Nanos) -> Option<Decision> {
-        // Each turn moves one candidate whose window opened to those that wait for a worker.
+        // Each iteration moves one candidate whose window opened to those that wait for a worker.
         while self.opens.min() <= now.0 {
             let queue = self.opens.first_min()?;
             let candidate = self.candidates[queue]?;
@@ -232,8 +234,8 @@ impl Matchmaker {
         Some(self.grant(queue, worker))
     }
 
-    /// Of the waiting candidates that a worker could start at `free`, those of the lowest rank, and
-    /// of these the one that expires first.
+    /// Of the waiting candidates that a worker could start at `free`, the one with the lowest rank;
+    /// ties are broken by expiry.
     fn first_ranked_from(&self, free: u64) -> Option<usize> {
         let keys = (0..self.candidates.len()).map(|queue| (queue, self.expires.get(queue)));
         let valid = keys.filter(|&(_, key)| key >= free && key != ABSENT);

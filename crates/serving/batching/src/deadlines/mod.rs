@@ -6,12 +6,12 @@
 //!
 //! **Approach.** A queue's candidate B with the earliest deadline d may be dispatched in the window
 //! from frontrun, d - l(|B| + 1), to latest, d - l(|B|): before it, waiting may still make the
-//! batch larger; after it, the batch is late. [`RequestQueue`] keeps the requests of a queue and
-//! computes its candidate, [`Matchmaker`] matches candidates with workers, [`DeadlineScheduler`] is
-//! both on one thread. The window may open a share of the objective earlier, which is better when
-//! many queues contend for workers.
+//! batch larger; after it, the batch is late. [`RequestQueue`] holds the requests of a queue and
+//! computes its candidate, [`Matchmaker`] matches candidates with workers, [`DeadlineScheduler`]
+//! runs both on one thread. The window may open earlier by a fraction of the objective, which is
+//! better when many queues contend for workers.
 //!
-//! **Limits.** Workers are alike and run one batch at a time. The number of waiting requests is
+//! **Limits.** Workers are identical and run one batch at a time. The number of waiting requests is
 //! bounded by the arrivals of one objective, because late requests are dropped, and by admission
 //! before the queue.
 

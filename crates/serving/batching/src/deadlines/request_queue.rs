@@ -1,21 +1,23 @@
-//! One queue: its requests, the batch that could be dispatched, and the requests that are dropped.
+//! One queue: its requests, its candidate batch, and the requests that are dropped.
 //!
-//! **Problem.** Requests are in order of their deadlines, which is that of their arrivals unless
-//! one has less time than the objective gives. Find the best batch that a worker could start at a
-//! given time, and the time from which on it should.
+//! **Problem.** Requests are ordered by deadline, which is arrival order unless a request has less
+//! time than the objective. Find the best batch that a worker could start at a given time, and the
+//! time from which it should start.
 //!
-//! **Approach.** Deadlines grow along the queue, so a batch that meets the head's deadline meets
-//! all, and whether a suffix meets its own head's deadline changes once: both are found by division
-//! or by bisection. In the usual case all waiting requests fit, which costs one multiplication.
+//! **Approach.** Deadlines increase along the queue, so a batch that meets the head's deadline
+//! meets all, and whether a suffix meets its own head's deadline changes once: both are found by
+//! division or by bisection. In the usual case all waiting requests fit, which costs one
+//! multiplication.
 //!
 //! **Proof sketch.** A batch of b rows is in time if now + delay(b) + l(b) and free + l(b) are at
-//! most the deadline of its first request; both grow with b. A candidate is a prefix of the queue
-//! after drops, which only take heads: so order is kept. Its window is not inverted: exec is the
-//! later of the earliest start, which met the deadline, and frontrun, which lies before latest.
-//! (Under `Timeout` it may be inverted: that rule waits for its time, whatever becomes late.)
+//! most the deadline of its first request; both increase with b. A candidate is a prefix of the
+//! queue after drops, which only remove heads: so the order is preserved. Its window is not
+//! inverted: exec is the later of the earliest start, which met the deadline, and frontrun, which
+//! is before latest. (Under `Timeout` it may be inverted: that rule waits for its delay, even if
+//! requests become late.)
 //!
 //! **Limits.** A request of several rows is never split. A lower objective can make requests late
-//! that could have been served under the one before.
+//! that could have been served under the previous one.
 
 use std::collections::VecDeque;
 
@@ -23,27 +25,26 @@ use super::cost::Cost;
 use super::rules::{Delays, Release};
 use crate::{Nanos, RequestKey};
 
-/// Parameters of a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueParams {
-    /// What a batch costs.
+    /// Cost of a batch.
     pub cost: Cost,
     /// From arrival to deadline; [`Nanos::MAX`] for none: then nothing is deferred or dropped.
     pub objective: Nanos,
     /// When a batch is dispatched.
     pub release: Release,
-    /// Drops the oldest requests that would keep a batch from having so many rows in time; with 1,
-    /// only those that cannot be in time even alone.
+    /// The oldest requests are dropped if they prevent a batch of this many rows from being in
+    /// time; with 1, only those that cannot be in time even alone.
     pub target_rows: u64,
-    /// Most rows of a batch; a request with more is a batch of its own.
+    /// Most rows of a batch; a larger request is a batch of its own.
     pub rows_max: u64,
     /// Most requests of a batch.
     pub requests_max: usize,
 }
 
 impl QueueParams {
-    /// Rows of the batches that form under load: as many as take half of the objective, or those
-    /// that the release rule aims at, if more.
+    /// Rows of the batches that form under load: as many as take half of the objective, or the
+    /// target of the release rule, if larger.
     #[must_use]
     pub fn rows_under_load(&self) -> u64 {
         let half = self.cost.rows_within(Nanos(self.objective.0 / 2));
@@ -54,13 +55,12 @@ impl QueueParams {
 /// The batch that a queue offers to the matchmaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Rows of the batch.
     pub rows: u64,
-    /// When a worker should be chosen: `exec` less the delay of the batch.
+    /// Latest time to choose a worker: `exec` minus the delay of the batch.
     pub wakes: Nanos,
-    /// The start of the window.
+    /// Start of the window.
     pub exec: Nanos,
-    /// Its end: for a worker that is free later the batch is late.
+    /// End of the window: on a worker that is free later, the batch is late.
     pub latest: Nanos,
 }
 
@@ -68,21 +68,19 @@ pub struct Candidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     pub key: RequestKey,
-    /// The start of its objective: its arrival, or as much earlier as it has less time than the
-    /// objective gives.
+    /// Start of its objective: its arrival, or earlier by the difference if it has less time than
+    /// the objective.
     pub arrival: Nanos,
-    /// Its rows.
     pub rows: u32,
 }
 
-/// A batch that is dispatched.
+/// A dispatched batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// When its worker starts it.
     pub start: Nanos,
-    /// When it should be done.
+    /// Expected completion time.
     pub end: Nanos,
-    /// Its rows.
     pub rows: u64,
 }
 
@@ -93,7 +91,7 @@ struct QueuedRequest {
     before: u64,
 }
 
-/// The requests of one queue; knows no worker.
+/// The requests of one queue; independent of workers.
 #[derive(Debug)]
 pub struct RequestQueue {
     params: QueueParams,
@@ -101,11 +99,11 @@ pub struct RequestQueue {
     /// `params.cost` with the delays added.
     delayed: Cost,
     entries: VecDeque<QueuedRequest>,
-    /// Rows that arrived so far, without those that were withdrawn.
+    /// Rows that arrived so far, without withdrawn ones.
     arrived: u64,
     /// Requests of the current candidate.
     candidate_len: usize,
-    /// Waiting requests with more than one row.
+    /// Number of waiting requests with more than one row.
     multi_row: usize,
 }
 
@@ -118,7 +116,6 @@ struct StartBound {
 }
 
 impl RequestQueue {
-    /// An empty queue.
     #[must_use]
     pub fn new(params: QueueParams, delays: Delays) -> Self {
         Self {
@@ -132,7 +129,7 @@ impl RequestQueue {
         }
     }
 
-    /// Replaces the parameters; the candidate must be computed again.
+    /// Replaces the parameters; the candidate must be recomputed.
     pub fn set_params(&mut self, params: QueueParams) {
         self.params = params;
         self.delayed = params.cost.plus(self.delays.data, self.delays.control);
@@ -148,26 +145,25 @@ impl RequestQueue {
         self.entries.len()
     }
 
-    /// Whether none waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Rows that wait.
+    /// Number of waiting rows.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows_from(0)
     }
 
-    /// When the oldest request that waits arrived.
+    /// Arrival time of the oldest waiting request.
     #[must_use]
     pub fn oldest(&self) -> Option<Nanos> {
         self.entries.front().map(|w| w.member.arrival)
     }
 
-    /// Adds a request behind those whose deadlines are no later; the candidate must be computed
-    /// again.
+    /// Inserts a request behind those whose deadlines are no later; the candidate must be
+    /// recomputed.
     pub fn push(&mut self, member: Member) {
         let is_before = |w: &QueuedRequest| w.member.arrival <= member.arrival;
         let index = match self.entries.back() {
@@ -183,7 +179,7 @@ impl RequestQueue {
         self.multi_row += usize::from(member.rows != 1);
     }
 
-    /// Removes a request; returns whether it waited here. The candidate must be computed again.
+    /// Removes a request; returns whether it was waiting here. The candidate must be recomputed.
     pub fn withdraw(&mut self, key: RequestKey) -> bool {
         let found = self.entries.iter().position(|w| w.member.key == key);
         let Some(gone) = found.and_then(|index| {
@@ -201,7 +197,7 @@ impl RequestQueue {
         true
     }
 
-    /// The best batch for whichever worker is free first. Requests that cannot be in time are
+    /// The best batch for the worker that is free first. Requests that cannot be in time are
     /// appended to `dropped`.
     pub fn candidate(&mut self, now: Nanos, dropped: &mut Vec<Member>) -> Option<Candidate> {
         let free = Nanos(0);
@@ -209,8 +205,8 @@ impl RequestQueue {
     }
 
     /// Dispatches at most `rows_max` rows, but at least one request, to a worker that is free at
-    /// `free`: appends the batch to `members`. `None` if no request is left, or if the batch should
-    /// wait: then the worker stays free.
+    /// `free`: appends the batch to `members`. Returns `None` if no request is left, or if the
+    /// batch should wait; the worker stays free in that case.
     pub fn granted(
         &mut self,
         now: Nanos,
@@ -244,14 +240,14 @@ impl RequestQueue {
         waiting.member.arrival.saturating_add(self.params.objective)
     }
 
-    /// Whether a batch of so many rows could meet the deadline.
+    /// Whether a batch of this many rows could meet the deadline.
     fn meets(&self, rows: u64, deadline: Nanos, bound: StartBound) -> bool {
         let by_now = bound.now.saturating_add(self.delayed.of(rows));
         let by_worker = bound.free.saturating_add(self.params.cost.of(rows));
         by_now <= deadline && by_worker <= deadline
     }
 
-    /// The most rows of a batch that meets the deadline.
+    /// Maximum number of rows of a batch that meets the deadline.
     fn rows_by(&self, deadline: Nanos, bound: StartBound) -> u64 {
         let by_now = deadline.saturating_sub(bound.now);
         let rows = self.delayed.rows_within(by_now);
@@ -281,7 +277,7 @@ impl RequestQueue {
         Some(self.window(rows, rows < waiting, bound))
     }
 
-    /// Whether the candidate is as large as a batch may be.
+    /// Whether the candidate has the maximum batch size.
     fn is_full(&self, rows: u64) -> bool {
         let next = self.entries.get(self.candidate_len);
         let left = self.params.rows_max.saturating_sub(rows);
@@ -315,13 +311,13 @@ impl RequestQueue {
         }
     }
 
-    /// Drops the heads that could not be in time in a batch of the target size.
+    /// Drops heads that could not be in time in a batch of the target size.
     fn drop_infeasible(&mut self, bound: StartBound, dropped: &mut Vec<Member>) {
         let Some(head) = self.entries.front() else {
             return;
         };
         let mut aim = self.params.target_rows.min(self.params.rows_max).max(1);
-        // No batch is larger than the target, so a head that meets it stays in any case.
+        // No batch is larger than the target, so a head that meets it is kept in any case.
         if aim > 1 && !self.meets(aim, self.deadline(head), bound) {
             let is_late =
                 |w: &QueuedRequest| !self.meets(self.arrived - w.before, self.deadline(w), bound);
@@ -339,14 +335,15 @@ impl RequestQueue {
         }
     }
 
-    /// Rows of the request at `index` and of those behind it.
+    /// Rows of the request at `index` and all behind it.
     fn rows_from(&self, index: usize) -> u64 {
         self.entries
             .get(index)
             .map_or(0, |w| self.arrived - w.before)
     }
 
-    /// The longest prefix of at most `most` rows, at least one request: requests and rows.
+    /// The longest prefix of at most `most` rows, at least one request; returns its requests and
+    /// rows.
     fn prefix(&self, most: u64) -> (usize, u64) {
         let Some(head) = self.entries.front() else {
             return (0, 0);

@@ -2,14 +2,14 @@
 
 use crate::Nanos;
 
-/// The release rule of a queue: from when on its candidate may be dispatched.
+/// Release rule of a queue: from when on its candidate may be dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// From frontrun on, d - l(b + 1): a request that arrives later does not fit any more.
+    /// From frontrun, d - l(b + 1), on: a request that arrives later no longer fits.
     Deferred {
         /// How long before frontrun the window opens.
         early: Nanos,
-        /// How long the oldest request waits at most; `None`: until then.
+        /// Longest wait of the oldest request; `None`: until then.
         window: Option<Nanos>,
     },
     Eager,
@@ -24,12 +24,12 @@ pub enum Release {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     pub control: Nanos,
-    /// For each row.
+    /// Per row.
     pub data: Nanos,
 }
 
 impl Delays {
-    /// The delay of a batch of so many rows.
+    /// Total delay of a batch.
     #[must_use]
     pub fn of(&self, rows: u64) -> Nanos {
         let data = self.data.0.saturating_mul(rows);

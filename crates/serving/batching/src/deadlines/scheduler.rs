@@ -7,51 +7,51 @@ use super::request_queue::{Departure, Member, QueueParams, RequestQueue};
 use super::rules::Delays;
 use crate::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
-/// How the scheduler learns when a worker is free again.
+/// How the scheduler learns that a worker is free again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// After l(b); no event is sent.
+    /// It assumes l(b); no event is sent.
     Predicted,
-    /// [`DeadlineEvent::BatchDone`].
+    /// By [`DeadlineEvent::BatchDone`].
     Reported,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadlineConfig {
-    /// Number of workers; all are absent at first.
+    /// Number of workers; all are absent initially.
     pub workers: usize,
     pub delays: Delays,
     pub completion: Completion,
 }
 
-/// Several events may happen at one time; [`DeadlineEvent::Timer`] comes after them.
+/// Several events may have the same time; [`DeadlineEvent::Timer`] must be the last of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadlineEvent {
     Arrived {
         queue: QueueIndex,
         key: RequestKey,
-        /// Its rows, at least one.
+        /// Number of rows, at least one.
         rows: u32,
-        /// Its own objective, if that is shorter than the queue's.
+        /// Its own objective, if shorter than that of the queue.
         within: Option<Nanos>,
     },
-    /// The client withdrew the request. A dispatched one is not stopped.
+    /// The client withdrew the request. A dispatched request is not stopped.
     Withdrawn { queue: QueueIndex, key: RequestKey },
     /// A worker is up and free.
     WorkerReady { worker: WorkerIndex },
-    /// A worker is done with its batch and free.
+    /// A worker has finished its batch and is free.
     BatchDone { worker: WorkerIndex },
     /// A worker gets no batch until it is ready again.
     WorkerGone { worker: WorkerIndex },
     /// All events of this time were sent: decide. Must be sent at every [`DeadlineActions::timer`]
-    /// and, in the live server, after the events of one wake.
+    /// and, in the live server, after the events of one wakeup.
     Timer,
 }
 
-/// Hand a batch to a worker.
+/// Send a batch to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadlineDispatch {
-    /// The queue that it waited in.
+    /// The queue in which it waited.
     pub queue: QueueIndex,
     pub worker: WorkerIndex,
     /// Start, expected end and rows of the batch.
@@ -59,25 +59,22 @@ pub struct DeadlineDispatch {
     members: Range<usize>,
 }
 
-/// Drop a request: it cannot be in time, or would keep more of the others from being in time.
+/// Drop a request: it cannot be in time, or would prevent more of the others from being in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// The queue that it waited in.
+    /// The queue in which it waited.
     pub queue: QueueIndex,
     pub key: RequestKey,
-    /// Its rows.
     pub rows: u32,
 }
 
-/// The actions after an event. One value is reused for every step.
+/// Actions in response to an event. One value is reused for every step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadlineActions {
-    /// Batches to hand out.
     pub dispatches: Vec<DeadlineDispatch>,
-    /// Requests to drop.
     pub drops: Vec<Dropped>,
-    /// When to send [`DeadlineEvent::Timer`] at the latest; never in the past. Replaces the
-    /// previous timer, `None` clears it.
+    /// Latest time to send [`DeadlineEvent::Timer`]; never in the past. Replaces the previous
+    /// timer, `None` clears it.
     pub timer: Option<Nanos>,
     members: Vec<Member>,
     dropped: Vec<Member>,
@@ -99,7 +96,7 @@ impl DeadlineActions {
         self.timer = None;
     }
 
-    /// Lists the drops of a queue under its index.
+    /// Moves `dropped` to `drops`, with the index of the queue.
     fn file_drops(&mut self, queue: QueueIndex) {
         let dropped = self.dropped.drain(..);
         self.drops
@@ -112,13 +109,13 @@ pub struct DeadlineScheduler {
     config: DeadlineConfig,
     queues: Vec<RequestQueue>,
     matchmaker: Matchmaker,
-    /// Most rows of the next batch of each queue, beside what its parameters say.
+    /// Bound of the rows of each queue's next batch, in addition to its parameters.
     rows_max: Vec<u64>,
     now: Nanos,
 }
 
 impl DeadlineScheduler {
-    /// No request, no queue, and every worker absent.
+    /// Creates a scheduler without queues; every worker is absent.
     #[must_use]
     pub fn new(config: DeadlineConfig) -> Self {
         Self {
@@ -130,7 +127,7 @@ impl DeadlineScheduler {
         }
     }
 
-    /// Adds a queue; the indices of the others stay.
+    /// Adds a queue; existing indices stay valid.
     pub fn add_queue(&mut self, params: QueueParams) -> QueueIndex {
         self.queues
             .push(RequestQueue::new(params, self.config.delays));
@@ -144,7 +141,7 @@ impl DeadlineScheduler {
         self.queues.get(queue.0)
     }
 
-    /// Replaces the parameters of a queue, also for requests that wait.
+    /// Replaces the parameters of a queue; they apply to waiting requests, too.
     pub fn set_params(
         &mut self,
         queue: QueueIndex,
@@ -161,12 +158,12 @@ impl DeadlineScheduler {
         self.set_timer(actions);
     }
 
-    /// Ranks the queues: of batches that are due those of the lowest rank go first.
+    /// Ranks the queues: of due batches, those of the lowest rank are dispatched first.
     pub fn set_ranks(&mut self, ranks: impl Iterator<Item = u8>) {
         self.matchmaker.set_ranks(ranks);
     }
 
-    /// Bounds the next batches of each queue; a request with more rows is a batch of its own.
+    /// Bounds the next batches of each queue; a larger request is a batch of its own.
     pub fn set_rows_max(&mut self, rows_max: impl Iterator<Item = u64>) {
         for (known, rows_max) in self.rows_max.iter_mut().zip(rows_max) {
             *known = rows_max;
@@ -185,8 +182,8 @@ impl DeadlineScheduler {
         self.matchmaker.has_waiting()
     }
 
-    /// Decides as [`DeadlineEvent::Timer`] does, but dispatches at most one batch; to be called
-    /// until it is false. Adds to `actions`.
+    /// Decides like [`DeadlineEvent::Timer`], but dispatches at most one batch; must be called
+    /// until it returns false. Appends to `actions`.
     pub fn decide_one(&mut self, now: Nanos, actions: &mut DeadlineActions) -> bool {
         self.now = self.now.max(now);
         let decided = self.matchmaker.decide(self.now);
@@ -203,7 +200,7 @@ impl DeadlineScheduler {
         self.matchmaker.free_worker(now)
     }
 
-    /// Dispatches the batch of a queue to a free worker although others may be more urgent.
+    /// Dispatches the batch of a queue to a free worker even if others are more urgent.
     pub fn prefer(
         &mut self,
         queue: QueueIndex,
@@ -219,8 +216,8 @@ impl DeadlineScheduler {
         self.set_timer(actions);
     }
 
-    /// Handles an event at `now` (a time before that of the previous event counts as that one) and
-    /// writes what is to be done into `actions`.
+    /// Handles an event at `now`, which is clamped to the time of the previous event, and writes
+    /// the resulting actions into `actions`.
     pub fn step(&mut self, event: DeadlineEvent, now: Nanos, actions: &mut DeadlineActions) {
         actions.clear();
         self.now = self.now.max(now);

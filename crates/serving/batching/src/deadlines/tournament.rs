@@ -1,17 +1,19 @@
-//! The smallest of a fixed number of keys, which change one by one.
+//! A tournament tree: the minimum of a fixed number of keys that change one at a time.
 //!
-//! A complete binary tree in one vector: leaves are the keys, an inner node is the smaller of its
-//! two. A change costs at most one step a level, the smallest key none, and nothing allocates.
+//! A complete binary tree in one vector: leaves are the keys, an inner node is the minimum of its
+//! children. A change costs at most one step per level, the minimum is read in O(1), and nothing
+//! allocates.
 
-/// Keys of 0, 1, ...; [`u64::MAX`] for one that takes no part.
+/// Keys of the indices 0, 1, ...; [`u64::MAX`] for an absent key.
 #[derive(Clone, Debug)]
 pub(super) struct Tournament {
-    /// Node 1 is the root, node n has 2n and 2n + 1 below it; the second half are the leaves.
+    /// Node 1 is the root, the children of node n are 2n and 2n + 1; the second half are the
+    /// leaves.
     nodes: Vec<u64>,
     leaves: usize,
 }
 
-/// A key that takes no part.
+/// Value of an absent key.
 pub(super) const ABSENT: u64 = u64::MAX;
 
 impl Tournament {
@@ -23,7 +25,7 @@ impl Tournament {
         }
     }
 
-    /// One key more would not fit: doubles the leaves.
+    /// Grows the tree to at least `count` leaves.
     pub(super) fn grow_to(&mut self, count: usize) {
         if count > self.leaves {
             let mut larger = Self::new(count);
@@ -58,7 +60,7 @@ impl Tournament {
         self.nodes[1]
     }
 
-    /// The lowest index whose key is at most `bound`, which is below [`ABSENT`].
+    /// The lowest index whose key is at most `bound`, which must be below [`ABSENT`].
     pub(super) fn first_at_most(&self, bound: u64) -> Option<usize> {
         if self.nodes[1] > bound {
             return None;
@@ -86,7 +88,7 @@ impl Tournament {
         if self.min() >= bound {
             return self.first_min();
         }
-        // Only in the instant in which a candidate has just expired: looks at every key.
+        // Only at the instant at which a candidate has just expired: scans all keys.
         let keys = self.nodes[self.leaves..].iter().enumerate();
         let valid = keys.filter(|&(_, &key)| key >= bound && key != ABSENT);
         valid.min_by_key(|&(_, key)| *key).map(|(index, _)| index)

@@ -1,101 +1,100 @@
-//! How many of the pods that are there get requests.
+//! Consolidation: how many of the existing pods receive requests.
 //!
-//! Problem: a Service spreads requests evenly, so at low load every pod is a little busy and none
-//! can be taken away without a thought. Fewer pods with more load each have the same work; the
-//! others are idle, ready, and back within moments.
+//! Problem: a Service spreads requests evenly, so at low load every pod is slightly busy and none
+//! can be removed easily. Fewer pods with more load each do the same work; the others are idle,
+//! ready, and back within moments.
 //!
-//! Approach: the pods' busy time, in whole pods, is the work. `work / BUSY_TARGET`, rounded up, are
-//! enough. Only when so few were enough for a whole delay, with no more than a negligible share
-//! of bad requests, some are taken out; then the delay begins again, so that the next step goes by
-//! what the pods that are left reported. They come back without any delay: as many as the work
-//! needs above [`BUSY_MAX`], all as soon as requests are bad. How busy they were then is remembered
-//! for an hour, and stays out of reach.
+//! Approach: the work is the busy time of the pods, in whole pods. `work / BUSY_TARGET`, rounded
+//! up, are sufficient. Pods are taken out only after that number was sufficient for a whole delay,
+//! with at most a negligible fraction of bad requests; then the delay starts again, so that the
+//! next step is based on the reports of the remaining pods. Pods are added back without delay: as
+//! many as the work needs above [`BUSY_MAX`], all of them as soon as requests are bad. The
+//! utilization at which that happened is avoided for an hour.
 //!
-//! Limits: a burst that is shorter than reports take is answered by the pods that get requests; the
-//! room that [`BUSY_TARGET`] leaves is for it. Pods are taken as equal.
+//! Limits: a burst shorter than the reporting delay is served by the serving pods alone;
+//! [`BUSY_TARGET`] leaves headroom for it. Pods are assumed to be equal.
 
 use super::{FACTOR_MISSED, pods_for};
 use crate::Nanos;
 
-/// How busy the pods that get requests may become by taking one out. The load can grow by two
-/// thirds before they are full.
+/// Utilization that serving pods may reach when one is taken out. The load can grow by two thirds
+/// before they are saturated.
 pub const BUSY_TARGET: f64 = 0.6;
 
-/// How busy they may become by more load before further ones get requests. As far from
-/// [`BUSY_TARGET`] as a third more load: what follows from noise changes nothing.
+/// Utilization that they may reach by more load before further pods serve. A third more load than
+/// [`BUSY_TARGET`], so that noise does not cause changes.
 pub const BUSY_MAX: f64 = 0.8;
 
-/// What was too much is avoided by this distance.
+/// Margin below a utilization that was too high.
 const DISTANCE: f64 = 0.05;
 
-/// For how long it is avoided.
+/// How long such a utilization is avoided.
 const MEMORY: Nanos = Nanos(3_600_000_000_000);
 
-/// One step takes at most this part of the pods that get requests, or one.
+/// One step takes out at most one in this many serving pods, but at least one.
 const STEP: u32 = 4;
 
-/// What the ready pods reported of the last window.
+/// Reports of the ready pods for the last window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Consolidation {
-    /// Pods that are ready.
+    /// Number of ready pods.
     pub ready: u32,
-    /// Of these: pods that get requests.
+    /// Of these: pods that receive requests.
     pub serving: u32,
-    /// So many get requests however little there is to do, if they are ready.
+    /// Minimum number of serving pods, if that many are ready.
     pub least: u32,
-    /// The sum over all ready pods of the share of their time in which they worked, 0 to 1 each.
+    /// Sum over all ready pods of the fraction of their time in which they worked, 0 to 1 each.
     pub work: f64,
-    /// The factor by which the load asks for more (above 1) or less pods, see
-    /// [`super::load_factor`].
+    /// Factor by which the load requires more (above 1) or fewer pods, see [`super::load_factor`].
     pub factor: f64,
 }
 
-/// Why so many pods get requests.
+/// Reason for the number of serving pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServingCause {
-    /// Requests were bad: all get some.
+    /// Requests were bad: all pods serve.
     BadRate,
-    /// The pods that get requests are nearly full.
+    /// The serving pods are nearly saturated.
     Busy,
-    /// Fewer are enough, but not yet for long enough.
+    /// Fewer are sufficient, but not for long enough yet.
     Measuring,
-    /// Fewer are enough.
+    /// Fewer are sufficient.
     Idle,
     Steady,
 }
 
-/// How many pods should get requests, and why.
+/// Advised number of serving pods, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServingAdvice {
-    /// At most as many as are ready.
+    /// At most the number of ready pods.
     pub serving: u32,
     pub cause: ServingCause,
 }
 
-/// The rule with its memory; one for each deployment.
+/// The consolidation rule with its history; one per deployment.
 #[derive(Clone, Debug, Default)]
 pub struct Consolidator {
-    /// Since when fewer pods have been enough without a break.
+    /// Since when fewer pods have been sufficient without interruption.
     enough_since: Option<Nanos>,
-    /// How busy the pods were when requests were bad, and when.
+    /// Utilization of the pods when requests were bad, and when that was.
     too_busy: Option<(Nanos, f64)>,
 }
 
 impl Consolidation {
-    /// How busy the pods that get requests would be with all of the work, if `pods` got them.
+    /// Utilization of the serving pods if `pods` of them did all of the work.
     fn busy_with(&self, pods: u32) -> f64 {
         self.work / f64::from(pods.max(1))
     }
 }
 
 impl Consolidator {
-    /// Forgets since when fewer pods have been enough: something else than the load changed.
+    /// Restarts the delay because something other than the load changed.
     pub fn restart(&mut self) {
         self.enough_since = None;
     }
 
-    /// How many pods should get requests at `now`. Fewer than now only after they were enough for
-    /// `delay`, which should hold a whole window of the servers. Times never go back.
+    /// Number of pods that should serve at `now`. Fewer than now only after they were sufficient
+    /// for `delay`, which should cover a whole window of the servers. Times never decrease.
     pub fn advise(&mut self, now: Nanos, delay: Nanos, of: &Consolidation) -> ServingAdvice {
         let advice = self.judge(now, delay, of);
         if advice.cause != ServingCause::Measuring {
@@ -109,7 +108,7 @@ impl Consolidator {
             return advice(of.ready, ServingCause::Busy);
         }
         let busy = of.busy_with(of.serving);
-        // NaN is bad: a broken report takes no pod out.
+        // NaN counts as bad: a malformed report takes no pod out.
         let is_good = of.factor < FACTOR_MISSED && busy.is_finite();
         if !is_good {
             if of.serving < of.ready && busy.is_finite() {
@@ -134,12 +133,12 @@ impl Consolidator {
         advice(of.serving - step, ServingCause::Idle)
     }
 
-    /// How busy the pods that are left may become.
+    /// Utilization that the remaining pods may reach.
     fn target(&mut self, now: Nanos) -> f64 {
         let is_old = |at: Nanos| now.saturating_sub(at) > MEMORY;
         self.too_busy = self.too_busy.filter(|&(at, _)| !is_old(at));
         let reached = self.too_busy.map_or(1.0, |(_, busy)| busy - DISTANCE);
-        // Not zero, which no number of pods would keep.
+        // Not zero, which no number of pods could satisfy.
         reached.clamp(f64::MIN_POSITIVE, BUSY_TARGET)
     }
 }

@@ -1,4 +1,4 @@
-//! The rule by its figures, and its laws over random histories.
+//! The rule by examples, and its invariants over random histories.
 
 use proptest::prelude::*;
 
@@ -88,7 +88,7 @@ fn one_overload_is_answered_once_a_window() {
         }
         size = advice.replicas;
     }
-    // Four pods report all the time: what they ask for is there after the first step.
+    // Four pods report all the time: the pods that they require exist after the first step.
     assert_eq!(grown, [(0, 7)]);
     let advice = rule.advise(at(140), &BOUNDS, 7, &load(7, 0.4, 0.0));
     assert_eq!(
@@ -116,15 +116,16 @@ fn a_rush_is_answered_by_what_it_is_and_not_by_its_mean_with_the_minute_before()
     };
     assert_eq!(advise(0, 6, rush(6, 0)), (6, Cause::Steady));
     assert_eq!(advise(10, 6, rush(6, 5000)), (12, Cause::BadRate));
-    // While the new ones start six report still: what they ask for is not asked for twice.
+    // While the new pods start, six still report: the pods that they require are not requested
+    // twice.
     assert_eq!(advise(20, 12, rush(6, 5000)), (14, Cause::BadRate));
     assert_eq!(advise(25, 14, rush(6, 5000)), (14, Cause::Steady));
     assert_eq!(advise(30, 14, rush(6, 6000)), (17, Cause::BadRate));
-    // They are there; what is bad was so before.
+    // They are there; the bad requests are from before.
     assert_eq!(advise(40, 17, rush(17, 3000)), (17, Cause::Growing));
     assert_eq!(advise(60, 17, rush(17, 3000)), (17, Cause::Growing));
     assert_eq!(advise(70, 17, rush(17, 0)), (17, Cause::Steady));
-    // A pod that was silent for a moment is no new one.
+    // A pod that did not report once is not a new pod.
     assert_eq!(advise(80, 17, rush(16, 0)), (17, Cause::Steady));
     assert_eq!(advise(90, 17, rush(17, 3000)), (27, Cause::BadRate));
 }
@@ -238,7 +239,7 @@ proptest! {
                 let is_by_newest = load.is_recent_enough();
                 let pause = grown.is_none_or(|then| at(now - then) >= GROWTH_PAUSE);
                 prop_assert!(is_by_newest || pause);
-                // Bad requests from before new pods were there are not answered by still more.
+                // Bad requests from before new pods were there do not cause another growth.
                 prop_assert!(!has_more);
                 grown = Some(now);
             }

@@ -1,22 +1,23 @@
 //! The load of pods that serve several models: the worst model decides.
 //!
-//! Problem: over all requests together a model with few requests can miss its objective for good,
-//! and so can the few explanations of a model with many predictions.
+//! Problem: judged by all requests together, a model with few requests can miss its objective
+//! permanently, and so can the few explanations of a model with many predictions.
 //!
 //! Approach: the rule of the parent module is applied to all requests together, to those of each
-//! model, and to those of each kind of output of each model; the largest factor decides. Of one
-//! model with one kind the three are the same.
+//! model, and to those of each kind of output of each model; the largest factor decides. For one
+//! model with one kind the three are equal.
 //!
-//! Limits: the share of a model counts from [`EVIDENCE_MIN`] bad requests on, so a model that is
-//! asked twice a minute never asks for pods; whether it meets its objective is said nevertheless.
+//! Limits: a model needs [`EVIDENCE_MIN`] bad requests to count, so a model with two requests per
+//! minute never adds pods; whether it meets its objective is reported nevertheless.
 
 use super::{Load, load_factor};
 
-/// So many bad requests of a model or kind are not chance: of 60 requests a minute with half of the
-/// bad share that 99 % allow, 0.3 are bad on average, and three in one minute of 300.
+/// This many bad requests of a model or kind are unlikely to be chance: of 60 requests per minute
+/// with half of the bad fraction that 99 % allow, 0.3 are bad on average, and three in one minute
+/// of 300.
 pub const EVIDENCE_MIN: u64 = 3;
 
-/// Requests of a window.
+/// Request counts of a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     pub requests: u64,
@@ -28,24 +29,24 @@ pub struct RequestCounts {
     pub recent_bad: u64,
 }
 
-/// What the pods reported of one model, together.
+/// Reports of all pods on one model, together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelLoad {
-    /// The share of bad requests that the objective's percentile allows; `None` without an
-    /// objective: nothing is too much then.
+    /// Fraction of bad requests that the objective's percentile allows; `None` without an
+    /// objective, in which case any fraction is allowed.
     pub bad_rate_allowed: Option<f64>,
     /// All requests of the model.
     pub all: RequestCounts,
-    /// Those of each kind of output. Together they may be fewer than `all`: of a request that is
-    /// refused before its body is read the kind is not known.
+    /// Requests by kind of output. Their sum may be less than `all`: the kind of a request that is
+    /// rejected before its body is read is unknown.
     pub kinds: Vec<RequestCounts>,
 }
 
-/// What the pods of a deployment reported, together.
+/// Reports of all pods of a deployment, together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeploymentLoad {
     all: Load,
-    /// Of models, and of kinds of their outputs.
+    /// Per model, and per kind of output.
     parts: Vec<Load>,
 }
 
@@ -57,15 +58,16 @@ impl RequestCounts {
         self.recent_bad = self.recent_bad.saturating_add(other.recent_bad);
     }
 
-    /// Whether no more requests were bad than an objective allows; `None` without a request.
+    /// Whether no more requests were bad than an objective allows; `None` without requests.
     #[must_use]
     pub fn is_objective_met(&self, bad_rate_allowed: f64) -> Option<bool> {
-        // Without the margin, rounding of 1 - 99/100 would refuse the last request that is allowed.
+        // Without the margin, the rounding error of 1 - 99/100 would exclude the last allowed
+        // request.
         let allowed = bad_rate_allowed * self.requests as f64 + 1e-6;
         (self.requests > 0).then_some(self.bad as f64 <= allowed)
     }
 
-    /// The share of bad requests; 0 of none.
+    /// The fraction of bad requests; 0 without requests.
     #[must_use]
     pub fn bad_rate(&self) -> f64 {
         self.bad.min(self.requests) as f64 / self.requests.max(1) as f64
@@ -85,7 +87,7 @@ impl ModelLoad {
 }
 
 impl DeploymentLoad {
-    /// `all` counts all requests, also those of models that are not in `models`.
+    /// `all` counts all requests, including those of models that are not in `models`.
     #[must_use]
     pub fn new(pods: u32, idle_share: f64, all: RequestCounts, models: &[ModelLoad]) -> Self {
         let load = |counts: &RequestCounts, bad_rate_allowed| Load {
@@ -108,14 +110,14 @@ impl DeploymentLoad {
         }
     }
 
-    /// The factor by which the load asks for more (above 1) or less pods, before any damping.
+    /// The factor by which the load requires more (above 1) or fewer pods, before any damping.
     #[must_use]
     pub fn factor(&self) -> f64 {
         load_factor(&self.worst_of(|load| *load))
     }
 
-    /// What [`super::Autoscaler::advise`] goes by: the load that asks for most, by the newest part
-    /// of the window where that says enough.
+    /// The load that [`super::Autoscaler::advise`] uses: the one that requires most pods, judged by
+    /// the newest part of the window if that is sufficient evidence.
     #[must_use]
     pub fn worst(&self) -> Load {
         self.worst_of(Load::newest)
@@ -140,8 +142,8 @@ impl DeploymentLoad {
     }
 }
 
-/// The share of bad requests that the objectives allow of all requests: the mean by requests; if
-/// none is known, the smallest.
+/// Fraction of bad requests that the objectives allow over all requests: the mean weighted by
+/// requests; without requests, the smallest.
 fn allowed_of_all(models: &[ModelLoad]) -> f64 {
     let allowed = |model: &ModelLoad| model.bad_rate_allowed.unwrap_or(1.0);
     let requests: f64 = models.iter().map(|model| model.all.requests as f64).sum();

@@ -1,11 +1,11 @@
-//! What policy `auto` chooses for the queues that have it.
+//! Choices of policy `auto` for the queues that use it.
 
 use super::Scheduler;
 use crate::auto::{Choice, QueueFacts};
 use crate::{Nanos, Profile, QueueIndex};
 
 impl Scheduler {
-    /// Chooses for each queue under `auto` anew whether it is deferred, if it is time.
+    /// Recomputes for each queue under `auto` whether it is deferred, if a decision is due.
     pub(super) fn decide_auto(&mut self) {
         let mut queues = (0..self.profiles.len()).map(QueueIndex);
         if !self.auto.is_due(self.now)
@@ -34,7 +34,7 @@ impl Scheduler {
         }
     }
 
-    /// What [`crate::Policy::Auto`] chose for a queue; `None` under another policy.
+    /// The choice of [`crate::Policy::Auto`] for a queue; `None` under another policy.
     #[must_use]
     pub fn choice(&self, queue: QueueIndex) -> Option<Choice> {
         let prefer = self.batching(queue).policy.prefer();

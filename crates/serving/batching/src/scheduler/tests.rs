@@ -1,4 +1,5 @@
-//! Queues with deadlines, admission, split batches and turns: what the slow model does not cover.
+//! Queues with deadlines, admission, split batches and turns: behavior that the twin does not
+//! cover.
 
 use super::*;
 use crate::BLAME_MAX;
@@ -56,7 +57,7 @@ impl Driver {
         driver
     }
 
-    /// At a time in tenths of a millisecond; workers and keys that are dispatched.
+    /// Times are in tenths of a millisecond; returns the workers and keys of the dispatches.
     fn step(&mut self, event: Event, at: u64) -> Vec<(usize, Vec<u64>)> {
         let now = Nanos(at * MS / 10);
         self.scheduler.step(event, now, &mut self.actions);
@@ -166,9 +167,9 @@ fn a_request_with_less_time_overtakes_and_hastens_the_batch() {
     assert_eq!(driver.done(0, 1090), [(0, vec![5])]);
 }
 
-/// So many clients on one worker, each of which asks anew half a millisecond after its answer: how
-/// long the last 1,000 of so many answers took, in tenths of a millisecond, sorted; and the time of
-/// all of these.
+/// Simulates `clients` clients on one worker, each of which sends its next request half a
+/// millisecond after a reply. Returns the latencies of the last 1,000 of `answers` replies in
+/// tenths of a millisecond, sorted, and the time that these took together.
 fn answers_of_clients(policy: Policy, clients: u64, answers: usize) -> (Vec<u64>, u64) {
     let mut driver = Driver::new(policy, 1);
     let mut asks: Vec<u64> = (0..clients).map(|n| 7 * n).collect();
@@ -213,7 +214,7 @@ fn auto_answers_clients_that_wait_as_soon_as_eager_does() {
         let (auto, auto_time) = answers_of_clients(Policy::default(), clients, 20_000);
         let (deferred, _) = answers_of_clients(Policy::Deferred, clients, 2_000);
         assert!(auto[500] <= eager[500], "{clients}: the median");
-        // Several on one worker wait for each other in any case.
+        // Several clients on one worker wait for each other in any case.
         let is_shown = deferred[500] > eager[500] || clients > 1;
         assert!(is_shown, "{clients}: deferred is as good");
         assert!(auto_time as f64 <= 1.1 * eager_time as f64, "{clients}");
@@ -236,7 +237,7 @@ fn what_is_late_runs_behind_what_can_be_in_time() {
     assert_eq!(driver.arrive(1, 0), [(0, vec![1])]);
     driver.arrive(0, 1);
     driver.arrive(0, 100);
-    // At 11 ms the first of the two cannot be in time any more; the other can.
+    // At 11 ms the first of the two can no longer be in time; the other can.
     assert_eq!(driver.done(0, 110), [(0, vec![3])]);
     assert_eq!(driver.scheduler.queued_rows(), 1);
     assert_eq!(driver.done(0, 170), [(0, vec![2])], "it was accepted");
@@ -257,7 +258,7 @@ fn a_late_batch_takes_at_most_half_of_the_objective() {
     let mut driver = Driver::new(Policy::Eager, 1);
     driver.arrive(1, 0);
     (0..4).for_each(|_| drop(driver.arrive(0, 1)));
-    // One row takes 6 ms of the 12; all four would take 9 and keep those waiting that arrive.
+    // One row takes 6 ms of the 12; all four would take 9 and delay requests that arrive meanwhile.
     assert_eq!(driver.done(0, 300), [(0, vec![2])]);
     assert_eq!(driver.arrive(0, 310), []);
     assert_eq!(driver.done(0, 360), [(0, vec![6])], "it can be in time");
@@ -281,9 +282,9 @@ fn admission_refuses_what_could_not_be_in_time_and_never_the_only_request() {
     assert_eq!(admit(&driver, 2, 1), Ok(()), "they have run for a while");
     driver.arrive(0, 10);
     assert_eq!(admit(&driver, 1, 1), Err(Nanos(2 * MS)));
-    // With ten more, half of what waits and runs is 13 ms for each worker: nothing that is due
-    // behind it can be answered sooner. What is due at 12 ms might overtake it, for all that is
-    // known before its rows are read.
+    // With ten more, half of the waiting and running work is 13 ms for each worker: a request with
+    // a later deadline cannot be answered sooner. A request due at 12 ms might overtake it; this is
+    // unknown before its rows are read.
     (0..10).for_each(|_| drop(driver.arrive(0, 10)));
     let early = |ms| admit_early([board(&driver, 0)].into_iter(), Nanos(ms * MS), Nanos(MS));
     assert_eq!((early(12), early(11)), (Err(Nanos(MS)), Ok(())));
@@ -314,7 +315,7 @@ fn admission_counts_what_runs_but_not_what_other_queues_wait_for() {
         (early(&driver, &[1], 21), early(&driver, &[1], 20)),
         (Ok(()), late)
     );
-    // Nobody asks for queue 0, so a request of either is for queue 1.
+    // Queue 0 got no requests, so a request of either is assumed to be for queue 1.
     assert_eq!(early(&driver, &[0, 1], 20), late);
     driver.scheduler.note_request(QueueIndex(0), Nanos(0));
     let admitted = early(&driver, &[0, 1], 6);
@@ -341,7 +342,7 @@ fn a_queue_within_its_share_is_judged_by_what_it_costs_on_average() {
     driver.arrive(1, 0);
     let over = Err(Nanos(19 * MS));
     assert_eq!(admit(&driver, 1, 0), over, "alone: 22 ms run");
-    // It uses the worker for 2.2 s, then queue 0 is asked for something.
+    // It uses the worker for 2.2 s, then queue 0 gets a request.
     for batch in 1..=100 {
         driver.scheduler.refresh(Nanos(22 * batch * MS));
         driver.done(0, 220 * batch);
@@ -374,7 +375,7 @@ fn a_request_ahead_overtakes_by_its_head_start_and_no_more() {
         driver.arrive(queue, 0);
         driver.arrive(queue, 10);
         driver.arrive(queue, 40);
-        // As if it had come at 2 ms, before the third and after the second.
+        // As if it had arrived at 2 ms, before the third and after the second.
         driver.ahead(queue, 3, 50);
         assert_eq!(driver.done(0, 51), [(0, vec![2])]);
         assert_eq!(driver.done(0, 52), [(0, vec![4])]);
@@ -423,7 +424,7 @@ fn a_batch_that_kills_is_halved_until_the_one_that_kills_is_alone() {
     }
     let mut batches = driver.step(Event::Timer, 10);
     let (mut answered, mut exits) = (Vec::new(), 0);
-    // Request 5 kills whoever runs it.
+    // Request 5 crashes every worker that runs it.
     for _ in 0..20 {
         let Some((_, keys)) = batches.pop() else {
             break;
@@ -495,8 +496,8 @@ fn what_runs_behind_gets_its_turn_although_all_others_are_urgent() {
     panic!("it never ran");
 }
 
-/// Serves `count` requests, 20 ms apart, from the `first`; returns whether the last one was
-/// dispatched as it arrived.
+/// Serves `count` requests, 20 ms apart, from number `first`; returns whether the last one was
+/// dispatched on arrival.
 fn is_eager(driver: &mut Driver, first: u64, count: u64) -> bool {
     let mut is_eager = true;
     for number in first..first + count {
@@ -558,7 +559,7 @@ fn a_window_ends_the_wait_of_a_deferred_batch() {
     set(Some(10), &mut driver);
     assert_eq!(driver.arrive(0, 100), []);
     assert_eq!(driver.actions.timer, Some(Nanos(144 * MS / 10)));
-    // A change counts for what waits.
+    // A change applies to waiting requests.
     set(Some(1), &mut driver);
     assert_eq!(driver.step(Event::Timer, 109), []);
     assert_eq!(driver.actions.timer, Some(Nanos(11 * MS)));
@@ -583,7 +584,7 @@ fn a_queue_follows_its_own_batching_and_then_that_of_all_again() {
     driver.done(0, 2);
     assert_eq!(driver.arrive(0, 5), [(0, vec![1, 3])], "two rows are full");
     driver.done(0, 6);
-    // Parameters of all leave its own alone; without its own it follows them.
+    // Global parameters do not affect a queue with its own; without its own it follows them.
     driver.scheduler.set_params(BatchingParams {
         batch_rows_max: 7,
         ..driver.scheduler.config.batching

@@ -1,5 +1,5 @@
-//! Whose turn it is among queues that wait, and how long their batches may be: what
-//! [`crate::shares`] says, for the core.
+//! Passes the results of [`crate::shares`] to the core: ranks of waiting queues and bounds of their
+//! batches.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use super::{Scheduler, Worker, in_time, late};
 use crate::admission::{QueueBoard, RunningBatches};
 use crate::{Nanos, QueueIndex};
 
-/// Ranks of the core for a queue's requests in time and for its late ones, by the rank of
-/// [`crate::shares`]: what is late comes behind what its own model and others within their share
-/// have in time, but before those that are over it.
+/// Ranks in the core of a queue's requests in time and of its late ones, by its rank in
+/// [`crate::shares`]. Late requests rank behind requests in time of their own model and of others
+/// within their share, but before those of queues that exceed it.
 const CORE_RANKS: [[u8; 2]; 4] = [[0, 2], [1, 2], [3, 5], [4, 5]];
 
 impl Scheduler {
-    /// Tells the core whose turn it is, before a worker gets a batch.
+    /// Updates the ranks in the core before a worker gets a batch.
     pub(super) fn take_turns(&mut self) {
         if self.idle == 0 {
             return;
@@ -35,7 +35,7 @@ impl Scheduler {
     }
 
     /// Bounds batches so that some worker is free in time for the other queues: a batch may be
-    /// longer only while another worker is free, or should be soon.
+    /// longer only while another worker is free, or is expected to be free soon.
     fn bound_batches(&mut self) {
         let had_bounds = std::mem::replace(&mut self.has_bounds, self.shares.has_rivals());
         if !self.has_bounds && !had_bounds {
@@ -57,7 +57,7 @@ impl Scheduler {
             .set_rows_max(bounds.flat_map(|rows_max| [rows_max; 2]));
     }
 
-    /// When the first of the running batches should be done.
+    /// Expected completion time of the first of the running batches.
     pub(super) fn next_end(&self) -> Option<Nanos> {
         let ends = self.workers.iter().filter_map(|worker| match worker {
             Worker::Busy(batch) => Some(batch.end),
@@ -66,13 +66,13 @@ impl Scheduler {
         ends.min()
     }
 
-    /// Sets the weight of a queue and its siblings: their share of the workers' time beside others.
+    /// Sets the weight of a queue and its siblings: their relative share of the workers' time.
     pub fn set_weight(&mut self, queue: QueueIndex, weight: u32) {
         self.shares.set_weight(queue.0, weight);
     }
 
-    /// A request asks for a queue, whether it is admitted or not: for some seconds the batches of
-    /// others leave it room.
+    /// Records a request for a queue, admitted or not. For some seconds the batches of other queues
+    /// leave it room.
     pub fn note_request(&mut self, queue: QueueIndex, now: Nanos) {
         self.shares.asked(queue.0, now);
         if self.shares.refresh(self.present_workers(), now) {
@@ -80,7 +80,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes over which queues were asked for without the scheduler, by [`QueueBoard::ask`].
+    /// Reads which queues got requests without the scheduler, by [`QueueBoard::ask`].
     pub fn refresh(&mut self, now: Nanos) {
         for (queue, board) in self.boards.iter().enumerate() {
             if let Some(asked) = board.take_asked() {
@@ -103,7 +103,7 @@ impl Scheduler {
         }
     }
 
-    /// Publishes what admission reads of the workers and of queues that have changed.
+    /// Publishes the values that admission reads: of the workers, and of changed queues.
     pub(super) fn publish(&mut self) {
         let (present, next_end) = (self.present_workers(), self.next_end());
         self.workers_board.publish(present, self.idle, next_end);
@@ -137,14 +137,14 @@ impl Scheduler {
         }
     }
 
-    /// A queue has other waiting requests or running batches than before.
+    /// Marks a queue whose waiting requests or running batches have changed.
     pub(super) fn mark_changed(&mut self, queue: QueueIndex) {
         if self.changed.last() != Some(&queue.0) {
             self.changed.push(queue.0);
         }
     }
 
-    /// What admission reads of a queue, for any thread.
+    /// The board of a queue, which admission may read on any thread.
     #[must_use]
     pub fn board(&self, queue: QueueIndex) -> Option<&Arc<QueueBoard>> {
         self.boards.get(queue.0)

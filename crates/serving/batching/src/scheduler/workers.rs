@@ -1,4 +1,4 @@
-//! Transitions of workers and of the batches that they run.
+//! State transitions of workers and of the batches that they run.
 
 use super::{Batch, Scheduler, Worker, late, queue_of};
 use crate::batch::Entry;
@@ -70,8 +70,8 @@ impl Scheduler {
         }
     }
 
-    /// Replays a batch that is not to blame. One that is is replayed in halves, of which one more
-    /// loss is enough; a request alone is abandoned.
+    /// Replays a batch, unless it is to blame. A batch that is to blame is replayed in halves, each
+    /// of which may cause only one more loss; a single request is abandoned.
     fn run_again(&mut self, mut batch: Batch, actions: &mut Actions) {
         if batch.entries.is_empty() {
             return self.recycle(batch.entries);
@@ -97,7 +97,7 @@ impl Scheduler {
     fn set_free(&mut self, worker: WorkerIndex) {
         if self.idle == 0 {
             // Candidates whose windows opened while no worker was free compete by urgency, not by
-            // when they opened; so do requests that are dropped now.
+            // the time at which they opened; the same holds for requests that are dropped now.
             // bound: only queues with deadlines drop
             while self.step_core(deadlines::DeadlineEvent::Timer) {}
         }
@@ -106,7 +106,7 @@ impl Scheduler {
         self.step_core(deadlines::DeadlineEvent::WorkerReady { worker });
     }
 
-    /// Takes a free worker from the core.
+    /// Removes a free worker from the core.
     fn take_from_core(&mut self, worker: WorkerIndex) {
         self.idle -= 1;
         self.step_core(deadlines::DeadlineEvent::WorkerGone { worker });
@@ -135,8 +135,7 @@ impl Scheduler {
         }
     }
 
-    /// The queue without deadlines whose oldest request has waited for longest, if that is too
-    /// long.
+    /// The queue without deadlines with the oldest overdue request, if any.
     fn overdue(&self) -> Option<QueueIndex> {
         let queues = (0..2 * self.profiles.len()).map(QueueIndex);
         let waiting = queues.filter_map(|queue| {
@@ -150,7 +149,7 @@ impl Scheduler {
         (self.now.saturating_sub(oldest) > OVERDUE_AFTER).then_some(queue)
     }
 
-    /// Corrects what the queue of a batch was charged for it.
+    /// Replaces the predicted time that the queue was charged for a batch by the measured one.
     fn settle(&mut self, batch: &Batch) {
         self.mark_changed(batch.queue);
         let took = self.now.saturating_sub(batch.began);
@@ -183,8 +182,8 @@ impl Scheduler {
                 break;
             }
         }
-        // While no worker is free there is nothing to do: the next free one looks at every queue
-        // again.
+        // No timer is needed while no worker is free: the next free worker triggers a decision over
+        // all queues.
         actions.timer = self.core_actions.timer.filter(|_| self.idle > 0);
     }
 
@@ -193,7 +192,7 @@ impl Scheduler {
         for dispatch in &dispatches {
             self.start_batch(dispatch, actions);
         }
-        // The vector goes back, so that the steady state does not allocate.
+        // Returns the vector, so that the steady state does not allocate.
         self.core_actions.dispatches = dispatches;
         self.core_actions.dispatches.clear();
     }
@@ -228,7 +227,7 @@ impl Scheduler {
         self.workers[worker.position()] = Worker::Busy(batch);
     }
 
-    /// When a batch that starts now should be done.
+    /// Expected completion time of a batch that starts now.
     fn end(&self, queue: QueueIndex, rows: u64) -> Nanos {
         let cost = self.profile(queue).cost;
         self.now

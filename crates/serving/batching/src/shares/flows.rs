@@ -1,8 +1,9 @@
 //! Virtual times of flows that compete for the same time.
 //!
-//! A flow's tag is the service that it got, divided by its weight. The virtual time of the
-//! competition, `floor`, is the least tag of those that go on waiting. A flow that begins to wait
-//! is set to it: it neither saves time that it did not use nor owes time that nobody else wanted.
+//! The tag of a flow is its received service divided by its weight. The virtual time, `floor`, is
+//! the least tag of the flows that remain backlogged. A flow that becomes backlogged is raised to
+//! it: it accrues no credit for time that it did not use, and no debt for time that no other flow
+//! wanted.
 
 use crate::Nanos;
 
@@ -14,19 +15,19 @@ pub(super) const SCALE: Tag = 1 << 20;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flow {
     pub(super) tag: Tag,
-    /// It waits for a worker.
+    /// Whether it waits for a worker.
     pub(super) contends: bool,
 }
 
 impl Flow {
-    /// The service that it got beyond the virtual time.
+    /// The service that it received beyond the virtual time.
     pub(super) fn ahead(&self, floor: Tag, weight: u32) -> Nanos {
         let ahead = self.tag.saturating_sub(floor) * Tag::from(weight) / SCALE;
         Nanos(u64::try_from(ahead).unwrap_or(u64::MAX))
     }
 }
 
-/// Advances the virtual time of the `members`, and lets those enter that begin to wait.
+/// Advances the virtual time of the `members`, and admits flows that become backlogged.
 pub(super) fn enter(
     flows: &mut [Flow],
     members: impl Iterator<Item = usize> + Clone,
@@ -37,7 +38,7 @@ pub(super) fn enter(
         .clone()
         .filter(|&at| flows[at].contends && contends(at));
     let least = stay.map(|at| flows[at].tag).min();
-    // If nobody goes on waiting nobody was wronged: all begin anew.
+    // If no flow remained backlogged, none was treated unfairly: all start from the largest tag.
     let all = || members.clone().map(|at| flows[at].tag).max();
     *floor = (*floor).max(least.or_else(all).unwrap_or(0));
     for at in members {

@@ -1,24 +1,24 @@
-//! Shares of the workers' time: between groups of queues (models) by weight, and equally between
-//! the queues of a group (its kinds of output).
+//! Fair sharing of the workers' time: between groups of queues (models) by weight, and equally
+//! between the queues of a group (its kinds of output).
 //!
-//! **Problem.** Deadlines alone let a flood of one model take all workers: its requests are as
-//! urgent as any. A queue that asks for no more than its share must find the workers as if the
-//! others asked for no more than theirs, and what it does not use must not be lost.
+//! **Problem.** With deadlines alone, a flood of requests for one model takes all workers, because
+//! its requests are as urgent as any. A queue that demands no more than its share must find the
+//! workers as if the others demanded no more than theirs, and unused shares must not be wasted.
 //!
 //! **Approach.** Start-time fair queueing (P. Goyal, H. Vin, H. Cheng: Start-time Fair Queueing,
-//! SIGCOMM 1996) on two levels, with room for deadlines: see [`flows`]. A queue may be ahead of its
-//! share by [`PATIENCE_SHARE`] of the shortest objective of those that wait beside it; up to that
-//! deadlines decide, beyond it the others go first. A running batch is not stopped, so the same
-//! part of the shortest objective bounds the time until some worker is free: see
+//! SIGCOMM 1996) on two levels, with slack for deadlines: see [`flows`]. A queue may be ahead of
+//! its share by [`PATIENCE_SHARE`] of the shortest objective of the other waiting queues; up to
+//! that deadlines decide, beyond it the others have priority. A running batch is not preempted, so
+//! the same part of the shortest objective bounds the time until some worker is free: see
 //! [`FairShares::patience`]. Admission reads [`QueueShare`].
 //!
 //! **Proof sketch.** Let T be that part of its objective. A queue within its share that begins to
-//! wait is at the virtual time. Until a worker is free at most T passes. Others go before it for
-//! as long as they are within theirs, or ahead by at most T of all workers' time: so it waits for
-//! at most 2 T and one batch of each, beside what runs of its own share.
+//! wait is at the virtual time. At most T passes until a worker is free. Other queues are served
+//! before it while they are within their share, or ahead by at most T of all workers' time: so it
+//! waits for at most 2 T and one batch of each, in addition to its own running batches.
 //!
 //! **Limits.** Shares are of time that was predicted at the dispatch, and corrected when the batch
-//! is done. Of requests that are smaller than a batch of T none is split.
+//! is done. A single request is never split, even if it takes longer than T.
 
 mod flows;
 
@@ -27,23 +27,23 @@ use flows::{Flow, SCALE, Tag, enter};
 use crate::Nanos;
 use crate::admission::QueueShare;
 
-/// The weight of a group that was not given one, as of a control group of Linux (`cpu.weight`).
+/// Default weight of a group, that of a Linux control group (`cpu.weight`).
 pub const DEFAULT_WEIGHT: u32 = 100;
 
-/// Others may delay a queue within its share by one part in so many of its objective twice: by the
-/// batch that runs, and by what is more urgent.
+/// Other queues may delay a queue within its share by its objective divided by this, twice: by the
+/// running batch, and by more urgent requests.
 const PATIENCE_SHARE: u64 = 4;
 
-/// The objective that counts where none is known.
+/// Objective assumed for queues without one.
 const ASSUMED_OBJECTIVE: Nanos = Nanos(100_000_000);
 
-/// A queue is active for so long after a request: it may send another one.
+/// How long a queue stays active after a request.
 const ACTIVE_FOR: Nanos = Nanos(10_000_000_000);
 
-/// Over which time the use of the workers is averaged (its weight falls to 1/e).
+/// Averaging window of worker use (its weight decays to 1/e).
 const USE_WINDOW: Nanos = Nanos(1_000_000_000);
 
-/// How often rates are computed anew, unless a queue becomes active.
+/// Minimum time between refreshes of the rates, unless a queue becomes active.
 const REFRESH_PERIOD: Nanos = Nanos(10_000_000);
 
 #[derive(Debug)]
@@ -61,12 +61,12 @@ struct Group {
 struct Queue {
     group: usize,
     objective: Option<Nanos>,
-    /// When it last asked for something.
+    /// Time of the last request for it.
     asked: Option<Nanos>,
     is_active: bool,
-    /// Worker time that it used, nanoseconds, decayed.
+    /// Worker time used, in nanoseconds, exponentially decayed.
     used: f64,
-    /// It used less than its share when that was last computed.
+    /// Whether it used less than its share at the last refresh.
     goes_first: bool,
     rate: f64,
     patience: Option<Nanos>,
@@ -75,17 +75,17 @@ struct Queue {
 #[derive(Debug, Default)]
 pub(crate) struct FairShares {
     groups: Vec<Group>,
-    /// The service of groups, by weight.
+    /// Service received by groups, by weight.
     group_flows: Vec<Flow>,
     queues: Vec<Queue>,
-    /// The service of queues within their group.
+    /// Service received by queues within their group.
     queue_flows: Vec<Flow>,
     /// Virtual time of the groups.
     floor: Tag,
-    /// Some queue waited for a worker when it was last asked.
+    /// Whether some queue waited for a worker at the last call of [`FairShares::rank`].
     has_contended: bool,
     refreshed: Option<Nanos>,
-    /// At least two queues are active.
+    /// Whether at least two queues are active.
     has_rivals: bool,
 }
 
@@ -136,7 +136,7 @@ impl FairShares {
         }
     }
 
-    /// Another model has the queue: it has asked for nothing.
+    /// Resets a queue because another model uses it now.
     pub(crate) fn forget(&mut self, queue: usize) {
         if let Some(of) = self.queues.get_mut(queue) {
             (of.asked, of.used) = (None, 0.0);
@@ -144,7 +144,7 @@ impl FairShares {
         }
     }
 
-    /// A request asks for the queue, whether it is admitted or not.
+    /// Records a request for the queue, admitted or not.
     pub(crate) fn asked(&mut self, queue: usize, now: Nanos) {
         if let Some(of) = self.queues.get_mut(queue) {
             of.asked = Some(now);
@@ -154,9 +154,9 @@ impl FairShares {
         }
     }
 
-    /// What admission reads. The share of all workers that the queue can count on is all of them
-    /// while it uses less than its share, because it goes first; otherwise its share, or what the
-    /// others leave.
+    /// Values that admission reads. The rate, the fraction of all workers that the queue can count
+    /// on, is 1 while the queue uses less than its share, because it then has priority; otherwise
+    /// it is its share, or the capacity that the others leave unused, if more.
     pub(crate) fn published(&self, queue: usize) -> QueueShare {
         let of = self.queues.get(queue);
         QueueShare {
@@ -167,8 +167,8 @@ impl FairShares {
         }
     }
 
-    /// Within which time after the dispatch of a batch of this queue some worker should be free,
-    /// for the other active queues; `None` if there are none.
+    /// The time after a dispatch of this queue within which some worker should be free for the
+    /// other active queues; `None` if there are none.
     pub(crate) fn patience(&self, queue: usize) -> Option<Nanos> {
         self.queues.get(queue)?.patience
     }
@@ -178,18 +178,18 @@ impl FairShares {
         self.groups[self.queues.get(queue)?.group].beside
     }
 
-    /// The share of a queue's group of a bound of all rows.
+    /// The share of a queue's group in `rows_max`, the bound of all rows.
     pub(crate) fn rows_share(&self, queue: usize, rows_max: usize) -> usize {
         let Some(of) = self.queues.get(queue) else {
             return 0;
         };
         let active = u128::from(self.active_weight(Some(of.group)).max(1));
         let weight = u128::from(self.groups[of.group].weight);
-        // At most `rows_max`, as the weight is one of the active ones.
+        // At most `rows_max`, because the weight is included in the active weight.
         (rows_max as u128 * weight / active) as usize
     }
 
-    /// A batch of the queue is dispatched that should take so long.
+    /// Charges a queue for a dispatched batch with this expected service time.
     pub(crate) fn charge(&mut self, queue: usize, time: Nanos) {
         let Some(of) = self.queues.get_mut(queue) else {
             return;
@@ -200,7 +200,7 @@ impl FairShares {
         self.group_flows[of.group].tag += Tag::from(time.0) * SCALE / weight;
     }
 
-    /// A batch took another time than it was charged for.
+    /// Corrects a charge by the measured service time of the batch.
     pub(crate) fn correct(&mut self, queue: usize, charged: Nanos, took: Nanos) {
         if took >= charged {
             return self.charge(queue, took.saturating_sub(charged));
@@ -220,7 +220,7 @@ impl FairShares {
         }
     }
 
-    /// Computes rates and patience, if it is time; returns whether it was.
+    /// Recomputes rates and patience, if due; returns whether it did.
     pub(crate) fn refresh(&mut self, workers: usize, now: Nanos) -> bool {
         let age = self.refreshed.map(|at| now.saturating_sub(at));
         if age.is_some_and(|age| age < REFRESH_PERIOD) {
@@ -286,14 +286,14 @@ impl FairShares {
         }
     }
 
-    /// The weight of the active groups, and of one that counts as such.
+    /// Total weight of the active groups; `group` counts as active.
     fn active_weight(&self, group: Option<usize>) -> u64 {
         let groups = self.groups.iter().enumerate();
         let active = groups.filter(|&(at, of)| of.is_active || group == Some(at));
         active.map(|(_, of)| u64::from(of.weight)).sum()
     }
 
-    /// The guaranteed share of a queue, beside the queues that are active.
+    /// The guaranteed share of a queue among the active queues.
     fn share(&self, queue: usize, active_weight: u64) -> f64 {
         let group = &self.groups[self.queues[queue].group];
         let kinds = group.queues.iter();
@@ -304,7 +304,7 @@ impl FairShares {
     }
 
     /// Writes the rank of each queue among those that wait for a worker: 0 is within its share, the
-    /// highest goes last. Returns whether any is above 0.
+    /// highest is served last. Returns whether any is above 0.
     pub(crate) fn rank(
         &mut self,
         contends: impl Fn(usize) -> bool,
@@ -337,7 +337,7 @@ impl FairShares {
         ranks.iter().any(|&rank| rank > 0)
     }
 
-    /// The shortest objective of the queues of a group that wait.
+    /// The shortest objective of the waiting queues of a group.
     fn group_objective(&self, group: &Group) -> Option<Nanos> {
         let queues = group.queues.iter().copied();
         let waiting = queues.filter(|&queue| self.queue_flows[queue].contends);
@@ -373,19 +373,19 @@ impl FairShares {
     }
 }
 
-/// How long a queue with this objective lets others delay it.
+/// How long a queue with this objective may be delayed by others.
 fn patience(objective: Nanos) -> Nanos {
     Nanos(objective.0 / PATIENCE_SHARE)
 }
 
-/// Whether one that is so much worker time ahead of its share has to let the others go first, of
-/// whose objectives this is the shortest.
+/// Whether a flow that is ahead of its share by this worker time must yield to the others, whose
+/// shortest objective is `shortest`.
 fn is_over(ahead: Nanos, shortest: Option<Nanos>, workers: usize) -> bool {
     let most = |objective| patience(objective).0.saturating_mul(workers as u64);
     shortest.is_some_and(|objective| ahead.0 > most(objective))
 }
 
-/// The two shortest objectives of several.
+/// The two shortest of several objectives.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shortest {
     first: Option<(usize, Nanos)>,
@@ -407,7 +407,7 @@ impl Shortest {
         shortest
     }
 
-    /// The shortest one beside that at `at`.
+    /// The shortest objective, excluding that at `at`.
     fn beside(&self, at: usize) -> Option<Nanos> {
         let first = self.first.filter(|&(of, _)| of != at);
         first.map(|(_, first)| first).or(self.second)

@@ -1,4 +1,4 @@
-//! The laws of shares, on a scheduler whose batches take as long as predicted.
+//! Invariants of shares, on a scheduler whose batches take as long as predicted.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ impl Kind {
         Cost::new(self.alpha_us as f64 * 1e3, self.beta_us as f64 * 1e3)
     }
 
-    /// A batch of so many rows, nanoseconds.
+    /// Service time of a batch in nanoseconds.
     fn takes(self, rows: usize) -> u64 {
         self.cost().of(rows as u64).0
     }
@@ -40,12 +40,12 @@ struct World {
     kinds: Vec<Kind>,
     /// When the batch of each worker ends.
     ends: Vec<Option<u64>>,
-    /// Worker time that each queue got.
+    /// Worker time received by each queue.
     served: Vec<u64>,
     /// The longest batch of each queue.
     longest: Vec<u64>,
     arrivals: HashMap<u64, u64>,
-    /// The longest wait of each queue for its dispatch.
+    /// Longest wait for dispatch in each queue.
     waited: Vec<u64>,
     waiting: Vec<usize>,
     now: u64,
@@ -139,14 +139,14 @@ impl World {
         self.step(Event::Arrived(arrival));
     }
 
-    /// Keeps so many rows waiting.
+    /// Keeps the queue backlogged.
     fn fill(&mut self, queue: usize) {
         while self.waiting[queue] < 5 * BATCH_ROWS_MAX {
             self.arrive(queue);
         }
     }
 
-    /// Runs to the end of the next batch; false if none runs before `until`.
+    /// Runs until the next batch ends; returns false if none ends by `until`.
     fn run_batch(&mut self, until: u64) -> bool {
         let ends = self.ends.iter().enumerate();
         let next = ends.filter_map(|(worker, end)| Some(((*end)?, worker)));
@@ -189,10 +189,10 @@ proptest! {
         for queue in [0, 1] {
             world.fill(queue);
         }
-        // Up to here the workers were free: whoever came first had them.
+        // Until here the workers were free and were assigned in arrival order.
         let before = world.served.clone();
         let weights = [f64::from(weights.0), f64::from(weights.1)];
-        // Less than the time after which a late request gets its turn.
+        // Less than the time after which a late request is overdue.
         while world.now < 900 * MS {
             prop_assert!(world.run_batch(900 * MS) || world.now >= 900 * MS);
             for queue in [0, 1] {

@@ -1,4 +1,4 @@
-//! The pace of errors, and what is counted without the state.
+//! Pacing of errors, and counters that do not need the state.
 
 use albacore_batching::deadlines::Cost;
 use albacore_batching::{BatchingParams, Config, Profile, Scheduler};
@@ -30,7 +30,7 @@ fn errors_leave_at_their_pace_and_none_is_held_for_long() {
         assert!(held <= HOLD_MAX);
         left.push(now + held.as_nanos() as u64);
     }
-    // The bound on the hold is not reached in these 5 ms.
+    // The maximum hold is not reached in these 5 ms.
     let last = left[left.len() - 1] - start;
     let allowed = last / PERIOD + ERRORS_AT_ONCE + 1;
     assert!(left.len() as u64 <= allowed, "{} of {allowed}", left.len());

@@ -1,4 +1,4 @@
-//! Editions live as long as requests need them; views follow each change.
+//! Editions live as long as requests need them; views reflect each change.
 
 use super::super::ModelInfo;
 use super::*;
@@ -125,7 +125,7 @@ fn an_unloaded_model_keeps_its_slot_and_its_running_requests() {
     assert!(!first.usage.unpin() && first.usage.unpin());
     assert!(catalog.drop_unneeded());
     assert_eq!(retained(&catalog), []);
-    // Settings that are applied again change nothing.
+    // Applying settings again changes nothing.
     assert!(!catalog.declare("m").unwrap().is_new);
     catalog.keep_only(&["m"]);
     assert_eq!(catalog.find("m").err(), unloaded);

@@ -1,5 +1,5 @@
-//! The state with simulated workers over real rings and channels: in any order of events, no batch
-//! names an image that its worker lacks.
+//! The state with simulated workers on real rings and channels: in any order of events, no batch
+//! uses an image that its worker lacks.
 
 use std::collections::BTreeMap;
 
@@ -18,18 +18,18 @@ use crate::{Kind, KindSet, ModelInfo};
 mod losses;
 mod nodes;
 
-/// A worker that the test simulates.
+/// A simulated worker.
 struct FakeWorker {
     ring: Ring,
     channel: Channel,
-    /// The images, by edition.
+    /// Its open images, by edition.
     has: BTreeMap<EditionId, Vec<u8>>,
     commands: usize,
     sequence: u32,
 }
 
 impl FakeWorker {
-    /// Executes what the front asked for, if anything; a command to open fails unless `can_open`.
+    /// Executes the front's command or batch, if any; a command to open fails unless `can_open`.
     fn act(&mut self, asked: u32, can_open: bool) {
         if asked == self.sequence {
             return;
@@ -67,7 +67,7 @@ impl FakeWorker {
     }
 }
 
-/// A state, its simulated workers, and the requests that wait.
+/// A state, its simulated workers, and the pending requests.
 struct Harness {
     state: State,
     fakes: Vec<Option<FakeWorker>>,
@@ -75,7 +75,7 @@ struct Harness {
     answers: Vec<oneshot::Receiver<Answer>>,
     installs: Vec<oneshot::Receiver<Installed>>,
     now: u64,
-    /// Rows of all requests.
+    /// Number of rows of all requests.
     rows: u64,
 }
 
@@ -182,7 +182,7 @@ impl Harness {
 
     fn act(&mut self, worker: usize, can_open: bool) {
         let asked = self.state.workers.slots[worker].sequence;
-        // An incarnation that the front has given up was sent the command to stop.
+        // An incarnation that the front has abandoned was sent the stop command.
         let is_stopped = self.state.workers.slots[worker].incarnation.is_none();
         match &mut self.fakes[worker] {
             Some(_) if is_stopped => self.kill(worker),
@@ -240,7 +240,7 @@ impl Harness {
         });
     }
 
-    /// Every worker acts until nothing is left to do.
+    /// Every worker acts until nothing is pending.
     fn settle(&mut self) {
         for _ in 0..200 {
             for worker in 0..self.fakes.len() {

@@ -1,10 +1,10 @@
-//! When learned costs are used.
+//! Conditions under which learned costs are used.
 
 use super::*;
 
 const MS: Nanos = Nanos(1_000_000);
 
-/// After which of these batches of one row the scheduler gets costs.
+/// The numbers of the batches of one row after which the scheduler gets costs.
 fn reported(took: Nanos, batches: u64) -> Vec<u64> {
     let mut queue = LearnedQueue::new(Kind::Value, None);
     let mut is_reported = |_: &u64| queue.observe(1, took) && queue.profile().cost.is_some();

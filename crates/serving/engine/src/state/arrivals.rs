@@ -1,9 +1,9 @@
-//! How requests enter the queues, in parts of at most a batch, and how they are withdrawn.
+//! Arrival of requests in the queues, in parts of at most one batch, and their withdrawal.
 //!
-//! Of the requests that wait, the one with the earliest deadline runs first. A request of high
-//! priority runs as if it had arrived up to half of its objective earlier, but never so much
-//! earlier that it would be late behind what is queued: a late request waits behind all others. One
-//! of low priority waits behind all that can be in time; like late ones it gets its turn.
+//! Waiting requests are ordered by deadline. A request of high priority runs as if it had arrived
+//! up to half of its objective earlier, but never so early that it would be late behind the queued
+//! requests: a late request waits behind all others. A request of low priority waits behind all
+//! requests that can be in time; like late requests, it is eventually overdue and runs.
 
 use albacore_batching::{Arrival, Event, Nanos, Position, QueueIndex, RequestKey};
 
@@ -14,7 +14,7 @@ use crate::admission::RequestTerms;
 use crate::limits::HEAD_START;
 use crate::queues::queue_of;
 
-/// A client that gives up at its own deadline may do so a little before it by this clock.
+/// A client that gives up at its own deadline may do so slightly before it by this clock.
 const CLOCK_TOLERANCE: Nanos = Nanos(1_000_000);
 
 impl State {
@@ -57,7 +57,7 @@ impl State {
         }
     }
 
-    /// By how much a request of high priority overtakes.
+    /// Time by which a request of high priority overtakes.
     fn head_start(
         &self,
         queue: QueueIndex,
@@ -78,7 +78,7 @@ impl State {
         objective.saturating_sub(within)
     }
 
-    /// The client of the request whose first part has this key went away.
+    /// Withdraws the request whose first part has this key, because its client went away.
     pub(crate) fn withdraw(&mut self, first_key: u64, now: Nanos, out: &mut Outbox) {
         let Some(pending) = self.requests.get_mut(first_key) else {
             return;
@@ -98,7 +98,7 @@ impl State {
                 key: RequestKey(key),
             };
             self.step(withdrawn, now, out);
-            // A running part keeps its memory until the worker has finished or ended.
+            // A running part keeps its memory until the worker has finished it or exited.
             if self.requests.is_waiting(key) {
                 self.end_part(key, PartEnd::Unwanted, out);
             }

@@ -1,25 +1,25 @@
-//! Passes submitted requests to the scheduler: small ones together, so that one batch has them all,
-//! larger ones one by one, so that their work is divided among the workers.
+//! Passes submitted requests to the scheduler: small ones together, so that they form one batch,
+//! larger ones one by one, so that their work is distributed over the workers.
 
 use albacore_batching::{Arrival, Event, Nanos};
 
 use super::{Outbox, PendingBox, State};
 use crate::limits::COALESCED_COMPUTE_MAX;
 
-/// Arrivals that the scheduler has not decided about.
+/// Arrivals for which the scheduler has not decided yet.
 #[derive(Debug, Default)]
 pub(super) struct Coalescer {
     has_undecided: bool,
     /// Expected compute time of the undecided arrivals, nanoseconds.
     compute: u64,
-    /// The current dispatches come from arrivals.
+    /// Whether the current dispatches are caused by arrivals.
     is_flushing: bool,
     /// Kept between flushes, so that the steady state does not allocate.
     buffer: Vec<PendingBox>,
 }
 
 impl Coalescer {
-    /// The scheduler has decided.
+    /// Resets the coalescer after a decision of the scheduler.
     pub(super) fn reset(&mut self) {
         (self.has_undecided, self.compute) = (false, 0);
     }
@@ -30,12 +30,12 @@ impl Coalescer {
 }
 
 impl State {
-    /// An empty vector, whose memory was used before.
+    /// An empty vector with a reused allocation.
     pub(crate) fn take_submitted_buffer(&mut self) -> Vec<PendingBox> {
         std::mem::take(&mut self.coalescer.buffer)
     }
 
-    /// Queues requests, and keeps the vector.
+    /// Queues requests, and keeps the vector for reuse.
     pub(crate) fn submit_all(
         &mut self,
         mut requests: Vec<PendingBox>,
@@ -53,7 +53,8 @@ impl State {
         }
     }
 
-    /// Passes an arrival to the scheduler, which decides at once or with the next ones.
+    /// Passes an arrival to the scheduler, which decides immediately or together with the next
+    /// ones.
     pub(super) fn enqueue(&mut self, arrival: Arrival, now: Nanos, out: &mut Outbox) {
         let row = self.inboxes.row_nanos(arrival.queue);
         let compute = row.saturating_mul(arrival.rows as u64);

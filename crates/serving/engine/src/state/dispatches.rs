@@ -1,5 +1,5 @@
-//! Hands the batches that the scheduler decides to workers, and counts why each was dispatched and
-//! how long it was deferred.
+//! Submits the batches decided by the scheduler to workers, and records the reason of each dispatch
+//! and the deferral of its requests.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::limits::BATCH_REQUESTS_MAX;
 use crate::queues::slot_of;
 use crate::{DispatchReason, Kind, KindSet};
 
-/// For how long at least one worker was free, since the start.
+/// Total time since the start in which at least one worker was idle.
 #[derive(Debug, Default)]
 pub(super) struct IdleTime {
     before: Nanos,
@@ -35,7 +35,7 @@ impl IdleTime {
     }
 }
 
-/// What the requests of a batch have in common.
+/// Properties of the requests of a batch.
 struct BatchContents {
     kinds: KindSet,
     /// Every request is for the model's current edition.
@@ -73,7 +73,7 @@ impl State {
             is_current: contents.is_current,
         });
         worker_slot.sequence = Ring::next_sequence(worker_slot.sequence);
-        // Without an incarnation a worker is not free, so nothing is dispatched to it.
+        // A worker without an incarnation is not free, so nothing is dispatched to it.
         if let Some(incarnation) = &worker_slot.incarnation {
             let segments = &self.dispatcher.segments;
             let is_asleep = incarnation
@@ -85,7 +85,7 @@ impl State {
         self.counters.dispatched(slot, kind, dispatch.rows, reason);
     }
 
-    /// Lists the parts of a batch as its worker's members and as segments for the ring.
+    /// Stores the parts of a batch as its worker's members and as segments for the ring.
     fn fill_segments(
         &mut self,
         worker: usize,
@@ -154,8 +154,8 @@ impl State {
         }
     }
 
-    /// The limits of a batch of this model that is dispatched now, by how many workers are busy and
-    /// how many threads the model may use.
+    /// The limits of a batch of this model that is dispatched now, from the number of busy workers
+    /// and the threads that the model may use.
     fn compute_limits(&self, slot: usize, event_loop: LoopIndex) -> ComputeLimits {
         let (busy, pool) = (self.scheduler.busy_workers(), &self.workers);
         let worker_threads = pool.slots.len() * pool.threads;

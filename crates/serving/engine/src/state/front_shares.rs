@@ -1,22 +1,22 @@
-//! Shares of the front's time: between models by weight, between the kinds of output of one
-//! equally.
+//! Fair sharing of the front's time: between models by weight, and equally between the output kinds
+//! of a model.
 //!
-//! **Problem.** Where more requests arrive than the front can read and answer, some must be refused
-//! by it although the workers could serve them. A model that asks for less than its share of the
-//! front's time should not notice.
+//! **Problem.** If more requests arrive than the front can read and answer, the front must reject
+//! some even though the workers could serve them. A model that demands less than its share of the
+//! front's time should not be affected.
 //!
-//! **Approach.** The work of each model is counted, whatever becomes of its requests, and decays.
-//! While requests take more time in the front than [`crate::front_time_limit`] allows, those of
-//! models that take more than their share of the work are refused, and likewise of its kinds. A
-//! client that is refused may send the next request at once, and refusals take as much of the
-//! front's time as answers do where these are short: so refusals and errors of a model leave at a
-//! bounded pace, [`ERROR_SHARE`] of the front's time by its measured cost for a request, but never
-//! later than [`crate::limits::HOLD_MAX`].
+//! **Approach.** The work of each model is counted, regardless of the outcome of its requests, and
+//! decays exponentially. While requests take more time in the front than
+//! [`crate::front_time_limit`] allows, those of models that exceed their share of the work are
+//! rejected; the same holds for the kinds of a model. A rejected client may send the next request
+//! immediately, and rejections take as much of the front's time as short replies do: so rejections
+//! and errors of a model are paced to [`ERROR_SHARE`] of the front's time, by its measured cost per
+//! request, but held no longer than [`crate::limits::HOLD_MAX`].
 //!
 //! Requests are counted and judged by [`crate::admission`] without the lock of the state; every
-//! [`crate::limits::ADMISSION_PERIOD`] its counts are taken over, and the shares published.
+//! [`crate::limits::ADMISSION_PERIOD`] its counts are collected and the shares are published.
 //!
-//! **Limits.** Work is estimated from sizes ([`BYTES_PER_REQUEST`]); only its ratios count.
+//! **Limits.** Work is estimated from sizes ([`BYTES_PER_REQUEST`]); only its ratios matter.
 
 use albacore_batching::auto::FrontCost;
 use albacore_batching::{DEFAULT_WEIGHT, Nanos, QueueIndex};
@@ -26,13 +26,13 @@ use crate::admission::{FrontShare, WorkersShape};
 use crate::limits::{BYTES_PER_REQUEST, ERROR_SHARE, FRONT_WINDOW};
 use crate::queues::{CLASSES, class_of, queues_of, slot_of};
 
-/// A model with less than this part of all work does not reduce the shares of others.
+/// A model with less than this fraction of all work does not reduce the shares of others.
 const ACTIVE_PART: f64 = 0.001;
 
 #[derive(Clone, Debug)]
 struct SlotWork {
     weight: u32,
-    /// In requests, decayed, by class of outputs.
+    /// Work in units of requests, decayed, by output class.
     work: [f64; CLASSES],
 }
 
@@ -42,7 +42,7 @@ impl SlotWork {
     }
 }
 
-/// The work of the front by slot of a model.
+/// Work of the front by model slot.
 #[derive(Debug, Default)]
 pub(super) struct FrontShares {
     slots: Vec<SlotWork>,
@@ -51,7 +51,7 @@ pub(super) struct FrontShares {
 }
 
 impl FrontShares {
-    /// Another model has the slot.
+    /// Resets a slot because another model uses it now.
     pub(super) fn start_slot(&mut self, slot: usize) {
         let unused = SlotWork {
             weight: DEFAULT_WEIGHT,
@@ -69,7 +69,8 @@ impl FrontShares {
         }
     }
 
-    /// The front read a request for a queue with so many bytes, or will write them.
+    /// Records requests of a queue that the front has read, and bytes that it has read or will
+    /// write.
     pub(super) fn record(&mut self, queue: QueueIndex, requests: u64, bytes: usize, now: Nanos) {
         let age = now.saturating_sub(self.decayed);
         // A hundredth of the window changes no share noticeably.
@@ -87,8 +88,8 @@ impl FrontShares {
         }
     }
 
-    /// The front read requests of a model of which the outputs are not known: most likely what most
-    /// of the work is for.
+    /// Records requests of a model with unknown outputs; they are attributed to the class with most
+    /// work.
     fn record_unread(&mut self, slot: usize, requests: u64, now: Nanos) {
         let Some(of) = self.slots.get(slot) else {
             return;
@@ -102,7 +103,7 @@ impl FrontShares {
         }
     }
 
-    /// The part of the front's time that is a model's by weight.
+    /// A model's share of the front's time by weight.
     fn share(&self, slot: usize) -> f64 {
         let weight = |at: usize, of: &SlotWork| match at == slot || self.is_active(of.all()) {
             true => f64::from(of.weight),
@@ -118,8 +119,8 @@ impl FrontShares {
         work > ACTIVE_PART * self.total
     }
 
-    /// Whether requests for a queue take less than its share: an equal part of that of its model.
-    /// One that is alone never does.
+    /// Whether requests of a queue use less than its share, an equal part of that of its model. A
+    /// queue without competitors never does.
     fn is_within(&self, queue: QueueIndex) -> bool {
         let Some(of) = self.slots.get(slot_of(queue)) else {
             return false;
@@ -132,8 +133,7 @@ impl FrontShares {
         share < 1.0 && of.work[class_of(queue)] < share * self.total
     }
 
-    /// Whether a request of a model of which the outputs are not known may be for a queue that is
-    /// within its share.
+    /// Whether a request of a model with unknown outputs may be for a queue within its share.
     fn may_be_within(&self, slot: usize) -> bool {
         let work = |queue| {
             let of = self.slots.get(slot);
@@ -144,7 +144,7 @@ impl FrontShares {
         !any || active.clone().any(|queue| self.is_within(queue))
     }
 
-    /// What admission reads of a model.
+    /// The values that admission reads about a model.
     fn published(&self, slot: usize, cost: Option<FrontCost>) -> FrontShare {
         let mut queues = queues_of(slot);
         FrontShare {
@@ -159,7 +159,7 @@ impl FrontShares {
 }
 
 impl State {
-    /// Takes over what admission has counted.
+    /// Collects the counts of admission.
     pub(crate) fn take_admission_counts(&mut self, now: Nanos) {
         for slot in 0..self.catalog.slots() {
             let counted = self.admission.take_counts(slot);
@@ -180,7 +180,7 @@ impl State {
         }
     }
 
-    /// Publishes what admission reads of shares, if it is time.
+    /// Publishes the shares for admission, if due.
     pub(crate) fn refresh_admission(&mut self, now: Nanos) {
         if !self.admission.is_due(now) {
             return;
@@ -267,7 +267,7 @@ mod tests {
         let mut shares = shares(&[100, 300]);
         shares.record(queue(0), 10, 0, Nanos(0));
         let period = |shares: &FrontShares| shares.published(0, Some(COST)).error_period;
-        // 100,000 requests a second; a tenth of them may be errors.
+        // 100,000 requests per second, of which a tenth may be errors.
         assert_eq!(period(&shares), Some(Nanos(100_000)));
         shares.record(queue(1), 10, 0, Nanos(0));
         assert_eq!(period(&shares), Some(Nanos(400_000)), "a quarter of that");

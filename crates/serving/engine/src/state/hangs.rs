@@ -1,27 +1,27 @@
-//! Detects hung workers: those whose batch, command or start takes far longer than it should.
+//! Detects hung workers: those whose batch, command or start takes far longer than expected.
 //!
 //! **Problem.** A worker that is stopped, loops, or waits forever has not exited, so the kernel
-//! reports nothing. Its batch must run elsewhere, and its process must be gone before its memory is
-//! reused, because it may continue at any time. By elapsed time alone it cannot be distinguished
-//! from a worker whose cpu is used by others.
+//! reports nothing. Its batch must run on another worker, and its process must be dead before its
+//! memory is reused, because it may continue at any time. Elapsed time alone cannot distinguish it
+//! from a worker whose cpu is used by other threads.
 //!
 //! **Approach.** Each batch gets a timeout when it is dispatched: a multiple of the usual time of
-//! such batches, doubled each time the batch exceeds it, so that a batch which is merely slow
-//! finishes in the end. Once half of the timeout has passed the worker is a suspect, and the
-//! scheduler's times of its threads are sampled at each check. Time in which one of its threads
-//! waited for a cpu, or in the kernel for a page, is excused: a worker that loops runs, one that is
-//! stopped or waits forever does neither. Time in which the supervisor itself was delayed is
-//! excused, too: then the whole machine was stalled. A worker that exceeds its timeout is killed.
-//! From then on it is handled like any lost worker: the batch runs again, and a batch that hangs
+//! such batches, doubled each time the batch exceeds it, so that a batch that is merely slow
+//! finishes eventually. After half of the timeout the worker is a suspect, and the scheduler times
+//! of its threads are sampled at each check. Time in which one of its threads waited for a cpu, or
+//! in the kernel for a page, is excused: a hung worker has no such waits, because a looping thread
+//! runs, and a stopped or blocked thread is not runnable. Time in which the supervisor itself was
+//! delayed is excused, too: the whole machine was stalled. A worker that exceeds its timeout is
+//! killed. It is then handled like any lost worker: the batch is replayed, and a batch that hangs
 //! repeatedly is to blame.
 //!
-//! **Bounds.** A stopped worker is found after its timeout and three checks. A worker that loops on
-//! a share s of a cpu is found after half its timeout plus half its timeout divided by s. One that
-//! gets no cpu at all for [`HANG_STARVED_MAX`] is judged by elapsed time: its batch may find a
-//! better cpu.
+//! **Bounds.** A stopped worker is detected after its timeout and three checks. A worker that loops
+//! with a fraction s of a cpu is detected after half its timeout plus half its timeout divided by
+//! s. A worker that gets no cpu at all for [`HANG_STARVED_MAX`] is judged by elapsed time: its
+//! batch may get a better cpu elsewhere.
 //!
 //! **Limits.** Until the costs of a queue are known the timeout is long. Steal time of a hypervisor
-//! counts as used. Where the kernel does not count waiting times, elapsed time alone counts.
+//! counts as used. If the kernel does not account waiting times, elapsed time alone counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,23 +40,23 @@ use crate::limits::{
 pub(super) struct HangTimer {
     since: Nanos,
     timeout: Nanos,
-    /// Time since then that does not count.
+    /// Time since then that is excused.
     excused: Nanos,
-    /// The last sample of the threads; `None` while the worker is not a suspect.
+    /// The last sample of its threads; `None` while the worker is not a suspect.
     last_sample: Option<ThreadSample>,
 }
 
 #[derive(Debug)]
 struct ThreadSample {
     at: Nanos,
-    /// When a thread was last seen to have run.
+    /// When a thread was last observed to have run.
     ran: Nanos,
-    /// For how long the supervisor was delayed since.
+    /// Total delay of the supervisor since then.
     stalled: Nanos,
     threads: Vec<ThreadTimes>,
 }
 
-/// A worker of which more than half of the timeout has passed.
+/// A worker that has used more than half of its timeout.
 #[derive(Debug)]
 pub(in super::super) struct Suspect {
     pub(in super::super) worker: usize,
@@ -64,12 +64,12 @@ pub(in super::super) struct Suspect {
     since: Nanos,
 }
 
-/// The times of a worker that exceeded its timeout.
+/// Times of a worker that exceeded its timeout.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) struct HangReport {
-    /// Time in which it could have run.
+    /// Time that counts as used.
     pub(in super::super) used: Duration,
-    /// Time in which it had no cpu.
+    /// Excused time.
     pub(in super::super) excused: Duration,
 }
 
@@ -95,7 +95,7 @@ impl HangTimer {
         self.used(now) > self.timeout
     }
 
-    /// The supervisor was delayed by `stalled`.
+    /// Excuses a delay of the supervisor by `stalled`.
     fn excuse_stall(&mut self, stalled: Nanos) {
         let time = match &mut self.last_sample {
             Some(sample) => &mut sample.stalled,
@@ -104,7 +104,7 @@ impl HangTimer {
         *time = time.saturating_add(stalled);
     }
 
-    /// Takes a sample of the threads into account; `None` if they cannot be read.
+    /// Accounts for a sample of the threads; `None` if they cannot be read.
     fn add_sample(&mut self, threads: Option<Vec<ThreadTimes>>, at: Nanos) {
         let before = self.last_sample.take();
         let stalled = before.as_ref().map_or(Nanos(0), |before| before.stalled);
@@ -114,7 +114,7 @@ impl HangTimer {
         };
         let mut ran = at;
         if before.is_none() {
-            // However late the first sample is, half of the timeout is left from here on.
+            // Regardless of the delay of the first sample, half of the timeout is left after it.
             let late = self.used(at).0.saturating_sub(self.timeout.0 / 2);
             self.excused = self.excused.saturating_add(Nanos(late));
         }
@@ -140,13 +140,13 @@ impl HangTimer {
     }
 }
 
-/// What the threads of a worker did between two samples.
+/// Activity of the threads of a worker between two samples.
 #[derive(Debug, PartialEq, Eq)]
 struct ThreadActivity {
     has_run: bool,
-    /// The longest wait of a thread for a cpu: any other thread may wait for that one.
+    /// Longest wait of a thread for a cpu: any other thread may be waiting for that one.
     waited: Nanos,
-    /// By how much a thread's run time exceeds the elapsed time: the kernel reported it late.
+    /// Excess of a thread's run time over the elapsed time, because the kernel reported it late.
     reported_late: Nanos,
 }
 
@@ -169,7 +169,7 @@ impl ThreadActivity {
             };
             let ran = of(|thread| thread.running_nanos);
             let waited = match thread.state {
-                // The present wait is added to its waiting time only when it ends.
+                // The kernel adds the current wait to the waiting time only when it ends.
                 b'R' | b'D' => time.saturating_sub(ran),
                 _ => of(|thread| thread.waiting_nanos).min(time),
             };
@@ -182,7 +182,7 @@ impl ThreadActivity {
 }
 
 impl WorkerSlot {
-    /// Starts the timer of a command, or of a start.
+    /// Starts the timer of a command.
     pub(in super::super) fn start_open_timer(&mut self, now: Nanos) {
         self.hang_timer = Some(HangTimer::new(now, INSTALL_DEADLINE));
     }
@@ -198,7 +198,8 @@ impl WorkerSlot {
 }
 
 impl State {
-    /// The timer of a batch that is dispatched now after `hangs` workers were ended because of it.
+    /// The timer of a batch that is dispatched now, after `hangs` workers were killed because of
+    /// it.
     pub(super) fn hang_timer(
         &self,
         queue: QueueIndex,
@@ -217,7 +218,7 @@ impl State {
         HangTimer::new(now, Duration::from_nanos(timeout))
     }
 
-    /// The workers whose threads are to be sampled; [`State::check_suspect`] follows. `stalled` is
+    /// Returns the workers whose threads must be sampled for [`State::check_suspect`]. `stalled` is
     /// the delay of this check.
     pub(in super::super) fn suspects(
         &mut self,
@@ -225,7 +226,7 @@ impl State {
         now: Nanos,
         out: &mut Outbox,
     ) -> Vec<Suspect> {
-        // A finished worker is not hung, although its completion was not collected yet.
+        // A finished worker is not hung, even if its completion was not collected yet.
         self.collect_all(now, out);
         let mut suspects = Vec::new();
         for (worker, worker_slot) in self.workers.slots.iter_mut().enumerate() {
@@ -241,7 +242,7 @@ impl State {
             }
             let since = hang_timer.since;
             suspects.push(Suspect { worker, since });
-            // The thread that handed over the batch may have no cpu to wake the worker on.
+            // The thread that submitted the batch may have no cpu on which to wake the worker.
             if let Some(incarnation) = &worker_slot.incarnation
                 && !incarnation.ring.is_begun(worker_slot.sequence)
             {
@@ -251,7 +252,7 @@ impl State {
         suspects
     }
 
-    /// Whether a suspect hangs, by a sample of its threads taken `at` this time (`None`: they
+    /// Checks whether a suspect hangs, by a sample of its threads taken at `at` (`None`: they
     /// cannot be read). A hang is reported once.
     pub(in super::super) fn check_suspect(
         &mut self,
@@ -261,7 +262,7 @@ impl State {
         now: Nanos,
         out: &mut Outbox,
     ) -> Option<HangReport> {
-        // It may have finished, or have begun its next batch.
+        // It may have finished, or have started its next batch.
         self.collect(suspect.worker, now, out);
         let worker_slot = self.workers.slots.get_mut(suspect.worker)?;
         if !worker_slot.is_busy() {

@@ -1,4 +1,4 @@
-//! Requests that were submitted and not answered.
+//! Submitted and unanswered requests.
 
 use std::collections::hash_map::Entry as MapEntry;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::model::Edition;
 use crate::timing::Timing;
 use crate::{Failure, KindSet};
 
-/// What a request's future receives: its results, how long its parts took, and when it was done.
+/// Answer to a request's future: its results, the duration of its stages, and the completion time.
 pub(crate) type Answer = Result<(Extent, Timing, Nanos), Failure>;
 
-/// A request whose rows are written.
+/// A request whose rows have been written.
 #[derive(Debug)]
 pub(crate) struct NewRequest {
     /// The slot of its model.
     pub(crate) model: usize,
-    /// Computes it; pinned until the request is over.
+    /// The edition that computes it; pinned until the request is completed.
     pub(crate) edition: Arc<Edition>,
-    /// Reads and answers it.
+    /// The event loop that reads and answers it.
     pub(crate) event_loop: LoopIndex,
-    /// The key of its first part; its inbox sets it.
+    /// The key of its first part; set by its inbox.
     pub(crate) first_key: u64,
     pub(crate) submitted: Nanos,
     pub(crate) kinds: KindSet,
-    /// The rows are 64-bit floats, not 32-bit ones.
+    /// Whether the rows are 64-bit floats instead of 32-bit ones.
     pub(crate) is_double: bool,
     pub(crate) rows: usize,
     pub(crate) input: Extent,
@@ -46,18 +46,18 @@ pub(crate) struct NewRequest {
 pub(crate) struct Pending {
     pub(crate) request: NewRequest,
     pub(crate) objective: Option<Nanos>,
-    /// Time that was left for it, where that is less than the objective.
+    /// Remaining time, if less than the objective.
     pub(crate) within: Option<Nanos>,
     pub(super) first_dispatch: Option<Nanos>,
-    /// [`super::IdleTime`] when it was submitted.
+    /// Value of [`super::IdleTime`] at its submission.
     pub(super) idle_before: Nanos,
-    /// Time between its submission and its dispatch in which a worker was free.
+    /// Time between its submission and its dispatch in which a worker was idle.
     pub(super) deferred: Nanos,
     compute_nanos: u64,
     pub(crate) failure: Option<Failure>,
-    /// Parts, done or not.
+    /// Number of parts, done or not.
     pub(super) parts: usize,
-    /// Parts that are not done.
+    /// Number of parts that are not done.
     parts_left: usize,
     /// False once the client went away.
     pub(crate) is_wanted: bool,
@@ -73,18 +73,18 @@ pub(super) struct RequestPart {
     pub(super) is_running: bool,
 }
 
-/// How a part ends.
+/// Result of a part.
 #[derive(Debug)]
 pub(super) enum PartEnd {
     Computed {
         nanos: u64,
     },
     Failed(Failure),
-    /// Nobody waits for it.
+    /// The client went away.
     Unwanted,
 }
 
-/// A request with its first part, which for most is the only one: one lookup finds both.
+/// A request with its first part, which usually is the only one: one lookup finds both.
 #[derive(Debug)]
 struct Entry {
     pending: PendingBox,
@@ -103,12 +103,12 @@ struct LaterPart {
 pub(super) struct RequestTable {
     /// By the key of their first part.
     entries: FxHashMap<u64, Entry>,
-    /// By key, which grows with each part.
+    /// By key; the keys of a request's parts are consecutive.
     later_parts: FxHashMap<u64, LaterPart>,
 }
 
 impl RequestTable {
-    /// Adds a request, which is cut into these parts. Their keys follow each other.
+    /// Adds a request, divided into these parts. Their keys are consecutive.
     pub(super) fn insert(
         &mut self,
         mut pending: PendingBox,
@@ -153,7 +153,7 @@ impl RequestTable {
         self.part_mut(key).is_some_and(|(part, _)| !part.is_running)
     }
 
-    /// A part's batch was lost; returns whether nobody waits for it any more.
+    /// Marks a part of a lost batch as not running; returns whether its client went away.
     pub(super) fn stop_running(&mut self, key: u64) -> bool {
         let Some((part, pending)) = self.part_mut(key) else {
             return false;
@@ -162,7 +162,7 @@ impl RequestTable {
         !pending.is_wanted
     }
 
-    /// Removes a part; returns its request if that was the last one.
+    /// Removes a part; returns its request if this was the last one.
     fn remove_part(&mut self, key: u64, end: PartEnd) -> Option<PendingBox> {
         let later = self.later_parts.remove(&key);
         let request = later.as_ref().map_or(key, |later| later.request);
@@ -176,7 +176,7 @@ impl RequestTable {
         let pending = &mut entry.pending;
         pending.parts_left -= 1;
         match end {
-            // The longest of a request's parts counts.
+            // The longest compute time of the parts counts.
             PartEnd::Computed { nanos } => pending.compute_nanos = pending.compute_nanos.max(nanos),
             PartEnd::Failed(failure) => {
                 pending.failure.get_or_insert(failure);
@@ -198,19 +198,19 @@ impl RequestTable {
 }
 
 impl State {
-    /// Requests that are not answered.
+    /// Number of unanswered requests.
     pub(crate) fn pending(&self) -> usize {
         self.requests.entries.len()
     }
 
-    /// Fails every request that is left.
+    /// Fails every unanswered request.
     pub(crate) fn fail_all(&mut self, out: &mut Outbox) {
         for key in self.requests.keys() {
             self.end_part(key, PartEnd::Failed(Failure::Stopped), out);
         }
     }
 
-    /// A part ends. With its last part a request is over.
+    /// Ends a part; the last part completes its request.
     pub(super) fn end_part(&mut self, key: u64, end: PartEnd, out: &mut Outbox) {
         if let Some(ended) = self.requests.remove_part(key, end) {
             out.ended.push(ended);
@@ -236,13 +236,13 @@ impl Pending {
         })
     }
 
-    /// Whether it is late if it was answered `total` after its submission.
+    /// Whether it is late if it is answered `total` after its submission.
     pub(crate) fn is_late(&self, total: Nanos) -> bool {
         let limits = [self.objective, self.within];
         limits.into_iter().flatten().any(|limit| total > limit)
     }
 
-    /// How long its parts took, if it was over at `now`.
+    /// Duration of its stages, if it is completed at `now`.
     pub(crate) fn timing(&self, now: Nanos) -> Timing {
         let dispatched = self.first_dispatch.unwrap_or(now);
         Timing {

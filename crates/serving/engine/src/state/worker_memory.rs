@@ -1,20 +1,19 @@
-//! Which node each worker is pinned to, and which image it should have for that.
+//! NUMA placement: the node each worker is pinned to, and the image that it should use there.
 //!
-//! **Problem.** A model's image is read for every batch, and memory of another node is slower.
-//! Workers are pinned by another process some time after they start, and may be pinned elsewhere
-//! later.
+//! **Problem.** A model's image is read for every batch, and remote memory is slower. Workers are
+//! pinned by another process some time after they start, and may be pinned to another node later.
 //!
-//! **Approach.** The supervisor reads the masks of workers now and then. For each node with workers
-//! and each model a copy of the image is asked for; once it is there, the rollout hands it to the
-//! workers of that node as it hands out new models. In the same way a worker that came to a node
-//! gets the command to allocate its scratch memory again. A copy that no worker needs is dropped
-//! after a while; one that cannot be made is tried again after a while, and workers keep what they
-//! have.
+//! **Approach.** The supervisor periodically reads the masks of workers. For each node with workers
+//! and each model a copy of the image is requested; once it exists, the rollout passes it to the
+//! workers of that node in the same way as new models. Similarly, a worker that was moved to
+//! another node is commanded to reallocate its scratch memory. A copy that no worker needs is
+//! dropped after a while; a failed copy is retried after a while, and workers keep their image
+//! until then.
 //!
-//! **Proof sketch.** A command about an image that the worker has follows only from a copy for its
-//! node that differs from what it has, and what it has changes with each command: so there is one
-//! for each change of a worker's node or of the copies. Where nodes are never reported, as on a
-//! machine with one, all lists stay empty.
+//! **Proof sketch.** A command about an image that the worker already has is sent only if the copy
+//! for its node differs from the worker's image, and each command changes that image: so there is
+//! one command per change of a worker's node or of the copies. If nodes are never reported, as on a
+//! machine with one node, all lists stay empty.
 
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ use crate::load::describe;
 use crate::model::Edition;
 use crate::stats::{ImageStats, MemoryStats};
 
-/// A copy to be made.
+/// A copy to make.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyTask {
     pub(crate) edition: Arc<Edition>,
@@ -41,31 +40,31 @@ struct NodeCopy {
     edition: EditionId,
     node: NodeId,
     image: Arc<PlacedImage>,
-    /// When a worker was last seen on its node.
+    /// When a worker was last pinned to its node.
     needed_at: Nanos,
 }
 
-/// Copies of images, by edition and node, beside the image that each edition has anyway.
+/// Copies of images, by edition and node, in addition to the image of each edition.
 #[derive(Debug, Default)]
 pub(crate) struct NodeImages {
     copies: Vec<NodeCopy>,
-    /// Copies that could not be made or opened, and when.
+    /// Copies that could not be made or opened, with the time of the failure.
     failed: Vec<(EditionId, NodeId, Nanos)>,
     made_total: u64,
     failed_total: u64,
     scratch_moves_total: u64,
 }
 
-/// Where the memory of one incarnation of a worker lies, as far as it is known.
+/// NUMA nodes of the memory of one incarnation of a worker, as far as known.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerMemory {
     /// The node that its main thread is pinned to.
     node: Option<NodeId>,
     /// The node on which its scratch memory was allocated.
     scratch: Option<NodeId>,
-    /// The nodes of images that it has open.
+    /// The nodes of its open images.
     images: Vec<(EditionId, NodeId)>,
-    /// What its command changes.
+    /// Changes requested by the pending command.
     asked: Asked,
 }
 
@@ -76,7 +75,7 @@ struct Asked {
 }
 
 impl WorkerMemory {
-    /// The node that the main thread is pinned to, if the scratch memory is to be moved to it.
+    /// The node that the main thread is pinned to, if the scratch memory must be moved there.
     pub(crate) fn scratch_target(&self) -> Option<NodeId> {
         self.node.filter(|_| self.node != self.scratch)
     }
@@ -86,7 +85,7 @@ impl WorkerMemory {
         images.find(|(id, _)| *id == edition).map(|&(_, node)| node)
     }
 
-    /// A command is sent, with this image.
+    /// Records a sent command, with this image.
     pub(crate) fn ask(&mut self, command: &Command, image: Option<&PlacedImage>) {
         self.asked = Asked {
             image: image.and_then(PlacedImage::node),
@@ -94,7 +93,7 @@ impl WorkerMemory {
         };
     }
 
-    /// The command was executed.
+    /// Records that the command was executed.
     pub(crate) fn executed(&mut self, command: &Command) {
         self.images.retain(|(id, _)| !command.closes.contains(id));
         if let Some((id, _)) = command.opens {
@@ -116,13 +115,13 @@ impl NodeImages {
         own.or(copy.map(|copy| &copy.image))
     }
 
-    /// The image with which a worker opens an edition that it does not have.
+    /// The image for a worker that opens an edition for the first time.
     pub(crate) fn first_image(&self, edition: &Edition, worker: &WorkerMemory) -> Arc<PlacedImage> {
         let near = worker.node.and_then(|node| self.find(edition, node));
         Arc::clone(near.unwrap_or(&edition.image))
     }
 
-    /// The image on the worker's node, if that is not the one that it has.
+    /// The image on the worker's node, unless the worker has it already.
     pub(crate) fn nearer_image(
         &self,
         edition: &Edition,
@@ -150,7 +149,7 @@ impl NodeImages {
         self.scratch_moves_total += 1;
     }
 
-    /// Drops copies that no worker needs any more, and forgets failures after a while.
+    /// Drops copies that no worker needs any more, and expires failures.
     fn tidy(&mut self, is_needed: impl Fn(EditionId, NodeId) -> bool, now: Nanos) {
         let is_recent =
             |at: Nanos, most: std::time::Duration| now.saturating_sub(at) < Nanos::from(most);
@@ -167,8 +166,8 @@ impl NodeImages {
 }
 
 impl State {
-    /// Takes the nodes that workers are pinned to, by worker index; `None`: several, or not known.
-    /// Returns the copies that should be made.
+    /// Sets the nodes that workers are pinned to, by worker index; `None`: several, or unknown.
+    /// Returns the copies to make.
     pub(crate) fn set_worker_nodes(
         &mut self,
         nodes: &[Option<NodeId>],
@@ -196,7 +195,7 @@ impl State {
         missing.map(task).collect()
     }
 
-    /// A copy was made, or could not be.
+    /// Stores a copy, or records its failure.
     pub(crate) fn image_copied(
         &mut self,
         task: &CopyTask,
@@ -228,8 +227,8 @@ impl State {
         }
     }
 
-    /// A worker that has an edition open could not open the image on its node: it keeps what it
-    /// has. False if it does not have the edition.
+    /// Handles the failure of a worker to open the image on its node: it keeps the image that it
+    /// has. Returns false if the worker does not have the edition open.
     pub(crate) fn keep_farther_image(
         &mut self,
         worker: usize,

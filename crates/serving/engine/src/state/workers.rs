@@ -1,4 +1,4 @@
-//! The worker processes as the state sees them: their batches, and what becomes of them.
+//! State of the worker processes: their batches, completions and losses.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::limits::{
 use crate::queues::slot_of;
 use crate::{Failure, Kind};
 
-/// The signal that cannot be caught.
+/// Signal number of SIGKILL.
 const SIGKILL: i32 = 9;
 
-/// How the front reaches one incarnation of a worker.
+/// Connections of the front to one incarnation of a worker.
 #[derive(Debug)]
 pub(crate) struct Incarnation {
     pub(crate) ring: Ring,
-    /// Carries commands.
+    /// Channel of the commands.
     pub(crate) channel: Channel,
 }
 
@@ -32,41 +32,42 @@ pub(crate) struct RunningBatch {
     pub(super) dispatched: Nanos,
     pub(super) rows: usize,
     pub(super) queue: QueueIndex,
-    /// The costliest kind of its requests.
+    /// The most expensive kind of its requests.
     pub(super) kind: Kind,
-    /// It is not a replay: its duration is a sample of what such batches cost.
+    /// It is not a replay: its duration is a sample of the costs of such batches.
     pub(super) is_first: bool,
     /// Every request is for the model's current edition, whose costs are learned.
     pub(super) is_current: bool,
 }
 
-/// A worker index with what the front knows of its process, over all incarnations.
+/// A worker index and the state of its process, across all incarnations.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerSlot {
     /// `None` between two incarnations.
     pub(crate) incarnation: Option<Arc<Incarnation>>,
-    /// It serves, or did in this incarnation before it was held.
+    /// Whether it serves, or served in this incarnation before it was held.
     pub(crate) is_ready: bool,
-    /// It gets no batch until it has executed its command.
+    /// Whether it gets no batch until it has executed its command.
     pub(crate) is_held: bool,
     /// Sequence number of the last batch or command.
     pub(crate) sequence: u32,
     pub(crate) batch: Option<RunningBatch>,
     /// Keys of the batch's request parts, in the order of its segments.
     pub(super) members: Vec<u64>,
-    /// Sent and not yet executed.
+    /// The command that was sent and is not executed yet.
     pub(crate) command: Option<Command>,
-    /// Another front started it: it writes into the memory of that one until it is attached.
+    /// Whether another front started it: until it is attached, it writes into the memory of that
+    /// front.
     pub(crate) is_foreign: bool,
-    /// Editions that this incarnation has open.
+    /// Editions opened by this incarnation.
     pub(crate) open_editions: Vec<EditionId>,
     pub(crate) memory: WorkerMemory,
-    /// Consecutive incarnations that ended before they were ready.
+    /// Consecutive incarnations that exited before they were ready.
     pub(crate) failures: u32,
-    /// How the last incarnation ended, or why none could be started.
+    /// Exit status of the last incarnation, or why none could be started.
     pub(super) last_exit: String,
     pub(super) hang_timer: Option<HangTimer>,
-    /// It hangs, and is to be killed.
+    /// Whether it hangs, and will be killed.
     pub(super) is_hung: bool,
 }
 
@@ -76,7 +77,7 @@ pub(crate) struct WorkerPool {
     pub(crate) slots: Vec<WorkerSlot>,
     /// Compute threads of each worker.
     pub(super) threads: usize,
-    /// Cpus that this process may use.
+    /// Number of cpus that this process may use.
     pub(super) cpus: usize,
     /// When the rings of all workers were last checked for finished batches.
     polled_at: Nanos,
@@ -96,28 +97,28 @@ impl WorkerPool {
         self.cpus = cpus.max(1);
     }
 
-    /// Workers that serve.
+    /// Number of workers that serve.
     pub(crate) fn ready(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_ready).count()
     }
 
-    /// The most consecutive failed starts of one worker, and how the last of them ended.
+    /// The most consecutive failed starts of one worker, and the last exit status.
     pub(crate) fn most_failed_start(&self) -> (u32, &str) {
         let worst = self.slots.iter().max_by_key(|slot| slot.failures);
         worst.map_or((0, ""), |slot| (slot.failures, &slot.last_exit))
     }
 
-    /// Whether workers still have to be taken over from another front.
+    /// Whether workers remain to be taken over from another front.
     pub(crate) fn has_foreign(&self) -> bool {
         self.slots.iter().any(|slot| slot.is_foreign)
     }
 
-    /// How the last incarnation of a worker ended.
+    /// Exit status of the last incarnation of a worker.
     pub(crate) fn last_exit(&self, worker: usize) -> &str {
         self.slots.get(worker).map_or("", |slot| &slot.last_exit)
     }
 
-    /// Whether no worker serves, nor is expected to soon: each failed to start again and again.
+    /// Whether no worker serves or is expected to soon, because each failed to start repeatedly.
     pub(crate) fn is_crash_looping(&self) -> bool {
         self.slots
             .iter()
@@ -126,13 +127,13 @@ impl WorkerPool {
 }
 
 impl WorkerSlot {
-    /// Whether the ring says that the running batch is done.
+    /// Whether the ring reports the running batch as finished.
     fn has_finished_batch(&self) -> bool {
         let ring = self.incarnation.as_ref().map(|current| &current.ring);
         self.batch.is_some() && ring.is_some_and(|ring| ring.is_finished(self.sequence))
     }
 
-    /// Records how the incarnation ended; returns how far its batch is to blame.
+    /// Records the exit of the incarnation; returns the blame of its batch.
     fn end_incarnation(&mut self, exit: Exit) -> u32 {
         self.failures = if self.is_ready {
             0
@@ -158,7 +159,7 @@ impl WorkerSlot {
 }
 
 impl State {
-    /// An incarnation of a worker was started.
+    /// Records that an incarnation of a worker was started.
     pub(crate) fn worker_started(
         &mut self,
         worker: usize,
@@ -176,8 +177,8 @@ impl State {
         }
     }
 
-    /// A worker that another front started runs: once it has finished what that front handed over,
-    /// it is attached to this one.
+    /// Records a running worker that another front started: it is attached to this front once it
+    /// has finished the work submitted by that front.
     pub(crate) fn worker_adopted(
         &mut self,
         worker: usize,
@@ -192,7 +193,7 @@ impl State {
         }
     }
 
-    /// The process of a worker could not be started; returns its consecutive failures.
+    /// Records that the process of a worker could not be started; returns its consecutive failures.
     pub(crate) fn worker_not_started(&mut self, worker: usize, cause: &str) -> u32 {
         let Some(worker_slot) = self.workers.slots.get_mut(worker) else {
             return 0;
@@ -202,8 +203,8 @@ impl State {
         worker_slot.failures
     }
 
-    /// The process of a worker has ended, so it writes nothing more: its batch runs again
-    /// elsewhere. Returns its consecutive failures.
+    /// Handles the exit of a worker process, which writes nothing more: its batch is replayed on
+    /// another worker. Returns its consecutive failures.
     pub(crate) fn worker_ended(
         &mut self,
         worker: usize,
@@ -211,14 +212,14 @@ impl State {
         now: Nanos,
         out: &mut Outbox,
     ) -> u32 {
-        // A batch that it finished before it ended is done.
+        // A batch that was finished before the exit is done.
         self.collect(worker, now, out);
         let Some(worker_slot) = self.workers.slots.get_mut(worker) else {
             return 0;
         };
         out.is_changed = true;
         let blame = worker_slot.end_incarnation(exit);
-        // One that stopped before it began its batch says nothing about the batch.
+        // A worker that stopped before it started its batch is no evidence about the batch.
         let is_hung = worker_slot.is_hung && blame > 0;
         let failures = worker_slot.failures;
         let command = worker_slot.command.take();
@@ -240,7 +241,7 @@ impl State {
         failures
     }
 
-    /// The parts of a lost batch wait again; those whose client went away end.
+    /// Parts of a lost batch wait again; those whose client went away are removed.
     fn return_batch(&mut self, worker: usize, out: &mut Outbox) {
         let Some(worker_slot) = self.workers.slots.get_mut(worker) else {
             return;
@@ -257,7 +258,7 @@ impl State {
         self.reuse_members(worker, members);
     }
 
-    /// Collects what every worker has finished.
+    /// Collects finished work of every worker.
     pub(crate) fn collect_all(&mut self, now: Nanos, out: &mut Outbox) {
         self.workers.polled_at = now;
         for worker in 0..self.workers.slots.len() {
@@ -265,8 +266,8 @@ impl State {
         }
     }
 
-    /// Collects finished batches and an expired timer without waiting for their notification. Does
-    /// so at most every [`COMPLETION_POLL_PERIOD`]: more often would only make batches smaller.
+    /// Collects finished batches and an expired timer without waiting for their notification. Runs
+    /// at most once per [`COMPLETION_POLL_PERIOD`]: more often would only make batches smaller.
     pub(crate) fn poll_completions(&mut self, now: Nanos, out: &mut Outbox) {
         if now.saturating_sub(self.workers.polled_at).0 < COMPLETION_POLL_PERIOD.as_nanos() as u64 {
             return;
@@ -282,7 +283,7 @@ impl State {
         }
     }
 
-    /// Collects what one worker has finished: a command or a batch.
+    /// Collects finished work of one worker: a command or a batch.
     pub(super) fn collect(&mut self, worker: usize, now: Nanos, out: &mut Outbox) {
         let Some(worker_slot) = self.workers.slots.get_mut(worker) else {
             return;
@@ -290,7 +291,7 @@ impl State {
         let Some(incarnation) = worker_slot.incarnation.clone() else {
             return;
         };
-        // A new incarnation may be up, or a held one idle.
+        // A new incarnation may be up, or a held worker may be idle.
         self.rollout.is_pending |= !worker_slot.is_ready || worker_slot.is_held;
         if worker_slot.command.is_some() {
             return self.collect_command(worker, now, out);
@@ -301,7 +302,7 @@ impl State {
         };
         let members = std::mem::take(&mut worker_slot.members);
         let compute_nanos = self.record_batch(worker, &batch, &incarnation.ring, now);
-        // One allocation: the lock is held.
+        // One allocation, because the lock is held.
         out.ended.reserve(members.len());
         for (index, &key) in members.iter().enumerate() {
             let end = match segment_failure(&incarnation.ring, index) {
@@ -325,7 +326,7 @@ impl State {
         ring: &Ring,
         now: Nanos,
     ) -> u64 {
-        // The worker's own clock is not trusted beyond the time that passed here.
+        // The compute time measured by the worker is capped at the time elapsed here.
         let elapsed = now.saturating_sub(batch.dispatched);
         let compute_nanos = ring.compute_nanos().min(elapsed.0);
         let slot = slot_of(batch.queue);
@@ -343,7 +344,7 @@ impl State {
         compute_nanos
     }
 
-    /// Gives the vector of keys back to its worker, so that the steady state does not allocate.
+    /// Returns the vector of keys to its worker, so that the steady state does not allocate.
     fn reuse_members(&mut self, worker: usize, members: Vec<u64>) {
         if let Some(worker_slot) = self.workers.slots.get_mut(worker) {
             worker_slot.members = members;
@@ -351,7 +352,7 @@ impl State {
     }
 }
 
-/// Why a segment of a finished batch failed; anything but "done" is a failure.
+/// Failure of a segment of a finished batch; any state but "done" is a failure.
 fn segment_failure(ring: &Ring, segment: usize) -> Option<Failure> {
     let reason = match ring.state(segment) {
         SegmentState::Done => return None,

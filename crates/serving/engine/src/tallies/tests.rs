@@ -1,4 +1,4 @@
-//! Tests of what event loops count.
+//! Counters of the event loops.
 
 use albacore_batching::{BatchingParams, Config, Policy};
 
@@ -28,7 +28,7 @@ fn counters() -> (Counters, Tallies) {
     (counters, Tallies::new(2))
 }
 
-/// Counts in a span of which the tally of the loop holds nothing else.
+/// Counts a request; the tally of the loop must not hold counts of another span.
 fn count(tallies: &Tallies, event_loop: usize, ended: &PendingBox, at: u64) {
     let ended = std::slice::from_ref(ended);
     let other_span = || panic!("the tally is of another span");
@@ -64,7 +64,7 @@ fn a_request_counts_in_the_span_in_which_it_was_over_however_late_it_is_taken_ov
     let (mut counters, tallies) = counters();
     let request = ended(0, Kind::Value, None);
     count(&tallies, 0, &request, 4 * SECOND);
-    // A minute later the place of that span has a newer one.
+    // A minute later, the place of that span holds a newer one.
     count(&tallies, 1, &request, 63 * SECOND);
     let good = |counters: &mut Counters| {
         tallies.drain_into(counters);
@@ -74,7 +74,7 @@ fn a_request_counts_in_the_span_in_which_it_was_over_however_late_it_is_taken_ov
     assert_eq!(good(&mut counters), (1, 1));
     count(&tallies, 1, &request, 3 * SECOND);
     assert_eq!(good(&mut counters), (1, 1), "it was over a minute ago");
-    // A loop that comes to the next span has all tallies taken over first.
+    // A loop that enters the next span drains all tallies first.
     count(&tallies, 0, &request, 44 * SECOND);
     let take_over = || tallies.drain_into(&mut counters);
     tallies.count(LoopIndex(0), &[request], Nanos(64 * SECOND), take_over);

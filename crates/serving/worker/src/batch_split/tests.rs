@@ -1,4 +1,4 @@
-//! When a batch is shared, by rows or by trees, and in what pieces.
+//! When a batch is shared, by rows or by trees, and into which pieces.
 
 use super::*;
 use crate::command::EditionId;
@@ -16,7 +16,7 @@ fn segment(rows: usize, kind: Kind) -> Segment {
     }
 }
 
-/// No model is measured.
+/// Without measurements of models.
 fn split(segments: &[Segment], threads: usize) -> Option<BatchSplit> {
     let times = TimeEstimates {
         models: &Table::default(),
@@ -51,7 +51,7 @@ fn a_batch_is_shared_when_it_takes_longer_than_waking_somebody() {
 #[test]
 fn trees_are_divided_where_rows_leave_threads_without_work() {
     let wake_latency = 20_000.0;
-    // One row cannot be divided.
+    // One row cannot be split.
     assert_eq!(
         BatchSplit::best(1e6, [1e6, 6e5], wake_latency),
         Sharing::Trees
@@ -60,7 +60,7 @@ fn trees_are_divided_where_rows_leave_threads_without_work() {
         BatchSplit::best(1e6, [5e5, 6e5], wake_latency),
         Sharing::Rows
     );
-    // Too little is left to gain.
+    // The possible gain is too small.
     assert_eq!(
         BatchSplit::best(1e5, [1e5, 9e4], wake_latency),
         Sharing::Alone

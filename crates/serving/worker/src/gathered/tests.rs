@@ -1,4 +1,4 @@
-//! Rows of several requests in one call: the same bits as each alone.
+//! Gathered rows have bitwise the same results as each row alone.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ fn only_rows_for_the_same_outputs_of_the_same_model_are_gathered() {
     );
 }
 
-/// Requests of these sizes, with rows and results apart from each other.
+/// Requests of these sizes, with gaps between their rows and results.
 fn requests(sizes: &[usize], kinds: KindSet) -> Vec<Segment> {
     let places = sizes.iter().enumerate();
     let requests = places.map(|(index, &rows)| Segment {

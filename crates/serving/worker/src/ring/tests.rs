@@ -1,8 +1,8 @@
-//! Both sides of a ring in one process.
+//! Front and worker side of a ring in one process.
 
 use super::*;
 
-/// Hands a batch over as the front does.
+/// Submits a batch as the front does.
 fn hand_over(
     front: &Ring,
     sequence: u32,
@@ -150,7 +150,7 @@ fn a_worker_that_spins_is_not_woken_and_one_that_sleeps_is() {
                 assert_eq!(next.join().unwrap(), Signal::Run(sequence + 1));
             });
         }
-        // A thread that begins late on a busy machine finds the next batch at once and does not
+        // A thread that starts late on a busy machine finds the next batch at once and does not
         // sleep.
         assert!(was_asleep.contains(&sleeps), "{spin:?}");
     }

@@ -1,4 +1,4 @@
-//! Who claims pieces, and the measurement of the wake latency.
+//! Claims of pieces, and measurement of the wake latency.
 
 use super::*;
 

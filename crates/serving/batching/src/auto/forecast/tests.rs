@@ -1,4 +1,4 @@
-//! The closed forms beside the paper's figures and beside a search.
+//! The closed forms compared with the paper's figures and with a search.
 
 use super::*;
 
@@ -94,7 +94,7 @@ fn a_rare_request_waits_for_its_objective_and_frees_nothing() {
     assert_eq!(forecast.gathered_rows, 1);
     assert_eq!(forecast.p50_cost, Nanos(94_000_000));
     assert_eq!(forecast.idle_workers_gain, 0.0);
-    // Of 4 workers 0.5 * (6 - 1.2) are freed: batches of 1 take 6 ms a row, of 25 1.2 ms.
+    // Of 4 workers 0.5 * (6 - 1.2) become idle: batches of 1 take 6 ms per row, of 25 1.2 ms.
     let often = Service {
         rate: 350.0,
         ..rare
@@ -114,11 +114,11 @@ fn a_window_bounds_what_deferring_gathers_and_never_below_eager_batches() {
     };
     let free = Forecast::of(&service(1.053, 5.072, 25, 8));
     assert_eq!(within(25), free, "a longer window bounds nothing");
-    // At 1,000 rows a second 4 come within 4 ms; l(b) <= 8 x 4 ms holds for all 16.
+    // At 1,000 rows per second 4 arrive within 4 ms; l(b) <= 8 x 4 ms holds for all 16.
     let short = within(4);
     assert_eq!((short.gathered_rows, short.deferred_rows), (4, 16));
     assert!(short.p50_cost < free.p50_cost && short.idle_workers_gain < free.idle_workers_gain);
-    // l(b) <= 8 x 1 ms holds for 2, but 7 still come together while all workers are busy.
+    // l(b) <= 8 x 1 ms holds for 2, but batches of 7 still form while all workers are busy.
     let least = within(1);
     assert_eq!((least.gathered_rows, least.deferred_rows), (1, 7));
     assert_eq!(least.goodput_gain(), 0.0);

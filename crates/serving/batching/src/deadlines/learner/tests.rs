@@ -1,4 +1,4 @@
-//! Lines that are found, and what does not bend them.
+//! Lines that are found, and disturbances that do not affect them.
 
 use super::*;
 
@@ -101,7 +101,7 @@ fn the_error_is_the_mean_distance_from_the_line_and_the_sizes_seen_are_recorded(
         }
         let ratio = estimated / measured;
         assert!((ratio - 1.0).abs() < 0.05, "{noise}: {ratio}");
-        // The mean distance of even noise is half of the largest.
+        // The mean distance of uniform noise is half of its maximum.
         assert!(
             (estimated / 4000.0 / (noise / 2.0) - 1.0).abs() < 0.1,
             "{noise}: {estimated}"
@@ -196,7 +196,7 @@ fn large_batches_decide_where_they_cost_more_per_row() {
 fn rare_large_batches_that_waited_for_a_cpu_do_not_decide() {
     let mut learner = CostLearner::new(0.95);
     for n in 0..2000_u64 {
-        // Requests gather while the batch before them waits, and theirs waits as well.
+        // Requests accumulate while the batch before them waits, and their batch waits as well.
         let rows = if n % 50 == 49 { 2 + n / 50 % 3 } else { 1 };
         learner.observe(rows, Nanos(50_000 * rows * rows));
     }

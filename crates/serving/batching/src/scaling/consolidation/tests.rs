@@ -1,4 +1,4 @@
-//! The rule by its figures, and its laws over random histories.
+//! The rule by examples, and its invariants over random histories.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn load(ready: u32, serving: u32, work: f64) -> Consolidation {
     }
 }
 
-/// The numbers of pods over time with a work that stays, looked at every 10 s.
+/// The numbers of serving pods over time under constant work, evaluated every 10 s.
 fn history(rule: &mut Consolidator, begin: u64, ready: u32, from: u32, work: f64) -> Vec<u32> {
     let mut serving = from;
     let look = |second| {
@@ -111,7 +111,7 @@ fn a_load_that_was_too_much_for_few_pods_is_not_given_to_as_few_again_for_an_hou
         ..load(4, 1, 0.5)
     };
     assert_eq!(rule.advise(at(3000), DELAY, &burst).serving, 4);
-    // 0.5 of a pod's time was too much, so 0.45 is the most.
+    // 0.5 of a pod's time was too much, so 0.45 is the limit.
     assert_eq!(history(&mut rule, 3010, 4, 4, 0.5), [4, 3, 2]);
     assert_eq!(history(&mut rule, 6700, 4, 2, 0.5), [2, 1]);
 }

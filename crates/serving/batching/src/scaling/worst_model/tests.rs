@@ -1,4 +1,4 @@
-//! The worst model decides, and one model alone is judged as before.
+//! The worst model decides; a single model is judged by its requests alone.
 
 use proptest::prelude::*;
 
@@ -59,7 +59,7 @@ fn one_or_two_bad_requests_of_a_small_model_are_chance_and_three_are_not() {
     let factor = |bad| load_of(&[model(&[(100_000, 0)]), model(&[(20, bad)])]).factor();
     assert!(factor(2) < 1.0 + DEAD_BAND);
     assert!(is_near(factor(3), 1.0 / (1.0 - 3.0 / 20.0)));
-    // Whether it met its objective is said all the same.
+    // Whether it met its objective is reported nevertheless.
     assert_eq!(model(&[(20, 1)]).is_objective_met(), Some(false));
 }
 

@@ -1,4 +1,4 @@
-//! The timeout of a batch that runs again.
+//! The timeout of a replayed batch.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::limits::HANG_TIMEOUT_DEFAULT;
 
 impl Harness {
-    /// The worker takes its batch and is not heard of again.
+    /// The worker begins its batch and then makes no progress.
     fn begin(&mut self) {
         let sequence = self.state.workers.slots[0].sequence;
         let fake = self.fakes[0].as_mut().unwrap();
@@ -16,7 +16,7 @@ impl Harness {
         assert_eq!(segments.len(), 1);
     }
 
-    /// Whether the worker is found to hang when `time` has passed since its batch was dispatched.
+    /// Whether the worker is detected as hung `time` after the dispatch of its batch.
     fn hangs_after(&mut self, time: Duration) -> bool {
         let mut is_hung = false;
         let at = Nanos(self.now).saturating_add(time.into());

@@ -1,4 +1,4 @@
-//! Workers on NUMA nodes get the images there, and nothing is asked without nodes.
+//! Workers on NUMA nodes get local images, and no commands are sent without nodes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const ZERO: Option<NodeId> = Some(NodeId(0));
 const ONE: Option<NodeId> = Some(NodeId(1));
 
 impl Harness {
-    /// The supervisor looks where the workers are, after so long.
+    /// The supervisor checks the nodes of the workers, after a time.
     fn look(&mut self, nodes: &[Option<NodeId>], after: Duration) -> Vec<CopyTask> {
         self.now += Nanos::from(after).0;
         let mut tasks = Vec::new();
@@ -45,7 +45,7 @@ fn name(node: Option<NodeId>) -> String {
     format!("{node:?}")
 }
 
-/// Two workers that serve, on these nodes; the image lies on node 0.
+/// Two serving workers on these nodes; the image is on node 0.
 fn placed(nodes: [Option<NodeId>; 2]) -> (Harness, Vec<CopyTask>) {
     let mut harness = Harness::new(2);
     harness.settle();
@@ -59,7 +59,7 @@ fn with_one_node_nothing_is_asked() {
     let watch = crate::node_watch::NodeWatch::new();
     let has_several = crate::image::memory_nodes().has_several();
     assert_eq!(watch.is_some(), has_several, "one comparison at the start");
-    // Nodes are never reported there, and masks over several nodes are reported as none.
+    // Nodes are never reported there, and masks across several nodes are reported as none.
     let (mut harness, tasks) = placed([NONE, NONE]);
     assert!(tasks.is_empty());
     assert_eq!(harness.commands(), [1, 1], "to open the model");
@@ -90,7 +90,7 @@ fn each_worker_gets_the_image_on_its_node_and_keeps_it_while_it_stays() {
         harness.settle();
     }
     assert_eq!(harness.commands(), commands, "nothing more is asked");
-    // Both change their node, later they may run anywhere.
+    // Both change their nodes; later they may run on any node.
     assert!(harness.look(&[ONE, ZERO], NODE_CHECK_PERIOD).is_empty());
     harness.settle();
     let swapped = [harness.images(0), harness.images(1)];

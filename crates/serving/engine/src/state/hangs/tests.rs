@@ -1,4 +1,4 @@
-//! HangTimer with workers whose threads are described by values: no clock, no process.
+//! HangTimer with threads described by values: no clock, no process.
 
 use albacore_os::Tid;
 
@@ -16,8 +16,8 @@ fn thread(tid: i32, state: u8, running: u64, waiting: u64) -> ThreadTimes {
     }
 }
 
-/// When a worker with a hang_timer of 250 ms is found to hang, in milliseconds, if its threads are
-/// so at each time; `None` if it is not within ten minutes.
+/// The time in milliseconds at which a worker with a timeout of 250 ms is detected as hung, given
+/// its threads at each time; `None` if that takes more than ten minutes.
 fn found(threads: impl Fn(u64) -> Option<Vec<ThreadTimes>>) -> Option<u64> {
     let mut hang_timer = HangTimer::new(Nanos(0), HANG_TIMEOUT_MIN);
     (0..600_000).step_by(LOOK as usize).find(|&milli| {
@@ -42,18 +42,18 @@ fn a_stopped_one_and_one_that_waits_for_what_never_comes_are_found_after_their_p
 fn one_that_loops_is_found_by_the_time_that_it_ran() {
     let alone = |milli| Some(vec![thread(7, b'R', milli, 3)]);
     assert_eq!(found(alone), Some(300));
-    // A twenty-first of a cpu: 150 ms of the clock, and 125 ms of its own.
+    // A twenty-first of a cpu: 150 ms of elapsed time, and 125 ms of its own cpu time.
     let shared = |milli| Some(vec![thread(7, b'R', milli / 21, milli - milli / 21)]);
     let bound = 150 + 125 * 21 + LOOK;
     assert!(found(shared).is_some_and(|milli| milli <= bound));
-    // A kernel that counts what runs once a second (nohz_full).
+    // A kernel that accounts running threads once per second (nohz_full).
     let seldom = |milli| Some(vec![thread(7, b'R', milli / 1000 * 1000, 0)]);
     assert!(found(seldom).is_some_and(|milli| milli <= 1_300));
 }
 
 #[test]
 fn time_without_a_cpu_does_not_count() {
-    // Its batch takes 80 ms of a cpu, of which it has a hundredth, and it waits in between.
+    // Its batch takes 80 ms of cpu time, with a hundredth of a cpu, and it waits in between.
     let starved = |milli: u64| {
         let ran = (milli / 100).min(80);
         let (state, waited) = match ran {
@@ -64,10 +64,10 @@ fn time_without_a_cpu_does_not_count() {
     };
     let done = 8_000;
     assert!(found(starved).is_some_and(|milli| milli > done));
-    // A page that is read from a slow disk takes the same.
+    // A page read from a slow disk takes as long.
     let paging = |milli: u64| Some(vec![thread(7, b'D', milli / 100, 0)]);
     assert!(found(paging).is_some_and(|milli| milli > done));
-    // Waits that are over when it is looked, and the thread sleeps again.
+    // Waits that have ended before the check, when the thread sleeps again.
     let woken = |milli: u64| Some(vec![thread(7, b'S', milli / 100, milli - milli / 100)]);
     assert!(found(woken).is_some_and(|milli| milli > done));
 }
@@ -108,7 +108,7 @@ fn one_that_gets_no_cpu_at_all_is_judged_by_the_clock_in_the_end() {
 fn time_in_which_the_machine_stood_still_does_not_count() {
     let mut hang_timer = HangTimer::new(Nanos(0), HANG_TIMEOUT_MIN);
     let stopped = || Some(vec![thread(7, b'T', 5, 9)]);
-    // Before it is suspect, and after.
+    // Before it is a suspect, and after.
     hang_timer.excuse_stall(Nanos(60_000 * MILLI));
     let mut now = 60_000;
     assert!(!hang_timer.is_suspect(Nanos(now * MILLI)));
