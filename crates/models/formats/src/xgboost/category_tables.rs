@@ -8,7 +8,6 @@
 //! outside of ASCII are cut at wrong offsets, and some of the pieces are valid UTF-8. Columns with
 //! such names are treated as columns without a table. For newer versions, which may have loaded and
 //! saved an older file, this applies only to columns with names that are not valid UTF-8.
-//! may have loaded and saved an older file, those that have texts that are not UTF-8.
 
 use super::version::XgboostVersion;
 use crate::categories::{ColumnCategories, check_count};
