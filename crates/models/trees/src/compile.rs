@@ -1,6 +1,6 @@
 //! Compiles a model into an [`Image`].
 //!
-//! The row-independent part of SHAP (cover fractions, earlier edges of a feature, expected values)
+//! The row-independent part of SHAP (cover shares, earlier edges of a feature, expected values)
 //! is computed here once instead of in each process.
 
 mod binned;

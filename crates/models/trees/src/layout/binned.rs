@@ -4,21 +4,20 @@
 //! which a vector register holds few.
 //!
 //! **Approach.** The sorted thresholds of a feature over the whole model are its *cuts* (as in
-//! XGBoost's histograms). The *bin* of a value is the number of cuts at or below it, and `x <
-//! cut[k]` is equivalent to `bin(x) <= k`. LightGBM's `x <= cut[k]` is `x < next(cut[k])`, so there
-//! the next float is the cut. A *column* has one byte per row for one feature: the position of the
-//! value among 255 consecutive cuts; missing values get the byte of one side. A categorical split
-//! has a separate column with one cut. So every split of every model tests whether the byte of its
-//! column is at most the byte of the split.
+//! XGBoost's histograms). The *bin* of a value is the number of cuts at or below it, and
+//! `x < cut[k]` is equivalent to `bin(x) <= k`. LightGBM's `x <= cut[k]` is `x < next(cut[k])`, so
+//! there the next float is the cut. A *column* has one byte per row for one feature: the position
+//! of the value among 255 consecutive cuts; missing values get the byte of one side. A categorical
+//! split has a separate column with one cut. So every split of every model tests whether the byte
+//! of its column is at most the byte of the split.
 //!
 //! Two kernels read the form:
 //! * `kernel::blocks`, all nodes of a tree at once for a block of rows: [`ColumnSplit`]s level by
 //!   level. SHAP of a block reads them in pre-order;
 //! * `kernel::walk`, rows down trees: [`WalkNode`]s in level order, two children adjacent, over
 //!   *keys*: `f32` values as unsigned integers of the same order, with missing values at one end.
-//!   If
-//!   the splits of a model differ in which values are missing, its rows have a *plane* of keys for
-//!   each treatment.
+//!   If the splits of a model differ in which values are missing, its rows have a *plane* of keys
+//!   for each treatment.
 //!
 //! **Proof sketch.** The cuts at or below x are a prefix of the sorted cuts; cut k is in it if and
 //! only if its length exceeds k. Byte 0 is at most, and byte 255 above, the byte of every split (at

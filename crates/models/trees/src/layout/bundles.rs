@@ -129,9 +129,9 @@ impl BundleNode {
     /// order:
     ///
     /// * both children leaves in all lanes: the expected value, the first and the second leaf;
-    /// * otherwise: the cover fractions of the first and of the second child, the values of leaves
+    /// * otherwise: the cover shares of the first and of the second child, the values of leaves
     ///   that are first children (if any), the values of leaves that are second children (if any);
-    /// * then, if a feature is repeated in some lane: the product of its earlier cover fractions,
+    /// * then, if a feature is repeated in some lane: the product of its earlier cover shares,
     ///   and 1 / f at each quadrature point (see `shap::contributions`).
     #[inline(always)]
     pub(crate) fn constant_vectors(self, points: usize) -> usize {

@@ -259,9 +259,9 @@ pub(crate) struct TreeView<'a> {
     pub(crate) value: &'a [f64],
     /// Node number in the library: XGBoost's node id, LightGBM's leaf index.
     pub(crate) label: &'a [u32],
-    /// Fraction of the parent's cover, see `compile::paths`.
+    /// Share (fraction) of the parent's cover, see `compile::paths`.
     pub(crate) share: &'a [f64],
-    /// Product of the earlier cover fractions of a split's feature, see `compile::paths`.
+    /// Product of the earlier cover shares of a split's feature, see `compile::paths`.
     pub(crate) merged: &'a [f64],
     /// Lower node of the nearest earlier edge of a split's feature, see `compile::paths`.
     pub(crate) previous: &'a [u32],
