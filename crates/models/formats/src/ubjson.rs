@@ -191,8 +191,8 @@ impl<'a> UbjsonReader<'a> {
         }
         let header = self.header()?;
         check_length(header.count.unwrap_or(0), most)?;
-        // Each element takes at least one byte, and `container_header` has checked that the bytes
-        // are available.
+        // Each element takes at least one byte, and `header` has checked that the bytes are
+        // available.
         let mut numbers = Vec::with_capacity(header.count.unwrap_or(0));
         // bound: each iteration consumes at least a byte.
         while self.has_element(header, numbers.len(), b']')? {

@@ -31,7 +31,6 @@ pub(crate) trait ValueReader {
     /// Reads an array of at most `most` 64-bit integers.
     fn wide_integers(&mut self, most: usize) -> ModelResult<Vec<i64>>;
 
-    /// Skips any value.
     fn skip(&mut self) -> ModelResult<()>;
 
     /// Checks that only white space follows.

@@ -1,6 +1,6 @@
 //! Categories of columns in files of XGBoost and LightGBM (`tests/data/categories`), and errors for
 //! invalid ones.
-// Functions beside the tests are tests too.
+// Helper functions are test code, too.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

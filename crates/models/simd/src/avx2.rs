@@ -133,8 +133,8 @@ pub(super) fn left_masks(columns: &[RowBytes], splits: &[ColumnSplit], out: &mut
 /// Slot numbers are below this power of two.
 const SLOT_MASK: usize = 2 * LEAVES_MAX - 1;
 
-/// From the last split to the first: a row reaches from a split the leaf that it reaches from the
-/// child it goes to.
+/// Processes the splits bottom-up, from last to first: each selects, per row, the leaf reached from
+/// its left or right child.
 #[target_feature(enable = "avx2")]
 pub(super) fn leaves(
     columns: &[RowBytes],

@@ -56,9 +56,7 @@ pub enum PredictError {
         found: usize,
         /// Required number of values.
         expected: usize,
-        /// Number of rows.
         rows: usize,
-        /// The requested kind.
         kind: Kind,
     },
     /// The output has the wrong element type.
@@ -68,7 +66,6 @@ pub enum PredictError {
         found: ElementType,
         /// Required element type.
         expected: ElementType,
-        /// The requested kind.
         kind: Kind,
     },
     /// The iterations are out of range.
@@ -90,7 +87,6 @@ pub enum PredictError {
     /// The model does not support this kind of prediction.
     #[error("kind {kind} is not supported for this model: {reason}")]
     Unsupported {
-        /// The requested kind.
         kind: Kind,
         reason: &'static str,
     },

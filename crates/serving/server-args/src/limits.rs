@@ -14,7 +14,7 @@ pub(crate) const FRONT_THREADS_AUTO_MAX: usize = 16;
 /// Maximum number of front-end threads: the cpus of the largest machines that serve trees.
 pub(crate) const FRONT_THREADS_MAX: usize = 256;
 
-/// Largest value of `--cpus-max`: the maximum of distribution kernels.
+/// Largest value of `--cpus-max`: the maximum number of cpus of distribution kernels.
 pub(crate) const CPUS_MAX: usize = 8192;
 
 /// Maximum number of workers of a server: twice the CPUs of the largest machines that serve trees.

@@ -18,12 +18,12 @@
 //!   sha256: "9f86d0..."                    # optional, 64 hex digits
 //!   iterations: best                      # optional: all, best or {begin: 0, end: 100}
 //!   slo: {latency: "25ms", percentile: 99}
-//!   outputs: ["output", "margin"]          # advertised in metadata; without: the value alone
-//!   missing: nan                         # optional: refuse or nan, for columns that requests lack
-//!   classes: ["legit", "fraud"]           # optional: names of the classes, by number
-//!   threads: 2                            # most threads of a batch; without: all of a worker
-//!   weight: 200                           # share of the server under overload; without: 100
-//!   batching: {policy: deferred, max_rows: 64, window: "5ms"}   # without: that of the file
+//!   outputs: ["output", "margin"]          # advertised in metadata; default: the value alone
+//!   missing: nan                         # optional: refuse or nan, for columns missing from requests
+//!   classes: ["legit", "fraud"]           # optional: class names, by class number
+//!   threads: 2                            # maximum threads per batch; default: all of a worker
+//!   weight: 200                           # share of the server under overload; default: 100
+//!   batching: {policy: deferred, max_rows: 64, window: "5ms"}   # default: that of the file
 //! batching: {policy: timeout, max_rows: 1024, max_delay: "2ms"}
 //! queue: {max_rows: 65536}
 //! ```

@@ -15,7 +15,6 @@ use crate::rows::{Rows, ZERO_MAX};
 pub(crate) struct RowBlock {
     /// One byte per row for each column.
     pub(crate) columns: Vec<RowBytes>,
-    /// Number of rows.
     pub(crate) rows: usize,
     /// Values of 16 features.
     singles: Box<[[f32; BLOCK_ROWS]; 16]>,

@@ -235,11 +235,9 @@ impl BinnedView<'_> {
 /// categorical column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyLayout {
-    /// Number of split features.
     pub(crate) split_features: usize,
     /// Number of features, the width of a row.
     pub(crate) features: usize,
-    /// Number of planes.
     pub(crate) planes: usize,
 }
 

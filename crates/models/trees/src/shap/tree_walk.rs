@@ -25,8 +25,9 @@
 //! On the way down, `above` is the quadrature weight times the product of the factors so far, and
 //! `ratio` is f' / f of an edge. On the way up, `below` of a node is the sum over its leaves of v
 //! times the ratios on the way. The two edges of a split add to phi_i the sum over points of
-//! above * z / f^2 * ((o - s) below, left, + (o - s) below, right). If the feature is new, z = f = 1
-//! and no division is needed. Otherwise f >= t > 0, because p = 1 above every edge that contributes.
+//! above * z / f^2 * ((o - s) below, left, + (o - s) below, right). If the feature is new,
+//! z = f = 1 and no division is needed. Otherwise f >= t > 0, because p = 1 above every edge that
+//! contributes.
 //!
 //! **Proof sketch.** g' - g = (p' - z') / f' - (p - z) / f with p' = p o and z' = z s. Over the
 //! common denominator f f' the numerator is p' z - p z' = p z (o - s): the terms in t and 1 - t
@@ -108,8 +109,8 @@ impl TreeWalk {
     }
 
     /// Sweeps from the leaves to the root. For each split whose feature still contributes, `add`
-    /// receives the node, the feature, and an integrand, whose sum is what both edges add to the
-    /// feature's contribution. `output` selects the explained value of a leaf.
+    /// receives the node, the feature, and an integrand, whose sum over the points both edges
+    /// together add to the feature's contribution. `output` selects the explained value of a leaf.
     #[inline(always)]
     pub(crate) fn ascend(
         &mut self,

@@ -117,7 +117,7 @@ impl ServedVersion {
     }
 }
 
-/// What is currently served.
+/// The currently served version of a model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Served {
     pub(super) version: Option<ServedVersion>,

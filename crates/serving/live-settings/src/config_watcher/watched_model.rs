@@ -119,7 +119,7 @@ impl WatchedModel {
         }
     }
 
-    /// Returns what need not be fetched or installed again.
+    /// Returns the served version, which need not be fetched or installed again.
     pub(super) fn served(&self) -> Served {
         Served {
             version: self.served.clone(),
