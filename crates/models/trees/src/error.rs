@@ -7,7 +7,7 @@ use crate::output::{ElementType, Kind};
 /// Why bytes cannot be opened as a compiled model.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ImageError {
-    /// The bytes are not aligned to 8 bytes; a memory mapping and an [`Image`] are.
+    /// The bytes are not 8-byte aligned; a memory mapping and an [`Image`] are.
     ///
     /// [`Image`]: crate::Image
     #[error("compiled model: the bytes do not start at a multiple of 8; map the file, or copy it")]
@@ -57,6 +57,7 @@ pub enum PredictError {
         /// Required number of values.
         expected: usize,
         rows: usize,
+        /// The requested kind.
         kind: Kind,
     },
     /// The output has the wrong element type.
@@ -66,6 +67,7 @@ pub enum PredictError {
         found: ElementType,
         /// Required element type.
         expected: ElementType,
+        /// The requested kind.
         kind: Kind,
     },
     /// The iterations are out of range.
@@ -87,6 +89,7 @@ pub enum PredictError {
     /// The model does not support this kind of prediction.
     #[error("kind {kind} is not supported for this model: {reason}")]
     Unsupported {
+        /// The requested kind.
         kind: Kind,
         reason: &'static str,
     },

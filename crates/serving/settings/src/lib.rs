@@ -19,7 +19,7 @@
 //!   iterations: best                      # optional: all, best or {begin: 0, end: 100}
 //!   slo: {latency: "25ms", percentile: 99}
 //!   outputs: ["output", "margin"]          # advertised in metadata; default: the value alone
-//!   missing: nan                         # optional: refuse or nan, for columns missing from requests
+//!   missing: nan                         # optional: refuse or nan, for columns not in a request
 //!   classes: ["legit", "fraud"]           # optional: class names, by class number
 //!   threads: 2                            # maximum threads per batch; default: all of a worker
 //!   weight: 200                           # share of the server under overload; default: 100
