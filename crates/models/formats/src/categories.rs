@@ -1,20 +1,20 @@
-//! The categories of a column, as a file lists them.
+//! Categories of a column, as listed in a model file.
 
 use std::collections::HashSet;
 
 use crate::error::{ModelError, ModelResult, excerpt};
 use crate::limits::CATEGORY_TEXTS_MAX;
 
-/// The texts in place of which the trees of a model have numbers.
+/// Names of the categories that the trees of a model refer to by number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnCategories {
     /// Number of the column.
     pub column: usize,
-    /// By number of the category. Numbers and booleans as the file writes them.
+    /// Indexed by category number. Numbers and booleans are formatted as in the file.
     pub texts: Vec<String>,
 }
 
-/// Checks the categories of a model of so many features.
+/// Checks the categories of a model with this number of features.
 pub(crate) fn check(categories: &[ColumnCategories], features: usize) -> ModelResult<()> {
     let columns = || categories.iter().map(|it| it.column);
     if !columns().is_sorted_by(|a, b| a < b) || columns().any(|column| column >= features) {
@@ -31,14 +31,14 @@ pub(crate) fn check(categories: &[ColumnCategories], features: usize) -> ModelRe
     Ok(())
 }
 
-/// A text that comes twice.
+/// Returns a name that occurs twice.
 pub(crate) fn repeated(texts: &[String]) -> Option<&str> {
     let mut known = HashSet::with_capacity(texts.len());
     let mut texts = texts.iter().map(String::as_str);
     texts.find(|text| !known.insert(*text))
 }
 
-/// Refuses more texts than a file may have.
+/// Rejects more names than a file may have.
 pub(crate) fn check_count(texts: usize) -> ModelResult<()> {
     match texts <= CATEGORY_TEXTS_MAX {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Finds the format of a model file.
+//! Detects the format of a model file.
 
 use crate::error::ModelError;
 use crate::json::JsonReader;
@@ -7,10 +7,10 @@ use crate::ubjson::UbjsonReader;
 use crate::{foreign, lightgbm, sklearn, xgboost};
 
 impl Model {
-    /// Reads a model; the format is found by its content.
+    /// Parses a model; the format is detected by the content.
     ///
     /// # Errors
-    /// A field is damaged, or the model is not supported.
+    /// A field is invalid, or the model is not supported.
     pub fn parse(bytes: &[u8]) -> Result<Self, ModelError> {
         let format = detect(bytes).ok_or_else(|| foreign::identify(bytes))?;
         match format {
@@ -30,8 +30,8 @@ impl Model {
     }
 }
 
-/// UBJSON and JSON both open an object with `{`; JSON continues with a quoted key or the end of the
-/// object, UBJSON with a length marker.
+/// UBJSON and JSON both start an object with `{`. In JSON a quoted key or the end of the object
+/// follows, in UBJSON a length marker.
 fn detect(bytes: &[u8]) -> Option<Format> {
     let text = bytes
         .strip_prefix(b"\xef\xbb\xbf")

@@ -1,4 +1,4 @@
-//! Errors of model files, with the field or the byte.
+//! Errors of model files, with the field or the byte offset.
 
 use thiserror::Error;
 
@@ -6,10 +6,10 @@ use crate::limits::{
     DEPTH_MAX, EXCERPT_MAX, FEATURES_MAX, GROUPS_MAX, NESTING_MAX, TREE_NODES_MAX, TREES_MAX,
 };
 
-/// The result of reading a part of a model file.
+/// Result of reading a part of a model file.
 pub(crate) type ModelResult<T> = Result<T, ModelError>;
 
-/// The start of a text from a file, short enough for a message.
+/// Returns the start of a text from a file, short enough for a message.
 pub(crate) fn excerpt(text: &str) -> &str {
     let mut end = text.len().min(EXCERPT_MAX);
     // bound: a character has at most four bytes.
@@ -19,34 +19,34 @@ pub(crate) fn excerpt(text: &str) -> &str {
     &text[..end]
 }
 
-/// A model file was refused.
+/// Why a model file was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// The bytes are in an unsupported format: another library's, another output of a supported
-    /// library, or no model at all.
+    /// The format is not supported: that of another library, another output of a supported library,
+    /// or not a model at all.
     #[error("not a model file of XGBoost, LightGBM or scikit-learn: it is {what}. {remedy}")]
     Foreign {
-        /// The recognized format.
+        /// The identified format.
         what: String,
         /// How to get a supported file.
         remedy: String,
     },
-    /// The bytes end or are damaged in the middle of the format.
+    /// The file is truncated or syntactically invalid.
     #[error("damaged model: {path} at byte {offset}: {reason}")]
     Syntax {
         /// The field being read, such as `learner.gradient_booster.model.trees[3].id`.
         path: String,
-        /// Offset of the damage in the file.
+        /// Byte offset of the error in the file.
         offset: usize,
         reason: String,
     },
-    /// A field is missing or its value contradicts the rest of the model.
+    /// A field is missing, or its value contradicts the rest of the model.
     #[error("damaged model: {path}: {reason}")]
     Inconsistent { path: String, reason: String },
-    /// The model is of a kind that this crate does not support.
+    /// This crate does not support this kind of model.
     #[error("model not supported: {0}")]
     Unsupported(String),
-    /// The model is larger than a written bound.
+    /// The model exceeds a documented bound.
     #[error(
         "model too large: {path}{sep}{reason} (bounds: {TREES_MAX} trees, {TREE_NODES_MAX} nodes a tree, \
          {DEPTH_MAX} levels, {FEATURES_MAX} features, {GROUPS_MAX} groups, nesting {NESTING_MAX})",
@@ -60,7 +60,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// The same error, with the path of the enclosing field in front.
+    /// Prepends the path of the enclosing field.
     pub(crate) fn inside(mut self, parent: &str) -> Self {
         let parent = excerpt(parent);
         if let Self::Syntax { path, .. }
@@ -76,7 +76,7 @@ impl ModelError {
         self
     }
 
-    /// A value is beyond a bound.
+    /// A value exceeds a bound.
     pub(crate) fn too_large(reason: impl Into<String>) -> Self {
         Self::TooLarge {
             path: String::new(),
@@ -84,7 +84,7 @@ impl ModelError {
         }
     }
 
-    /// A field contradicts the rest.
+    /// A field contradicts the rest of the model.
     pub(crate) fn inconsistent(path: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Inconsistent {
             path: path.into(),

@@ -1,6 +1,7 @@
-//! Recognizes unsupported files: formats of other libraries, other outputs of XGBoost and LightGBM,
-//! compressed files, and files that are no model. The error names the format and the way to a
-//! supported file. Reads magic numbers and the beginning; decompresses and loads nothing.
+//! Identifies unsupported files: formats of other libraries, other outputs of XGBoost and LightGBM,
+//! compressed files, and files that are not models. The error contains the format and how to get a
+//! supported file. Only magic numbers and the start of the file are read; nothing is decompressed
+//! or loaded.
 
 mod pipeline;
 mod text;
@@ -29,7 +30,7 @@ const OLD_BINARY: &str = "Load it with an XGBoost before 3.1 and save it again: 
      xgboost.Booster(model_file=\"FILE\").save_model(\"model.ubj\")'";
 const NOT_DATA: &str = "These are rows, not a model. ";
 
-/// Bytes of a file that are searched for names.
+/// Number of bytes of a file that are searched for names.
 const HEAD: usize = 64 * 1024;
 
 fn foreign(what: impl Into<String>, remedy: &str) -> ModelError {
@@ -39,7 +40,7 @@ fn foreign(what: impl Into<String>, remedy: &str) -> ModelError {
     }
 }
 
-/// Formats with a magic number.
+/// Formats that are identified by a magic number.
 const MAGIC: [(&[u8], &str, &str); 21] = [
     (b"\x1f\x8b", "gzip-compressed data", DECOMPRESS),
     (b"BZh", "bzip2-compressed data", DECOMPRESS),
@@ -64,7 +65,7 @@ const MAGIC: [(&[u8], &str, &str); 21] = [
     (b"\x89PNG", "an image (PNG)", SUPPORTED),
 ];
 
-/// The error for bytes that are in no supported format.
+/// Returns the error for bytes that are not in a supported format.
 pub(crate) fn identify(bytes: &[u8]) -> ModelError {
     if bytes.is_empty() {
         let remedy = format!("Copy or download the model again. {SUPPORTED}");
@@ -96,7 +97,7 @@ fn contains(bytes: &[u8], name: &[u8]) -> Option<usize> {
     bytes.windows(name.len()).position(|window| window == name)
 }
 
-/// Files of pickle and joblib, by the library of the pickled objects.
+/// Identifies pickle and joblib files by the library of the pickled objects.
 fn pickle(bytes: &[u8]) -> Option<ModelError> {
     let is_binary = bytes[0] == 0x80
         && bytes
@@ -156,7 +157,7 @@ fn pickle(bytes: &[u8]) -> Option<ModelError> {
     Some(foreign(what, &remedy))
 }
 
-/// Protocols 0 and 1: a module and a name, a line each, and a dot as the last byte.
+/// Protocols 0 and 1: a line with a module, a line with a name, and a dot as the last byte.
 fn is_early_pickle(bytes: &[u8]) -> bool {
     let Some(rest) = bytes.strip_prefix(b"c") else {
         return bytes.starts_with(b"(dp0\n") || bytes.starts_with(b"(lp0\n");
@@ -171,7 +172,7 @@ fn is_early_pickle(bytes: &[u8]) -> bool {
     bytes.ends_with(b".") && module.is_some_and(is_name) && name.is_some_and(is_name)
 }
 
-/// ZIP and tar archives, by their contents.
+/// Identifies ZIP and tar archives by their contents.
 fn archive(bytes: &[u8]) -> Option<ModelError> {
     if bytes.get(257..262) == Some(b"ustar") {
         return Some(foreign("a tar archive", "Give the model file in it"));
@@ -199,7 +200,7 @@ fn archive(bytes: &[u8]) -> Option<ModelError> {
     })
 }
 
-/// Formats that take more than a magic number to recognize.
+/// Identifies binary formats that have no simple magic number.
 fn binary(bytes: &[u8]) -> Option<ModelError> {
     let head = &bytes[..bytes.len().min(HEAD)];
     let number = |at: usize| {
@@ -220,7 +221,7 @@ fn binary(bytes: &[u8]) -> Option<ModelError> {
     if is_message && (is_onnx || bytes.get(2) == Some(&0x12)) {
         return Some(foreign("an ONNX model", EXPORT));
     }
-    // Its own version, then the types of thresholds and leaves.
+    // The version of treelite, then the types of thresholds and leaves.
     let version = [number(0), number(4), number(8)];
     let is_version = |part: &Option<u32>| part.is_some_and(|part| part < 100);
     let types = bytes.get(12..14).unwrap_or_default();
@@ -245,10 +246,10 @@ fn binary(bytes: &[u8]) -> Option<ModelError> {
     None
 }
 
-/// The keys of an object, and `learner.KEY` for those of its learner.
+/// Returns the keys of an object, and `learner.KEY` for the keys of its learner.
 fn keys<S: ValueReader>(source: &mut S) -> Vec<String> {
     let mut keys = Vec::new();
-    // The keys up to a damaged place are enough.
+    // On an error, the keys before it suffice.
     let _ = source.object(&mut |source, key| {
         if keys.len() < FOREIGN_KEYS_MAX {
             keys.push(key.to_owned());
@@ -266,7 +267,8 @@ fn keys<S: ValueReader>(source: &mut S) -> Vec<String> {
     keys
 }
 
-/// The error for an object, JSON or UBJSON, that `error` refuses as a model of XGBoost.
+/// Returns the error for a JSON or UBJSON object that was rejected as an XGBoost model with
+/// `error`.
 pub(crate) fn identify_object<S: ValueReader>(
     bytes: &[u8],
     source: &mut S,

@@ -1,8 +1,8 @@
-//! The boosting iterations of a file that predict.
+//! Selection of the boosting iterations of a file that are used for prediction.
 //!
-//! Early stopping leaves iterations after the best one in the file, and the objects of one library
-//! disagree on them: XGBoost's scikit-learn classes predict up to the best iteration, its `Booster`
-//! with all. `docs/reference/iterations.md` lists what each library does.
+//! With early stopping the file contains iterations after the best one, and the classes of one
+//! library treat them differently: XGBoost's scikit-learn classes predict up to the best iteration,
+//! its `Booster` with all. `docs/reference/iterations.md` lists the behavior of each library.
 
 use std::str::FromStr;
 
@@ -10,21 +10,21 @@ use thiserror::Error;
 
 use crate::model::{IterationRange, Library, Model};
 
-/// A choice of iterations, counted from 0.
+/// A selection of iterations, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Iterations {
-    /// As the object that saved the file predicts: up to the best iteration if XGBoost's
-    /// scikit-learn interface saved it and it names one, else all.
+    /// The default of the object that saved the file: up to the best iteration if XGBoost's
+    /// scikit-learn interface saved the file and it records one, else all.
     #[default]
     AsSaved,
-    /// All of the file.
+    /// All iterations of the file.
     All,
     /// Up to the file's `best_iteration`, inclusive.
     Best,
     /// XGBoost's `iteration_range`; LightGBM's `start_iteration` and `num_iteration`.
     Range {
         begin: usize,
-        /// One beyond the last; greater than `begin`.
+        /// One past the last; greater than `begin`.
         end: usize,
     },
 }
@@ -32,10 +32,10 @@ pub enum Iterations {
 impl FromStr for Iterations {
     type Err = String;
 
-    /// Reads `all`, `best` or `BEGIN:END`.
+    /// Parses `all`, `best` or `BEGIN:END`.
     ///
     /// # Errors
-    /// A sentence with the accepted forms.
+    /// A message with the accepted formats.
     fn from_str(text: &str) -> Result<Self, String> {
         let range = || {
             let (begin, end) = text.split_once(':')?;
@@ -55,18 +55,18 @@ impl FromStr for Iterations {
     }
 }
 
-/// A model cannot predict with the chosen iterations.
+/// The selected iterations cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum IterationsError {
-    /// The file names no best iteration.
+    /// The file records no best iteration.
     #[error(
         "iterations is Best, but the file names no best iteration{hint}: choose All or a range \
          within its {in_file} iterations"
     )]
     NoBest {
-        /// The reason, if the library never writes one.
+        /// Explanation, if the library never writes one.
         hint: &'static str,
-        /// Iterations of the file.
+        /// Number of iterations in the file.
         in_file: usize,
     },
     /// The best iteration is not in the file.
@@ -77,10 +77,10 @@ pub enum IterationsError {
     BestBeyond {
         /// `best_iteration` of the file.
         best: usize,
-        /// Iterations of the file.
+        /// Number of iterations in the file.
         in_file: usize,
     },
-    /// No iteration at all.
+    /// The range is empty.
     #[error(
         "iterations from {begin} to {end} are none: end must be above begin (XGBoost's end 0 is \
          not taken; the file's end is {in_file})"
@@ -88,10 +88,10 @@ pub enum IterationsError {
     Empty {
         begin: usize,
         end: usize,
-        /// Iterations of the file.
+        /// Number of iterations in the file.
         in_file: usize,
     },
-    /// Beyond the end of the file.
+    /// The range exceeds the iterations of the file.
     #[error(
         "iterations from {begin} to {end} are not within the file, which holds {in_file}: choose an \
          end of at most {in_file}"
@@ -99,28 +99,28 @@ pub enum IterationsError {
     Beyond {
         begin: usize,
         end: usize,
-        /// Iterations of the file.
+        /// Number of iterations in the file.
         in_file: usize,
     },
 }
 
 impl Model {
-    /// Drops the trees of all iterations but the chosen ones, for all kinds of predictions: values,
-    /// margins, contributions with their bias, interactions and leaves (one column per remaining
-    /// tree). `self` is the parsed model.
+    /// Drops the trees of all iterations except the selected ones, for all kinds of predictions:
+    /// values, margins, contributions with their bias, interactions and leaves (one column per
+    /// remaining tree). `self` must be the parsed model.
     ///
     /// # Errors
-    /// The file does not hold the chosen iterations, or they are none.
+    /// The file does not contain the selected iterations, or the selection is empty.
     pub fn with_iterations(mut self, chosen: Iterations) -> Result<Self, IterationsError> {
         let IterationRange { begin, end, .. } = self.iterations_of(chosen)?;
         self.keep_iterations(begin, end);
         Ok(self)
     }
 
-    /// The iterations of a choice; `self` is the parsed model.
+    /// Returns the iterations of a selection; `self` must be the parsed model.
     ///
     /// # Errors
-    /// The file does not hold them, or they are none.
+    /// The file does not contain them, or the selection is empty.
     pub fn iterations_of(&self, chosen: Iterations) -> Result<IterationRange, IterationsError> {
         let in_file = self.iterations();
         let best = || match self.parts().best_iteration {
@@ -165,13 +165,13 @@ impl Model {
         })
     }
 
-    /// Whether the object that saved the file predicts up to the best iteration.
+    /// Returns whether the object that saved the file predicts up to the best iteration.
     fn predicts_to_best(&self) -> bool {
         self.parts().is_saved_by_sklearn && self.parts().best_iteration.is_some()
     }
 
-    /// A sentence for a user who chose no iterations, if the best iteration is not the last: which
-    /// iterations are used and how to choose others.
+    /// Returns a notice for a user who selected no iterations, if the best iteration is not the
+    /// last: the iterations used and how to select others.
     #[must_use]
     pub fn iterations_notice(&self, range: IterationRange) -> Option<String> {
         let best = range.best.filter(|best| best + 1 != range.in_file)?;

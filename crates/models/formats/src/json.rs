@@ -1,7 +1,7 @@
-//! JSON, as XGBoost writes it: RFC 8259 plus `NaN`, `Infinity` and `-Infinity`.
+//! JSON as written by XGBoost: RFC 8259 plus `NaN`, `Infinity` and `-Infinity`.
 //!
-//! Numbers go from text to their type in one rounding: a detour over `f64` would round some `f32`
-//! thresholds twice.
+//! Numbers are parsed directly into their type with one rounding: parsing to `f64` first would
+//! round some `f32` thresholds twice.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use crate::error::{ModelError, ModelResult, excerpt};
 use crate::limits::NESTING_MAX;
 use crate::value_reader::{ValueReader, check_length};
 
-/// A reader of JSON bytes.
+/// A JSON reader.
 pub(crate) struct JsonReader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -39,7 +39,7 @@ impl<'a> JsonReader<'a> {
         })
     }
 
-    /// The next byte that is not white space, without taking it.
+    /// Returns the next byte that is not white space, without consuming it.
     fn peek(&mut self) -> Option<u8> {
         match self.bytes.get(self.at) {
             Some(byte) if byte.is_ascii_whitespace() => {
@@ -81,7 +81,8 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// Whether another element follows; takes the comma before it, or the end of the container.
+    /// Returns whether another element follows; consumes the comma before it or the end of the
+    /// container.
     fn has_element(&mut self, index: usize, end: u8) -> ModelResult<bool> {
         match self.peek() {
             Some(byte) if byte == end => {
@@ -98,7 +99,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// The bytes of a number or literal.
+    /// Reads the text of a number or literal.
     fn token(&mut self) -> ModelResult<&'a str> {
         self.peek();
         let rest = &self.bytes[self.at..];
@@ -114,7 +115,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Takes a short integer, the common case; leaves any other text to the parser.
+    /// Fast path for a short integer, the common case; any other text is left to the parser.
     fn short_integer(&mut self) -> Option<i32> {
         let rest = &self.bytes[self.at..];
         let is_negative = rest.first() == Some(&b'-');
@@ -136,7 +137,7 @@ impl<'a> JsonReader<'a> {
         Some(if is_negative { -value } else { value })
     }
 
-    /// Reads an array of numbers: by `short` where it can, else by the parser of their text.
+    /// Reads an array of numbers with `short` where possible, else with `parse`.
     fn numbers<T>(
         &mut self,
         most: usize,
@@ -145,7 +146,7 @@ impl<'a> JsonReader<'a> {
     ) -> ModelResult<Vec<T>> {
         let mut numbers = Vec::new();
         self.open(b'[', "an array of numbers")?;
-        // bound: each step takes at least a byte.
+        // bound: each iteration consumes at least a byte.
         while self.has_element(numbers.len(), b']')? {
             check_length(numbers.len() + 1, most)?;
             self.peek();
@@ -193,7 +194,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// The four digits of an escape.
+    /// Reads the four digits of an escape.
     fn hexadecimal(&mut self) -> ModelResult<u32> {
         let digits = self.bytes.get(self.at..self.at + 4).unwrap_or_default();
         let code = std::str::from_utf8(digits)
@@ -207,7 +208,8 @@ impl<'a> JsonReader<'a> {
         Ok(code)
     }
 
-    /// The letter of a pair of escapes whose first was `high`; `None` without the second.
+    /// Returns the character of a surrogate pair whose first half is `high`; `None` if the second
+    /// half is missing.
     fn low_surrogate(&mut self, high: u32) -> ModelResult<Option<char>> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         if !rest.starts_with(b"\\u") {
@@ -223,7 +225,7 @@ impl<'a> JsonReader<'a> {
 }
 
 impl JsonReader<'_> {
-    /// Reads a string, or a number or literal as it is written.
+    /// Reads a string, or the text of a number or literal.
     pub(crate) fn text(&mut self) -> ModelResult<String> {
         match self.peek() {
             Some(b'"') => self.string(),
@@ -231,7 +233,7 @@ impl JsonReader<'_> {
         }
     }
 
-    /// Reads an array of numbers as the nearest `f64` values: at most `most`.
+    /// Reads an array of at most `most` numbers, each rounded to the nearest `f64`.
     pub(crate) fn doubles(&mut self, most: usize) -> ModelResult<Vec<f64>> {
         self.numbers(
             most,
@@ -244,7 +246,7 @@ impl JsonReader<'_> {
     }
 }
 
-/// A float as JSON or XGBoost writes it.
+/// Parses a float as written by JSON or XGBoost.
 fn float(token: &str) -> Option<f32> {
     match token {
         "true" | "false" => None,
@@ -267,7 +269,7 @@ impl ValueReader for JsonReader<'_> {
     ) -> ModelResult<()> {
         self.open(b'{', "an object")?;
         let mut index = 0;
-        // bound: each step takes a key.
+        // bound: each iteration consumes a key.
         while self.has_element(index, b'}')? {
             let key = self.string()?;
             self.take_byte(b':', "':'")?;
@@ -283,7 +285,7 @@ impl ValueReader for JsonReader<'_> {
     ) -> ModelResult<()> {
         self.open(b'[', "an array")?;
         let mut index = 0;
-        // bound: each step takes at least a byte.
+        // bound: each iteration consumes at least a byte.
         while self.has_element(index, b']')? {
             element(self, index).map_err(|error| error.inside(&format!("[{index}]")))?;
             index += 1;
@@ -294,7 +296,7 @@ impl ValueReader for JsonReader<'_> {
     fn string(&mut self) -> ModelResult<String> {
         self.take_byte(b'"', "a string")?;
         let mut text = Vec::new();
-        // bound: each step takes at least a byte.
+        // bound: each iteration consumes at least a byte.
         loop {
             let Some(&byte) = self.bytes.get(self.at) else {
                 return self.error("the file ends in a string");

@@ -1,16 +1,17 @@
-//! Model files: reads tree ensembles of XGBoost, LightGBM and scikit-learn into one checked value.
+//! Model files: parses tree ensembles of XGBoost, LightGBM and scikit-learn into a checked
+//! [`Model`].
 //!
-//! Pure: bytes in, a [`Model`] out; no files, no clock, no threads, no globals.
+//! Pure: converts bytes to a [`Model`]; uses no files, no clock, no threads and no globals.
 //!
-//! * [`Model::parse`] finds the format by the content (`detect`) and calls its reader: `xgboost`
+//! * [`Model::parse`] detects the format by the content (`detect`) and calls its reader: `xgboost`
 //!   (over `json` or `ubjson`), `lightgbm`, or `sklearn` (the JSON of our own script).
-//! * [`ModelParts`] is the result of a reader; [`Model::new`] is the only way from there to a
+//! * [`ModelParts`] is the result of a reader; [`Model::new`] is the only conversion to a
 //!   [`Model`], so that its checks hold for every model.
 //! * [`Tree::build`] is the only constructor of a tree: no cycles, no shared nodes, bounded depth.
-//! * [`Model::with_iterations`] drops the trees of iterations that do not predict.
-//! * [`Transform`] names the transformation of margins; the engine computes it.
-//! * `foreign` recognizes unsupported files and says how to get a supported one.
-//! * [`ModelError`] names the field and the reason; [`limits`] holds every bound and its reason.
+//! * [`Model::with_iterations`] drops the trees of iterations that are not used for prediction.
+//! * [`Transform`] defines the transformation of margins; the engine computes it.
+//! * `foreign` identifies unsupported files and describes how to get a supported one.
+//! * [`ModelError`] contains the field and the reason; [`limits`] every bound and its reason.
 #![forbid(unsafe_code)]
 
 mod categories;

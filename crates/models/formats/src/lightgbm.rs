@@ -1,8 +1,7 @@
-//! LightGBM's text: `key=value` lines, first of the model, then of each tree.
+//! LightGBM's text format: `key=value` lines, first of the model, then of each tree.
 //!
-//! Splits and leaves are numbered separately: a child that is not negative is a split, a negative
-//! one the complement of a leaf. Numbers are read exactly, thresholds in `f64`, as the library
-//! does.
+//! Splits and leaves are numbered separately: a nonnegative child is a split, a negative one is the
+//! complement of a leaf. Numbers are parsed exactly, thresholds in `f64`, as in the library.
 
 mod categories;
 mod tree;
@@ -17,14 +16,14 @@ use crate::transform::Transform;
 use crate::tree::Tree;
 use crate::value_reader::{put_once, required};
 
-/// The lines of the file, with their offset for error messages.
+/// Lines of the file, with the offset for error messages.
 struct TextLines<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> TextLines<'a> {
-    /// The next line, without its line break.
+    /// Returns the next line without its line break.
     fn next(&mut self) -> Option<&'a str> {
         let rest = &self.text[self.at..];
         if rest.is_empty() {
@@ -45,7 +44,7 @@ impl<'a> TextLines<'a> {
     }
 }
 
-/// Fields of the model.
+/// Header fields of the model.
 #[derive(Default)]
 struct LightgbmHeader<'a> {
     version: Option<&'a str>,
@@ -67,7 +66,7 @@ pub(crate) fn parse(bytes: &[u8]) -> ModelResult<Model> {
     let mut header = LightgbmHeader::default();
     let mut trees = Vec::new();
     let mut is_tree = read_fields(&mut lines, &mut header, LightgbmHeader::slot)?;
-    // bound: each step takes the lines of a tree.
+    // bound: each iteration consumes the lines of a tree.
     while is_tree {
         if trees.len() >= TREES_MAX {
             return Err(ModelError::too_large(format!("{} trees", trees.len())));
@@ -82,13 +81,13 @@ pub(crate) fn parse(bytes: &[u8]) -> ModelResult<Model> {
     header.finish(trees, &trailer)
 }
 
-/// Reads fields, each into the slot of its key, up to the next tree; returns whether one follows.
+/// Reads fields into the slots of their keys, up to the next tree; returns whether one follows.
 fn read_fields<'a, F>(
     lines: &mut TextLines<'a>,
     fields: &mut F,
     slot: for<'b> fn(&'b mut F, &str) -> Option<&'b mut Option<&'a str>>,
 ) -> ModelResult<bool> {
-    // bound: each step takes a line.
+    // bound: each iteration consumes a line.
     while let Some(line) = lines.next() {
         if line.starts_with("Tree=") {
             return Ok(true);
@@ -104,20 +103,20 @@ fn read_fields<'a, F>(
     lines.error("the file ends before 'end of trees'")
 }
 
-/// What is used of the lines after the trees.
+/// Used fields of the lines after the trees.
 #[derive(Default)]
 struct Trailer<'a> {
-    /// Numbers of the categorical columns, separated by commas.
+    /// Comma-separated numbers of the categorical columns.
     categorical_columns: Option<&'a str>,
-    /// JSON: a list for each column of pandas that has categories.
+    /// JSON: a list for each categorical column of pandas.
     pandas_categories: Option<&'a str>,
 }
 
-/// Reads the lines after the trees; a list of parameters must be complete.
+/// Reads the lines after the trees; checks that the list of parameters is complete.
 fn read_trailer<'a>(lines: &mut TextLines<'a>) -> ModelResult<Trailer<'a>> {
     let mut trailer = Trailer::default();
     let mut is_open = false;
-    // bound: each step takes a line.
+    // bound: each iteration consumes a line.
     while let Some(line) = lines.next() {
         match line {
             "parameters:" => is_open = true,
@@ -145,12 +144,12 @@ fn number<T: FromStr>(text: &str, key: &str) -> ModelResult<T> {
         .map_err(|_| ModelError::inconsistent(key, format!("'{shown}' is not a number")))
 }
 
-/// A count that must be present.
+/// Parses a required count.
 fn count(field: Option<&str>, key: &str) -> ModelResult<usize> {
     number(required(field, key)?, key)
 }
 
-/// A list of exactly `length` numbers.
+/// Parses a list of exactly `length` numbers.
 fn list<T: FromStr>(field: Option<&str>, key: &str, length: usize) -> ModelResult<Vec<T>> {
     let text = required(field, key)?;
     let numbers: ModelResult<Vec<T>> = text
@@ -231,8 +230,8 @@ impl<'a> LightgbmHeader<'a> {
     }
 }
 
-/// The type of a feature by its entry in `feature_infos`: `[smallest:largest]`, the categories as
-/// `3:1:2`, or `none` where training saw one value only.
+/// Returns the type of a feature from its entry in `feature_infos`: `[smallest:largest]`, the
+/// categories as in `3:1:2`, or `none` if the feature had a single value in training.
 fn type_of(info: &str) -> String {
     match info {
         "none" => "none",
@@ -242,7 +241,7 @@ fn type_of(info: &str) -> String {
     .to_owned()
 }
 
-/// Name and transform of an objective such as `binary sigmoid:1` or `regression sqrt`.
+/// Parses name and transform of an objective such as `binary sigmoid:1` or `regression sqrt`.
 fn objective_of(line: &str) -> ModelResult<(String, Transform)> {
     let mut words = line.split([' ', ',']).filter(|word| !word.is_empty());
     let name = words.next().unwrap_or("custom");

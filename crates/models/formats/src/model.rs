@@ -1,7 +1,7 @@
-//! A checked model: the value between the readers and the engine.
+//! A checked model: the interface between the readers and the engine.
 //!
-//! Readers fill [`ModelParts`]; [`Model::new`] checks that they are consistent. The engine relies
-//! on these checks.
+//! Readers fill [`ModelParts`]; [`Model::new`] checks their consistency. The engine relies on these
+//! checks.
 
 use crate::categories::{self, ColumnCategories};
 use crate::error::ModelError;
@@ -9,12 +9,12 @@ use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
 use crate::transform::Transform;
 use crate::tree::{Tree, TreeNode, flag};
 
-/// The library that trained a model; it determines element types, comparisons and sums.
+/// The library that trained a model; determines element types, comparisons and sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
     /// XGBoost: rows, margins and values in `f32`.
     Xgboost,
-    /// LightGBM: rows, margins and values in `f64`; values of magnitude up to 1e-35 are 0.
+    /// LightGBM: rows, margins and values in `f64`; values of magnitude up to 1e-35 count as 0.
     Lightgbm,
     /// scikit-learn: rows, margins and values in `f64`.
     Sklearn,
@@ -29,7 +29,7 @@ pub enum Format {
     XgboostJson,
     /// LightGBM's text (`.txt`).
     LightgbmText,
-    /// The JSON that `scripts/sklearn_to_json.py` writes of a scikit-learn estimator.
+    /// JSON written by `scripts/sklearn_to_json.py` from a scikit-learn estimator.
     SklearnJson,
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Display for Format {
 }
 
 impl Format {
-    /// The path of a tree in the file, for messages.
+    /// Returns the path of a tree in the file, for error messages.
     fn tree_path(self, index: usize) -> String {
         match self {
             Self::XgboostUbjson | Self::XgboostJson => {
@@ -57,55 +57,56 @@ impl Format {
     }
 }
 
-/// The contents of a model file.
+/// Contents of a model file.
 #[derive(Debug, Clone)]
 pub struct ModelParts {
     pub format: Format,
     /// Version of the library (XGBoost) or of the format (LightGBM).
     pub version: String,
-    /// The objective's name in its library.
+    /// Name of the objective in its library.
     pub objective: String,
-    /// Names of the features; empty if the file has none.
+    /// Feature names; empty if the file has none.
     pub feature_names: Vec<String>,
-    /// Types of the features by the library's names (XGBoost's `feature_types`; `numerical`,
-    /// `categorical` or `none` by LightGBM's `feature_infos`); empty if the file has none.
+    /// Feature types with the library's names (XGBoost's `feature_types`; `numerical`,
+    /// `categorical` or `none` from LightGBM's `feature_infos`); empty if the file has none.
     pub feature_types: Vec<String>,
-    /// Texts of the categories of columns, by ascending column; of columns that have some.
+    /// Category names of the columns that have any, by ascending column.
     pub categories: Vec<ColumnCategories>,
-    /// The best iteration, as early stopping recorded it.
+    /// Best iteration, as recorded by early stopping.
     pub best_iteration: Option<usize>,
-    /// XGBoost's scikit-learn interface saved the file: it predicts up to the best iteration.
+    /// Whether XGBoost's scikit-learn interface saved the file; it predicts up to the best
+    /// iteration.
     pub is_saved_by_sklearn: bool,
-    /// Of a classifier of scikit-learn's interface, whose `predict` gives classes: their labels,
-    /// each as JSON; none where classes are the numbers from 0.
+    /// Class labels, each as JSON, if the model is a classifier of the scikit-learn interface,
+    /// whose `predict` returns classes; empty if the classes are the numbers from 0.
     pub classes: Option<Vec<String>>,
-    /// Values in a row.
+    /// Number of features, the width of a row.
     pub features: usize,
-    /// Classes or targets: margins of a row.
+    /// Number of classes or targets, the margins of a row.
     pub groups: usize,
     /// The transformation of margins into values.
     pub transform: Transform,
-    /// Margin before any tree, per group.
+    /// Base score as a margin, per group.
     pub base: Vec<f64>,
-    /// Values, unlike margins, are averages over the iterations.
+    /// Whether values, unlike margins, are averages over the iterations.
     pub is_averaged: bool,
-    /// First tree of each iteration, and the number of trees.
+    /// First tree of each iteration, followed by the number of trees.
     pub iteration_starts: Vec<u32>,
-    /// The trees, in the order in which they are added up.
+    /// The trees, in summation order.
     pub trees: Vec<Tree>,
-    /// Sentences for the user about uncertain predictions.
+    /// Notices for the user about uncertain predictions.
     pub notices: Vec<String>,
 }
 
-/// The iterations that a model predicts with, of those in its file.
+/// Iterations of a file that a model uses for prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IterationRange {
     pub begin: usize,
-    /// One beyond the last.
+    /// One past the last.
     pub end: usize,
-    /// Iterations of the file.
+    /// Number of iterations in the file.
     pub in_file: usize,
-    /// The best iteration that the file names.
+    /// Best iteration recorded in the file.
     pub best: Option<usize>,
 }
 
@@ -132,7 +133,7 @@ impl Model {
     /// Checks the parts of a model.
     ///
     /// # Errors
-    /// A part contradicts the others, or is beyond a bound.
+    /// A part contradicts the others or exceeds a bound.
     pub fn new(parts: ModelParts) -> Result<Self, ModelError> {
         parts.check_counts()?;
         for (index, tree) in parts.trees.iter().enumerate() {
@@ -150,7 +151,7 @@ impl Model {
         Ok(Self { parts, range })
     }
 
-    /// The library that trained the model.
+    /// Returns the library that trained the model.
     #[must_use]
     pub fn library(&self) -> Library {
         match self.parts.format {
@@ -160,19 +161,20 @@ impl Model {
         }
     }
 
-    /// Number of boosting iterations that predict; of the file until others are chosen.
+    /// Number of boosting iterations used for prediction; all of the file until a selection is
+    /// made.
     #[must_use]
     pub fn iterations(&self) -> usize {
         self.parts.iteration_starts.len().saturating_sub(1)
     }
 
-    /// The iterations that predict, of those in the file.
+    /// Returns the iterations used for prediction.
     #[must_use]
     pub fn iteration_range(&self) -> IterationRange {
         self.range
     }
 
-    /// Drops the trees of all iterations but `begin..end`, which are within the model.
+    /// Drops the trees of all iterations outside of `begin..end`, which must be within the model.
     pub(crate) fn keep_iterations(&mut self, begin: usize, end: usize) {
         let ModelParts {
             iteration_starts,
@@ -190,8 +192,8 @@ impl Model {
         (self.range.begin, self.range.end) = (begin, end);
     }
 
-    /// The model as XGBoost's `Booster` predicts with its file, whichever object saved that: with
-    /// all iterations, and values in place of classes.
+    /// Returns the model as XGBoost's `Booster` would predict with the file, regardless of the
+    /// object that saved it: with all iterations, and values instead of classes.
     #[must_use]
     pub fn as_booster(mut self) -> Self {
         self.parts.is_saved_by_sklearn = false;
@@ -199,7 +201,7 @@ impl Model {
         self
     }
 
-    /// The checked contents of the file, of the iterations that predict.
+    /// Returns the checked contents of the file, restricted to the iterations used for prediction.
     #[must_use]
     pub fn parts(&self) -> &ModelParts {
         &self.parts
@@ -209,7 +211,7 @@ impl Model {
         self.parts
     }
 
-    /// Whether each leaf holds one value per group (XGBoost's `multi_output_tree`).
+    /// Returns whether each leaf has one value per group (XGBoost's `multi_output_tree`).
     #[must_use]
     pub fn has_vector_leaves(&self) -> bool {
         self.parts.trees.iter().any(|tree| tree.group.is_none())
@@ -255,7 +257,7 @@ impl ModelParts {
             let reason = format!("iterations are not an ascending list from 0 to {trees}");
             return Err(ModelError::inconsistent("", reason));
         }
-        // The compiled model counts these in 32 bits.
+        // The compiled model uses 32-bit counts for these.
         let sum = |of: fn(&Tree) -> usize| self.trees.iter().map(of).sum::<usize>();
         let nodes = sum(|tree| tree.nodes.len());
         let largest = nodes

@@ -1,12 +1,13 @@
-//! scikit-learn's trees: the JSON that `scripts/sklearn_to_json.py` writes from an estimator in its
-//! user's own Python.
+//! scikit-learn's trees: the JSON that `scripts/sklearn_to_json.py` writes from an estimator, run
+//! in the user's own Python.
 //!
-//! An estimator of LightGBM has its classes and the text of its booster, which is read as such.
+//! For a LightGBM estimator the file contains its classes and the text of its booster, which is
+//! parsed as LightGBM text.
 //!
-//! The first key is `scikit_learn`, its value the library's version. Numbers are `f64` and come
-//! with as many digits as they need. Forests and gradient boosting compare rows that were rounded
-//! to `f32` with thresholds in `f64`; here the rounding moves into the threshold
-//! ([`before_rounding`]), so that an engine compares rows as they are.
+//! The first key is `scikit_learn`, with the library's version. Numbers are `f64` with as many
+//! digits as needed. Forests and gradient boosting compare rows rounded to `f32` with thresholds in
+//! `f64`; here the rounding is moved into the threshold ([`before_rounding`]), so that the engine
+//! compares rows without rounding.
 
 use crate::error::{ModelError, ModelResult, excerpt};
 use crate::json::JsonReader;
@@ -24,17 +25,17 @@ struct SklearnFields {
     estimator: Option<String>,
     transform: Option<String>,
     feature_names: Vec<String>,
-    /// Of a classifier.
+    /// Class labels of a classifier.
     classes: Option<Vec<String>>,
-    /// Features, groups, trees of an iteration; 1 if rows are rounded, 1 if values are means.
+    /// Features, groups, trees per iteration; 1 if rows are rounded, 1 if values are means.
     counts: Option<Vec<i32>>,
     base: Option<Vec<f64>>,
     trees: Option<Vec<SklearnTreeFields>>,
-    /// The text of LightGBM's booster, of an estimator of LightGBM; then only the classes follow.
+    /// Text of the booster of a LightGBM estimator; then only the classes follow.
     lightgbm: Option<String>,
 }
 
-/// Columns of a tree's table, a row for each node. Of a leaf both children are -1.
+/// Columns of a tree's node table. Both children of a leaf are -1.
 #[derive(Default)]
 struct SklearnTreeFields {
     left: Option<Vec<i32>>,
@@ -43,7 +44,7 @@ struct SklearnTreeFields {
     missing_left: Option<Vec<i32>>,
     threshold: Option<Vec<f64>>,
     cover: Option<Vec<f64>>,
-    /// One value for each node, or one for each node and group.
+    /// One value per node, or one per node and group.
     value: Option<Vec<f64>>,
 }
 
@@ -115,7 +116,8 @@ impl SklearnFields {
             return Err(ModelError::inconsistent("counts", reason));
         }
         let trees = required(self.trees, "trees")?;
-        // As many trees of an iteration as groups: one each. One tree: its leaves are vectors.
+        // As many trees per iteration as groups: one tree per group. One tree per iteration: leaf
+        // vectors.
         let has_vectors = groups > 1 && step == 1;
         if (step != groups && !has_vectors) || !trees.len().is_multiple_of(step) {
             let reason = format!(
@@ -159,7 +161,7 @@ impl SklearnFields {
     }
 }
 
-/// A label, which replies repeat as it is.
+/// Checks that a label is valid JSON, because replies contain it verbatim.
 fn label(text: String) -> ModelResult<String> {
     let mut json = JsonReader::new(text.as_bytes());
     let read = json.skip().and_then(|()| json.finish());
@@ -217,8 +219,7 @@ impl SklearnTreeFields {
         let mut leaf_vectors = Vec::new();
         let mut places = vec![0; nodes];
         for node in (0..nodes).filter(|_| group.is_none()) {
-            // Only leaves that a path leads to are counted by the check of the model; the script
-            // writes no others.
+            // The check of the model counts only reachable leaves; the script writes no others.
             if children(node).is_none() {
                 places[node] = leaf_vectors.len() / groups;
                 leaf_vectors.extend_from_slice(&value[node * groups..][..groups]);
@@ -257,7 +258,7 @@ impl SklearnTreeFields {
     }
 }
 
-/// The largest `f64` that is at most `threshold` after rounding to `f32`.
+/// Returns the largest `f64` that is at most `threshold` after rounding to `f32`.
 fn before_rounding(threshold: f64) -> f64 {
     let nearest = threshold as f32;
     if !threshold.is_finite() || !nearest.is_finite() {
@@ -268,7 +269,7 @@ fn before_rounding(threshold: f64) -> f64 {
         false => nearest,
     };
     let above = below.next_up();
-    // Beyond the largest f32 the next step would be 2^128.
+    // Above the largest f32 the next value would be 2^128.
     let end = if above.is_finite() {
         f64::from(above)
     } else {

@@ -1,4 +1,4 @@
-//! The readers of JSON and UBJSON, value by value.
+//! Tests of the JSON and UBJSON readers, value by value.
 
 use crate::error::{ModelError, ModelResult};
 use crate::json;
@@ -19,8 +19,8 @@ fn offset_of<T>(result: ModelResult<T>) -> usize {
 
 #[test]
 fn json_numbers_are_rounded_once() {
-    // The decimal lies just above the middle of two f32 values, and rounds to that middle in f64:
-    // two roundings would go to the even value below, one goes up.
+    // The decimal is just above the midpoint of two f32 values, and rounds to that midpoint in f64:
+    // two roundings would give the even value below, one rounding gives the value above.
     let text = "1.00000005960464477540";
     assert_eq!(text.parse::<f64>().map(|wide| wide as f32), Ok(1.0));
     assert_eq!(json_floats(&format!("[{text}]")), Ok(vec![1.000_000_1]));

@@ -1,11 +1,11 @@
-//! The transformation of margins by an objective; the engine computes it.
+//! Transformation of margins by an objective; the engine computes it.
 
-/// The transformation of margins into values.
+/// Transformation of margins into values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Transform {
     /// The margin is the value.
     Identity,
-    /// 1 / (1 + exp(-k x)), each group by itself.
+    /// 1 / (1 + exp(-k x)), each group separately.
     Sigmoid(f64),
     /// exp(x).
     Exp,
@@ -19,15 +19,15 @@ pub enum Transform {
     Softplus,
     /// sign(x) x^2.
     SignedSquare,
-    /// The groups of a row in ascending order: quantiles that do not cross (XGBoost 3.4).
+    /// The groups of a row in ascending order, so that quantiles do not cross (XGBoost 3.4).
     Ascending,
-    /// The first group, and for each other one its predecessor and a positive step, ln(1 + exp(x))
-    /// and a little: expectiles that do not cross (XGBoost 3.3).
+    /// The first group unchanged; every other group is its predecessor plus a positive step, ln(1 +
+    /// exp(x)) plus an epsilon, so that expectiles do not cross (XGBoost 3.3).
     Steps,
 }
 
 impl Transform {
-    /// Whether a row has one value however many groups it has.
+    /// Returns whether a row has one value regardless of the number of groups.
     #[must_use]
     pub fn is_single(self) -> bool {
         self == Self::Argmax

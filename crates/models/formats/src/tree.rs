@@ -1,8 +1,8 @@
-//! One tree, checked and numbered.
+//! A checked tree with numbered nodes.
 //!
-//! [`Tree::build`] is the only constructor: it refuses cycles, shared nodes, indices outside of
-//! the tree and trees deeper than the bound, drops unreachable nodes, and numbers the rest in
-//! pre-order, so that a child's number is greater than its parent's.
+//! [`Tree::build`] is the only constructor: it rejects cycles, shared nodes, indices out of range
+//! and trees deeper than the bound, drops unreachable nodes, and numbers the others in pre-order,
+//! so that a child's number is greater than its parent's.
 
 use crate::error::{ModelError, ModelResult};
 use crate::limits::{DEPTH_MAX, TREE_NODES_MAX};
@@ -11,70 +11,70 @@ use crate::limits::{DEPTH_MAX, TREE_NODES_MAX};
 pub mod flag {
     /// The node is a leaf.
     pub const LEAF: u8 = 1;
-    /// The split tests membership in a set of categories instead of comparing.
+    /// The split tests membership in a category set instead of comparing with a threshold.
     pub const CATEGORICAL: u8 = 2;
-    /// A missing value goes left.
+    /// Default direction: a missing value goes left.
     pub const DEFAULT_LEFT: u8 = 4;
     /// LightGBM's rule: `x <= threshold` goes left, members of the set go left, and a category is
-    /// truncated towards zero before its sign is tested. Without the bit XGBoost's rule:
-    /// `x < threshold` goes left, members go *right*, and any negative number is no category.
+    /// truncated towards zero before its sign is tested. Without this flag XGBoost's rule: `x <
+    /// threshold` goes left, members go *right*, and a negative number is not a category.
     pub const INCLUSIVE: u8 = 8;
-    /// NaN is a missing value here. Without the bit NaN counts as 0.
+    /// NaN is a missing value at this split. Without this flag NaN counts as 0.
     pub const MISSING_NAN: u8 = 16;
-    /// Values of magnitude up to LightGBM's zero, 1e-35, are missing values here.
+    /// Values of magnitude up to LightGBM's zero, 1e-35, are missing values at this split.
     pub const MISSING_ZERO: u8 = 32;
 }
 
-/// A node as a reader found it; children are indices into the reader's list.
+/// A node as read from a file; children are indices into the reader's list.
 #[derive(Debug, Clone, Copy)]
 pub struct RawNode {
-    /// The library's number of the node: XGBoost's node id, LightGBM's leaf index.
+    /// Node number in the library: XGBoost's node id, LightGBM's leaf index.
     pub label: u32,
-    /// Left and right child of a split, `None` of a leaf.
+    /// Left and right child of a split; `None` for a leaf.
     pub children: Option<(usize, usize)>,
-    /// The feature that a split compares.
+    /// Feature of the split.
     pub feature: u32,
-    /// Bits of [`flag`] but [`flag::LEAF`].
+    /// Bits of [`flag`] except [`flag::LEAF`].
     pub flags: u8,
-    /// Threshold, number of the set in the tree, value of the leaf, or its place among the
-    /// tree's vector leaves.
+    /// Split threshold, index of the category set in the tree, leaf value, or index of the leaf's
+    /// vector in the tree's leaf vectors.
     pub value: f64,
-    /// Amount of training data that reached the node.
+    /// Cover: amount of training data that reached the node.
     pub cover: f64,
 }
 
-/// A node, in pre-order.
+/// A node in pre-order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TreeNode {
-    /// The library's number of the node.
+    /// Node number in the library.
     pub label: u32,
     /// Bits of [`flag`].
     pub flags: u8,
-    /// The feature that a split compares. Of a leaf: 0.
+    /// Feature of the split; 0 for a leaf.
     pub feature: u32,
-    /// Left child, the next node. Of a leaf: 0.
+    /// Left child, which is the next node; 0 for a leaf.
     pub left: u32,
-    /// Right child. Of a leaf: 0.
+    /// Right child; 0 for a leaf.
     pub right: u32,
-    /// Threshold, number of the set in the tree, value of the leaf, or its place among the
-    /// tree's vector leaves.
+    /// Split threshold, index of the category set in the tree, leaf value, or index of the leaf's
+    /// vector in the tree's leaf vectors.
     pub value: f64,
-    /// Amount of training data that reached the node.
+    /// Cover: amount of training data that reached the node.
     pub cover: f64,
 }
 
-/// A tree as a reader found it.
+/// A tree as read from a file.
 #[derive(Debug, Clone, Default)]
 pub struct RawTree {
-    /// The group that the leaves add to; `None`: each leaf holds one value per group.
+    /// Group that the leaf values are added to; `None`: each leaf has one value per group.
     pub group: Option<u32>,
-    /// Splits and leaves in any order, the root first; unreachable ones are dropped.
+    /// Splits and leaves in any order, the root first; unreachable nodes are dropped.
     pub nodes: Vec<RawNode>,
-    /// Values of vector leaves, leaf by leaf.
+    /// Leaf vectors, concatenated.
     pub leaf_vectors: Vec<f64>,
-    /// The sets of categorical splits.
+    /// Category sets of the categorical splits.
     pub sets: CategorySets,
-    /// Whether the file has covers.
+    /// Whether the file contains covers.
     pub has_covers: bool,
 }
 
@@ -88,30 +88,30 @@ pub struct Tree {
     pub(crate) has_covers: bool,
 }
 
-/// The category sets of a tree's splits, as sparse bits: memory grows with the categories that the
-/// file lists, not with the largest category.
+/// Category sets of a tree's splits as sparse bitsets: memory grows with the number of categories
+/// listed in the file, not with the largest category.
 #[derive(Debug, Clone, Default)]
 pub struct CategorySets {
     /// End of each set in `words`.
     pub(crate) ends: Vec<u32>,
-    /// Place of a word (category / 32, ascending in a set) and its bits.
+    /// Word index (category / 32, ascending within a set) and bits.
     pub(crate) words: Vec<(u32, u32)>,
 }
 
 impl CategorySets {
-    /// End of each set in [`words`](Self::words).
+    /// Returns the end of each set in [`words`](Self::words).
     #[must_use]
     pub fn ends(&self) -> &[u32] {
         &self.ends
     }
 
-    /// Place of a word (category / 32, ascending in a set) and its bits.
+    /// Returns the word indices (category / 32, ascending within a set) and their bits.
     #[must_use]
     pub fn words(&self) -> &[(u32, u32)] {
         &self.words
     }
 
-    /// Adds a set, given its words by ascending place, and returns its number.
+    /// Adds a set given by its words in ascending order; returns its index.
     pub fn push(&mut self, words: impl IntoIterator<Item = (u32, u32)>) -> usize {
         self.words
             .extend(words.into_iter().filter(|&(_, bits)| bits != 0));
@@ -119,7 +119,7 @@ impl CategorySets {
         self.ends.len() - 1
     }
 
-    /// Adds a set, given its categories, and returns its number.
+    /// Adds a set given by its categories; returns its index.
     pub fn push_categories(&mut self, mut categories: Vec<u32>) -> usize {
         categories.sort_unstable();
         let words: Vec<(u32, u32)> = categories
@@ -135,28 +135,28 @@ impl CategorySets {
     }
 }
 
-/// A node that is still to be visited.
+/// A node that has not been visited yet.
 struct PendingNode {
     raw: usize,
-    /// Its parent, as the reader numbers it.
+    /// Parent in the reader's numbering.
     parent: usize,
     depth: u32,
-    /// Place of the split whose right child this is; left children follow their parent at once.
+    /// The parent in pre-order if this is a right child; a left child directly follows its parent.
     right_of: Option<u32>,
 }
 
 impl Tree {
-    /// Checks the nodes that can be reached from the first and numbers them in pre-order.
+    /// Checks the nodes reachable from the first and numbers them in pre-order.
     ///
     /// # Errors
-    /// A node that is out of range, in a cycle, too deep, or has a set that does not exist.
+    /// A node that is out of range, in a cycle, too deep, or refers to a missing category set.
     pub fn build(mut raw: RawTree) -> ModelResult<Self> {
         let nodes = std::mem::take(&mut raw.nodes);
         Self::from_nodes(nodes.len(), &|index| Ok(nodes[index]), raw)
     }
 
-    /// As [`build`](Self::build), with `count` nodes that are created when they are reached, so
-    /// that a refused tree costs no memory; `rest` has no nodes.
+    /// Like [`build`](Self::build), with `count` nodes that are created when they are reached, so
+    /// that a rejected tree uses no memory; `rest` has no nodes.
     pub(crate) fn from_nodes(
         count: usize,
         node: &dyn Fn(usize) -> ModelResult<RawNode>,
@@ -186,43 +186,44 @@ impl Tree {
         })
     }
 
-    /// The group that the leaves add to; `None`: each leaf holds one value per group.
+    /// Returns the group that the leaf values are added to; `None`: each leaf has one value per
+    /// group.
     #[must_use]
     pub fn group(&self) -> Option<u32> {
         self.group
     }
 
-    /// The nodes in pre-order.
+    /// Returns the nodes in pre-order.
     #[must_use]
     pub fn nodes(&self) -> &[TreeNode] {
         &self.nodes
     }
 
-    /// Steps from the root to the deepest leaf.
+    /// Returns the depth: the number of edges from the root to the deepest leaf.
     #[must_use]
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// Values of vector leaves, leaf by leaf; the leaf's `value` is its place here.
+    /// Returns the leaf vectors, concatenated; a leaf's `value` is its index.
     #[must_use]
     pub fn leaf_vectors(&self) -> &[f64] {
         &self.leaf_vectors
     }
 
-    /// The sets of categorical splits.
+    /// Returns the category sets of the categorical splits.
     #[must_use]
     pub fn sets(&self) -> &CategorySets {
         &self.sets
     }
 
-    /// Whether the file has covers.
+    /// Returns whether the file contains covers.
     #[must_use]
     pub fn has_covers(&self) -> bool {
         self.has_covers
     }
 
-    /// Checks that no split compares a feature outside of the rows.
+    /// Checks that no split uses a feature outside of the row.
     pub(crate) fn check_features(&self, features: usize) -> ModelResult<()> {
         match self.nodes.iter().map(|node| node.feature as usize).max() {
             Some(feature) if feature >= features => {
@@ -234,7 +235,7 @@ impl Tree {
     }
 }
 
-/// Checks that the nodes that can be reached from the first are a tree within the bounds.
+/// Checks that the nodes reachable from the first form a tree within the bounds.
 pub(crate) fn check_shape(
     count: usize,
     children: &dyn Fn(usize) -> Option<(usize, usize)>,
@@ -242,7 +243,7 @@ pub(crate) fn check_shape(
     visit_pre_order(count, &mut |index, _| Ok(children(index)))
 }
 
-/// Numbers the nodes that can be reached from the first in pre-order.
+/// Numbers the nodes reachable from the first in pre-order.
 fn number_nodes(
     count: usize,
     node: &dyn Fn(usize) -> ModelResult<RawNode>,
@@ -252,7 +253,7 @@ fn number_nodes(
         let raw = node(index)?;
         let number = nodes.len() as u32;
         if let Some(parent) = right_of {
-            // Its children come after it, and the left one's whole tree before the right one.
+            // The children follow their parent, and the left subtree precedes the right child.
             nodes[parent as usize].right = number;
         }
         nodes.push(raw.numbered(number));
@@ -261,11 +262,11 @@ fn number_nodes(
     Ok(nodes)
 }
 
-/// Visits a node: gets its index and, of a right child, the number of its parent in pre-order;
+/// Visits a node: receives its index and, for a right child, the pre-order number of its parent;
 /// returns its children.
 type VisitNode<'a> = dyn FnMut(usize, Option<u32>) -> ModelResult<Option<(usize, usize)>> + 'a;
 
-/// Visits the nodes that can be reached from the first in pre-order.
+/// Visits the nodes reachable from the first in pre-order.
 fn visit_pre_order(count: usize, visit: &mut VisitNode<'_>) -> ModelResult<()> {
     if count == 0 {
         return Err(ModelError::inconsistent("", "a tree without nodes"));
@@ -291,7 +292,7 @@ fn visit_pre_order(count: usize, visit: &mut VisitNode<'_>) -> ModelResult<()> {
             let reason = format!("node {}: child {index} of {count} nodes", next.parent);
             return Err(ModelError::inconsistent("", reason));
         }
-        // bound: every node is taken once.
+        // bound: each node is visited once.
         if std::mem::replace(&mut seen[index], true) {
             let reason = format!("node {index} is the child of two splits, or of itself");
             return Err(ModelError::inconsistent("", reason));
@@ -311,7 +312,7 @@ fn visit_pre_order(count: usize, visit: &mut VisitNode<'_>) -> ModelResult<()> {
     Ok(())
 }
 
-/// Steps from the root to the deepest leaf.
+/// Returns the number of edges from the root to the deepest leaf.
 fn depth_of(nodes: &[TreeNode]) -> u32 {
     let mut depths = vec![0_u32; nodes.len()];
     for (index, node) in nodes.iter().enumerate() {

@@ -1,22 +1,22 @@
-//! UBJSON, draft 12: big-endian numbers, each value led by a marker; arrays and objects may
-//! announce one type for all elements (`$`) and their number (`#`).
+//! UBJSON, draft 12: big-endian numbers, each value preceded by a type marker; arrays and objects
+//! may declare one type for all elements (`$`) and their count (`#`).
 //!
-//! A count in the file reserves no memory by itself: at most as much as the bytes left can fill.
+//! Memory reserved for a declared count is limited by the number of remaining bytes.
 
 use crate::error::{ModelError, ModelResult};
 use crate::limits::NESTING_MAX;
 use crate::value_reader::{ValueReader, check_length};
 
-/// A reader of UBJSON bytes.
+/// A UBJSON reader.
 pub(crate) struct UbjsonReader<'a> {
     bytes: &'a [u8],
     at: usize,
     nesting: usize,
-    /// The marker of the next value where its container announced it.
+    /// Type marker of the next value if its container declared it.
     announced: Option<u8>,
 }
 
-/// The type and the count that a container may announce before its elements.
+/// Type and count that a container may declare before its elements.
 #[derive(Clone, Copy)]
 struct ContainerHeader {
     marker: Option<u8>,
@@ -66,12 +66,12 @@ impl<'a> UbjsonReader<'a> {
         Ok(self.take_array::<1>()?[0])
     }
 
-    /// The next marker, past no-ops.
+    /// Reads the next marker, skipping no-ops.
     fn marker(&mut self) -> ModelResult<u8> {
         if let Some(marker) = self.announced.take() {
             return Ok(marker);
         }
-        // bound: each step takes a byte.
+        // bound: each iteration consumes a byte.
         loop {
             match self.byte()? {
                 b'N' => {}
@@ -121,7 +121,7 @@ impl<'a> UbjsonReader<'a> {
     fn text(&mut self) -> ModelResult<String> {
         let length = self.length()?;
         let bytes = self.take(length)?;
-        // 3.2.0 garbles category names outside of ASCII; a damaged name does no harm.
+        // 3.2.0 corrupts category names outside of ASCII; lossy conversion is harmless here.
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }
 
@@ -140,7 +140,8 @@ impl<'a> UbjsonReader<'a> {
         if self.peek() == Some(b'#') {
             self.at += 1;
             let count = self.length()?;
-            // Elements of a type without payload need no bytes: a count alone must not cost time.
+            // Elements of a type without payload use no bytes, so that a count alone would cost
+            // time.
             let is_empty_type = matches!(header.marker, Some(b'Z' | b'N' | b'T' | b'F'));
             if is_empty_type || count > self.bytes.len() - self.at {
                 return self.error(format!("{count} elements announced in fewer bytes"));
@@ -161,12 +162,13 @@ impl<'a> UbjsonReader<'a> {
         Ok(())
     }
 
-    /// Whether the container of this header has an element at `index`; takes the end marker.
+    /// Returns whether the container with this header has an element at `index`; consumes the end
+    /// marker.
     fn has_element(&mut self, header: ContainerHeader, index: usize, end: u8) -> ModelResult<bool> {
         if let Some(count) = header.count {
             return Ok(index < count);
         }
-        // bound: each step takes a byte.
+        // bound: each iteration consumes a byte.
         while self.peek() == Some(b'N') {
             self.at += 1;
         }
@@ -177,7 +179,7 @@ impl<'a> UbjsonReader<'a> {
         Ok(!is_end)
     }
 
-    /// Reads an array of numbers by the function that reads one.
+    /// Reads an array of numbers with `read`, which reads one element.
     fn numbers<T>(
         &mut self,
         most: usize,
@@ -189,10 +191,10 @@ impl<'a> UbjsonReader<'a> {
         }
         let header = self.header()?;
         check_length(header.count.unwrap_or(0), most)?;
-        // Every element takes at least one byte, and `container_header` has checked that they are
-        // there.
+        // Each element takes at least one byte, and `header` has checked that the bytes are
+        // available.
         let mut numbers = Vec::with_capacity(header.count.unwrap_or(0));
-        // bound: each step takes at least a byte.
+        // bound: each iteration consumes at least a byte.
         while self.has_element(header, numbers.len(), b']')? {
             check_length(numbers.len() + 1, most)?;
             let marker = match header.marker {
@@ -241,7 +243,7 @@ impl ValueReader for UbjsonReader<'_> {
         self.enter()?;
         let header = self.header()?;
         let mut index = 0;
-        // bound: each step takes a key.
+        // bound: each iteration consumes a key.
         while self.has_element(header, index, b'}')? {
             let key = self.text()?;
             self.announced = header.marker;
@@ -263,7 +265,7 @@ impl ValueReader for UbjsonReader<'_> {
         self.enter()?;
         let header = self.header()?;
         let mut index = 0;
-        // bound: each step takes at least a byte.
+        // bound: each iteration consumes at least a byte.
         while self.has_element(header, index, b']')? {
             self.announced = header.marker;
             element(self, index).map_err(|error| error.inside(&format!("[{index}]")))?;

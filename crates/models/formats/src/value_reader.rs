@@ -1,5 +1,5 @@
-//! The pull reader that JSON and UBJSON have in common: it reads arrays into typed vectors at once
-//! and never builds a tree of values.
+//! The pull parser interface shared by JSON and UBJSON: arrays are read directly into typed
+//! vectors, without building a tree of values.
 
 use std::ops::Deref;
 
@@ -7,14 +7,14 @@ use crate::error::{ModelError, ModelResult};
 
 /// A reader positioned before a value.
 pub(crate) trait ValueReader {
-    /// Reads an object: calls `field` with each key; `field` must read or [`skip`](Self::skip) the
-    /// value.
+    /// Reads an object and calls `field` with each key; `field` must read or [`skip`](Self::skip)
+    /// the value.
     fn object(
         &mut self,
         field: &mut dyn FnMut(&mut Self, &str) -> ModelResult<()>,
     ) -> ModelResult<()>;
 
-    /// Reads an array: calls `element` with each index; `element` must read or skip the element.
+    /// Reads an array and calls `element` with each index; `element` must read or skip the element.
     fn array(
         &mut self,
         element: &mut dyn FnMut(&mut Self, usize) -> ModelResult<()>,
@@ -22,23 +22,22 @@ pub(crate) trait ValueReader {
 
     fn string(&mut self) -> ModelResult<String>;
 
-    /// Reads an array of numbers as the nearest `f32` values: at most `most`.
+    /// Reads an array of at most `most` numbers, each rounded to the nearest `f32`.
     fn floats(&mut self, most: usize) -> ModelResult<Vec<f32>>;
 
-    /// Reads an array of integers (booleans count as 0 and 1): at most `most`.
+    /// Reads an array of at most `most` integers; booleans are read as 0 and 1.
     fn integers(&mut self, most: usize) -> ModelResult<Vec<i32>>;
 
-    /// The same of 64 bits.
+    /// Reads an array of at most `most` 64-bit integers.
     fn wide_integers(&mut self, most: usize) -> ModelResult<Vec<i64>>;
 
-    /// Skips any value.
     fn skip(&mut self) -> ModelResult<()>;
 
-    /// Checks that nothing but white space follows.
+    /// Checks that only white space follows.
     fn finish(&mut self) -> ModelResult<()>;
 }
 
-/// Refuses an array of more elements than a field may have.
+/// Rejects an array with more elements than a field may have.
 pub(crate) fn check_length(length: usize, most: usize) -> ModelResult<()> {
     match length <= most {
         true => Ok(()),
@@ -48,7 +47,7 @@ pub(crate) fn check_length(length: usize, most: usize) -> ModelResult<()> {
     }
 }
 
-/// Keeps the value of a key that may appear once.
+/// Stores the value of a key that may appear only once.
 pub(crate) fn put_once<T>(slot: &mut Option<T>, value: T) -> ModelResult<()> {
     match slot.replace(value) {
         None => Ok(()),
@@ -56,12 +55,12 @@ pub(crate) fn put_once<T>(slot: &mut Option<T>, value: T) -> ModelResult<()> {
     }
 }
 
-/// The value of a key that must appear.
+/// Returns the value of a required key.
 pub(crate) fn required<T>(slot: Option<T>, path: &str) -> ModelResult<T> {
     slot.ok_or_else(|| ModelError::inconsistent(path, "the key is missing"))
 }
 
-/// A column of a tree's table that must appear, with an entry for each node.
+/// Returns a required column of a tree's node table, with one entry per node.
 pub(crate) fn column<T, C: Deref<Target = [T]>>(
     column: Option<C>,
     name: &str,

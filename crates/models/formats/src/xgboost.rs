@@ -1,11 +1,11 @@
-//! XGBoost models, JSON and UBJSON alike: versions 1.0 to 3.4, `gbtree` and `dart`.
+//! XGBoost models in JSON and UBJSON: versions 1.0 to 3.4, `gbtree` and `dart`.
 //!
-//! A file follows the rules of the version that wrote it (`version`); uncertainties of that version
-//! are in [`ModelParts::notices`].
+//! A file is read with the rules of the version that wrote it (`version`); uncertainties of that
+//! version are listed in [`ModelParts::notices`].
 //!
-//! Keys come in any order, so a first pass collects fields (trees are checked and numbered as they
-//! are read) and [`finish`] puts them together. Unknown keys are skipped, keys that appear twice
-//! are refused.
+//! Keys can appear in any order, so a first pass collects fields (trees are checked and numbered as
+//! they are read) and [`finish`] combines them. Unknown keys are skipped, duplicate keys are
+//! rejected.
 
 mod base;
 mod categories;
@@ -46,7 +46,7 @@ struct XgboostFields {
     targets: Option<String>,
     features: Option<String>,
     objective: Option<String>,
-    /// Objects that have been entered: each may appear once.
+    /// Objects that have been entered, to reject duplicates.
     entered: Vec<&'static str>,
 }
 
@@ -64,14 +64,14 @@ pub(crate) fn parse<S: ValueReader>(source: &mut S, format: Format) -> ModelResu
     fields.finish(format)
 }
 
-/// A parameter that the file holds as text; absent means `default`.
+/// Parses a count that the file stores as text; `default` if it is absent.
 fn count(text: Option<&str>, path: &str, default: usize) -> ModelResult<usize> {
     let Some(text) = text else { return Ok(default) };
     text.parse()
         .map_err(|_| ModelError::inconsistent(path, format!("'{}' is not a count", excerpt(text))))
 }
 
-/// A text for each feature.
+/// Reads an array with one string per feature.
 fn texts<S: ValueReader>(source: &mut S) -> ModelResult<Vec<String>> {
     let mut texts = Vec::new();
     source.array(&mut |source, index| {
@@ -85,7 +85,7 @@ fn texts<S: ValueReader>(source: &mut S) -> ModelResult<Vec<String>> {
 }
 
 impl XgboostFields {
-    /// Records that an object of the file begins.
+    /// Records the start of an object; rejects a duplicate.
     fn enter(&mut self, object: &'static str) -> ModelResult<()> {
         if self.entered.contains(&object) {
             return Err(ModelError::inconsistent("", "the key appears twice"));
@@ -98,7 +98,7 @@ impl XgboostFields {
         source.object(&mut |source, key| match key {
             "attributes" => source.object(&mut |source, key| match key {
                 "best_iteration" => put_once(&mut self.best_iteration, source.string()?),
-                // Written by save_model of the scikit-learn classes alone, since 1.0.
+                // Only save_model of the scikit-learn classes writes this, since 1.0.
                 "scikit_learn" => {
                     self.is_saved_by_sklearn = true;
                     self.is_classifier = is_classifier(&source.string()?);
@@ -128,7 +128,7 @@ impl XgboostFields {
         })
     }
 
-    /// `dart` wraps the fields of `gbtree` up to 3.3; 3.4 keeps its weights inside `model`.
+    /// `dart` wraps the fields of `gbtree` up to 3.3; 3.4 stores its weights inside `model`.
     fn booster<S: ValueReader>(&mut self, source: &mut S) -> ModelResult<()> {
         source.object(&mut |source, key| match key {
             "name" => put_once(&mut self.booster, source.string()?),
@@ -202,7 +202,7 @@ impl XgboostFields {
 
         let at = "learner.gradient_booster.model";
         let mut trees = required(self.trees, &format!("{at}.trees"))?;
-        // A base score that training never set.
+        // A base score that was never set in training.
         let is_unset = trees.is_empty() && self.boost_from_average.as_deref() != Some("0");
         let link = match is_unset && version.leaves_unset_base_score() {
             true => BaseScoreLink::Identity,
@@ -218,7 +218,7 @@ impl XgboostFields {
         if let Some(weights) = self.weight_drop {
             fold_weights(&mut trees, &weights).map_err(|error| error.inside(at))?;
         }
-        // Versions before 2 write the last iteration, of a model without trees the one before 0.
+        // Versions before 2 write the last iteration, or -1 for a model without trees.
         let best = self.best_iteration.as_deref().filter(|&best| best != "-1");
         let best_iteration = best.map(|best| {
             let path = "learner.attributes.best_iteration";
@@ -252,7 +252,7 @@ impl XgboostFields {
     }
 }
 
-/// Whether the attributes of a scikit-learn class, as JSON, are those of a classifier.
+/// Returns whether the attributes of a scikit-learn class, as JSON, are those of a classifier.
 fn is_classifier(attributes: &str) -> bool {
     let kind = attributes
         .split_once("\"_estimator_type\"")
@@ -281,7 +281,7 @@ fn follow_version(
     Ok(notices)
 }
 
-/// The transformations of an objective: of margins, and of base scores.
+/// Returns the transformations of an objective: of margins, and of base scores.
 fn objective_of(name: &str, version: XgboostVersion) -> ModelResult<(Transform, BaseScoreLink)> {
     Ok(match name {
         "reg:quantileerror" if version.sorts_quantiles() => {
@@ -345,7 +345,7 @@ fn assign_groups(trees: &mut [Tree], tree_info: &[i32], groups: usize) -> ModelR
     Ok(())
 }
 
-/// DART: each leaf value is multiplied by its tree's weight, in `f32` as the library does.
+/// DART: multiplies each leaf value by the weight of its tree, in `f32` as in the library.
 fn fold_weights(trees: &mut [Tree], weights: &[f32]) -> ModelResult<()> {
     if weights.len() != trees.len() {
         let reason = format!("{} weights for {} trees", weights.len(), trees.len());
@@ -375,7 +375,8 @@ fn given_starts(starts: &[i32], trees: usize) -> ModelResult<Vec<u32>> {
     Ok(starts.iter().map(|&start| start as u32).collect())
 }
 
-/// Versions before 2 do not list the iterations: each has one forest per group.
+/// Derives the iterations of versions before 2, which do not list them: each has one forest per
+/// group.
 fn derived_starts(trees: &[Tree], parallel: usize, groups: usize) -> ModelResult<Vec<u32>> {
     let is_vector = trees.first().is_some_and(|tree| tree.group.is_none());
     let step = parallel.saturating_mul(if is_vector { 1 } else { groups });

@@ -1,6 +1,6 @@
-//! The categories of columns in files of XGBoost and LightGBM (`tests/data/categories`), and what
-//! is wrong with damaged ones.
-// Functions beside the tests are tests too.
+//! Categories of columns in files of XGBoost and LightGBM (`tests/data/categories`), and errors for
+//! invalid ones.
+// Helper functions are test code, too.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -15,7 +15,7 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-/// The file with a part of it, which must be there, replaced.
+/// Returns the file with one occurrence of `from` replaced; `from` must be present.
 fn edited(name: &str, from: &str, to: &str) -> Vec<u8> {
     let text = String::from_utf8(file(name)).unwrap();
     assert!(text.contains(from), "{name} without {from}");
@@ -64,7 +64,7 @@ const SEGMENTS: &str = "\"feature_segments\":[0,0,6,6,9]";
 const OFFSETS: &str = "\"offsets\":[0,3,7,11,14,17,22]";
 const NUMBERS: &str = "\"values\":[10,30,20]";
 
-/// A part of the file, what it becomes, and parts of the error.
+/// Text to replace in the file, its replacement, and parts of the error.
 type Case<'a> = (&'a str, &'a str, &'a [&'a str]);
 
 fn assert_refused(cases: &[Case<'_>]) {
@@ -151,7 +151,7 @@ fn contradictory_texts_of_xgboost_are_named() {
 
 #[test]
 fn texts_outside_of_ascii_are_taken_from_versions_that_write_them_whole() {
-    // "red" becomes "ré" and, cut within a letter, no text.
+    // "red" becomes "ré" or, truncated within a character, invalid UTF-8.
     let whole = ("[114,101,100,", "[114,-61,-87,");
     let cut = ("[114,101,100,", "[114,101,-61,");
     for (version, (from, to), is_taken) in [
@@ -225,7 +225,7 @@ fn lists_of_lightgbm_without_known_columns_are_not_used_and_noticed() {
             "{to}: {said}"
         );
     }
-    // Pandas tells the number 1 from the text "1".
+    // Pandas distinguishes the number 1 from the text "1".
     let lists = "[[\"1\", 1, 2, 3, 4, 5], [10, 30, 20]]";
     let file = edited("lightgbm.txt", LISTS, lists);
     assert_eq!(categories(&file), [column(3, &SIZES)]);

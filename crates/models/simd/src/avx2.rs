@@ -1,5 +1,5 @@
-//! The inner loops in AVX2: two registers hold one byte of all 64 rows of a block, and masks are
-//! bytes of all ones.
+//! The inner loops in AVX2: two registers hold one byte for each of the 64 rows of a block, and
+//! masks are bytes with all bits set.
 
 use std::arch::x86_64::*;
 
@@ -7,9 +7,9 @@ use crate::columns::{BLOCK_ROWS, ColumnSplit, LEAVES_MAX, RowBytes, SpecialKeys,
 use crate::lanes::{Lanes, WithSimd};
 use crate::{LeafScratch, plain};
 
-/// Lanes of 4 bytes.
+/// Number of 4-byte lanes.
 const LANES: usize = 8;
-/// Lanes of one byte.
+/// Number of 1-byte lanes.
 const HALF: usize = 32;
 
 #[target_feature(enable = "avx2")]
@@ -54,7 +54,7 @@ pub(super) fn bins(
         if all.is_empty() {
             for &cut in &first[..cuts] {
                 let is_up = _mm256_cmp_ps::<_CMP_LE_OQ>(_mm256_set1_ps(cut), x);
-                // A mask of ones is -1.
+                // An all-ones mask is -1.
                 place = _mm256_sub_epi32(place, _mm256_castps_si256(is_up));
             }
         }
@@ -86,7 +86,7 @@ pub(super) fn bin_bytes(
     let (values, _) = values.as_chunks::<HALF>();
     let (bins, _) = bins.as_chunks::<HALF>();
     let (out, _) = out.0.as_chunks_mut::<HALF>();
-    // Packing interleaves quarters.
+    // Packing interleaves 128-bit lanes; this restores the order.
     let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     for ((out, bins), values) in out.iter_mut().zip(bins).zip(values) {
         let mut parts = [_mm256_setzero_si256(); HALF / LANES];
@@ -123,18 +123,18 @@ pub(super) fn left_masks(columns: &[RowBytes], splits: &[ColumnSplit], out: &mut
         for (half, x) in halves.iter().enumerate() {
             let x = load(x);
             let goes_left = _mm256_cmpeq_epi8(_mm256_min_epu8(x, byte), x);
-            // The sign bits of 32 bytes.
+            // Sign bits of 32 bytes.
             let bits = _mm256_movemask_epi8(goes_left) as u32;
             *out |= u64::from(bits) << (HALF * half);
         }
     }
 }
 
-/// The numbers of slots are below this power of two.
+/// Slot numbers are below this power of two.
 const SLOT_MASK: usize = 2 * LEAVES_MAX - 1;
 
-/// From the last split to the first: the leaf that a row reaches from a split is the one that it
-/// reaches from the child to which it goes.
+/// Processes the splits bottom-up, from last to first: each selects, per row, the leaf reached from
+/// its left or right child.
 #[target_feature(enable = "avx2")]
 pub(super) fn leaves(
     columns: &[RowBytes],
@@ -160,7 +160,7 @@ pub(super) fn leaves(
     *out = slots[before];
 }
 
-/// Vectors of four doubles, one register of AVX2.
+/// Vectors of four lanes, one AVX2 register.
 #[derive(Clone, Copy)]
 pub(super) struct F64x4(());
 

@@ -1,4 +1,4 @@
-//! The inner loops in AVX-512: a register holds one byte of all 64 rows of a block.
+//! The inner loops in AVX-512: a register holds one byte for each of the 64 rows of a block.
 
 use std::arch::x86_64::*;
 
@@ -6,7 +6,7 @@ use crate::columns::{BLOCK_ROWS, ColumnSplit, LEAVES_MAX, RowBytes, SpecialKeys,
 use crate::lanes::{Lanes, WithSimd};
 use crate::{LeafScratch, plain};
 
-/// Lanes of 4 bytes.
+/// Number of 4-byte lanes.
 const LANES: usize = 16;
 
 #[target_feature(enable = "avx512f")]
@@ -44,7 +44,8 @@ fn store(values: &mut [f32; LANES], x: __m512) {
     unsafe { _mm512_storeu_ps(values.as_mut_ptr(), x) }
 }
 
-/// Transposes 4 x 4 lanes in each quarter, then quarters: 16 rows of 16 features at a time.
+/// Transposes 4 x 4 elements within each 128-bit lane, then the 128-bit lanes: 16 rows of 16
+/// features at a time.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) fn transpose(
     rows: &[f32],
@@ -58,8 +59,8 @@ pub(super) fn transpose(
             let start = (part * LANES + row) * features + first;
             if let Some(values) = rows[start..].first_chunk() {
                 *a = singles(values);
-                // The next values: hardware prefetchers do not follow this many rows. A prefetch
-                // may have any address.
+                // Prefetch the next values: hardware prefetchers do not track this many rows. A
+                // prefetch may use any address.
                 let next = values.as_ptr().wrapping_add(2 * LANES - 1);
                 _mm_prefetch::<_MM_HINT_T0>(next.cast());
             }
@@ -103,7 +104,7 @@ pub(super) fn keys(values: &[f32], special: SpecialKeys, out: &mut [u32]) {
     plain::keys(values, special, out);
 }
 
-/// Every second of 64 cuts.
+/// Returns every second of 64 cuts.
 #[target_feature(enable = "avx512f")]
 fn firsts_of_pairs(cuts: &[f32]) -> [__m512; 2] {
     let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -115,10 +116,10 @@ fn firsts_of_pairs(cuts: &[f32]) -> [__m512; 2] {
     [pair(0), pair(2)]
 }
 
-/// Up to this many cuts are compared one by one, as fast as a search.
+/// Up to this many cuts are compared linearly, which is as fast as a binary search.
 const ONE_BY_ONE: usize = 8;
 
-/// Bins by all cuts of a feature.
+/// Computes bins by comparing with all cuts of a feature.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn count(values: &[f32; BLOCK_ROWS], cuts: &[f32], bins: &mut [u32; BLOCK_ROWS]) {
     let (values, _) = values.as_chunks::<LANES>();
@@ -151,7 +152,7 @@ pub(super) fn bins(
     let (table, all) = table.split_at(TABLE);
     let (table, _) = table.as_chunks::<LANES>();
     let (low, high) = (singles(&table[0]), singles(&table[1]));
-    // Entries of the second stage per entry of the first.
+    // Second-stage entries per first-stage entry.
     let step = (all.len() / TABLE).max(1) as u32;
     let firsts = (step == 2).then(|| firsts_of_pairs(all));
     let (values, _) = values.as_chunks::<LANES>();
@@ -166,7 +167,7 @@ pub(super) fn bins(
             place = _mm512_mask_add_epi32(place, is_up, place, _mm512_set1_epi32(half));
         }
         if let Some([low, high]) = firsts {
-            // Two cuts remain; the first is compared.
+            // Two cuts remain; compare with the first.
             let cut = _mm512_permutex2var_ps(low, place, high);
             let is_up = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
             place = _mm512_add_epi32(place, place);
@@ -192,7 +193,8 @@ pub(super) fn bins(
     let values = values.as_flattened().iter();
     let places = bins.as_flattened_mut().iter_mut().zip(values);
     if step == 8 {
-        // All remaining cuts of a value at once, faster than a gather for each half.
+        // Compare a value with all remaining cuts at once, which is faster than a gather per
+        // bisection step.
         let (cuts, _) = all.as_chunks::<8>();
         for (bin, &x) in places {
             if let Some(cuts) = cuts.get((*bin / 8) as usize) {
@@ -204,7 +206,7 @@ pub(super) fn bins(
         }
         return;
     }
-    // Up to 16 of them.
+    // At most 16 cuts remain.
     let inside = ((1_u32 << step.min(LANES as u32)) - 1) as u16;
     for (bin, &x) in places {
         // SAFETY: places are multiples of the number of remaining cuts, below 32 steps; no other
@@ -234,7 +236,7 @@ pub(super) fn bin_bytes(
         let above = _mm512_max_epi32(_mm512_sub_epi32(words(bin), start), _mm512_setzero_si512());
         let is_missing = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
         let byte = _mm512_cvtusepi32_epi8(above);
-        // The bytes of 16 rows: their mask's bits as a mask of bytes.
+        // The bytes of 16 rows: the bits of the 16-lane mask are used as a byte mask.
         let wide = _mm512_mask_mov_epi8(
             _mm512_castsi128_si512(byte),
             u64::from(is_missing),
@@ -258,8 +260,8 @@ pub(super) fn left_masks(columns: &[RowBytes], splits: &[ColumnSplit], out: &mut
     }
 }
 
-/// From the last split to the first: the leaf that a row reaches from a split is the one that it
-/// reaches from the child to which it goes.
+/// Processes the splits bottom-up, from last to first: each selects, per row, the leaf reached from
+/// its left or right child.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) fn leaves(
     columns: &[RowBytes],
@@ -278,10 +280,10 @@ pub(super) fn leaves(
     *out = slots[0];
 }
 
-/// The numbers of slots are below this power of two.
+/// Slot numbers are below this power of two.
 const SLOT_MASK: usize = 2 * LEAVES_MAX - 1;
 
-/// As `leaves`: reading a split takes more instructions than applying it to a block.
+/// Like `leaves` for two blocks: reading a split takes more instructions than applying it.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) fn leaves_of_two(
     [columns, others]: [&[RowBytes]; 2],
@@ -290,13 +292,14 @@ pub(super) fn leaves_of_two(
     out: &mut [RowBytes; 2],
 ) {
     let before = LEAVES_MAX.saturating_sub(splits.len());
-    // Of the same length: one check is enough for both.
+    // Equal lengths, so that one bounds check covers both.
     let others = &others[..columns.len()];
     let [slots, other_slots] = &mut slots.reached;
     let is_leaf_pair = |&&[_, _, left, right]: &&ColumnSplit| {
         usize::from(left) >= splits.len() && usize::from(right) == usize::from(left) + 1
     };
-    // Splits with two leaves: the right leaf is given by its slot, the left one is before it.
+    // Splits with two leaves: the right leaf number follows from its slot, the left one precedes
+    // it.
     let (one, ahead) = (_mm512_set1_epi8(1), _mm512_set1_epi8(splits.len() as i8));
     let leaf_pairs = splits.iter().rev().take_while(is_leaf_pair).count();
     let (splits, leaf_pairs) = splits.split_at(splits.len() - leaf_pairs);
@@ -360,7 +363,7 @@ pub(super) fn add_leaf_values(
     }
 }
 
-/// Vectors of eight doubles, one register of AVX-512.
+/// Vectors of eight lanes, one AVX-512 register.
 #[derive(Clone, Copy)]
 pub(super) struct F64x8(());
 

@@ -1,44 +1,44 @@
-//! Vectors of `f64`, so that a loop is written once for every width. Every operation rounds as that
-//! of `f64` does, so that every width gives the same bits.
+//! Vectors of `f64` lanes, so that a loop is written once for all vector widths. Every operation
+//! rounds as the `f64` operation does, so all widths give the same bits.
 
-/// A set of instructions for vectors of `f64`. A value exists only where the cpu has them.
+/// An instruction set for vectors of `f64`. A value exists only if the cpu supports it.
 pub trait Lanes: Copy {
-    /// Doubles in a vector.
+    /// Number of lanes in a vector.
     const WIDTH: usize;
     type Vector: Copy;
 
-    /// The same number in all lanes.
+    /// Broadcasts a number to all lanes.
     fn splat(self, x: f64) -> Self::Vector;
-    /// The first numbers of a slice, which must hold a vector.
+    /// Loads a vector from the start of a slice, which must be at least that long.
     fn load(self, from: &[f64]) -> Self::Vector;
-    /// Writes the first numbers of a slice, which must hold a vector.
+    /// Stores a vector to the start of a slice, which must be at least that long.
     fn store(self, x: Self::Vector, to: &mut [f64]);
-    /// Lane by lane.
+    /// Per lane.
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Lane by lane.
+    /// Per lane.
     fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Lane by lane.
+    /// Per lane.
     fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Lane by lane.
+    /// Per lane.
     fn div(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// a b + c, rounded once, lane by lane.
+    /// Fused multiply-add per lane: a b + c, rounded once.
     fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
-    /// a + b in the lanes whose bit is set, a in the others.
+    /// a + b in lanes whose bit is set, a in the others.
     #[inline(always)]
     fn add_where(self, bits: u64, a: Self::Vector, b: Self::Vector) -> Self::Vector {
         self.select(bits, self.add(a, b), a)
     }
-    /// `yes` in the lanes whose bit is set, `no` in the others.
+    /// Blend: `yes` in lanes whose bit is set, `no` in the others.
     fn select(self, bits: u64, yes: Self::Vector, no: Self::Vector) -> Self::Vector;
 }
 
-/// A function that is compiled once for each set of instructions. It must be `#[inline(always)]`,
-/// and so must every function that it calls in its loops.
+/// A function that is compiled once per instruction set. It and every function called in its loops
+/// must be `#[inline(always)]`.
 pub trait WithSimd {
     fn with_simd<L: Lanes>(self, lanes: L);
 }
 
-/// Vectors of one double, for every cpu.
+/// Vectors of a single lane, for every cpu.
 #[derive(Clone, Copy)]
 pub struct ScalarF64;
 

@@ -1,9 +1,9 @@
-//! Inner loops of the tree engine over blocks of rows, in the widest instructions of the cpu. This
-//! crate and `os` are the only ones with unsafe code.
+//! Inner loops of the tree engine over blocks of rows, with the widest vector instructions of the
+//! cpu. Only this crate and `os` contain unsafe code.
 //!
-//! Every function exists three times, with the same results to the bit: in plain Rust (`plain`, the
-//! reference of the others), in AVX2 and in AVX-512 (F, BW and VBMI). A [`Simd`] selects one of
-//! them and exists only where the cpu has the instructions, which makes calling it sound.
+//! Every function has three implementations with bit-identical results: plain Rust (`plain`, the
+//! reference), AVX2 and AVX-512 (F, BW and VBMI). A [`Simd`] value selects one of them and can be
+//! created only on a cpu with these instructions, which makes the calls sound.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -1,4 +1,4 @@
-//! The inner loops in plain Rust: for every cpu, and the reference of the others.
+//! The inner loops in plain Rust: for every cpu, and the reference for the other implementations.
 
 use crate::LeafScratch;
 use crate::columns::{
@@ -18,7 +18,7 @@ pub(super) fn transpose(
     }
 }
 
-/// Compiled once for each set of instructions; the compiler vectorizes it.
+/// Compiled once per instruction set; auto-vectorized.
 #[inline(always)]
 pub(super) fn keys(values: &[f32], special: SpecialKeys, out: &mut [u32]) {
     for (key, &x) in out.iter_mut().zip(values) {

@@ -1,4 +1,4 @@
-//! A set of instructions as a value, which permits calls of the functions that need them.
+//! An instruction set as a value that permits calls of the functions that require it.
 
 use crate::columns::{BLOCK_ROWS, ColumnSplit, LEAVES_MAX, RowBytes, SpecialKeys};
 use crate::lanes::{ScalarF64, WithSimd};
@@ -6,14 +6,14 @@ use crate::plain;
 #[cfg(target_arch = "x86_64")]
 use crate::{avx2, avx512};
 
-/// Memory for the slots of a tree.
+/// Scratch memory for the slots of a tree.
 #[derive(Clone, Debug)]
 pub struct LeafScratch {
-    /// The rows of a block that reach a slot: a bit for a row.
+    /// Rows of a block that reach a slot, one bit per row.
     pub(crate) bits: [u64; 2 * LEAVES_MAX],
-    /// Of two blocks: the leaf to which a slot leads each row. The slot of the last split is in the
-    /// middle and those of the other splits are before it; the slots of the leaves, which hold
-    /// their numbers and never change, are behind it.
+    /// For each of two blocks, the leaf that each row reaches from a slot. The slot of the last
+    /// split is in the middle, preceded by those of the other splits and followed by those of the
+    /// leaves, which contain their own numbers and never change.
     #[cfg(target_arch = "x86_64")]
     pub(crate) reached: [[RowBytes; 2 * LEAVES_MAX]; 2],
 }
@@ -30,7 +30,7 @@ impl Default for LeafScratch {
     }
 }
 
-/// A set of instructions that this cpu has.
+/// An instruction set that this cpu supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Simd(InstructionSet);
 
@@ -43,7 +43,7 @@ enum InstructionSet {
     Avx512,
 }
 
-/// Calls the function of an instruction set's module.
+/// Calls the implementation for an instruction set.
 macro_rules! dispatch {
     ($simd:expr, $function:ident($($argument:expr),*)) => {
         match $simd.0 {
@@ -62,7 +62,7 @@ impl Simd {
     /// Plain code, for every cpu.
     pub const PLAIN: Self = Self(InstructionSet::Plain);
 
-    /// AVX2 with fused multiplication, if the cpu has it.
+    /// AVX2 with FMA, if the cpu supports it.
     #[inline]
     pub fn avx2() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
@@ -72,7 +72,7 @@ impl Simd {
         None
     }
 
-    /// AVX-512 with bytes and byte permutations, if the cpu has it.
+    /// AVX-512 F, BW and VBMI, if the cpu supports them.
     #[inline]
     pub fn avx512() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
@@ -87,13 +87,13 @@ impl Simd {
         None
     }
 
-    /// The widest that this cpu has.
+    /// The widest instruction set that this cpu supports.
     #[inline]
     pub fn best() -> Self {
         Self::avx512().or_else(Self::avx2).unwrap_or(Self::PLAIN)
     }
 
-    /// Runs a function that is compiled for these instructions.
+    /// Runs a function compiled for this instruction set.
     #[inline]
     pub fn run(self, work: impl WithSimd) {
         match self.0 {
@@ -107,13 +107,13 @@ impl Simd {
         }
     }
 
-    /// Of each split: the rows of a block that go left, a bit for each.
+    /// Computes for each split the rows of a block that go left, one bit per row.
     #[inline]
     pub fn left_masks(self, columns: &[RowBytes], splits: &[ColumnSplit], out: &mut [u64]) {
         dispatch!(self, left_masks(columns, splits, out));
     }
 
-    /// Values of 16 neighboring features of a block of rows, feature by feature.
+    /// Transposes the values of 16 adjacent features of a block of rows.
     #[inline]
     pub fn transpose(
         self,
@@ -132,13 +132,14 @@ impl Simd {
         }
     }
 
-    /// The keys of values.
+    /// Computes the keys of values.
     #[inline]
     pub fn keys(self, values: &[f32], special: SpecialKeys, out: &mut [u32]) {
         dispatch!(self, keys(values, special, out));
     }
 
-    /// Bins of values (0 for NaN) by the search table of their feature, which has this many cuts.
+    /// Computes the bins of values (0 for NaN) with the search table of their feature, which has
+    /// `cuts` cuts.
     #[inline]
     pub fn bins(
         self,
@@ -150,7 +151,7 @@ impl Simd {
         dispatch!(self, bins(values, table, cuts, bins));
     }
 
-    /// The bytes of a column that begins with the cut `start` and has the byte `missing` for NaN.
+    /// Computes the bytes of a column whose first cut is `start`; NaN becomes the byte `missing`.
     #[inline]
     pub fn bin_bytes(
         self,
@@ -163,7 +164,7 @@ impl Simd {
         dispatch!(self, bin_bytes(values, bins, start, missing, out));
     }
 
-    /// The leaf of a tree that each row of a block reaches. `splits` must be those of one tree.
+    /// Computes the leaf that each row of a block reaches. `splits` must be the splits of one tree.
     #[inline]
     pub fn leaves(
         self,
@@ -175,7 +176,7 @@ impl Simd {
         dispatch!(self, leaves(columns, splits, slots, out));
     }
 
-    /// As [`leaves`](Self::leaves), of two blocks, which share the work of reading the splits.
+    /// Like [`leaves`](Self::leaves) for two blocks, which share the cost of reading the splits.
     #[inline]
     pub fn leaves_of_two(
         self,
@@ -196,8 +197,8 @@ impl Simd {
         }
     }
 
-    /// Adds the values of the leaves that rows reach to their sums. `values` begins with those of
-    /// the tree's `leaves` and holds at least [`LEAVES_MAX`].
+    /// Adds the values of the reached leaves to the sums of their rows. `values` starts with the
+    /// values of the tree's `leaves` and has at least [`LEAVES_MAX`] elements.
     #[inline]
     pub fn add_leaf_values(
         self,

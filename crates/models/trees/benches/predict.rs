@@ -1,9 +1,9 @@
-//! Time of margins' values on the models that the engine figures are about: one thread, the
-//! transform included, rows of the model's own sample over and over, outputs and scratch reused.
-//! Figures are per call; items per second are rows per second. `open` and `parse` are what a worker
-//! and the front pay once.
+//! Time of predicting values on the models of the documented engine figures: one thread, including
+//! the transform, rows of the model's own sample repeated, outputs and scratch memory reused.
+//! Figures are per call; items per second are rows per second. `open` and `parse` are the one-time
+//! costs of a worker and of the front.
 
-// A damaged zoo stops the benchmark.
+// A corrupt zoo stops the benchmark.
 #![allow(clippy::expect_used, clippy::panic)]
 
 #[path = "../tests/zoo/mod.rs"]

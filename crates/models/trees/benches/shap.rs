@@ -1,8 +1,8 @@
-//! Time of contributions and interactions on the models that the engine figures are about: one
-//! thread, rows of the model's own sample, outputs and scratch reused. Figures are per call; items
-//! per second are rows per second.
+//! Time of contributions and interactions on the models of the documented engine figures: one
+//! thread, rows of the model's own sample, outputs and scratch memory reused. Figures are per call;
+//! items per second are rows per second.
 
-// A damaged zoo stops the benchmark.
+// A corrupt zoo stops the benchmark.
 #![allow(clippy::expect_used, clippy::panic)]
 
 #[path = "../tests/zoo/mod.rs"]
@@ -18,7 +18,7 @@ fn main() {
 
 const MODELS: [&str; 3] = ["main_small_d6", "main_medium_d6", "main_large_d6"];
 
-/// The compiled model and as many rows as asked, the sample's own over and over.
+/// Returns the compiled model and the requested number of rows, repeating those of the sample.
 fn prepare(name: &str, rows: usize) -> (Image, Vec<f32>) {
     let sample = zoo::sample(name);
     let (_, bytes) = sample.models().next().expect("a model file");

@@ -1,7 +1,7 @@
 //! Compiles a model into an [`Image`].
 //!
-//! The row-independent part of SHAP (shares of covers, earlier edges of a feature, expected values)
-//! is computed here, once, and not by each process.
+//! The row-independent part of SHAP (cover shares, earlier edges of a feature, expected values)
+//! is computed here once instead of in each process.
 
 mod binned;
 mod bundles;
@@ -82,7 +82,7 @@ impl Image {
     }
 }
 
-/// The arrays of an image, except for those of the binned form and the bundles.
+/// Arrays of an image, except those of the binned form and the bundles.
 #[derive(Default)]
 struct ModelArrays {
     base: Vec<f64>,
@@ -108,8 +108,8 @@ struct ModelArrays {
 }
 
 impl ModelArrays {
-    /// Reserves room for all nodes: an array that grows in steps takes up to three times its memory
-    /// while it is copied.
+    /// Reserves capacity for all nodes: a growing vector temporarily uses up to three times its
+    /// memory while it is copied.
     fn reserve(&mut self, nodes: usize) {
         for array in [&mut self.value, &mut self.share, &mut self.merged] {
             array.reserve_exact(nodes);
@@ -181,7 +181,7 @@ impl ModelArrays {
         self.path_features.push(paths.path_features);
     }
 
-    /// The model without its binned form and bundles.
+    /// Returns a view of the model without binned form and bundles.
     fn view(&self, features: usize, groups: usize) -> EnsembleView<'_> {
         EnsembleView {
             features,

@@ -1,4 +1,4 @@
-//! Rows in the forms that kernels and SHAP read: bytes of a block of rows, keys of one row.
+//! Encodings of rows for kernels and SHAP: byte columns of a block of rows, keys of one row.
 
 pub(crate) mod bins;
 pub(crate) mod keys;

@@ -4,90 +4,89 @@ use thiserror::Error;
 
 use crate::output::{ElementType, Kind};
 
-/// The bytes are not a compiled model.
+/// Why bytes cannot be opened as a compiled model.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ImageError {
-    /// The bytes do not start on an 8-byte boundary; a memory mapping and an [`Image`] do.
+    /// The bytes are not 8-byte aligned; a memory mapping and an [`Image`] are.
     ///
     /// [`Image`]: crate::Image
     #[error("compiled model: the bytes do not start at a multiple of 8; map the file, or copy it")]
     Misaligned,
-    /// The bytes are not a compiled model, or come from another version or byte order.
+    /// The bytes are not a compiled model, or one of another version or byte order.
     #[error("compiled model: the header has {found:#x} instead of {expected:#x}; compile it again")]
     Header {
         found: u64,
-        /// Value that this version writes.
+        /// Value written by this version.
         expected: u64,
     },
-    /// Fewer or more bytes than the header announces.
+    /// The number of bytes differs from the length in the header.
     #[error("compiled model: {found} bytes, but the header announces {expected}; compile it again")]
     Length {
-        /// Bytes given.
+        /// Number of bytes.
         found: usize,
-        /// Bytes announced.
+        /// Length in the header.
         expected: usize,
     },
     /// The contents do not match the checksum.
     #[error("compiled model: the checksum does not match; compile it again")]
     Checksum,
-    /// An index or a count points outside of its section.
+    /// An index or count is out of range.
     #[error("compiled model: {section} of tree {tree} is out of range; compile it again")]
     Range {
         section: &'static str,
-        /// The tree, or 0 for arrays of the whole model.
+        /// Index of the tree; 0 for arrays of the whole model.
         tree: usize,
     },
 }
 
-/// A prediction was refused.
+/// Why a prediction was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PredictError {
-    /// The values given are not a whole number of rows.
+    /// The number of values is not a multiple of the number of features.
     #[error("{values} values are not rows of {features} features")]
     Rows {
         values: usize,
-        /// Features of the model.
+        /// Number of features of the model.
         features: usize,
     },
-    /// The length of the output is not that of the results.
+    /// The output has the wrong length.
     #[error("the output holds {found} values; {rows} rows of kind {kind} give {expected}")]
     OutputLength {
-        /// Values that the output holds.
+        /// Number of values in the output.
         found: usize,
-        /// Values that it must hold.
+        /// Required number of values.
         expected: usize,
-        /// Rows given.
         rows: usize,
         /// The requested kind.
         kind: Kind,
     },
-    /// The output has another element type than the kind gives.
+    /// The output has the wrong element type.
     #[error("kind {kind} of this model gives {expected}, not {found}")]
     OutputElement {
         /// Element type of the output.
         found: ElementType,
-        /// Element type that the kind gives.
+        /// Required element type.
         expected: ElementType,
         /// The requested kind.
         kind: Kind,
     },
-    /// The range of iterations is not inside the model.
+    /// The iterations are out of range.
     #[error("iterations {start}..{end} are not within the model's {iterations}")]
     Iterations {
         /// First requested iteration.
         start: usize,
         /// End of the requested range.
         end: usize,
-        /// Iterations of the model.
+        /// Number of iterations of the model.
         iterations: usize,
     },
-    /// The base margin does not hold one value per row and group.
+    /// The base margin does not have one value per row and group.
     #[error("the base margin holds {found} values; {expected} are needed, one per row and group")]
     BaseMargin { found: usize, expected: usize },
-    /// Partial outputs of a call that is divided by trees do not fit together.
+    /// Partial outputs of a call divided by trees do not match.
     #[error("the call cannot be divided like this: {reason}")]
     Divided { reason: &'static str },
-    /// The model cannot give this kind.
+    /// The model does not support this kind of prediction.
     #[error("kind {kind} is not supported for this model: {reason}")]
     Unsupported {
         /// The requested kind.

@@ -1,10 +1,10 @@
-//! The kernels, which find the leaf of every row in every tree. All give the bits of
-//! [`Kernel::Nodes`]; which one is fastest depends on the model, the number of rows and the cpu:
-//! `selection` holds the choice, `tuning` measures it.
+//! Kernels: algorithms that find the leaf of every row in every tree. All give the same bits as
+//! [`Kernel::Nodes`]. Which one is fastest depends on the model, the number of rows and the cpu:
+//! `selection` stores the choice, `tuning` measures it.
 //!
 //! Margins start from the base margin and add leaf values tree by tree in model order, in the
-//! library's element type. That order does not depend on how rows are batched or split over
-//! threads, so neither do the results.
+//! library's element type. This order, and therefore the result, does not depend on how rows are
+//! batched or divided among threads.
 
 pub(crate) mod blocks;
 mod kind;
@@ -28,23 +28,23 @@ use crate::rows::Rows;
 pub use kind::Kernel;
 pub(crate) use kind::KernelEngine;
 
-/// Memory that kernels reuse from call to call.
+/// Memory reused by subsequent kernel calls.
 #[derive(Debug, Default)]
 pub(crate) struct KernelScratch {
     pub(crate) blocks: BlockScratch,
     pub(crate) keys: Vec<u32>,
-    /// Values picked from a row.
+    /// Values gathered from a row.
     pub(crate) singles: Vec<f32>,
 }
 
-/// A vector for each type of running sum; a model uses one of them.
+/// One vector per type of running sum; a model uses one of them.
 #[derive(Debug, Default)]
 pub(crate) struct FloatVectors {
     pub(crate) singles: Vec<f32>,
     pub(crate) doubles: Vec<f64>,
 }
 
-/// Running sums by their type.
+/// Running sums by type.
 pub(crate) enum FloatsMut<'a> {
     Singles(&'a mut [f32]),
     Doubles(&'a mut [f64]),
@@ -52,15 +52,16 @@ pub(crate) enum FloatsMut<'a> {
 
 /// A running sum in the library's element type.
 pub(crate) trait Sum: Copy + Add<Output = Self> + AddAssign + Div<Output = Self> {
-    /// The nearest value of this type: a leaf value itself, as those of XGBoost are `f32` values.
+    /// Converts to the nearest value of this type; exact for leaf values of XGBoost, which are
+    /// `f32`.
     fn of(value: f64) -> Self;
-    /// The sums by their type.
+    /// Returns the sums by type.
     fn floats(sums: &mut [Self]) -> FloatsMut<'_>;
-    /// Sums of the rows of a block, for each group.
+    /// Returns the sums of the rows of a block for each group.
     fn sums(scratch: &mut BlockScratch) -> &mut Vec<[Self; BLOCK_ROWS]>;
-    /// The values of this type.
+    /// Returns the values of this type.
     fn values(vectors: &FloatVectors) -> &[Self];
-    /// The vector of this type.
+    /// Returns the vector of this type.
     fn vector(vectors: &mut FloatVectors) -> &mut Vec<Self>;
 }
 
@@ -110,7 +111,7 @@ impl Sum for f64 {
     }
 }
 
-/// The model, the rows of a call, and the choice of the kernel.
+/// Model and rows of a call, with the kernel selection.
 #[derive(Clone, Copy)]
 pub(crate) struct KernelCall<'a> {
     pub(crate) view: &'a EnsembleView<'a>,
@@ -131,8 +132,8 @@ impl<'a> KernelCall<'a> {
         }
     }
 
-    /// The rows in parts with the engine of each: blocks, and two blocks together where both have
-    /// the same engine.
+    /// Splits the rows into parts with the engine of each: single blocks, or two blocks together if
+    /// both have the same engine.
     fn parts(self) -> impl Iterator<Item = (Range<usize>, KernelEngine, Self)> {
         let count = self.count();
         let mut start = 0;
@@ -154,7 +155,7 @@ impl<'a> KernelCall<'a> {
         })
     }
 
-    /// Adds the leaves that the rows reach to `margins`, rows x groups.
+    /// Adds the leaf values of the rows to `margins`, rows x groups.
     pub(crate) fn margins<T: Sum>(
         self,
         trees: Range<usize>,
@@ -200,8 +201,8 @@ impl<'a> KernelCall<'a> {
         }
     }
 
-    /// The leaf value of each tree of the range for each of up to a block of rows: trees x rows,
-    /// and x groups where leaves hold a value for each group.
+    /// Computes the leaf value of each tree of the range for up to a block of rows: trees x rows,
+    /// and x groups if leaves have one value per group.
     pub(crate) fn values<T: Sum>(
         self,
         trees: Range<usize>,
@@ -242,7 +243,7 @@ impl<'a> KernelCall<'a> {
         }
     }
 
-    /// The library's numbers of the leaves that the rows reach: rows x trees of the range.
+    /// Computes the library's leaf numbers for the rows: rows x trees of the range.
     pub(crate) fn leaves(
         self,
         trees: Range<usize>,

@@ -1,7 +1,7 @@
-//! The compiled model: the types of its bytes.
+//! Data layout of the compiled model.
 //!
-//! `compile` writes them; `open` and every engine read them. No algorithm is here, so that these
-//! sides import the layout and not each other.
+//! `compile` writes it; `open` and the engines read it. It contains no algorithms, so that these
+//! modules depend on the layout and not on each other.
 
 pub(crate) mod binned;
 pub(crate) mod bundles;

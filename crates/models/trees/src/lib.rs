@@ -1,25 +1,25 @@
-//! The engine of tree ensembles: compiles models, predicts, and explains predictions.
+//! Inference engine for tree ensembles: compiles models, predicts, and explains predictions.
 //!
-//! Pure: bytes in, numbers out; no files, no clock, no threads, no globals.
+//! Pure: computes on bytes and numbers; uses no files, no clock, no threads and no globals.
 //!
 //! ```text
 //! file bytes --Model::parse--> Model --Image::compile--> Image
 //! image bytes --Predictor::open--> Predictor --predict--> numbers
 //! ```
 //!
-//! * [`Model`]: the checked contents of a model file; its readers are the crate `albacore-formats`.
-//!   [`Iterations`] selects the trees that predict.
+//! * [`Model`]: checked contents of a model file; the readers are in the crate `albacore-formats`.
+//!   [`Iterations`] selects the trees used for prediction.
 //! * [`Image`]: the compiled model, one block of bytes that many processes map and read in place.
 //! * [`Predictor`]: predicts from such bytes; [`Kind`] lists the kinds of prediction.
-//! * [`Kernel`]: the ways to find the leaves of rows. All give the same bits; [`Choice`] is the
-//!   kernel for a number of rows.
+//! * [`Kernel`]: the algorithms that find the leaves of rows. All give the same bits; [`Choice`] is
+//!   the kernel for a number of rows.
 //! * [`PartialOutput`], [`Accumulator`]: a call of few rows whose trees are divided among threads.
 //!
-//! Inside: `layout` describes the compiled model, `compile` writes it, `open` checks it; `encode`
-//! brings rows into its form; `kernel` finds leaves, `shap` explains; the crate `albacore-simd`
-//! holds the inner loops, `limits` every bound and its reason.
+//! Internally, `layout` defines the compiled model, `compile` writes it and `open` checks it;
+//! `encode` converts rows; `kernel` finds leaves; `shap` computes SHAP values; the crate
+//! `albacore-simd` contains the inner loops; `limits` lists the bounds with their reasons.
 //!
-//! Results equal the training library's: margins to the bit, whatever the batches of rows.
+//! Results equal those of the training library: margins bit for bit, regardless of batching.
 #![forbid(unsafe_code)]
 
 mod compile;

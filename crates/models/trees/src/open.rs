@@ -1,5 +1,5 @@
 //! Opens a compiled model in place: borrows the arrays from the bytes and checks every index, so
-//! that the engines can trust them. Damage of any kind is an error here and never a panic later.
+//! that the engines can rely on them. Corruption is an error here and never a panic later.
 
 mod binned;
 mod bundles;
@@ -98,7 +98,7 @@ fn words_of(bytes: &[u8]) -> Checked<&[u64]> {
     })
 }
 
-/// Borrows one array after the other.
+/// Borrows consecutive arrays.
 struct ArrayReader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -114,7 +114,7 @@ impl<'a> ArrayReader<'a> {
             return out_of_range("counts", 0);
         };
         let array = &self.bytes[self.at..self.at + length];
-        // The whole is a multiple of 8 bytes, so the padding is there.
+        // The total size is a multiple of 8 bytes, so the padding is in range.
         self.at = (self.at + length).next_multiple_of(8);
         bytemuck::try_cast_slice(array).map_err(|_| ImageError::Misaligned)
     }
@@ -216,7 +216,7 @@ fn borrow_bundles<'a>(
     })
 }
 
-/// Whether a list of starts covers `0..end` in ascending order.
+/// Returns whether a list of starts covers `0..end` in ascending order.
 fn covers(starts: &[u32], end: usize) -> bool {
     starts.first() == Some(&0) && starts.last() == Some(&(end as u32)) && starts.is_sorted()
 }

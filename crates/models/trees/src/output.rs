@@ -1,4 +1,4 @@
-//! The kinds of predictions, and their element types.
+//! Kinds of predictions, and their element types.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ impl Kind {
         Self::Leaf,
     ];
 
-    /// The name, as command lines write it.
+    /// Returns the name used on command lines.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Type of the elements of an output.
+/// Element type of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementType {
     /// 4-byte float.
@@ -63,7 +63,7 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// Bytes of one element.
+    /// Returns the size of an element in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -83,7 +83,7 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// Where predictions go: rows x [`Predictor::output_width`](crate::Predictor::output_width).
+/// Output buffer: rows x [`Predictor::output_width`](crate::Predictor::output_width).
 #[derive(Debug)]
 pub enum OutputMut<'a> {
     F32(&'a mut [f32]),

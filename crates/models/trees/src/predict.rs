@@ -1,4 +1,4 @@
-//! Predictions from a compiled model, and the shapes in which they come.
+//! Predictions from a compiled model, and the shapes of their outputs.
 
 mod approx;
 mod contribs;
@@ -22,17 +22,18 @@ use crate::transform::{apply_f32, apply_f64};
 /// Options of a prediction.
 #[derive(Debug, Clone, Default)]
 pub struct PredictionOptions<'a> {
-    /// Only these boosting iterations; all of the model where absent. Leaves then have one column
-    /// per tree of the range. XGBoost's `iteration_range`, also for leaves and contributions, which
-    /// it gives from the first iteration on only. `best_iteration` of a model file is the last of
-    /// the range that its own library would use.
+    /// Boosting iterations to use; by default all of the model. Leaf outputs then have one column
+    /// per tree of the range. This is XGBoost's `iteration_range`, but also for leaves and
+    /// contributions, for which XGBoost requires ranges that start at the first iteration.
+    /// `best_iteration` of a model file is the last iteration of the range that its own library
+    /// would use.
     #[doc(alias = "iteration_range")]
     pub iterations: Option<Range<usize>>,
     /// Margins to start from, rows x groups, instead of the model's base score. XGBoost only.
     pub base_margin: Option<&'a [f32]>,
 }
 
-/// Memory that predictions reuse from call to call; one per thread.
+/// Memory reused by subsequent predictions; one per thread.
 #[derive(Debug, Default)]
 pub struct PredictScratch {
     pub(crate) rows: Vec<f64>,
@@ -42,14 +43,14 @@ pub struct PredictScratch {
     pub(crate) kernel: KernelScratch,
 }
 
-/// Predicts from a compiled model, in place, without a copy of the model.
+/// Predicts from a compiled model in place, without copying the model.
 #[derive(Debug, Clone, Copy)]
 pub struct Predictor<'a> {
     pub(crate) model: Opened<'a>,
     pub(crate) selection: KernelSelection,
 }
 
-/// The rows, trees and base margin of a call, checked.
+/// Checked rows, trees and base margin of a call.
 pub(crate) struct CheckedCall<'a> {
     pub(crate) rows: Rows<'a>,
     pub(crate) count: usize,
@@ -59,11 +60,12 @@ pub(crate) struct CheckedCall<'a> {
 }
 
 impl<'a> Predictor<'a> {
-    /// Opens an image, which must start on an 8-byte boundary, as memory mappings and
-    /// [`Image::bytes`](crate::Image::bytes) do.
+    /// Opens an image, which must be aligned to 8 bytes, as memory mappings and
+    /// [`Image::bytes`](crate::Image::bytes) are.
     ///
     /// # Errors
-    /// Any damage: another version, missing bytes, a wrong checksum, an index out of range.
+    /// The image is corrupt: another version, missing bytes, a wrong checksum, or an index out of
+    /// range.
     pub fn open(image: &'a [u8]) -> Result<Self, ImageError> {
         let model = open(image)?;
         let by_rule = KernelSelection::by_rule(&model.view);
@@ -71,7 +73,7 @@ impl<'a> Predictor<'a> {
         Ok(Self { model, selection })
     }
 
-    /// Uses one kernel for all calls; `None` where this cpu or this model does not allow it. For
+    /// Uses one kernel for all calls; `None` if this cpu or this model does not support it. For
     /// tests and measurements.
     #[must_use]
     pub fn with_kernel(self, kernel: Kernel) -> Option<Self> {
@@ -86,14 +88,14 @@ impl<'a> Predictor<'a> {
         &self.model.view
     }
 
-    /// The kernel for each number of rows.
+    /// Returns the kernel for each number of rows.
     #[must_use]
     pub fn choices(&self) -> &[Choice] {
         &self.selection.choices
     }
 
-    /// Bytes that a kernel reads: its part of the model, and its form of the rows of a call, of at
-    /// most 64 rows. A working set that fits the L2 cache of a core is read fast.
+    /// Returns the working set of a kernel in bytes: its part of the model, and its encoding of the
+    /// rows of a call, for at most 64 rows. It is read fast if it fits in the L2 cache of a core.
     #[must_use]
     pub fn working_set(&self, kernel: Kernel) -> usize {
         let (view, form) = (self.view(), &self.view().binned);
@@ -119,7 +121,7 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Nanoseconds per row in a call of this many rows, as measured; `None` where they were not
+    /// Returns the measured nanoseconds per row in a call with this number of rows; `None` if not
     /// measured. Leaves take as long as margins; interactions take at least the time of
     /// contributions, which is returned for them.
     #[must_use]
@@ -130,8 +132,8 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Nanoseconds of the serial part of a row when threads divide the trees; `None` where they
-    /// were not measured.
+    /// Returns the nanoseconds of the serial part of a row when trees are divided among threads;
+    /// `None` if not measured.
     #[must_use]
     pub fn serial_nanoseconds(&self, kind: Kind) -> Option<f64> {
         let row_time = match kind {
@@ -142,19 +144,19 @@ impl<'a> Predictor<'a> {
         self.selection.row_time(row_time)
     }
 
-    /// The library that trained the model.
+    /// Returns the library that trained the model.
     #[must_use]
     pub fn library(&self) -> Library {
         self.model.library
     }
 
-    /// Values in a row.
+    /// Returns the number of features, the width of a row.
     #[must_use]
     pub fn features(&self) -> usize {
         self.model.view.features
     }
 
-    /// Classes or targets: margins of a row.
+    /// Returns the number of classes or targets, the margins of a row.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.model.view.groups
@@ -165,13 +167,13 @@ impl<'a> Predictor<'a> {
         self.model.view.trees()
     }
 
-    /// Number of leaves of all trees.
+    /// Returns the number of leaves of all trees.
     #[must_use]
     pub fn leaves(&self) -> usize {
         self.model.view.flags.len().midpoint(self.trees())
     }
 
-    /// Steps from a root to the deepest leaf of the model.
+    /// Returns the number of edges from a root to the deepest leaf of the model.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.model
@@ -182,13 +184,13 @@ impl<'a> Predictor<'a> {
             .map_or(0, |&depth| depth as usize)
     }
 
-    /// Number of boosting iterations.
+    /// Returns the number of boosting iterations.
     #[must_use]
     pub fn iterations(&self) -> usize {
         self.model.view.iterations()
     }
 
-    /// Number of trees of a range of boosting iterations; `None` if it is not inside the model.
+    /// Returns the number of trees of a range of boosting iterations; `None` if it is out of range.
     #[must_use]
     pub fn trees_of(&self, iterations: Range<usize>) -> Option<usize> {
         self.model
@@ -197,13 +199,13 @@ impl<'a> Predictor<'a> {
             .map(|trees| trees.len())
     }
 
-    /// Margin before any tree, per group: the base score as the objective links it.
+    /// Returns the base margin per group: the base score after the link function of the objective.
     #[must_use]
     pub fn base_margins(&self) -> &'a [f64] {
         self.model.view.base
     }
 
-    /// Type of the elements that a kind gives.
+    /// Returns the element type of an output kind.
     #[must_use]
     pub fn output_element(&self, kind: Kind) -> ElementType {
         match (kind, self.model.library) {
@@ -213,8 +215,8 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Shape of what a kind gives for one row, as the training library shapes it: empty where it
-    /// is one number.
+    /// Returns the output shape of a kind for one row, as in the training library; empty for a
+    /// single number.
     #[must_use]
     pub fn output_row_shape(&self, kind: Kind) -> Vec<usize> {
         let (groups, columns) = (self.groups(), self.features() + 1);
@@ -224,7 +226,7 @@ impl<'a> Predictor<'a> {
             Kind::Value | Kind::Margin => vec![groups],
             Kind::Leaf => vec![self.trees()],
             Kind::Contribs if groups == 1 => vec![columns],
-            // LightGBM lays the classes side by side in one dimension.
+            // LightGBM concatenates the classes in one dimension.
             Kind::Contribs if self.library() == Library::Lightgbm => vec![groups * columns],
             Kind::Contribs => vec![groups, columns],
             Kind::Interactions if groups == 1 => vec![columns, columns],
@@ -232,10 +234,10 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Number of values that a kind gives for one row.
+    /// Returns the number of output values of a kind for one row.
     #[must_use]
     pub fn output_width(&self, kind: Kind) -> usize {
-        // The product of the shape, which a prediction must not allocate.
+        // The product of the shape, without the allocation, which a prediction must avoid.
         let (groups, columns) = (self.groups(), self.features() + 1);
         match kind {
             Kind::Value if self.model.transform.is_single() => 1,
@@ -246,13 +248,13 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Predicts for rows x features; `out` is overwritten with rows x [`output_width`] values. Rows
-    /// do not depend on each other and may be split over calls and threads.
+    /// Predicts for rows x features; overwrites `out` with rows x [`output_width`] values. Rows are
+    /// independent and may be divided among calls and threads.
     ///
     /// [`output_width`]: Self::output_width
     ///
     /// # Errors
-    /// Rows or output of the wrong length or type, or a kind that the model cannot give.
+    /// Rows or output have the wrong length or type, or the model does not support the kind.
     pub fn predict(
         &self,
         kind: Kind,
@@ -263,10 +265,10 @@ impl<'a> Predictor<'a> {
         self.predict_with(kind, rows, &PredictionOptions::default(), out, scratch)
     }
 
-    /// Predicts as [`predict`](Self::predict) does, with options.
+    /// Like [`predict`](Self::predict), with options.
     ///
     /// # Errors
-    /// As `predict`, or options that do not fit the model or the rows.
+    /// As `predict`, or the options do not match the model or the rows.
     pub fn predict_with(
         &self,
         kind: Kind,
@@ -337,7 +339,7 @@ impl<'a> Predictor<'a> {
         })
     }
 
-    /// The number of rows of a call.
+    /// Returns the number of rows of a call.
     pub(crate) fn count_rows(&self, rows: Rows<'_>) -> Result<usize, PredictError> {
         let (values, features) = (rows.values(), self.features());
         match values.is_multiple_of(features) {
@@ -373,7 +375,7 @@ impl<'a> Predictor<'a> {
         Ok(())
     }
 
-    /// A call of all trees, with the model's base margins.
+    /// Returns a call of all trees with the model's base margins.
     pub(crate) fn whole_call(&self, count: usize) -> CheckedCall<'static> {
         CheckedCall {
             rows: Rows::F32(&[]),
@@ -427,8 +429,8 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Turns the margins of a row into values. LightGBM averages random forests only here: their
-    /// raw scores and contributions are sums.
+    /// Converts the margins of a row to values. Averages of LightGBM's random forests are computed
+    /// only here: their raw scores and contributions are sums.
     pub(crate) fn values<T: Element>(&self, call: &CheckedCall<'_>, row: &mut [T]) {
         if self.model.view.is_averaged {
             for margin in row.iter_mut() {
@@ -438,7 +440,7 @@ impl<'a> Predictor<'a> {
         T::apply(self.model.transform, row);
     }
 
-    /// The margins of all rows.
+    /// Computes the margins of all rows.
     fn margins<T: Element>(
         &self,
         call: &CheckedCall<'_>,

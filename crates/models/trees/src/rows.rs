@@ -1,19 +1,19 @@
-//! Rows as callers give them, and their values as the library that trained the model reads them.
+//! Rows of a call, and their conversion to the values that the training library compares.
 
 use std::ops::Range;
 
 use albacore_formats::Library;
 
-/// LightGBM's zero: values of at most this magnitude count as 0 (its constant is the `f32`
-/// 1e-35).
+/// LightGBM's zero threshold: values of at most this magnitude count as 0 (its constant is the
+/// `f32` 1e-35).
 pub(crate) const ZERO_MAX: f64 = 1e-35_f32 as f64;
 
-/// Rows x features, one row after the other; NaN is a missing value.
+/// Rows x features, row-major; NaN is a missing value.
 #[derive(Debug, Clone, Copy)]
 pub enum Rows<'a> {
-    /// Single precision. LightGBM's models widen it.
+    /// Single precision; widened for LightGBM's models.
     F32(&'a [f32]),
-    /// Double precision. XGBoost's models round it to `f32` first.
+    /// Double precision; rounded to `f32` for XGBoost's models.
     F64(&'a [f64]),
 }
 
@@ -26,7 +26,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Rows of a range only.
+    /// Returns a range of the rows.
     pub(crate) fn rows(&self, rows: Range<usize>, features: usize) -> Rows<'a> {
         let values = rows.start * features..rows.end * features;
         match self {
@@ -35,7 +35,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A value as the engines compare it.
+    /// Returns a value as the engines compare it.
     pub(crate) fn prepared(&self, library: Library, place: usize) -> f64 {
         match (library, self) {
             (Library::Xgboost, Self::F32(x)) => f64::from(x[place]),
@@ -68,12 +68,12 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// XGBoost holds rows in `f32`.
+/// Rounds to `f32`, because XGBoost stores rows in `f32`.
 pub(crate) fn rounded(x: f64) -> f64 {
     f64::from(x as f32)
 }
 
-/// LightGBM's reader sets values of tiny magnitude to 0 and keeps NaN.
+/// Flushes tiny magnitudes to 0, as LightGBM's reader does; keeps NaN.
 pub(crate) fn flushed(x: f64) -> f64 {
     if x.abs() <= ZERO_MAX { 0.0 } else { x }
 }

@@ -1,19 +1,20 @@
 //! SHAP values (contributions) and SHAP interaction values, path-dependent.
 //!
-//! **What is computed.** The values of TreeSHAP (Lundberg, Erion, Lee: Consistent Individualized
-//! Feature Attribution for Tree Ensembles, 2018, arXiv:1802.03888), as XGBoost's `pred_contribs`
-//! and LightGBM's `pred_contrib` give them: Shapley values of a game in which a split on a feature
-//! outside of the coalition sends the row to both children, in the shares of the training data.
+//! **Definition.** The values of TreeSHAP (Lundberg, Erion, Lee: Consistent Individualized Feature
+//! Attribution for Tree Ensembles, 2018, arXiv:1802.03888), as computed by XGBoost's
+//! `pred_contribs` and LightGBM's `pred_contrib`: Shapley values of a game in which a split on a
+//! feature outside of the coalition sends the row to both children, weighted by their shares of the
+//! training data.
 //!
-//! **How.** Not by the algorithm of that paper, which keeps a table of subset sizes along the path.
-//! A Shapley value is an integral over the probability t with which every feature takes part
-//! (Owen: Multilinear Extensions of Games, 1972). For a tree the integrand is a polynomial in t of
-//! a degree below the number of features on a path, so that a few Gauss-Legendre points are exact.
-//! Linear TreeShap (Yu et al. 2022, arXiv:2209.08192) uses the same polynomial. The part that does
-//! not depend on the row is computed when the model is compiled, as in Fast TreeSHAP v2 (Yang
-//! 2021, arXiv:2109.09847).
+//! **Algorithm.** Not that of the paper, which maintains a table of subset sizes along the path. A
+//! Shapley value is an integral over the probability t with which every feature participates (Owen:
+//! Multilinear Extensions of Games, 1972). For a tree the integrand is a polynomial in t whose
+//! degree is below the number of features on a path, so a few Gauss-Legendre points are exact.
+//! Linear TreeShap (Yu et al. 2022, arXiv:2209.08192) uses the same polynomial. The row-independent
+//! part is computed when the model is compiled, as in Fast TreeSHAP v2 (Yang 2021,
+//! arXiv:2109.09847).
 //!
-//! Read in this order:
+//! Suggested reading order:
 //! * `tree_walk`: the formulas, and one row through one tree in plain code;
 //! * `quadrature`: why so few points are exact;
 //! * `contributions`: the formulas as three constants per split, for vectors;

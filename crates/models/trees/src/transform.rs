@@ -1,13 +1,13 @@
-//! From margin to value: the transformation of each objective, in the arithmetic of the library
-//! that trained the model.
+//! Transformation of margins into values for each objective, in the arithmetic of the library that
+//! trained the model.
 //!
-//! XGBoost works in `f32`, LightGBM in `f64`. Both call the exponential of the C library, as the
-//! standard library does here: with the same C library results are equal to the bit, with another
-//! one the exponential may differ by one unit in the last place.
+//! XGBoost uses `f32`, LightGBM `f64`. Both call the exponential function of the C library, as the
+//! standard library does here: with the same C library results are bit-identical, with another one
+//! the exponential may differ by one unit in the last place.
 
 use albacore_formats::Transform;
 
-/// Number and parameter, as kept in an image.
+/// Encodes a transform as the number and parameter stored in an image.
 pub(crate) fn encode(transform: Transform) -> (u32, f64) {
     match transform {
         Transform::Identity => (0, 0.0),
@@ -40,8 +40,8 @@ pub(crate) fn decode(code: u32, parameter: f64) -> Option<Transform> {
     })
 }
 
-/// XGBoost: the margins of one row become its values, in place; of [`Transform::Argmax`]
-/// only the first is meant.
+/// XGBoost: transforms the margins of one row into its values, in place; for [`Transform::Argmax`]
+/// only the first value is valid.
 pub(crate) fn apply_f32(transform: Transform, row: &mut [f32]) {
     match transform {
         Transform::Identity => {}
@@ -55,7 +55,7 @@ pub(crate) fn apply_f32(transform: Transform, row: &mut [f32]) {
         Transform::Step => each(row, |x| if x > 0.0 { 1.0 } else { 0.0 }),
         Transform::Ascending => row.sort_unstable_by(f32::total_cmp),
         Transform::Steps => steps(row),
-        // Of LightGBM alone.
+        // LightGBM only.
         Transform::Softplus | Transform::SignedSquare => {}
     }
 }
@@ -69,7 +69,7 @@ pub(crate) fn apply_f64(transform: Transform, row: &mut [f64]) {
         Transform::Softmax => softmax_f64(row),
         Transform::Softplus => each(row, |x| x.exp().ln_1p()),
         Transform::SignedSquare => each(row, |x| if x == 0.0 { 0.0 } else { x.signum() * x * x }),
-        // Of XGBoost alone.
+        // XGBoost only.
         Transform::Argmax | Transform::Step | Transform::Ascending | Transform::Steps => {}
     }
 }
@@ -80,19 +80,19 @@ fn each<T: Copy>(row: &mut [T], f: impl Fn(T) -> T) {
     }
 }
 
-/// The library's sigmoid: the argument is kept below the overflow of the `f32` exponential.
+/// The library's sigmoid: the argument is clamped to avoid overflow of the `f32` exponential.
 fn sigmoid_f32(x: f32) -> f32 {
     const EXP_MAX: f32 = 88.7;
     1.0 / ((-x).min(EXP_MAX).exp() + 1.0 + 1e-16)
 }
 
-/// The smallest step between expectiles in XGBoost.
+/// Smallest step between expectiles in XGBoost.
 const STEP_MIN: f32 = 1e-6;
 
 fn steps(row: &mut [f32]) {
     let mut sum = row[0];
     for x in &mut row[1..] {
-        // One of the two forms is exact where the other overflows.
+        // Each of the two forms is exact where the other overflows.
         let step = match *x > 0.0 {
             true => *x + (-*x).exp().ln_1p(),
             false => x.exp().ln_1p(),
@@ -123,7 +123,7 @@ fn softmax_f64(row: &mut [f64]) {
     each(row, |x| x / sum);
 }
 
-/// The first of the largest.
+/// Returns the first index of the largest value.
 fn argmax(row: &[f32]) -> usize {
     let mut best = 0;
     for (group, &x) in row.iter().enumerate() {

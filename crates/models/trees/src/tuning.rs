@@ -1,8 +1,7 @@
 //! Measures the kernels of a model on this cpu.
 //!
-//! All kernels give the same bits, so a measurement that a busy machine has disturbed costs time
-//! and nothing else. SHAP values are computed in the widest vectors wherever the model allows it;
-//! only their time is measured.
+//! All kernels give the same bits, so a measurement disturbed by other load affects only speed.
+//! SHAP values always use the widest vectors that the model allows; only their time is measured.
 
 use crate::error::PredictError;
 use crate::kernel::Kernel;
@@ -19,11 +18,11 @@ use crate::predict::partial::{Accumulator, PartialOutput};
 use crate::predict::{PredictScratch, Predictor};
 use crate::rows::Rows;
 
-/// Contributions of more values than this are not measured.
+/// Contributions with more values than this are not measured.
 const CONTRIBS_MAX: usize = 1 << 20;
 
-/// The kernels in the order in which they are timed: likely fast ones first, because a kernel that
-/// takes [`SLOW_FACTOR`] times the best time so far is called only once.
+/// Kernels in measurement order: those that are likely fast first, because a kernel that takes
+/// [`SLOW_FACTOR`] times the best time so far is called only once.
 const CANDIDATES: [Kernel; 5] = [
     Kernel::Walk,
     Kernel::BlocksAvx512,
@@ -32,13 +31,13 @@ const CANDIDATES: [Kernel; 5] = [
     Kernel::Nodes,
 ];
 
-/// A kernel that takes this many times the best time is measured no further.
+/// A kernel that takes this many times the best time is not measured further.
 const SLOW_FACTOR: u64 = 4;
 
 impl Image {
-    /// Times the kernels on this cpu, as [`Predictor::tuned`] does, and stores the choices in the
-    /// image: processes that open it need not measure again. `clock` counts nanoseconds from any
-    /// start.
+    /// Measures the kernels on this cpu like [`Predictor::tuned`] and stores the choices in the
+    /// image, so that processes that open it need not measure. `clock` returns nanoseconds since an
+    /// arbitrary start.
     #[must_use]
     pub fn tuned(mut self, clock: &mut dyn FnMut() -> u64) -> Self {
         let Ok(predictor) = Predictor::open(self.bytes()) else {
@@ -51,8 +50,9 @@ impl Image {
 }
 
 impl Predictor<'_> {
-    /// Times the kernels and takes the fastest for each number of rows: at most some tens of
-    /// milliseconds. `clock` counts nanoseconds from any start. Results stay the same to the bit.
+    /// Measures the kernels and selects the fastest for each number of rows: takes at most some
+    /// tens of milliseconds. `clock` returns nanoseconds since an arbitrary start. Results remain
+    /// bit-identical.
     #[must_use]
     pub fn tuned(self, clock: &mut dyn FnMut() -> u64) -> Self {
         let selection = measure(&self, clock);
@@ -66,7 +66,7 @@ fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> KernelS
     if view.features > TUNING_FEATURES_MAX || !has_alternatives {
         return selection;
     }
-    // Where there are vectors, plain code for blocks is no candidate.
+    // With vector instructions, plain code for blocks is not a candidate.
     let has_vectors = Kernel::BlocksAvx2.engine(view).is_some();
     let mut kernels: Vec<(Kernel, Predictor<'_>)> = CANDIDATES
         .into_iter()
@@ -92,7 +92,7 @@ fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> KernelS
         let (mut best_time, mut best_kernel) = (u64::MAX, Kernel::Nodes);
         let mut times = Vec::new();
         for (kernel, predictor) in &kernels {
-            // Where not all kernels could be measured in time, the rule stays.
+            // If time runs out before all kernels are measured, the choice by rule is kept.
             let Some(time) = bench.time(predictor, rows, best_time) else {
                 return selection;
             };
@@ -101,7 +101,7 @@ fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> KernelS
                 (best_time, best_kernel) = (time, *kernel);
             }
         }
-        // Walking node by node gains nothing from more rows; the other kernels may.
+        // The node kernel gains nothing from more rows; the other kernels may.
         let is_candidate = |&(kernel, time): &(Kernel, u64)| {
             kernel != Kernel::Nodes || time / SLOW_FACTOR < best_time
         };
@@ -114,7 +114,7 @@ fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> KernelS
     selection
 }
 
-/// Rows, outputs and memory of the measured calls.
+/// Rows, outputs and memory of measured calls.
 struct TimedCalls<'a> {
     rows: Vec<f32>,
     floats: Vec<f32>,
@@ -125,14 +125,14 @@ struct TimedCalls<'a> {
 }
 
 impl TimedCalls<'_> {
-    /// The shortest of some calls, in nanoseconds; after one call if that took several times the
-    /// best so far. `None`: no time is left.
+    /// Returns the shortest of several calls in nanoseconds; stops early if a call takes several
+    /// times the best time so far. `None`: the time limit is exceeded.
     fn time(&mut self, predictor: &Predictor<'_>, rows: usize, best: u64) -> Option<u64> {
         let mut shortest = u64::MAX;
         let first = (self.clock)();
         for call in 0..TUNING_CALLS_MAX {
             let before = (self.clock)();
-            // Short calls are repeated until a busy machine and cold caches have had their time.
+            // Short calls are repeated to allow for other load and cold caches.
             let is_enough = before.saturating_sub(first) > TUNING_KERNEL_NANOSECONDS;
             if call >= TUNING_CALLS && is_enough {
                 break;
@@ -149,8 +149,8 @@ impl TimedCalls<'_> {
         Some(shortest)
     }
 
-    /// The shorter of two calls for the contributions of one row. `None`: the model has none, or
-    /// they are too many values.
+    /// Returns the shorter of two calls for the contributions of one row. `None`: the model has
+    /// none, or they have too many values.
     fn time_contribs(&mut self, predictor: &Predictor<'_>) -> Option<f64> {
         if predictor.output_width(Kind::Contribs) > CONTRIBS_MAX {
             return None;
@@ -164,8 +164,8 @@ impl TimedCalls<'_> {
         Some(shortest as f64)
     }
 
-    /// The serial part of one row when threads divide the trees: a partial output of no trees, and
-    /// accumulating one of all trees.
+    /// Returns the serial part of one row when trees are divided among threads: the time of a
+    /// partial output without trees plus the time to accumulate one of all trees.
     fn time_serial(&mut self, predictor: &Predictor<'_>, kind: Kind) -> Option<f64> {
         let (units, row) = (predictor.work_units(kind, 1), ..predictor.features());
         if units == 0 || predictor.output_width(kind) > CONTRIBS_MAX {
@@ -204,7 +204,7 @@ impl TimedCalls<'_> {
         Some(shortest.iter().sum::<u64>() as f64)
     }
 
-    /// Each call takes rows that no call had before, while there are any: a cpu predicts the
+    /// Each call uses rows that no earlier call used, while there are any: a cpu learns the
     /// branches of repeated rows, and real requests do not repeat.
     fn call(
         &mut self,
@@ -224,7 +224,7 @@ impl TimedCalls<'_> {
     }
 }
 
-/// The first elements of a vector, which grows to this length.
+/// Returns the first elements of a vector, which is grown if needed.
 fn resized<T: Clone + Default>(vector: &mut Vec<T>, length: usize) -> &mut [T] {
     if vector.len() < length {
         vector.resize(length, T::default());
@@ -232,14 +232,15 @@ fn resized<T: Clone + Default>(vector: &mut Vec<T>, length: usize) -> &mut [T] {
     &mut vector[..length]
 }
 
-/// A block of rows with values at the cuts, so that rows go both ways at splits; deterministic.
+/// Returns a deterministic block of rows with values at the cuts, so that rows go both ways at
+/// splits.
 fn sample_rows(view: &EnsembleView<'_>) -> Vec<f32> {
     let mut rows = vec![0.0; BLOCK_ROWS * view.features];
     let mut state = 1_u64;
     for row in rows.chunks_exact_mut(view.features) {
         for &words in view.binned.split_features {
             let feature = SplitFeature::from_words(words);
-            // Knuth's multiplier for powers of two; the upper bits are the good ones.
+            // Knuth's LCG multiplier; the upper bits are the better ones.
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             let pick = (state >> 33) as usize;
             row[feature.feature] = match feature.cut_count {
@@ -271,7 +272,7 @@ mod tests {
             now += 10;
             now
         });
-        // By this clock all kernels take the same time: the first candidate stays.
+        // All kernels take the same time with this clock, so the first candidate is kept.
         assert!(tuned.choices().iter().all(|choice| {
             choice.kernel == Kernel::Walk && choice.nanoseconds == Some(10.0 / choice.rows as f64)
         }));

@@ -1,8 +1,8 @@
-//! Models at the edge of what each version of a library trains and loads, against what that very
-//! version answers or refuses: labels that are all equal, one class, one row, no trees, base scores
-//! at the boundary of each objective, categories that training did not see.
+//! Edge cases of what each version of a library trains and loads, compared with the results or
+//! errors of that version: labels that are all equal, one class, one row, no trees, base scores at
+//! the boundary of each objective, categories that were not seen in training.
 
-// A damaged archive stops the tests.
+// A corrupt archive stops the tests.
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod zoo;
@@ -17,11 +17,11 @@ use albacore_trees::{
 use serde_json::Value;
 use zip::ZipArchive;
 
-/// Sums of the libraries in `f32` (SHAP values, and margins before 1.4), relative to the largest
-/// magnitude of the row.
+/// Tolerance of sums that the libraries compute in `f32` (SHAP values, and margins before 1.4),
+/// relative to the largest magnitude of the row.
 const SUMS: f64 = 4e-6;
 
-/// What `edges.py` wrote with one version: name, models and cases.
+/// Returns the archives that `edges.py` wrote with each version: name, models and cases.
 fn archives() -> Vec<(String, Value)> {
     let files = std::fs::read_dir(zoo::folder().join("edges")).expect("the archives");
     let mut archives: Vec<(String, Value)> = files
@@ -48,7 +48,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().expect("a text")
 }
 
-/// The model of a case, with its base score.
+/// Returns the model of a case, with its base score.
 fn model_of(archive: &Value, case: &Value) -> String {
     let model = text(&archive["models"], text(case, "model"));
     let Some(score) = case["base_score"].as_str() else {
@@ -88,7 +88,7 @@ fn answer(predictor: &Predictor<'_>, library: Library, rows: &[f64], kind: Kind)
     }
 }
 
-/// What differs from the library's answers to a case.
+/// Returns the difference from the library's results for a case, if any.
 fn complaint(model: &Model, case: &Value, are_sums_other: bool) -> Option<String> {
     let image = Image::compile(model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");

@@ -1,7 +1,7 @@
-//! Files that are no models here, as their own libraries write them (`tests/data/foreign`): each is
-//! named for what it is, with the way to a file that is read.
+//! Unsupported files as written by their own libraries (`tests/data/foreign`): each is identified,
+//! and the error describes how to get a supported file.
 
-// A damaged archive stops the tests.
+// A corrupt archive stops the tests.
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod zoo;
@@ -13,7 +13,7 @@ use std::io::Read;
 use albacore_trees::{Model, ModelError};
 use zip::ZipArchive;
 
-/// Name of the file, what it is called, what the way out mentions.
+/// File name, expected format in the message, and a part of the expected remedy.
 const NAMED: [(&str, &str, &str); 54] = [
     (
         "protocol0.pkl",
@@ -243,8 +243,8 @@ fn bytes_of_an_unknown_format_are_quoted() {
     assert!(unknown.contains("it begins with fe 01 02 03"), "{unknown}");
     let long = message("ä".repeat(100_000).as_bytes());
     assert!(long.len() < 500, "{long}");
-    // A cut in the middle of a name, a number or an archive names the same or less, and never
-    // fails.
+    // A file truncated in the middle of a name, a number or an archive is identified the same or
+    // less precisely, and never causes a panic.
     for bytes in files().values() {
         for length in (0..bytes.len().min(600)).chain([bytes.len()]) {
             let _ = Model::parse(&bytes[..length]);

@@ -1,7 +1,7 @@
-//! Files that are damaged or meant to do harm: each is an error that names what is wrong, or a
-//! model that predicts without panic and in bounded time.
+//! Corrupt and malicious files: each gives an error that names the problem, or a model that
+//! predicts without panic and in bounded time.
 
-// A damaged zoo stops the tests.
+// A corrupt zoo stops the tests.
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod zoo;
@@ -15,7 +15,7 @@ use albacore_trees::{
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
-/// A model of one split on each of two features.
+/// A model with one split on each of two features.
 const JSON: &str = r#"{"version":[3,2,0],"learner":{"attributes":{},"feature_names":["a","b"],
 "gradient_booster":{"name":"gbtree","model":{"gbtree_model_param":{"num_parallel_tree":"1"},
 "iteration_indptr":[0,1],"tree_info":[0],"trees":[{"tree_param":{"size_leaf_vector":"1"},
@@ -25,14 +25,14 @@ const JSON: &str = r#"{"version":[3,2,0],"learner":{"attributes":{},"feature_nam
 "categories_sizes":[2]}]}},"learner_model_param":{"base_score":"[5E-1]","num_class":"0",
 "num_feature":"2","num_target":"1"},"objective":{"name":"reg:squarederror"}}}"#;
 
-/// A model of one split by order and one by category.
+/// A model with one numerical and one categorical split.
 const TEXT: &str = "tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nmax_feature_idx=1\n\
 objective=regression\nfeature_names=a b\n\nTree=0\nnum_leaves=3\nnum_cat=1\nsplit_feature=0 1\n\
 threshold=0.5 0\ndecision_type=10 1\nleft_child=1 -1\nright_child=-3 -2\nleaf_value=10 20 30\n\
 leaf_count=2 4 4\ninternal_count=10 6\ncat_boundaries=0 2\ncat_threshold=2 2\nis_linear=0\n\n\n\
 end of trees\n\nparameters:\nend of parameters\n";
 
-/// Predicts everything that the model can give for a few rows.
+/// Predicts all kinds that the model supports for a few rows.
 fn exercise(model: &Model) -> Vec<f64> {
     let image = Image::compile(model);
     let predictor = Predictor::open(image.bytes()).expect("what compiles opens");
@@ -63,7 +63,7 @@ fn exercise(model: &Model) -> Vec<f64> {
             ElementType::F64 => OutputMut::F64(&mut doubles),
             ElementType::I32 => OutputMut::I32(&mut leaves),
         };
-        // Contributions are refused where covers are missing; nothing else can fail.
+        // Contributions are rejected if covers are missing; nothing else can fail.
         let result = predictor.predict(kind, Rows::F64(&rows), out, &mut scratch);
         if kind == Kind::Margin {
             result.expect("margins of any model");
@@ -79,7 +79,7 @@ fn exercise(model: &Model) -> Vec<f64> {
     margins
 }
 
-/// The message that refuses a model.
+/// Returns the error message of a rejected model.
 fn refusal(bytes: &[u8]) -> String {
     match Model::parse(bytes) {
         Err(error) => error.to_string(),
@@ -99,7 +99,7 @@ fn handwritten_models_are_read_as_written() {
     assert_eq!(sklearn, [0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0]);
 }
 
-/// What is replaced in [`JSON`], by what, and a part of the message that refuses it.
+/// Text to replace in [`JSON`], its replacement, and a part of the expected error.
 const JSON_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "[1,3,-1,-1,-1]",
@@ -264,12 +264,12 @@ const JSON_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     ("\"learner\":", "\"learner\" ", "instead of ':'"),
 ];
 
-/// A forest of two trees with one split each, as `scripts/sklearn_to_json.py` writes it.
+/// A forest of two trees with one split each, in the format of `scripts/sklearn_to_json.py`.
 const SKLEARN: &str = r#"{"scikit_learn":"1.8.0","estimator":"RandomForestClassifier","transform":"identity",
 "counts":[2,2,1,1,1],"base":[0.0,0.0],"feature_names":["a","b"],"trees":[{"left":[1,-1,-1],"right":[2,-1,-1],
 "feature":[1,0,0],"missing_left":[1,0,0],"threshold":[0.5,0,0],"cover":[5,2,3],"value":[0,0,1,0,0,1]}]}"#;
 
-/// What is replaced in [`SKLEARN`], by what, and a part of the message that refuses it.
+/// Text to replace in [`SKLEARN`], its replacement, and a part of the expected error.
 const SKLEARN_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "[1,-1,-1]",
@@ -321,7 +321,7 @@ const SKLEARN_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What is replaced in [`TEXT`], by what, and a part of the message that refuses it.
+/// Text to replace in [`TEXT`], its replacement, and a part of the expected error.
 const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "left_child=1 -1",
@@ -595,7 +595,7 @@ fn thresholds_beyond_any_index_are_read_with_vector_leaves() {
     exercise(&Model::parse(file.to_string().as_bytes()).expect("a model"));
 }
 
-/// The zoo's smaller files, read once.
+/// Returns the smaller files of the zoo, read once.
 fn files() -> Vec<Vec<u8>> {
     [
         "xgb_sliced",

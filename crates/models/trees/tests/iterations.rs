@@ -1,8 +1,8 @@
-//! Iterations that are chosen before a model is compiled, against what the objects of the libraries
-//! predict: models with early stopping, saved by each version as its users save them
+//! Selection of iterations before a model is compiled, compared with the predictions of the
+//! libraries' classes: models with early stopping, saved with each version in the usual ways
 //! (`tests/data/models/iterations`).
 
-// A damaged archive stops the tests.
+// A corrupt archive stops the tests.
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod zoo;
@@ -14,7 +14,7 @@ use albacore_trees::{
 use zoo::Array;
 use zoo::archives::{Trained, archives_of, models_of};
 
-/// SHAP values of the libraries are sums in `f32`, of `f64` terms in LightGBM.
+/// Tolerance of SHAP values: the libraries sum in `f32`, LightGBM with terms in `f64`.
 const SHAP: f64 = 4e-6;
 
 fn trained() -> Vec<Trained> {
@@ -24,7 +24,7 @@ fn trained() -> Vec<Trained> {
     models.flatten().collect()
 }
 
-/// What a model gives for the rows, and the width of a row.
+/// Returns the predictions of a model for the rows, and the width of a row.
 fn answer(model: &Model, kind: Kind, x: &Array) -> Vec<f64> {
     let image = Image::compile(model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
@@ -49,7 +49,7 @@ fn answer(model: &Model, kind: Kind, x: &Array) -> Vec<f64> {
     }
 }
 
-/// Compares every array of the library whose name ends so; gives how many there were.
+/// Compares every array of the library whose name has this suffix; returns the number of arrays.
 fn compare(trained: &Trained, ending: &str, chosen: Iterations) -> usize {
     let x = trained.array("X").expect("rows");
     let mut compared = 0;
@@ -95,7 +95,7 @@ fn a_file_predicts_as_the_object_that_saved_it() {
         let end = best.filter(|_| is_best).map_or(in_file, |best| best + 1);
         let found = (range.begin, range.end, range.in_file, range.best);
         assert_eq!(found, (0, end, in_file, best), "{}", trained.name);
-        // A user without a choice gets a notice of the default.
+        // A user who selects no iterations gets a notice about the default.
         let notice = model.iterations_notice(range);
         assert_eq!(notice.is_some(), best.is_some(), "{}", trained.name);
         if let (Some(notice), Some(best)) = (notice, best) {
@@ -158,7 +158,7 @@ fn iterations_outside_of_the_file_are_refused_with_a_remedy() {
     assert_eq!((last.iterations(), last.parts().trees.len()), (1, 3));
 }
 
-/// A JSON file of the archive, with another best iteration.
+/// Returns the model of a JSON file of the archive with another best iteration.
 fn with_best(best: &str) -> Result<Model, String> {
     let all = trained();
     let trained = all.iter().find(|it| it.name == "xgboost-3.2.0/multi");
@@ -178,7 +178,7 @@ fn with_best(best: &str) -> Result<Model, String> {
 #[test]
 fn a_best_iteration_outside_of_the_file_is_refused() {
     assert_eq!(with_best("10").map(|it| it.iterations()), Ok(11));
-    // All of them are used, whatever was chosen: nothing to say.
+    // The best iteration is the last, so there is no notice.
     assert_eq!(
         with_best("10").map(|it| it.iterations_notice(it.iteration_range())),
         Ok(None)
@@ -188,7 +188,7 @@ fn a_best_iteration_outside_of_the_file_is_refused() {
         beyond.contains("best_iteration is 11, but it holds 11"),
         "{beyond}"
     );
-    // What versions before 2 write for a model without trees names none.
+    // Versions before 2 write -1 for a model without trees, which means none.
     let none = with_best("-1").map(|it| (it.parts().best_iteration, it.iterations()));
     assert_eq!(none, Ok((None, 11)));
     for wrong in ["-2", "best", "1.5", ""] {

@@ -1,5 +1,6 @@
-//! How much memory reading a model takes, by the kernel's count: a small multiple of the file, and
-//! nothing for counts that a file only announces. Alone in its program, so that the count is its.
+//! Memory use of parsing a model, as counted by the kernel: a small multiple of the file size, and
+//! none for counts that a file only declares. The only test of its program, so that the process's
+//! counters cover nothing else.
 
 // A machine without /proc stops the test.
 #![allow(clippy::expect_used, clippy::panic)]
@@ -8,7 +9,7 @@ use std::fmt::Write;
 
 use albacore_trees::{Image, Model};
 
-/// A count of bytes that the kernel keeps for this process.
+/// Returns a byte counter that the kernel maintains for this process.
 fn counted(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
     let line = status
@@ -22,9 +23,9 @@ fn counted(name: &str) -> usize {
     kib * 1024
 }
 
-/// What `work` adds to the resident memory at most, and its result.
+/// Returns the peak increase of resident memory during `work`, and its result.
 fn added<T>(work: impl FnOnce() -> T) -> (usize, T) {
-    // 5: the peak of resident memory starts from now.
+    // 5 resets the peak resident set size.
     std::fs::write("/proc/self/clear_refs", "5").expect("an own process");
     let before = counted("VmRSS");
     let result = work();
@@ -33,7 +34,8 @@ fn added<T>(work: impl FnOnce() -> T) -> (usize, T) {
 
 /// A LightGBM model of many small trees.
 fn text(trees: usize) -> Vec<u8> {
-    // In one piece: what building it would leave to the allocator, parsing would not have to add.
+    // Allocated at once: memory that repeated growth returns to the allocator would be reused by
+    // parsing and not be counted.
     let mut text = String::with_capacity(trees * 200 + 200);
     text += "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx=1\n\n";
     for tree in 0..trees {
@@ -49,7 +51,7 @@ fn text(trees: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// An XGBoost model of one large tree, in as few bytes as JSON can say it.
+/// An XGBoost model of one large tree, in as few bytes of JSON as possible.
 fn json(splits: usize) -> Vec<u8> {
     let nodes = 2 * splits + 1;
     let list = |f: &dyn Fn(usize) -> String| (0..nodes).map(f).collect::<Vec<_>>().join(",");
@@ -70,7 +72,7 @@ fn json(splits: usize) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A chain of splits as LightGBM and XGBoost write it, far deeper than the bound.
+/// A chain of splits in LightGBM's and XGBoost's formats, far deeper than the bound.
 fn deep(levels: usize) -> [Vec<u8>; 2] {
     let (mut left, mut right) = (String::new(), String::new());
     for split in 0..levels {
@@ -111,7 +113,8 @@ fn deep(levels: usize) -> [Vec<u8>; 2] {
     [text.into_bytes(), json.into_bytes()]
 }
 
-/// What memory may grow by beside the multiple of the file: allocators take it in large steps.
+/// Allowed memory growth in addition to the multiple of the file size, because allocators grow in
+/// large steps.
 const SLACK: usize = 16 << 20;
 
 #[test]
@@ -140,7 +143,7 @@ fn reading_and_compiling_take_a_small_multiple_of_the_file() {
     measure("XGBoost", &json(1 << 18));
 }
 
-/// Reads and compiles a file and checks what that takes.
+/// Parses and compiles a file and checks the memory use.
 fn measure(name: &str, file: &[u8]) {
     let (parsed, model) = added(|| Model::parse(file).expect("a model"));
     let (compiled, image) = added(|| Image::compile(&model));

@@ -1,7 +1,7 @@
-//! One row through the public API takes no memory once a call has shown how much it needs. Alone in
-//! its program, so that every allocation is the engine's.
+//! Prediction of one row through the public API does not allocate after the first call. The only
+//! test of its program, so that every allocation is the engine's.
 
-// A damaged zoo stops the test.
+// A corrupt zoo stops the test.
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod zoo;

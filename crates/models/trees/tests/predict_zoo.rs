@@ -1,10 +1,10 @@
-//! Margins, values and leaves on the model zoo: the bits that the training libraries gave, from
-//! every file format, in batches of any size.
+//! Margins, values and leaves on the model zoo: bit-identical to the training libraries, from every
+//! file format, in batches of any size.
 //!
-//! Values are compared to the bit, too: exponentials come from the C library here as there. On a
-//! machine whose C library rounds them otherwise, [`VALUE_ULPS`] is the place to say so.
+//! Values are compared bit for bit, too, because both use the exponential function of the C
+//! library. On a machine whose C library rounds differently, adjust [`VALUE_ULPS`].
 
-// A damaged zoo stops the tests.
+// A corrupt zoo stops the tests.
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod zoo;
@@ -17,22 +17,22 @@ use albacore_trees::{
 };
 use zoo::{Array, Sample};
 
-/// Rows per call; the last is all of them.
+/// Rows per call; the last is all rows.
 const BATCHES: [usize; 3] = [1, 7, usize::MAX];
 
-/// Distance allowed between a value and the library's.
+/// Allowed distance between a value and the library's.
 const VALUE_ULPS: u64 = 0;
 
-/// Where in-place prediction adds up otherwise: XGBoost's DART subtracts the base margin from the
-/// sum of each tree and adds it again, so its last bits differ from its own DMatrix prediction.
+/// XGBoost's in-place DART prediction sums differently: it subtracts the base margin from the sum
+/// of each tree and adds it again, so the last bits differ from its own DMatrix prediction.
 const DART_INPLACE_ULPS: u64 = 8;
 
-/// gblinear and linear trees: not trees of values.
+/// Unsupported: gblinear and linear trees, which have no leaf values.
 fn is_unsupported(sample: &Sample) -> bool {
     sample.meta["expect_unsupported"] == true || sample.meta["booster"] == "gblinear"
 }
 
-/// Samples whose models the crate runs.
+/// Returns the samples with supported models.
 fn supported() -> impl Iterator<Item = Sample> {
     zoo::samples()
         .into_iter()
@@ -46,8 +46,8 @@ fn iterations(range: Range<usize>) -> PredictionOptions<'static> {
     }
 }
 
-/// What the sample's model predicts for the rows `x`, from every file and in all batch sizes,
-/// by every kernel, which must agree to the bit.
+/// Returns the predictions of the sample's model for the rows `x`. All files, batch sizes and
+/// kernels must agree bit for bit.
 fn predict(sample: &Sample, kind: Kind, x: &Array, options: &PredictionOptions<'_>) -> Vec<f64> {
     let mut answers = Vec::new();
     for (path, bytes) in sample.models() {
@@ -62,7 +62,7 @@ fn predict(sample: &Sample, kind: Kind, x: &Array, options: &PredictionOptions<'
             answers.extend(answer);
         }
         if let Some(Range { start, end }) = options.iterations {
-            // The same trees, chosen before the model is compiled.
+            // The same trees, selected before the model is compiled.
             let chosen = Iterations::Range { begin: start, end };
             let model = model.with_iterations(chosen).expect("in the file");
             let image = Image::compile(&model);
@@ -160,7 +160,7 @@ fn call(
     }
 }
 
-/// The largest distance in units of the last place of the expected array's type.
+/// Returns the largest distance in units of the last place of the expected array's type.
 fn ulps(got: &[f64], expected: &Array) -> u64 {
     assert_eq!(got.len(), expected.data.len());
     let distance = |(&got, &expected_value): (&f64, &f64)| {
@@ -185,7 +185,7 @@ fn ulps(got: &[f64], expected: &Array) -> u64 {
         .unwrap_or(0)
 }
 
-/// The bits of a float as a number that grows with it.
+/// Maps the bits of a float to an integer of the same order.
 fn ordered(bits: i64, sign: i64) -> i64 {
     if bits < 0 {
         sign.wrapping_sub(bits)
@@ -194,7 +194,7 @@ fn ordered(bits: i64, sign: i64) -> i64 {
     }
 }
 
-/// Compares one array of the sample, if it has it, with what the model predicts for the rows `x`.
+/// Compares one array of the sample, if present, with the model's predictions for the rows `x`.
 fn check(
     sample: &Sample,
     name: &str,
@@ -207,7 +207,7 @@ fn check(
     Some(ulps(&predict(sample, kind, x, options), expected))
 }
 
-/// As [`check`], for all samples that have the array; the distance must not exceed the bound.
+/// Like [`check`], for all samples with this array; the distance must not exceed the bound.
 fn check_all(
     name: &str,
     kind: Kind,

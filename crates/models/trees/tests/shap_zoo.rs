@@ -1,6 +1,6 @@
-//! Contributions and interactions on the model zoo: at least as exact as the libraries themselves.
+//! Contributions and interactions on the model zoo: at least as exact as the libraries.
 
-// A damaged zoo stops the tests.
+// A corrupt zoo stops the tests.
 #![allow(clippy::expect_used)]
 
 mod zoo;
@@ -10,7 +10,7 @@ use albacore_trees::{
 };
 use zoo::{Array, Sample};
 
-/// What a predictor gives for the first rows of a sample's X, widened to `f64`.
+/// Returns a predictor's results for the first rows of a sample's X, widened to `f64`.
 fn explain(model: &[u8], sample: &Sample, kind: Kind, rows: usize) -> Vec<f64> {
     let model = Model::parse(model).expect("a model of the zoo");
     let image = Image::compile(&model);
@@ -43,7 +43,7 @@ fn explain(model: &[u8], sample: &Sample, kind: Kind, rows: usize) -> Vec<f64> {
     }
 }
 
-/// The largest difference; the arrays must have one length and no NaN.
+/// Returns the largest difference; the arrays must have equal lengths and no NaN.
 fn distance(got: &[f64], expect: &[f64]) -> f64 {
     assert_eq!(got.len(), expect.len());
     let differences = got
@@ -62,7 +62,7 @@ fn scale(values: &[f64]) -> f64 {
         .fold(0.0, |largest, value| largest.max(value.abs()))
 }
 
-/// The best that a library does on this sample, by the arrays it gave.
+/// Returns the smallest error of a library on this sample, from its stored arrays.
 fn best_library_distance(sample: &Sample, names: [&str; 2], exact: &Array) -> f64 {
     let given = names.into_iter().filter_map(|name| sample.array(name));
     given
@@ -121,7 +121,7 @@ fn explanations_are_those_of_the_library_that_trained_the_model() {
         if sample.meta["expect_unsupported"] == true {
             continue;
         }
-        // XGBoost explains in f32, over as many as a hundred trees; LightGBM in f64.
+        // XGBoost computes SHAP values in f32, over up to a hundred trees; LightGBM in f64.
         let tolerance = if sample.is_xgboost() { 2e-6 } else { 1e-13 };
         let kinds = [
             (Kind::Contribs, "contribs"),
@@ -186,7 +186,7 @@ fn the_bias_is_that_of_xgboost_3_4_to_the_bit() {
             _ => sample.array("contribs_v34"),
         };
         let Some(expect) = expect else { continue };
-        // Its dropped trees' weights multiply means there and leaves here.
+        // The weights of dropped trees multiply means in XGBoost and leaves here.
         let ulps = if sample.name.contains("dart") {
             1.0
         } else {
@@ -255,7 +255,7 @@ fn a_range_of_iterations_and_a_base_margin_are_explained_like_the_margin() {
 #[test]
 fn interactions_are_symmetric_and_their_rows_sum_to_the_contributions() {
     for sample in zoo::samples() {
-        // One row of the widest model is 49 MB of output; its contributions are tested above.
+        // One row of the widest model has 49 MB of output; its contributions are tested above.
         if sample.meta["expect_unsupported"] == true || sample.name == "main_large_d6" {
             continue;
         }

@@ -1,7 +1,7 @@
-//! Every kind of model, as every version of its library trains it: margins, values, leaves,
-//! explanations, ranges of iterations and base margins, against what that very version predicted.
+//! Models of every kind, trained by every version of their library: margins, values, leaves, SHAP
+//! values, ranges of iterations and base margins, compared with the predictions of that version.
 
-// A damaged archive stops the tests.
+// A corrupt archive stops the tests.
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod zoo;
@@ -20,12 +20,12 @@ struct Comparison {
     /// Name of the expected array.
     array: &'static str,
     kind: Kind,
-    /// Name of the rows, at most as many as the array has.
+    /// Name of the array of rows; only as many rows are used as the expected array has.
     rows: &'static str,
     iterations: Option<Range<usize>>,
     has_base_margin: bool,
     is_approximate: bool,
-    /// Distance allowed, relative to the largest magnitude of the row; 0 requires equal bits.
+    /// Allowed distance relative to the largest magnitude of the row; 0 requires equal bits.
     tolerance: f64,
 }
 
@@ -41,7 +41,7 @@ const fn compare_array(array: &'static str, kind: Kind) -> Comparison {
     }
 }
 
-/// SHAP values of the libraries are sums in `f32` of up to a hundred terms.
+/// Tolerance of SHAP values: the libraries sum up to a hundred terms in `f32`.
 const SHAP: f64 = 4e-6;
 
 fn comparisons() -> Vec<Comparison> {
@@ -141,9 +141,9 @@ fn answer(
     }
 }
 
-/// What the library itself does otherwise. XGBoost explains iterations only from the first on; its
-/// DART did not refuse others before 3.4 and started at the first all the same. In-place prediction
-/// of DART adds up in another order.
+/// Returns whether the library itself behaves differently. XGBoost supports SHAP values only for
+/// ranges that start at the first iteration; before 3.4 its DART did not reject other ranges but
+/// started at the first iteration. In-place prediction of DART sums in another order.
 fn is_exception(model: &Trained, comparison: &Comparison) -> bool {
     let is_dart = model.facts["booster"] == "dart";
     let is_range =
@@ -151,8 +151,8 @@ fn is_exception(model: &Trained, comparison: &Comparison) -> bool {
     is_dart && (is_range || comparison.array == "inf_margin_inplace")
 }
 
-/// The distance allowed. scikit-learn's exponentials are numpy's, which are vectorized and differ
-/// from the C library's in the last place, on one cpu and not on another; all else of it is exact.
+/// Returns the allowed distance. scikit-learn uses numpy's vectorized exponential, which differs
+/// from the C library's in the last place on some cpus; everything else of scikit-learn is exact.
 fn tolerance(model: &Trained, comparison: &Comparison) -> f64 {
     let is_exponential =
         ["boosting_classes", "hist_poisson", "hist_classes"].contains(&model.kind());
@@ -162,7 +162,7 @@ fn tolerance(model: &Trained, comparison: &Comparison) -> f64 {
     }
 }
 
-/// What is wrong with an answer.
+/// Returns the first difference of a prediction, if any.
 fn complaint(
     model: &Trained,
     comparison: &Comparison,
@@ -211,7 +211,8 @@ fn check(model: &Trained, complaints: &mut Vec<String>) -> usize {
             let Some(expected) = model.array(comparison.array) else {
                 continue;
             };
-            // LightGBM cuts a range at the end of the model; ours is an error (`predict_zoo`).
+            // LightGBM truncates a range at the end of the model; here it is an error
+            // (`predict_zoo`).
             let end = comparison.iterations.as_ref().map_or(0, |range| range.end);
             if end > predictor.iterations() || is_exception(model, &comparison) {
                 continue;

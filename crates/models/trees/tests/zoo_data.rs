@@ -1,4 +1,4 @@
-//! The zoo itself.
+//! Checks of the zoo itself.
 
 mod zoo;
 

@@ -1,4 +1,4 @@
-//! The models of the command line: loaded once, at start.
+//! Models of the command line: loaded once, at startup.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::config_watcher::{log_fetched, log_iterations_notice};
 use crate::effective_config::ModelConfig;
 use crate::mlflow;
 
-/// Percent of the requests that must keep an objective of the command line.
+/// Percentile of latency objectives set on the command line.
 const PERCENTILE: f64 = 99.0;
 
-/// A model of `--model`.
+/// A model given by `--model`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CliModel {
-    /// The name that requests use.
+    /// Name in requests.
     pub name: String,
-    /// Its path, absolute or relative to the folder of the process, or its URL.
+    /// URL or path of the model; a relative path is resolved against the working directory.
     pub source: Source,
-    /// Replies later than this are counted late.
+    /// Latency objective: replies that take longer count as late.
     pub slo: Option<Duration>,
 }
 
-/// A model cannot be loaded.
+/// Error of loading a model of the command line.
 #[derive(Debug, thiserror::Error)]
 #[error("model {name:?}: {reason}")]
 pub struct LoadError {
@@ -34,7 +34,7 @@ pub struct LoadError {
 }
 
 impl CliModel {
-    /// Its configuration with default parameters.
+    /// Returns the configuration of the model, with default parameters.
     #[must_use]
     pub fn config(&self) -> ModelConfig {
         ModelConfig {
@@ -43,7 +43,7 @@ impl CliModel {
         }
     }
 
-    /// What a settings file would say of it.
+    /// Returns the equivalent entry of a settings file.
     pub(crate) fn settings(&self) -> Model {
         Model {
             name: self.name.clone(),
@@ -62,7 +62,7 @@ impl CliModel {
     /// Reads, checks and compiles the model; also returns the SHA-256 of its file.
     ///
     /// # Errors
-    /// The file cannot be read, is not a model, is damaged, or holds an unsupported model.
+    /// The file cannot be read, is not a model, is corrupt, or contains an unsupported model.
     pub fn load(&self, storage: &Storage) -> Result<(LoadedModel, Digest), LoadError> {
         let load = || -> Result<_, String> {
             let fetched = storage.fetch(&self.source, None, &|| true);

@@ -1,4 +1,4 @@
-//! The front's end of the link to its supervisor.
+//! The front's end of the link to the supervisor.
 
 use std::os::fd::{AsFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use albacore_supervision::{Link, LinkError, SupervisorMessage};
 use tokio::io::unix::AsyncFd;
 
-/// A message with its descriptors.
+/// A message with its file descriptors.
 pub type Received = (SupervisorMessage, Vec<OwnedFd>);
 
-/// Messages of the supervisor.
+/// Receives messages of the supervisor.
 #[derive(Debug)]
 pub struct Control {
     link: Arc<Link>,
@@ -17,7 +17,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// To be called inside a runtime.
+    /// Must be called inside a runtime.
     ///
     /// # Errors
     /// The descriptor of the link cannot be duplicated or polled.
@@ -26,17 +26,17 @@ impl Control {
         Ok(Self { link, readable })
     }
 
-    /// The next message. May be cancelled.
+    /// Waits for the next message. Cancel-safe.
     ///
     /// # Errors
-    /// The link is closed or has a message that cannot be read.
+    /// The link is closed, or a message is invalid.
     pub async fn next(&self) -> Result<Received, LinkError> {
-        // bound: one pass for each wake
+        // bound: one iteration per wakeup
         loop {
             if let Some(message) = self.link.receive()? {
                 return Ok(message);
             }
-            // An error is seen by the next call.
+            // The next iteration returns the error, if any.
             if let Ok(mut ready) = self.readable.readable().await {
                 if let Some(message) = self.link.receive()? {
                     return Ok(message);
@@ -47,10 +47,10 @@ impl Control {
     }
 }
 
-/// The end of the link that this process inherited as descriptor `number`.
+/// Opens the end of the link that this process inherited as descriptor `number`.
 ///
 /// # Errors
-/// It is no link.
+/// The descriptor is not a link.
 pub fn inherited(number: RawFd) -> Result<Arc<Link>, albacore_os::OsError> {
     Link::inherited(number).map(Arc::new)
 }

@@ -1,5 +1,5 @@
-//! The batching and objectives in force: those of the settings, or those of the params stream,
-//! which override them (crate `params-client` says when).
+//! Effective batching and objectives: those of the settings, or those of the params stream, which
+//! override them (crate `params-client` defines when).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use albacore_settings::agent_stream::{ModelParameters, Parameters};
 use albacore_settings::{Model, ModelBatching};
 use tokio::sync::Notify;
 
-/// What can change of a served model.
+/// Parameters of a served model that can change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     pub slo: Option<Slo>,
@@ -26,7 +26,7 @@ impl From<&Model> for ModelConfig {
     }
 }
 
-/// The only owner of the engine's batching and objectives: nothing else sets them.
+/// The only owner of the engine's batching and objectives: no other code sets them.
 #[derive(Debug)]
 pub struct EffectiveConfig {
     engine: Arc<Engine>,
@@ -35,39 +35,39 @@ pub struct EffectiveConfig {
     changed: Notify,
 }
 
-/// What the settings and the stream say.
+/// Configuration from the settings and from the stream.
 #[derive(Debug)]
 struct Sources {
     settings_batching: BatchingParams,
     settings_models: Vec<ModelConfig>,
-    /// Override the settings; kept for a while after the stream is lost.
+    /// Overrides the settings; retained for a while after the stream is lost.
     stream: Option<Parameters>,
     /// `None` without `--params`.
     status: Option<StreamStatus>,
-    /// When the stream was lost that `stream` came from.
+    /// When the stream that sent `stream` was lost.
     lost_at: Option<Instant>,
 }
 
 /// State of the params stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamStatus {
-    /// Whether it is open and a message was received.
+    /// Whether the stream is open and a message was received.
     pub is_connected: bool,
-    /// The stream's parameters in force; `None` while the settings are in force.
+    /// Effective parameters of the stream; `None` while the settings are effective.
     pub parameters: Option<Parameters>,
-    /// Why the last message was refused.
+    /// Why the last message was rejected.
     pub refused: Option<String>,
-    /// Messages applied.
+    /// Number of applied messages.
     pub applied_total: u64,
-    /// Messages refused.
+    /// Number of rejected messages.
     pub refused_total: u64,
-    /// Streams that ended and failed attempts to connect.
+    /// Number of ended streams and failed connection attempts.
     pub lost_total: u64,
 }
 
 impl EffectiveConfig {
-    /// `has_stream`: whether there is a params stream (`--params`). The engine is configured by
-    /// [`EffectiveConfig::set_settings`].
+    /// `has_stream`: whether a params stream is configured (`--params`). The engine is configured
+    /// only by [`EffectiveConfig::set_settings`].
     pub fn new(engine: Arc<Engine>, batching: BatchingParams, has_stream: bool) -> Self {
         let sources = Sources {
             settings_batching: batching,
@@ -83,10 +83,11 @@ impl EffectiveConfig {
         }
     }
 
-    /// Replaces the settings. While the stream is lost, newer settings override it.
+    /// Replaces the settings. While the stream is lost, new settings take precedence over its
+    /// parameters.
     ///
     /// # Errors
-    /// More models than slots.
+    /// There are more models than slots.
     pub fn set_settings(
         &self,
         batching: BatchingParams,
@@ -101,7 +102,7 @@ impl EffectiveConfig {
         self.apply(&sources)
     }
 
-    /// Replaces the parameters of the stream. Returns whether they differ from the previous ones.
+    /// Replaces the parameters of the stream; returns whether they differ from the previous ones.
     pub fn set_stream(&self, parameters: Parameters) -> bool {
         let mut sources = self.lock();
         sources.lost_at = None;
@@ -119,7 +120,7 @@ impl EffectiveConfig {
         is_changed
     }
 
-    /// Puts the parameters in force that another front had of its stream, or none.
+    /// Applies the stream parameters of the previous front, if any.
     pub fn inherit_stream(&self, parameters: Option<Parameters>) {
         let mut sources = self.lock();
         sources.stream = parameters;
@@ -127,12 +128,12 @@ impl EffectiveConfig {
         self.changed.notify_waiters();
     }
 
-    /// Whether parameters of the stream are in force.
+    /// Returns whether parameters of the stream are effective.
     pub fn has_parameters(&self) -> bool {
         self.lock().stream.is_some()
     }
 
-    /// Records that a message of the stream is invalid. Returns whether the error is a new one.
+    /// Records that a message of the stream is invalid; returns whether the error is new.
     pub fn refuse_stream(&self, error: &str) -> bool {
         let mut sources = self.lock();
         sources.lost_at = None;
@@ -146,7 +147,7 @@ impl EffectiveConfig {
         is_new
     }
 
-    /// Records that the stream ended, or could not be opened.
+    /// Records that the stream ended or could not be opened.
     pub fn stream_lost(&self) {
         let mut sources = self.lock();
         if sources.stream.is_some() {
@@ -158,7 +159,8 @@ impl EffectiveConfig {
         });
     }
 
-    /// Returns to the settings if the stream was lost `retention` ago. Returns whether it did.
+    /// Reverts to the settings if the stream was lost at least `retention` ago; returns whether it
+    /// did.
     pub fn expire_stream(&self, retention: Duration) -> bool {
         let mut sources = self.lock();
         let is_expired = sources.lost_at.is_some_and(|at| at.elapsed() >= retention);
@@ -169,7 +171,7 @@ impl EffectiveConfig {
         is_expired
     }
 
-    /// The batching in force, and the state of the stream if there is to be one.
+    /// Returns the effective batching, and the state of the stream if one is configured.
     pub fn current(&self) -> (BatchingParams, Option<StreamStatus>) {
         let sources = self.lock();
         let status = sources.status.clone().map(|status| StreamStatus {
@@ -179,12 +181,12 @@ impl EffectiveConfig {
         (sources.batching(), status)
     }
 
-    /// Compute threads of a worker.
+    /// Returns the number of compute threads of a worker.
     pub fn threads(&self) -> usize {
         self.engine.threads()
     }
 
-    /// The batching in force of a model.
+    /// Returns the effective batching of a model.
     pub fn batching_of(&self, model: &str) -> ModelBatching {
         let sources = self.lock();
         let mut models = sources.models();
@@ -193,7 +195,7 @@ impl EffectiveConfig {
         own.unwrap_or_else(|| sources.batching().of_models())
     }
 
-    /// The weight in force of a model.
+    /// Returns the effective weight of a model.
     pub fn weight(&self, model: &str) -> Option<u32> {
         let sources = self.lock();
         let mut models = sources.models();
@@ -201,9 +203,9 @@ impl EffectiveConfig {
         found.map(|config| config.parameters.weight)
     }
 
-    /// Waits until the stream asks for latency reports; returns their period.
+    /// Waits until the stream requests latency reports; returns their interval.
     pub async fn report_period(&self) -> Duration {
-        // bound: one pass for each change of the stream's parameters.
+        // bound: one iteration per change of the stream's parameters.
         loop {
             let changed = self.changed.notified();
             let stream = self.lock().stream.as_ref().map(|stream| stream.report);
@@ -214,7 +216,8 @@ impl EffectiveConfig {
         }
     }
 
-    /// Latency from arrival to reply since the start, over all models and kinds of output.
+    /// Returns the histogram of latency from arrival to reply since startup, over all models and
+    /// kinds of output.
     pub fn latency_report(&self) -> LatencyReport {
         let stats = self.engine.stats();
         let kinds = stats.models.iter().flat_map(|model| &model.kinds);
@@ -229,7 +232,7 @@ impl EffectiveConfig {
         report
     }
 
-    /// Passes what is in force to the engine.
+    /// Applies the effective configuration to the engine.
     fn apply(&self, sources: &Sources) -> Result<(), NoSlot> {
         let models: Vec<ModelConfig> = sources.models().collect();
         let names = models.iter().map(|config| &*config.parameters.model);
@@ -251,7 +254,7 @@ impl EffectiveConfig {
         Ok(())
     }
 
-    /// [`EffectiveConfig::apply`] without a change of the models, each of which has its slot.
+    /// Calls [`EffectiveConfig::apply`] with unchanged models, each of which already has its slot.
     fn apply_or_log(&self, sources: &Sources) {
         if let Err(error) = self.apply(sources) {
             tracing::error!(%error, "parameters cannot be applied");
@@ -269,8 +272,8 @@ impl Sources {
         stream.map_or(self.settings_batching, |stream| stream.batching)
     }
 
-    /// The models with what is in force of each: their objectives and what the stream lists are the
-    /// stream's, all else is the settings'.
+    /// Returns the models with their effective configuration: objectives and listed parameters from
+    /// the stream, everything else from the settings.
     fn models(&self) -> impl Iterator<Item = ModelConfig> {
         self.settings_models.iter().map(|own| {
             let Some(stream) = &self.stream else {

@@ -12,92 +12,92 @@ use albacore_engine::{EngineEvent, kind_name};
 pub enum ServerEvent {
     /// Both ports are bound.
     Listening {
-        /// The HTTP address, with the port that was really bound.
+        /// The HTTP address, with the port that was bound.
         http: SocketAddr,
         grpc: SocketAddr,
     },
     /// A worker process was started.
     WorkerStarted { worker: usize, pid: i32 },
-    /// A worker process died and will be started again.
+    /// A worker process died and will be restarted.
     WorkerDied {
         worker: usize,
         pid: i32,
         cause: String,
     },
-    /// Every worker is up: requests can be sent.
+    /// All workers are running: the server accepts requests.
     Ready,
-    /// A model, or another version of it, is served.
+    /// A model, or a new version of it, is served.
     ModelLoaded {
         model: String,
         source: String,
-        /// SHA-256 of its file.
+        /// SHA-256 of the model file.
         sha256: String,
-        /// What its store calls this version: the ETag of an object, the digest of an artifact.
+        /// Version in the store: the ETag of an object, the digest of an artifact.
         #[serde(skip_serializing_if = "Option::is_none")]
         version: Option<String>,
     },
-    /// A call unloaded a model.
+    /// An API call unloaded a model.
     ModelUnloaded { model: String },
-    /// A model could not be loaded; its previous version is still served, and loading is retried,
-    /// unless a call unloaded it.
+    /// A model could not be loaded. Its previous version stays in service and loading is retried,
+    /// unless an API call unloaded it.
     ModelFailed {
         model: String,
         source: String,
-        /// Why, and what to do.
+        /// The cause and the remedy.
         error: String,
     },
-    /// A new settings file is in force.
+    /// A new settings file is effective.
     SettingsApplied {
         /// SHA-256 of the file.
         sha256: String,
     },
-    /// A new settings file is invalid; the previous one stays in force.
+    /// A new settings file is invalid; the previous one stays effective.
     SettingsRefused {
-        /// Why, and what to do.
+        /// The cause and the remedy.
         error: String,
     },
-    /// Parameters of the params stream are in force.
+    /// Parameters of the params stream are effective.
     ParametersApplied {
         /// `metadata.generation` of their deployment.
         generation: u64,
     },
-    /// Parameters of the params stream are invalid; the previous ones stay in force.
+    /// Parameters of the params stream are invalid; the previous ones stay effective.
     ParametersRefused {
-        /// Which field, and why.
+        /// The field and the problem.
         error: String,
     },
-    /// The params stream ended or cannot be opened; its last parameters stay in force for a while.
+    /// The params stream ended or cannot be opened; its last parameters are retained for a while.
     ParametersLost {
         /// The value of `--params`.
         place: String,
-        /// Why; reported again only when it changes.
+        /// The cause; reported again only when it changes.
         error: String,
     },
-    /// The params stream was lost for so long that the settings are in force again.
+    /// The params stream was lost for too long; the settings are effective again.
     ParametersForgotten {
         /// The value of `--params`.
         place: String,
     },
-    /// Policy `auto` chose whether batches of a model and kind are deferred.
+    /// Policy `auto` decided whether batches of a model and kind are deferred.
     BatchingChosen {
         model: String,
         kind: &'static str,
         deferred: bool,
-        /// Why, with the figures.
+        /// The reason, with the figures.
         reason: String,
     },
-    /// The front died; this one has taken its place, with its workers.
+    /// The front died; this front has replaced it and taken over its workers.
     FrontDied {
         pid: i32,
         cause: String,
-        /// Its connections, which were reset.
+        /// Number of its connections, which were reset.
         connections: u64,
     },
-    /// This front has taken the place of one of another binary.
+    /// This front has replaced one of another binary version.
     Upgraded { version: &'static str },
     /// The server no longer accepts connections.
     Draining,
-    /// All accepted requests are answered, and all workers have ended.
+    /// All accepted requests were answered and all workers have exited.
     Stopped,
 }
 
@@ -122,7 +122,7 @@ impl From<EngineEvent> for ServerEvent {
     }
 }
 
-/// Writes an event. A closed standard output does not stop the server.
+/// Writes an event. Errors are ignored: a closed standard output does not stop the server.
 pub fn emit(line: &ServerEvent) {
     if let Ok(mut text) = serde_json::to_string(line) {
         text.push('\n');

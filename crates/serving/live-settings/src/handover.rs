@@ -1,5 +1,5 @@
-//! What a front leaves to the next one, with the supervisor: listening sockets, settings, and
-//! models with what is known of them. A front that takes it reads no file and compiles nothing.
+//! State that a front stores with the supervisor for its successor: listening sockets, settings,
+//! and models with their metadata. The successor reads no file and compiles nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -20,13 +20,13 @@ use crate::model_status::ModelStatus;
 
 const SETTINGS: &str = "settings";
 
-/// The message of the params stream in force.
+/// Key of the effective message of the params stream.
 const PARAMETERS: &str = "parameters";
 
-/// The names of models that calls have unloaded.
+/// Key of the names of models unloaded by API calls.
 const UNLOADED: &str = "unloaded";
 
-/// The prefix of keys of models.
+/// Prefix of the keys of models.
 const MODEL: &str = "model/";
 
 /// The listening sockets of one event loop.
@@ -36,7 +36,7 @@ pub struct Listeners {
     pub grpc: TcpListener,
 }
 
-/// A served model, without its image.
+/// Metadata of a served model, without its image.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModelRecord {
     edition: u64,
@@ -44,30 +44,31 @@ pub struct ModelRecord {
     platform: String,
     column_names: Vec<String>,
     column_types: Vec<String>,
-    /// Categories of columns by their numbers, and whether others are missing values.
+    /// Column, categories in order of their numbers, and whether unknown categories are missing
+    /// values.
     categories: Vec<(usize, Vec<String>, bool)>,
-    /// Whether columns that a request lacks are missing values.
+    /// Whether columns that are missing from a request are missing values.
     missing_is_nan: bool,
     iterations: (usize, usize, usize, Option<usize>),
     iterations_notice: Option<String>,
-    /// Number of the rule, and labels.
+    /// Number of the rule, and the labels.
     classes: Option<(u8, Vec<String>)>,
-    /// Number of the rule, and names.
+    /// Number of the rule, and the names.
     class_names: Option<(u8, Vec<String>)>,
-    /// Whether answers in MLflow's protocol are probabilities.
+    /// Whether replies in MLflow's protocol are probabilities.
     predicts_probabilities: bool,
-    /// Digest of its file.
+    /// SHA-256 of the model file.
     sha256: String,
-    /// When it was installed, milliseconds since 1970.
+    /// Installation time in milliseconds since 1970.
     pub loaded_at: u64,
-    /// What was asked for, as text to compare; empty for a model of the command line.
+    /// Fingerprint of the load request; empty for a model of the command line.
     pub request: String,
-    /// The file that it was read from.
+    /// Stamp of the file that the model was read from.
     pub stamp: Option<FileStamp>,
 }
 
 impl ModelRecord {
-    /// A model with this status; `None` if it is not served.
+    /// Creates the record of a model with this status; `None` if it is not served.
     pub fn new(
         edition: &Edition,
         status: &ModelStatus,
@@ -103,7 +104,7 @@ impl ModelRecord {
         })
     }
 
-    /// Digest and time of installation.
+    /// Returns the digest and the installation time.
     pub fn serving(&self) -> Option<(Digest, u64)> {
         Some((self.sha256.parse().ok()?, self.loaded_at))
     }
@@ -140,7 +141,7 @@ impl ModelRecord {
     }
 }
 
-/// The categories of columns as a record has them.
+/// Converts the categories of columns to the format of a record.
 fn categories_of(columns: &Columns) -> Vec<(usize, Vec<String>, bool)> {
     let of_column = |(&column, table): (&usize, &Arc<CategoryTable>)| {
         let texts = table.texts().iter().map(|text| text.as_ref().to_owned());
@@ -164,7 +165,7 @@ fn tables_of(categories: &[(usize, Vec<String>, bool)]) -> BTreeMap<usize, Arc<C
     categories.iter().map(of_record).collect()
 }
 
-/// What the supervisor holds for the next front; the front that serves writes it.
+/// Stores state for the next front with the supervisor; written by the serving front.
 #[derive(Clone, Debug)]
 pub struct Handover(Arc<Link>);
 
@@ -173,7 +174,8 @@ impl Handover {
         Self(link)
     }
 
-    /// Sends a message; the supervisor may be gone, whose end ends this process.
+    /// Sends a message. A failure is only logged, because the end of the supervisor ends this
+    /// process.
     pub fn send(&self, message: &FrontMessage, fds: &[BorrowedFd<'_>]) {
         if let Err(error) = self.0.send(message, fds) {
             tracing::error!(%error, "the supervisor cannot be reached");
@@ -190,7 +192,7 @@ impl Handover {
         self.keep(LISTENERS, &fds.collect::<Vec<_>>());
     }
 
-    /// Memory in which this front counts its connections.
+    /// Keeps the memory in which this front counts its connections.
     pub fn keep_connections(&self, memory: &SharedMemory) {
         self.keep(CONNECTIONS, &[memory.as_fd()]);
     }
@@ -199,18 +201,18 @@ impl Handover {
         self.keep_bytes(SETTINGS, &[], text);
     }
 
-    /// Keeps a message of the params stream, which is in force.
+    /// Keeps the effective message of the params stream.
     pub fn keep_parameters(&self, message: &[u8]) {
         self.keep_bytes(PARAMETERS, &[], message);
     }
 
-    /// No parameters of a params stream are in force.
+    /// Records that no parameters of a params stream are effective.
     pub fn forget_parameters(&self) {
         let key = PARAMETERS.to_owned();
         self.send(&FrontMessage::Forget { key }, &[]);
     }
 
-    /// `record` is `None` for a model that is not served.
+    /// Does nothing if `record` is `None`, for a model that is not served.
     pub fn keep_model(&self, edition: &Edition, record: Option<&ModelRecord>) {
         let Some(record) = record else {
             return;
@@ -224,7 +226,7 @@ impl Handover {
         }
     }
 
-    /// These models, and no others, are to stay unloaded.
+    /// Replaces the set of models that must stay unloaded.
     pub fn keep_unloaded(&self, names: &BTreeSet<String>) {
         match serde_json::to_vec(names) {
             Ok(text) => self.keep_bytes(UNLOADED, &[], &text),
@@ -248,26 +250,26 @@ impl Handover {
     }
 }
 
-/// A model that another front installed.
+/// A model installed by the previous front.
 pub struct KeptModel {
     pub model: LoadedModel,
     pub record: ModelRecord,
 }
 
-/// Something that another front kept.
+/// A value stored by the previous front.
 pub enum Kept {
     Listeners(Vec<Listeners>),
     Settings(Box<LoadedSettings>),
     Model(Box<KeptModel>),
-    /// The message of the params stream.
+    /// A message of the params stream.
     Parameters(Vec<u8>),
-    /// The models that calls have unloaded.
+    /// Names of models unloaded by API calls.
     Unloaded(BTreeSet<String>),
-    /// Only the supervisor reads it.
+    /// A value that only the supervisor reads.
     Other,
 }
 
-/// What was kept cannot be used.
+/// Why a stored value cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
     #[error(transparent)]
@@ -283,17 +285,17 @@ pub enum KeptError {
 }
 
 impl Kept {
-    /// Whether parameters of a params stream are kept under `key`.
+    /// Returns whether `key` is the key of params stream parameters.
     pub fn is_parameters(key: &str) -> bool {
         key == PARAMETERS
     }
 
-    /// The model that is kept under `key`.
+    /// Returns the name of the model stored under `key`.
     pub fn model_name(key: &str) -> Option<&str> {
         key.strip_prefix(MODEL)
     }
 
-    /// Reads what came under `key`. Models are checked.
+    /// Reads the value stored under `key`. Models are checked.
     pub fn read(key: &str, fds: Vec<OwnedFd>) -> Result<Self, KeptError> {
         let mut fds = fds.into_iter();
         if key == LISTENERS {
@@ -337,7 +339,7 @@ impl Kept {
 
 fn listeners(mut fds: impl Iterator<Item = OwnedFd>) -> Result<Vec<Listeners>, KeptError> {
     let mut all = Vec::new();
-    // bound: the descriptors of one message
+    // bound: the number of descriptors of one message
     while let Some(http) = fds.next() {
         let grpc = fds.next().ok_or(KeptError::Descriptor)?;
         all.push(Listeners {
@@ -349,17 +351,17 @@ fn listeners(mut fds: impl Iterator<Item = OwnedFd>) -> Result<Vec<Listeners>, K
 }
 
 impl ModelRecord {
-    /// The number of its edition.
+    /// Returns the edition number of the model.
     pub fn edition(&self) -> u64 {
         self.edition
     }
 }
 
-/// What is known of the models of another front.
+/// Metadata of the models of the previous front.
 #[derive(Clone, Debug, Default)]
 pub struct Restored {
-    /// The models that it served, by name.
+    /// Served models by name.
     pub records: BTreeMap<String, ModelRecord>,
-    /// The names of those that calls have unloaded.
+    /// Names of the models unloaded by API calls.
     pub unloaded: BTreeSet<String>,
 }

@@ -1,11 +1,11 @@
-//! The settings and models in force, which change while the server runs.
+//! Effective settings and models of a running server, which can change while it runs.
 //!
-//! `config_watcher` watches the settings file and loads models; `effective_config` joins the
-//! settings with the parameters of the params stream; `model_status` is what became of them;
-//! `model_control` are calls that load and unload models;
-//! `events` are what the server prints. `cli_models` are the models of a server without a settings
-//! file. `mlflow` compiles the models of MLflow's folders, too. `handover` is what a front leaves
-//! to the next one, through the supervisor, whose messages `control` receives.
+//! `config_watcher` watches the settings file and loads models; `effective_config` merges the
+//! settings with the parameters of the params stream; `model_status` contains the resulting status;
+//! `model_control` handles API calls that load and unload models; `events` are printed by the
+//! server. `cli_models` are the models of a server without a settings file. `mlflow` compiles
+//! models, including those of MLflow folders. `handover` transfers state from a front to its
+//! successor through the supervisor, whose messages `control` receives.
 #![forbid(unsafe_code)]
 
 pub mod cli_models;

@@ -1,19 +1,20 @@
-//! Bounds of watching settings and loading models, each with its reason.
+//! Bounds of watching settings and loading models, with their reasons.
 
 use std::time::Duration;
 
-/// Period in which the settings file and the model files are polled: a stat of each.
+/// Interval at which the settings file and the model files are polled with one `stat` each.
 pub const POLL_PERIOD: Duration = Duration::from_millis(250);
 
-/// Polls at which a changed model file must be the same before it is loaded: a copy takes a while.
+/// Number of consecutive polls at which a changed model file must have the same stamp before it is
+/// loaded, because copying a file takes time.
 pub const STABLE_POLLS: u32 = 2;
 
-/// Pause before a failed load is retried; doubles with each failure ...
+/// Initial backoff after a failed load; doubled on each failure ...
 pub const LOAD_BACKOFF_MIN: Duration = Duration::from_secs(1);
 
-/// ... up to this: a server that recovers is noticed within a minute.
+/// ... up to this maximum: a recovered store is used again within a minute.
 pub const LOAD_BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// Results of loads, and calls that load and unload models, that wait to be processed: the threads
-/// of further results block, further calls are refused.
+/// Capacity of the queue of load results and of API calls that load and unload models. If it is
+/// full, threads that send results block and further calls are rejected.
 pub const MESSAGES_MAX: usize = 64;

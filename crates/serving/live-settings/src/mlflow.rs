@@ -1,4 +1,5 @@
-//! Compiles a fetched file as the object that MLflow makes of its folder, if `MLmodel` is there.
+//! Compiles a fetched file. If an `MLmodel` file is present, the model behaves like the Python
+//! object that MLflow loads from the folder.
 
 use albacore_engine::{Iterations, LoadedModel};
 use albacore_storage::{Estimator, Fetched};
@@ -6,7 +7,7 @@ use albacore_storage::{Estimator, Fetched};
 /// Checks and compiles a file.
 ///
 /// # Errors
-/// A sentence: the file cannot be compiled, or does not have what MLflow answers with.
+/// A message: the file cannot be compiled, or lacks the output that MLflow returns.
 pub(crate) fn compile(
     name: &str,
     fetched: &Fetched,

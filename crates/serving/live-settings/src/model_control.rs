@@ -1,7 +1,9 @@
-//! Models of the settings that calls load and unload, one call for a model at a time.
+//! API calls that load and unload models (model repository extension), at most one per model at a
+//! time.
 //!
-//! The front asks ([`ModelControl`]), the thread that loads models does it, between the loads that
-//! it starts by itself: what is replied to a call is what every later request finds.
+//! The front sends the call ([`ModelControl`]) and the thread that loads models executes it,
+//! between the loads that it starts itself. The result is visible to all requests that follow the
+//! reply.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,16 +14,16 @@ use tokio::sync::oneshot;
 use crate::config_watcher::LoadAttempt;
 use crate::limits::MESSAGES_MAX;
 
-/// What a call asks for.
+/// The action of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelAction {
-    /// Fetch the model now and serve it, also if it is served already.
+    /// Fetch and serve the model now, even if it is already served.
     Load,
-    /// Serve it no longer.
+    /// Stop serving it.
     Unload,
 }
 
-/// A model was not loaded or unloaded.
+/// Why a model was not loaded or unloaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelControlError {
     #[error(
@@ -29,18 +31,18 @@ pub enum ModelControlError {
          later"
     )]
     Busy(String),
-    /// What was served before the call is served still.
+    /// The previously served version stays in service.
     #[error("model {name:?} cannot be loaded: {reason}")]
     Failed { name: String, reason: String },
     #[error("model {0:?} was removed from the settings meanwhile, or the server stops")]
     Gone(String),
 }
 
-/// Loads and unloads models.
+/// Sends load and unload calls.
 #[derive(Clone, Debug)]
 pub struct ModelControl {
     sender: SyncSender<LoopMessage>,
-    /// The models for which a call is under way.
+    /// Models with a call in progress.
     busy: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -51,27 +53,27 @@ pub(crate) enum LoopMessage {
     Asked(Order),
 }
 
-/// The other end of a [`ModelControl`], for the thread that loads models.
+/// The receiving end of a [`ModelControl`], for the thread that loads models.
 #[derive(Debug)]
 pub struct Orders {
     pub(crate) sender: SyncSender<LoopMessage>,
     pub(crate) receiver: Receiver<LoopMessage>,
 }
 
-/// How a call ended.
+/// Result of a call.
 type Outcome = Result<(), ModelControlError>;
 
-/// A call that waits until its model is loaded or unloaded.
+/// A pending call to load or unload a model.
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) action: ModelAction,
-    /// The attempt that carries it out.
+    /// Number of the attempt that executes it.
     pub(crate) attempt: Option<u64>,
     claim: Claim,
     reply: oneshot::Sender<Outcome>,
 }
 
-/// Keeps other calls for a model away until it is dropped, also if the client does not wait.
+/// Rejects other calls for a model until it is dropped, even if the client does not wait.
 #[derive(Debug)]
 struct Claim {
     name: String,
@@ -99,7 +101,7 @@ fn lock(busy: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<String>> {
     busy.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Two ends; calls wait until the thread with the other end runs.
+/// Creates both ends. Calls wait until the thread that owns the receiving end runs.
 #[must_use]
 pub fn model_control() -> (ModelControl, Orders) {
     let (sender, receiver) = sync_channel(MESSAGES_MAX);
@@ -111,15 +113,15 @@ pub fn model_control() -> (ModelControl, Orders) {
 }
 
 impl ModelControl {
-    /// Loads or unloads a declared model. What began goes on if the future is dropped.
+    /// Loads or unloads a declared model. The operation continues if the future is dropped.
     ///
     /// # Errors
-    /// [`ModelControlError`]; what was served is served still.
+    /// [`ModelControlError`]; the previously served version stays in service.
     pub async fn run(&self, name: &str, action: ModelAction) -> Outcome {
         let busy = || ModelControlError::Busy(name.to_owned());
         let gone = || ModelControlError::Gone(name.to_owned());
         let (order, outcome) = Order::new(name, action, &self.busy).ok_or_else(busy)?;
-        // Full of results of loads, or the thread has ended.
+        // The channel is full of load results, or the thread has exited.
         let sent = self.sender.try_send(LoopMessage::Asked(order));
         sent.map_err(|error| match error {
             std::sync::mpsc::TrySendError::Full(_) => busy(),
@@ -130,7 +132,7 @@ impl ModelControl {
 }
 
 impl Order {
-    /// `None` while another call for the model is under way.
+    /// Returns `None` while another call for the model is in progress.
     pub(crate) fn new(
         name: &str,
         action: ModelAction,
@@ -151,12 +153,12 @@ impl Order {
         &self.claim.name
     }
 
-    /// Tells the call how it ended. The next call for the model is accepted from then on.
+    /// Sends the result of the call; then the next call for the model is accepted.
     pub(crate) fn answer(self, result: Result<(), String>) {
         let name = self.claim.name.clone();
         drop(self.claim);
         let result = result.map_err(|reason| ModelControlError::Failed { name, reason });
-        // A client that does not wait needs no answer.
+        // The client may no longer wait for the reply.
         let _ = self.reply.send(result);
     }
 }
@@ -190,7 +192,7 @@ mod tests {
         let (of_a, of_b) = (order(&orders), order(&orders));
         assert_eq!((of_a.model(), of_a.action), ("a", ModelAction::Load));
         assert_eq!((of_b.model(), of_b.action), ("b", ModelAction::Unload));
-        // A client that goes away leaves the call running.
+        // The call continues if the client disconnects.
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
         assert_eq!(control.run("a", ModelAction::Load).await, busy);

@@ -1,5 +1,5 @@
-//! Status of the settings and of the models: reported by `GET /albacore/v1/state`, and the
-//! condition for readiness.
+//! Status of the settings and of the models: reported by `GET /albacore/v1/state`, and used for
+//! readiness.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,31 +13,31 @@ use tokio::sync::watch;
 pub enum LoadState {
     /// The model is being fetched, compiled or installed in the workers.
     Loading,
-    /// The version that the settings name is served.
+    /// The version requested by the settings is served.
     Loaded,
-    /// The version that the settings name could not be loaded; loading is retried.
+    /// The version requested by the settings could not be loaded; loading is retried.
     Failed,
-    /// A call unloaded it; it is loaded by another call alone.
+    /// An API call unloaded it; only another call loads it again.
     Unloaded,
 }
 
 #[derive(Clone, Debug)]
 pub struct ModelStatus {
     pub name: String,
-    /// Path or URL in the settings, without secrets.
+    /// Path or URL in the settings, with secrets redacted.
     pub source: String,
     pub load_state: LoadState,
-    /// The outputs that its metadata advertises.
+    /// Outputs advertised in the metadata.
     pub outputs: KindSet,
-    /// The last error; kept until the next success.
+    /// The last error; cleared by the next success.
     pub error: Option<String>,
-    /// The served version: digest of its file, and when it was installed in milliseconds since
+    /// The served version: SHA-256 of the model file, and installation time in milliseconds since
     /// 1970.
     pub serving: Option<(Digest, u64)>,
 }
 
 impl ModelStatus {
-    /// A model that is not loaded yet.
+    /// Creates the status of a model that is not loaded yet.
     pub fn new(name: &str, source: String) -> Self {
         Self {
             name: name.to_owned(),
@@ -49,7 +49,7 @@ impl ModelStatus {
         }
     }
 
-    /// Records that another front served this version.
+    /// Records that the previous front served this version.
     pub fn restore(&mut self, serving: Option<(Digest, u64)>) {
         if serving.is_some() {
             self.load_state = LoadState::Loaded;
@@ -57,14 +57,14 @@ impl ModelStatus {
         self.serving = serving;
     }
 
-    /// Records that a call unloaded it.
+    /// Records that an API call unloaded the model.
     pub fn set_unloaded(&mut self) {
         self.load_state = LoadState::Unloaded;
         self.error = None;
         self.serving = None;
     }
 
-    /// Records that this version is served from now on.
+    /// Records that this version is now served.
     pub fn set_loaded(&mut self, digest: Digest) {
         self.load_state = LoadState::Loaded;
         self.error = None;
@@ -75,14 +75,14 @@ impl ModelStatus {
 /// Status of the settings file and of all models.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigStatus {
-    /// Digest of the settings file in force; `None` without a settings file.
+    /// Digest of the effective settings file; `None` without a settings file.
     pub settings_sha256: Option<Digest>,
-    /// Content of that file.
+    /// Content of the effective settings file.
     pub settings: Option<Arc<Settings>>,
-    /// Why the current file is not in force.
+    /// Why the current file is not effective.
     pub settings_error: Option<String>,
     pub models: Vec<ModelStatus>,
-    /// What the supervisor counts.
+    /// Counters of the supervisor.
     pub supervision: Status,
 }
 
@@ -106,15 +106,15 @@ impl StatusStore {
         self.lock().clone()
     }
 
-    /// The outputs that the metadata of this model advertises.
+    /// Returns the outputs that the metadata of this model advertises.
     pub fn outputs(&self, model: &str) -> KindSet {
         let status = self.lock();
         let model = status.models.iter().find(|status| status.name == model);
         model.map_or(KindSet::only(Kind::Value), |model| model.outputs)
     }
 
-    /// Changes the status. Once all models were loaded, a model that is added later and is not
-    /// loaded yet does not make the server unready.
+    /// Changes the status. After all models were loaded once, a model added later does not make the
+    /// server unready while it is loading.
     pub fn update(&self, update: impl FnOnce(&mut ConfigStatus)) {
         let mut status = self.lock();
         update(&mut status);
@@ -123,7 +123,7 @@ impl StatusStore {
         }
     }
 
-    /// Waits until all models were loaded once, or unloaded by a call.
+    /// Waits until each model was loaded once or was unloaded by an API call.
     pub async fn all_loaded(&self) {
         // The sender lives as long as the store.
         let _ = self.all_loaded.subscribe().wait_for(|&is_so| is_so).await;
@@ -134,7 +134,7 @@ impl StatusStore {
     }
 }
 
-/// Settings name at least one model: without any, they are not read yet.
+/// Returns false without models: settings name at least one, so they have not been read yet.
 fn are_all_loaded(status: &ConfigStatus) -> bool {
     let is_settled =
         |model: &ModelStatus| model.serving.is_some() || model.load_state == LoadState::Unloaded;

@@ -1,4 +1,4 @@
-//! Keeps a stream of parameters open for as long as the server runs. Nothing waits for it.
+//! Keeps a params stream open while the server runs. No other part of the server waits for it.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
@@ -28,7 +28,7 @@ use albacore_live_settings::handover::Handover;
 pub async fn run(endpoint: ParamsEndpoint, config: Arc<EffectiveConfig>, handover: Handover) {
     let mut backoff = PARAMS_BACKOFF_MIN;
     let mut reported_error = None;
-    // bound: one pass for each stream or pause; ends with the server.
+    // bound: one iteration per stream or backoff; ends with the server.
     loop {
         let mut messages = 0_u64;
         let start = Instant::now();
@@ -37,11 +37,11 @@ pub async fn run(endpoint: ParamsEndpoint, config: Arc<EffectiveConfig>, handove
         if messages > 0 {
             reported_error = None;
         }
-        // A stream that ends right after its first message does not reset the backoff.
+        // A stream that ends directly after its first message does not reset the backoff.
         if messages > 0 && start.elapsed() > backoff {
             backoff = PARAMS_BACKOFF_MIN;
         }
-        // Reported once: a missing agent would otherwise be reported every few seconds.
+        // Reported once, because a missing agent would otherwise be reported every few seconds.
         if reported_error.as_ref() != Some(&error) {
             emit(&ServerEvent::ParametersLost {
                 place: endpoint.to_string(),
@@ -60,7 +60,7 @@ pub async fn run(endpoint: ParamsEndpoint, config: Arc<EffectiveConfig>, handove
     }
 }
 
-/// Opens a stream and applies its messages until it ends; returns why it ended.
+/// Opens a stream and applies its messages until it ends; returns the reason.
 async fn receive(
     endpoint: &ParamsEndpoint,
     config: &EffectiveConfig,
@@ -78,7 +78,7 @@ async fn receive(
         Err(_) => return "no answer in time".to_owned(),
     };
     let receiving = async {
-        // bound: one pass for each message; the sender pauses between them.
+        // bound: one iteration per message; the sender pauses between them.
         loop {
             match stream.message().await {
                 Ok(Some(message)) => {
@@ -116,9 +116,9 @@ async fn connect(endpoint: &ParamsEndpoint) -> Result<ParamsClient<Channel>, Str
     }
 }
 
-/// Reports this server's latency in the period that the stream asks for, until the stream ends.
+/// Reports this server's latency at the interval that the stream requests, until the stream ends.
 async fn send_reports(mut client: ParamsClient<Channel>, config: &EffectiveConfig) -> Infallible {
-    // bound: one pass for each period.
+    // bound: one iteration per interval.
     loop {
         sleep(config.report_period().await.max(REPORT_PERIOD_MIN)).await;
         let replied = timeout(PARAMS_REPLY_MAX, client.report(config.latency_report())).await;
@@ -128,7 +128,8 @@ async fn send_reports(mut client: ParamsClient<Channel>, config: &EffectiveConfi
     }
 }
 
-/// Applies a decoded message, or records why it is refused. Returns whether others are in force.
+/// Applies a decoded message, or records why it is rejected. Returns whether the effective
+/// parameters changed.
 fn apply(config: &EffectiveConfig, decoded: Result<Parameters, String>) -> bool {
     match decoded {
         Ok(parameters) => {
@@ -152,10 +153,10 @@ fn apply(config: &EffectiveConfig, decoded: Result<Parameters, String>) -> bool 
     }
 }
 
-/// The innermost source of an error: the outer messages only say that there is one.
+/// Returns the innermost source of an error, because the outer messages contain no detail.
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
-    // bound: the depth of the error.
+    // bound: the length of the source chain.
     while let Some(source) = error.source() {
         error = source;
     }
@@ -169,10 +170,10 @@ fn status_text(status: &tonic::Status) -> String {
     }
 }
 
-/// A random duration from half of `pause` to all of it, so that the pods of a node do not reconnect
-/// at once.
+/// Returns a random duration between half of `pause` and `pause`, so that the pods of a node do not
+/// reconnect simultaneously.
 fn jittered(pause: Duration) -> Duration {
-    // 64 random bits, as the standard library seeds its maps; 10 are fine enough.
+    // 64 random bits, as the standard library uses to seed hash maps; 10 of them suffice.
     let part = u32::try_from(RandomState::new().hash_one(0_u8) % 1024).unwrap_or_default();
     pause / 2 + pause * part / 2048
 }

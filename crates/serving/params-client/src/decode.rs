@@ -6,11 +6,11 @@ use albacore_proto::params as proto;
 use albacore_settings::agent_stream::{ModelParameters, ModelSlo, Parameters};
 use albacore_settings::{BatchingParams, ModelBatching, Policy, Prefer, Slo, WEIGHT_DEFAULT};
 
-/// Decodes a message and validates it like a snapshot line of the agent, and against the `threads`
-/// of a worker.
+/// Decodes a message and validates it like a snapshot line of the agent, and against the number of
+/// `threads` of a worker.
 ///
 /// # Errors
-/// A sentence that names the field.
+/// A message with the name of the field.
 pub(crate) fn parameters(
     message: &proto::Parameters,
     threads: usize,
@@ -24,7 +24,7 @@ pub(crate) fn parameters(
 
 /// Converts the fields of a message without checking their values.
 fn convert(message: &proto::Parameters) -> Result<Parameters, String> {
-    // Destructured, so that no field is received and never read (L9).
+    // Destructured, so that no received field is ignored (L9).
     let proto::Parameters {
         batching,
         queue,
@@ -59,7 +59,7 @@ fn convert(message: &proto::Parameters) -> Result<Parameters, String> {
     })
 }
 
-/// Converts what lies at `path`.
+/// Converts the model parameters at `path`.
 fn model_parameters(
     path: &str,
     message: &proto::ModelParameters,

@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use tonic::transport::Endpoint;
 
-/// `http://HOST:PORT` or `unix:/PATH`.
+/// An endpoint, `http://HOST:PORT` or `unix:/PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamsEndpoint(String);
 
 impl ParamsEndpoint {
-    /// The endpoint for tonic, not connected.
+    /// Converts to a tonic endpoint, without connecting.
     pub(crate) fn to_tonic(&self) -> Result<Endpoint, tonic::transport::Error> {
         Endpoint::from_shared(self.0.clone())
     }

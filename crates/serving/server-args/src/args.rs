@@ -217,12 +217,12 @@ impl From<PreferName> for Prefer {
     }
 }
 
-/// Where models and batching come from.
+/// Source of models and batching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelSource {
-    /// The command line; they do not change while the server runs.
+    /// The command line; constant while the server runs.
     Arguments {
-        /// The models, names unique.
+        /// The models; names are unique.
         models: Vec<CliModel>,
         batching: BatchingParams,
     },
@@ -233,52 +233,52 @@ pub enum ModelSource {
 /// The validated command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Where to serve HTTP.
+    /// Listen address of HTTP.
     pub http: SocketAddr,
-    /// Where to serve gRPC.
+    /// Listen address of gRPC.
     pub grpc: SocketAddr,
-    /// Worker processes.
+    /// Number of worker processes.
     pub workers: usize,
-    /// Compute threads of each worker.
+    /// Compute threads per worker.
     pub threads: usize,
-    /// Most cpus to count on.
+    /// Maximum number of cpus to use.
     pub cpus_max: Option<usize>,
-    /// Threads of the front end.
+    /// Number of front-end threads.
     pub front_threads: usize,
     pub models: ModelSource,
-    /// Paths of Vertex AI.
+    /// Paths requested by Vertex AI.
     pub own_routes: OwnRoutes,
-    /// Most bytes of a model file.
+    /// Maximum size of a model file in bytes.
     pub model_bytes_max: u64,
-    /// CA certificates of servers that models come from.
+    /// CA certificates of the servers that models are fetched from.
     pub ca_file: Option<PathBuf>,
-    /// Where fetched models are kept, and how many bytes of them.
+    /// Folder and maximum size in bytes of the cache of fetched models.
     pub model_cache: Option<(PathBuf, u64)>,
-    /// How often object stores are asked for new versions of models.
+    /// Interval at which object stores are polled for new versions of models.
     pub model_poll: Duration,
-    /// Whether calls load and unload models.
+    /// Whether API calls can load and unload models.
     pub model_control: ModelControlMode,
-    /// The `albacore-params` that sends parameters, if there is one.
+    /// The `albacore-params` that sends parameters, if configured.
     pub params: Option<ParamsEndpoint>,
     /// Which replies carry a load report.
     pub load_reports: LoadReportMode,
-    /// Most bytes of system shared memory that clients may register; 0 for none.
+    /// Maximum bytes of system shared memory that clients may register; 0 disables it.
     pub shared_memory_bytes_max: u64,
-    /// How long a stream of infer calls may be without a request.
+    /// Idle timeout of a stream of infer calls.
     pub stream_idle_max: Duration,
-    /// How long a server that is to stop goes on as before.
+    /// How long a stopping server continues to accept requests while it is not ready.
     pub drain_delay: Option<Duration>,
-    /// How long draining may take after that.
+    /// Timeout of draining after that.
     pub drain_timeout: Duration,
-    /// Whether replies say to Envoy that the server will end.
+    /// Whether replies of a stopping server contain Envoy's health check header.
     pub envoy_health_header: bool,
 }
 
 impl Args {
-    /// Checks arguments that depend on each other.
+    /// Checks constraints between arguments.
     ///
     /// # Errors
-    /// A message that names the argument and what to do.
+    /// A message with the name of the argument and the remedy.
     pub fn check(self) -> Result<ServerConfig, String> {
         let own_routes = self.container.routes()?;
         let http = self.container.http(self.http);
@@ -350,7 +350,7 @@ impl Args {
 }
 
 impl ServerConfig {
-    /// The configuration of the engine of the front with this number.
+    /// Returns the engine configuration of the front with this number.
     #[must_use]
     pub fn engine(&self, batching: BatchingParams, front: u64) -> EngineConfig {
         EngineConfig {
@@ -363,13 +363,13 @@ impl ServerConfig {
     }
 }
 
-/// Cpus that this process may use.
+/// Returns the number of cpus that this process may use.
 fn cpus(max: Option<usize>) -> usize {
     let online = || std::thread::available_parallelism().map_or(1, usize::from);
     albacore_engine::usable_cpus(max).unwrap_or_else(online)
 }
 
-/// How many threads the front end has, as asked for or by the number of cpus.
+/// Returns the number of front-end threads, as requested or derived from the number of cpus.
 fn front_threads(asked: Option<usize>, cpus: usize) -> Result<usize, String> {
     let max = cpus.clamp(1, FRONT_THREADS_MAX);
     match asked {
@@ -416,7 +416,7 @@ fn models_with_slos(
     }
 }
 
-/// A parser of whole numbers from `min` to `max`.
+/// Returns a parser of whole numbers from `min` to `max`.
 fn bounded(min: usize, max: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
     move |text| {
         let number = text
@@ -440,7 +440,7 @@ fn parse_model(text: &str) -> Result<(String, Source), String> {
     named_model(name, source)
 }
 
-/// A model whose name is checked.
+/// Checks the name of a model and returns it with its source.
 pub(crate) fn named_model(name: &str, source: Source) -> Result<(String, Source), String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > 253 || !name.chars().all(is_word) {
@@ -451,7 +451,7 @@ pub(crate) fn named_model(name: &str, source: Source) -> Result<(String, Source)
     Ok((name.to_owned(), source))
 }
 
-/// A duration as `25ms`, `150us`, `2.5s` or `1m`; more than zero, at most an hour.
+/// Parses a duration such as `25ms`, `150us`, `2.5s` or `1m`; greater than zero, at most an hour.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text
         .find(|c: char| c.is_ascii_alphabetic())

@@ -1,5 +1,6 @@
-//! What SageMaker and Vertex AI give their containers: the argument `serve`, and variables whose
-//! names begin with `AIP_`. A model that is named in the usual ways is served in place of theirs.
+//! Arguments and variables of containers on SageMaker and Vertex AI: the argument `serve`, and
+//! variables with the prefix `AIP_`. A model given by other arguments takes precedence over the
+//! platform's model.
 
 use albacore_settings::Source;
 use clap::{Args, ValueEnum};
@@ -7,10 +8,10 @@ use std::net::SocketAddr;
 
 use crate::args::named_model;
 
-/// The model of `serve` and of AIP_STORAGE_URI.
+/// Name of the model of `serve` and of AIP_STORAGE_URI.
 const NAME: &str = "model";
 
-/// Where SageMaker unpacks the model's archive.
+/// Folder into which SageMaker unpacks the model's archive.
 const SAGEMAKER_FOLDER: &str = "/opt/ml/model";
 
 /// The command and the variables of containers.
@@ -61,27 +62,27 @@ pub enum ContainerCommand {
     Serve,
 }
 
-/// Paths that a platform chooses, beside those that are always served.
+/// Paths requested by a platform, served in addition to the standard paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnRoutes {
-    /// Of health checks.
+    /// Path of health checks.
     pub health: Option<String>,
-    /// Of predictions.
+    /// Path of predictions.
     pub predict: Option<String>,
 }
 
 impl ContainerArgs {
-    /// Where to serve HTTP.
+    /// Returns the listen address of HTTP.
     pub(crate) fn http(&self, http: SocketAddr) -> SocketAddr {
         self.aip_http_port.map_or(http, |port| {
             SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, port))
         })
     }
 
-    /// The models of other arguments, or that of the platform.
+    /// Returns the models of other arguments, or that of the platform.
     ///
     /// # Errors
-    /// The model of the platform is no folder, or there is none, or it would be loaded later.
+    /// The platform's model is not a folder or is missing, or the endpoint loads models later.
     pub(crate) fn models_or(
         &self,
         models: Vec<(String, Source)>,
@@ -110,7 +111,7 @@ impl ContainerArgs {
         Ok(vec![named_model(NAME, source)?])
     }
 
-    /// The paths of the platform.
+    /// Returns the paths requested by the platform.
     ///
     /// # Errors
     /// A path does not begin with a slash, or both are the same.
@@ -131,7 +132,7 @@ impl ContainerArgs {
     }
 }
 
-/// The folder that an `AIP_STORAGE_URI` names, with or without a slash at its end.
+/// Returns the folder of an `AIP_STORAGE_URI`, with or without a trailing slash.
 fn vertex_folder(uri: &str) -> Result<Source, String> {
     let source = match uri.split_once("://") {
         None => Source::Path(uri.to_owned()),

@@ -1,5 +1,6 @@
-//! Arguments that KServe's runtimes give their servers, by the names that they have there. KServe
-//! appends those of an InferenceService to those of the runtime, so the last one of a name counts.
+//! Arguments that KServe's runtimes pass to their servers, with KServe's names. KServe appends the
+//! arguments of an InferenceService to those of the runtime, so the last occurrence takes
+//! precedence.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -50,10 +51,10 @@ pub struct KserveArgs {
 }
 
 impl KserveArgs {
-    /// The models of `--model_dir`, else those of `--model`.
+    /// Returns the models of `--model_dir`, or else those of `--model`.
     ///
     /// # Errors
-    /// The folder cannot be read or has no folders of models.
+    /// The folder cannot be read or contains no model folders.
     pub(crate) fn models_or(
         &self,
         models: Vec<(String, Source)>,
@@ -75,7 +76,7 @@ impl KserveArgs {
         }
     }
 
-    /// Where to serve HTTP and gRPC.
+    /// Returns the listen addresses of HTTP and gRPC.
     pub(crate) fn addresses(&self, http: SocketAddr, grpc: SocketAddr) -> (SocketAddr, SocketAddr) {
         let on = |port: Option<u16>, address| {
             port.map_or(address, |port| {

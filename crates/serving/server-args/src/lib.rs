@@ -1,4 +1,4 @@
-//! The command line of `albacore-server`, checked: what it serves and with which processes.
+//! Parses and checks the command line of `albacore-server`: models, addresses and processes.
 #![forbid(unsafe_code)]
 
 mod args;

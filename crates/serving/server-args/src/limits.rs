@@ -1,25 +1,26 @@
-//! Limits of arguments, each with its reason.
+//! Limits of arguments, with their reasons.
 
-/// Cpus for each thread of the front end, where their number is not given ...
+/// Cpus per front-end thread if `--front-threads` is not given ...
 pub(crate) const FRONT_THREAD_CPUS: usize = 4;
 
-/// ... but at least so many threads where there are twice as many cpus, as a second one keeps a
-/// slow parse from delaying all other requests ...
+/// ... but at least this many threads on machines with twice as many cpus, because a second thread
+/// keeps a slow parse from delaying all other requests ...
 pub(crate) const FRONT_THREADS_MIN: usize = 2;
 
-/// ... and at most so many: they serve more small requests than the workers of any machine compute.
+/// ... and at most this many: they handle more small requests than the workers of any machine
+/// compute.
 pub(crate) const FRONT_THREADS_AUTO_MAX: usize = 16;
 
-/// Threads of the front end: as many as the cpus of the largest machines that serve trees.
+/// Maximum number of front-end threads: the cpus of the largest machines that serve trees.
 pub(crate) const FRONT_THREADS_MAX: usize = 256;
 
-/// Largest value of `--cpus-max`: as many as kernels of distributions have.
+/// Largest value of `--cpus-max`: the maximum number of cpus of distribution kernels.
 pub(crate) const CPUS_MAX: usize = 8192;
 
-/// Workers of one server: twice the CPUs of the largest machines that serve trees.
+/// Maximum number of workers of a server: twice the CPUs of the largest machines that serve trees.
 pub(crate) const WORKERS_MAX: usize = 512;
 
-/// Compute threads of one worker: as above.
+/// Maximum number of compute threads of a worker: as above.
 pub(crate) const THREADS_MAX: usize = 512;
 
 /// Largest value of `--max-rows`.

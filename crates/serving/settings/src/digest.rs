@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A SHA-256 digest. Printed in lower case; parsed in either case.
+/// A SHA-256 digest. Displayed in lower case, parsed in either case.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest(pub [u8; 32]);
 
@@ -11,7 +11,7 @@ impl FromStr for Digest {
     type Err = String;
 
     /// # Errors
-    /// A message that says what to write.
+    /// A message that describes the expected format.
     fn from_str(text: &str) -> Result<Self, String> {
         let nibble = |byte: u8| char::from(byte).to_digit(16);
         let mut bytes = [0; 32];

@@ -1,15 +1,15 @@
-//! The two forms in which the settings of a server are transferred.
+//! Settings of a server, in the two formats in which they are transferred.
 //!
-//! `settings.yaml`: the models of a server and its batching, in one file that the controller
-//! writes, a ConfigMap carries and the server watches.
+//! `settings.yaml`: the models of a server and its batching, in one file that the controller writes
+//! into a ConfigMap and the server watches.
 //!
-//! [`agent_stream`]: the lines that the agent of a node sends to `albacore-params`, and the lines
-//! that come back.
+//! [`agent_stream`]: the lines that the agent of a node sends to `albacore-params`, and the latency
+//! reports sent back.
 //!
-//! [`yaml_tree`]: YAML with the line of every value, for readers of other files.
+//! [`yaml_tree`]: a YAML tree with the line number of each value, for readers of other files.
 //!
-//! Pure: text in, values out. A [`Settings`] that was parsed or checked is valid in every field; a
-//! [`ValidationError`] names the field, the value and what to write instead.
+//! Pure: parses text into values. A [`Settings`] that was parsed or checked is valid in every
+//! field; a [`ValidationError`] names the field, the value and the expected format.
 //!
 //! ```yaml
 //! models:
@@ -18,18 +18,18 @@
 //!   sha256: "9f86d0..."                    # optional, 64 hex digits
 //!   iterations: best                      # optional: all, best or {begin: 0, end: 100}
 //!   slo: {latency: "25ms", percentile: 99}
-//!   outputs: ["output", "margin"]          # advertised in metadata; without: the value alone
-//!   missing: nan                         # optional: refuse or nan, for columns that requests lack
-//!   classes: ["legit", "fraud"]           # optional: names of the classes, by number
-//!   threads: 2                            # most threads of a batch; without: all of a worker
-//!   weight: 200                           # share of the server under overload; without: 100
-//!   batching: {policy: deferred, max_rows: 64, window: "5ms"}   # without: that of the file
+//!   outputs: ["output", "margin"]          # advertised in metadata; default: the value alone
+//!   missing: nan                         # optional: refuse or nan, for columns not in a request
+//!   classes: ["legit", "fraud"]           # optional: class names, by class number
+//!   threads: 2                            # maximum threads per batch; default: all of a worker
+//!   weight: 200                           # share of the server under overload; default: 100
+//!   batching: {policy: deferred, max_rows: 64, window: "5ms"}   # default: that of the file
 //! batching: {policy: timeout, max_rows: 1024, max_delay: "2ms"}
 //! queue: {max_rows: 65536}
 //! ```
 //!
-//! The batching of a model is complete: a field that it leaves out has its default, whatever the
-//! batching of the file says.
+//! The batching of a model is complete: an omitted field has its default, not the value of the
+//! file's batching.
 #![forbid(unsafe_code)]
 
 pub mod agent_stream;

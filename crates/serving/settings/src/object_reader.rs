@@ -1,4 +1,4 @@
-//! Reads a JSON object field by field. Each field is taken once; fields that are left at the end
+//! Reads a JSON object field by field. Each field is removed when it is read; the remaining fields
 //! are unknown.
 
 use std::cell::Cell;
@@ -9,22 +9,22 @@ use serde_json::{Map, Value};
 
 use crate::validation_error::{ValidationError, quoted};
 
-/// An object and its fields that were not taken yet.
+/// An object with the fields that have not been read yet.
 pub(crate) struct ObjectReader {
-    /// Path of the object, as `models[0].slo`; empty for the root.
+    /// Path of the object, such as `models[0].slo`; empty for the root.
     path: String,
     remaining: Map<String, Value>,
-    /// Names of all fields that were asked for.
+    /// Names of all fields that were requested.
     expected: Vec<&'static str>,
     unknown_fields: UnknownFields,
 }
 
-/// What happens to fields that were not taken.
+/// Handling of unknown fields.
 #[derive(Clone)]
 pub(crate) enum UnknownFields {
-    /// For files that people write: an unknown field is a spelling mistake.
+    /// Rejects them: in a file written by a person, an unknown field is a spelling mistake.
     Refuse,
-    /// For lines that programs write: another version may have added fields.
+    /// Counts them: in a line written by a program, another version may have added fields.
     Count(Rc<Cell<usize>>),
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum StringOrNumber {
 }
 
 impl ObjectReader {
-    /// The root object; error messages call it `name`.
+    /// Wraps the root object; error messages call it `name`.
     pub(crate) fn root(
         name: &str,
         value: Value,
@@ -68,7 +68,7 @@ impl ObjectReader {
         }
     }
 
-    /// The path of a field of this object.
+    /// Returns the path of a field of this object.
     pub(crate) fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() {
             name.to_owned()
@@ -77,14 +77,14 @@ impl ObjectReader {
         }
     }
 
-    /// The path and value of a field; `None` if it is absent or null.
+    /// Removes a field and returns its path and value; `None` if it is absent or null.
     fn take(&mut self, name: &'static str) -> Option<(String, Value)> {
         self.expected.push(name);
         let value = self.remaining.shift_remove(name)?;
         (!value.is_null()).then(|| (self.path_of(name), value))
     }
 
-    /// The path and elements of an array; empty if it is absent or null.
+    /// Removes an array and returns its path and elements; empty if it is absent or null.
     fn take_array(&mut self, name: &'static str) -> Result<(String, Vec<Value>), ValidationError> {
         match self.take(name) {
             None => Ok((String::new(), Vec::new())),
@@ -93,7 +93,7 @@ impl ObjectReader {
         }
     }
 
-    /// The error of a required field that is absent; `remedy` says what to write.
+    /// Returns the error for an absent required field; `remedy` describes what to write.
     pub(crate) fn missing(&self, name: &str, remedy: &str) -> ValidationError {
         ValidationError::field(self.path_of(name), format!("is missing: {remedy}"))
     }
@@ -104,7 +104,7 @@ impl ObjectReader {
             .transpose()
     }
 
-    /// A list of strings; empty if it is absent.
+    /// Reads a list of strings; empty if it is absent.
     pub(crate) fn strings(&mut self, name: &'static str) -> Result<Vec<String>, ValidationError> {
         let (path, elements) = self.take_array(name)?;
         let elements = elements.into_iter().enumerate();
@@ -113,7 +113,7 @@ impl ObjectReader {
             .collect()
     }
 
-    /// An object of any fields, each a list of strings; empty if it is absent.
+    /// Reads an object with arbitrary fields, each a list of strings; empty if it is absent.
     pub(crate) fn lists_of_strings(
         &mut self,
         name: &'static str,
@@ -135,8 +135,8 @@ impl ObjectReader {
         fields.into_iter().map(list).collect()
     }
 
-    /// A string that `parse` converts. The error of `parse` completes a sentence that begins with
-    /// the value, as in `is not a duration`.
+    /// Reads a string and converts it with `parse`. The error of `parse` completes a sentence that
+    /// begins with the value, as in `is not a duration`.
     pub(crate) fn parsed<T>(
         &mut self,
         name: &'static str,
@@ -166,7 +166,7 @@ impl ObjectReader {
             .transpose()
     }
 
-    /// A list of whole numbers; empty if it is absent.
+    /// Reads a list of whole numbers; empty if it is absent.
     pub(crate) fn u64s(&mut self, name: &'static str) -> Result<Vec<u64>, ValidationError> {
         let (path, elements) = self.take_array(name)?;
         let elements = elements.iter().enumerate();
@@ -189,7 +189,7 @@ impl ObjectReader {
             .transpose()
     }
 
-    /// A list of objects; empty if it is absent.
+    /// Reads a list of objects; empty if it is absent.
     pub(crate) fn objects(&mut self, name: &'static str) -> Result<Vec<Self>, ValidationError> {
         let (path, elements) = self.take_array(name)?;
         let elements = elements.into_iter().enumerate();
@@ -200,7 +200,7 @@ impl ObjectReader {
         elements.map(object).collect()
     }
 
-    /// A string or an object; `remedy` says what to write instead of anything else.
+    /// Reads a string or an object; `remedy` describes what to write for any other type.
     pub(crate) fn string_or_object(
         &mut self,
         name: &'static str,
@@ -221,7 +221,7 @@ impl ObjectReader {
         }
     }
 
-    /// A string or a whole number.
+    /// Reads a string or a whole number.
     pub(crate) fn string_or_number(
         &mut self,
         name: &'static str,
@@ -233,7 +233,7 @@ impl ObjectReader {
         }
     }
 
-    /// Refuses or counts the fields that were not taken.
+    /// Rejects or counts the fields that were not read.
     pub(crate) fn finish(self) -> Result<(), ValidationError> {
         if let UnknownFields::Count(count) = &self.unknown_fields {
             count.set(count.get() + self.remaining.len());
@@ -267,7 +267,7 @@ fn wrong_type(path: String, value: &Value, expected: &str) -> ValidationError {
     ValidationError::field(path, format!("{} is not {expected}", shown(value)))
 }
 
-/// A value of the wrong type as error messages show it.
+/// Formats a value of the wrong type for an error message.
 fn shown(value: &Value) -> String {
     match value {
         Value::Array(_) => "a list".to_owned(),

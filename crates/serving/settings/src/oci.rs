@@ -1,27 +1,27 @@
-//! References of artifacts in registries: `oci://registry/repository:tag` or `@sha256:digest`.
+//! References to artifacts in registries: `oci://registry/repository:tag` or `@sha256:digest`.
 
 use crate::digest::Digest;
 
-/// Most characters of a tag, as registries have it.
+/// Maximum length of a tag, as defined by registries.
 const TAG_CHARS_MAX: usize = 128;
 
-/// Where an artifact is, taken apart.
+/// A parsed reference to an artifact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OciReference<'a> {
-    /// Host, with a port where it is not the usual one.
+    /// Host, with the port unless it is the default.
     pub registry: &'a str,
     pub repository: &'a str,
     pub tag: Option<&'a str>,
-    /// SHA-256 of the manifest; counts where there is a tag, too.
+    /// SHA-256 of the manifest; takes precedence over the tag.
     pub digest: Option<Digest>,
 }
 
 impl<'a> OciReference<'a> {
-    /// The form, for messages.
+    /// The expected format, for error messages.
     pub const FORM: &'static str = "oci://registry/repository:tag or @sha256: and 64 hexadecimal \
                                     digits";
 
-    /// Takes a URL apart; `None` if it has not that form, with a tag, a digest or both.
+    /// Parses a URL; `None` unless it has this format with a tag, a digest or both.
     #[must_use]
     pub fn parse(url: &'a str) -> Option<Self> {
         let rest = url.strip_prefix("oci://")?;
@@ -59,7 +59,8 @@ fn is_registry(text: &str) -> bool {
     !host.is_empty() && host.chars().all(is_host) && is_port
 }
 
-/// Letters and digits, between which may be dots, dashes and underscores.
+/// A component of a repository path: lowercase letters and digits, with dots, dashes and
+/// underscores between them.
 fn is_part(text: &str) -> bool {
     let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_inner = |c: char| is_end(c) || "._-".contains(c);

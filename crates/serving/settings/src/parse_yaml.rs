@@ -13,11 +13,11 @@ use crate::validate::THREADS_REMEDY;
 use crate::validation_error::{ValidationError, quoted};
 
 impl Settings {
-    /// Parses and checks the text of a settings file. Fields that have a default may be left out;
-    /// unknown fields are refused.
+    /// Parses and checks the text of a settings file. Fields with a default may be omitted; unknown
+    /// fields are rejected.
     ///
     /// # Errors
-    /// The first error that is found.
+    /// The first error.
     pub fn read(text: &str) -> Result<Self, ValidationError> {
         let yaml = parse(text)?;
         let mut file = ObjectReader::root("the file", yaml, UnknownFields::Refuse)?;
@@ -157,7 +157,7 @@ pub(crate) fn slo(mut object: ObjectReader) -> Result<Slo, ValidationError> {
     Ok(slo)
 }
 
-/// The release rule and its bounds; of an absent object, the defaults.
+/// Parses the batching policy and the queue bound; an absent object has the defaults.
 pub(crate) fn batching(
     batching: Option<ObjectReader>,
     queue: Option<ObjectReader>,
@@ -181,7 +181,7 @@ pub(crate) fn batching(
     Ok(params)
 }
 
-/// The release rule and its bounds; fields that are left out have their defaults.
+/// Parses the batching policy and its bounds; omitted fields have their defaults.
 pub(crate) fn model_batching(mut object: ObjectReader) -> Result<ModelBatching, ValidationError> {
     let mut batching = ModelBatching {
         policy: policy(&mut object)?,

@@ -1,8 +1,8 @@
 //! Prints [`Settings`] as YAML.
 //!
-//! Not by a serializer: equal settings must print as equal bytes in every version, or an upgrade of
-//! the controller would rewrite every ConfigMap. Strings are quoted as in JSON, which YAML parses
-//! to the same string.
+//! Does not use a serializer: equal settings must print as equal bytes in every version, or an
+//! upgrade of the controller would rewrite every ConfigMap. Strings are quoted as in JSON, which
+//! YAML parses to the same string.
 
 use std::fmt::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::settings::{Iterations, Missing, Model, Settings, Source, output_laten
 use crate::timespan::print_timespan;
 
 impl Settings {
-    /// The text of the file. [`Settings::read`] parses it to equal settings, if they pass
+    /// Returns the text of the file. [`Settings::read`] parses it to equal settings if they pass
     /// [`Settings::check`].
     #[must_use]
     pub fn to_yaml(&self) -> String {
@@ -34,14 +34,14 @@ impl Settings {
     }
 }
 
-/// What `auto` prefers, unless that is the default.
+/// Returns the preference of `auto`, unless it is the default.
 pub(crate) fn changed_preference(policy: Policy) -> Option<Prefer> {
     policy
         .prefer()
         .filter(|prefer| *prefer != Prefer::default())
 }
 
-/// Lines that begin with `indent`.
+/// Prints lines indented by `indent`.
 fn print_batching(indent: &str, batching: &ModelBatching, out: &mut String) -> fmt::Result {
     writeln!(out, "{indent}batching:")?;
     writeln!(out, "{indent}  policy: {}", batching.policy.name())?;
@@ -49,7 +49,7 @@ fn print_batching(indent: &str, batching: &ModelBatching, out: &mut String) -> f
     if let Some(delay) = batching.policy.delay() {
         writeln!(out, "{indent}  max_delay: \"{}\"", print_timespan(delay))?;
     }
-    // Servers of before it was there take the default and know no such field.
+    // Servers of older versions reject this field, so the default is omitted.
     if let Some(prefer) = changed_preference(batching.policy) {
         writeln!(out, "{indent}  prefer: {}", prefer.name())?;
     }
@@ -59,7 +59,7 @@ fn print_batching(indent: &str, batching: &ModelBatching, out: &mut String) -> f
     }
 }
 
-/// A weight, unless it is the default.
+/// Returns the weight, unless it is the default.
 pub(crate) fn changed_weight(weight: u32) -> Option<u32> {
     (weight != WEIGHT_DEFAULT).then_some(weight)
 }

@@ -1,4 +1,4 @@
-//! The content of a settings file.
+//! Content of a settings file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,56 +8,58 @@ use albacore_batching::{BatchingParams, ModelBatching, Slo};
 
 use crate::digest::Digest;
 
-/// The models that a server serves, and how it batches.
+/// The models of a server and its batching.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
-    /// The models; at least one, names unique.
+    /// At least one model; names are unique.
     pub models: Vec<Model>,
     pub batching: BatchingParams,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Model {
-    /// Its name in request paths and metrics.
+    /// Name in request paths and metrics.
     pub name: String,
     pub source: Source,
-    /// The expected digest of its file; `None`: any file is accepted.
+    /// Expected digest of the model file; `None`: any file is accepted.
     pub sha256: Option<Digest>,
-    /// Boosting iterations that predict; `None`: those of the object that saved the file.
+    /// Boosting iterations used for prediction; `None`: the default of the library object that
+    /// saved the file.
     pub iterations: Option<Iterations>,
-    /// Its latency objective. Without one, nothing counts as late.
+    /// Latency objective. Without one, no request counts as late.
     pub slo: Option<Slo>,
-    /// The outputs that its metadata advertises, each once; empty for the value alone.
+    /// Outputs advertised in the metadata, each once; empty: the value alone.
     pub outputs: Vec<Output>,
-    /// Most threads of a worker that compute one batch; `None` (auto): all that busy workers leave.
+    /// Maximum threads of a worker per batch; `None` (auto): all threads that busy workers do not
+    /// use.
     pub threads: Option<u16>,
-    /// Its share of the server while requests of several models have to be refused.
+    /// Share of the server when requests of several models must be rejected.
     pub weight: u32,
-    /// How its batches are made; `None`: as [`Settings::batching`] says.
+    /// Batching of this model; `None`: [`Settings::batching`].
     pub batching: Option<ModelBatching>,
-    /// What names in its requests and replies mean.
+    /// Names of columns, classes and categories in requests and replies.
     pub naming: Naming,
 }
 
-/// What names in the requests and replies of a model mean.
+/// Names of columns, classes and categories in the requests and replies of a model.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Naming {
-    /// What becomes of a column that a request with named columns lacks.
+    /// Handling of columns that are missing from a request with named columns.
     pub missing: Missing,
-    /// The names of its classes, by number; empty to give none.
+    /// Names of the classes, in order of class number; empty: replies contain no class names.
     pub classes: Vec<String>,
-    /// The texts of the categories of columns, by the name of the column and the number that the
-    /// trees have for each; in place of those of the file.
+    /// Category names by column name, in the order of the category numbers in the trees; they
+    /// replace the categories of the model file.
     pub categories: BTreeMap<String, Vec<String>>,
 }
 
-/// What becomes of a column that a request with named columns lacks.
+/// Handling of columns that are missing from a request with named columns.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Missing {
-    /// The request is refused.
+    /// Rejects the request.
     #[default]
     Refuse,
-    /// Its values are missing values.
+    /// Uses NaN for all values of the column.
     Nan,
 }
 
@@ -81,12 +83,12 @@ pub enum Output {
     Margin,
     Contribs,
     Interactions,
-    /// The leaf of each tree.
+    /// The leaf index of each tree.
     Leaf,
 }
 
 impl Output {
-    /// The outputs in the order of their declaration, with the names of their tensors.
+    /// The outputs in declaration order, with the names of their tensors.
     const NAMES: [(Self, &'static str); 5] = [
         (Self::Output, "output"),
         (Self::Margin, "margin"),
@@ -95,30 +97,30 @@ impl Output {
         (Self::Leaf, "leaf"),
     ];
 
-    /// The name of its tensor.
+    /// Returns the tensor name of the output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }
 
-    /// The output with this tensor name.
+    /// Returns the output with this tensor name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let found = Self::NAMES.into_iter().find(|(_, known)| *known == name);
         found.map(|(output, _)| output)
     }
 }
 
-/// Boosting iterations of a model's file that predict.
+/// Boosting iterations of a model file used for prediction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Iterations {
     All,
-    /// Up to the best iteration that the file records.
+    /// Up to the best iteration recorded in the file.
     Best,
-    /// Those from `begin` up to `end`, exclusive; `begin` is below `end`.
+    /// From `begin` to `end` (exclusive); `begin` is below `end`.
     Range {
-        /// The first one, counted from 0.
+        /// The first iteration, from 0.
         begin: u32,
-        /// One beyond the last.
+        /// One past the last iteration.
         end: u32,
     },
 }
@@ -126,10 +128,10 @@ pub enum Iterations {
 /// Location of a model file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
-    /// An absolute path where the server runs.
+    /// An absolute path in the server's file system.
     Path(String),
-    /// `http://` or `https://`, an object: `s3://bucket/key`, `gs://` or `az://`; or
-    /// an artifact of a registry: `oci://`.
+    /// A web URL (`http://`, `https://`), an object of a store (`s3://bucket/key`, `gs://`,
+    /// `az://`) or an artifact of a registry (`oci://`).
     Url(String),
 }
 
@@ -141,7 +143,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// The latencies of single outputs by the names of their fields.
+/// Returns the latencies of single outputs with the names of their fields.
 pub(crate) fn output_latencies(slo: &Slo) -> impl Iterator<Item = (&'static str, Duration)> {
     let named = [
         ("contribs", slo.contribs),

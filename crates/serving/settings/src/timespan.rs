@@ -1,10 +1,11 @@
-//! Durations as the custom resource writes them: a whole number and a unit, `25ms`, `2s`, `250us`.
+//! Durations in the format of the custom resource: a whole number and a unit, `25ms`, `2s`,
+//! `250us`.
 
 use std::time::Duration;
 
 use crate::limits::TIMESPAN_MICROS_MAX;
 
-/// Parses a duration; the error says what to write instead.
+/// Parses a duration; the error describes the expected format.
 pub(crate) fn parse_timespan(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
@@ -28,14 +29,14 @@ pub(crate) fn parse_timespan(text: &str) -> Result<Duration, String> {
     Err(format!("must be longer than 0 and at most {most}s"))
 }
 
-/// Whether a duration can be printed and parsed again without a loss.
+/// Returns whether a duration can be printed and parsed again without loss.
 pub(crate) fn is_in_bounds(span: Duration) -> bool {
     let micros = span.as_micros();
     (1..=u128::from(TIMESPAN_MICROS_MAX)).contains(&micros)
         && span.subsec_nanos().is_multiple_of(1_000)
 }
 
-/// The shortest spelling: the largest unit that holds a whole number.
+/// Prints a duration in the largest unit that gives a whole number.
 pub(crate) fn print_timespan(span: Duration) -> String {
     match span.as_micros() {
         m if m % 1_000_000 == 0 => format!("{}s", m / 1_000_000),

@@ -1,4 +1,4 @@
-//! Validates settings: each field alone, then fields that depend on each other.
+//! Validates settings: first single fields, then constraints between fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::settings::{Iterations, Model, Naming, Settings, Source, output_latenc
 use crate::timespan::{is_in_bounds, print_timespan};
 use crate::validation_error::{ValidationError, quoted};
 
-/// What to write as `threads` of a model.
+/// Remedy in error messages about the `threads` of a model.
 pub(crate) const THREADS_REMEDY: &str = "write auto, or from 1 to the threads of a worker";
 
 impl Settings {
-    /// Checks the settings against the `threads` that a worker of this server has.
+    /// Checks that no model uses more than `threads`, the threads of each worker of this server.
     ///
     /// # Errors
-    /// The first model that asks for more.
+    /// The first model that exceeds `threads`.
     pub fn check_threads(&self, threads: usize) -> Result<(), ValidationError> {
         check_threads("", self.models.iter().map(|model| model.threads), threads)
     }
 
-    /// Checks settings that were built in memory; [`Settings::read`] returns checked ones.
+    /// Checks settings built in memory; [`Settings::read`] returns only checked settings.
     ///
     /// # Errors
-    /// The first error that is found.
+    /// The first error.
     pub fn check(&self) -> Result<(), ValidationError> {
         let Self { models, batching } = self;
         if models.is_empty() {
@@ -63,8 +63,8 @@ impl Settings {
     }
 }
 
-/// Checks the threads of models, in order, against the `threads` that a worker has. `path` is the
-/// prefix of their fields in errors.
+/// Checks the threads of models, in order, against the `threads` of a worker. `path` is the prefix
+/// of their fields in errors.
 pub(crate) fn check_threads(
     path: &str,
     models: impl Iterator<Item = Option<u16>>,
@@ -85,15 +85,15 @@ pub(crate) fn check_threads(
     })
 }
 
-/// What of a model has to go with the batching of all.
+/// The parts of a model that constrain its batching.
 pub(crate) struct BatchedModel<'a> {
     pub(crate) name: &'a str,
     pub(crate) slo: Option<Slo>,
     pub(crate) own: Option<ModelBatching>,
 }
 
-/// Checks batching and objectives; `models` are in the order of their fields. `path` is the prefix
-/// of the fields in errors.
+/// Checks batching and objectives; `models` are in field order. `path` is the prefix of the fields
+/// in errors.
 pub(crate) fn check_batching<'a>(
     path: &str,
     params: &BatchingParams,
@@ -122,8 +122,7 @@ pub(crate) fn check_batching<'a>(
     Ok(())
 }
 
-/// Checks one batching, below `path`, against the queue's bound with its path, and the objectives
-/// of its models.
+/// Checks one batching object at `path` against the queue bound and the objectives of its models.
 fn check_release<'a>(
     path: &str,
     batching: &ModelBatching,
@@ -217,7 +216,7 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
         .map_or(Ok(()), |slo| check_slo(&format!("{path}.slo"), slo))
 }
 
-/// Checks names of classes; whether a model has as many is known when it is loaded.
+/// Checks class names. Their number is compared with the model when it is loaded.
 fn check_classes(path: &str, classes: &[String]) -> Result<(), ValidationError> {
     if classes.len() == 1 || classes.len() > CLASSES_MAX {
         let problem = format!(
@@ -249,7 +248,7 @@ fn check_classes(path: &str, classes: &[String]) -> Result<(), ValidationError> 
     Ok(())
 }
 
-/// Checks categories of columns; whether a model has the columns is known when it is loaded.
+/// Checks categories of columns. The column names are compared with the model when it is loaded.
 fn check_categories(
     path: &str,
     categories: &BTreeMap<String, Vec<String>>,
@@ -341,14 +340,14 @@ fn check_source(path: &str, source: &Source) -> Result<(), ValidationError> {
         .map_err(|problem| ValidationError::field(format!("{path}.{field}"), problem))
 }
 
-/// Schemes of objects, which have a bucket and a key.
+/// Schemes of object stores, whose URLs have a bucket and a key.
 const OBJECT_SCHEMES: [&str; 3] = ["s3", "gs", "az"];
 
 impl Source {
     /// Checks a path, absolute or not, or a URL.
     ///
     /// # Errors
-    /// What is wrong with it, and what to write.
+    /// The problem and what to write instead.
     pub fn check(&self) -> Result<(), String> {
         let (Self::Path(text) | Self::Url(text)) = self;
         let (is_right, is_web) = match self {
@@ -385,12 +384,12 @@ impl Source {
     }
 }
 
-/// Whether the URL of an object has this after its scheme: a bucket and a key, or the prefix of
-/// keys of a folder, which ends with a slash.
+/// Returns whether `text`, the part of an object URL after the scheme, is a bucket and a key. A key
+/// that ends with a slash is the key prefix of a folder.
 #[must_use]
 pub fn is_bucket_and_key(text: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    // Stores take other parts, too, but clients change them.
+    // Stores accept other path segments, but clients rewrite them.
     let is_part = |part: &str| !["", ".", ".."].contains(&part) && !part.contains(char::is_control);
     text.split_once('/').is_some_and(|(bucket, key)| {
         let key = key.strip_suffix('/').unwrap_or(key);

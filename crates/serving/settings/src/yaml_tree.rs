@@ -1,7 +1,7 @@
-//! A YAML document as a tree that knows the line of every key and value.
+//! A YAML tree that stores the line number of every key and value.
 //!
-//! Typed reading alone would lose the line of a value that is well-formed but wrong, and would skip
-//! fields that its type does not have.
+//! Deserialization into a typed struct would lose the line number of a well-formed but invalid
+//! value, and would skip unknown fields.
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ use serde_saphyr::Spanned;
 
 use crate::limits::DEPTH_MAX;
 
-/// A value and the line it begins on, counted from 1.
+/// A value and its first line, counted from 1.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub line: u64,
     pub kind: Kind,
 }
 
-/// What a node holds.
+/// Value of a node.
 #[derive(Clone, Debug)]
 pub enum Kind {
     Null,
@@ -38,10 +38,11 @@ pub struct Entry {
     pub value: Node,
 }
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// # Errors
-/// It is not YAML, or is nested too deeply; completes a sentence that begins with the file.
+/// The text is not YAML or is nested too deeply. The message completes a sentence that begins with
+/// the file.
 pub fn parse(text: &str) -> Result<Node, String> {
     let budget = serde_saphyr::budget! { max_depth: DEPTH_MAX };
     let options = serde_saphyr::options! { budget: budget, with_snippet: false };
@@ -55,7 +56,7 @@ pub fn parse(text: &str) -> Result<Node, String> {
 }
 
 impl Node {
-    /// The value of a field that is present and not null.
+    /// Returns the value of a field that is present and not null.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Node> {
         match &self.kind {
@@ -67,7 +68,7 @@ impl Node {
         }
     }
 
-    /// The text, if it is one.
+    /// Returns the text if the node is a string.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
             Kind::Text(text) => Some(text),
@@ -75,7 +76,8 @@ impl Node {
         }
     }
 
-    /// The line of the field `path` (`spec.models[0].uri`), or of the deepest part that exists.
+    /// Returns the line of the field `path` (`spec.models[0].uri`), or of the deepest existing part
+    /// of it.
     pub fn line_of(&self, path: &str) -> u64 {
         let (mut node, mut line) = (self, self.line);
         for part in path.split('.') {
@@ -100,7 +102,7 @@ impl Node {
         line
     }
 
-    /// The same as JSON; fields that are null are left out, as the API server does.
+    /// Converts the tree to JSON. Null fields are omitted, as by the API server.
     pub fn to_json(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,
@@ -184,7 +186,7 @@ impl<'de> Visitor<'de> for KindVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Kind, A::Error> {
         let mut items = Vec::new();
-        // bound: the length of the document, which whoever reads it bounds.
+        // bound: the length of the document, which the caller bounds.
         while let Some(item) = seq.next_element()? {
             items.push(item);
         }
@@ -193,7 +195,7 @@ impl<'de> Visitor<'de> for KindVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kind, A::Error> {
         let mut entries = Vec::new();
-        // bound: the length of the document, which whoever reads it bounds.
+        // bound: the length of the document, which the caller bounds.
         while let Some(key) = map.next_key::<Spanned<String>>()? {
             let value = map.next_value()?;
             entries.push(Entry {

@@ -1,4 +1,4 @@
-//! The agent's stream: encoded lines are decoded again, errors name the field, nothing panics.
+//! The agent's stream: encoding round-trips, errors name the field, no input causes a panic.
 
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
@@ -61,7 +61,7 @@ fn fields_of_an_older_sender_that_nothing_used_are_ignored() {
     let decoded = NodeSnapshot::decode(older.as_bytes()).unwrap();
     assert_eq!(decoded.unknown_fields, 4);
     assert_eq!(decoded.snapshot, line());
-    // It lists no models: what their settings say of them stays.
+    // It lists no models, so their settings are unchanged.
     let older = older.replace(r#""models":"#, r#""unlisted":"#);
     let decoded = NodeSnapshot::decode(older.as_bytes()).unwrap();
     assert_eq!(decoded.snapshot.pods[0].parameters.models, []);
@@ -80,7 +80,7 @@ fn an_ipv4_address_in_ipv6_is_the_ipv4_address() {
     assert!(error.starts_with("pod.address: ::ffff:10.0.0.7 is an IPv4 address in IPv6"));
 }
 
-/// What is replaced in the line, by what, and the expected error.
+/// Text to replace in the line, its replacement, and the expected error.
 const WRONG: [(&str, &str, &str); 29] = [
     ("\"n1\"", "\"\"", "node: \"\" is not 1 to 253"),
     ("\"n1\"", "7", "node: 7 is not a string"),
@@ -378,7 +378,7 @@ proptest! {
             }
         }
         if let Ok(decoded) = NodeSnapshot::decode(&bytes) {
-            // What is taken is right in every field, and can be written again.
+            // A decoded snapshot is valid in every field and can be encoded again.
             decoded.snapshot.encode().unwrap();
         }
     }
@@ -393,7 +393,7 @@ proptest! {
             any::<String>().prop_map(|x| format!("{x:?}")),
         ],
     ) {
-        // The field's name is kept, what stood there goes behind it under another.
+        // Replaces the value of the field and moves the old value to a field `other` after it.
         let at = LINE.match_indices("\":").nth(field).map_or(0, |(at, _)| at + 2);
         let text = format!("{}{value},\"other\":{}", &LINE[..at], &LINE[at..]);
         if let Ok(decoded) = NodeSnapshot::decode(text.as_bytes()) {

@@ -1,4 +1,4 @@
-//! The settings file: what is parsed, what is printed, what is refused, and the messages.
+//! The settings file: parsing, printing, rejected input and error messages.
 
 use std::time::Duration;
 

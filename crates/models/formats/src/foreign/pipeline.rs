@@ -1,13 +1,14 @@
-//! The first step of a pickled scikit-learn pipeline, for the message alone: the pickle is not
-//! loaded, only its short strings are read.
+//! Finds the first step of a pickled scikit-learn pipeline for the error message. The pickle is not
+//! loaded; only its short strings are read.
 
-/// Opcode of a string with a length of one byte.
+/// Opcode of a string with a one-byte length.
 const SHORT_STRING: u8 = 0x8c;
 
-/// Modules whose classes are trees.
+/// Modules whose classes are tree models.
 const OF_TREES: [&str; 4] = ["sklearn.ensemble", "sklearn.tree", "xgboost", "lightgbm"];
 
-/// Name and class of the first step, if the pickle is a pipeline that does not begin with trees.
+/// Returns name and class of the first step if the pickle is a pipeline that does not start with a
+/// tree model.
 pub(super) fn first_step(bytes: &[u8]) -> Option<(&str, &str)> {
     let strings = short_strings(bytes);
     let mut strings = strings.iter().copied();
@@ -20,11 +21,11 @@ pub(super) fn first_step(bytes: &[u8]) -> Option<(&str, &str)> {
     (!is_of_trees).then_some((step, class))
 }
 
-/// What looks like a short string, in order.
+/// Returns everything that looks like a short string, in order.
 fn short_strings(bytes: &[u8]) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = bytes;
-    // bound: each pass consumes at least a byte
+    // bound: each iteration consumes at least a byte
     while let Some(at) = rest.iter().position(|&byte| byte == SHORT_STRING) {
         rest = &rest[at + 1..];
         let text = rest

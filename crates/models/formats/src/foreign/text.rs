@@ -1,12 +1,12 @@
-//! Recognizes unsupported text files.
+//! Identifies unsupported text files.
 
 use super::{CATBOOST, EXPORT, HEAD, SUPPORTED, XGBOOST_SAVE, foreign};
 use crate::error::{ModelError, excerpt};
 
-/// The error for text that is in no supported format; `None` of other bytes.
+/// Returns the error for text in an unsupported format; `None` if the bytes are not text.
 pub(super) fn identify(bytes: &[u8]) -> Option<ModelError> {
     let head = &bytes[..bytes.len().min(HEAD)];
-    // The head may end within a character.
+    // The excerpt may end within a multi-byte character.
     let head = match std::str::from_utf8(head) {
         Ok(text) => text,
         Err(error) if head.len() < bytes.len() && error.error_len().is_none() => {
@@ -50,7 +50,7 @@ pub(super) fn identify(bytes: &[u8]) -> Option<ModelError> {
     Some(foreign(what, SUPPORTED))
 }
 
-/// HTML, PMML and other XML, by the first element.
+/// Identifies HTML, PMML and other XML by the first element.
 fn markup(text: &str) -> ModelError {
     let elements = text.split('<').skip(1);
     let names = elements.map(|element| {

@@ -1,6 +1,6 @@
-//! The categories of a model that was trained on pandas: a list for each column of them, in the
-//! last line of the file. Which columns these are follows from `categorical_feature` of its
-//! parameters, or else from `feature_infos`.
+//! Categories of a model trained on pandas: a list for each categorical column, in the last line of
+//! the file. The columns are given by `categorical_feature` of the parameters, or else by
+//! `feature_infos`.
 
 use super::Trailer;
 use crate::categories::{ColumnCategories, check_count, repeated};
@@ -8,7 +8,7 @@ use crate::error::{ModelResult, excerpt};
 use crate::json::JsonReader;
 use crate::value_reader::ValueReader as _;
 
-/// Reads the categories by column. A notice says if the columns of the lists are not known.
+/// Reads the categories by column. Adds a notice if the columns of the lists are unknown.
 pub(super) fn read(
     trailer: &Trailer<'_>,
     infos: &str,
@@ -44,7 +44,7 @@ pub(super) fn read(
     let mut categories = Vec::with_capacity(lists.len());
     for (column, texts) in columns.into_iter().zip(lists) {
         match repeated(&texts) {
-            // Pandas tells the number 1 from the text "1".
+            // Pandas distinguishes the number 1 from the text "1".
             Some(text) => notices.push(format!(
                 "column {column} has two categories '{}': strings are refused in it until \
                  \"categories\" of the model lists them; their numbers are taken",
@@ -81,7 +81,7 @@ fn lists(text: &str) -> ModelResult<Vec<Vec<String>>> {
     Ok(lists)
 }
 
-/// The categorical columns in ascending order.
+/// Returns the categorical columns in ascending order.
 fn columns(trailer: &Trailer<'_>, infos: &str) -> Vec<usize> {
     let numbers = trailer.categorical_columns.map(|text| {
         let numbers = text.split(',').map(|number| number.trim().parse());
@@ -99,7 +99,8 @@ fn columns(trailer: &Trailer<'_>, infos: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Whether the categories of training, `-1:3:1:2:0`, are below `count`; other entries have none.
+/// Returns whether the categories seen in training, `-1:3:1:2:0`, are below `count`; other entries
+/// have none.
 fn is_within(info: &str, count: usize) -> bool {
     if super::type_of(info) != "categorical" {
         return true;

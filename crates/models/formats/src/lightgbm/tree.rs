@@ -1,12 +1,12 @@
-//! One tree of a LightGBM model: lists of numbers, one for splits, one for leaves.
+//! One tree of a LightGBM model: lists of numbers, one entry per split or per leaf.
 
 use super::{count, list, number};
 use crate::error::{ModelError, ModelResult};
 use crate::tree::{CategorySets, RawNode, RawTree, Tree, check_shape, flag};
 
-/// The decision is by category.
+/// The split is categorical.
 const DECISION_CATEGORICAL: u32 = 1;
-/// Missing values go left.
+/// Default direction: missing values go left.
 const DECISION_DEFAULT_LEFT: u32 = 2;
 
 /// Fields of a tree.
@@ -55,7 +55,7 @@ impl<'a> LightgbmTreeFields<'a> {
         }
         let leaves = count(self.leaves, "num_leaves")?;
         let splits = leaves.saturating_sub(1);
-        // Cycles and long paths are refused before the rest of a large tree is read.
+        // Reject cycles and excessive depth before the rest of a large tree is read.
         let (left, right) = match splits {
             0 => (Vec::new(), Vec::new()),
             _ => (
@@ -63,7 +63,7 @@ impl<'a> LightgbmTreeFields<'a> {
                 list(self.right, "right_child", splits)?,
             ),
         };
-        // Leaf k comes after the splits; the check refuses children that do not exist.
+        // Leaf k follows the splits; the check rejects children that do not exist.
         let child = |child: i32| match usize::try_from(child) {
             Ok(split) if split < splits => split,
             Ok(_) => usize::MAX,
@@ -125,7 +125,7 @@ impl<'a> LightgbmTreeFields<'a> {
     fn table(&self, splits: usize, leaves: usize) -> ModelResult<LightgbmTreeColumns> {
         let value = list(self.leaf_value, "leaf_value", leaves)?;
         if splits == 0 {
-            // A tree of one leaf has no splits, so that its cover is never used.
+            // A tree with a single leaf has no splits, so its cover is never used.
             return Ok(LightgbmTreeColumns {
                 value,
                 ..LightgbmTreeColumns::default()
@@ -150,7 +150,7 @@ impl<'a> LightgbmTreeFields<'a> {
     }
 }
 
-/// The lists of a tree: of splits, then of leaves. Covers may be absent.
+/// Columns of a tree: of the splits, then of the leaves. Covers may be absent.
 #[derive(Default)]
 struct LightgbmTreeColumns {
     feature: Vec<u32>,
@@ -162,7 +162,7 @@ struct LightgbmTreeColumns {
 }
 
 impl LightgbmTreeColumns {
-    /// A node without its children: splits first, then leaves.
+    /// Returns a node without its children: splits first, then leaves.
     fn node(&self, index: usize, splits: usize) -> RawNode {
         let cover = |covers: &[f64], place: usize| covers.get(place).copied().unwrap_or(0.0);
         if let Some(leaf) = index.checked_sub(splits) {
@@ -186,8 +186,9 @@ impl LightgbmTreeColumns {
     }
 }
 
-/// LightGBM's bits: category, default side, and in the next two the kind of missing values. NaN is
-/// a member of no set, so it goes right there for all values of the bits.
+/// Converts LightGBM's decision type: categorical, default left, and in the next two bits the kind
+/// of missing values. NaN is not a member of any category set, so it goes right in a categorical
+/// split for all values of the bits.
 fn flags_of(decision: u32) -> ModelResult<u8> {
     let mut flags = flag::INCLUSIVE;
     if decision & DECISION_CATEGORICAL != 0 {

@@ -1,25 +1,26 @@
-//! Base scores: a file holds them on the scale of the values, but trees are added to a margin.
+//! Base scores: a file stores them on the scale of the values, but trees are added to a margin.
 //! Source: `ProbToMargin` of each objective, `src/objective/` of XGBoost.
 
 use crate::error::{ModelError, ModelResult, excerpt};
 
-/// How a base score becomes a base margin.
+/// Conversion of a base score to a base margin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BaseScoreLink {
     Identity,
-    /// ln(p / (1 - p)); p = 0 and p = 1 are refused, as XGBoost before 3.2 does.
+    /// ln(p / (1 - p)); p = 0 and p = 1 are rejected, as in XGBoost before 3.2.
     Logit,
-    /// As `Logit`, of a probability that is kept within [1e-6, 1 - 1e-6].
+    /// Like `Logit`, with the probability clamped to [1e-6, 1 - 1e-6].
     ClampedLogit,
-    /// ln(x); minus infinity of 0 and NaN below, as in XGBoost.
+    /// ln(x); minus infinity for 0 and NaN for negative scores, as in XGBoost.
     Log,
-    /// As `Log`; scores that are not positive are refused.
+    /// Like `Log`; scores that are not positive are rejected.
     PositiveLog,
     /// The inverse of [`Transform::Steps`](crate::Transform::Steps).
     Steps,
 }
 
-/// XGBoost's `kRtEps`: keeps probabilities from 0 and 1, and expectiles apart beside their steps.
+/// XGBoost's `kRtEps`: bounds probabilities away from 0 and 1, and is added to the steps between
+/// expectiles.
 const EPSILON: f32 = 1e-6;
 
 const PATH: &str = "learner.learner_model_param.base_score";
@@ -49,7 +50,7 @@ impl BaseScoreLink {
     }
 }
 
-/// Base margins from `5E-1` or `[5E-1]` or `[5E-1,2.5E-1]`: one for each group.
+/// Parses base margins from `5E-1`, `[5E-1]` or `[5E-1,2.5E-1]`, one per group.
 pub(super) fn base_margins(
     text: &str,
     link: BaseScoreLink,
@@ -72,7 +73,7 @@ pub(super) fn base_margins(
         margins.push(f64::from(margin));
     }
     if link == BaseScoreLink::Steps {
-        // From the last to the first: each is computed from the score before it.
+        // From last to first, because each is computed from the preceding score.
         for group in (1..margins.len()).rev() {
             let step = margins[group] as f32 - margins[group - 1] as f32 - EPSILON;
             let step = step.max(EPSILON);

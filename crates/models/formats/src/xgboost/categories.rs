@@ -1,16 +1,16 @@
 //! Categorical splits of XGBoost 1.6.0 to 1.7.2.
 //!
-//! These versions keep a set of categories as words of 32 bits; a category beyond the last word (or
-//! a value that is no category) goes in the default direction. Later versions, and this crate, send
-//! every value that is not in the set left. So the children of a split with the default direction
-//! right are swapped and its set is replaced by the complement within the same words.
+//! These versions store a category set as a bitset of 32-bit words; a category beyond the last word
+//! (or a value that is not a category) goes in the default direction. Later versions, and this
+//! crate, send every value outside of the set left. Therefore the children of a split with default
+//! direction right are swapped and its set is replaced by the complement within the same words.
 
 use super::version::XgboostVersion;
 use crate::error::{ModelError, ModelResult};
 use crate::limits::REWRITTEN_WORDS_MAX;
 use crate::tree::{CategorySets, RawNode, RawTree, Tree, TreeNode, flag};
 
-/// Rewrites the splits to which this applies; returns whether there were any.
+/// Rewrites the affected splits; returns whether there were any.
 pub(super) fn follow_default(trees: &mut [Tree]) -> ModelResult<bool> {
     let is_other = |node: &TreeNode| {
         let kind = node.flags & (flag::LEAF | flag::CATEGORICAL | flag::DEFAULT_LEFT);
@@ -67,13 +67,13 @@ fn swapped(tree: &Tree, is_other: &dyn Fn(&TreeNode) -> bool) -> ModelResult<Tre
     })
 }
 
-/// The words of a set.
+/// Returns the words of a set.
 fn words_of(sets: &CategorySets, set: usize) -> &[(u32, u32)] {
     let start = set.checked_sub(1).map_or(0, |before| sets.ends[before]);
     &sets.words[start as usize..sets.ends[set] as usize]
 }
 
-/// Adds the categories of the set's words that are not in the set, and returns its number.
+/// Adds the complement of a set within its words; returns the index of the new set.
 fn complement(sets: &mut CategorySets, set: usize) -> usize {
     let listed = words_of(sets, set).to_vec();
     let words = listed.last().map_or(0, |&(place, _)| place + 1);
@@ -84,7 +84,7 @@ fn complement(sets: &mut CategorySets, set: usize) -> usize {
     }))
 }
 
-/// The notice for a model whose splits were rewritten.
+/// Returns the notice for a model whose splits were rewritten.
 pub(super) fn notice(version: XgboostVersion) -> String {
     format!(
         "its splits send categories that were not seen in training the way of missing values, as \

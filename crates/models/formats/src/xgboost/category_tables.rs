@@ -1,13 +1,13 @@
 //! `cats` of XGBoost 3.1 and newer: the categories of each column of the training data, by number.
 //!
-//! `enc` has an object for each column: empty lists for one without categories; `offsets` and
-//! `values`, the bytes of texts, which are cut at the offsets; or `values` alone, numbers.
-//! `feature_segments` counts the categories up to each column.
+//! `enc` has an object for each column: empty lists if it has no categories; `offsets` and
+//! `values`, the concatenated bytes of the names with their offsets; or only `values`, numbers.
+//! `feature_segments` contains the cumulative number of categories per column.
 //!
-//! XGBoost before 3.4 counts the letters of a text of pandas where it should count its bytes, so
-//! that texts outside of ASCII are cut in the wrong places, and some of the pieces are UTF-8.
-//! Columns that have such texts are taken for columns without a table; of newer versions, which
-//! may have loaded and saved an older file, those that have texts that are not UTF-8.
+//! XGBoost before 3.4 counts the characters of a pandas string instead of its bytes, so names
+//! outside of ASCII are cut at wrong offsets, and some of the pieces are valid UTF-8. Columns with
+//! such names are treated as columns without a table. For newer versions, which may have loaded and
+//! saved an older file, this applies only to columns with names that are not valid UTF-8.
 
 use super::version::XgboostVersion;
 use crate::categories::{ColumnCategories, check_count};
@@ -15,28 +15,28 @@ use crate::error::{ModelError, ModelResult};
 use crate::limits::{CATEGORY_BYTES_MAX, CATEGORY_TEXTS_MAX, FEATURES_MAX};
 use crate::value_reader::{ValueReader, put_once, required};
 
-/// The tables of a file.
+/// Category tables of a file.
 #[derive(Default)]
 pub(super) struct CategoryTables {
-    /// Columns that have an entry.
+    /// Number of columns with an entry.
     entries: usize,
-    /// Texts of all columns.
+    /// Number of names over all columns.
     count: usize,
     columns: Vec<CategoryTable>,
     segments: Option<Vec<i32>>,
 }
 
-/// The categories of a column that has some.
+/// Categories of a column that has any.
 struct CategoryTable {
     column: usize,
     count: usize,
     texts: TableTexts,
 }
 
-/// The texts of a table.
+/// Category names of a table.
 enum TableTexts {
     Ascii(Vec<String>),
-    /// With texts outside of ASCII.
+    /// At least one name is outside of ASCII.
     Utf8(Vec<String>),
     Damaged,
 }
@@ -91,8 +91,8 @@ impl CategoryTables {
         check_count(self.count)
     }
 
-    /// The categories by column, as the version wrote them; notices name columns whose texts it
-    /// damaged.
+    /// Returns the categories by column, read by the rules of the version; notices list columns
+    /// whose names it corrupted.
     pub(super) fn finish(
         self,
         version: XgboostVersion,
@@ -127,7 +127,7 @@ impl CategoryTables {
     }
 }
 
-/// How many texts there are in `bytes`, and the texts.
+/// Splits `bytes` into names; returns their number and the names.
 fn texts_of(offsets: &[i32], bytes: &[i64]) -> ModelResult<(usize, TableTexts)> {
     let invalid = |reason: String| ModelError::inconsistent("offsets", reason);
     let Some((&first, &last)) = offsets.first().zip(offsets.last()) else {
@@ -140,7 +140,7 @@ fn texts_of(offsets: &[i32], bytes: &[i64]) -> ModelResult<(usize, TableTexts)> 
         let reason = format!("not an ascending list from 0 to the {} bytes", bytes.len());
         return Err(invalid(reason));
     }
-    // Bytes are written as numbers of 8 bits with a sign.
+    // Bytes are written as signed 8-bit numbers.
     let outside = bytes.iter().find(|byte| !(-128..256).contains(*byte));
     if let Some(outside) = outside {
         let reason = format!("{outside} is not a byte");
@@ -160,7 +160,7 @@ fn texts_of(offsets: &[i32], bytes: &[i64]) -> ModelResult<(usize, TableTexts)> 
     }
 }
 
-/// Checks that the segments are those of the columns.
+/// Checks that the segments match the columns.
 fn check_segments(
     segments: &[i32],
     columns: &[CategoryTable],

@@ -1,4 +1,4 @@
-//! One tree of an XGBoost model: columns of a table with a row for each node.
+//! One tree of an XGBoost model: columns of a node table.
 
 use super::count;
 use crate::error::{ModelError, ModelResult};
@@ -64,8 +64,8 @@ impl XgboostTreeFields {
         Ok(fields)
     }
 
-    /// Refuses cycles and long paths as soon as the children are known, before the rest of a large
-    /// tree is read.
+    /// Rejects cycles and excessive depth as soon as the children are known, before the rest of a
+    /// large tree is read.
     fn check_shape(&self) -> ModelResult<()> {
         let (Some(left), Some(right)) = (&self.left, &self.right) else {
             return Ok(());
@@ -96,7 +96,7 @@ impl XgboostTreeFields {
         Ok(tree)
     }
 
-    /// The sets in the order of `categories_nodes`, with the node of each.
+    /// Reads the category sets in the order of `categories_nodes`; returns the node of each.
     fn category_sets(&self, sets: &mut CategorySets) -> ModelResult<Vec<(i32, usize)>> {
         let nodes = self.category_nodes.as_deref().unwrap_or_default();
         let starts = self.category_starts.as_deref().unwrap_or_default();
@@ -106,7 +106,8 @@ impl XgboostTreeFields {
             let reason = "categories_segments or categories_sizes differ from it in length";
             return Err(ModelError::inconsistent("categories_nodes", reason));
         }
-        // Segments that overlap could make sets larger than the file: their sum is bounded by it.
+        // Overlapping segments could make the sets larger than the file, so their total size is
+        // bounded by it.
         let total: i64 = sizes.iter().map(|&size| i64::from(size).abs()).sum();
         if total > categories.len() as i64 {
             let reason = format!("{total} in sum, of {} categories", categories.len());
@@ -156,8 +157,8 @@ impl XgboostTreeFields {
         })
     }
 
-    /// The values of the leaves in pre-order. From 3.1 on they are listed by leaf and a leaf's
-    /// right child is its place there; before, every node has its weights.
+    /// Returns the leaf vectors in pre-order. Since 3.1 they are listed by leaf, and a leaf's right
+    /// child is its index; before, every node has its weights.
     fn leaf_vectors(&self, nodes: &mut [TreeNode], size: usize) -> ModelResult<Vec<f64>> {
         let right = self.right.as_deref().unwrap_or_default();
         let (weights, by_leaf) = match (&self.leaf_weights, &self.base_weights) {
@@ -174,7 +175,7 @@ impl XgboostTreeFields {
             } else {
                 Some(node)
             };
-            // Leaves that share their values could make more of them than the file holds.
+            // Leaves that share values could need more memory than the file.
             let is_within = place.saturating_add(1).saturating_mul(size) <= weights.len();
             let values = row
                 .filter(|_| is_within)
@@ -191,13 +192,13 @@ impl XgboostTreeFields {
     }
 }
 
-/// Children of a split, `None` of a leaf.
+/// Returns the children of a split; `None` for a leaf.
 fn children(left: i32, right: i32) -> Option<(usize, usize)> {
     let child = |child: i32| usize::try_from(child).unwrap_or(usize::MAX);
     (left != -1).then(|| (child(left), child(right)))
 }
 
-/// The columns of a tree, of one length.
+/// Columns of a tree, of equal length.
 struct XgboostTreeColumns<'a> {
     left: &'a [i32],
     right: &'a [i32],
@@ -209,7 +210,7 @@ struct XgboostTreeColumns<'a> {
 }
 
 impl XgboostTreeColumns<'_> {
-    /// A node that can be reached; deleted nodes have arbitrary values.
+    /// Returns a reachable node; deleted nodes have arbitrary values.
     fn node(&self, node: usize, sets: &[(i32, usize)]) -> ModelResult<RawNode> {
         let children = children(self.left[node], self.right[node]);
         let mut flags = flag::MISSING_NAN;
@@ -232,7 +233,7 @@ impl XgboostTreeColumns<'_> {
     }
 }
 
-/// The set of a categorical split; `sets` is sorted by node.
+/// Returns the set of a categorical split; `sets` is sorted by node.
 fn set_of(sets: &[(i32, usize)], node: usize) -> ModelResult<usize> {
     let place = sets.binary_search_by_key(&node, |&(node, _)| usize::try_from(node).unwrap_or(0));
     match place {

@@ -1,19 +1,19 @@
-//! Rules that depend on the version of XGBoost that wrote a file.
+//! Rules that depend on the XGBoost version that wrote a file.
 //!
-//! XGBoost applies the rules of the library that loads a file, so that predictions can change with
-//! an upgrade. Here the version in the file determines the rules: predictions are those that were
+//! XGBoost applies the rules of the library that loads a file, so predictions can change with an
+//! upgrade. Here the version in the file determines the rules: predictions are those that were
 //! validated when the model was trained. Loading and saving the file with a newer XGBoost changes
-//! its version and so the rules, as it does there. Measured in `tests/data/models/edges`.
+//! its version and therefore the rules, as in XGBoost. Measured in `tests/data/models/edges`.
 
-/// The oldest and the newest version for which the tests compare all predictions.
+/// Oldest and newest version for which the tests compare all predictions.
 const TESTED: [[i32; 2]; 2] = [[1, 7], [3, 4]];
 
-/// The version in a file: major, minor, patch.
+/// Version in a file: major, minor, patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct XgboostVersion(Option<[i32; 3]>);
 
 impl XgboostVersion {
-    /// A file without a version is read as the newest one reads it.
+    /// A file without a version is read by the rules of the newest version.
     pub(super) fn of(numbers: Option<&[i32]>) -> Self {
         let numbers = numbers.filter(|numbers| !numbers.is_empty());
         Self(numbers.map(|numbers| {
@@ -26,17 +26,17 @@ impl XgboostVersion {
         self.0.is_none_or(|version| version >= first)
     }
 
-    /// Logistic objectives keep the base score within [1e-6, 1 - 1e-6].
+    /// Logistic objectives clamp the base score to [1e-6, 1 - 1e-6].
     pub(super) fn clamps_base_score(self) -> bool {
         self.is_since([3, 2, 0])
     }
 
-    /// Gamma regression refuses a base score that is not positive.
+    /// Gamma regression rejects a base score that is not positive.
     pub(super) fn checks_gamma(self) -> bool {
         self.is_since([3, 1, 0])
     }
 
-    /// A base score that was set neither by the user nor in training is a margin.
+    /// A base score set neither by the user nor in training is a margin.
     pub(super) fn leaves_unset_base_score(self) -> bool {
         self.is_since([3, 1, 0])
     }
@@ -56,12 +56,12 @@ impl XgboostVersion {
         self.is_since([1, 6, 0]) && !self.is_since([1, 7, 3])
     }
 
-    /// Texts of categories outside of ASCII are cut by their letters where bytes are counted.
+    /// Category names outside of ASCII are cut by characters although offsets count bytes.
     pub(super) fn cuts_categories_by_letters(self) -> bool {
         !self.is_since([3, 4, 0])
     }
 
-    /// Sentences for the user about this version.
+    /// Returns notices for the user about this version.
     pub(super) fn notices(self) -> Vec<String> {
         let [oldest, newest] = TESTED;
         let range = format!("{}.{} to {}.{}", oldest[0], oldest[1], newest[0], newest[1]);

@@ -1,4 +1,4 @@
-//! From the node arrays of a model to its binned form, see `layout::binned`.
+//! Computes the binned form of a model from its node arrays, see `layout::binned`.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ struct SourceModel<'a> {
     library: Library,
 }
 
-/// The arrays of the form, see [`BinnedView`].
+/// Arrays of the form, see [`BinnedView`].
 #[derive(Default)]
 pub(crate) struct BinnedForm {
     split_features: Vec<SplitFeatureWords>,
@@ -37,7 +37,7 @@ pub(crate) struct BinnedForm {
 }
 
 impl BinnedForm {
-    /// The form of a model; empty where the model is beyond its limits.
+    /// Builds the form of a model; empty if the model exceeds its limits.
     pub(crate) fn build(view: &EnsembleView<'_>, library: Library) -> Self {
         Self::try_build(&SourceModel { view, library }).unwrap_or_default()
     }
@@ -58,7 +58,7 @@ impl BinnedForm {
         }
     }
 
-    /// Appends the arrays to an image and returns their lengths.
+    /// Appends the arrays to an image; returns their lengths.
     pub(crate) fn push_to(&self, image: &mut Image) -> [u64; BINNED_ARRAYS] {
         [
             image.push(&self.split_features),
@@ -110,7 +110,7 @@ impl BinnedForm {
         (has_blocks || !form.walk_nodes.is_empty()).then_some(form)
     }
 
-    /// Features, their cuts and search tables.
+    /// Appends split features, their cuts and search tables.
     fn push_split_features(&mut self, source: &SourceModel<'_>) {
         let splits = source.splits().map(|node| source.feature_and_cut(node));
         let mut splits: Vec<(u32, f64)> = splits.collect();
@@ -147,13 +147,13 @@ impl BinnedForm {
             .collect();
     }
 
-    /// The cuts of the feature of a column, as a whole.
+    /// Returns all cuts of a split feature.
     fn cuts_of(&self, split_feature: usize) -> &[f64] {
         SplitFeature::from_words(self.split_features[split_feature]).cuts(&self.cuts)
     }
 
-    /// The byte of NaN: one of the sides; in a column in which no value is missing, the byte of 0,
-    /// which NaN counts as.
+    /// Returns the byte of NaN: that of one side; in a column without missing values the byte of 0,
+    /// because NaN counts as 0 there.
     fn byte_of_missing(&self, column: BinColumn) -> u8 {
         if column.has(flag::MISSING_NAN | flag::MISSING_ZERO) {
             return byte_of_side(column.has(flag::DEFAULT_LEFT));
@@ -162,10 +162,10 @@ impl BinnedForm {
         bin.saturating_sub(column.start).min(COLUMN_CUTS as u32) as u8
     }
 
-    /// The column of a split and its byte there.
+    /// Returns the column of a split and its byte there.
     fn column_of(&self, source: &SourceModel<'_>, node: usize) -> (BinColumn, u16) {
         let (feature, cut) = source.feature_and_cut(node);
-        // infallible: `push_split_features` has seen the same splits.
+        // infallible: `push_split_features` has processed the same splits.
         let split_feature = self
             .split_features
             .partition_point(|words| words[0] < feature);
@@ -216,7 +216,7 @@ impl BinnedForm {
         self.push_level_order(first);
     }
 
-    /// The splits of the last tree, which begin at `first`, in [`BinnedView::level_order`].
+    /// Appends the splits of the last tree, which start at `first`, to [`BinnedView::level_order`].
     fn push_level_order(&mut self, first: usize) {
         let splits = &self.splits[first..];
         let is_split = |slot: u16| usize::from(slot) < splits.len();
@@ -227,7 +227,7 @@ impl BinnedForm {
             order.extend([left, right].into_iter().filter(|&slot| is_split(slot)));
             at += 1;
         }
-        // A stable sort: only splits with two leaves leave their levels.
+        // A stable sort: only splits with two leaves are moved.
         order.sort_by_key(|&split| {
             let [.., left, right] = splits[usize::from(split)];
             !is_split(left) && !is_split(right)
@@ -247,8 +247,8 @@ impl BinnedForm {
         }
     }
 
-    /// The planes of keys, and the nodes for the walk, level by level; none if the model is beyond
-    /// the limits of the walk.
+    /// Computes the key planes and the walk nodes in level order; none if the model exceeds the
+    /// limits of the walk kernel.
     fn push_walk_nodes(&mut self, source: &SourceModel<'_>) {
         let columns = self
             .columns
@@ -305,7 +305,7 @@ impl BinnedForm {
         Some(nodes)
     }
 
-    /// Whether the cuts of every feature have keys of their own.
+    /// Returns whether the cuts of every feature have distinct keys.
     fn have_distinct_keys(&self) -> bool {
         let distinct = |index: usize| {
             let cuts = self.cuts_of(index);
@@ -315,8 +315,8 @@ impl BinnedForm {
     }
 }
 
-/// Of each node of a tree: [`WalkNode::last_left`] if it is a leaf. Leaves are numbered in
-/// the order of the nodes, from `leaves` on.
+/// Returns [`WalkNode::last_left`] for each leaf of a tree, indexed by node. Leaves are numbered in
+/// node order, starting at `leaves`.
 fn leaf_words(source: &SourceModel<'_>, tree: Range<usize>, leaves: &mut u32) -> Vec<u32> {
     let word = |node: usize| {
         let word = match source.has_f32_leaves() {
@@ -329,11 +329,11 @@ fn leaf_words(source: &SourceModel<'_>, tree: Range<usize>, leaves: &mut u32) ->
     tree.map(word).collect()
 }
 
-/// Stands for the cut of a categorical split, which has none. Sorts before all numbers.
+/// Placeholder for the cut of a categorical split, which has none. Sorts before all numbers.
 const NO_CUT: f64 = f64::from_bits(u64::MAX);
 
 impl SourceModel<'_> {
-    /// Values up to this magnitude are zeros.
+    /// Values up to this magnitude count as zero.
     fn zero_max(&self) -> f64 {
         match self.library {
             Library::Lightgbm => ZERO_MAX,
@@ -341,12 +341,12 @@ impl SourceModel<'_> {
         }
     }
 
-    /// Whether each leaf holds one `f32` value.
+    /// Returns whether each leaf has one `f32` value.
     fn has_f32_leaves(&self) -> bool {
         self.library == Library::Xgboost && self.view.leaf_vectors.is_empty()
     }
 
-    /// Whether each leaf holds one `f64` value.
+    /// Returns whether each leaf has one `f64` value.
     fn has_f64_leaves(&self) -> bool {
         self.library != Library::Xgboost && self.view.leaf_vectors.is_empty()
     }
@@ -364,7 +364,7 @@ impl SourceModel<'_> {
         (0..self.view.flags.len()).filter(|&node| !self.is_leaf(node))
     }
 
-    /// Values of the leaves.
+    /// Returns the values of the leaves.
     fn leaves(&self) -> impl Iterator<Item = f64> {
         let leaves = (0..self.view.flags.len()).filter(|&node| self.is_leaf(node));
         leaves.map(|node| self.view.value[node])
@@ -381,7 +381,7 @@ impl SourceModel<'_> {
         ]
     }
 
-    /// A cut that sends all values which count as zeros to the side to which `cut` sends 0.
+    /// Returns a cut that sends all values that count as zero to the side that `cut` sends 0 to.
     fn around_zero(&self, cut: f64) -> f64 {
         let zero_max = self.zero_max();
         if zero_max == 0.0 || cut.is_nan() || cut > zero_max || cut < -zero_max {
@@ -393,13 +393,13 @@ impl SourceModel<'_> {
         }
     }
 
-    /// The feature and the cut of a split: the smallest number that goes right.
+    /// Returns feature and cut of a split; the cut is the smallest number that goes right.
     fn feature_and_cut(&self, node: usize) -> (u32, f64) {
         let threshold = self.view.value[node];
         let cut = if !self.is_numerical(node) {
             NO_CUT
         } else if self.view.flags[node] & flag::INCLUSIVE == 0 {
-            // Adding 0 makes one zero of the two.
+            // Adding 0 turns -0 into +0.
             threshold + 0.0
         } else if threshold == f64::INFINITY {
             f64::NAN

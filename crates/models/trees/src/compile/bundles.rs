@@ -1,4 +1,4 @@
-//! Lays trees over each other into bundles, see `layout::bundles`.
+//! Merges trees into bundles, see `layout::bundles`.
 
 use crate::compile::key_tests::KeyTests;
 use crate::layout::binned::BinColumn;
@@ -10,7 +10,7 @@ use crate::layout::ensemble::{EnsembleView, NONE, TreeView};
 use crate::layout::image::{BUNDLE_ARRAYS, Image};
 use crate::shap::quadrature;
 
-/// The arrays of [`BundlesView`](crate::layout::bundles::BundlesView).
+/// Arrays of [`BundlesView`](crate::layout::bundles::BundlesView).
 #[derive(Debug, Default)]
 pub(crate) struct Bundles {
     headers: Vec<BundleWords>,
@@ -22,11 +22,11 @@ pub(crate) struct Bundles {
     constants: Vec<f64>,
 }
 
-/// The tree nodes of the lanes at a bundle node; `None`: the tree has no split there.
+/// Tree nodes of the lanes at a bundle node; `None`: the tree has no split there.
 type LaneNodes = [Option<usize>; LANES];
 
 impl Bundles {
-    /// Appends the arrays to an image and returns their lengths.
+    /// Appends the arrays to an image; returns their lengths.
     pub(crate) fn push_to(&self, image: &mut Image) -> [u64; BUNDLE_ARRAYS] {
         [
             image.push(&self.headers),
@@ -39,16 +39,16 @@ impl Bundles {
         ]
     }
 
-    /// The bundles of a model that [`EnsembleView::has_vector_shap`] accepts.
+    /// Builds the bundles of a model that [`EnsembleView::has_vector_shap`] accepts.
     pub(crate) fn build(view: &EnsembleView<'_>) -> Self {
-        // Only the sort keys are kept: fifty thousand small trees take more memory than their
+        // Only the sort keys are stored: fifty thousand small trees use more memory than their
         // image.
         let trees = (0..view.trees()).map(|index| BundledTree::new(view, index));
         let with_splits = trees.filter(|tree| tree.splits() > 0);
         let mut order: Vec<SortKey> = with_splits.map(|tree| tree.sort_key()).collect();
         order.sort_unstable();
         let mut bundles = Self::default();
-        // Nothing reads the key tests of a model without keys.
+        // Key tests of a model without keys are never read.
         let keys = (view.has_keys()).then(|| KeyTests::new(view.binned, view.features));
         for order in order.chunk_by(|a, b| a.points == b.points) {
             for order in order.chunks(LANES) {
@@ -60,7 +60,7 @@ impl Bundles {
         bundles
     }
 
-    /// The header of a bundle that starts at the ends of the arrays.
+    /// Returns the header of a bundle that starts at the current ends of the arrays.
     fn next_header(&self, points: usize) -> BundleHeader {
         BundleHeader {
             points,
@@ -85,7 +85,7 @@ impl Bundles {
         self.trees.push(std::array::from_fn(lane_tree));
         let roots: LaneNodes = std::array::from_fn(|lane| (lane < lanes.len()).then_some(0));
         let mut open = vec![(roots, 1)];
-        // bound: every iteration takes a split of some tree.
+        // bound: every iteration consumes a split of some tree.
         while let Some((nodes, depth)) = open.pop() {
             header.depth = header.depth.max(depth);
             let bundle_node = self.nodes.len() - header.nodes;
@@ -220,10 +220,10 @@ impl Bundles {
         }
     }
 
-    /// Appends the scatter entries of a tree, each after those below it.
+    /// Appends the scatter entries of a tree in post-order.
     fn push_scatter(&mut self, view: &EnsembleView<'_>, lane: usize, tree: &BundledTree<'_>) {
         let mut open = vec![(0, false)];
-        // bound: two iterations for each node.
+        // bound: two iterations per node.
         while let Some((node, is_done)) = open.pop() {
             if tree.tree.is_leaf(node) {
                 continue;
@@ -247,12 +247,12 @@ impl Bundles {
     }
 }
 
-/// The order of trees in bundles: neighbors have the same quadrature points and similar shapes.
+/// Sort key of trees: neighbors have the same number of quadrature points and similar shapes.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct SortKey {
     points: usize,
     splits: u32,
-    /// Splits below the second child of the root.
+    /// Number of splits below the second child of the root.
     second_splits: u32,
     tree: usize,
 }
@@ -261,12 +261,12 @@ struct SortKey {
 struct BundledTree<'a> {
     tree: TreeView<'a>,
     index: usize,
-    /// Of each node: the number of splits in its subtree.
+    /// Number of splits in the subtree of each node.
     sizes: Vec<u32>,
     parents: Vec<u32>,
-    /// Of each node that is a split: its number among the splits.
+    /// For each split node, its index among the splits.
     split_numbers: Vec<u32>,
-    /// Of each node that is a split: its bundle node.
+    /// For each split node, its bundle node.
     bundle_nodes: Vec<usize>,
 }
 
@@ -315,7 +315,7 @@ impl<'a> BundledTree<'a> {
         }
     }
 
-    /// The children of a split, the larger one first, and whether that is the right one.
+    /// Returns the children of a split, the larger one first, and whether that is the right one.
     fn children(&self, node: usize) -> ([usize; 2], bool) {
         let [left, right] = [
             self.tree.left[node] as usize,
@@ -327,7 +327,7 @@ impl<'a> BundledTree<'a> {
         }
     }
 
-    /// The column of a split in the binned form, and its byte there.
+    /// Returns the column of a split in the binned form, and its byte there.
     fn split(&self, view: &EnsembleView<'_>, node: usize) -> (usize, usize) {
         let splits = &view.binned.splits[view.splits_of(self.index)];
         let [column, byte, ..] = splits[self.split_numbers[node] as usize];

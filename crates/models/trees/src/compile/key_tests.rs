@@ -1,20 +1,20 @@
-//! The comparison of a key that decides a split, see `layout::binned`.
+//! Key comparisons of splits, see `layout::binned`.
 
 use crate::layout::binned::{BinColumn, BinnedView, KeyLayout, SplitFeature, key_of_cut};
 
-/// Finds the key comparison of a split in the binned form.
+/// Computes the key comparison of a split in the binned form.
 pub(super) struct KeyTests<'a> {
     form: BinnedView<'a>,
     layout: KeyLayout,
-    /// Of each categorical column: the index of its key.
+    /// Index of the key of each categorical column.
     categorical: Vec<u32>,
     /// Number of keys of a row.
     pub(super) key_count: usize,
 }
 
 impl<'a> KeyTests<'a> {
-    /// Needs the split features, cuts, columns and planes of the form; `features` are the values in
-    /// a row.
+    /// Requires the split features, cuts, columns and planes of the form; `features` is the width
+    /// of a row.
     pub(super) fn new(form: BinnedView<'a>, features: usize) -> Self {
         let layout = form.key_layout(features);
         let mut next = layout.categorical_start() as u32;
@@ -31,8 +31,8 @@ impl<'a> KeyTests<'a> {
         }
     }
 
-    /// The smallest key that goes right at a split, and the index of the key to compare; the split
-    /// is given by its column and its byte there.
+    /// Returns the smallest key that goes right at a split, and the index of the key to compare;
+    /// the split is given by its column and its byte there.
     pub(super) fn of_split(&self, column: usize, byte: usize) -> [u32; 2] {
         let form = &self.form;
         let bin_column = BinColumn::from_words(form.columns[column]);

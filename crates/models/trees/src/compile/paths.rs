@@ -1,20 +1,21 @@
-//! The row-independent part of path-dependent SHAP: shares of covers, once per model.
+//! The row-independent part of path-dependent SHAP: cover shares, computed once per model.
 //!
-//! Path-dependent SHAP needs, for each edge of a tree, the share of the parent's training data that
-//! went to the child; and where a path splits on a feature again, the product of the shares of that
-//! feature's earlier edges. Neither depends on the row, so both are stored with the model:
+//! Path-dependent SHAP needs, for each edge of a tree, the *share*: the fraction of the parent's
+//! training data that went to the child. If a path splits on a feature again, it also needs the
+//! product of the shares of that feature's earlier edges. Neither depends on the row, so both are
+//! stored with the model:
 //!
-//! - `share[node]`: cover of the node over cover of its parent (1 at the root);
+//! - `share[node]`: cover of the node divided by the cover of its parent (1 at the root);
 //! - `merged[node]`: for a split, the product of the shares of the edges above it that belong to
-//!   the same feature (1 if there is none);
-//! - `previous[node]`: for a split, the lower end of the nearest of those edges, or [`NONE`].
+//!   the same feature (1 if there are none);
+//! - `previous[node]`: for a split, the lower node of the nearest of those edges, or [`NONE`].
 //!
-//! Nodes are numbered so that a parent comes before its children. Covers are those of the
-//! library: the sum of hessians for XGBoost, the count of rows for LightGBM.
+//! Nodes are numbered so that a parent precedes its children. The cover is that of the library: the
+//! sum of hessians for XGBoost, the number of rows for LightGBM.
 //!
 //! Both children of a split without cover (a refreshed or hand-made model) have a share of 0.5, as
-//! in XGBoost. A child without cover under a split with cover has share 0; the formulas of `shap`
-//! stay exact there.
+//! in XGBoost. A child without cover of a split with cover has share 0, for which the formulas of
+//! `shap` remain exact.
 
 use std::collections::BTreeMap;
 
@@ -22,22 +23,22 @@ use albacore_formats::{TreeNode, flag};
 
 use crate::layout::ensemble::NONE;
 
-/// The children of a split, `None` of a leaf.
+/// Returns the children of a split; `None` for a leaf.
 fn children(node: &TreeNode) -> Option<[usize; 2]> {
     let is_split = node.flags & flag::LEAF == 0;
     is_split.then_some([node.left as usize, node.right as usize])
 }
 
-/// The arrays of one tree.
+/// Arrays of one tree.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PathArrays {
     /// Share of the parent's cover, per node.
     pub(crate) share: Vec<f64>,
     /// Product of the earlier shares of the same feature, per node.
     pub(crate) merged: Vec<f64>,
-    /// Lower end of the nearest earlier edge of the same feature, per node.
+    /// Lower node of the nearest earlier edge of the same feature, per node.
     pub(crate) previous: Vec<u32>,
-    /// The largest number of distinct features on a path from the root to a leaf.
+    /// Maximum number of distinct features on a path from the root to a leaf.
     pub(crate) path_features: u32,
 }
 
@@ -54,12 +55,12 @@ impl PathArrays {
         let share = shares(nodes);
         let mut merged = vec![1.0; nodes.len()];
         let mut previous = vec![NONE; nodes.len()];
-        // Of the feature whose edge ends at a node: the product of its shares down to there.
+        // For each node, the product of the shares of its edge's feature down to the node.
         let mut product = vec![1.0; nodes.len()];
         let mut last_edge = BTreeMap::new();
         let mut path_features = 0;
         let mut steps = vec![PathStep::Visit(0)];
-        // bound: six steps for each split; every child is greater than its parent.
+        // bound: six steps per split; every child is greater than its parent.
         while let Some(step) = steps.pop() {
             match step {
                 PathStep::Visit(node) => {
@@ -104,7 +105,7 @@ impl PathArrays {
     }
 }
 
-/// The share of each node in its parent's cover.
+/// Returns the share of each node in its parent's cover.
 fn shares(nodes: &[TreeNode]) -> Vec<f64> {
     let mut share = vec![1.0; nodes.len()];
     for node in nodes {
@@ -120,7 +121,8 @@ fn shares(nodes: &[TreeNode]) -> Vec<f64> {
     share
 }
 
-/// The expected value of a tree: its leaves, weighted by the products of the shares on their paths.
+/// Returns the expected value of a tree: its leaves, weighted by the products of the shares on
+/// their paths.
 pub(crate) fn expected_value(
     nodes: &[TreeNode],
     share: &[f64],
@@ -174,8 +176,8 @@ mod tests {
 
     #[test]
     fn the_earlier_edges_of_a_feature_are_merged() {
-        // Node 0 splits on feature 7, its left child 1 on 3, 2 below it on 7 again; the right child
-        // 5 splits on 7, too.
+        // Node 0 splits on feature 7, its left child 1 on feature 3, and node 2 below that on 7
+        // again; the right child 5 splits on 7, too.
         let splits = [
             split(7, 1, 5),
             split(3, 2, 4),

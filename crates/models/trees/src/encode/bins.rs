@@ -1,4 +1,4 @@
-//! The columns of bytes of a block of rows, see `layout::binned`.
+//! Byte columns of a block of rows, see `layout::binned`.
 
 use albacore_formats::Library;
 use albacore_simd::Simd;
@@ -10,12 +10,11 @@ use crate::layout::ensemble::{EnsembleView, flag};
 use crate::limits::BLOCK_ROWS;
 use crate::rows::{Rows, ZERO_MAX};
 
-/// The memory of a block, reused from call to call.
+/// Memory of a block, reused by subsequent calls.
 #[derive(Clone, Debug)]
 pub(crate) struct RowBlock {
-    /// Of each column: a byte for each row.
+    /// One byte per row for each column.
     pub(crate) columns: Vec<RowBytes>,
-    /// Number of rows.
     pub(crate) rows: usize,
     /// Values of 16 features.
     singles: Box<[[f32; BLOCK_ROWS]; 16]>,
@@ -35,7 +34,7 @@ impl Default for RowBlock {
 }
 
 impl RowBlock {
-    /// Bins up to [`BLOCK_ROWS`] rows. Bytes behind the last row have no meaning.
+    /// Bins up to [`BLOCK_ROWS`] rows. Bytes after the last row are unspecified.
     pub(crate) fn fill(
         &mut self,
         view: &EnsembleView<'_>,
@@ -54,14 +53,15 @@ impl RowBlock {
         }
     }
 
-    /// The values are `f32`. The cuts send values that LightGBM treats as zeros to one side.
+    /// The values are `f32`. The cuts send all values that LightGBM treats as zeros to the same
+    /// side.
     fn fill_singles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>, simd: Simd) {
         let form = &view.binned;
         let mut columns = self.columns.iter_mut().zip(form.columns).peekable();
         let (mut rest, mut index) = (form.split_features, 0_u32);
-        // bound: each iteration takes at least one feature.
+        // bound: each iteration consumes at least one feature.
         while let Some(&[first, ..]) = rest.first() {
-            // Up to 16 neighboring features at a time.
+            // Up to 16 adjacent features at a time.
             let end = rest.partition_point(|words| words[0] < first + 16);
             let (some, others) = rest.split_at(end);
             rest = others;
@@ -118,12 +118,12 @@ impl RowBlock {
     }
 }
 
-/// Whether the column is numerical and treats no zeros as missing values.
+/// Returns whether the column is numerical and does not treat zeros as missing values.
 fn is_plain(column: BinColumn) -> bool {
     !column.has(flag::CATEGORICAL | flag::MISSING_ZERO)
 }
 
-/// Calls `visit` with the row and its value of a feature, for each row of a block.
+/// Calls `visit` with row index and feature value for each row of a block.
 fn for_each_row<T: Copy>(
     x: &[T],
     features: usize,
@@ -136,11 +136,12 @@ fn for_each_row<T: Copy>(
     }
 }
 
-/// Fewer features than this are copied one by one.
+/// With fewer features than this they are copied one by one.
 const TRANSPOSE_FROM: usize = 3;
 
-/// Copies the values of split features, all among 16 neighbors, feature by feature. Returns the
-/// first of 16 neighbors if all of them were copied, `None` if the split features alone were.
+/// Copies the values of split features, all within 16 adjacent features, feature by feature.
+/// Returns the first of the 16 features if all of them were copied, `None` if only the split
+/// features were.
 fn copy_features(
     singles: &mut [[f32; BLOCK_ROWS]; 16],
     split_features: &[SplitFeatureWords],
@@ -167,7 +168,7 @@ fn copy_features(
     None
 }
 
-/// The byte of a column for a prepared value whose bin is known.
+/// Returns the byte of a column for a prepared value with a known bin.
 pub(super) fn byte_of(view: &EnsembleView<'_>, column: BinColumn, x: f64, bin: u32) -> u8 {
     let is_zero = x.is_nan() && !column.has(flag::MISSING_NAN);
     let x = if is_zero { 0.0 } else { x };

@@ -1,5 +1,4 @@
-//! The keys of a row, which the walk and the explanation of one row compare; see
-//! `layout::binned`.
+//! Keys of a row, which the walk kernel and one-row SHAP compare; see `layout::binned`.
 
 use albacore_formats::Library;
 use albacore_simd::{Simd, SpecialKeys};
@@ -9,15 +8,15 @@ use crate::layout::binned::{BinColumn, KEY_MISSING, KEY_ZERO, SplitFeature, bin_
 use crate::layout::ensemble::{EnsembleView, flag};
 use crate::rows::{Rows, ZERO_MAX};
 
-/// The keys of missing values and of zeros in a plane; `zero` is the magnitude up to which values
-/// are zeros.
+/// Returns the keys of missing values and of zeros in a plane; values up to magnitude `zero` count
+/// as zeros.
 fn special_keys(zero: f32, plane: u32) -> SpecialKeys {
     let has = |bits: u8| plane & u32::from(bits) != 0;
     let missing = KEY_MISSING[usize::from(has(flag::DEFAULT_LEFT))];
     let is_nan_missing = has(flag::MISSING_NAN | flag::MISSING_ZERO);
     SpecialKeys {
         zero,
-        // NaN counts as 0 where it is not missing.
+        // NaN counts as 0 if it is not a missing value.
         of_nan: if is_nan_missing { missing } else { KEY_ZERO },
         of_zero: match has(flag::MISSING_ZERO) {
             true => missing,
@@ -26,8 +25,7 @@ fn special_keys(zero: f32, plane: u32) -> SpecialKeys {
     }
 }
 
-/// Fills in the keys of one row, for a model that has walk nodes; `singles` is memory that is
-/// reused.
+/// Computes the keys of one row, for a model with walk nodes; `singles` is reused memory.
 pub(crate) fn fill_keys(
     view: &EnsembleView<'_>,
     library: Library,
@@ -55,7 +53,7 @@ pub(crate) fn fill_keys(
                 let cuts = split_feature.cuts(form.cuts);
                 singles[key] = match (library, x[split_feature.feature]) {
                     (Library::Xgboost, x) => x as f32,
-                    // Before rounding, which could change whether a magnitude counts as zero.
+                    // Before rounding, which could change whether the value counts as zero.
                     (Library::Lightgbm, x) if x.abs() <= ZERO_MAX => 0.0,
                     (Library::Lightgbm | Library::Sklearn, x) => single_of(x, cuts),
                 };
@@ -87,7 +85,7 @@ pub(crate) fn fill_keys(
     }
 }
 
-/// An `f32` between the same two cuts as the number.
+/// Returns an `f32` between the same two cuts as `x`.
 fn single_of(x: f64, cuts: &[f64]) -> f32 {
     let near = x as f32;
     if f64::from(near) == x || x.is_nan() {

@@ -1,7 +1,7 @@
-//! All nodes of a tree at once, for a block of rows in the binned form: one comparison decides a
-//! split for all rows, and the decisions above a leaf give the rows that reach it.
+//! Evaluates all nodes of a tree at once, for a block of rows in the binned form: one comparison
+//! decides a split for all rows, and the decisions above a leaf determine the rows that reach it.
 //!
-//! This needs more comparisons than a walk, but each serves 64 rows and depends on no other.
+//! This takes more comparisons than a walk, but each covers 64 rows and depends on no other.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::layout::ensemble::LeafTarget;
 use crate::limits::BLOCK_ROWS;
 use albacore_simd::{LeafScratch, Simd};
 
-/// Memory that is reused from block to block.
+/// Memory reused for subsequent blocks.
 #[derive(Debug, Default)]
 pub(crate) struct BlockScratch {
     pub(crate) block: RowBlock,
@@ -23,11 +23,11 @@ pub(crate) struct BlockScratch {
     pub(super) doubles: Vec<[f64; BLOCK_ROWS]>,
 }
 
-/// Largest number of rows of a pass: two blocks.
+/// Maximum rows of a pass: two blocks.
 pub(super) const ROWS_MAX: usize = 2 * BLOCK_ROWS;
 
 /// Calls `visit` with each tree's index, the block (0 or 1), and the leaf that each row of the
-/// block reaches there.
+/// block reaches in the tree.
 pub(super) fn for_each_tree(
     call: KernelCall<'_>,
     simd: Simd,
@@ -63,8 +63,8 @@ pub(super) fn for_each_tree(
     }
 }
 
-/// Adds the leaves that the rows reach to `margins`, rows x groups, for a model with a table of
-/// leaf values in this type. `add` adds the leaves of one tree, given their range in the table, to
+/// Adds the leaf values of the rows to `margins`, rows x groups, for a model with a table of leaf
+/// values of this type. `add` adds the leaf values of one tree, given their range in the table, to
 /// the sums of one group.
 pub(crate) fn sum_table<T: Sum>(
     call: KernelCall<'_>,
@@ -105,7 +105,7 @@ pub(crate) fn sum_table<T: Sum>(
     *T::sums(scratch) = sums;
 }
 
-/// Adds the values of leaves to sums; `values` begins with those of the tree.
+/// Adds leaf values to sums; `values` starts with those of the tree.
 pub(crate) fn add_doubles(values: &[f64], reached: &RowBytes, sums: &mut [f64; BLOCK_ROWS]) {
     // The values of the last tree are followed by padding.
     let Some(values) = values.first_chunk::<LEAVES_MAX>() else {
@@ -116,7 +116,7 @@ pub(crate) fn add_doubles(values: &[f64], reached: &RowBytes, sums: &mut [f64; B
     }
 }
 
-/// As [`sum_table`], for every model.
+/// Like [`sum_table`], for all models.
 pub(crate) fn sum<T: Sum>(
     call: KernelCall<'_>,
     simd: Simd,
@@ -142,7 +142,7 @@ pub(crate) fn sum<T: Sum>(
     });
 }
 
-/// The library's names of the leaves that the rows reach: rows x trees of the range.
+/// Computes the library's leaf numbers for the rows: rows x trees of the range.
 pub(crate) fn leaves(
     call: KernelCall<'_>,
     simd: Simd,

@@ -1,4 +1,4 @@
-//! The kernels by name, and which of them a model and this cpu allow.
+//! The kernels by name, and their availability for a model on this cpu.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use albacore_simd::Simd;
 
 use crate::layout::ensemble::EnsembleView;
 
-/// A way to walk trees.
+/// An algorithm that finds the leaves of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
-    /// Node by node, row by row, over the values as they are: the reference. For every model.
+    /// Node by node, row by row, on the unencoded values: the reference. For all models.
     Nodes,
-    /// One row down eight trees, or eight rows down one, without branches, over keys.
+    /// One row through eight trees, or eight rows through one, branch-free, on keys.
     Walk,
-    /// All nodes of a tree at once for 64 rows, over bytes, in plain code.
+    /// All nodes of a tree at once for 64 rows, on bytes, in plain code.
     Blocks,
-    /// As `Blocks`, in AVX2.
+    /// Like `Blocks`, in AVX2.
     BlocksAvx2,
-    /// As `Blocks`, in AVX-512 (F, BW and VBMI).
+    /// Like `Blocks`, in AVX-512 (F, BW and VBMI).
     BlocksAvx512,
 }
 
@@ -30,7 +30,7 @@ impl Kernel {
         Self::BlocksAvx512,
     ];
 
-    /// The name, as command lines write it.
+    /// Returns the name used on command lines.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,8 +42,8 @@ impl Kernel {
         }
     }
 
-    /// The kernel, compiled for this cpu's instructions; `None` if the cpu or the model does not
-    /// allow it.
+    /// Returns the kernel for this cpu's instruction set; `None` if the cpu or the model does not
+    /// support it.
     pub(crate) fn engine(self, view: &EnsembleView<'_>) -> Option<KernelEngine> {
         let blocks = |simd| view.has_blocks().then_some(KernelEngine::Blocks(simd));
         match self {
@@ -62,7 +62,7 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// A kernel that this cpu and this model allow.
+/// A kernel that this cpu and this model support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KernelEngine {
     Nodes,

@@ -1,5 +1,5 @@
-//! Node by node: the reference. Rows go in blocks through each tree, so that a tree's nodes are in
-//! the nearest cache for all rows of the block but the first.
+//! Node by node: the reference. Each tree processes a block of rows, so that its nodes stay in the
+//! L1 cache for all rows of the block except the first.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::layout::ensemble::{EnsembleView, LeafTarget, TreeView};
 use crate::rows::{Rows, flushed, rounded};
 use albacore_formats::Library;
 
-/// Adds the leaves that the rows of a block reach to `margins`, rows x groups.
+/// Adds the leaf values of a block of rows to `margins`, rows x groups.
 pub(crate) fn sum<T: Sum>(call: KernelCall<'_>, trees: Range<usize>, margins: &mut [T]) {
     let groups = call.view.groups;
     for_each_leaf(call, trees, |row, _, tree, leaf| {
@@ -16,7 +16,7 @@ pub(crate) fn sum<T: Sum>(call: KernelCall<'_>, trees: Range<usize>, margins: &m
     });
 }
 
-/// Adds a leaf to the margins of a row.
+/// Adds a leaf value to the margins of a row.
 #[inline]
 pub(crate) fn add<T: Sum>(tree: &TreeView<'_>, leaf: usize, margins: &mut [T]) {
     match tree.target {
@@ -29,7 +29,7 @@ pub(crate) fn add<T: Sum>(tree: &TreeView<'_>, leaf: usize, margins: &mut [T]) {
     }
 }
 
-/// The library's numbers of the leaves that the rows of a block reach: rows x trees of the range.
+/// Computes the library's leaf numbers for a block of rows: rows x trees of the range.
 pub(crate) fn leaves(call: KernelCall<'_>, trees: Range<usize>, leaves: &mut [i32]) {
     let (first, width) = (trees.start, trees.len());
     for_each_leaf(call, trees, |row, index, tree, leaf| {
@@ -37,8 +37,8 @@ pub(crate) fn leaves(call: KernelCall<'_>, trees: Range<usize>, leaves: &mut [i3
     });
 }
 
-/// Calls `visit` with row, index of the tree, tree and leaf, for every row and tree; for each row
-/// in the order of the trees.
+/// Calls `visit` with row index, tree index, tree and leaf for every row and tree; for each row in
+/// tree order.
 pub(super) fn for_each_leaf<'a>(
     call: KernelCall<'a>,
     trees: Range<usize>,

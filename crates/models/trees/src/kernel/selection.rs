@@ -1,4 +1,4 @@
-//! The kernel for each number of rows: by rule until the kernels were measured, then by
+//! Kernel selection by number of rows: by rule until the kernels have been measured, then by
 //! measurement.
 
 use albacore_simd::Simd;
@@ -8,47 +8,47 @@ use crate::layout::ensemble::EnsembleView;
 use crate::layout::image::TUNING_WORDS;
 use crate::limits::BLOCK_ROWS;
 
-/// Numbers of rows with a choice of their own: each also covers the numbers above the one before.
+/// Numbers of rows with a separate choice; each also covers the numbers above the previous one.
 pub(crate) const SIZES: [usize; 7] = [1, 2, 4, 8, 16, 32, BLOCK_ROWS];
 
-/// By rule, calls of more rows than this take blocks.
+/// By rule, calls with more rows than this use blocks.
 const WALK_ROWS_MAX: usize = 16;
 
-/// The kernel that was chosen for a number of rows.
+/// The kernel chosen for a number of rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
-    /// Up to this many rows in a call, and above the number of the choice before.
+    /// Maximum number of rows in a call, above that of the previous choice.
     pub rows: usize,
     pub kernel: Kernel,
-    /// Nanoseconds per row, if they were measured.
+    /// Measured nanoseconds per row, if any.
     pub nanoseconds: Option<f64>,
 }
 
-/// The choices of a model on this cpu.
+/// Kernel choices of a model on this cpu.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct KernelSelection {
     pub(crate) choices: [Choice; SIZES.len()],
     engines: [KernelEngine; SIZES.len()],
-    /// The vectors in which SHAP values are computed; `None`: tree by tree without vectors.
+    /// Instruction set of vectorized SHAP; `None`: tree by tree without vectors.
     pub(crate) shap_simd: Option<Simd>,
-    /// Further times of one row in nanoseconds, see [`RowTime`].
+    /// Additional times of one row in nanoseconds, see [`RowTime`].
     row_times: [Option<f64>; ROW_TIMES],
 }
 
-/// Times of one row beside those of the choices.
+/// Times of one row that are not part of the choices.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RowTime {
     Contribs,
-    /// The serial part of margins when threads divide the trees.
+    /// Serial part of margins when trees are divided among threads.
     SerialMargin,
-    /// The serial part of contributions.
+    /// Serial part of contributions.
     SerialContribs,
 }
 
 const ROW_TIMES: usize = TUNING_WORDS - SIZES.len();
 
 impl KernelSelection {
-    /// The choices by rule.
+    /// Returns the choices by rule.
     pub(crate) fn by_rule(view: &EnsembleView<'_>) -> Self {
         let best = [
             Kernel::BlocksAvx512,
@@ -73,7 +73,7 @@ impl KernelSelection {
         selection
     }
 
-    /// One kernel for all numbers of rows.
+    /// Returns a selection of one kernel for all numbers of rows.
     pub(crate) fn only(kernel: Kernel, engine: KernelEngine, view: &EnsembleView<'_>) -> Self {
         Self {
             choices: SIZES.map(|rows| Choice {
@@ -90,8 +90,8 @@ impl KernelSelection {
         }
     }
 
-    /// The measurements as words of an image: for each size the time as `f32` and the number of
-    /// the kernel, and the further times. 0: not measured.
+    /// Encodes the measurements as words of an image: for each size the time as `f32` and the
+    /// kernel number, then the additional times. 0: not measured.
     pub(crate) fn words(&self) -> [u64; TUNING_WORDS] {
         let word = |time: f64, number: u64| u64::from((time as f32).to_bits()) << 32 | number;
         std::array::from_fn(|index| match self.choices.get(index) {
@@ -106,7 +106,8 @@ impl KernelSelection {
         })
     }
 
-    /// Takes over the measurements of an image, as far as this cpu has the kernels.
+    /// Applies the measurements of an image, except those of kernels that this cpu does not
+    /// support.
     pub(crate) fn with_words(
         mut self,
         words: &[u64; TUNING_WORDS],
@@ -136,12 +137,12 @@ impl KernelSelection {
         self.row_times[of as usize] = nanoseconds;
     }
 
-    /// The choice for a call of this many rows.
+    /// Returns the choice for a call with this number of rows.
     pub(crate) fn choice(&self, rows: usize) -> Choice {
         self.choices[Self::size_of(rows)]
     }
 
-    /// The engine for a block of this many rows.
+    /// Returns the engine for a block with this number of rows.
     pub(crate) fn engine(&self, rows: usize) -> KernelEngine {
         self.engines[Self::size_of(rows)]
     }

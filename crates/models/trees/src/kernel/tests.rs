@@ -1,5 +1,5 @@
 //! Every kernel against the reference, on random models and rows: thresholds and their neighbors,
-//! both zeros, subnormals, infinities, NaN, categories and values that are none.
+//! both zeros, subnormals, infinities, NaN, categories and values that are not categories.
 
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ impl RandomStream {
         self.below(100) < percent
     }
 
-    /// A number of any magnitude, often a special one.
+    /// Returns a number of any magnitude, often a special value.
     fn number(&mut self) -> f64 {
         let specials = [
             0.0,
@@ -58,7 +58,7 @@ impl RandomStream {
     }
 }
 
-/// The shape of a random model.
+/// Shape of a random model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ModelShape {
     pub(crate) library: Library,
@@ -66,7 +66,7 @@ pub(crate) struct ModelShape {
     pub(crate) groups: usize,
     pub(crate) trees: usize,
     pub(crate) leaves: usize,
-    /// Percent of splits that are categorical.
+    /// Percentage of categorical splits.
     pub(crate) categorical: usize,
     pub(crate) has_vectors: bool,
 }
@@ -75,7 +75,7 @@ fn threshold(library: Library, numbers: &mut RandomStream) -> f64 {
     // bound: a random number is rarely NaN.
     let x = std::iter::repeat_with(|| numbers.number()).find(|x| !x.is_nan());
     match library {
-        // Of scikit-learn here, so that large models have keys, too.
+        // Also for scikit-learn, so that large models have keys.
         Library::Xgboost | Library::Sklearn => f64::from(x.unwrap_or(0.0) as f32),
         Library::Lightgbm => x.unwrap_or(0.0),
     }
@@ -178,7 +178,7 @@ pub(crate) fn model(shape: ModelShape, numbers: &mut RandomStream) -> Model {
     Model::new(parts).expect("a model")
 }
 
-/// Values around the splits of the model: thresholds, their neighbors in both precisions,
+/// Returns values around the splits of the model: thresholds, their neighbors in both precisions,
 /// categories.
 pub(crate) fn rows(model: &Model, count: usize, numbers: &mut RandomStream) -> Vec<f64> {
     let mut thresholds = vec![Vec::new(); model.parts().features];
@@ -207,7 +207,7 @@ pub(crate) fn rows(model: &Model, count: usize, numbers: &mut RandomStream) -> V
     cells.map(&mut value).collect()
 }
 
-/// The bits of a prediction.
+/// Returns the bits of a prediction.
 pub(crate) fn answer(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> Vec<u64> {
     let length = rows.values() / predictor.features() * predictor.output_width(kind);
     let mut scratch = PredictScratch::default();
@@ -227,7 +227,7 @@ pub(crate) fn answer(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> V
     }
 }
 
-/// Compares all kernels on one random model; returns its kernels without the reference.
+/// Compares all kernels on one random model; returns its kernels except the reference.
 fn compare(shape: ModelShape, count: usize, seed: u64) -> Vec<Kernel> {
     let mut numbers = RandomStream(seed);
     let model = model(shape, &mut numbers);
@@ -253,8 +253,8 @@ fn compare(shape: ModelShape, count: usize, seed: u64) -> Vec<Kernel> {
     others.into_iter().map(|(kernel, _)| kernel).collect()
 }
 
-/// Compares contributions: bit by bit over all kernels and batch sizes, and approximately with the
-/// reference, which has other quadrature points and another order.
+/// Compares contributions: bit for bit over all kernels and batch sizes, and approximately with the
+/// reference, which uses other quadrature points and another summation order.
 fn compare_contribs(shape: ModelShape, count: usize, seed: u64) {
     let mut numbers = RandomStream(seed);
     let model = model(shape, &mut numbers);
@@ -290,7 +290,7 @@ fn compare_contribs(shape: ModelShape, count: usize, seed: u64) {
     assert_near(shape, &expected, &explain(&reference, count), seed);
 }
 
-/// Compares sums of another order.
+/// Compares sums that were added in another order.
 fn assert_near(shape: ModelShape, got: &[u64], expected: &[u64], seed: u64) {
     let of_bits = |bits: u64| match shape.library {
         Library::Xgboost => f64::from(f32::from_bits(bits as u32)),
@@ -307,7 +307,7 @@ fn assert_near(shape: ModelShape, got: &[u64], expected: &[u64], seed: u64) {
     }
 }
 
-/// Compares interactions: bit by bit over all widths, and approximately with the reference.
+/// Compares interactions: bit for bit over all widths, and approximately with the reference.
 fn compare_interactions(shape: ModelShape, seed: u64) {
     let mut numbers = RandomStream(seed);
     let model = model(shape, &mut numbers);
@@ -410,7 +410,8 @@ fn large_and_deep_trees_are_walked_by_keys_or_node_by_node() {
                 has_vectors: false,
             };
             let found: Vec<_> = (0..4).map(|seed| compare(shape, 70, seed)).collect();
-            // The walk alone: no blocks. Thousands of doubles share keys, so LightGBM's has none.
+            // Only the walk kernel: there are no blocks. Among thousands of doubles some have equal
+            // keys, so LightGBM's model has no walk nodes.
             let has_keys = library != Library::Lightgbm;
             let is_walked = found.contains(&vec![Kernel::Walk]);
             assert_eq!(is_walked, has_keys, "{library:?} {found:?}");

@@ -1,8 +1,8 @@
-//! Walks down the trees without branches, eight walks at a time: while one waits for its node to
-//! be loaded, the others proceed. For a few rows, where filling a block costs more than it saves.
+//! Walks down the trees without branches, eight walks at a time: while one waits for the load of
+//! its node, the others proceed. For few rows, where filling a block costs more than it saves.
 //!
-//! Eight rows walk one tree, whose nodes then stay in the cache; each remaining row walks eight
-//! trees.
+//! Eight rows walk the same tree, whose nodes then stay in the cache; each remaining row walks
+//! eight trees.
 
 use std::ops::{AddAssign, Range};
 
@@ -11,16 +11,16 @@ use crate::encode::keys::fill_keys;
 use crate::layout::binned::{WalkNode, WalkNodeWords};
 use albacore_simd::Simd;
 
-/// Walks at a time. Eight chains of dependent loads keep two load units busy; the positions of
-/// sixteen walks do not fit the registers.
+/// Concurrent walks. Eight chains of dependent loads keep two load units busy; the positions of
+/// sixteen walks do not fit in the registers.
 pub(crate) const LANES: usize = 8;
 /// In deeper trees walks end at very different levels.
 const DEEP: u32 = 8;
-/// The index of a key has 16 bits: in a window of this many keys no index needs a check.
+/// Key indices have 16 bits: in a window of this many keys no index needs a bounds check.
 const WINDOW: usize = 1 << 16;
 
-/// Fills in the keys of all rows, with the padding of a window behind them; returns the number of
-/// keys of a row.
+/// Computes the keys of all rows, followed by the padding of a window; returns the number of keys
+/// of a row.
 pub(crate) fn fill(call: KernelCall<'_>, scratch: &mut KernelScratch) -> usize {
     let KernelCall {
         view,
@@ -40,7 +40,7 @@ pub(crate) fn fill(call: KernelCall<'_>, scratch: &mut KernelScratch) -> usize {
     stride
 }
 
-/// Adds the leaves that the rows reach to `margins`, rows x groups; `value` decodes
+/// Adds the leaf values of the rows to `margins`, rows x groups; `value` decodes
 /// [`WalkNode::last_left`] of a leaf.
 pub(crate) fn sum<T: AddAssign>(
     call: KernelCall<'_>,
@@ -89,7 +89,7 @@ pub(crate) fn sum<T: AddAssign>(
     }
 }
 
-/// Adds the leaves that one row reaches to its margins.
+/// Adds the leaf values of one row to its margins.
 fn sum_row<T: AddAssign>(
     call: KernelCall<'_>,
     trees: Range<usize>,
@@ -122,7 +122,7 @@ fn sum_row<T: AddAssign>(
     }
 }
 
-/// The leaf value of each tree for each row: trees x rows.
+/// Computes the leaf value of each tree for each row: trees x rows.
 pub(crate) fn values<T>(
     call: KernelCall<'_>,
     trees: Range<usize>,
@@ -139,7 +139,7 @@ pub(crate) fn values<T>(
         let (all_nodes, key) = (view.binned.walk_nodes, |_, index: usize| keys[index]);
         let (starts, few_starts) = view.node_starts[trees.start..trees.end].as_chunks::<LANES>();
         let (depths, few_depths) = view.depths[trees.clone()].as_chunks::<LANES>();
-        // Every `count`-th value from the row's first on.
+        // Every `count`-th value, starting at the first of the row.
         let mut out = out.iter_mut().skip(row).step_by(count);
         for (starts, depths) in starts.iter().zip(depths) {
             let depth = depths.iter().fold(0, |a, &b| a.max(b));
@@ -159,7 +159,7 @@ pub(crate) fn values<T>(
     }
 }
 
-/// [`WalkNode::last_left`] of the leaves that are reached after `depth` steps from the nodes `at`;
+/// Returns [`WalkNode::last_left`] of the leaves reached after `depth` steps from the nodes `at`;
 /// `key` returns a key of the row of a walk.
 #[inline(always)]
 fn descend<const N: usize>(
@@ -178,9 +178,9 @@ fn descend<const N: usize>(
     at.map(|at| WalkNode::from_words(nodes[at]).last_left)
 }
 
-/// As [`descend`], until all walks have reached their leaves; the keys of each walk start at
-/// `from`. A function of its own, so that its memory accesses do not evict the registers of
-/// [`descend`].
+/// Like [`descend`], but stops when all walks have reached their leaves; the keys of each walk
+/// start at `from`. A separate function, so that its memory accesses do not cause register spills
+/// in [`descend`].
 #[inline(never)]
 fn descend_far(
     nodes: &[WalkNodeWords],
@@ -197,7 +197,7 @@ fn descend_far(
             *at += node.left_offset + usize::from(is_right);
             moved |= node.left_offset;
         }
-        // Leaves compare the first key and have no offset.
+        // Leaves compare the first key and have offset 0.
         if moved == 0 {
             break;
         }

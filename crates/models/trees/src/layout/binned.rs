@@ -1,33 +1,34 @@
-//! The binned form of a model: every value of a row becomes one byte, exactly.
+//! The binned form of a model: each value of a row is encoded exactly as one byte.
 //!
-//! **Problem.** A split compares a value with a threshold. Values are floats of 4 or 8 bytes, and a
-//! vector register holds few of them.
+//! **Problem.** A split compares a value with a threshold. Values are floats of 4 or 8 bytes, of
+//! which a vector register holds few.
 //!
-//! **Approach.** The sorted thresholds of one feature, over the whole model, are its *cuts* (as in
-//! XGBoost's histograms). The *bin* of a value is the number of cuts up to it, and `x < cut[k]` is
-//! `bin(x) <= k`. LightGBM's `x <= cut[k]` is `x < next(cut[k])`, so that the next float is the cut
-//! there. A *column* holds one byte per row for one feature: the position of the value among 255
-//! consecutive cuts, with missing values on one side. A categorical split has a column of its own
-//! with one cut. So every split of every model is "the byte of my column is at most mine".
+//! **Approach.** The sorted thresholds of a feature over the whole model are its *cuts* (as in
+//! XGBoost's histograms). The *bin* of a value is the number of cuts at or below it, and
+//! `x < cut[k]` is equivalent to `bin(x) <= k`. LightGBM's `x <= cut[k]` is `x < next(cut[k])`, so
+//! there the next float is the cut. A *column* has one byte per row for one feature: the position
+//! of the value among 255 consecutive cuts; missing values get the byte of one side. A categorical
+//! split has a separate column with one cut. So every split of every model tests whether the byte
+//! of its column is at most the byte of the split.
 //!
 //! Two kernels read the form:
 //! * `kernel::blocks`, all nodes of a tree at once for a block of rows: [`ColumnSplit`]s level by
 //!   level. SHAP of a block reads them in pre-order;
-//! * `kernel::walk`, rows down trees: [`WalkNode`]s in order of levels, two children side by side,
-//!   over *keys*: `f32` values as unsigned numbers of the same order, missing ones at an end. Where
-//!   splits of a model differ in what they treat as missing, its rows have a *plane* of keys for
-//!   each treatment.
+//! * `kernel::walk`, rows down trees: [`WalkNode`]s in level order, two children adjacent, over
+//!   *keys*: `f32` values as unsigned integers of the same order, with missing values at one end.
+//!   If the splits of a model differ in which values are missing, its rows have a *plane* of keys
+//!   for each treatment.
 //!
-//! **Proof sketch.** The cuts up to x are a prefix of the sorted cuts; cut k is in it if and only
-//! if its length exceeds k. Byte 0 is at most, and byte 255 above, the byte of every split (at most
-//! 254), so a missing value goes where the column says. For `f32` values cuts are rounded up to
-//! `f32`: no `f32` lies between a number and that. An `f64` value is rounded down for its key, or
-//! up where a cut lies between, see `encode::keys`; the key is unique because no two cuts of the
-//! feature round up to the same `f32`.
+//! **Proof sketch.** The cuts at or below x are a prefix of the sorted cuts; cut k is in it if and
+//! only if its length exceeds k. Byte 0 is at most, and byte 255 above, the byte of every split (at
+//! most 254), so a missing value goes in the direction of its column. For `f32` values, cuts are
+//! rounded up to `f32`: no `f32` lies between a number and the result. An `f64` value is rounded
+//! down for its key, or up if a cut lies between, see `encode::keys`; the key is unambiguous
+//! because no two cuts of the feature round up to the same `f32`.
 //!
 //! **Limits.** Trees of up to [`LEAVES_MAX`] leaves (leaf numbers are bytes, too), fewer than 2^16
-//! columns, no NaN thresholds. A model with larger trees has walk nodes only, and one beyond the
-//! other limits is walked node by node. There are no walk nodes where two cuts of a feature round
+//! columns, no NaN thresholds. A model with larger trees has only walk nodes, and one that exceeds
+//! the other limits is walked node by node. There are no walk nodes if two cuts of a feature round
 //! up to the same `f32`, a row has 2^16 keys or more, or a level of a tree has 2^16 nodes or more.
 
 pub(crate) use albacore_simd::{
@@ -36,23 +37,23 @@ pub(crate) use albacore_simd::{
 
 use albacore_formats::flag;
 
-/// Padding behind the values of the last tree's leaves, so that a kernel can load a table of
+/// Padding after the leaf values of the last tree, so that a kernel can load a table of
 /// [`LEAVES_MAX`] values for every tree.
 pub(crate) const LEAF_PADDING: usize = LEAVES_MAX;
 
-/// The words of a [`WalkNode`].
+/// Encoding of a [`WalkNode`].
 pub(crate) type WalkNodeWords = [u32; 2];
 
-/// A node of the walk. A leaf is its own left child and compares key 0, which goes left of every
-/// split, so that a walk may take more steps than its path has.
+/// A node of the walk kernel. A leaf is its own left child and compares key 0, which goes left at
+/// every split, so that a walk may take more steps than its path has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WalkNode {
-    /// The largest key that goes left. Of a leaf: the bits of its `f32` value, or its number among
+    /// Largest key that goes left. For a leaf: the bits of its `f32` value, or its index in
     /// [`BinnedView::leaf_doubles`].
     pub(crate) last_left: u32,
     /// Index of the key to compare, below 2^16.
     pub(crate) key: usize,
-    /// Distance to the left child, below 2^16; the right child follows it. Of a leaf: 0.
+    /// Distance to the left child, below 2^16; the right child follows it. 0 for a leaf.
     pub(crate) left_offset: usize,
 }
 
@@ -72,19 +73,19 @@ impl WalkNode {
     }
 }
 
-/// The words of a [`SplitFeature`].
+/// Encoding of a [`SplitFeature`].
 pub(crate) type SplitFeatureWords = [u32; 4];
 
-/// A feature that at least one split of the model compares.
+/// A feature used by at least one split of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SplitFeature {
-    /// Its index in a row.
+    /// Index in a row.
     pub(crate) feature: usize,
-    /// Index of its first cut.
+    /// Index of the first cut.
     pub(crate) first_cut: usize,
-    /// The number of its cuts.
+    /// Number of cuts.
     pub(crate) cut_count: usize,
-    /// Start of its search table.
+    /// Start of the search table.
     pub(crate) table: usize,
 }
 
@@ -103,14 +104,14 @@ impl SplitFeature {
         [self.feature, self.first_cut, self.cut_count, self.table].map(|word| word as u32)
     }
 
-    /// Its cuts among those of all features.
+    /// Returns the cuts of the feature.
     pub(crate) fn cuts<'a>(&self, all: &'a [f64]) -> &'a [f64] {
         &all[self.first_cut..][..self.cut_count]
     }
 
-    /// Cuts per entry of the first stage of the search table, as a power of two: the first stage
-    /// has every `1 << shift`-th cut, the second all. Both are filled up with NaN, which no value
-    /// reaches.
+    /// Returns the number of cuts per first-stage entry of the search table, as a power of two: the
+    /// first stage has every `1 << shift`-th cut, the second all. Both are padded with NaN, which
+    /// is above every value.
     pub(crate) fn shift(&self) -> u32 {
         (self.cut_count + 1)
             .div_ceil(TABLE)
@@ -118,7 +119,8 @@ impl SplitFeature {
             .trailing_zeros()
     }
 
-    /// Length of the search table: the first stage, and the second unless the first has all cuts.
+    /// Returns the length of the search table: the first stage, and the second unless the first has
+    /// all cuts.
     pub(crate) fn table_length(&self) -> usize {
         match self.shift() {
             0 => TABLE,
@@ -127,17 +129,17 @@ impl SplitFeature {
     }
 }
 
-/// The words of a [`BinColumn`].
+/// Encoding of a [`BinColumn`].
 pub(crate) type BinColumnWords = [u32; 4];
 
-/// A column of bytes, one for each row of a block.
+/// A column of bytes, one per row of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BinColumn {
     /// Index among the split features.
     pub(crate) split_feature: u32,
-    /// The flags of its splits that matter, see [`BinColumn::flags_of`].
+    /// Relevant flags of its splits, see [`BinColumn::flags_of`].
     pub(crate) flags: u32,
-    /// The first cut of the column, or the set of categories.
+    /// First cut of the column, or index of the category set.
     pub(crate) start: u32,
 }
 
@@ -151,7 +153,7 @@ impl BinColumn {
         }
     }
 
-    /// The byte of missing values in a numerical column.
+    /// Returns the byte of missing values in a numerical column.
     pub(crate) fn byte_of_missing(words: BinColumnWords) -> u8 {
         words[3] as u8
     }
@@ -165,8 +167,8 @@ impl BinColumn {
         ]
     }
 
-    /// The flags of a split that decide the bytes of its column: the default direction does not
-    /// matter to a split for which no value is missing.
+    /// Returns the flags of a split that determine the bytes of its column: the default direction
+    /// is irrelevant for a split without missing values.
     pub(crate) fn flags_of(flags: u8) -> u32 {
         let kinds = flag::MISSING_NAN | flag::MISSING_ZERO;
         u32::from(match flags & kinds {
@@ -175,12 +177,12 @@ impl BinColumn {
         })
     }
 
-    /// The flags that decide which plane of keys the splits of a numerical column read.
+    /// Returns the flags that determine the key plane of the splits of a numerical column.
     pub(crate) fn key_plane(self) -> u32 {
         self.flags & u32::from(flag::MISSING_NAN | flag::MISSING_ZERO | flag::DEFAULT_LEFT)
     }
 
-    /// Whether one of the flags is set.
+    /// Returns whether any of the flags is set.
     pub(crate) fn has(self, flags: u8) -> bool {
         self.flags & u32::from(flags) != 0
     }
@@ -190,36 +192,36 @@ impl BinColumn {
     }
 }
 
-/// The binned form, borrowed from an image. All empty where the model has none.
+/// The binned form, borrowed from an image. All slices are empty if the model has none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BinnedView<'a> {
     /// [`SplitFeature`]s, ascending.
     pub(crate) split_features: &'a [SplitFeatureWords],
-    /// Cuts of all split features, ascending for each; a NaN, which no value reaches, at the end.
+    /// Cuts of all split features, ascending within each; NaN, above every value, comes last.
     pub(crate) cuts: &'a [f64],
     /// Search tables in `f32`, see [`SplitFeature::shift`].
     pub(crate) tables: &'a [f32],
-    /// [`BinColumn`]s, ascending, so that those of a feature lie together.
+    /// [`BinColumn`]s, ascending, so that those of a feature are adjacent.
     pub(crate) columns: &'a [BinColumnWords],
-    /// The splits of each tree in pre-order.
+    /// Splits of each tree in pre-order.
     pub(crate) splits: &'a [ColumnSplit],
-    /// Of each leaf: its node in the tree.
+    /// Node of each leaf in its tree.
     pub(crate) leaf_nodes: &'a [u32],
-    /// Of each leaf: its value, and [`LEAF_PADDING`] zeros. XGBoost's scalar leaves only.
+    /// Value of each leaf, then [`LEAF_PADDING`] zeros. Only for XGBoost's scalar leaves.
     pub(crate) leaf_values: &'a [f32],
-    /// Of each leaf: its value, and [`LEAF_PADDING`] zeros. The other libraries' models.
+    /// Value of each leaf, then [`LEAF_PADDING`] zeros. For models of the other libraries.
     pub(crate) leaf_doubles: &'a [f64],
-    /// [`WalkNode`]s of all trees; empty where the model cannot be walked by keys.
+    /// [`WalkNode`]s of all trees; empty if the model cannot be walked by keys.
     pub(crate) walk_nodes: &'a [WalkNodeWords],
-    /// The splits again, and their slots, level by level, so that a split does not depend on the
+    /// The splits and their slots again, in level order, so that a split does not depend on the
     /// result computed just before it; splits with two leaves are last.
     pub(crate) level_order: &'a [ColumnSplit],
-    /// Of each plane of keys: the flags of [`BinColumn::key_plane`].
+    /// Flags of each key plane, see [`BinColumn::key_plane`].
     pub(crate) key_planes: &'a [u32],
 }
 
 impl BinnedView<'_> {
-    /// The order of the keys of a row of this many values.
+    /// Returns the layout of the keys of a row with `features` values.
     pub(crate) fn key_layout(&self, features: usize) -> KeyLayout {
         KeyLayout {
             split_features: self.split_features.len(),
@@ -229,26 +231,25 @@ impl BinnedView<'_> {
     }
 }
 
-/// The order of the keys of a row: first one that is below all others, then the planes, then one
-/// for each categorical column.
+/// Layout of the keys of a row: a key below all others, then the planes, then one key per
+/// categorical column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyLayout {
-    /// Number of split features.
     pub(crate) split_features: usize,
-    /// Values in a row.
+    /// Number of features, the width of a row.
     pub(crate) features: usize,
-    /// Number of planes.
     pub(crate) planes: usize,
 }
 
 impl KeyLayout {
-    /// Whether a plane has all features, and not only the split features: then a row is turned
-    /// into keys in place, which is several times as fast as picking values from it.
+    /// Returns whether a plane has a key for every feature instead of only the split features: then
+    /// the values of a row are converted in place, several times as fast as gathering values from
+    /// it.
     pub(crate) fn is_dense(self) -> bool {
         self.features <= 4 * self.split_features
     }
 
-    /// Keys of a plane.
+    /// Returns the number of keys of a plane.
     pub(crate) fn plane_width(self) -> usize {
         match self.is_dense() {
             true => self.features,
@@ -256,7 +257,7 @@ impl KeyLayout {
         }
     }
 
-    /// The index of a feature's key in a plane.
+    /// Returns the index of a feature's key in a plane.
     pub(crate) fn index(self, plane: usize, split_feature: usize, feature: usize) -> usize {
         let index = match self.is_dense() {
             true => feature,
@@ -265,23 +266,23 @@ impl KeyLayout {
         1 + plane * self.plane_width() + index
     }
 
-    /// The index of the key of the first categorical column.
+    /// Returns the index of the key of the first categorical column.
     pub(crate) fn categorical_start(self) -> usize {
         1 + self.planes * self.plane_width()
     }
 }
 
-/// The number of cuts up to a value; 0 for NaN.
+/// Returns the number of cuts at or below a value; 0 for NaN.
 pub(crate) fn bin_of(cuts: &[f64], x: f64) -> u32 {
     cuts.partition_point(|&cut| cut <= x) as u32
 }
 
-/// The byte that sends a row to this side of every split.
+/// Returns the byte that goes to this side at every split.
 pub(crate) fn byte_of_side(is_left: bool) -> u8 {
     if is_left { 0 } else { u8::MAX }
 }
 
-/// The smallest `f32` that is at least `x`.
+/// Returns the smallest `f32` that is at least `x`.
 pub(crate) fn rounded_up(x: f64) -> f32 {
     let near = x as f32;
     if f64::from(near) < x {
@@ -291,15 +292,15 @@ pub(crate) fn rounded_up(x: f64) -> f32 {
     }
 }
 
-/// Keys of missing values that go right, and that go left, at every split.
+/// Keys of missing values that go right, or left, at every split.
 pub(crate) const KEY_MISSING: [u32; 2] = [u32::MAX - 1, 0];
-/// The key of 0.
+/// Key of 0.
 pub(crate) const KEY_ZERO: u32 = 1 << 31;
 
-/// The smallest key that goes right of a cut.
+/// Returns the smallest key that goes right at a cut.
 pub(crate) fn key_of_cut(cut: f64) -> u32 {
     match cut.is_nan() {
-        // No value reaches it.
+        // NaN is above every value.
         true => KEY_MISSING[0],
         false => ordered_key(rounded_up(cut)),
     }

@@ -1,29 +1,28 @@
-//! Tree bundles: the form of a model in which one row is explained, eight trees at a time.
+//! Tree bundles: the form of a model for one-row SHAP, which processes eight trees at a time.
 //!
-//! **Problem.** A vector register holds eight doubles, but one row gives an explanation only a few
-//! quadrature points to fill it with. There are many trees, but their shapes differ.
+//! **Problem.** A vector register holds eight doubles, but SHAP of one row needs only a few
+//! quadrature points per tree. There are many trees, but their shapes differ.
 //!
-//! **Approach.** Eight trees of similar size form a *bundle*, one tree in each *lane* of a vector.
-//! The children of every split are ordered by size, larger first, so that the shapes of the trees
-//! are similar, and their nodes are merged: a *bundle node* is a position at which at
-//! least one of the trees has a split. An engine visits the bundle as it would visit one tree, in
-//! pre-order; the constants of each tree's split at a node are in the lane of that tree. Where one
-//! tree has a leaf and others have further splits, the engine blends the leaf's value in on its way
-//! back up.
+//! **Approach.** Eight trees of similar size form a *bundle*, one tree per *lane* of a vector. The
+//! children of every split are ordered by size, larger first, to make the shapes of the trees
+//! similar, and their nodes are merged: a *bundle node* is a position at which at least one of the
+//! trees has a split. An engine traverses the bundle like one tree, in pre-order; the constants of
+//! each tree's split at a node are in the lane of that tree. Where one tree has a leaf and others
+//! have further splits, the engine blends in the leaf's value on the way back up.
 //!
 //! All trees of a bundle have the same number of quadrature points. The order of the bundles, and
-//! of the trees in them, is the order in which contributions are summed, with many rows, too.
+//! of the trees in them, is the summation order of contributions, also for many rows.
 //!
-//! **Limits.** Models that `EnsembleView::has_vector_shap` accepts. A tree of a single leaf is in
-//! no bundle: it contributes to the bias alone.
+//! **Limits.** Models accepted by `EnsembleView::has_vector_shap`. A tree with a single leaf is in
+//! no bundle, because it contributes only to the bias.
 
-/// Trees of a bundle.
+/// Trees per bundle.
 pub(crate) const LANES: usize = 8;
 
-/// The words of a [`BundleHeader`].
+/// Encoding of a [`BundleHeader`].
 pub(crate) type BundleWords = [u32; 6];
 
-/// The start of a bundle in each array. One more header follows the last bundle: its starts are
+/// Start of a bundle in each array. An additional header follows the last bundle; its starts are
 /// the ends of that bundle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BundleHeader {
@@ -37,7 +36,7 @@ pub(crate) struct BundleHeader {
     pub(crate) earlier_edges: usize,
     /// Start in [`BundlesView::scatter`].
     pub(crate) scatter: usize,
-    /// Bundle nodes on the longest path.
+    /// Number of bundle nodes on the longest path.
     pub(crate) depth: usize,
 }
 
@@ -68,8 +67,8 @@ impl BundleHeader {
     }
 }
 
-/// Which children of a bundle node are bundle nodes themselves. The second child is one only if
-/// the first is: the first child is the larger one in every lane.
+/// Which children of a bundle node are bundle nodes. The second child is one only if the first is,
+/// because the first child is the larger one in every lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InnerChildren {
     /// Both children are leaves in every lane.
@@ -79,10 +78,10 @@ pub(crate) enum InnerChildren {
     Both,
 }
 
-/// The bytes of a [`BundleNode`].
+/// Encoding of a [`BundleNode`].
 pub(crate) type BundleNodeBytes = [u8; 8];
 
-/// A node of a bundle. The masks have one bit for each lane.
+/// A node of a bundle. The masks have one bit per lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BundleNode {
     pub(crate) inner_children: InnerChildren,
@@ -97,7 +96,7 @@ pub(crate) struct BundleNode {
 }
 
 impl BundleNode {
-    /// Decodes a node; an image with another first byte than 0, 1 or 2 does not open.
+    /// Decodes a node; `open` rejects a first byte other than 0, 1 or 2.
     #[inline(always)]
     pub(crate) fn from_bytes(bytes: BundleNodeBytes) -> Self {
         Self {
@@ -126,13 +125,14 @@ impl BundleNode {
         ]
     }
 
-    /// Number of vectors of constants of this node, each of [`LANES`] doubles. In their order:
+    /// Returns the number of constant vectors of this node, each of [`LANES`] doubles. In this
+    /// order:
     ///
     /// * both children leaves in all lanes: the expected value, the first and the second leaf;
-    /// * otherwise: the share of the first and of the second child, the values of leaves that are
-    ///   first children (if any), the values of leaves that are second children (if any);
-    /// * then, if a feature is repeated in some lane: the product of its earlier shares, and 1 / f
-    ///   at each quadrature point (see `shap::contributions`).
+    /// * otherwise: the cover shares of the first and of the second child, the values of leaves
+    ///   that are first children (if any), the values of leaves that are second children (if any);
+    /// * then, if a feature is repeated in some lane: the product of its earlier cover shares,
+    ///   and 1 / f at each quadrature point (see `shap::contributions`).
     #[inline(always)]
     pub(crate) fn constant_vectors(self, points: usize) -> usize {
         let own = match self.inner_children {
@@ -150,7 +150,7 @@ impl BundleNode {
     }
 }
 
-/// The nearest earlier edge, on the same path, of a feature that is split again.
+/// The nearest earlier edge, on the same path, of a feature that is split on again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EarlierEdge {
     /// The bundle node that splits on the feature again.
@@ -162,7 +162,7 @@ pub(crate) struct EarlierEdge {
     pub(crate) is_first: bool,
 }
 
-/// Bits of the number of a bundle node: eight trees of 255 splits.
+/// Bits of a bundle node index: eight trees of 255 splits.
 const NODE_BITS: u32 = 11;
 
 impl EarlierEdge {
@@ -183,12 +183,12 @@ impl EarlierEdge {
     }
 }
 
-/// Where the contribution of one split of one tree is added.
+/// Destination of the contribution of one split of one tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScatterEntry {
-    /// The number of the bundle node times [`LANES`], plus the lane.
+    /// Index of the bundle node times [`LANES`], plus the lane.
     pub(crate) slot: usize,
-    /// The feature, as an index among the split features of the model.
+    /// Feature, as an index among the split features of the model.
     pub(crate) split_feature: usize,
 }
 
@@ -206,33 +206,33 @@ impl ScatterEntry {
     }
 }
 
-/// The tree bundles of an image. All empty where the model has none.
+/// Tree bundles of an image. All slices are empty if the model has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BundlesView<'a> {
     /// [`BundleHeader`]s.
     pub(crate) headers: &'a [BundleWords],
-    /// Of each bundle: the trees in its lanes; `NONE`: an empty lane.
+    /// Trees in the lanes of each bundle; `NONE`: an empty lane.
     pub(crate) trees: &'a [[u32; LANES]],
-    /// [`BundleNode`]s in pre-order, the first child first.
+    /// [`BundleNode`]s in pre-order, first child first.
     pub(crate) nodes: &'a [BundleNodeBytes],
-    /// Of each node and lane: the smallest key that goes right, and the index of the key to compare
-    /// among the keys of a row.
+    /// For each node and lane, the smallest key that goes right, and the index of the key to
+    /// compare among the keys of a row.
     pub(crate) key_tests: &'a [[u32; 2]],
     /// [`EarlierEdge`]s.
     pub(crate) earlier_edges: &'a [u32],
-    /// [`ScatterEntry`]s: of each lane the splits of its tree, in post-order.
+    /// [`ScatterEntry`]s: for each lane the splits of its tree in post-order.
     pub(crate) scatter: &'a [u32],
-    /// Of each node the vectors of [`BundleNode::constant_vectors`].
+    /// The vectors of [`BundleNode::constant_vectors`] of each node.
     pub(crate) constants: &'a [f64],
 }
 
 impl BundlesView<'_> {
-    /// Number of bundles.
+    /// Returns the number of bundles.
     pub(crate) fn len(&self) -> usize {
         self.trees.len()
     }
 
-    /// The header of a bundle and, for the ends of its arrays, the one after it.
+    /// Returns the header of a bundle and the next one, whose starts are the ends of its arrays.
     #[inline(always)]
     pub(crate) fn headers_of(&self, bundle: usize) -> (BundleHeader, BundleHeader) {
         let header = |index: usize| BundleHeader::from_words(self.headers[index]);

@@ -1,19 +1,19 @@
-//! How the engines see a compiled model: borrowed slices, nothing owned, nothing copied.
+//! The engines' view of a compiled model: borrowed slices, without copies.
 //!
-//! An [`EnsembleView`] borrows the arrays of an opened image; [`EnsembleView::tree`] cuts out one
-//! tree. `open` has checked every promise of a view, so that engines index without further checks:
+//! An [`EnsembleView`] borrows the arrays of an opened image; [`EnsembleView::tree`] returns one
+//! tree. `open` has checked these invariants, so engines index without further checks:
 //!
 //! * nodes are in pre-order: node 0 is the root, and a child's index is greater than its parent's
-//!   and below [`TreeView::nodes`], so that every walk ends. The library's number of a node or leaf
-//!   is in [`TreeView::label`]; nodes that the library deleted are not in the view;
+//!   and below [`TreeView::nodes`], so that every walk terminates. [`TreeView::label`] is the
+//!   library's number of a node or leaf; nodes deleted by the library are not in the view;
 //! * a path has at most [`TreeView::depth`] steps, at most
-//!   [`limits::DEPTH_MAX`](crate::limits::DEPTH_MAX): use a stack, do not recurse;
+//!   [`limits::DEPTH_MAX`](crate::limits::DEPTH_MAX): use a stack instead of recursion;
 //! * features of splits are below [`EnsembleView::features`];
-//! * `previous` of a split is at most its own index (where a split has the feature of its parent,
-//!   it is its own index) or [`NONE`].
+//! * `previous` of a split is at most its own index (equal to it if the split has the feature of
+//!   its parent) or [`NONE`].
 //!
-//! The row of an engine is *prepared*: `features` values in `f64`. XGBoost's rows are `f32`
-//! values, widened; LightGBM's have values of magnitude up to [`ZERO_MAX`] set to 0, as in its
+//! An engine reads a *prepared* row: `features` values in `f64`. For XGBoost these are widened
+//! `f32` values; for LightGBM values of magnitude up to [`ZERO_MAX`] are set to 0, as in its
 //! reader.
 
 use std::ops::Range;
@@ -25,13 +25,13 @@ use crate::rows::ZERO_MAX;
 
 pub(crate) use albacore_formats::flag;
 
-/// Index that means none: no earlier edge in `previous`, no tree in a lane of a bundle.
+/// Index value for none: no earlier edge in `previous`, no tree in a lane of a bundle.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What a tree's leaves add to.
+/// The outputs that the leaves of a tree add to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeafTarget {
-    /// One value per leaf, for this group.
+    /// One value per leaf, added to this group.
     Group(usize),
     /// One value per group in each leaf (XGBoost's `multi_output_tree`).
     All,
@@ -40,13 +40,14 @@ pub(crate) enum LeafTarget {
 /// A whole model, borrowed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EnsembleView<'a> {
-    /// Values in a row.
+    /// Number of features, the width of a row.
     pub(crate) features: usize,
-    /// Outputs of a row: classes, targets, or 1.
+    /// Outputs per row: classes, targets, or 1.
     pub(crate) groups: usize,
-    /// Margin before any tree, per group.
+    /// Base score as a margin, per group.
     pub(crate) base: &'a [f64],
-    /// Values, unlike margins, are averages over the iterations (LightGBM's random forests).
+    /// Whether values, unlike margins, are averages over the iterations (LightGBM's random
+    /// forests).
     pub(crate) is_averaged: bool,
     pub(crate) iteration_starts: &'a [u32],
     pub(crate) node_starts: &'a [u32],
@@ -71,7 +72,7 @@ pub(crate) struct EnsembleView<'a> {
     pub(crate) bundles: BundlesView<'a>,
 }
 
-/// In [`EnsembleView::tree_groups`]: the tree's leaves hold one value per group.
+/// Value in [`EnsembleView::tree_groups`] of a tree whose leaves have one value per group.
 pub(crate) const ALL_GROUPS: u32 = u32::MAX;
 
 impl<'a> EnsembleView<'a> {
@@ -79,19 +80,19 @@ impl<'a> EnsembleView<'a> {
         self.tree_groups.len()
     }
 
-    /// Number of boosting iterations.
+    /// Returns the number of boosting iterations.
     pub(crate) fn iterations(&self) -> usize {
         self.iteration_starts.len().saturating_sub(1)
     }
 
-    /// The trees of a range of iterations; `None` if it is not inside the model.
+    /// Returns the trees of a range of iterations; `None` if it is out of range.
     pub(crate) fn trees_of(&self, iterations: Range<usize>) -> Option<Range<usize>> {
         let start = *self.iteration_starts.get(iterations.start)?;
         let end = *self.iteration_starts.get(iterations.end)?;
         (start <= end).then_some(start as usize..end as usize)
     }
 
-    /// The tree of this index, which must be below [`trees`](Self::trees).
+    /// Returns a tree; `index` must be below [`trees`](Self::trees).
     pub(crate) fn tree(&self, index: usize) -> TreeView<'a> {
         let nodes = self.node_starts[index] as usize..self.node_starts[index + 1] as usize;
         let target = self.target(index);
@@ -119,7 +120,7 @@ impl<'a> EnsembleView<'a> {
         }
     }
 
-    /// What the leaves of a tree add to.
+    /// Returns the outputs that the leaves of a tree add to.
     pub(crate) fn target(&self, tree: usize) -> LeafTarget {
         match self.tree_groups[tree] {
             ALL_GROUPS => LeafTarget::All,
@@ -127,8 +128,8 @@ impl<'a> EnsembleView<'a> {
         }
     }
 
-    /// The trees of a bundle in the order of its lanes: the group of each, and where its splits'
-    /// contributions are added.
+    /// Returns the trees of a bundle in lane order: the group of each, and the destinations of its
+    /// splits' contributions.
     pub(crate) fn scatter_of(
         &self,
         bundle: usize,
@@ -146,7 +147,7 @@ impl<'a> EnsembleView<'a> {
         })
     }
 
-    /// The sets of categorical splits.
+    /// Returns the category sets of the categorical splits.
     pub(crate) fn sets(&self) -> CategorySetsView<'a> {
         CategorySetsView {
             starts: self.set_starts,
@@ -155,29 +156,29 @@ impl<'a> EnsembleView<'a> {
         }
     }
 
-    /// Whether a split may be categorical.
+    /// Returns whether a split may be categorical.
     pub(crate) fn has_sets(&self) -> bool {
         self.set_starts.len() > 1
     }
 
-    /// The splits of a tree in the binned form.
+    /// Returns the range of the splits of a tree in the binned form.
     pub(crate) fn splits_of(&self, tree: usize) -> Range<usize> {
         let splits = |starts: usize| (self.node_starts[starts] as usize - starts) / 2;
         splits(tree)..splits(tree + 1)
     }
 
-    /// The leaves of a tree in the binned form: one more than its splits.
+    /// Returns the range of the leaves of a tree in the binned form: one more than its splits.
     pub(crate) fn leaves_of(&self, tree: usize) -> Range<usize> {
         let Range { start, end } = self.splits_of(tree);
         start + tree..end + tree + 1
     }
 
-    /// The order of the keys of a row.
+    /// Returns the layout of the keys of a row.
     pub(crate) fn key_layout(&self) -> KeyLayout {
         self.binned.key_layout(self.features)
     }
 
-    /// Number of keys of a row.
+    /// Returns the number of keys of a row.
     pub(crate) fn key_count(&self) -> usize {
         let is_set = |words: &&[u32; 4]| BinColumn::from_words(**words).is_categorical();
         let sets = match self.has_sets() {
@@ -187,18 +188,19 @@ impl<'a> EnsembleView<'a> {
         self.key_layout().categorical_start() + sets
     }
 
-    /// Whether rows have keys, which the walk and the explanation of one row read.
+    /// Returns whether rows have keys, which the walk kernel and one-row SHAP read.
     pub(crate) fn has_keys(&self) -> bool {
         !self.binned.walk_nodes.is_empty()
     }
 
-    /// Whether rows have blocks of bytes.
+    /// Returns whether rows have byte blocks.
     pub(crate) fn has_blocks(&self) -> bool {
         !self.binned.leaf_nodes.is_empty()
     }
 
-    /// Whether SHAP values come from `shap::contributions`: the model has blocks, its leaves hold
-    /// one value each, and no path has more than [`SHAP_POINTS_MAX`] times two features.
+    /// Returns whether SHAP values are computed by `shap::contributions`: the model has blocks, its
+    /// leaves have one value each, and no path has more than [`SHAP_POINTS_MAX`] times two
+    /// features.
     pub(crate) fn has_vector_shap(&self) -> bool {
         let mut lengths = self.path_features.iter().zip(self.depths);
         self.has_blocks()
@@ -207,7 +209,7 @@ impl<'a> EnsembleView<'a> {
     }
 }
 
-/// Sets of categories, as sparse bits.
+/// Category sets as sparse bitsets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CategorySetsView<'a> {
     starts: &'a [u32],
@@ -216,7 +218,7 @@ pub(crate) struct CategorySetsView<'a> {
 }
 
 impl CategorySetsView<'_> {
-    /// Whether a set holds the category that `x` names; `inclusive` as in [`flag::INCLUSIVE`].
+    /// Returns whether a set contains the category `x`; `inclusive` as in [`flag::INCLUSIVE`].
     pub(crate) fn has(&self, set: usize, x: f64, inclusive: bool) -> bool {
         let is_category = if inclusive { x > -1.0 } else { x >= 0.0 };
         if !is_category || x >= f64::from(CATEGORY_MAX) {
@@ -232,36 +234,36 @@ impl CategorySetsView<'_> {
     }
 }
 
-/// One tree, borrowed. All slices but the private ones are indexed by node.
+/// One tree, borrowed. All slices except the private ones are indexed by node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TreeView<'a> {
-    /// What the leaves add to.
+    /// Outputs that the leaves add to.
     pub(crate) target: LeafTarget,
-    /// Steps from the root to the deepest leaf.
+    /// Number of edges from the root to the deepest leaf.
     pub(crate) depth: usize,
-    /// The largest number of distinct features on a path.
+    /// Maximum number of distinct features on a path.
     pub(crate) path_features: usize,
-    /// Cover-weighted mean of the leaves: the contribution of the tree to the bias. One
-    /// value, or one per group where the target is [`LeafTarget::All`].
+    /// Cover-weighted mean of the leaves: the contribution of the tree to the bias. One value, or
+    /// one per group if the target is [`LeafTarget::All`].
     pub(crate) expected: &'a [f64],
-    /// Left child. Of a leaf: its place among all vector leaves of the model, or 0.
+    /// Left child. For a leaf: its index among all vector leaves of the model, or 0.
     pub(crate) left: &'a [u32],
-    /// Right child. Of a leaf: 0.
+    /// Right child; 0 for a leaf.
     pub(crate) right: &'a [u32],
-    /// The feature that a split compares. Of a leaf: 0.
+    /// Feature of the split; 0 for a leaf.
     pub(crate) feature: &'a [u32],
     /// Bits of [`flag`].
     pub(crate) flags: &'a [u8],
-    /// Threshold of a split; number of the set of a categorical split; value of a leaf (DART's
-    /// weight is folded in).
+    /// Threshold of a split; index of the set of a categorical split; value of a leaf (including
+    /// DART's weight).
     pub(crate) value: &'a [f64],
-    /// The library's number of the node: XGBoost's node id, LightGBM's leaf index.
+    /// Node number in the library: XGBoost's node id, LightGBM's leaf index.
     pub(crate) label: &'a [u32],
-    /// Share of the parent's cover, see `compile::paths`.
+    /// Share (fraction) of the parent's cover, see `compile::paths`.
     pub(crate) share: &'a [f64],
-    /// Product of the earlier shares of a split's feature, see `compile::paths`.
+    /// Product of the earlier cover shares of a split's feature, see `compile::paths`.
     pub(crate) merged: &'a [f64],
-    /// Lower end of the nearest earlier edge of a split's feature, see `compile::paths`.
+    /// Lower node of the nearest earlier edge of a split's feature, see `compile::paths`.
     pub(crate) previous: &'a [u32],
     leaf_vectors: &'a [f64],
     groups: usize,
@@ -269,8 +271,8 @@ pub(crate) struct TreeView<'a> {
 }
 
 impl<'a> TreeView<'a> {
-    /// Quadrature points that are exact for the SHAP values of the tree: half the features of its
-    /// longest path, rounded up.
+    /// Returns the number of quadrature points that is exact for the SHAP values of the tree: half
+    /// the features of its longest path, rounded up.
     pub(crate) fn quadrature_points(&self) -> usize {
         self.path_features.min(self.depth).div_ceil(2)
     }
@@ -279,13 +281,13 @@ impl<'a> TreeView<'a> {
         self.flags.len()
     }
 
-    /// Whether the node is a leaf.
+    /// Returns whether the node is a leaf.
     #[inline]
     pub(crate) fn is_leaf(&self, node: usize) -> bool {
         self.flags[node] & flag::LEAF != 0
     }
 
-    /// What a leaf adds: one value for [`LeafTarget::Group`], `groups` values for
+    /// Returns the values of a leaf: one for [`LeafTarget::Group`], `groups` for
     /// [`LeafTarget::All`].
     #[inline]
     pub(crate) fn leaf_values(&self, leaf: usize) -> &'a [f64] {
@@ -297,7 +299,7 @@ impl<'a> TreeView<'a> {
         }
     }
 
-    /// Whether the split `node` sends the value `x` of its feature left.
+    /// Returns whether the value `x` of its feature goes left at the split `node`.
     #[inline]
     pub(crate) fn goes_left(&self, node: usize, x: f64) -> bool {
         let flags = self.flags[node];
@@ -319,8 +321,8 @@ impl<'a> TreeView<'a> {
         }
     }
 
-    /// The leaf that a row reaches; `value` returns the prepared value of a feature. Reading only
-    /// the values that a tree compares is cheaper than preparing wide rows.
+    /// Returns the leaf that a row reaches; `value` returns the prepared value of a feature.
+    /// Preparing only the values that a tree compares is cheaper than preparing wide rows.
     #[inline]
     pub(crate) fn leaf_of(&self, value: impl Fn(usize) -> f64) -> usize {
         let mut node = 0;

@@ -1,9 +1,9 @@
 //! A compiled model as one block of bytes that many processes can map and read in place.
 //!
-//! A header of [`HEADER_WORDS`] 8-byte words and then arrays, one after the other, each padded to 8
-//! bytes; no pointers, so the bytes mean the same wherever they are mapped. The length of each
-//! array follows from the counts in the header. The byte order is the machine's; an image of
-//! another byte order has another magic number.
+//! A header of [`HEADER_WORDS`] 8-byte words is followed by arrays, each padded to 8 bytes. It
+//! contains no pointers, so it can be mapped at any address. The length of each array follows from
+//! the counts in the header. The byte order is native; an image of another byte order has another
+//! magic number.
 
 use albacore_formats::Library;
 
@@ -11,28 +11,28 @@ use albacore_formats::Library;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x06");
 /// Words of the header.
 pub(crate) const HEADER_WORDS: usize = 33 + TUNING_WORDS;
-/// Leading words that the checksum does not cover: magic, length and the checksum itself.
+/// Leading words that are excluded from the checksum: magic, length and the checksum itself.
 pub(crate) const UNCHECKED_WORDS: usize = 3;
 
 /// Number of arrays of the binned form.
 pub(crate) const BINNED_ARRAYS: usize = 11;
 
-/// Words at the end of the header that hold measurements, see `kernel::selection`.
+/// Words at the end of the header with measurements, see `kernel::selection`.
 pub(crate) const TUNING_WORDS: usize = 10;
 
 /// Number of arrays of the tree bundles.
 pub(crate) const BUNDLE_ARRAYS: usize = 7;
 
-/// Bits of the header's word of properties.
+/// Bits of the properties word of the header.
 pub(crate) mod property {
     pub(crate) const AVERAGED: u64 = 1;
     pub(crate) const VECTOR_LEAVES: u64 = 2;
     pub(crate) const COVERS: u64 = 4;
-    /// All bits that this version knows.
+    /// All bits known to this version.
     pub(crate) const ALL: u64 = AVERAGED | VECTOR_LEAVES | COVERS;
 }
 
-/// The header after magic, length and checksum, in the order of the image.
+/// Header after magic, length and checksum, in the order of the image.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ImageHeader {
     pub(crate) library: u64,
@@ -55,7 +55,7 @@ pub(crate) struct ImageHeader {
 }
 
 impl ImageHeader {
-    /// All words, in the order of the image.
+    /// Returns all words in the order of the image.
     fn fields(&mut self) -> impl Iterator<Item = &mut u64> {
         let numbers = [
             &mut self.library,
@@ -89,7 +89,7 @@ impl ImageHeader {
     }
 }
 
-/// The code of a library in an image.
+/// Returns the code of a library in an image.
 pub(crate) fn library_code(library: Library) -> u64 {
     match library {
         Library::Xgboost => 0,
@@ -98,7 +98,7 @@ pub(crate) fn library_code(library: Library) -> u64 {
     }
 }
 
-/// A sum over words that changes with any damaged bit.
+/// Returns a checksum that changes with any flipped bit.
 fn checksum(words: &[u64]) -> u64 {
     words.iter().fold(words.len() as u64, |sum, word| {
         (sum ^ word)
@@ -107,7 +107,7 @@ fn checksum(words: &[u64]) -> u64 {
     })
 }
 
-/// The checksum that an image of these words must have.
+/// Returns the checksum of an image with these words.
 pub(crate) fn checksum_of_image(words: &[u64]) -> u64 {
     checksum(&words[UNCHECKED_WORDS..])
 }
@@ -119,14 +119,14 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image without arrays, which follow by [`push`](Self::push); then the header by
-    /// [`seal`](Self::seal).
+    /// Creates an image without arrays; add them with [`push`](Self::push), then write the header
+    /// with [`seal`](Self::seal).
     pub(crate) fn new() -> Self {
         let words = vec![0; HEADER_WORDS];
         Self { words }
     }
 
-    /// Writes the header, with length and checksum, after the last array.
+    /// Writes the header with length and checksum; must follow the last array.
     pub(crate) fn seal(&mut self, header: ImageHeader) {
         self.words[0] = MAGIC;
         self.words[1] = self.words.len() as u64 * 8;
@@ -140,13 +140,13 @@ impl Image {
         self.words[2] = checksum_of_image(&self.words);
     }
 
-    /// The bytes, to be written to a file or to shared memory; they start on an 8-byte boundary.
+    /// Returns the bytes, for a file or shared memory; they are aligned to 8 bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.words)
     }
 
-    /// Appends an array, padded to 8 bytes, and returns its length.
+    /// Appends an array, padded to 8 bytes; returns its length.
     pub(crate) fn push<T: bytemuck::NoUninit>(&mut self, array: &[T]) -> u64 {
         let (whole, rest) = bytemuck::cast_slice::<T, u8>(array).as_chunks::<8>();
         self.words

@@ -1,4 +1,4 @@
-//! Checks a binned form when an image is opened: after that no kernel meets an index out of range.
+//! Checks a binned form when an image is opened, so that kernels never index out of range.
 
 use albacore_formats::Library;
 
@@ -55,7 +55,7 @@ pub(super) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
     Ok(())
 }
 
-/// Checks the form of a model with trees of more leaves, which can be walked only.
+/// Checks the form of a model with larger trees, which supports only the walk kernel.
 fn check_walk(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
     let form = &view.binned;
     check_columns(view)?;
@@ -76,7 +76,7 @@ fn check_walk(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
     (0..view.trees()).try_for_each(|tree| check_walk_nodes(view, tree, &mut depths))
 }
 
-/// The index of a key has 16 bits.
+/// Key indices have 16 bits.
 fn check_key_count(view: &EnsembleView<'_>) -> Checked<()> {
     match view.key_count() > usize::from(u16::MAX) {
         true => out_of_range("key planes", 0),
@@ -121,7 +121,7 @@ fn check_columns(view: &EnsembleView<'_>) -> Checked<()> {
     }
 }
 
-/// Checks that every slot but the root is the child of one split, which comes before it.
+/// Checks that every slot except the root is the child of exactly one split, which precedes it.
 fn check_tree(view: &EnsembleView<'_>, tree: usize, seen: &mut Vec<bool>) -> Checked<()> {
     let form = &view.binned;
     let nodes = view.tree(tree).nodes();
@@ -164,8 +164,8 @@ fn check_splits(
     Ok(())
 }
 
-/// Checks that children are nodes of the tree, keys are among those of a row, leaves have values,
-/// and that a walk, which takes as many steps as the tree is deep, ends at a leaf.
+/// Checks that children are nodes of the tree, key indices are in range, leaves have values, and a
+/// walk, which takes as many steps as the tree is deep, ends at a leaf.
 fn check_walk_nodes(view: &EnsembleView<'_>, tree: usize, depths: &mut Vec<u32>) -> Checked<()> {
     let form = &view.binned;
     let nodes = view.node_starts[tree] as usize..view.node_starts[tree + 1] as usize;

@@ -1,5 +1,5 @@
-//! Checks the bundles of a model when its image is opened: after that explaining a row meets no
-//! index out of range.
+//! Checks the bundles of a model when its image is opened, so that SHAP of one row never indexes
+//! out of range.
 
 use super::Checked;
 use crate::error::ImageError;
@@ -10,7 +10,8 @@ use crate::layout::bundles::{
 use crate::layout::ensemble::{EnsembleView, LeafTarget, NONE};
 use crate::limits::SHAP_POINTS_MAX;
 
-/// An error that names the bundle in the place of a tree, as a bundle has eight trees.
+/// Returns an error with the bundle index in place of a tree index, because a bundle has eight
+/// trees.
 fn require(is_right: bool, section: &'static str, bundle: usize) -> Checked<()> {
     match is_right {
         true => Ok(()),
@@ -50,7 +51,8 @@ pub(super) fn check(view: &EnsembleView<'_>) -> Checked<()> {
     let keys = view.key_count();
     let is_key = |test: &[u32; 2]| (test[1] as usize) < keys;
     require(form.key_tests.iter().all(is_key), "keys of bundles", 0)?;
-    // All before the first use: a start is within its array only if none after it is smaller.
+    // Checked for all bundles before the first use: a start is in range only if all later starts
+    // are not smaller.
     for bundle in 0..form.len() {
         let (header, next) = form.headers_of(bundle);
         let mut pairs = starts(header).into_iter().zip(starts(next));
@@ -74,7 +76,8 @@ fn starts(header: BundleHeader) -> [usize; 4] {
     ]
 }
 
-/// No tree is in two lanes, and a bundle has as many scatter entries as its trees have splits.
+/// Checks that no tree is in two lanes, and that a bundle has one scatter entry per split of its
+/// trees.
 fn check_trees(view: &EnsembleView<'_>, bundle: usize, seen: &mut [bool]) -> Checked<()> {
     let form = &view.bundles;
     let section = "trees of bundles";
@@ -97,14 +100,14 @@ fn check_trees(view: &EnsembleView<'_>, bundle: usize, seen: &mut [bool]) -> Che
     require(entries == splits, "scatter of bundles", bundle)
 }
 
-/// The nodes form one tree of the announced depth, and have as many constants as announced.
+/// Checks that the nodes form one tree of the depth and number of constants in the header.
 fn check_nodes(form: &BundlesView<'_>, bundle: usize) -> Checked<()> {
     let (header, next) = form.headers_of(bundle);
     let section = "nodes of bundles";
     let nodes = &form.nodes[header.nodes..next.nodes];
     let is_points = (1..=SHAP_POINTS_MAX).contains(&header.points);
     require(is_points, "points of bundles", bundle)?;
-    // Of each inner node above: how many inner children are still to come.
+    // Number of remaining inner children of each open inner node.
     let mut open = vec![1_u8];
     let mut constants = 0;
     for &bytes in nodes {
@@ -114,7 +117,7 @@ fn check_nodes(form: &BundlesView<'_>, bundle: usize) -> Checked<()> {
         *rest -= 1;
         require(bytes[0] <= InnerChildren::Both as u8, section, bundle)?;
         let node = BundleNode::from_bytes(bytes);
-        // Where the second child is a leaf in every lane, it has constants.
+        // If the second child is a leaf in every lane, it has constants.
         let has_second = node.inner_children != InnerChildren::First || node.second_leaf_lanes != 0;
         require(has_second, section, bundle)?;
         constants += node.constant_vectors(header.points) * LANES;
@@ -122,7 +125,7 @@ fn check_nodes(form: &BundlesView<'_>, bundle: usize) -> Checked<()> {
             open.push(node.inner_children as u8);
         }
         require(open.len() <= header.depth, "depth of bundles", bundle)?;
-        // bound: as many as are open.
+        // bound: the number of open nodes.
         while open.len() > 1 && open.last() == Some(&0) {
             open.pop();
         }
@@ -139,7 +142,7 @@ fn check_nodes(form: &BundlesView<'_>, bundle: usize) -> Checked<()> {
     Ok(())
 }
 
-/// Slots are of the bundle, and features are split features.
+/// Checks that slots are in the bundle and features are split features.
 fn check_scatter(view: &EnsembleView<'_>, bundle: usize) -> Checked<()> {
     let form = &view.bundles;
     let (header, next) = form.headers_of(bundle);

@@ -1,10 +1,10 @@
-//! Images whose checksum is right and whose contents are not.
+//! Images with a valid checksum and invalid contents.
 
 use super::*;
 use crate::layout::image::UNCHECKED_WORDS;
 use crate::{ElementType, Image, Kernel, Kind, Model, OutputMut, PredictScratch, Predictor, Rows};
 
-/// Two iterations of two groups, with splits by order and by category.
+/// Two iterations of two groups, with numerical and categorical splits.
 const MODEL: &str = "tree\nversion=v4\nnum_tree_per_iteration=2\nmax_feature_idx=1\n\
 objective=multiclass num_class:2\n\n\
 Tree=0\nnum_leaves=3\nnum_cat=1\nsplit_feature=0 1\nthreshold=0.5 0\ndecision_type=10 1\n\
@@ -46,7 +46,7 @@ fn words_of_model(model: &str) -> Vec<u64> {
     bytemuck::cast_slice(image.bytes()).to_vec()
 }
 
-/// Opens the words under a right checksum and predicts all kinds, if they open.
+/// Opens the words with a valid checksum and predicts all kinds if they open.
 fn exercise(words: &mut [u64]) -> Result<(), ImageError> {
     words[2] = checksum_of_image(words);
     let opened = Predictor::open(bytemuck::cast_slice(words))?;
@@ -58,7 +58,7 @@ fn exercise(words: &mut [u64]) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// Predicts all kinds, unless the model is wider than a test can wait for.
+/// Predicts all kinds, unless the model is too wide for a test.
 fn predict_all(predictor: &Predictor<'_>) -> Result<(), ImageError> {
     if predictor.features() > 64 || predictor.groups() > 64 {
         return Ok(());

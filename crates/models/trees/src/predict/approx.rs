@@ -1,11 +1,11 @@
 //! Approximate contributions: XGBoost's `approx_contribs`, after Saabas (2014).
 //!
-//! The feature of each split on a row's path is charged with the change of the expected value: the
-//! mean of the child that the row goes to, less the mean of the node (means weighted by cover).
-//! This takes one walk per tree and adds up to the margin, but is not consistent as SHAP values
-//! are. The approximation has no interactions: its values are on the diagonal, as in XGBoost.
+//! The feature of each split on a row's path is assigned the change of the expected value: the mean
+//! of the child that the row goes to minus the mean of the node (means weighted by cover). This
+//! takes one walk per tree and sums to the margin, but lacks the consistency of SHAP values. The
+//! approximation has no interactions: its values are on the diagonal, as in XGBoost.
 //!
-//! Sums are in `f64` here and in `f32` in XGBoost, so that the last digits differ.
+//! Sums are in `f64` here and in `f32` in XGBoost, so the last digits differ.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::output::{Kind, OutputMut};
 use crate::rows::Rows;
 
 impl Predictor<'_> {
-    /// Predicts as [`predict_with`](Self::predict_with) does, but contributions and interactions by
+    /// Like [`predict_with`](Self::predict_with), but computes contributions and interactions by
     /// XGBoost's approximation (`approx_contribs=True`).
     ///
     /// # Errors
@@ -92,14 +92,14 @@ impl Predictor<'_> {
     }
 }
 
-/// The mean of every node of these trees, weighted by cover.
+/// Returns the mean of every node of these trees, weighted by cover.
 fn means(view: &EnsembleView<'_>, trees: Range<usize>) -> Vec<f64> {
     let mut means = Vec::new();
     for tree in trees.map(|tree| view.tree(tree)) {
         let start = means.len();
         means.resize(start + tree.nodes(), 0.0);
         let means = &mut means[start..];
-        // Children come after their parents.
+        // Children follow their parents.
         for node in (0..tree.nodes()).rev() {
             means[node] = match tree.is_leaf(node) {
                 true => tree.value[node],
@@ -113,8 +113,8 @@ fn means(view: &EnsembleView<'_>, trees: Range<usize>) -> Vec<f64> {
     means
 }
 
-/// Adds the approximate contributions of a row: groups x (features + 1), the last column for the
-/// bias.
+/// Adds the approximate contributions of a row: groups x (features + 1), the bias in the last
+/// column.
 fn explain(
     view: &EnsembleView<'_>,
     trees: Range<usize>,
@@ -127,7 +127,7 @@ fn explain(
     for tree in trees.map(|tree| view.tree(tree)) {
         let means = &means[start..start + tree.nodes()];
         start += tree.nodes();
-        // Vector leaves were refused.
+        // Vector leaves have been rejected.
         if let LeafTarget::Group(group) = tree.target {
             walk(&tree, means, row, &mut sums[group * columns..][..columns]);
         }

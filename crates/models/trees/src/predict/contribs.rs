@@ -1,5 +1,5 @@
-//! Contributions and interactions: calls the engines of `shap` and shapes their sums as the library
-//! does.
+//! Contributions and interactions: calls the engines of `shap` and arranges their sums in the
+//! library's shape.
 
 use albacore_simd::Simd;
 
@@ -12,12 +12,12 @@ use crate::shap::interactions::{fits_memory, interactions_of_row};
 use crate::shap::many_rows::FILL;
 use crate::shap::scalar;
 
-/// Features whose sums are copied to all rows before those of further features: reads stay in the
-/// cache, and each row is written in stretches.
+/// Number of features whose sums are copied to all rows before those of further features: reads hit
+/// the cache, and each row is written in contiguous runs.
 const TILE: usize = 16;
 
-/// The number of the remaining rows that form the next block. Up to three rows beyond whole vectors
-/// are explained one by one after it, which costs less than another vector.
+/// Returns the number of remaining rows for the next block. Up to three rows that exceed a multiple
+/// of the vector width are processed one by one after it, which costs less than another vector.
 fn block_rows(left: usize, has_single_rows: bool) -> usize {
     let rows = left.min(BLOCK_ROWS);
     match rows % FILL {
@@ -27,7 +27,7 @@ fn block_rows(left: usize, has_single_rows: bool) -> usize {
 }
 
 impl Predictor<'_> {
-    /// Contributions of all rows.
+    /// Computes the contributions of all rows.
     pub(crate) fn contribs<T: Element>(
         &self,
         call: &CheckedCall<'_>,
@@ -40,7 +40,7 @@ impl Predictor<'_> {
         let has_single_rows = call.trees == (0..self.trees()) && self.view().has_keys();
         let width = self.groups() * (self.features() + 1);
         let mut start = 0;
-        // bound: each iteration takes at least one row.
+        // bound: each iteration consumes at least one row.
         while start < call.count {
             let left = call.count - start;
             let is_single = has_single_rows && left <= FEW_ROWS;
@@ -60,7 +60,7 @@ impl Predictor<'_> {
         scratch.biases = biases;
     }
 
-    /// Fills in the last columns: the biases of the groups and the base margins.
+    /// Writes the last columns: the biases of the groups plus the base margins.
     pub(crate) fn add_biases<T: Element>(
         &self,
         call: &CheckedCall<'_>,
@@ -78,7 +78,7 @@ impl Predictor<'_> {
         }
     }
 
-    /// One row, without its biases.
+    /// Computes the contributions of one row, without its biases.
     fn contribs_of_row<T: Element>(
         &self,
         call: &CheckedCall<'_>,
@@ -92,7 +92,7 @@ impl Predictor<'_> {
         self.copy_to_features(sums, out);
     }
 
-    /// The keys of a row.
+    /// Computes the keys of a row.
     fn keys_of_row<'b>(
         &self,
         call: &CheckedCall<'_>,
@@ -130,7 +130,7 @@ impl Predictor<'_> {
         }
     }
 
-    /// A block of rows, without their biases.
+    /// Computes the contributions of a block of rows, without their biases.
     fn contribs_of_rows<T: Element>(
         &self,
         call: &CheckedCall<'_>,
@@ -167,7 +167,7 @@ impl Predictor<'_> {
         }
     }
 
-    /// The base margin of a row and group.
+    /// Returns the base margin of a row and group.
     fn base(&self, call: &CheckedCall<'_>, row: usize, group: usize) -> f64 {
         match call.base_margin {
             Some(margins) => f64::from(margins[row * self.groups() + group]),
@@ -205,7 +205,7 @@ impl Predictor<'_> {
         }
     }
 
-    /// Interactions of all rows.
+    /// Computes the interactions of all rows.
     pub(crate) fn interactions<T: Element>(
         &self,
         call: &CheckedCall<'_>,

@@ -1,22 +1,22 @@
-//! Calls of few rows on many threads: each thread computes some of the trees.
+//! Calls of few rows on many threads: the trees are divided among the threads.
 //!
-//! **Problem.** Rows do not depend on each other, so threads share them. But a call may have fewer
-//! rows than there are threads, and sums of floats depend on the order of the additions: threads
-//! that each sum up some of the trees would give other bits than one thread.
+//! **Problem.** Rows are independent, so threads normally divide the rows. But a call may have
+//! fewer rows than there are threads, and floating-point sums depend on the order of the additions:
+//! threads that each sum a subset of the trees would not give the bits of a single thread.
 //!
-//! **Approach.** A thread sums nothing up. It stores the contribution of each of its trees in a
+//! **Approach.** Threads do not sum. Each stores the contributions of its trees in a
 //! [`PartialOutput`]. One thread adds the partial outputs to an [`Accumulator`], tree by tree in
-//! the order of a single thread. The expensive part, the walks and the products along paths, is
-//! divided; the additions are not. Trees are counted in *work units*: the trees that a kernel
+//! the order of a single thread. The expensive part, the walks and the products along paths, runs
+//! in parallel; the additions do not. Trees are counted in *work units*: the trees that a kernel
 //! processes together.
 //!
 //! **Proof sketch.** The leaf that a row reaches in a tree, and the contribution of a split, depend
-//! on that tree alone. An accumulator starts as a call does, refuses a partial output that does not
-//! follow the one before, and adds the same numbers in the same order.
+//! only on that tree. An accumulator starts with the same values as a call, rejects a partial
+//! output that does not follow the previous one, and adds the same numbers in the same order.
 //!
-//! **Limits.** Up to a block of rows. Contributions of up to [`FEW_ROWS`] rows, which are explained
-//! row by row. No interactions: a tree adds to as many cells as its paths have pairs of features,
-//! and storing each would cost as much as adding it.
+//! **Limits.** At most a block of rows. Contributions of at most [`FEW_ROWS`] rows, which are
+//! processed row by row. No interactions: a tree adds to as many cells as its paths have pairs of
+//! features, and storing a term would cost as much as adding it.
 
 use std::ops::Range;
 
@@ -29,40 +29,40 @@ use crate::predict::{Element, PredictScratch, Predictor};
 use crate::rows::Rows;
 use crate::shap::contributions::{FEW_ROWS, contributions_of_bundle};
 
-/// The kind and the number of rows of a call.
+/// Kind and number of rows of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CallShape {
     kind: Kind,
     rows: usize,
 }
 
-/// The outputs of some of the trees of a call, not summed up. Reused from call to call.
+/// Outputs of some of the trees of a call, before summation. Reused by subsequent calls.
 #[derive(Debug, Default)]
 pub struct PartialOutput {
     call: Option<CallShape>,
     units: Range<usize>,
     /// Leaf values: trees x rows (x groups); or contributions: bundles x rows x splits.
     values: FloatVectors,
-    /// Leaves by the library's numbers: rows x trees.
+    /// The library's leaf numbers: rows x trees.
     leaves: Vec<i32>,
 }
 
-/// The sums of a call whose trees are divided among threads. Reused from call to call.
+/// Sums of a call whose trees are divided among threads. Reused by subsequent calls.
 #[derive(Debug, Default)]
 pub struct Accumulator {
     call: Option<CallShape>,
-    /// The work unit that is to be added next.
+    /// The next work unit to add.
     next_unit: usize,
     /// Margins: rows x groups; or contributions: rows x groups x split features.
     sums: FloatVectors,
     biases: Vec<f64>,
-    /// Leaves by the library's numbers: rows x trees.
+    /// The library's leaf numbers: rows x trees.
     leaves: Vec<i32>,
 }
 
 impl Predictor<'_> {
-    /// Number of work units into which a call of this many rows can be divided by trees; 0 if it
-    /// cannot be divided.
+    /// Returns the number of work units into which a call with this number of rows can be divided
+    /// by trees; 0 if it cannot be divided.
     #[must_use]
     pub fn work_units(&self, kind: Kind, rows: usize) -> usize {
         let is_by_row = self.selection.shap_simd.is_some() && self.view().has_keys();
@@ -79,7 +79,7 @@ impl Predictor<'_> {
     /// Computes a range of work units for these rows.
     ///
     /// # Errors
-    /// Rows of the wrong length, or units beyond [`work_units`](Self::work_units).
+    /// Rows have the wrong length, or units exceed [`work_units`](Self::work_units).
     pub fn predict_partial(
         &self,
         kind: Kind,
@@ -122,7 +122,7 @@ impl Predictor<'_> {
         Ok(())
     }
 
-    /// The contribution of each split of each bundle to each row.
+    /// Computes the contribution of each split of each bundle to each row.
     fn contributions_of_bundles(
         &self,
         rows: Rows<'_>,
@@ -145,7 +145,7 @@ impl Predictor<'_> {
         }
     }
 
-    /// Starts the sums of a call with the values before any tree.
+    /// Initializes the sums of a call with the values before the first tree.
     ///
     /// # Errors
     /// The call cannot be divided by trees.
@@ -187,10 +187,10 @@ impl Predictor<'_> {
         }
     }
 
-    /// Adds a partial output, whose work units must follow those of the one before.
+    /// Adds a partial output, whose work units must follow those of the previous one.
     ///
     /// # Errors
-    /// A partial output of another call, or out of order.
+    /// The partial output belongs to another call or is out of order.
     pub fn accumulate(
         &self,
         sums: &mut Accumulator,
@@ -275,7 +275,7 @@ impl Predictor<'_> {
         }
     }
 
-    /// Turns sums that have all work units into the output.
+    /// Converts complete sums into the output.
     ///
     /// # Errors
     /// A work unit is missing, or the output has the wrong length or type.

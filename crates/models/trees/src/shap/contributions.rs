@@ -1,18 +1,18 @@
-//! SHAP values in vectors: with trees in the lanes for a few rows (`one_row`), with rows in the
-//! lanes for many (`many_rows`).
+//! Vectorized SHAP values: trees in the lanes for a few rows (`one_row`), rows in the lanes for
+//! many (`many_rows`).
 //!
 //! **Problem.** As in `tree_walk`, whose formulas are used here. The effect of a split on a row
 //! depends on two bits: whether the row goes left, and whether it has followed the earlier edges of
 //! the split's feature. Everything else is the same for all rows.
 //!
-//! **Approach.** The bits come from the binned form. The quadrature rule has exactly half as many
-//! points as a path has features, rounded up. At a split let z be the product of the shares of its
-//! feature's earlier edges, f = z (1 - t) + t, and s the share of an edge. Three constants per
-//! point describe the split:
+//! **Approach.** The bits are computed from the binned form. The number of quadrature points is
+//! exactly half the number of features of the longest path, rounded up. At a split let z be the
+//! product of the shares of its feature's earlier edges, f = z (1 - t) + t, and s the share of an
+//! edge. Three constants per point define the split:
 //!
 //! ```text
 //! a = z (1 - t) / f      b = t / f      c = z / f^2
-//! f' / f of an edge  =  s a,  and b more if the row follows the edge
+//! f' / f of an edge  =  s a,  plus b if the row follows the edge
 //! ```
 //!
 //! Let `expected` be the sum over both edges of their share times the sum below them, and
@@ -23,19 +23,19 @@
 //! sum below the split        =  a * expected + b * followed
 //! ```
 //!
-//! Where the feature is new, a = 1 - t, b = t and c = 1; where the row has left the feature's path
-//! at an earlier edge, a = 1, b = 0 and c = 0.
+//! If the feature is new on the path, a = 1 - t, b = t and c = 1; if the row has left the feature's
+//! path at an earlier edge, a = 1, b = 0 and c = 0.
 //!
-//! For many rows a, b and c are computed once per split and point. For one row they come from
-//! constants that were computed when the model was compiled (`compile::bundles`); Fast TreeSHAP v2
-//! (Yang 2021) divides the work between compiling and explaining in the same place.
+//! For many rows a, b and c are computed once per split and point. For one row they are derived
+//! from constants computed when the model was compiled (`compile::bundles`); Fast TreeSHAP v2 (Yang
+//! 2021) divides the work between compilation and explanation at the same point.
 //!
-//! **Proof sketch.** With o = 1 on the edge that is followed, the sum over both edges of (o - s)
-//! below is followed - expected, and that of s a below + o b below is a expected + b followed. Both
-//! ways do the same operations on the same numbers in the same order, so that the bits of a row do
-//! not depend on the number of rows in the call.
+//! **Proof sketch.** With o = 1 on the followed edge and 0 on the other, the sum over both edges of
+//! (o - s) below is followed - expected, and that of s a below + o b below is a expected + b
+//! followed. Both variants perform the same operations on the same numbers in the same order, so
+//! the bits of a row do not depend on the number of rows in the call.
 //!
-//! **Limits.** Models that [`EnsembleView::has_vector_shap`] accepts.
+//! **Limits.** Models accepted by [`EnsembleView::has_vector_shap`].
 
 use std::ops::Range;
 
@@ -47,12 +47,12 @@ use crate::shap::many_rows::{ExplainTree, FILL};
 use crate::shap::one_row::ExplainBundle;
 use crate::shap::scratch::ShapScratch;
 
-/// Up to this many rows are explained one by one: with many rows, empty lanes and the constants
-/// that are computed once per call would cost more.
+/// Up to this many rows are processed one by one: the many-rows variant would waste lanes and
+/// compute its per-call constants for few rows.
 pub(crate) const FEW_ROWS: usize = 5;
 
-/// Contributions of one row to all groups, summed over all trees: groups x split features. `keys`
-/// are those of the row.
+/// Computes the contributions of one row to all groups, summed over all trees: groups x split
+/// features. `keys` are the keys of the row.
 pub(crate) fn contributions_of_row<'a>(
     view: &EnsembleView<'_>,
     keys: &[u32],
@@ -71,7 +71,7 @@ pub(crate) fn contributions_of_row<'a>(
     &scratch.vectors.sums
 }
 
-/// Contribution of each node and lane of a bundle to one row.
+/// Computes the contribution of each node and lane of a bundle to one row.
 pub(crate) fn contributions_of_bundle<'a>(
     view: &EnsembleView<'_>,
     bundle: usize,
@@ -107,8 +107,8 @@ pub(super) fn add_contributions(
     }
 }
 
-/// Contributions of a block of rows to one group, summed over the trees of a range: split features
-/// x rows, filled up to a multiple of [`FILL`].
+/// Computes the contributions of a block of rows to one group, summed over a range of trees: split
+/// features x rows, padded to a multiple of [`FILL`].
 pub(crate) fn contributions_of_rows<'a>(
     view: &EnsembleView<'_>,
     trees: Range<usize>,
@@ -123,7 +123,7 @@ pub(crate) fn contributions_of_rows<'a>(
     vectors
         .sums
         .resize(view.binned.split_features.len() * width, 0.0);
-    // The order of the bundles, as for one row.
+    // In bundle order, as for one row.
     let in_order = view.bundles.trees.as_flattened().iter();
     for index in in_order.filter(|&&tree| tree != NONE) {
         let index = *index as usize;

@@ -1,19 +1,19 @@
-//! SHAP interaction values of one row, by bundles of trees.
+//! SHAP interaction values of one row, by tree bundles.
 //!
 //! **Problem.** As in `tree_walk`: each split forms a pair with each edge above it. Eight trees are
-//! explained at once, but each adds to other cells of the matrix.
+//! processed at once, but each adds to different cells of the matrix.
 //!
 //! **Approach.** The descent of `one_row` stores, for each node and each node above it, the
-//! interaction in each lane; then all lanes are added to the cells of their features, in the order
-//! of the nodes. A pair is added to one cell, in the row of the lower split's feature and the
-//! column of the upper one's; at the end the two orders of each pair are combined. The diagonal is
-//! the remainder of the contributions, so that pairs of a feature with itself need no special case.
+//! interaction in each lane; then all lanes are added to the cells of their features, in node
+//! order. A pair is added to one cell, in the row of the lower split's feature and the column of
+//! the upper split's; at the end the two orders of each pair are combined. The diagonal is the
+//! remainder of the contributions, so pairs of a feature with itself need no special case.
 //!
-//! **Proof sketch.** With a, b and c of `contributions`, the change z (o - s) / (f f') of g by an
-//! edge that the row follows is c (1 - s) over the edge's ratio, and by an edge that it does not
-//! follow -1 / (f (1 - t)): z and s cancel.
+//! **Proof sketch.** With a, b and c of `contributions`, the change z (o - s) / (f f') of g is
+//! c (1 - s) divided by the edge's ratio for an edge that the row follows, and -1 / (f (1 - t)) for
+//! an edge that it does not follow: z and s cancel.
 //!
-//! **Limits.** Those of `contributions`, and [`PAIR_TERMS_MAX`] and [`CELLS_MAX`].
+//! **Limits.** Those of `contributions`, plus [`PAIR_TERMS_MAX`] and [`CELLS_MAX`].
 
 use albacore_simd::Simd;
 
@@ -24,13 +24,13 @@ use crate::shap::one_row::ExplainBundle;
 use crate::shap::scalar::combine_orders;
 use crate::shap::scratch::ShapScratch;
 
-/// Terms of the pairs of a bundle: 16 MiB.
+/// Maximum terms of the pairs of a bundle: 16 MiB.
 const PAIR_TERMS_MAX: usize = 1 << 21;
 
-/// Cells of the matrices of all groups: 8 MiB.
+/// Maximum cells of the matrices of all groups: 8 MiB.
 const CELLS_MAX: usize = 1 << 20;
 
-/// Whether the pairs of each bundle and the matrices of all groups stay within the limits.
+/// Returns whether the pairs of each bundle and the matrices of all groups are within the limits.
 pub(crate) fn fits_memory(view: &EnsembleView<'_>) -> bool {
     let columns = view.binned.split_features.len() + 1;
     let cells = columns.saturating_mul(columns).saturating_mul(view.groups);
@@ -41,8 +41,8 @@ pub(crate) fn fits_memory(view: &EnsembleView<'_>) -> bool {
     cells <= CELLS_MAX && pairs.all(|pairs| pairs <= PAIR_TERMS_MAX / LANES)
 }
 
-/// Interactions of one row, summed over all trees: groups x (split features + 1) x (split features
-/// + 1), of which the last row and column have no meaning. `keys` are those of the row.
+/// Computes the interactions of one row, summed over all trees: groups x (split features + 1) x
+/// (split features + 1), with the last row and column unspecified. `keys` are the keys of the row.
 pub(crate) fn interactions_of_row<'a>(
     view: &EnsembleView<'_>,
     keys: &[u32],

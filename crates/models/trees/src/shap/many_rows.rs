@@ -1,5 +1,5 @@
-//! SHAP values of many rows: one tree at a time, a row in each lane of a vector. What is the same
-//! for all rows is computed first.
+//! SHAP values of many rows: one tree at a time, one row per lane of a vector. Values that are the
+//! same for all rows are computed first.
 
 use albacore_simd::{Lanes, WithSimd};
 
@@ -9,15 +9,15 @@ use crate::shap::row_descent::{RowDescent, frames_length};
 use crate::shap::row_terms::{RowLanes, SPLIT_POINTS_START, terms_length};
 use crate::shap::scratch::VectorScratch;
 
-/// Rows are filled up to a multiple of this, the widest vector.
+/// Rows are padded to a multiple of this, the width of the widest vector.
 pub(crate) const FILL: usize = 8;
 
-/// Explains all rows of a block by one tree; adds to `VectorScratch::sums`.
+/// Computes the contributions of one tree to all rows of a block; adds to `VectorScratch::sums`.
 pub(super) struct ExplainTree<'a> {
     pub(super) tree: &'a TreeView<'a>,
     pub(super) splits: &'a [ColumnSplit],
     pub(super) columns: &'a [BinColumnWords],
-    /// Rows, with those that fill up the lanes.
+    /// Number of rows including padding.
     pub(super) width: usize,
     /// Abscissas and weights of the quadrature points of the tree.
     pub(super) rule: &'a [(f64, f64)],
@@ -36,7 +36,7 @@ impl WithSimd for ExplainTree<'_> {
             6 => self.with_points::<L, 6>(lanes),
             7 => self.with_points::<L, 7>(lanes),
             8 => self.with_points::<L, 8>(lanes),
-            // A leaf alone has no points; `EnsembleView::has_vector_shap` refuses more.
+            // A single leaf has no points; `EnsembleView::has_vector_shap` rejects more.
             _ => {}
         }
     }

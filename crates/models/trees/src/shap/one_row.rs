@@ -1,15 +1,15 @@
-//! SHAP values of one row: one bundle of eight trees at a time, a tree in each lane of a vector.
+//! SHAP values of one row: one bundle of eight trees at a time, one tree per lane of a vector.
 //!
 //! The formulas are those of `contributions`, the layout of a bundle that of `layout::bundles`. A
-//! bundle is explained in two steps:
+//! bundle is processed in two steps:
 //!
-//! 1. `decide_splits` compares the keys of the row with all splits of the bundle: in which lanes
-//!    the row goes to the first child, and in which it has followed all earlier edges of the
-//!    feature that a node splits on;
-//! 2. [`BundleDescent`] visits the nodes in pre-order. On the way down it multiplies the ratios f'
-//!    / f of the edges (`above`); on the way up it sums the leaves, each times the ratios between
-//!    it and the node (`below`). When both children of a node are summed, the node's contribution
-//!    is known.
+//! 1. `decide_splits` compares the keys of the row with all splits of the bundle: it computes the
+//!    lanes in which the row goes to the first child, and those in which it has followed all
+//!    earlier edges of the feature that a node splits on;
+//! 2. [`BundleDescent`] visits the nodes in pre-order. On the way down it multiplies the ratios
+//!    `f' / f` of the edges (`above`); on the way up it sums the leaves, each times the ratios
+//!    between it and the node (`below`). When both children of a node are summed, the contribution
+//!    of the node is known.
 //!
 //! With `PAIRS` the second step also computes the interaction of every node with every node above
 //! it, see `interactions`.
@@ -22,12 +22,12 @@ use crate::layout::bundles::{
 use crate::shap::pair_terms::PairTerms;
 use crate::shap::scratch::{NodeFrame, VectorScratch};
 
-/// Explains one row by one bundle; `VectorScratch::contributions` receives the contribution of each
-/// node and lane.
+/// Processes one row and one bundle; writes the contribution of each node and lane to
+/// `VectorScratch::contributions`.
 pub(super) struct ExplainBundle<'a, const PAIRS: bool> {
     pub(super) bundles: &'a BundlesView<'a>,
     pub(super) bundle: usize,
-    /// The keys of the row.
+    /// Keys of the row.
     pub(super) keys: &'a [u32],
     /// Abscissas and weights of the quadrature points of the bundle.
     pub(super) rule: &'a [(f64, f64)],
@@ -46,7 +46,7 @@ impl<const PAIRS: bool> WithSimd for ExplainBundle<'_, PAIRS> {
             6 => self.with_points::<L, 6>(lanes),
             7 => self.with_points::<L, 7>(lanes),
             8 => self.with_points::<L, 8>(lanes),
-            // `open` refuses bundles of other numbers of points.
+            // `open` rejects bundles with other numbers of points.
             _ => {}
         }
     }
@@ -92,7 +92,7 @@ impl<const PAIRS: bool> ExplainBundle<'_, PAIRS> {
     }
 }
 
-/// Fills in `goes_first`, the lanes in which the row goes to the first child of a node, and
+/// Computes `goes_first`, the lanes in which the row goes to the first child of a node, and
 /// `on_path`, the lanes in which it has followed all earlier edges of the node's feature.
 #[inline(always)]
 fn decide_splits(
@@ -118,7 +118,7 @@ fn decide_splits(
     }));
     on_path.clear();
     on_path.resize(nodes.len(), u8::MAX);
-    // In the order of the nodes: the upper node of an edge is decided before the lower one.
+    // In node order: the upper node of an edge is decided before the lower one.
     for edge in earlier_edges
         .iter()
         .map(|&word| EarlierEdge::from_word(word))
@@ -130,37 +130,37 @@ fn decide_splits(
     }
 }
 
-/// Vectors that an open node stores for each quadrature point.
+/// Number of vectors that an open node stores per quadrature point.
 const fn frame_vectors(has_pairs: bool) -> usize {
     if has_pairs { 3 } else { 2 }
 }
 
-/// In a frame: the product of weight and ratios above the node.
+/// Frame vector: the product of weight and ratios above the node.
 const ABOVE: usize = 0;
-/// In a frame: the sum below the first child.
+/// Frame vector: the sum below the first child.
 const FIRST_SUM: usize = 1;
-/// In a frame, with pairs: the change of g by the edge that is being descended.
+/// Frame vector, only with pairs: the change of g by the edge that is being descended.
 const CHANGE: usize = 2;
 
-/// The node that is visited.
+/// The node being visited.
 #[derive(Clone, Copy)]
 struct Visit {
-    /// Its number in the bundle.
+    /// Index of the node in the bundle.
     index: usize,
     node: BundleNode,
-    /// Where its constants begin.
+    /// Start of the node's constants.
     constants: usize,
-    /// Number of nodes above it: the level of its frame.
+    /// Number of nodes above it, which is the level of its frame.
     level: usize,
 }
 
-/// The factors of a split at each quadrature point: a, b and c of `contributions`.
+/// Factors of a split at each quadrature point: a, b and c of `contributions`.
 struct Factors<L: Lanes, const N: usize> {
     a: [L::Vector; N],
     b: [L::Vector; N],
     /// `None`: 1, because the feature is new in all lanes.
     c: Option<[L::Vector; N]>,
-    /// 1 / f where the feature is repeated.
+    /// 1 / f if the feature is repeated.
     inverse_f: [L::Vector; N],
     /// Lanes in which the row has followed all earlier edges of the feature.
     on_path: u64,
@@ -170,7 +170,7 @@ struct BundleDescent<'a, L: Lanes, const N: usize, const PAIRS: bool> {
     lanes: L,
     nodes: &'a [BundleNodeBytes],
     constants: &'a [f64],
-    /// The lane of the bundle that is in the first lane of the vectors.
+    /// Lane of the bundle in the first lane of the vectors.
     first_lane: usize,
     goes_first: &'a [u8],
     on_path: &'a [u8],
@@ -214,19 +214,19 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
         }
     }
 
-    /// Lanes in which the row goes to the first child of a node.
+    /// Returns the lanes in which the row goes to the first child of a node.
     #[inline(always)]
     fn goes_first(&self, visit: &Visit) -> u64 {
         u64::from(self.goes_first[visit.index] >> self.first_lane)
     }
 
-    /// The lanes of a mask of the bundle that are in the vectors.
+    /// Returns the part of a lane mask of the bundle that is in the vectors.
     #[inline(always)]
     fn lanes_of(&self, mask: u8) -> u64 {
         u64::from(mask >> self.first_lane)
     }
 
-    /// A vector of the constants of a node, see [`BundleNode::constant_vectors`].
+    /// Loads a vector of the constants of a node, see [`BundleNode::constant_vectors`].
     #[inline(always)]
     fn constant(&self, visit: &Visit, vector: usize) -> L::Vector {
         let at = visit.constants + vector * LANES + self.first_lane;
@@ -260,7 +260,7 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
             return factors;
         }
         factors.on_path = self.lanes_of(self.on_path[visit.index]);
-        // The last vectors of the node: z, and 1 / f at each point.
+        // The last vectors of the node: z, then 1 / f at each point.
         let z_vector = visit.node.constant_vectors(N) - N - 1;
         let z = self.constant(visit, z_vector);
         let mut c = [one; N];
@@ -268,7 +268,7 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
             let inverse_f = self.constant(visit, z_vector + 1 + k);
             let scale = lanes.mul(z, inverse_f);
             let a = lanes.mul(scale, self.one_minus_t[k]);
-            // A row that has left the path of the feature keeps its factor: f' / f = s.
+            // If the row has left the path of the feature, the factor does not change: f' / f = s.
             factors.a[k] = lanes.select(factors.on_path, a, one);
             factors.b[k] = lanes.mul(inverse_f, self.t[k]);
             if PAIRS {
@@ -280,7 +280,7 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
         factors
     }
 
-    /// f' / f of an edge with this share: s a, and b more where the row follows it.
+    /// Returns f' / f of an edge with this share: s a, plus b in lanes in which the row follows it.
     #[inline(always)]
     fn ratio(
         &self,
@@ -294,7 +294,7 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
         self.lanes.add_where(follows, ratio, factors.b[point])
     }
 
-    /// The change of g of the node's feature by an edge, see `interactions`.
+    /// Returns the change of g of the node's feature by an edge, see `interactions`.
     #[inline(always)]
     fn change(
         &self,
@@ -316,7 +316,8 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
         lanes.select(factors.on_path, change, zero)
     }
 
-    /// Opens the frame of a node with inner children, and multiplies the ratio of its first edge.
+    /// Opens the frame of a node with inner children, and multiplies by the ratio of its first
+    /// edge.
     #[inline(always)]
     fn descend_to_first(
         &mut self,
@@ -344,7 +345,7 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
         }
     }
 
-    /// The sum of a node whose children are leaves in all lanes.
+    /// Returns the sum below a node whose children are leaves in all lanes.
     #[inline(always)]
     fn sum_leaf_pair(
         &mut self,
@@ -360,8 +361,8 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
         self.contribute(visit, factors, above, &[followed; N], &[expected; N])
     }
 
-    /// Ascends from a child with the sum `below`, until a node whose second child is still to be
-    /// visited; `above` is then the product above that child.
+    /// Ascends from a child with the sum `below` to a node whose second child is not visited yet;
+    /// `above` is then the product above that child.
     #[inline(always)]
     fn ascend(
         &mut self,
@@ -369,7 +370,7 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
         above: &mut [L::Vector; N],
         level: &mut usize,
     ) {
-        // bound: every iteration but the last leaves a level.
+        // bound: every iteration except the last leaves a level.
         while *level > 0 {
             let NodeFrame {
                 index,
@@ -415,7 +416,7 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
         }
     }
 
-    /// Replaces the sums of lanes in which a child is a leaf by the leaf's value, which is in this
+    /// Replaces the sums of lanes in which a child is a leaf by the leaf's value, from the given
     /// vector of the node's constants.
     #[inline(always)]
     fn blend_leaves(
@@ -431,7 +432,7 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
         }
     }
 
-    /// Stores the sum below the first child, and multiplies the ratio of the second edge.
+    /// Stores the sum below the first child, and multiplies by the ratio of the second edge.
     #[inline(always)]
     fn descend_to_second(
         &mut self,
@@ -454,8 +455,8 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
         self.stack[visit.level].is_second = true;
     }
 
-    /// Stores the contribution of a node, from the sum below the followed child and the sum
-    /// expected of both; returns the sum below the node itself.
+    /// Stores the contribution of a node, given the sum below the followed child and the expected
+    /// sum of both children; returns the sum below the node.
     #[inline(always)]
     fn contribute(
         &mut self,
@@ -497,7 +498,7 @@ impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS>
         below
     }
 
-    /// Notes the interaction of a node with each node above it.
+    /// Stores the interaction of a node with each node above it.
     #[inline(always)]
     fn pair_with_levels_above(&mut self, visit: &Visit, integrand: &[L::Vector; N]) {
         let lanes = self.lanes;

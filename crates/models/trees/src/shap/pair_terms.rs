@@ -1,25 +1,25 @@
-//! Interactions of the nodes of one bundle before they are added to the features' cells.
+//! Interactions between the nodes of one bundle, before they are added to the features' cells.
 
 use crate::layout::bundles::LANES;
 use crate::layout::ensemble::EnsembleView;
 
-/// The interaction of each node of a bundle with each node above it, by lane.
+/// Interaction of each node of a bundle with each node above it, per lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PairTerms {
-    /// Largest number of levels above a node.
+    /// Maximum number of levels above a node.
     depth: usize,
-    /// Of each node: the number of levels above it.
+    /// Number of levels above each node.
     levels: Vec<u32>,
-    /// Of each node and level: the node above.
+    /// The node above, for each node and level.
     upper: Vec<u32>,
-    /// Of each node and level: the interaction in each lane.
+    /// The interaction in each lane, for each node and level.
     terms: Vec<[f64; LANES]>,
-    /// Of each node and lane: the split feature.
+    /// The split feature of each node and lane.
     split_features: Vec<[u32; LANES]>,
 }
 
 impl PairTerms {
-    /// Makes room for the pairs of a bundle.
+    /// Reserves memory for the pairs of a bundle.
     pub(super) fn reserve(&mut self, nodes: usize, depth: usize) {
         self.depth = depth;
         self.levels.clear();
@@ -30,7 +30,7 @@ impl PairTerms {
         }
     }
 
-    /// The interaction of a node with the node `upper` at a level above it.
+    /// Returns the interaction of a node with the node `upper` at a level above it.
     #[inline(always)]
     pub(super) fn terms_mut(&mut self, node: usize, level: usize, upper: u32) -> &mut [f64; LANES] {
         let at = node * self.depth + level;
@@ -40,11 +40,12 @@ impl PairTerms {
     }
 
     /// Adds the pairs of a bundle to the cells of their features: groups x (split features + 1) x
-    /// (split features + 1), the row of the lower node's feature and the column of the upper one's.
+    /// (split features + 1), in the row of the lower node's feature and the column of the upper
+    /// one's.
     pub(super) fn add_to(&mut self, view: &EnsembleView<'_>, bundle: usize, cells: &mut [f64]) {
         let count = view.binned.split_features.len();
         let columns = count + 1;
-        // A lane without a split at a node adds to the cells after those of the features.
+        // A lane without a split at a node adds to the extra cells after those of the features.
         self.split_features.clear();
         self.split_features
             .resize(self.levels.len(), [count as u32; LANES]);

@@ -2,22 +2,21 @@
 //!
 //! **Problem.** The Shapley weight of a leaf is an integral over the participation probability t of
 //! a product with one factor per path feature. The factors are linear in t, so the integrand is a
-//! polynomial whose degree is the number of distinct features on the path, less one.
+//! polynomial whose degree is the number of distinct features on the path minus one.
 //!
-//! **Approach.** A rule of n points is exact up to degree 2n - 1: half the features, rounded up,
-//! are enough. Points come in packets of [`PACKET_POINTS`] so that the inner loops have a fixed
-//! width; the number of points is rounded up to whole packets, which only makes the rule more
-//! exact.
+//! **Approach.** A rule of n points is exact up to degree 2n - 1, so half the number of features,
+//! rounded up, suffices. Points are grouped in packets of [`PACKET_POINTS`] to give the inner loops
+//! a fixed width; the number of points is rounded up to whole packets, which only increases the
+//! exactness.
 //!
-//! **Proof sketch for long paths.** Every factor is a combination of t and 1 - t with
-//! coefficients that are not negative, so the integrand is such a combination of t^a (1 - t)^b
-//! with a + b = m. With t = cos^2(x / 2) such a term is a bump of curvature at most m around its
-//! top, and its Fourier coefficient of order k falls like exp(-k^2 / 2m). An n-point rule is
-//! blind only to orders of 2n and more: a relative error of exp(-2 n^2 / m), below 1e-17 for n =
-//! 4.5 sqrt(m). So the number of points grows with the square root of a very long path, not with
-//! its length.
+//! **Proof sketch for long paths.** Every factor is a combination of t and 1 - t with nonnegative
+//! coefficients, so the integrand is such a combination of t^a (1 - t)^b with a + b = m. With t =
+//! cos^2(x / 2) such a term is a peak with curvature at most m at its maximum, and its Fourier
+//! coefficient of order k decays like exp(-k^2 / 2m). An n-point rule misses only orders of 2n and
+//! more: a relative error of exp(-2 n^2 / m), below 1e-17 for n = 4.5 sqrt(m). So the number of
+//! points grows with the square root of the length of a very long path.
 //!
-//! **Limits.** Nodes and weights carry a relative error of a few n times 1e-16.
+//! **Limits.** Nodes and weights have a relative error of a few n times 1e-16.
 
 use std::f64::consts::PI;
 
@@ -31,11 +30,11 @@ pub(crate) type PacketValues = [f64; PACKET_POINTS];
 pub(crate) struct Packet {
     /// Participation probabilities, strictly between 0 and 1.
     pub(crate) at: PacketValues,
-    /// Weights; over all packets of a rule they sum to one.
+    /// Weights; they sum to one over all packets of a rule.
     pub(crate) weight: PacketValues,
 }
 
-/// The rules used so far, by number of packets. Reused from row to row.
+/// Rules used so far, by number of packets. Reused for subsequent rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QuadratureRules {
     by_packets: Vec<Vec<Packet>>,
@@ -43,7 +42,7 @@ pub(crate) struct QuadratureRules {
 }
 
 impl QuadratureRules {
-    /// The rule that is exact for paths of `path_features` distinct features.
+    /// Returns the rule that is exact for paths of `path_features` distinct features.
     pub(crate) fn of(&mut self, path_features: usize) -> &[Packet] {
         let packets = points(path_features).div_ceil(PACKET_POINTS);
         if self.by_packets.len() < packets {
@@ -56,7 +55,7 @@ impl QuadratureRules {
         rule
     }
 
-    /// The rule of exactly this many points: abscissas and weights.
+    /// Returns the rule with this number of points: abscissas and weights.
     pub(crate) fn exactly(&mut self, points: usize) -> &[(f64, f64)] {
         if self.by_points.len() <= points {
             self.by_points.resize(points + 1, Vec::new());
@@ -69,19 +68,20 @@ impl QuadratureRules {
     }
 }
 
-/// The rule of exactly this many points: abscissas and weights.
+/// Computes the rule with this number of points: abscissas and weights.
 pub(crate) fn rule(points: usize) -> Vec<(f64, f64)> {
     (0..points).map(|index| point(index, points)).collect()
 }
 
-/// Number of points that a path of this many distinct features needs (at least one).
+/// Returns the number of points needed for a path of this many distinct features (at least one).
 fn points(path_features: usize) -> usize {
     let exact = path_features.div_ceil(2).max(1);
     let converged = (4.5 * (path_features as f64).sqrt()).ceil() as usize;
     exact.min(converged.max(1))
 }
 
-/// The Gauss-Legendre rule of `packets * PACKET_POINTS` points, mapped from [-1, 1] to [0, 1].
+/// Computes the Gauss-Legendre rule of `packets * PACKET_POINTS` points, mapped from [-1, 1] to [0,
+/// 1].
 fn gauss_legendre(packets: usize) -> Vec<Packet> {
     let points = rule(packets * PACKET_POINTS);
     let (points, _) = points.as_chunks::<PACKET_POINTS>();
@@ -92,7 +92,7 @@ fn gauss_legendre(packets: usize) -> Vec<Packet> {
     points.iter().map(packet).collect()
 }
 
-/// One of `count` points on [0, 1] and its weight.
+/// Computes one of `count` points on [0, 1] and its weight.
 fn point(index: usize, count: usize) -> (f64, f64) {
     let mut x = (PI * (index as f64 + 0.75) / (count as f64 + 0.5)).cos();
     let mut slope = 1.0;
@@ -108,7 +108,7 @@ fn point(index: usize, count: usize) -> (f64, f64) {
     (0.5 * (1.0 + x), 1.0 / ((1.0 - x * x) * slope * slope))
 }
 
-/// The Legendre polynomial of this degree (at least one) at x, and its derivative.
+/// Evaluates the Legendre polynomial of this degree (at least one) at x, and its derivative.
 fn legendre(degree: usize, x: f64) -> (f64, f64) {
     let (mut before, mut value) = (1.0, x);
     for k in 2..=degree {
@@ -133,7 +133,7 @@ mod tests {
             .sum()
     }
 
-    /// The integral of t^a (1 - t)^b over [0, 1]: a! b! / (a + b + 1)!, by its logarithm.
+    /// The integral of t^a (1 - t)^b over [0, 1]: a! b! / (a + b + 1)!, computed by logarithms.
     fn beta(a: u32, b: u32) -> f64 {
         let ln: f64 = (1..=b)
             .map(|k| f64::from(k).ln() - f64::from(a + k).ln())

@@ -1,9 +1,9 @@
-//! One descent through a tree for the rows of a vector, in pre-order: down to each leaf, and up as
-//! soon as both sides of a split are summed. The vectors of an open split stay in its frame on a
-//! stack, so that the working set is a few vectors for each level and not for each node.
+//! One descent through a tree for the rows of a vector, in pre-order: down to each leaf, and up
+//! when both sides of a split are summed. The vectors of an open split are stored in its frame on a
+//! stack, so the working set is a few vectors per level instead of per node.
 //!
-//! Leaves are not visited: a split with one leaf child takes the leaf's value at once, and one with
-//! two leaves needs no frame.
+//! Leaves are not visited: a split with one leaf child uses the leaf's value directly, and a split
+//! with two leaves needs no frame.
 
 use albacore_simd::Lanes;
 
@@ -12,22 +12,22 @@ use crate::layout::ensemble::TreeView;
 use crate::shap::row_terms::RowLanes;
 use crate::shap::scratch::SplitFrame;
 
-/// Doubles in a cache line.
+/// Number of doubles in a cache line.
 const LINE: usize = 8;
 
-/// Length of the frames of a tree: for each level the products above, and the sums below the left
-/// edge.
+/// Returns the length of the frames of a tree: per level, the products above and the sums below the
+/// left edge.
 pub(super) fn frames_length<L: Lanes, const N: usize>(tree: &TreeView<'_>) -> usize {
     (tree.depth + 1) * 2 * N * L::WIDTH + LINE
 }
 
-/// The state of a descent.
+/// State of a descent.
 pub(super) struct RowDescent<'a, L: Lanes, const N: usize> {
     pub(super) rows: RowLanes<'a, L>,
     pub(super) sums: &'a mut [f64],
     pub(super) frames: &'a mut [f64],
     pub(super) stack: &'a mut [SplitFrame; LEAVES_MAX],
-    /// The product above the next node; at first the weights.
+    /// The product above the next node; initially the weights.
     pub(super) above: [L::Vector; N],
 }
 
@@ -40,10 +40,10 @@ impl<L: Lanes, const N: usize> RowDescent<'_, L, N> {
         self.frames = &mut frames[skip..];
         let tree = self.rows.tree;
         let (mut depth, mut split, mut node) = (0, 0, 0);
-        // bound: every iteration takes a split or a leaf.
+        // bound: every iteration consumes a split or a leaf.
         while node < tree.nodes() {
             if tree.is_leaf(node) {
-                // A root without splits, or a node of a damaged image that is no child.
+                // A root without splits, or an unreferenced node of a corrupt image.
                 node += 1;
                 continue;
             }
@@ -91,13 +91,13 @@ impl<L: Lanes, const N: usize> RowDescent<'_, L, N> {
         }
     }
 
-    /// Ascends from a side whose sum is known, until a split whose right side is still to be
-    /// visited. Returns the number of leaves that were taken on the way.
+    /// Ascends from a side whose sum is known to a split whose right side is not visited yet.
+    /// Returns the number of leaves consumed on the way.
     #[inline(always)]
     fn ascend(&mut self, mut below: [L::Vector; N], depth: &mut usize) -> usize {
         let (lanes, tree) = (self.rows.lanes, self.rows.tree);
         let mut taken = 0;
-        // bound: every iteration but the last leaves a level.
+        // bound: every iteration except the last leaves a level.
         while *depth > 0 {
             let level = *depth - 1;
             let frame = &mut self.stack[level % LEAVES_MAX];

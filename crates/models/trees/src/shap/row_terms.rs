@@ -1,25 +1,25 @@
-//! The constants of one tree's splits for a block of rows, and the arithmetic of a split.
+//! Constants of one tree's splits for a block of rows, and the arithmetic of a split.
 //!
-//! The operations are those of `one_row`, in the same order.
+//! The operations and their order are those of `one_row`.
 
 use albacore_simd::Lanes;
 
 use crate::layout::binned::{BinColumn, BinColumnWords, ColumnSplit};
 use crate::layout::ensemble::{NONE, TreeView};
 
-/// Index of the first term of [`SplitTerms`] that has a value for each quadrature point.
+/// Index of the first term of [`SplitTerms`] with a value per quadrature point.
 pub(super) const SPLIT_POINTS_START: usize = 5;
 
-/// Number of terms of a split.
+/// Returns the number of terms of a split.
 pub(super) const fn terms_length(points: usize) -> usize {
     SPLIT_POINTS_START + 7 * points
 }
 
-/// The constants of a split: the shares of its two edges; of a split with two leaves the expected
-/// value, and the difference of each leaf from it; at each point c of `contributions`. Then, of a
-/// split with two leaves, the sum below it for a row that goes left and for one that goes right; of
-/// other splits a, b, and for each edge the ratio f' / f of a row that follows it and of one that
-/// does not.
+/// Constants of a split: the shares of its two edges; for a split with two leaves, the expected
+/// value and the difference of each leaf from it; at each point, c of `contributions`. Then, for a
+/// split with two leaves, the sum below it for a row that goes left and for one that goes right;
+/// for other splits a, b, and for each edge the ratio f' / f of a row that follows it and of one
+/// that does not.
 #[derive(Clone, Copy)]
 pub(super) struct SplitTerms<'a>(&'a [f64]);
 
@@ -27,15 +27,15 @@ pub(super) struct SplitTerms<'a>(&'a [f64]);
 #[derive(Clone, Copy)]
 pub(super) struct RowSplit<'a> {
     pub(super) terms: SplitTerms<'a>,
-    /// The rows that go left.
+    /// Rows that go left.
     pub(super) left: u64,
-    /// The rows that have followed the earlier edges of the feature; `None`: it is new.
+    /// Rows that have followed the earlier edges of the feature; `None`: the feature is new.
     pub(super) on_path: Option<u64>,
     /// Index among the split features.
     pub(super) split_feature: usize,
 }
 
-/// The rows of one vector.
+/// Rows of one vector.
 pub(super) struct RowLanes<'a, L> {
     pub(super) lanes: L,
     pub(super) tree: &'a TreeView<'a>,
@@ -44,14 +44,14 @@ pub(super) struct RowLanes<'a, L> {
     pub(super) left_rows: &'a [u64],
     pub(super) followed_rows: &'a [u64],
     pub(super) terms: &'a [f64],
-    /// Rows of a block, with those that fill up the lanes.
+    /// Rows of a block including padding.
     pub(super) width: usize,
-    /// The row in the first lane.
+    /// Row in the first lane.
     pub(super) first: usize,
 }
 
 impl<'a, L: Lanes> RowLanes<'a, L> {
-    /// Looks a split up, by its number among the splits and among the nodes.
+    /// Returns a split, given its index among the splits and among the nodes.
     #[inline(always)]
     pub(super) fn split<const N: usize>(&self, split: usize, node: usize) -> RowSplit<'a> {
         RowSplit {
@@ -73,13 +73,13 @@ impl<'a, L: Lanes> RowLanes<'a, L> {
         self.lanes.splat(own.terms.0[index])
     }
 
-    /// The share of an edge (side 0: left).
+    /// Returns the share of an edge (side 0: left).
     #[inline(always)]
     pub(super) fn share(&self, own: RowSplit<'_>, side: usize) -> L::Vector {
         self.term(own, side)
     }
 
-    /// f' / f of an edge.
+    /// Returns f' / f of an edge.
     #[inline(always)]
     pub(super) fn ratio<const N: usize>(
         &self,
@@ -97,7 +97,7 @@ impl<'a, L: Lanes> RowLanes<'a, L> {
         }
     }
 
-    /// The factor of a contribution at a point: the product above, times c.
+    /// Returns the factor of a contribution at a point: the product above times c.
     #[inline(always)]
     fn weight(&self, own: RowSplit<'_>, point: usize, above: L::Vector) -> L::Vector {
         match own.on_path {
@@ -108,7 +108,7 @@ impl<'a, L: Lanes> RowLanes<'a, L> {
         }
     }
 
-    /// `x` for rows on the path of the feature, `otherwise` for the others.
+    /// Returns `x` for rows on the path of the feature, `otherwise` for the others.
     #[inline(always)]
     fn if_on_path(&self, own: RowSplit<'_>, x: L::Vector, otherwise: L::Vector) -> L::Vector {
         match own.on_path {
@@ -126,7 +126,7 @@ impl<'a, L: Lanes> RowLanes<'a, L> {
         lanes.store(lanes.add(lanes.load(sums), sum), sums);
     }
 
-    /// Adds the contribution of a split, from the sums below both edges; `right` becomes the sum
+    /// Adds the contribution of a split, given the sums below both edges; `right` becomes the sum
     /// below the split.
     #[inline(always)]
     pub(super) fn contribute<const N: usize>(
@@ -157,7 +157,7 @@ impl<'a, L: Lanes> RowLanes<'a, L> {
         self.add(own, sum, sums);
     }
 
-    /// As `contribute`, of a split with two leaves. Returns the sum below the split.
+    /// Like `contribute`, for a split with two leaves. Returns the sum below the split.
     #[inline(always)]
     pub(super) fn contribute_leaf_pair<const N: usize>(
         &self,

@@ -1,5 +1,5 @@
-//! SHAP values and interactions without vectors, for every model: sums of `tree_walk` over trees,
-//! in `f64`, in model order.
+//! SHAP values and interactions without vectors, for all models: sums of `tree_walk` over the
+//! trees, in `f64`, in model order.
 
 use std::ops::Range;
 
@@ -10,9 +10,9 @@ use crate::shap::quadrature::PacketValues;
 use crate::shap::scratch::ShapScratch;
 use crate::shap::tree_walk::TreePacket;
 
-/// Contributions of each prepared row in `rows`, summed over the trees of a range: overwrites
-/// `out`, rows x groups x (features + 1), the last column being the sum of the trees' expected
-/// values.
+/// Computes the contributions of each prepared row in `rows`, summed over a range of trees.
+/// Overwrites `out`, rows x groups x (features + 1); the last column is the sum of the trees'
+/// expected values.
 pub(crate) fn contribs(
     view: &EnsembleView<'_>,
     trees: Range<usize>,
@@ -49,7 +49,8 @@ pub(crate) fn contribs(
     }
 }
 
-/// The bias of a group: the sum of the expected values of its trees, which have a value each.
+/// Returns the bias of a group: the sum of the expected values of its trees, which have one value
+/// each.
 pub(crate) fn bias(view: &EnsembleView<'_>, trees: Range<usize>, group: usize) -> f64 {
     trees
         .filter(|&tree| view.tree_groups[tree] as usize == group)
@@ -57,8 +58,8 @@ pub(crate) fn bias(view: &EnsembleView<'_>, trees: Range<usize>, group: usize) -
         .sum()
 }
 
-/// [`interactions`] with the instructions of a `Simd`: the compiler vectorizes the loops; the
-/// arithmetic is the same in all of them.
+/// [`interactions`] compiled for the instruction set of a `Simd`: the compiler vectorizes the
+/// loops; the arithmetic is the same for all of them.
 pub(crate) struct Interactions<'a> {
     pub(crate) view: &'a EnsembleView<'a>,
     pub(crate) trees: Range<usize>,
@@ -83,10 +84,11 @@ impl WithSimd for Interactions<'_> {
     }
 }
 
-/// Interactions of one prepared row in one group, summed over the trees of a range: overwrites
-/// `out`, (features + 1) x (features + 1). Symmetric; a row of the matrix sums to the feature's
-/// contribution; the last cell is the sum of the trees' expected values, the rest of its row and
-/// column zero. Group by group, because the matrices of all groups would rarely fit a cache.
+/// Computes the interactions of one prepared row in one group, summed over a range of trees.
+/// Overwrites `out`, (features + 1) x (features + 1). The matrix is symmetric; a row of the matrix
+/// sums to the feature's contribution; the last cell is the sum of the trees' expected values, and
+/// the rest of its row and column is zero. Computed group by group, because the matrices of all
+/// groups rarely fit in a cache.
 #[inline(always)]
 pub(super) fn interactions(
     view: &EnsembleView<'_>,
@@ -116,7 +118,7 @@ pub(super) fn interactions(
             walk.ascend(&input, output, |walk, node, feature, integrand| {
                 let pairs = &mut out[feature * columns..][..columns];
                 pairs[feature] += total(integrand);
-                // Once for both orders; pairs of a feature with itself are the remainder.
+                // Added once for both orders; pairs of a feature with itself are the remainder.
                 for (upper, change) in walk.edges_above(&tree, node) {
                     if upper != feature {
                         let both = std::array::from_fn(|k| integrand[k] * change[k]);
@@ -129,8 +131,8 @@ pub(super) fn interactions(
     combine_orders(out, columns);
 }
 
-/// Gives both orders of each pair half of their sum, and subtracts the pairs from the diagonal,
-/// which holds contributions.
+/// Assigns half of their sum to both orders of each pair, and subtracts the pairs from the
+/// diagonal, which contains contributions.
 #[inline(always)]
 pub(super) fn combine_orders(out: &mut [f64], columns: usize) {
     for feature in 1..columns - 1 {
@@ -148,14 +150,14 @@ pub(super) fn combine_orders(out: &mut [f64], columns: usize) {
     }
 }
 
-/// The sum over the points of a packet, in pairs, which is faster than one after the other.
+/// Returns the sum over the points of a packet, added in pairs, which is faster than sequentially.
 #[inline(always)]
 fn total(values: &PacketValues) -> f64 {
     let [a, b, c, d] = *values;
     (a + c) + (b + d)
 }
 
-/// The groups that a tree's leaves add to, in the order of a leaf's values.
+/// Returns the groups that a tree's leaves add to, in the order of a leaf's values.
 pub(super) fn groups_of(view: &EnsembleView<'_>, tree: &TreeView<'_>) -> Range<usize> {
     match tree.target {
         LeafTarget::Group(group) => group..group + 1,

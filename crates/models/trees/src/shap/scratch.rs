@@ -1,5 +1,5 @@
-//! Memory of the SHAP engines, reused from call to call: nothing is allocated after the largest and
-//! the deepest tree.
+//! Memory of the SHAP engines, reused by subsequent calls: no allocation occurs after the largest
+//! and the deepest tree.
 
 use crate::layout::binned::LEAVES_MAX;
 use crate::shap::pair_terms::PairTerms;
@@ -16,22 +16,23 @@ pub(crate) struct ShapScratch {
 /// Memory of `one_row` and `many_rows`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct VectorScratch {
-    /// Of each split feature: the sums of the rows, or of the groups of one row.
+    /// Sums of each split feature for the rows, or for the groups of one row.
     pub(super) sums: Vec<f64>,
     /// Vectors of the open nodes of a descent.
     pub(super) frames: Vec<f64>,
-    /// Of each split of a tree: the rows that go left.
+    /// Rows that go left at each split of a tree.
     pub(super) left_rows: Vec<u64>,
-    /// Of each node of a tree: the rows that follow its edge and all above it on the same feature.
+    /// For each node of a tree, the rows that follow its edge and all above it on the same feature.
     pub(super) followed_rows: Vec<u64>,
-    /// Of each split of a tree: `row_terms::SplitTerms`.
+    /// `row_terms::SplitTerms` of each split of a tree.
     pub(super) terms: Vec<f64>,
     pub(super) split_stack: FrameStack<SplitFrame>,
-    /// Of each node of a bundle: lanes in which the row goes to the first child.
+    /// For each node of a bundle, the lanes in which the row goes to the first child.
     pub(super) goes_first: Vec<u8>,
-    /// Of each node of a bundle: lanes in which the row has followed the feature's earlier edges.
+    /// For each node of a bundle, the lanes in which the row has followed the feature's earlier
+    /// edges.
     pub(super) on_path: Vec<u8>,
-    /// Of each node and lane of a bundle: the contribution of the split.
+    /// Contribution of the split of each node and lane of a bundle.
     pub(super) contributions: Vec<f64>,
     pub(super) node_stack: FrameStack<NodeFrame>,
     pub(super) pairs: PairTerms,
@@ -39,7 +40,8 @@ pub(super) struct VectorScratch {
     pub(super) cells: Vec<f64>,
 }
 
-/// The open nodes above the one that is visited; a tree with blocks has no more levels than leaves.
+/// Stack of the open nodes above the visited one; a tree with blocks has at most as many levels as
+/// leaves.
 #[derive(Clone, Debug)]
 pub(super) struct FrameStack<T>(pub(super) [T; LEAVES_MAX]);
 
@@ -54,7 +56,7 @@ impl<T: Copy + Default> Default for FrameStack<T> {
 pub(super) struct SplitFrame {
     pub(super) split: u32,
     pub(super) node: u32,
-    /// Whether the left side is summed.
+    /// Whether the left side has been summed.
     pub(super) is_right: bool,
 }
 
@@ -62,8 +64,8 @@ pub(super) struct SplitFrame {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NodeFrame {
     pub(super) index: u32,
-    /// Where its constants begin.
+    /// Start of the node's constants.
     pub(super) constants: u32,
-    /// Whether the first child is summed.
+    /// Whether the first child has been summed.
     pub(super) is_second: bool,
 }

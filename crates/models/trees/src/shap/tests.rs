@@ -1,4 +1,4 @@
-//! The engine against Shapley's definition, summed over all subsets, on random trees.
+//! The engine compared with Shapley's definition, summed over all subsets, on random trees.
 
 use albacore_formats::TreeNode;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::layout::bundles::BundlesView;
 use crate::layout::ensemble::{ALL_GROUPS, EnsembleView, TreeView, flag};
 use crate::rows::flushed;
 
-/// A random ensemble; [`Ensemble::view`] borrows it as an opened image would.
+/// A random ensemble; [`Ensemble::view`] returns a view like that of an opened image.
 #[derive(Clone, Debug, Default)]
 struct Ensemble {
     features: usize,
@@ -33,7 +33,7 @@ struct Ensemble {
     leaf_vectors: Vec<f64>,
 }
 
-/// One drawn node: its test and the division of its cover, used when it becomes a split.
+/// One random node: its test and the division of its cover, used if it becomes a split.
 #[derive(Clone, Debug)]
 struct Draw {
     feature: u32,
@@ -77,7 +77,7 @@ impl Ensemble {
         }
     }
 
-    /// Grows a tree breadth-first from the draws; nodes without a draw become leaves.
+    /// Grows a tree breadth-first from random nodes; nodes without a draw become leaves.
     fn grow(&mut self, draws: &[Draw], group: u32, cover: f64) {
         let start = self.left.len();
         let mut level = vec![0_u32];
@@ -119,7 +119,7 @@ impl Ensemble {
         self.prepare(start);
     }
 
-    /// Computes the arrays of the model compiler for the tree whose nodes start here.
+    /// Computes the arrays of the compiled model for the tree whose nodes begin at `start`.
     fn prepare(&mut self, start: usize) {
         let node = |at: usize| TreeNode {
             label: 0,
@@ -220,7 +220,7 @@ impl Ensemble {
         out
     }
 
-    /// The value of a coalition in one group: all trees, without the base.
+    /// Returns the value of a coalition in one group: the sum of all trees, without the base score.
     fn coalition(&self, group: usize, row: &[f64], members: u32) -> f64 {
         let view = self.view();
         (0..view.trees())
@@ -242,8 +242,8 @@ impl Ensemble {
     }
 }
 
-/// The game of path-dependent SHAP: splits on members follow the row, other splits go both ways
-/// by cover.
+/// The game of path-dependent SHAP: splits on members follow the row, other splits take both
+/// branches, weighted by cover.
 struct Game<'a> {
     tree: TreeView<'a>,
     cover: &'a [f64],
@@ -277,7 +277,7 @@ impl Game<'_> {
     }
 }
 
-/// 1 / (n choose k) / (n - k): Shapley's weight of a coalition of k among n - 1 others.
+/// 1 / (n choose k) / (n - k): Shapley's weight of a coalition of k among n - 1 other players.
 fn weight(n: u32, k: u32) -> f64 {
     let choose: f64 = (1..=k)
         .map(|i| f64::from(n - k + i) / f64::from(i))
@@ -298,7 +298,7 @@ fn shapley(features: usize, value: impl Fn(u32) -> f64) -> Vec<f64> {
         .collect()
 }
 
-/// Half of Shapley's interaction index of features i and j: the matrix then sums to the margin.
+/// Half of Shapley's interaction index of features i and j, so that the matrix sums to the margin.
 fn interaction(features: usize, i: usize, j: usize, value: impl Fn(u32) -> f64) -> f64 {
     let (bit_i, bit_j) = (1_u32 << i, 1_u32 << j);
     (0..1_u32 << features)
@@ -311,7 +311,8 @@ fn interaction(features: usize, i: usize, j: usize, value: impl Fn(u32) -> f64) 
         .sum()
 }
 
-/// A model of up to three trees; all have one value a leaf, or all have one per group.
+/// Generates a model of up to three trees; either all leaves have one value, or all have one per
+/// group.
 fn ensemble(features: usize) -> impl Strategy<Value = Ensemble> {
     let cover = prop_oneof![9 => 1.0..1000.0f64, 1 => Just(0.0)];
     let tree = (
@@ -436,7 +437,7 @@ fn a_feature_split_repeatedly_has_the_whole_contribution() {
 fn a_chain_of_hundreds_of_features_sums_to_the_margin() {
     let features = 600;
     let mut model = Ensemble::new(features, 1);
-    // Breadth-first, every left child is a leaf: the chain runs down the right.
+    // Breadth-first; every left child is a leaf, so that the chain follows the right children.
     for (depth, part) in [(20_u32, 0.3), (150, 0.02), (600, 0.004)] {
         let mut draws = vec![split(0, part)];
         for level in 1..depth {

@@ -1,45 +1,46 @@
-//! SHAP values of one row and one tree without vectors, for one packet of quadrature points: down
-//! with the products of the path factors, up with the weighted sums of the leaves.
+//! SHAP values of one row and one tree without vectors, for one packet of quadrature points: a
+//! sweep down computes the products of the path factors, a sweep up the weighted sums of the
+//! leaves.
 //!
-//! **Problem.** For a leaf of value v let z_i be the product of the cover shares of feature i on
-//! its path, and p_i one if the row passes all tests of feature i there, else zero.
-//! Path-dependent SHAP is
+//! **Problem.** For a leaf with value v let z_i be the product of the cover shares of feature i on
+//! its path, and p_i one if the row passes all tests of feature i there, else zero. Path-dependent
+//! SHAP is
 //!
 //! - phi_i: the sum over leaves of v (p_i - z_i) times the integral over t in \[0, 1\] of the
 //!   product of all f_k with k other than i;
 //! - Phi_ij: half the sum over leaves of v (p_i - z_i)(p_j - z_j) times the integral of the
 //!   product of all f_k with k other than i and j.
 //!
-//! Here f_k(t) = z_k (1 - t) + p_k t: the probability that the path is followed at feature k when
-//! every feature takes part with probability t.
+//! Here f_k(t) = z_k (1 - t) + p_k t: the probability that the path is followed at feature k if
+//! every feature participates with probability t.
 //!
-//! **Approach.** With g_i = (p_i - z_i) / f_i these are integrals of G g_i and G g_i g_j / 2,
-//! where G is v times the product of all f. Going down the path, an edge of feature i with share
-//! s changes g_i by p z (o - s) / (f f'): (z, p, f) merge the edges of i above it, f' includes
-//! it, and o is 1 if the row follows the edge and 0 if not. As g_i is the sum of these changes,
-//! every edge contributes by itself, to all leaves below it at once, and a feature that is split
+//! **Approach.** With g_i = (p_i - z_i) / f_i these are integrals of G g_i and G g_i g_j / 2, where
+//! G is v times the product of all f. On the way down the path, an edge of feature i with share s
+//! changes g_i by p z (o - s) / (f f'): (z, p, f) merge the edges of i above it, f' includes it,
+//! and o is 1 if the row follows the edge and 0 if not. Because g_i is the sum of these changes,
+//! every edge contributes separately, to all leaves below it at once, and a feature that is split
 //! on again needs no special case. Below an edge that the row did not follow p = 0: the feature
 //! contributes no more, and f' / f = s.
 //!
-//! Going down, `above` is the quadrature weight times the product of the factors so far, and
-//! `ratio` is f' / f of an edge. Going up, `below` of a node is the sum over its leaves of v
-//! times the ratios on the way. The two edges of a split add to phi_i the sum over points
-//! of above * z / f^2 * ((o - s) below, left, + (o - s) below, right). Where the feature is new z
-//! = f = 1: nothing is divided. Elsewhere f >= t > 0, because p = 1 above every edge that
+//! On the way down, `above` is the quadrature weight times the product of the factors so far, and
+//! `ratio` is f' / f of an edge. On the way up, `below` of a node is the sum over its leaves of v
+//! times the ratios on the way. The two edges of a split add to phi_i the sum over points of
+//! above * z / f^2 * ((o - s) below, left, + (o - s) below, right). If the feature is new,
+//! z = f = 1 and no division is needed. Otherwise f >= t > 0, because p = 1 above every edge that
 //! contributes.
 //!
 //! **Proof sketch.** g' - g = (p' - z') / f' - (p - z) / f with p' = p o and z' = z s. Over the
 //! common denominator f f' the numerator is p' z - p z' = p z (o - s): the terms in t and 1 - t
 //! cancel.
 //!
-//! **Cost.** Two sweeps over the nodes per packet, possible because children come after their
+//! **Cost.** Two sweeps over the nodes per packet, which is possible because children follow their
 //! parents. Pairs add one step for each split and each edge above it.
 
 use crate::layout::ensemble::{NONE, TreeView};
 use crate::limits::PACKET_POINTS;
 use crate::shap::quadrature::{Packet, PacketValues};
 
-/// The results of the sweeps at each node. Reused from tree to tree and row to row.
+/// Results of the sweeps at each node. Reused for subsequent trees and rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TreeWalk {
     nodes: Vec<WalkedNode>,
@@ -49,7 +50,7 @@ pub(crate) struct TreeWalk {
 /// A node and the edge above it.
 #[derive(Clone, Copy, Debug, Default)]
 struct WalkedNode {
-    /// Weight times the product of the factors on the path to here.
+    /// Weight times the product of the factors on the path to the node.
     above: PacketValues,
     /// f' / f of the edge.
     ratio: PacketValues,
@@ -57,7 +58,7 @@ struct WalkedNode {
     below: PacketValues,
     /// o - s of the edge.
     difference: f64,
-    /// The upper end of the edge.
+    /// The upper node of the edge.
     parent: usize,
     /// Whether the row follows this edge and all above it on the same feature.
     followed: bool,
@@ -73,7 +74,7 @@ pub(crate) struct TreePacket<'a> {
 }
 
 impl TreeWalk {
-    /// Makes room for trees of this many nodes.
+    /// Reserves memory for trees of this many nodes.
     pub(crate) fn reserve(&mut self, nodes: usize) {
         if self.nodes.len() < nodes {
             self.nodes.resize(nodes, WalkedNode::default());
@@ -81,7 +82,7 @@ impl TreeWalk {
         }
     }
 
-    /// From the root to the leaves: the products of the factors.
+    /// Sweeps from the root to the leaves and computes the products of the factors.
     #[inline(always)]
     pub(crate) fn descend(&mut self, input: &TreePacket<'_>) {
         let tree = input.tree;
@@ -107,9 +108,9 @@ impl TreeWalk {
         }
     }
 
-    /// From the leaves to the root: `add` takes, for each split whose feature still contributes,
-    /// the node, the feature, and an integrand, whose sum both edges together add to the feature's
-    /// contribution. `output` selects the explained value of a leaf.
+    /// Sweeps from the leaves to the root. For each split whose feature still contributes, `add`
+    /// receives the node, the feature, and an integrand, whose sum over the points both edges
+    /// together add to the feature's contribution. `output` selects the explained value of a leaf.
     #[inline(always)]
     pub(crate) fn ascend(
         &mut self,
@@ -146,7 +147,8 @@ impl TreeWalk {
         }
     }
 
-    /// After [`TreeWalk::descend`]: the change of g by every edge, for [`TreeWalk::edges_above`].
+    /// Computes the change of g by every edge, for [`TreeWalk::edges_above`]; call after
+    /// [`TreeWalk::descend`].
     #[inline(always)]
     pub(crate) fn compute_changes(&mut self, input: &TreePacket<'_>) {
         for node in 1..input.tree.nodes() {
@@ -157,7 +159,7 @@ impl TreeWalk {
         }
     }
 
-    /// The edges above a node that change g, lowest first: their features and changes.
+    /// Returns the edges above a node that change g, lowest first: their features and changes.
     #[inline(always)]
     pub(crate) fn edges_above<'a>(
         &'a self,
@@ -171,7 +173,7 @@ impl TreeWalk {
         })
     }
 
-    /// z of a split's feature, if the row follows all earlier edges of the feature.
+    /// Returns z of a split's feature if the row follows all earlier edges of the feature.
     #[inline(always)]
     fn merged(&self, tree: &TreeView<'_>, node: usize) -> Option<f64> {
         let previous = tree.previous[node];
@@ -184,11 +186,11 @@ impl TreeWalk {
     }
 }
 
-/// z of a feature that is new on the path. A product of shares that happens to be 1 is the same.
+/// z of a feature that is new on the path. A product of shares that happens to be 1 is equivalent.
 const NEW_FEATURE: f64 = 1.0;
 
 impl WalkedNode {
-    /// z (o - s) / (f f') of the edge.
+    /// Returns z (o - s) / (f f') of the edge.
     #[inline(always)]
     fn change(&self, merged: f64, share: f64, packet: &Packet) -> PacketValues {
         let mut change = factor(merged, true, packet);
@@ -198,7 +200,7 @@ impl WalkedNode {
                 *value = merged * self.difference / (*value * after);
             }
         } else {
-            // f' = z s (1 - t): s cancels, so that an edge without cover is no exception.
+            // f' = z s (1 - t): s cancels, so an edge without cover needs no special case.
             for (value, t) in change.iter_mut().zip(packet.at) {
                 *value = -1.0 / (*value * (1.0 - t));
             }
@@ -207,7 +209,7 @@ impl WalkedNode {
     }
 }
 
-/// f' / f of an edge, at each point.
+/// Returns f' / f of an edge at each point.
 #[inline(always)]
 fn ratio(merged: Option<f64>, share: f64, follows: bool, packet: &Packet) -> PacketValues {
     let Some(merged) = merged else {
@@ -222,14 +224,14 @@ fn ratio(merged: Option<f64>, share: f64, follows: bool, packet: &Packet) -> Pac
     ratio
 }
 
-/// z (1 - t) + p t at each point.
+/// Returns z (1 - t) + p t at each point.
 #[inline(always)]
 fn factor(merged: f64, followed: bool, packet: &Packet) -> PacketValues {
     let taken = f64::from(u8::from(followed));
     packet.at.map(|t| merged * (1.0 - t) + taken * t)
 }
 
-/// Lane by lane.
+/// Multiplies per point.
 #[inline(always)]
 fn times(a: &PacketValues, b: &PacketValues) -> PacketValues {
     let mut product = *a;

@@ -1,5 +1,5 @@
-//! The archives of `tests/data/models/versions`: small models of every kind, trained and asked by
-//! one version of a library each (`make.py` there writes them).
+//! Archives of `tests/data/models/versions`: small models of every kind with predictions, each
+//! written by one version of a library (by `make.py` there).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,31 +13,31 @@ use super::{Array, folder, parse_npy};
 pub(crate) struct Trained {
     /// Archive and name, such as `xgboost-3.2.0/softprob`.
     pub(crate) name: String,
-    /// What `make.py` noted: objective, booster, what the library refused.
+    /// Facts recorded by `make.py`: objective, booster, what the library rejected.
     pub(crate) facts: serde_json::Value,
-    /// Name (`model.json`) and bytes of each form of the model.
+    /// Name (`model.json`) and bytes of the model in each format.
     pub(crate) files: Vec<(String, Vec<u8>)>,
     arrays: HashMap<String, Array>,
 }
 
 impl Trained {
-    /// The array of this name, if the library gave it.
+    /// Returns the array with this name, if the library provided it.
     pub(crate) fn array(&self, name: &str) -> Option<&Array> {
         self.arrays.get(name)
     }
 
-    /// The name in its archive.
+    /// Returns the name within the archive.
     pub(crate) fn kind(&self) -> &str {
         self.name.split_once('/').expect("archive/name").1
     }
 }
 
-/// Names of all archives of `versions`, without their ending.
+/// Returns the names of all archives of `versions`, without extension.
 pub(crate) fn archives() -> Vec<String> {
     archives_of("versions")
 }
 
-/// Names of all archives of a folder beside the zoo's models, without their ending.
+/// Returns the names of all archives of a folder next to the zoo's models, without extension.
 pub(crate) fn archives_of(of: &str) -> Vec<String> {
     let files = std::fs::read_dir(folder().join(of)).expect("the archives");
     let names = files.map(|file| {
@@ -53,12 +53,12 @@ pub(crate) fn archives_of(of: &str) -> Vec<String> {
     names
 }
 
-/// The models of an archive of `versions`.
+/// Returns the models of an archive of `versions`.
 pub(crate) fn models(archive: &str) -> Vec<Trained> {
     models_of("versions", archive)
 }
 
-/// The models of an archive of a folder beside the zoo's models.
+/// Returns the models of an archive of a folder next to the zoo's models.
 pub(crate) fn models_of(of: &str, archive: &str) -> Vec<Trained> {
     let path = folder().join(of).join(format!("{archive}.zip"));
     let mut zip = ZipArchive::new(File::open(path).expect("archive")).expect("zip archive");

@@ -1,7 +1,6 @@
-//! The model zoo of `tests/data/models`: model files, facts, and the arrays that the libraries
-//! gave.
+//! The model zoo of `tests/data/models`: model files, facts, and the results of the libraries.
 
-// Every test program uses its part of this module, and stops where the zoo is damaged.
+// Every test program uses a part of this module, and stops if the zoo is corrupt.
 #![allow(dead_code, clippy::expect_used, clippy::panic)]
 
 pub(crate) mod archives;
@@ -19,17 +18,17 @@ pub(crate) struct Array {
     pub(crate) shape: Vec<usize>,
     /// Row-major values.
     pub(crate) data: Vec<f64>,
-    /// Whether the file holds `f32`.
+    /// Whether the element type of the file is `f32`.
     pub(crate) is_f32: bool,
 }
 
 impl Array {
-    /// Values per entry of the first axis.
+    /// Returns the number of values per entry of the first axis.
     pub(crate) fn width(&self) -> usize {
         self.shape[1..].iter().product()
     }
 
-    /// The values, rounded to `f32` (exact where the file holds `f32`).
+    /// Returns the values rounded to `f32` (exact if the file contains `f32`).
     pub(crate) fn as_f32(&self) -> Vec<f32> {
         self.data.iter().map(|&value| value as f32).collect()
     }
@@ -37,52 +36,52 @@ impl Array {
 
 /// One model of the zoo.
 pub(crate) struct Sample {
-    /// Its name in `index.json`.
+    /// Name in `index.json`.
     pub(crate) name: String,
-    /// `NAME.meta.json`.
+    /// Content of `NAME.meta.json`.
     pub(crate) meta: serde_json::Value,
-    /// The model in every format that the zoo has it in.
+    /// The model in every format available in the zoo.
     pub(crate) files: Vec<PathBuf>,
     arrays: HashMap<String, Array>,
 }
 
 impl Sample {
-    /// The array of this name, if the zoo has it for this model.
+    /// Returns the array with this name, if the zoo has it for this model.
     pub(crate) fn array(&self, name: &str) -> Option<&Array> {
         self.arrays.get(name)
     }
 
-    /// The bytes of every model file.
+    /// Returns the bytes of every model file.
     pub(crate) fn models(&self) -> impl Iterator<Item = (&Path, Vec<u8>)> {
         self.files
             .iter()
             .map(|path| (path.as_path(), fs::read(path).expect("model file")))
     }
 
-    /// A number of the meta file.
+    /// Returns a number of the meta file.
     pub(crate) fn fact(&self, name: &str) -> Option<f64> {
         self.meta.get(name)?.as_f64()
     }
 
-    /// Whether the library is XGBoost (else LightGBM).
+    /// Returns whether the library is XGBoost (else LightGBM).
     pub(crate) fn is_xgboost(&self) -> bool {
         self.meta["lib"] == "xgboost"
     }
 }
 
-/// The folder of the zoo.
+/// Returns the folder of the zoo.
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/data/models")
 }
 
-/// All models, in the order of `index.json`.
+/// Returns all models in the order of `index.json`.
 pub(crate) fn samples() -> Vec<Sample> {
     let index = fs::read_to_string(folder().join("index.json")).expect("index.json");
     let names: Vec<String> = serde_json::from_str(&index).expect("a list of names");
     names.iter().map(|name| sample(name)).collect()
 }
 
-/// One model by name.
+/// Returns one model by name.
 pub(crate) fn sample(name: &str) -> Sample {
     let path = |extension: &str| folder().join(format!("{name}.{extension}"));
     let meta = fs::read_to_string(path("meta.json")).expect("meta file");
@@ -120,7 +119,7 @@ fn read_npz(path: &Path) -> HashMap<String, Array> {
 }
 
 /// Parses a NumPy file: magic and version (8 bytes), header length, header, row-major values. The
-/// header reads like `{'descr': '<f4', 'fortran_order': False, 'shape': (62, 10), }`.
+/// header has the format `{'descr': '<f4', 'fortran_order': False, 'shape': (62, 10), }`.
 fn parse_npy(bytes: &[u8]) -> Option<Array> {
     let (&magic, rest) = bytes.split_first_chunk::<8>()?;
     assert_eq!(&magic, b"\x93NUMPY\x01\x00", "npy version 1.0");

@@ -1,4 +1,4 @@
-//! One attempt to load a model, on a thread of its own: fetch, compile, install in the workers.
+//! One attempt to load a model on a separate thread: fetch, compile, install in the workers.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,14 +14,14 @@ use super::file_stamp::{FileStamp, stamp};
 use crate::mlflow;
 use crate::model_control::LoopMessage;
 
-/// Logs which iterations predict, if the file records a best iteration and the user did not choose.
+/// Logs which iterations are used if the file records a best iteration and the user chose none.
 pub fn log_iterations_notice(model: &ModelInfo) {
     if let Some(notice) = &model.iterations_notice {
         tracing::warn!(model = model.name, "{notice}");
     }
 }
 
-/// Logs what a store gave, and what the cache did.
+/// Logs the fetched version and the use of the cache.
 pub(crate) fn log_fetched(model: &str, source: &Source, fetched: &Fetched) {
     let source = albacore_storage::redacted(source);
     let sha256 = fetched.sha256.to_string();
@@ -48,14 +48,14 @@ pub(crate) fn log_fetched(model: &str, source: &Source, fetched: &Fetched) {
     }
 }
 
-/// What the loading threads share.
+/// State shared by the loading threads.
 #[derive(Debug)]
 pub(super) struct LoadContext {
     pub(super) engine: Arc<Engine>,
     pub(super) storage: Arc<Storage>,
     pub(super) runtime: tokio::runtime::Handle,
-    /// Held from compilation to installation: it bounds the memory of compiled models, and keeps
-    /// the order in which loads began.
+    /// Held from compilation to installation: bounds the memory of compiled models and preserves
+    /// the order in which loads started.
     pub(super) install_lock: Mutex<()>,
 }
 
@@ -70,17 +70,17 @@ pub(super) struct LoadRequest {
 }
 
 impl LoadRequest {
-    /// Text that differs where requests differ.
+    /// Returns a text that is equal only for equal requests.
     pub(super) fn fingerprint(&self) -> String {
         format!("{self:?}")
     }
 }
 
-/// What a model was compiled from.
+/// The file that a model was compiled from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LoadedFile {
     pub(super) digest: Digest,
-    /// What the `MLmodel` beside it said, if there was one.
+    /// Content of the `MLmodel` file next to it, if present.
     pub(super) python: Option<PythonModel>,
 }
 
@@ -97,7 +97,7 @@ impl LoadedFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServedVersion {
     pub(super) file: LoadedFile,
-    /// What was requested.
+    /// Iterations of the load request.
     iterations: Option<settings::Iterations>,
     naming: settings::Naming,
 }
@@ -111,39 +111,40 @@ impl ServedVersion {
         }
     }
 
-    /// Whether the request asks for this version if its file is the same.
+    /// Returns whether the request would give this version if the file is the same.
     fn has_settings_of(&self, request: &LoadRequest) -> bool {
         (self.iterations, &self.naming) == (request.iterations, &request.naming)
     }
 }
 
-/// What is served already.
+/// The currently served version of a model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Served {
     pub(super) version: Option<ServedVersion>,
-    /// What the object store calls the file that was fetched last.
+    /// Version that the object store reported for the last fetched file.
     pub(super) of_store: Option<String>,
 }
 
-/// A finished attempt.
+/// A completed attempt.
 #[derive(Debug)]
 pub(crate) struct LoadAttempt {
-    /// Identifies the attempt; the result of a superseded one is ignored.
+    /// Identifies the attempt; results of superseded attempts are ignored.
     pub(super) number: u64,
     pub(super) request: LoadRequest,
     /// Stamp of the file before it was read; `None` for a URL.
     pub(super) stamp: Option<FileStamp>,
-    /// The version that the object store names, if the file is in one.
+    /// Version reported by the object store, if the file is in one.
     pub(super) version: Option<String>,
-    /// The version that is served now, or why loading failed.
+    /// The file of the served version, or why loading failed.
     pub(super) result: Result<LoadedFile, String>,
 }
 
-/// Stamp of a model file; `None` for a URL.
+/// Returns the stamp of a model file; `None` for a URL.
 pub(super) fn stamp_of(source: &Source) -> Option<FileStamp> {
     match source {
-        // In a folder the files count, as they may be written anew in place, the one that changed
-        // last; without one or with several the folder does, so that loading finds out.
+        // For a folder, use the stamp of the most recently changed model file, because files may be
+        // rewritten in place. If the folder has no model file or several, use the stamp of the
+        // folder: loading then reports the error.
         Source::Path(path) => {
             let path = Path::new(path);
             let files = albacore_storage::watched_files(path);
@@ -155,14 +156,14 @@ pub(super) fn stamp_of(source: &Source) -> Option<FileStamp> {
     }
 }
 
-/// Whether the source is asked for new versions while it is served: an object store is, unless the
-/// settings want one digest and no other.
+/// Returns whether the source is polled for new versions while it is served: true for object
+/// stores, unless the settings require a digest.
 pub(super) fn is_polled(request: &LoadRequest) -> bool {
     request.sha256.is_none() && albacore_storage::has_versions(&request.source)
 }
 
-/// Starts an attempt; its result is sent to `finished`. The same file with the same settings as the
-/// `served` version is not installed again, nor fetched again if an object store can tell.
+/// Starts an attempt and sends its result to `finished`. If file and settings equal those of the
+/// `served` version, it is not installed again, and not fetched again if the object store can tell.
 pub(super) fn start(
     context: &Arc<LoadContext>,
     number: u64,
@@ -173,14 +174,14 @@ pub(super) fn start(
 ) -> std::io::Result<()> {
     let context = Arc::clone(context);
     let attempt = move || {
-        // Taken before the file is read, so that a change during the read is noticed later.
+        // Taken before the file is read, so that a change during the read is detected later.
         let stamp = stamp_of(&request.source);
         let loaded = load(&context, &request, served, &is_wanted);
         let (result, version) = match loaded {
             Ok((file, version)) => (Ok(file), version),
             Err(error) => (Err(error), None),
         };
-        // The receiver is gone once the server stops.
+        // The receiver is dropped when the server stops.
         let _ = finished.send(LoopMessage::Finished(Box::new(LoadAttempt {
             number,
             request,
@@ -193,7 +194,7 @@ pub(super) fn start(
     thread.spawn(attempt).map(drop)
 }
 
-/// Returns the file of the version that is served now, and what an object store calls it.
+/// Returns the file of the version that is now served, and its version in the object store.
 fn load(
     context: &LoadContext,
     request: &LoadRequest,

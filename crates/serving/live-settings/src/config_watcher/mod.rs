@@ -1,10 +1,11 @@
-//! Watches the settings file: rules and objectives change at once; models are loaded next to the
-//! served ones and then replace them. An error changes nothing, is reported, and is retried: a
-//! settings file when it changes, a model also after a pause.
+//! Watches the settings file. Batching and objectives change immediately; a model is loaded while
+//! its previous version is served and then replaces it. On an error nothing changes; the error is
+//! reported and the operation retried: a settings file when it changes, a model also after a
+//! backoff.
 //!
-//! Calls load and unload models in between (`orders`). One thread (`WatchLoop`) owns all of this;
-//! each model is loaded on a thread of its own (`load`), so that a slow server does not delay the
-//! others. The results are published in [`crate::model_status`].
+//! API calls also load and unload models (`orders`). One thread (`WatchLoop`) owns all of this
+//! state; each model is loaded on a separate thread (`load`), so that a slow store does not delay
+//! other models. Results are published in [`crate::model_status`].
 
 mod file_stamp;
 mod load;
@@ -39,20 +40,20 @@ pub struct ConfigWatcher {
     is_running: Arc<AtomicBool>,
 }
 
-/// What the settings are applied to.
+/// The components that settings are applied to.
 pub struct Served {
     pub engine: Arc<Engine>,
     pub config: Arc<EffectiveConfig>,
     pub status: Arc<StatusStore>,
     pub storage: Arc<Storage>,
     pub handover: Handover,
-    /// Calls that load and unload models.
+    /// Receives API calls that load and unload models.
     pub orders: Orders,
-    /// How often object stores are asked for new versions of models.
+    /// Interval at which object stores are polled for new versions of models.
     pub poll_period: Duration,
 }
 
-/// The settings file cannot be watched.
+/// Why watching the settings file could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     #[error("the models of the settings cannot be served")]
@@ -61,19 +62,19 @@ pub enum WatchError {
     Thread(#[from] std::io::Error),
 }
 
-/// Valid settings that this server cannot apply.
+/// Why this server cannot apply valid settings.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error(transparent)]
     Models(#[from] NoSlot),
-    /// More threads for a model than a worker has.
+    /// A model uses more threads than a worker has.
     #[error(transparent)]
     Threads(#[from] ValidationError),
 }
 
 impl ConfigWatcher {
-    /// Applies `settings`, which were read from `file`, and watches the file from then on. The
-    /// models of `restored` are served already. To be called inside the engine's runtime.
+    /// Applies `settings`, which were read from `file`, and starts to watch the file. The models in
+    /// `restored` are already served. Must be called inside the engine's runtime.
     ///
     /// # Errors
     /// [`WatchError`].
@@ -89,8 +90,9 @@ impl ConfigWatcher {
         Self::spawn(watch_loop)
     }
 
-    /// Loads and unloads models of the command line by calls alone; those of `restored` are served
-    /// already. To be called inside the engine's runtime.
+    /// Starts without a settings file: models of the command line are loaded and unloaded only by
+    /// API calls. The models in `restored` are already served. Must be called inside the engine's
+    /// runtime.
     ///
     /// # Errors
     /// [`WatchError::Thread`].

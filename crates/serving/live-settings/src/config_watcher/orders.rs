@@ -1,4 +1,4 @@
-//! Models that calls load and unload: what the thread that loads models does for them.
+//! API calls that load and unload models, as handled by the thread that loads models.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::events::{ServerEvent, emit};
 use crate::model_control::Order;
 
 impl WatchLoop {
-    /// Takes a call; one for a model that was removed meanwhile is dropped, which answers it.
+    /// Accepts a call. A call for a model that has been removed is dropped, which sends its reply.
     pub(super) fn ask(&mut self, order: Order) {
         let mut models = self.models.iter_mut();
         if let Some(model) = models.find(|model| model.settings.name == order.model()) {
@@ -15,7 +15,7 @@ impl WatchLoop {
         }
     }
 
-    /// Unloads the models that calls want to be unloaded and of which no load is running.
+    /// Unloads the models for which an unload call is pending and no load is running.
     pub(super) fn unload_as_asked(&mut self) {
         let models = self.models.iter_mut();
         let orders: Vec<Order> = models.filter_map(|model| model.take_unload()).collect();
@@ -30,7 +30,7 @@ impl WatchLoop {
         }
     }
 
-    /// Unloads a model; returns whether it was not unloaded before.
+    /// Unloads a model; returns false if it was already unloaded.
     pub(super) fn unload(&mut self, name: &str) -> bool {
         let mut models = self.models.iter_mut();
         let Some(model) = models.find(|model| model.settings.name == name) else {
@@ -48,7 +48,7 @@ impl WatchLoop {
         is_news
     }
 
-    /// The names of the models that calls have unloaded.
+    /// Returns the names of the models unloaded by API calls.
     pub(super) fn unloaded(&self) -> BTreeSet<String> {
         let models = self.models.iter().filter(|model| model.is_unloaded);
         models.map(|model| model.settings.name.clone()).collect()

@@ -25,26 +25,26 @@ use crate::model_status::{LoadState, ModelStatus, StatusStore};
 
 /// State of the thread.
 pub(super) struct WatchLoop {
-    /// `None` for the models of the command line.
+    /// `None` if the models are those of the command line.
     file: Option<PathBuf>,
-    /// Stamp of the file when it was read last.
+    /// Stamp of the file at the last read.
     stamp: Option<FileStamp>,
-    /// Digest of the file that was read last, whether it was applied or refused.
+    /// Digest of the file at the last read, whether it was applied or rejected.
     sha256: Option<Digest>,
     pub(super) context: Arc<LoadContext>,
     config: Arc<EffectiveConfig>,
     pub(super) status: Arc<StatusStore>,
     pub(super) handover: Handover,
     pub(super) models: Vec<WatchedModel>,
-    /// How often object stores are asked for new versions.
+    /// Interval at which object stores are polled for new versions.
     poll_period: Duration,
-    /// Number of attempts started so far.
+    /// Number of load attempts started so far.
     attempts: u64,
     orders: Orders,
 }
 
 impl WatchLoop {
-    /// To be called inside the engine's runtime.
+    /// Must be called inside the engine's runtime.
     pub(super) fn new(file: Option<PathBuf>, served: Served) -> Self {
         let Served {
             engine,
@@ -76,14 +76,14 @@ impl WatchLoop {
         }
     }
 
-    /// Runs until `keep_running` is cleared.
+    /// Runs until `keep_running` is false.
     pub(super) fn run(mut self, keep_running: &AtomicBool) {
         let mut next_poll = Instant::now();
-        // bound: one pass each POLL_PERIOD, result and call; ends with the server.
+        // bound: one iteration per POLL_PERIOD, result and call; ends with the server.
         while keep_running.load(Ordering::Relaxed) {
             let now = Instant::now();
             if next_poll <= now {
-                // Also if calls come all the time, and not more often then.
+                // Polls on time even under a continuous stream of calls, and not more often.
                 next_poll = now + POLL_PERIOD;
                 self.poll_file();
                 self.start_loads(|model| model.due(now));
@@ -92,7 +92,7 @@ impl WatchLoop {
             match self.orders.receiver.recv_timeout(pause) {
                 Ok(LoopMessage::Finished(attempt)) => self.finish(*attempt),
                 Ok(LoopMessage::Asked(order)) => self.ask(order),
-                // `self` holds a sender, so the channel is never disconnected.
+                // `self` owns a sender, so the channel is never disconnected.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             self.unload_as_asked();
@@ -101,12 +101,12 @@ impl WatchLoop {
         self.models.iter_mut().for_each(WatchedModel::cancel);
     }
 
-    /// Reads and applies the file if it changed.
+    /// Reads and applies the file if it has changed.
     fn poll_file(&mut self) {
         let Some(file) = self.file.clone() else {
             return;
         };
-        // Taken before the file is read, so that a change during the read is noticed later.
+        // Taken before the file is read, so that a change during the read is detected later.
         let stamp = stamp(&file);
         // A missing file is being replaced; it is read when it exists again.
         if stamp.is_none() || stamp == self.stamp {
@@ -142,7 +142,7 @@ impl WatchLoop {
         }
     }
 
-    /// Applies settings: batching and objectives now, models as soon as they are loaded.
+    /// Applies settings: batching and objectives immediately, models when they are loaded.
     pub(super) fn apply(&mut self, loaded: LoadedSettings) -> Result<(), ApplyError> {
         let LoadedSettings {
             sha256,
@@ -169,14 +169,14 @@ impl WatchLoop {
         Ok(())
     }
 
-    /// Adds models of the command line.
+    /// Adds the models of the command line.
     pub(super) fn add(&mut self, models: &[CliModel]) {
         let models = models.iter().map(CliModel::settings);
         self.models.extend(models.map(WatchedModel::of_arguments));
     }
 
-    /// Takes over the models that another front installed: those that the settings still ask for
-    /// are not loaded again, nor are those that calls have unloaded.
+    /// Takes over the models that the previous front installed. Models whose settings are unchanged
+    /// are not loaded again, and models unloaded by API calls stay unloaded.
     pub(super) fn restore(&mut self, restored: &Restored) {
         for name in &restored.unloaded {
             self.unload(name);
@@ -200,7 +200,7 @@ impl WatchLoop {
         }
     }
 
-    /// Leaves a model that was just installed, or found unchanged, to the next front.
+    /// Hands a model over to the next front after it was installed or found unchanged.
     fn keep(&self, attempt: &LoadAttempt) {
         let name = &attempt.request.name;
         let status = self.status.snapshot();
@@ -232,7 +232,7 @@ impl WatchLoop {
         }
     }
 
-    /// Adds or updates a watched model; returns its new status.
+    /// Adds or updates a watched model and returns its new status.
     fn watch(&mut self, model: settings::Model) -> ModelStatus {
         let name = model.name.clone();
         let source = albacore_storage::redacted(&model.source);
@@ -282,7 +282,7 @@ impl WatchLoop {
         failed.into_iter().for_each(|attempt| self.finish(attempt));
     }
 
-    /// Records the result of an attempt in its model and in the status, and reports changes.
+    /// Records the result of an attempt in the model and in the status, and reports changes.
     fn finish(&mut self, attempt: LoadAttempt) {
         let mut models = self.models.iter_mut();
         let Some(model) = models.find_map(|model| model.take_running(&attempt).then_some(model))
@@ -292,9 +292,9 @@ impl WatchLoop {
         let (previous, was_unloaded) = (model.served.clone(), model.is_unloaded);
         let is_current = model.finished(&attempt, Instant::now(), self.poll_period);
         let is_same_version = model.served == previous;
-        // One for other settings is followed by another.
+        // A result for outdated settings is followed by another load, which answers the call.
         let order = is_current.then(|| model.take_load(&attempt)).flatten();
-        // One that is cancelled to be unloaded has not failed.
+        // A load that was canceled by an unload call has not failed.
         let is_current = is_current && !model.is_to_be_unloaded();
         let is_unloaded = model.is_unloaded;
         let result = attempt.result.clone().map(|file| file.digest);
@@ -324,7 +324,7 @@ impl WatchLoop {
     }
 }
 
-/// The outputs that a model advertises: the value, unless the settings list others.
+/// Returns the outputs that a model advertises: the value, unless the settings list others.
 fn advertised_outputs(model: &settings::Model) -> KindSet {
     if model.outputs.is_empty() {
         return KindSet::only(Kind::Value);
@@ -339,7 +339,7 @@ fn advertised_outputs(model: &settings::Model) -> KindSet {
     kinds.collect()
 }
 
-/// Updates the status of a model after an attempt. Returns whether the change is to be reported.
+/// Updates the status of a model after an attempt; returns whether to report the change.
 fn update_status(
     status: &mut ModelStatus,
     result: &Result<Digest, String>,

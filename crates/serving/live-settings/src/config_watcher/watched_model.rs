@@ -1,5 +1,4 @@
-//! One model of the settings: the version that the settings name, the served version, and when to
-//! load.
+//! One model of the settings: the requested version, the served version, and when to load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,24 +17,24 @@ use crate::model_control::{ModelAction, Order};
 #[derive(Debug)]
 pub(super) struct WatchedModel {
     pub(super) settings: settings::Model,
-    /// The running attempt: its number, and the flag that cancels it.
+    /// The running attempt: its number, and the flag whose clearing cancels it.
     running: Option<(u64, Arc<AtomicBool>)>,
-    /// Request of the last finished attempt, and the file that it read.
+    /// Request of the last finished attempt, and the stamp of the file that it read.
     tried: Option<(LoadRequest, Option<FileStamp>)>,
     pub(super) served: Option<ServedVersion>,
-    /// What the object store calls the file that was fetched last with the current settings.
+    /// Version that the object store reported for the last file fetched with the current settings.
     of_store: Option<String>,
-    /// Failures in a row; 0 after a success.
+    /// Consecutive failures.
     failures: u32,
-    /// Time of the next attempt: after a failure, or to ask an object store for a new version.
+    /// Time of the next attempt: retry after a failure, or poll of an object store.
     retry_at: Option<Instant>,
-    /// A file that differs from the tried one, and at how many polls it was the same.
+    /// Stamp of a file that differs from the tried one, and the number of polls with this stamp.
     changed_file: Option<(Option<FileStamp>, u32)>,
-    /// Whether it is loaded by itself; a model of the command line is not.
+    /// Whether the model is loaded without an API call; false for models of the command line.
     is_watched: bool,
-    /// Whether a call unloaded it; then it is loaded by a call alone.
+    /// Whether an API call unloaded the model; then only another call loads it.
     pub(super) is_unloaded: bool,
-    /// The call that loads or unloads it.
+    /// The pending API call to load or unload it.
     order: Option<Order>,
 }
 
@@ -56,7 +55,7 @@ impl WatchedModel {
         }
     }
 
-    /// A model of the command line.
+    /// Creates a model of the command line.
     pub(super) fn of_arguments(settings: settings::Model) -> Self {
         Self {
             is_watched: false,
@@ -64,7 +63,7 @@ impl WatchedModel {
         }
     }
 
-    /// Takes over what another front served; returns whether it is what the settings ask for.
+    /// Takes over a model served by the previous front; returns whether it matches the settings.
     pub(super) fn restore(&mut self, record: &ModelRecord, next_poll: Instant) -> bool {
         let request = self.request();
         let Some((digest, _)) = record.serving() else {
@@ -93,13 +92,13 @@ impl WatchedModel {
         }
     }
 
-    /// Whether the version that the settings name was tried already.
+    /// Returns whether the version requested by the settings has been tried.
     fn is_tried(&self) -> bool {
         let tried = self.tried.as_ref();
         tried.is_some_and(|(request, _)| *request == self.request())
     }
 
-    /// Replaces the settings. Returns whether they need another load.
+    /// Replaces the settings; returns whether the model must be loaded again.
     pub(super) fn set_settings(&mut self, settings: settings::Model) -> bool {
         self.settings = settings;
         if self.is_tried() || self.is_unloaded {
@@ -120,7 +119,7 @@ impl WatchedModel {
         }
     }
 
-    /// What does not have to be fetched or installed again.
+    /// Returns the served version, which need not be fetched or installed again.
     pub(super) fn served(&self) -> Served {
         Served {
             version: self.served.clone(),
@@ -128,7 +127,7 @@ impl WatchedModel {
         }
     }
 
-    /// The request to start now, if one is due. To be called once for each poll.
+    /// Returns the request to start now, if one is due. Must be called once per poll.
     pub(super) fn due(&mut self, now: Instant) -> Option<LoadRequest> {
         if self.running.is_some() || self.order.is_some() {
             return self.ordered_load();
@@ -141,14 +140,14 @@ impl WatchedModel {
         is_due.then(|| self.request())
     }
 
-    /// The request to start now for a call.
+    /// Returns the request to start now for an API call.
     pub(super) fn ordered_load(&self) -> Option<LoadRequest> {
         let is_load = |order: &Order| order.action == ModelAction::Load;
         let is_due = self.running.is_none() && self.order.as_ref().is_some_and(is_load);
         is_due.then(|| self.request())
     }
 
-    /// Takes a call, which is the only one for this model.
+    /// Accepts an API call; there is at most one per model.
     pub(super) fn ask(&mut self, order: Order) {
         if order.action == ModelAction::Unload {
             self.cancel();
@@ -156,25 +155,25 @@ impl WatchedModel {
         self.order = Some(order);
     }
 
-    /// Whether a call waits to unload it.
+    /// Returns whether an unload call is pending.
     pub(super) fn is_to_be_unloaded(&self) -> bool {
         let order = self.order.as_ref();
         order.is_some_and(|order| order.action == ModelAction::Unload)
     }
 
-    /// The call that unloads it, once no load is running.
+    /// Takes the pending unload call if no load is running.
     pub(super) fn take_unload(&mut self) -> Option<Order> {
         let is_due = self.running.is_none() && self.is_to_be_unloaded();
         self.order.take_if(|_| is_due)
     }
 
-    /// The call that this attempt was for.
+    /// Takes the load call that this attempt executes.
     pub(super) fn take_load(&mut self, attempt: &LoadAttempt) -> Option<Order> {
         let number = attempt.number;
         self.order.take_if(|order| order.attempt == Some(number))
     }
 
-    /// Forgets what was served; from now on it is loaded by a call alone.
+    /// Forgets the served version; only an API call loads the model again.
     pub(super) fn unload(&mut self) {
         self.tried = None;
         self.served = None;
@@ -185,13 +184,14 @@ impl WatchedModel {
         self.is_unloaded = true;
     }
 
-    /// Whether the file differs from the tried one, and was stable for [`STABLE_POLLS`].
+    /// Returns whether the file differs from the tried one and was stable for [`STABLE_POLLS`]
+    /// polls.
     fn is_file_changed(&mut self) -> bool {
         let Some((request, tried)) = &self.tried else {
             return false;
         };
         let now = stamp_of(&request.source);
-        // A missing file is being replaced, or deleted; the served version stays.
+        // A missing file is being replaced or was deleted; the served version is kept.
         if now == *tried || now.is_none() {
             self.changed_file = None;
             return false;
@@ -204,7 +204,7 @@ impl WatchedModel {
         polls >= STABLE_POLLS
     }
 
-    /// Records that an attempt was started; clearing `is_wanted` cancels it.
+    /// Records the start of an attempt; clearing `is_wanted` cancels it.
     pub(super) fn started(&mut self, number: u64, is_wanted: Arc<AtomicBool>) {
         self.running = Some((number, is_wanted));
         if let Some(order) = &mut self.order {
@@ -212,14 +212,14 @@ impl WatchedModel {
         }
     }
 
-    /// Whether `attempt` is the running one, which is over then.
+    /// Returns whether `attempt` is the running one, and marks it as finished.
     pub(super) fn take_running(&mut self, attempt: &LoadAttempt) -> bool {
         let number = attempt.number;
         self.running.take_if(|(own, _)| *own == number).is_some()
     }
 
-    /// Records the result of an attempt; object stores are asked again after `poll_period`. Returns
-    /// whether it was for the current settings.
+    /// Records the result of an attempt; object stores are polled again after `poll_period`.
+    /// Returns whether the attempt was for the current settings.
     pub(super) fn finished(
         &mut self,
         attempt: &LoadAttempt,
@@ -247,7 +247,7 @@ impl WatchedModel {
     }
 }
 
-/// The pause after a failure that `failures` others preceded.
+/// Returns the pause after a failure that followed `failures` others.
 fn backoff(failures: u32) -> Duration {
     let factor = 2_u32.saturating_pow(failures);
     LOAD_BACKOFF_MIN

@@ -36,7 +36,7 @@ fn message() -> proto::Parameters {
     }
 }
 
-/// As a server whose workers have four threads decodes it.
+/// Decodes the message as a server with workers of four threads.
 fn parameters(message: &proto::Parameters) -> Result<Parameters, String> {
     super::parameters(message, 4)
 }
@@ -76,7 +76,7 @@ fn every_field_of_a_message_is_decoded() {
     };
     let decoded = parameters(&message).unwrap();
     assert_eq!(decoded.models, [ModelParameters::defaults("m".to_owned())]);
-    // Of the whole message: a window of all models.
+    // A window in the batching of all models.
     let of_all = message.batching.as_mut().unwrap();
     (of_all.policy, of_all.max_delay_us) = (proto::Policy::Auto.into(), None);
     of_all.window_us = Some(5000);

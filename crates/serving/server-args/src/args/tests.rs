@@ -1,4 +1,4 @@
-//! Defaults, and arguments that contradict each other.
+//! Defaults and conflicting arguments.
 
 use super::*;
 

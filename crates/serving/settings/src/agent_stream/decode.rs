@@ -1,4 +1,4 @@
-//! Decodes a line to a [`NodeSnapshot`].
+//! Decodes a line into a [`NodeSnapshot`].
 
 use core::net::IpAddr;
 use std::cell::Cell;
@@ -17,7 +17,7 @@ impl NodeSnapshot {
     /// Decodes and checks a line, with or without its terminator.
     ///
     /// # Errors
-    /// The first error that is found, with the path of its field.
+    /// The first error, with the path of its field.
     pub fn decode(line: &[u8]) -> Result<DecodedSnapshot, ValidationError> {
         if line.len() > SNAPSHOT_LINE_BYTES_MAX {
             return Err(ValidationError::LineTooLong { bytes: line.len() });

@@ -13,10 +13,10 @@ use crate::timespan::print_timespan;
 use crate::validation_error::ValidationError;
 
 impl NodeSnapshot {
-    /// The line with its terminator.
+    /// Returns the line with its terminator.
     ///
     /// # Errors
-    /// The first invalid value; or the line is longer than readers accept.
+    /// The first invalid value, or a line that is longer than readers accept.
     pub fn encode(&self) -> Result<String, ValidationError> {
         self.check()?;
         let pods: Vec<Value> = self.pods.iter().map(encode_pod).collect();
@@ -48,7 +48,7 @@ fn encode_pod(pod: &ServingPod) -> Value {
 }
 
 fn encode_parameters(parameters: &Parameters) -> Value {
-    // Destructured, so that no field can be forgotten.
+    // Destructured, so that a new field cannot be forgotten.
     let Parameters {
         batching,
         slo,
@@ -78,7 +78,7 @@ fn encode_batching(batching: &ModelBatching) -> Value {
     }))
 }
 
-/// Without defaults, so that a line has room for many models.
+/// Omits defaults, so that more models fit in a line.
 fn encode_model(parameters: &ModelParameters) -> Value {
     let ModelParameters {
         model,
@@ -108,7 +108,7 @@ fn timespan(span: Option<Duration>) -> Option<String> {
     span.map(print_timespan)
 }
 
-/// Leaves out the fields without a value.
+/// Removes fields whose value is null.
 fn without_nulls(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.retain(|_, value| !value.is_null());

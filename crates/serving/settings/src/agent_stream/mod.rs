@@ -2,8 +2,8 @@
 //! parameters of each.
 //!
 //! A named pipe (FIFO) of JSON Lines. Each line is a complete [`NodeSnapshot`], so a reader needs
-//! the newest line only. The agent writes a line on each change and every ten seconds. It creates
-//! the pipe (mode 0644, so that its readers cannot write), and does not wait for a reader.
+//! only the newest line. The agent writes a line on each change and every ten seconds. It creates
+//! the pipe with mode 0644, so that readers cannot write to it, and never blocks on a reader.
 //!
 //! ```json
 //! {"node":"n1","sequence":7,"pods":[{"address":"10.0.0.7","namespace":"shop","name":"fraud-5d8-x",
@@ -13,12 +13,12 @@
 //! "metrics":""}
 //! ```
 //!
-//! **Torn lines.** A writer that is killed may leave the beginning of a line in the pipe. A new
-//! writer therefore writes [`LINE_TERMINATOR`] first; a reader skips empty lines and invalid ones.
+//! **Torn lines.** A writer that is killed may leave an incomplete line in the pipe. A new writer
+//! therefore writes [`LINE_TERMINATOR`] first; a reader skips empty and invalid lines.
 //!
-//! **Versions.** Agent and params may differ by a version: unknown fields are ignored and counted
-//! ([`DecodedSnapshot::unknown_fields`]). An unknown value is an error: the previous parameters are
-//! better than a guess.
+//! **Versions.** The agent and `albacore-params` may differ by one version: unknown fields are
+//! ignored and counted ([`DecodedSnapshot::unknown_fields`]). An unknown value is an error, because
+//! keeping the previous parameters is safer than guessing.
 
 mod decode;
 mod encode;
@@ -37,16 +37,16 @@ use crate::validation_error::ValidationError;
 
 pub use report::LatencyReport;
 
-/// Ends the torn line of a previous writer.
+/// Terminates an incomplete line of a previous writer.
 pub const LINE_TERMINATOR: &[u8] = b"\n";
 
 /// The content of one line: the pods of a node and their parameters at one moment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NodeSnapshot {
     pub node: String,
-    /// Counts the snapshots of one agent process, from 1.
+    /// Sequence number of the snapshot within one agent process, from 1.
     pub sequence: u64,
-    /// The pods that may have parameters. A pod with two addresses is listed twice.
+    /// Pods that can receive parameters. A pod with two addresses is listed twice.
     pub pods: Vec<ServingPod>,
     /// The agent's metrics as OpenMetrics text, without `# EOF`.
     pub metrics: String,
@@ -55,14 +55,14 @@ pub struct NodeSnapshot {
 /// A pod of the node and the parameters of its deployment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ServingPod {
-    /// The address that identifies it; never an IPv4-mapped IPv6 address. `None`: it is not
+    /// Address that identifies the pod; never an IPv4-mapped IPv6 address. `None` if the pod is not
     /// reached over a network, as under `albacore run`.
     pub address: Option<IpAddr>,
     pub namespace: String,
     pub name: String,
-    /// Its uid: another pod may get its name and address later.
+    /// Pod uid. A later pod may reuse the name and the address.
     pub uid: String,
-    /// The `InferenceDeployment` that it belongs to, in its namespace.
+    /// `InferenceDeployment` of the pod, in the same namespace.
     pub deployment: String,
     /// `metadata.generation` of the deployment when the agent observed the pod.
     pub generation: u64,
@@ -70,36 +70,37 @@ pub struct ServingPod {
     pub parameters: Parameters,
 }
 
-/// What can change in a running server.
+/// Parameters of a server that can change while it runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameters {
-    /// When waiting rows are dispatched to a worker, and how many may wait.
+    /// Batching policy and queue bound.
     pub batching: BatchingParams,
-    /// The latency objectives: of all models that have one.
+    /// Latency objectives, one for each model that has an objective.
     pub slo: Vec<ModelSlo>,
-    /// Further parameters of models. A model that is not listed has those of its settings: a
-    /// sender of an older version lists none.
+    /// Other parameters of models. A model that is not listed keeps those of its settings file;
+    /// senders of older versions list none.
     pub models: Vec<ModelParameters>,
-    /// `metadata.generation` of the deployment that these parameters are from.
+    /// `metadata.generation` of the deployment that defines these parameters.
     pub generation: u64,
-    /// How often the server reports its latency; `None`: never.
+    /// Interval between latency reports of the server; `None`: no reports.
     pub report: Option<Duration>,
 }
 
-/// What can change of a model in a running server, but for its objective.
+/// Parameters of a model that can change while the server runs, except its objective.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModelParameters {
     pub model: String,
-    /// Most threads of a worker that compute one batch; `None` (auto): all that busy workers leave.
+    /// Maximum threads of a worker per batch; `None` (auto): all threads that busy workers do not
+    /// use.
     pub threads: Option<u16>,
-    /// Its share of the server while requests of several models have to be refused.
+    /// Share of the server when requests of several models must be rejected.
     pub weight: u32,
-    /// How its batches are made; `None`: as [`Parameters::batching`] says.
+    /// Batching of this model; `None`: [`Parameters::batching`].
     pub batching: Option<ModelBatching>,
 }
 
 impl ModelParameters {
-    /// Those of a model without any of its own.
+    /// Returns the parameters of a model that sets none.
     #[must_use]
     pub fn defaults(model: String) -> Self {
         Self {
@@ -112,7 +113,7 @@ impl ModelParameters {
 }
 
 impl Model {
-    /// What of it can change in a running server, but for its objective.
+    /// Returns the parameters that can change while the server runs, except the objective.
     #[must_use]
     pub fn parameters(&self) -> ModelParameters {
         ModelParameters {
@@ -125,7 +126,7 @@ impl Model {
 }
 
 impl Parameters {
-    /// The parameters that settings hold, as those of a `generation` of their deployment.
+    /// Returns the parameters of a settings file, marked with the `generation` of their deployment.
     #[must_use]
     pub fn of_settings(settings: &Settings, generation: u64) -> Self {
         let slo = settings.models.iter().filter_map(|model| {
@@ -141,16 +142,16 @@ impl Parameters {
         }
     }
 
-    /// The further parameters of a model, if it is listed.
+    /// Returns the other parameters of a model, if it is listed.
     #[must_use]
     pub fn of_model(&self, model: &str) -> Option<&ModelParameters> {
         self.models.iter().find(|entry| entry.model == model)
     }
 
-    /// Checks the parameters against the `threads` that a worker of this server has.
+    /// Checks that no model uses more than `threads`, the threads of each worker of this server.
     ///
     /// # Errors
-    /// The first model that asks for more.
+    /// The first model that exceeds `threads`.
     pub fn check_threads(&self, threads: usize) -> Result<(), ValidationError> {
         let models = self.models.iter().map(|model| model.threads);
         check_threads("parameters.", models, threads)
@@ -158,8 +159,8 @@ impl Parameters {
 }
 
 impl Settings {
-    /// The effective settings where `parameters` override this file: batching, queue, objectives
-    /// and what `parameters` lists of models are those of `parameters`, all else is the file's.
+    /// Returns these settings with `parameters` applied: batching, queue, objectives and the listed
+    /// model parameters are replaced, everything else is kept.
     #[must_use]
     pub fn overridden_by(&self, parameters: &Parameters) -> Self {
         let mut settings = self.clone();
@@ -189,6 +190,6 @@ pub struct ModelSlo {
 #[derive(Clone, PartialEq, Debug)]
 pub struct DecodedSnapshot {
     pub snapshot: NodeSnapshot,
-    /// Number of its fields that this version does not know.
+    /// Number of fields that this version does not know.
     pub unknown_fields: usize,
 }

@@ -1,12 +1,12 @@
-//! The opposite direction: the latency that a server reports, as a line from `albacore-params` to
-//! the agent.
+//! The reverse direction: latency reports of servers, sent as lines from `albacore-params` to the
+//! agent.
 //!
 //! ```json
 //! {"uid":"6a…","bounds_us":[1000,5000],"counts":[17,3,0]}
 //! ```
 //!
-//! These lines have a pipe of their own, and the agent does not trust its writer: the length of a
-//! line ([`REPORT_LINE_BYTES_MAX`]) and of its lists ([`REPORT_BUCKETS_MAX`]) is bounded.
+//! Reports use a separate pipe. The agent does not trust its writer, so the length of a line
+//! ([`REPORT_LINE_BYTES_MAX`]) and of its lists ([`REPORT_BUCKETS_MAX`]) is bounded.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,19 +21,19 @@ use crate::validation_error::ValidationError;
 /// The latency histogram of a pod's server since it started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LatencyReport {
-    /// The pod's uid, which `albacore-params` finds by the address of the connection.
+    /// Pod uid, which `albacore-params` looks up by the address of the connection.
     pub uid: String,
-    /// Upper bounds of the buckets, inclusive, microseconds, ascending; the last bucket has none.
+    /// Inclusive upper bounds of the buckets in microseconds, ascending; the last bucket has none.
     pub bounds_us: Vec<u64>,
-    /// Requests in each bucket, not cumulative: one more than bounds.
+    /// Requests per bucket, not cumulative; one entry more than `bounds_us`.
     pub counts: Vec<u64>,
 }
 
 impl LatencyReport {
-    /// Checks a report that was built in memory; [`LatencyReport::decode`] returns checked ones.
+    /// Checks a report built in memory; [`LatencyReport::decode`] returns only checked reports.
     ///
     /// # Errors
-    /// The first error that is found.
+    /// The first error.
     pub fn check(&self) -> Result<(), ValidationError> {
         let Self {
             uid,
@@ -58,8 +58,8 @@ impl LatencyReport {
         Ok(())
     }
 
-    /// The upper bound of each bucket in seconds, infinite for the last, and the requests that took
-    /// at most that long.
+    /// Returns the upper bound of each bucket in seconds (infinity for the last) with the
+    /// cumulative number of requests.
     #[must_use]
     pub fn cumulative(&self) -> Vec<(f64, u64)> {
         let ends = self.bounds_us.iter().map(|micros| *micros as f64 / 1e6);
@@ -73,7 +73,7 @@ impl LatencyReport {
             .collect()
     }
 
-    /// The line with its terminator.
+    /// Returns the line with its terminator.
     ///
     /// # Errors
     /// The first invalid value.
@@ -92,7 +92,7 @@ impl LatencyReport {
     /// Decodes and checks a line, with or without its terminator. Unknown fields are ignored.
     ///
     /// # Errors
-    /// The first error that is found, with the path of its field.
+    /// The first error, with the path of its field.
     pub fn decode(line: &[u8]) -> Result<Self, ValidationError> {
         if line.len() > REPORT_LINE_BYTES_MAX {
             let problem = format!("has {} bytes, at most {REPORT_LINE_BYTES_MAX}", line.len());

@@ -14,10 +14,10 @@ use crate::validate::{
 use crate::validation_error::{ValidationError, quoted};
 
 impl NodeSnapshot {
-    /// Checks a snapshot that was built in memory; [`NodeSnapshot::decode`] returns checked ones.
+    /// Checks a snapshot built in memory; [`NodeSnapshot::decode`] returns only checked snapshots.
     ///
     /// # Errors
-    /// The first error that is found.
+    /// The first error.
     pub fn check(&self) -> Result<(), ValidationError> {
         let Self {
             node,
@@ -45,10 +45,10 @@ impl NodeSnapshot {
 }
 
 impl ServingPod {
-    /// Checks one pod, so that the caller can leave out an invalid one.
+    /// Checks one pod, so that the caller can omit an invalid one.
     ///
     /// # Errors
-    /// The first error that is found.
+    /// The first error.
     pub fn check(&self) -> Result<(), ValidationError> {
         self.check_under("pod")
     }
@@ -75,10 +75,10 @@ impl ServingPod {
 }
 
 impl Parameters {
-    /// Checks parameters that did not come from a snapshot line.
+    /// Checks parameters that were not decoded from a snapshot line.
     ///
     /// # Errors
-    /// The first error that is found.
+    /// The first error.
     pub fn check(&self) -> Result<(), ValidationError> {
         self.check_under("parameters")
     }
@@ -157,7 +157,7 @@ fn check_address(path: &str, address: IpAddr) -> Result<(), ValidationError> {
     Err(ValidationError::field(path, format!("{address} {problem}")))
 }
 
-/// A name without characters that logs or metrics would have to escape.
+/// Accepts only names without characters that logs or metrics would have to escape.
 pub(super) fn check_name(path: &str, text: &str) -> Result<(), ValidationError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     if (1..=OBJECT_NAME_CHARS_MAX).contains(&text.len()) && text.chars().all(is_plain) {

@@ -1,5 +1,5 @@
-//! Divided trees give the bits of one thread however they are divided; partial outputs that do not
-//! fit together are refused.
+//! Divided trees give the bits of a single thread for every division; partial outputs that do not
+//! match are rejected.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::kernel::Kernel;
 use crate::kernel::tests::{ModelShape, RandomStream, answer, model, rows};
 use crate::{Image, Library};
 
-/// The bits of an output whose work units are divided at random and computed in any order.
+/// Returns the bits of an output whose work units are divided at random and computed in any order.
 fn divided(
     predictor: &Predictor<'_>,
     kind: Kind,

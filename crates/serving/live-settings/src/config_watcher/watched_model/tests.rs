@@ -1,4 +1,5 @@
-//! When a model is loaded: after failures, changes of its file, and changes of its settings.
+//! When a model is loaded: after failures, after changes of its file, and after changes of its
+//! settings.
 
 use albacore_settings::Digest;
 
@@ -208,7 +209,7 @@ fn an_unloaded_model_is_loaded_by_a_call_alone() {
     assert!(!model.set_settings(other), "edits do not load it");
     let later = now + LOAD_BACKOFF_MAX;
     assert_eq!(model.due(later), None);
-    // Nor is a failure repeated.
+    // A failed load is not retried either.
     ask(&mut model, ModelAction::Load);
     assert!(attempt(&mut model, Err("no".to_owned()), now));
     model.order = None;
