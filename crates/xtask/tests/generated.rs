@@ -1,4 +1,4 @@
-//! Generated files are what their generators write today.
+//! Committed generated files equal the current output of their generators.
 // Functions beside the tests are tests too.
 #![allow(clippy::unwrap_used)]
 
