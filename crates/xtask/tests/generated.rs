@@ -1,5 +1,5 @@
 //! Committed generated files equal the current output of their generators.
-// Functions beside the tests are tests too.
+// Helper functions are also test code.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

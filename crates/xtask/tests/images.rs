@@ -1,7 +1,7 @@
 //! Archives of images, read like by a registry: by digests, sizes and media types.
 //!
 //! `tests/images/run.sh` tests the real images with containerd, runc, skopeo and a registry.
-// Functions beside the tests are tests too.
+// Helper functions are also test code.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -22,7 +22,7 @@ pub(crate) const TEMPORARY: &str = "/tmp";
 /// User and group of the container, as in the pods of deployments: an id that no node uses.
 const USER: i64 = 65_532;
 
-/// Input of [`job`].
+/// Input for building the Job object.
 pub(crate) struct JobSpec<'a> {
     pub(crate) key: &'a ObjectKey,
     /// `app.kubernetes.io/name`, which differs from the label of serving pods.

@@ -70,7 +70,7 @@ pub(crate) async fn run(
     }
     let failure = session.follow(&mut results).await?;
     let released = session.run(&["release"], &[]).await;
-    // if the user may not delete the Job, it is deleted later by itself
+    // if the user may not delete the Job, it is deleted automatically later
     if let Err(failure) = job.delete(uid).await {
         let kept = job.kubectl("delete");
         eprintln!(

@@ -92,8 +92,8 @@ impl DetectedCounts {
         is_changed
     }
 
-    /// Removes and returns the counts of this pod from the previous report, if that agent detected
-    /// the same of the two counts.
+    /// Removes and returns the counts of this pod from the previous report, provided that the
+    /// sources of both counts are unchanged.
     fn take_previous(
         &mut self,
         desired: &DesiredPod,

@@ -83,7 +83,7 @@ pub(crate) struct MaskMemory {
 pub(crate) struct Health {
     /// Why masks are not written on this node; `None` if they are.
     pub(crate) not_enforcing: Option<Reason>,
-    /// Everything that does not work.
+    /// Reasons why the agent is degraded.
     pub(crate) degraded: Vec<Reason>,
     /// `None` if it was not probed.
     pub(crate) mask_memory: Option<MaskMemory>,

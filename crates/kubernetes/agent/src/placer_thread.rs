@@ -95,7 +95,7 @@ fn drive(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restored {
     };
     raise_thread_priority(&mut take);
     let mut failures = 0;
-    // bound: one wait per turn; ends with the command to stop
+    // bound: one wait per iteration; ends with the command to stop
     loop {
         match placer.step(TURN_PERIOD, &mut take) {
             Ok(Progress::Running) => {
