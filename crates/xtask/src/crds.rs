@@ -1,5 +1,6 @@
-//! `xtask crds`: the custom resources of `crates/kubernetes/api` as the YAML files of `crds/`, and
-//! the same files in the chart, which can read nothing outside its folder.
+//! `xtask crds`: writes the custom resource definitions of `crates/kubernetes/api` as the YAML
+//! files of `crds/`, and the same files into the chart, which cannot read files outside its
+//! directory.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +10,10 @@ use anyhow::{Context as _, Result, bail};
 const HEAD: &str =
     "# Written by `make crds` from crates/kubernetes/api; a test compares. DO NOT EDIT.\n";
 
-/// Folders of the definitions: for `kubectl apply`, and for the chart.
+/// Directories of the definitions: for `kubectl apply`, and for the chart.
 const FOLDERS: [&str; 2] = ["crds", "charts/albacore/files/crds"];
 
-/// Every file with a definition: its path below `root` and its text.
+/// Path below `root` and text of every file with a definition.
 pub fn generate() -> Vec<(PathBuf, String)> {
     let crds = [
         albacore_api::inference_deployment_crd(),
@@ -31,7 +32,7 @@ pub fn generate() -> Vec<(PathBuf, String)> {
     files
 }
 
-/// Writes them below `root`.
+/// Writes the files below `root`.
 pub fn write(root: &Path) -> Result<()> {
     for (path, text) in generate() {
         let path = root.join(path);
@@ -42,7 +43,7 @@ pub fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a committed file differs from what would be written.
+/// Fails if a committed file differs from the generated one.
 pub fn check(root: &Path) -> Result<()> {
     for (path, text) in generate() {
         let committed = std::fs::read_to_string(root.join(&path)).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! `xtask`: what `make` calls to write files and to run what is more than a cargo command.
+//! `xtask`: the program that `make` runs to generate files and for tasks that are not a single
+//! cargo command.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Writes the Rust code of `crates/serving/proto/proto/*.proto`, in pure Rust: `protox` parses,
-//! `prost` prints.
+//! Generates the Rust code of `crates/serving/proto/proto/*.proto` in pure Rust: `protox` parses,
+//! `prost` generates.
 //!
-//! This is no build script, so that a build of the product compiles none of it and the generated
+//! This is not a build script, so that builds of the product need not compile it and the generated
 //! code can be read in the repository. A test compares the committed code with the generated code.
 
 use std::fs;
@@ -11,28 +11,28 @@ use anyhow::{Context, Result, bail};
 use protox::prost::Message as _;
 use tonic_prost_build::FileDescriptorSet;
 
-/// Folder of the proto crate, relative to the root of the workspace.
+/// Directory of the proto crate, relative to the workspace root.
 const CRATE_DIR: &str = "crates/serving/proto";
 
 /// First lines of a generated file.
 const HEAD: &str =
     "//! Written by `cargo run -p albacore-xtask -- proto` from the proto files. Do not edit.\n";
 
-/// The width of comments in this repository.
+/// Maximum width of comments in this repository.
 const WIDTH: usize = 100;
 
-/// One file that the generator writes.
+/// A generated file.
 pub struct Written {
-    /// Path relative to the root of the workspace.
+    /// Path relative to the workspace root.
     pub path: PathBuf,
     pub bytes: Vec<u8>,
 }
 
-/// Generates everything in memory: the Rust module of each package and the descriptors that
-/// reflection serves.
+/// Generates all files in memory: the Rust module of each package and the descriptors for gRPC
+/// reflection.
 ///
 /// # Errors
-/// A proto file that cannot be read or parsed, named by the message of the parser.
+/// A proto file cannot be read or parsed; the parser's message contains its name.
 pub fn generate(root: &Path) -> Result<Vec<Written>> {
     let protos = root.join(CRATE_DIR).join("proto");
     let inference = compile(&protos, "inference.proto")?;
@@ -72,12 +72,12 @@ fn compile(protos: &Path, file: &str) -> Result<FileDescriptorSet> {
     Ok(compiler.file_descriptor_set())
 }
 
-/// The Rust module of a package.
+/// Generates the Rust module of a package.
 fn print(documented: FileDescriptorSet, package: &str) -> Result<Vec<u8>> {
     let out = tempfile::tempdir().context("no temporary folder")?;
     tonic_prost_build::configure()
         .out_dir(out.path())
-        // Equal reports are equal bytes.
+        // Sorted maps, so that equal reports are encoded to equal bytes.
         .btree_map(".xds.service.orca.v3")
         .bytes(".inference.ModelInferRequest.raw_input_contents")
         .bytes(".inference.ModelInferResponse.raw_output_contents")
@@ -89,7 +89,7 @@ fn print(documented: FileDescriptorSet, package: &str) -> Result<Vec<u8>> {
     Ok(wrapped.into_bytes())
 }
 
-/// A line, as several if it is a comment wider than [`WIDTH`].
+/// Wraps a line if it is a comment wider than [`WIDTH`].
 fn wrap(line: &str) -> String {
     let comment = line.trim_start();
     let Some(text) = ["/// ", "//! "]
@@ -113,10 +113,10 @@ fn wrap(line: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Writes what [`generate`] gives.
+/// Writes the files of [`generate`].
 ///
 /// # Errors
-/// As [`generate`]; or a file that cannot be written.
+/// Same as [`generate`]; or a file cannot be written.
 pub fn write(root: &Path) -> Result<()> {
     for file in generate(root)? {
         let path = root.join(&file.path);
@@ -126,10 +126,10 @@ pub fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compares what is committed with what [`generate`] gives.
+/// Compares the committed files with those of [`generate`].
 ///
 /// # Errors
-/// The first file that differs, with the command that writes it anew.
+/// The first file that differs, with the command that regenerates it.
 pub fn check(root: &Path) -> Result<()> {
     for file in generate(root)? {
         let path = root.join(&file.path);

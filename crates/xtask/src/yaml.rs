@@ -1,13 +1,13 @@
-//! JSON values printed as YAML.
+//! Formats JSON values as YAML.
 //!
-//! The writer prints block style, with double quotes around every string that YAML could read as
-//! another type. It covers the types of JSON only.
+//! The writer produces block style, with double quotes around every string that YAML could parse as
+//! another type. It supports only the types of JSON.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// `value` as the text of a YAML document.
+/// `value` as a YAML document.
 pub(crate) fn document(value: &Value) -> String {
     let mut text = String::new();
     write_value(&mut text, value, 0);
@@ -48,7 +48,7 @@ fn write_field(text: &mut String, value: &Value, indent: usize) {
         return;
     }
     text.push('\n');
-    // Lists are not indented below their key, as in the output of kubectl.
+    // As in the output of kubectl, lists are not indented relative to their key.
     let below = if value.is_array() { indent } else { indent + 2 };
     write_value(text, value, below);
 }
@@ -60,14 +60,15 @@ fn write_item(text: &mut String, value: &Value, indent: usize) {
     }
     let start = text.len();
     write_value(text, value, indent + 2);
-    // The first line of the block follows the dash: its indentation becomes one space.
+    // The first line of the block is on the line of the dash, so its indentation is replaced by one
+    // space.
     text.replace_range(start..start + indent + 2, " ");
 }
 
 fn scalar_value(value: &Value) -> String {
     match value {
         Value::String(text) => scalar_text(text),
-        // Bounds of integers are kept as f64: 256.0 is written 256.
+        // Integer bounds are stored as f64: 256.0 is written as 256.
         Value::Number(n)
             if n.as_f64()
                 .is_some_and(|f| f.fract() == 0.0 && f.abs() < 1e15) =>
@@ -78,7 +79,7 @@ fn scalar_value(value: &Value) -> String {
     }
 }
 
-/// A string, without quotes where every YAML reader reads it as a string.
+/// A string, without quotes if every YAML reader parses it as a string.
 fn scalar_text(text: &str) -> String {
     const RESERVED: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -1,5 +1,5 @@
-//! Generated files are what their generators write today.
-// Functions beside the tests are tests too.
+//! Committed generated files equal the current output of their generators.
+// Helper functions are also test code.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

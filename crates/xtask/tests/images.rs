@@ -1,7 +1,7 @@
-//! Archives of images, read back as a registry reads them: by digests, sizes and media types.
+//! Archives of images, read like by a registry: by digests, sizes and media types.
 //!
-//! `tests/images/run.sh` gives the real ones to containerd, runc, skopeo and a registry.
-// Functions beside the tests are tests too.
+//! `tests/images/run.sh` tests the real images with containerd, runc, skopeo and a registry.
+// Helper functions are also test code.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,19 +17,19 @@ use sha2::{Digest as _, Sha256};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// The files of a layout that are no blobs.
+/// The files of an image layout that are not blobs.
 fn layout() -> BTreeSet<String> {
     ["index.json", "oci-layout"].map(str::to_owned).into()
 }
 
-/// Stands for a program: what is in it does not matter here, that it compresses does.
+/// A substitute for a program: its content is irrelevant, but it is compressible.
 fn program() -> Vec<u8> {
     (0..300_000_u32)
         .flat_map(|n| (n / 7).wrapping_mul(n).to_le_bytes())
         .collect()
 }
 
-/// Stand for the programs of an image, all different.
+/// Substitutes for the programs of an image, all different.
 fn programs(image: &Image) -> Vec<Vec<u8>> {
     let all = image.programs.iter().enumerate();
     all.map(|(index, _)| program()[index..].to_vec()).collect()
@@ -61,7 +61,7 @@ fn sha256(bytes: &[u8]) -> String {
     format!("sha256:{digits}")
 }
 
-/// Files of a tar by path; none of them may tell when, where or by whom it was made.
+/// Files of a tar by path; asserts that none of them reveals when, where or by whom it was built.
 fn unpacked(tar: &[u8], mode: u32) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut archive = tar::Archive::new(tar);
@@ -86,7 +86,7 @@ fn unpacked(tar: &[u8], mode: u32) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// The blob that `descriptor` names, checked against its digest and size.
+/// The blob of `descriptor`, verified against its digest and size.
 fn blob<'a>(
     files: &'a BTreeMap<String, Vec<u8>>,
     descriptor: &Value,
@@ -103,7 +103,7 @@ fn blob<'a>(
     bytes
 }
 
-/// The archive's only entry.
+/// The only entry of the archive.
 fn entry(image: &Image, files: &BTreeMap<String, Vec<u8>>, digest: &str) -> Value {
     let layout: Value = serde_json::from_slice(&files["oci-layout"]).unwrap();
     assert_eq!(layout["imageLayoutVersion"], "1.0.0");
@@ -120,7 +120,7 @@ fn entry(image: &Image, files: &BTreeMap<String, Vec<u8>>, digest: &str) -> Valu
     named.clone()
 }
 
-/// Reads the image that `named` describes and compares it with `programs`.
+/// Reads the image with descriptor `named` and compares it with `programs`.
 fn read_image(
     image: &Image,
     files: &BTreeMap<String, Vec<u8>>,
@@ -237,8 +237,8 @@ fn equal_programs_give_equal_archives_and_others_do_not() {
 
 #[test]
 fn an_archive_is_the_same_on_every_machine() {
-    // Written down once: should it change with a new miniz_oxide alone, all digests do, and that
-    // is for the release notes.
+    // A recorded digest: if it changes only because of a new version of miniz_oxide, all digests
+    // change, which belongs in the release notes.
     let image = Image {
         name: "fixed",
         ..IMAGES[0]

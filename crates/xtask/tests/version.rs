@@ -1,5 +1,5 @@
-//! The version: the same in every file, and set in all of them at once.
-// Functions beside the tests are tests too.
+//! The version: equal in all files, and set in all of them at once.
+// Helper functions are also test code.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use albacore_xtask::release::version;
 
-/// Files that name the version, in a repository of their own.
+/// Files that contain the version, in a separate repository.
 const FILES: [&str; 5] = [
     "Cargo.toml",
     "CHANGELOG.md",

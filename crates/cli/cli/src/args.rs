@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line arguments.
 
 mod cluster_plan;
 mod plan;

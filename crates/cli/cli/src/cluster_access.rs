@@ -1,4 +1,4 @@
-//! The cluster of a command, with the rights of its user, and typed reads from it.
+//! Access to the cluster with the user's permissions, and typed reads.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use albacore_cluster::{
 use albacore_command::{Failure, sentence};
 use serde::de::DeserializeOwned;
 
-/// Runs `task`, which sends requests to a cluster.
+/// Runs `task`, which sends requests to a cluster, to completion.
 pub(crate) fn block_on<T>(task: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build();
@@ -30,7 +30,7 @@ pub(crate) async fn connect(
     cluster.map_err(|error| Failure::Failed(sentence(&error)))
 }
 
-/// The objects of a kind; if they cannot be read, the reason goes to `unread`.
+/// Lists the objects of a kind; if the request fails, the reason is added to `unread`.
 pub(crate) async fn read<K: DeserializeOwned>(
     cluster: &Cluster,
     kind: &ApiResource,
@@ -48,7 +48,7 @@ pub(crate) async fn read<K: DeserializeOwned>(
     }
 }
 
-/// The objects that fit their type; the others go to `unread`.
+/// Converts objects to their type; errors are added to `unread`.
 pub(crate) fn typed<K: DeserializeOwned>(
     found: Vec<DynamicObject>,
     unread: &mut Vec<String>,

@@ -1,4 +1,4 @@
-//! Machines and plans as text and as pictures.
+//! Renders machines and plans as text and as pictures.
 
 mod boxes;
 mod columns;

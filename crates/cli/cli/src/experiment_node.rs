@@ -1,4 +1,4 @@
-//! `albacore experiment --node`: the command line of an experiment in a cluster.
+//! Command line arguments of `albacore experiment --node`, an experiment in a cluster.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ struct ExperimentNodeArgs {
     cluster: ClusterArgs,
 }
 
-/// Whether these arguments of `albacore experiment` mean a node of a cluster.
+/// Whether these arguments of `albacore experiment` select a node of a cluster.
 pub(crate) fn is_meant(arguments: &[OsString]) -> bool {
     let is_option = |word: &OsStr, name: &str| {
         let word = word.to_string_lossy();
@@ -42,7 +42,7 @@ pub(crate) fn is_meant(arguments: &[OsString]) -> bool {
     has("--node") && !has("--help") && !has("-h")
 }
 
-/// Runs the experiment, or goes on with the Job that runs it, and writes the report.
+/// Runs the experiment, or attaches to the Job that already runs it, and writes the report.
 pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
     let program = OsString::from("albacore experiment");
     let words = std::iter::once(&program).chain(arguments);
@@ -70,7 +70,7 @@ pub(crate) fn connect_options(args: ClusterArgs) -> UserConnectOptions {
     }
 }
 
-/// clap's message in one line.
+/// Converts clap's message to one line.
 pub(crate) fn bad_usage(error: &clap::Error) -> Failure {
     let text = error.to_string();
     let text = text.split("\n\nUsage").next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! JSON output of `albacore topology` and `albacore plan`. It is a contract: fields are printed in
-//! the order in which they are written here.
+//! JSON output of `albacore topology` and `albacore plan`. It is a stable interface: fields are
+//! printed in the order of this file.
 
 mod explanation;
 mod joint;
@@ -13,7 +13,7 @@ use crate::planning::SinglePlan;
 
 pub(crate) use joint::joint;
 
-/// A plan; the last fields are present if the command line asks for them.
+/// A plan; the last fields are present if requested on the command line.
 pub(crate) fn plan(plan: &SinglePlan) -> Value {
     let certificate = &plan.solution.certificate;
     let mut json = json!({
@@ -32,7 +32,7 @@ pub(crate) fn plan(plan: &SinglePlan) -> Value {
         "distances": plan.distances.cycles,
     });
     if let Some(change) = &plan.change {
-        // Null if the plan in force has cpus that are gone.
+        // Null if the plan in force contains CPUs that no longer exist.
         json["gained"] = change.gained.into();
         json["moved"] = change.moves.len().into();
         json["moves"] = list(&change.moves, one_move);

@@ -1,6 +1,6 @@
-//! Commands of the laboratory (`bench`, `experiment`, `partition`, `simulate`, `tune`): the program
-//! `albacore-lab` beside this one runs them, so that what is shipped to nodes and clusters links no
-//! simulator and no load generator.
+//! Commands of the laboratory (`bench`, `experiment`, `partition`, `simulate`, `tune`). They are
+//! run by the program `albacore-lab` in the same directory, so that the programs shipped to nodes
+//! and clusters do not link the simulator and the load generator.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use albacore_command::{Failure, program_beside};
 
-/// Replaces this process by `albacore-lab COMMAND ARGUMENTS`; returns only if that fails.
+/// Replaces this process with `albacore-lab COMMAND ARGUMENTS`; returns only on error.
 pub(crate) fn run(command: &str, arguments: &[OsString]) -> Result<(), Failure> {
     execute(command, arguments).map(|never| match never {})
 }

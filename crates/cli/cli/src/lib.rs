@@ -1,4 +1,4 @@
-//! The `albacore` command: looks at machines, plans, predicts, runs. Each subcommand is one module.
+//! The `albacore` command: shows machines, plans, predicts, serves. Each subcommand is one module.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -31,8 +31,8 @@ use albacore_local::Options;
 use args::{Args, Command, ModelCommand};
 use clap::Parser as _;
 
-/// Runs the command line `arguments` (the program's name first) and says how it ended: 0 done, 1
-/// failed or differences, 2 not compared, 64 bad usage, 70 broken invariant.
+/// Runs the command line `arguments` (starting with the program's name) and returns the exit code:
+/// 0 success, 1 failure or differences, 2 not compared, 64 bad usage, 70 broken invariant.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let is_plugin = arguments.first().is_some_and(|name| is_plugin(name));
@@ -45,13 +45,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match done {
         Ok(false) => ExitCode::SUCCESS,
-        // As `kubectl diff` does.
+        // Same as `kubectl diff`.
         Ok(true) => ExitCode::FAILURE,
         Err(failure) => failure.report(),
     }
 }
 
-/// Whether kubectl started this program, or somebody under the name that kubectl looks for.
+/// Whether this program was started by kubectl, or under the name that kubectl looks for.
 fn is_plugin(program: &OsStr) -> bool {
     let name = Path::new(program).file_name();
     name.is_some_and(|name| name.to_string_lossy().starts_with("kubectl-albacore"))

@@ -1,5 +1,5 @@
-//! Which machine a command is about: this one, a saved copy of its sysfs, or a synthetic one; and
-//! which cpus of it.
+//! The machine of a command: this one, a saved copy of its sysfs, or a synthetic one; and the
+//! usable CPUs.
 
 use std::path::Path;
 
@@ -9,19 +9,19 @@ use albacore_topology::{CpuSet, Topology, parse_synthetic, parse_sysfs};
 use crate::args::MachineArgs;
 use albacore_command::{Failure, sentence};
 
-/// A machine, and its cpus that may be used.
+/// A machine and its usable CPUs.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) whole: Topology,
-    /// The cpus of the cpuset.
+    /// The part of the machine within the cpuset.
     pub(crate) usable: Topology,
 }
 
 impl Machine {
-    /// Reads or parses the machine that the options name.
+    /// Reads or parses the machine selected by the options.
     ///
     /// # Errors
-    /// Usage: no such machine, or a cpuset that is empty or reaches beyond it. Failed: files that
+    /// Usage: the machine does not exist, or the cpuset is empty or exceeds it. Failed: files
     /// cannot be read.
     pub(crate) fn open(args: &MachineArgs) -> Result<Self, Failure> {
         let whole = match args.topology.as_deref() {
@@ -46,10 +46,10 @@ fn read_directory(system: &Path) -> Result<Topology, Failure> {
     parse_sysfs(&files).map_err(|e| Failure::file(system, &e))
 }
 
-/// The cpus of `cpuset`; `option` is the prefix of error messages, such as `--cpuset `.
+/// Restricts a machine to `cpuset`; `option` is the prefix of error messages, such as `--cpuset `.
 ///
 /// # Errors
-/// Usage: it is empty or reaches beyond the machine.
+/// Usage: the cpuset is empty or exceeds the machine.
 pub(crate) fn restrict(
     whole: &Topology,
     option: &str,

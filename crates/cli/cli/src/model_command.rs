@@ -1,5 +1,5 @@
-//! `albacore model show`: the contents of a model file, its size in memory, and the kernels that
-//! the engine uses for it on this machine.
+//! `albacore model show`: prints the contents of a model file, its size in memory, and the kernels
+//! that the engine uses for it on this machine.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::predict_command::read_model;
 use albacore_command::Failure;
 use albacore_command::print;
 
-/// Columns whose names are shown.
+/// Most columns whose names are shown.
 const COLUMNS_SHOWN: usize = 100;
 
 pub(crate) fn show(path: &Path) -> Result<(), Failure> {
@@ -63,7 +63,7 @@ pub(crate) fn show(path: &Path) -> Result<(), Failure> {
     print(&text)
 }
 
-/// The contents of the file: one `line(name, text)` for each property.
+/// Prints the contents of the file with one `line(name, text)` per property.
 fn show_file(model: &Model, mut line: impl FnMut(&str, String)) {
     let parts = model.parts();
     let version = match parts.version.as_str() {

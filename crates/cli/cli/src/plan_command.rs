@@ -1,4 +1,4 @@
-//! `albacore plan`: checks the options, computes the plan and prints it.
+//! `albacore plan`: validates the options, computes the plan and prints it.
 
 use albacore_command::{Failure, Output, print, print_json};
 
@@ -14,7 +14,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
     }
 }
 
-/// Refuses combinations of options that have no meaning.
+/// Rejects meaningless combinations of options.
 fn refuse_contradictions(args: &PlanArgs) -> Result<(), Failure> {
     let (is_single, is_round_robin) = (args.file.is_empty(), args.policy == Policy::RoundRobin);
     let refused = [

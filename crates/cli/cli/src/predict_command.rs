@@ -1,5 +1,5 @@
-//! `albacore predict`: a model and rows in, predictions out. Rows do not depend on each other, so
-//! that threads share them and the result is the same for any number of threads.
+//! `albacore predict`: computes predictions of a model for rows. Rows are independent, so threads
+//! share them, and the result is the same for any number of threads.
 
 mod npy;
 mod options;
@@ -74,7 +74,7 @@ fn threads(asked: Option<usize>) -> Result<usize, Failure> {
     }
 }
 
-/// Checks before the computation that the output can be written.
+/// Checks before the computation whether the output can be written.
 fn check_output_path(output: &Path) -> Result<(), Failure> {
     let parent = output
         .parent()

@@ -1,8 +1,8 @@
-//! `albacore restore`: sets the masks of threads to all cpus that their cgroup may use.
+//! `albacore restore`: sets the masks of threads to all CPUs that their cgroup may use.
 //!
-//! For threads whose placer was killed: a placer restores masks by itself when it exits. A thread
-//! inherits its mask, so threads may appear with an old mask during a pass over the processes:
-//! passes are repeated until one finds nothing to do.
+//! For threads whose placer was killed: a placer restores masks on exit. A thread inherits its
+//! mask, so threads with an old mask may appear during a pass over the processes: passes are
+//! repeated until one finds nothing to restore.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ use crate::limits::{RESTORE_ERRORS_SHOWN, RESTORE_PASSES_MAX, RESTORE_PROCESSES_
 use albacore_command::print;
 use albacore_command::{Failure, sentence};
 
-/// Restores masks, or with `--dry-run` reports which ones it would restore.
+/// Restores masks, or reports with `--dry-run` which ones it would restore.
 pub(crate) fn run(args: &RestoreArgs) -> Result<(), Failure> {
     if let Some(node) = &args.node {
         return crate::restore_node::run(node, &args.cluster);
@@ -54,7 +54,7 @@ struct Restored {
 }
 
 impl Restored {
-    /// Restores `root` and all processes below it.
+    /// Restores `root` and all of its descendants.
     fn restore_tree(&mut self, host: &HostRoot, root: Pid, is_dry: bool) -> Result<(), Failure> {
         let gone = |e: &dyn std::error::Error| {
             Failure::Failed(format!("process {}: {}", root.0, sentence(e)))
@@ -73,7 +73,7 @@ impl Restored {
                 )));
             }
             self.restore_process(host, pid, is_dry);
-            // A process that has exited meanwhile has no children.
+            // A process that has exited has no children.
             waiting.extend(read_children(host, pid).unwrap_or_default());
         }
         Ok(())
@@ -121,7 +121,7 @@ impl Restored {
                     self.written.insert(tid.0);
                 }
             }
-            // It has exited.
+            // The thread has exited.
             Err(MaskError::Gone { .. }) => {}
             Err(e) => {
                 self.errors
@@ -150,7 +150,7 @@ impl Restored {
     }
 }
 
-/// Refuses a process that a running `albacore run` places: that would pin it again.
+/// Rejects a process that is placed by a running `albacore run`, which would pin it again.
 fn refuse_if_placed(host: &HostRoot, pid: Pid) -> Result<(), Failure> {
     let mut at = pid;
     // bound: the depth of the process tree

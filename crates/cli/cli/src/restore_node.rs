@@ -1,7 +1,7 @@
-//! `albacore restore --node`: requests that the agent of a node restores every mask and stops
+//! `albacore restore --node`: requests the agent of a node to restore every mask and to stop
 //! placing.
 //!
-//! The request is an annotation of the node, so agents that start later comply with it too.
+//! The request is an annotation of the node object, so agents that start later also comply with it.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::limits::{NODE_RESTORE_PAUSE, NODE_RESTORE_TIME_MAX};
 use albacore_command::print;
 use albacore_command::{Failure, sentence};
 
-/// The annotation, and the condition with which the agent reports that it complies.
+/// The annotation, and the condition by which the agent reports that it complies.
 const ANNOTATION: &str = "albacore.dev/enforcement";
 const VALUE: &str = "None";
 const CONDITION: &str = "Enforcing";
@@ -86,7 +86,7 @@ fn not_in_time(node: &str, time: Duration, last: &str) -> String {
     )
 }
 
-/// The answer to the request in a report of the agent.
+/// State of the request according to a report of the agent.
 #[derive(PartialEq, Eq, Debug)]
 enum RestoreProgress {
     Done(String),
@@ -107,7 +107,7 @@ fn progress(placement: Option<&NodePlacement>) -> RestoreProgress {
         message,
         ..
     } = enforcing;
-    // The annotation value Observe has the same reason; the message names the value in effect.
+    // The annotation value Observe has the same reason; the message contains the value in effect.
     let is_ours = value == "False" && reason == REASON && message.contains(VALUE);
     match is_ours && status.verified == 0 {
         true => RestoreProgress::Done(message.clone()),

@@ -1,4 +1,4 @@
-//! `albacore tune NAME`: the command line of a search in a cluster.
+//! Command line arguments of `albacore tune NAME`, a search in a cluster.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -71,8 +71,8 @@ impl MeasuringArgs {
     }
 }
 
-/// Whether these arguments of `albacore tune` mean a deployment of a cluster: a file is measured on
-/// this machine.
+/// Whether these arguments of `albacore tune` select a deployment of a cluster. Without a file,
+/// they do; a file is measured on this machine.
 pub(crate) fn is_meant(arguments: &[OsString]) -> bool {
     let is_of_lab = |word: &OsString| {
         let word: &OsStr = word;
@@ -84,8 +84,8 @@ pub(crate) fn is_meant(arguments: &[OsString]) -> bool {
     !arguments.iter().any(is_of_lab)
 }
 
-/// Runs the search, or goes on with the Job that runs it, writes its results and applies them if
-/// that is asked for.
+/// Runs the search, or attaches to the Job that already runs it, writes its results and applies
+/// them if requested.
 pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
     let program = OsString::from("albacore tune");
     let words = std::iter::once(&program).chain(arguments);

@@ -1,6 +1,6 @@
-//! `albacore upgrade --dry-run`: which pods another version of the operator restarts.
+//! `albacore upgrade --dry-run`: shows which pods another version of the operator would restart.
 //!
-//! It reads the input of the decision of the controller: the image in each pod template, and the
+//! It reads the same input as the controller's decision: the image in each pod template, and the
 //! annotations of deployments and namespaces. The upgrade itself is done with the tool that
 //! installed the operator.
 
@@ -17,10 +17,10 @@ use serde::Serialize;
 use crate::args::UpgradeArgs;
 use crate::cluster_access::{block_on, connect, read};
 
-/// Label of a Deployment: the InferenceDeployment that it belongs to.
+/// Label of a Deployment with the name of its InferenceDeployment.
 const OF: &str = "albacore.dev/deployment";
 
-/// Selects the controllers of any Helm release.
+/// Selects the controllers of all Helm releases.
 const CONTROLLERS: &str =
     "app.kubernetes.io/part-of=albacore,app.kubernetes.io/component=controller";
 
@@ -30,13 +30,14 @@ const CONTROLLERS: &str =
 enum Action {
     /// Its pods are restarted.
     Roll,
-    /// It has the image already.
+    /// Its image is already current.
     Current,
-    /// An annotation keeps its image.
+    /// An annotation pins its image.
     Pinned,
     /// It runs the user's own server.
     OwnServer,
-    /// Its annotation, or its namespace's, names no image: the controller refuses it.
+    /// Its annotation, or that of its namespace, contains no valid image: the controller rejects
+    /// it.
     Invalid,
 }
 
@@ -52,16 +53,16 @@ impl Action {
     }
 }
 
-/// A deployment in an upgrade.
+/// A deployment affected by an upgrade.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 struct UpgradeRow {
     namespace: String,
     name: String,
-    /// Pods that run now.
+    /// Running pods.
     pods: i32,
-    /// The current image, if it is known.
+    /// The current image, if known.
     image: Option<String>,
-    /// Image after the upgrade; `None` for a server of the user's own.
+    /// Image after the upgrade; `None` for a user's own server.
     target: Option<String>,
     action: Action,
 }
@@ -69,7 +70,7 @@ struct UpgradeRow {
 #[derive(Serialize, Debug)]
 struct Upgrade {
     server_image: String,
-    /// Deployments that roll at once; `None` if no controller reports it.
+    /// Most deployments that are rolled out concurrently; `None` if no controller reports it.
     max_concurrent_rollouts: Option<u32>,
     /// Deployments whose pods are restarted.
     rolls: usize,
@@ -150,7 +151,7 @@ fn controller_of(deployment: &Deployment) -> Option<&Container> {
     container(&deployment.spec.template, "controller")
 }
 
-/// Gives the value of an argument `name=value` of a container.
+/// Returns the value of an argument `name=value` of a container.
 fn argument(name: &str) -> impl Fn(&Container) -> Option<&str> {
     move |container| {
         let mut all = container.args.iter().flatten();
@@ -158,7 +159,7 @@ fn argument(name: &str) -> impl Fn(&Container) -> Option<&str> {
     }
 }
 
-/// The server of this program's version, from where `installed` comes from.
+/// The server image of this program's version, from the registry of `installed`.
 fn of_this_version(installed: &str) -> Result<String, Failure> {
     let version = env!("CARGO_PKG_VERSION");
     let (path, name) = installed.rsplit_once('/').unwrap_or(("", installed));

@@ -1,4 +1,4 @@
-//! `albacore bench engine` and `albacore model show`, run for real on a model of the zoo.
+//! Runs `albacore bench engine` and `albacore model show` on a model of the test set.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// `albacore`, with `albacore-lab` built beside it.
+/// `albacore`, with `albacore-lab` built in the same directory.
 fn albacore() -> Command {
     albacore_testbed::product_of("albacore-lab-commands", "albacore-lab").unwrap();
     Command::new(env!("CARGO_BIN_EXE_albacore"))
@@ -21,7 +21,7 @@ const MODEL: &str = concat!(
     "/../../../tests/data/models/main_small_d6.ubj"
 );
 
-/// What the worker answers to some orders.
+/// The worker's output for these commands.
 fn answers(more: &[&str], orders: &str) -> Vec<String> {
     let mut worker = albacore()
         .args(["bench", "engine"])

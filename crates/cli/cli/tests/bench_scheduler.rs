@@ -1,5 +1,5 @@
-//! `albacore bench scheduler` as a process. How fast it is depends on the machine and is not judged
-//! here.
+//! Runs `albacore bench scheduler` as a process. Its speed depends on the machine and is not
+//! asserted.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod command;

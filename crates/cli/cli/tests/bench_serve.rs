@@ -1,4 +1,4 @@
-//! `albacore bench serve` against a real server, over HTTP and gRPC; what it refuses.
+//! `albacore bench serve` against a real server, over HTTP and gRPC, and rejected options.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,8 +16,8 @@ use command::{Ran, albacore_words, assert_refused};
 use deployment::Folder;
 use serde_json::Value;
 
-/// The runs of one that may have failed only because this machine was too busy to keep to the
-/// schedule.
+/// The runs in the output of a command that may fail only because this machine was too busy to keep
+/// the schedule.
 fn runs(ran: &Ran) -> Vec<Value> {
     let said: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:?}"));
     let runs = said["runs"].as_array().unwrap().clone();
@@ -31,7 +31,7 @@ fn runs(ran: &Ran) -> Vec<Value> {
     runs
 }
 
-/// The example with an objective that a machine which stands still for a while does not break.
+/// The example with an objective that is met even if the machine stalls for a while.
 fn patient(folder: &Folder) -> std::path::PathBuf {
     let file = folder.fraud("");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -66,7 +66,7 @@ fn a_live_server_is_compared_with_the_simulator() {
         assert_eq!(contribs["class"], "contribs:2", "{run}");
         for side in ["live", "simulated"] {
             let number = |of: &Value, key: &str| of[side][key].as_f64().unwrap();
-            // A batch has at least one request, and nothing is as late as 20 s.
+            // A batch has at least one request, and no request takes as long as 20 s.
             assert!(number(&run, "batch_rows") >= 1.0, "{run}");
             assert!(number(contribs, "batch_rows") >= 2.0, "{run}");
             assert!(number(&run, "p50_ms") > 0.0, "{run}");
@@ -132,7 +132,7 @@ fn a_load_is_sent_as_drawn_and_every_request_is_accounted_for() {
             .starts_with("<svg")
     );
 
-    // Wrong requests fail early, and say how.
+    // Invalid requests fail early with a clear message.
     let none = albacore_words(&format!(
         "bench serve http://{http} --model nobody --rate 5"
     ));

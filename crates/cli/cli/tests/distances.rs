@@ -1,5 +1,5 @@
-//! Distances between cpus: measured by `albacore topology --measure`, given to `albacore plan`,
-//! and refused.
+//! Distances between CPUs: measured by `albacore topology --measure`, passed to `albacore plan`,
+//! and rejected if invalid.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -39,7 +39,7 @@ fn plan_json(options: &[&str]) -> Value {
     serde_json::from_str(&ran.out).unwrap()
 }
 
-/// The cpus of this process, of which there are at least two.
+/// The CPUs of this process, at least two.
 fn own_cpus() -> CpuSet {
     let own = read_mask(&HostRoot::live(), current_thread()).unwrap();
     assert!(own.len() >= 2, "the tests need two cpus, not {own}");
@@ -146,9 +146,9 @@ fn an_interrupted_measurement_leaves_no_file() {
         while child.try_wait().unwrap().is_none() && !is_measuring() {
             std::thread::yield_now();
         }
-        // It may have ended meanwhile; then there is another attempt.
+        // It may have exited already; then there is another attempt.
         let mut kill = Command::new("kill");
-        // Not the signal of Ctrl-C: a shell that runs the tests in the background has it ignored.
+        // Not SIGINT: a shell that runs the tests in the background makes them ignore it.
         kill.args(["-TERM", &pid.to_string()]).stderr(Stdio::null());
         kill.status().unwrap();
         let status = child.wait().unwrap();

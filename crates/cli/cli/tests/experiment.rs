@@ -1,5 +1,4 @@
-//! `albacore experiment`, run for real: interrupted, gone on with, and its report opened in a
-//! browser.
+//! Runs `albacore experiment`: interrupted, continued, and with its report opened in a browser.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,14 +13,14 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// Windows of the model that can be loaded: 2 x T, 2 trials, 4 policies and the kernel again.
+/// Windows of the model that can be loaded: 2 x T, 2 trials, 4 policies and the kernel once more.
 const WINDOWS: usize = 20;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// `albacore experiment`, with the programs that it starts built beside it.
+/// `albacore experiment`, with the programs that it starts built in the same directory.
 fn albacore() -> Command {
     albacore_testbed::product_of("albacore-lab-commands", "albacore-lab").unwrap();
     for program in ["albacore-server", "albacore-params"] {
@@ -32,7 +31,7 @@ fn albacore() -> Command {
     command
 }
 
-/// An experiment with a model that no server loads.
+/// Writes an experiment in which one model cannot be loaded by any server.
 fn write_experiment(folder: &Path) -> PathBuf {
     let model = root().join("examples/fraud.ubj");
     let text = format!(
@@ -59,7 +58,7 @@ fn windows(results: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Runs until some windows are measured, then as Ctrl-C does.
+/// Runs until some windows are measured, then interrupts it like Ctrl-C.
 fn interrupt(file: &Path, results: &Path) -> Output {
     let mut child = albacore()
         .arg("-f")
@@ -117,7 +116,8 @@ fn an_experiment_goes_on_after_an_interrupt_and_its_report_opens_in_a_browser() 
         "{said}"
     );
     assert!(windows.iter().all(|w| w["answered"].as_u64() > Some(0)));
-    // the model that no server loads is named with the reason; the others went on
+    // the report names the model that cannot be loaded with the reason; the other models were
+    // measured
     assert!(
         said.contains("bad 1 x 2: 10 windows are missing: "),
         "{said}"
@@ -154,8 +154,8 @@ fn an_experiment_goes_on_after_an_interrupt_and_its_report_opens_in_a_browser() 
     }
 }
 
-/// What a browser makes of a page: JSON that a second page, which has the first one in a frame,
-/// computes.
+/// The rendering of a page by a browser, as JSON computed by a second page that contains the first
+/// one in a frame.
 fn show(page: &Path, is_dark: bool) -> String {
     let installed = Command::new(root().join("scripts/setup.sh"))
         .arg("browser")

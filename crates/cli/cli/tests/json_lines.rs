@@ -5,7 +5,7 @@ mod command;
 
 use command::albacore_words;
 
-/// Small enough for `--compare` and `--day`, which simulate at many rates.
+/// Small enough for `--compare` and `--day`, which simulate many rates.
 const SCENARIO: &str = "workers: 2\nmodels:\n  - {name: r, alpha: 1.053, beta: 5.072, slo: 25}\n\
                         rate: 300\nrequests: 2000\nearly: 0\npolicy: deferred\n";
 

@@ -1,4 +1,4 @@
-//! `albacore partition` as a process: what it finds, and what it refuses.
+//! `albacore partition` as a process: its results, and rejected input.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod command;

@@ -1,4 +1,4 @@
-//! `albacore plan`, run for real: the contract's JSON, the texts, the picture, and what is refused.
+//! Runs `albacore plan`: the stable JSON, the texts, the picture, and rejected input.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -168,7 +168,7 @@ fn the_picture_has_a_disc_for_every_thread() {
     ] {
         let ran = plan(line, machine, "svg");
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
-        // The legend has one disc for mains, one for peers, and one for each worker that it names.
+        // The legend has one disc for main threads, one for peers, and one per named worker.
         let peers = usize::from(!line.contains("--threads 1 "));
         let discs = ran.out.matches("<circle ").count();
         assert_eq!(discs, threads + 1 + peers + workers, "{line}");

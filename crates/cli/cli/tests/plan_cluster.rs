@@ -1,5 +1,5 @@
-//! `albacore plan` for a cluster and `albacore diff` against a real API server, with reports as
-//! agents would write them. That an agent then does what is printed is a test of the agent.
+//! `albacore plan` for a cluster and `albacore diff` against a real API server, with reports in the
+//! format of agents. Tests of the agent verify that the agent does what is printed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail loudly")]
 
 mod command;
@@ -13,13 +13,13 @@ use command::{Ran, albacore, assert_refused};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// 16 cpus: 8 cores of 2, two L3.
+/// 16 CPUs: 8 cores of 2 CPUs, two L3 caches.
 const TOPOLOGY: &str = "cpus=0-15 core=0-7x2 l3=0-1*4x2 numa=0*16";
 
-/// How long ago the agent of the silent node reported, seconds.
+/// Age of the report of the silent node's agent, in seconds.
 const SILENT_AGE: i64 = 75;
 
-/// Objects as they are put into the cluster.
+/// A control plane with objects.
 struct Filled {
     plane: ControlPlane,
     folder: tempfile::TempDir,
@@ -49,7 +49,7 @@ impl Filled {
         }
     }
 
-    /// The report of a node whose agent read masks back `age` seconds ago.
+    /// Writes the report of a node whose agent read masks back `age` seconds ago.
     fn report(&self, node: &str, age: i64, more: &Value) {
         let now = Timestamp::from_second(Timestamp::now().as_second() - age).unwrap();
         let mut status = json!({"planned": 0, "verified": 0, "lastVerificationTime": now,
@@ -72,7 +72,7 @@ impl Filled {
         path
     }
 
-    /// `albacore` as the user of this kubeconfig.
+    /// Runs `albacore` as the user of this kubeconfig.
     fn run_as(&self, kubeconfig: &Path, line: &str, file: &Path) -> Ran {
         let words = line.split_whitespace().map(str::to_owned);
         let more = [
@@ -103,7 +103,7 @@ fn spec(more: &Value) -> Value {
     spec
 }
 
-/// A pod's entry in a report; the hash is that of the mapping.
+/// A pod's entry in a report; the hash matches the mapping.
 fn entry(pod: &str, mapping: &str, plan: &str) -> Value {
     json!({"pod": pod, "workers": 2, "workersVerified": 2, "planned": 6, "verified": 6,
         "cpuset": "0-15", "isolation": "None", "plan": plan,
@@ -182,10 +182,10 @@ fn every_node_has_its_plan_or_the_reason_why_there_is_none() {
         .split_once("node silent: unknown: its agent reported last ")
         .unwrap();
     let age: i64 = age.split(' ').next().unwrap().parse().unwrap();
-    // Its time is in whole seconds.
+    // The reported time has a resolution of one second.
     let oldest = SILENT_AGE + 1 + i64::try_from(begun.elapsed().as_secs()).unwrap();
     assert!((SILENT_AGE..=oldest).contains(&age), "{age} s");
-    // The same machine at hand, and by the name that kubectl looks for.
+    // The same with a local machine, and under the name that kubectl looks for.
     let json = filled.run("plan --node empty -o json", &file);
     let json: Value = serde_json::from_str(&json.out).unwrap();
     let nodes = json["deployments"][0]["nodes"].as_array().unwrap();
@@ -253,7 +253,8 @@ fn with_fewer_rights(filled: &Filled, file: &Path) {
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "reader"}]}));
     let reader = plane.kubeconfig_of("reader", None).unwrap();
     let shown = filled.run_as(&reader, "plan --cluster", file);
-    // Without nodes and pods it is not known which are unschedulable, and whose a pod is.
+    // Without access to nodes and pods it is unknown which nodes are unschedulable and to which
+    // deployment a pod belongs.
     let parts = [
         "node cordoned: a new pod",
         "not read: ",
@@ -352,7 +353,7 @@ fn an_edit_is_shown_before_it_is_applied() {
         ],
     );
     assert!(!same.out.contains("node empty"), "{}", same.out);
-    // Moves that gain less than they cost are not made.
+    // Moves whose gain is lower than their cost are not made.
     let kept = diff(&json!({"mode": "Compact"}), "diff");
     assert_says(
         &kept,
@@ -388,7 +389,7 @@ fn an_edit_is_shown_before_it_is_applied() {
     let more = diff(&json!({"replicas": 3}), "diff");
     assert_says(&more, 0, &["spec.replicas differs"]);
 
-    // Of a node whose agent is silent nothing is known.
+    // The state of a node with a silent agent is unknown.
     filled.report("busy", 90, &json!({}));
     let unknown = diff(&json!({"mode": "Compact"}), "diff");
     assert_eq!(unknown.code, 2, "{unknown:?}");

@@ -1,4 +1,4 @@
-//! `albacore plan --explain` and `--current`, and `albacore bench solver`, run for real.
+//! Runs `albacore plan --explain` and `--current`, and `albacore bench solver`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -34,7 +34,7 @@ fn json(line: &str, machine: &str, more: &[&str]) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-/// The text without its line breaks, as a reader reads it.
+/// The text without line breaks.
 fn flow(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -83,7 +83,8 @@ fn the_plan_is_explained_in_sentences() {
 
 #[test]
 fn the_runner_up_is_named_with_its_price() {
-    // mains on different cores, peers on what is left: another value costs at least 46
+    // main threads on different cores, peers on the remaining CPUs: any other value costs at least
+    // 46
     let line = "--workers 6 --threads 8 --mode compact";
     let shown = text(line, MACHINE, &["--explain"]);
     assert_tells(
@@ -242,7 +243,7 @@ fn a_problem_too_large_for_the_program_of_the_article_is_reported() {
     assert!(error.contains("variables"), "{error}");
 }
 
-/// A file for `--current` that goes away with its folder.
+/// A file for `--current` that is removed with its directory.
 struct Saved {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -274,7 +275,7 @@ fn a_plan_in_force_that_is_still_the_best_stays() {
     assert_eq!(after["moves"], json!([]));
     let shown = text(line, MACHINE, &current(&file.path));
     assert_tells(&shown, &["moved 0 of 16 threads: the plan in force stays"]);
-    // the assignments alone will do
+    // the assignments alone are sufficient
     let file = saved(&before["assignments"].to_string());
     let again = json(line, MACHINE, &current(&file.path));
     assert_eq!(again["moved"], 0);

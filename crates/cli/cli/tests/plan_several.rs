@@ -1,4 +1,4 @@
-//! `albacore plan -f a.yaml -f b.yaml`, run for real: several deployments on one machine.
+//! Runs `albacore plan -f a.yaml -f b.yaml` with several deployments on one machine.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const MACHINE: &str = "pack:1 l3:1 core:16 pu:2";
 
-/// Deployments' files that go away at the end.
+/// Files of deployments that are removed on drop.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -29,7 +29,7 @@ impl Folder {
         path.to_str().unwrap().to_owned()
     }
 
-    /// A file for a deployment of this name.
+    /// Writes the file of a deployment with this name.
     fn deployment(&self, name: &str, size: (u16, u16, &str)) -> String {
         let spec = spec(name, size);
         self.write(&format!("{name}.yaml"), &spec)
@@ -55,7 +55,7 @@ fn json(words: &[&str]) -> Value {
     serde_json::from_str(&ran.out).unwrap()
 }
 
-/// Threads on every cpu, all deployments together.
+/// Number of threads per CPU, over all deployments.
 fn loads(plan: &Value) -> BTreeMap<u64, u32> {
     let mut loads = BTreeMap::new();
     for deployment in plan["deployments"].as_array().unwrap() {
@@ -142,7 +142,7 @@ fn the_picture_has_a_disc_for_every_thread_and_obstacle() {
     let words = ["-f", &a, "-f", &b, "--obstacle", "0=2", "--output", "svg"];
     let ran = plan(&words);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    // 7 threads, an obstacle; main, peer, others and two deployments in the legend
+    // 7 threads, an obstacle; in the legend main, peer, others and two deployments
     assert_eq!(ran.out.matches("<circle ").count(), 7 + 1 + 5);
     for words in [
         "ranking, worker 0, rank 0 (main thread) on cpu",

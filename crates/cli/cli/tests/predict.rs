@@ -1,5 +1,5 @@
-//! `albacore predict`, run for real on the model zoo: what the training libraries give, in their
-//! shapes.
+//! Runs `albacore predict` on the test models: the outputs equal those of the training libraries,
+//! with the same shapes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -36,7 +36,7 @@ fn predict(model: &Path, rows: &Path, output: &Path, more: &[&str]) -> Ran {
     albacore(&arguments)
 }
 
-/// Rows of a model of the zoo in a file, and what is predicted for them.
+/// Rows of a test model in a file, and their expected predictions.
 struct Zoo {
     dir: TempDir,
     name: &'static str,
@@ -140,7 +140,7 @@ fn contributions_have_the_library_s_shape_and_values() {
             let mut interactions = parse_npy(&zoo.bytes("interactions", "2"));
             let wanted = zoo.expected("interactions");
             assert_eq!(interactions.shape[0], contribs.shape[0], "{name}");
-            // The zoo keeps the first rows only: interactions are many.
+            // Only the interactions of the first rows are stored, because they are large.
             interactions.shape[0] = wanted.shape[0];
             interactions.elements.truncate(wanted.elements.len());
             assert_close(name, &interactions, &wanted, 2e-5);
@@ -375,7 +375,7 @@ fn options_that_do_not_fit_the_model_or_the_rows_are_refused() {
     assert_refused(&no_kind, 1, &["contributions"]);
 }
 
-/// What `predict` gives with further arguments, for the rows of a model of the zoo.
+/// The output of `predict` with more arguments, for the rows of a test model.
 fn asked(zoo: &Zoo, more: &[&str]) -> Array {
     let output = zoo.dir.path().join("out.npy");
     let ran = predict(&model_file(zoo.name), &zoo.rows(), &output, more);
@@ -399,7 +399,8 @@ fn iterations_are_chosen_by_name_or_number() {
     ] {
         assert_eq!(asked(&zoo, more), zoo.expected(array), "{more:?}");
     }
-    // A Booster saved the file; without a choice, a notice says what is used.
+    // The file was saved by a Booster; without an explicit choice, a notice states which iterations
+    // are used.
     let output = zoo.dir.path().join("out.npy");
     let ran = predict(&model_file(zoo.name), &zoo.rows(), &output, &[]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
@@ -411,7 +412,7 @@ fn iterations_are_chosen_by_name_or_number() {
         assert!(ran.err.contains(part), "{part} in {}", ran.err);
     }
     assert_eq!(parse_npy(&fs::read(&output).unwrap()), zoo.expected("pred"));
-    // One column for each tree that is left.
+    // One column per remaining tree.
     let leaves = asked(&zoo, &["--iterations", "1:3", "--kind", "leaf"]);
     let whole = zoo.expected("leaf");
     assert_eq!(leaves.shape[0], whole.shape[0]);

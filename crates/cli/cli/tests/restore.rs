@@ -1,4 +1,4 @@
-//! `albacore restore` on real processes with real masks.
+//! Runs `albacore restore` on real processes with real masks.
 #![allow(clippy::unwrap_used, reason = "tests fail loudly")]
 
 mod command;
@@ -13,7 +13,7 @@ use command::{albacore, assert_refused};
 use deployment::Folder;
 use running::{ANY_PORTS, Running};
 
-/// A shell with a child of its own; both end with the test.
+/// A shell with a child process; both are killed at the end of the test.
 struct Tree {
     shell: Child,
 }
@@ -25,7 +25,7 @@ impl Tree {
         let tree = Self {
             shell: shell.spawn().unwrap(),
         };
-        // bound: a child is born within moments; the test's own timeout ends it otherwise.
+        // bound: the child starts within moments; otherwise the test's own timeout ends the loop.
         while tree.children().is_empty() {
             std::thread::yield_now();
         }

@@ -1,5 +1,6 @@
-//! `albacore run` takes edits of batching, objectives, queue and models while the server runs, over
-//! the settings file and `albacore-params`; models by checksum and from the network.
+//! `albacore run` applies edits of batching, objectives, queue and models while the server runs,
+//! through the settings file and `albacore-params`; models are given by checksum or fetched over
+//! the network.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -38,7 +39,7 @@ fn state(http: &str) -> Value {
     serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
-/// Waits until the server's state is as wanted; how long that took.
+/// Waits until the server's state satisfies a condition; returns the elapsed time.
 fn until(http: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Duration {
     let start = Instant::now();
     loop {
@@ -51,7 +52,7 @@ fn until(http: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Duration {
     }
 }
 
-/// The deployment with other rows a batch and another rule.
+/// Edits the maximum rows of a batch and the batching policy of the deployment.
 fn batching(folder: &Folder, rows: u32, policy: &str) -> PathBuf {
     let text = fs::read_to_string(folder.fraud("")).unwrap();
     let text = text.replace("maxRows: 1024", &format!("maxRows: {rows}"));
@@ -63,7 +64,7 @@ fn checksum(file: &std::path::Path) -> String {
     String::from_utf8(said).unwrap()[..64].to_owned()
 }
 
-/// Private folders of runs that are there.
+/// The private directory of a run.
 fn private_folder(run: &Running) -> PathBuf {
     let line = &run.processes()[&run.process("albacore-params")];
     let socket = line.split(' ').find(|word| word.ends_with("params.sock"));
@@ -101,7 +102,7 @@ fn an_edit_of_batching_reaches_the_running_server_even_after_params_is_killed() 
     until(&http, "the edit is in force", |state| {
         state["params"]["generation"] == 11
     });
-    // Killed: nothing changes, it comes again, and the next edit goes through it.
+    // Killed: nothing changes, it is restarted, and the next edit is delivered through it.
     kill(run.process("albacore-params"), "KILL");
     let note = run.until("the note", |e| {
         e["text"].as_str().is_some_and(|t| t.contains("params"))
@@ -124,7 +125,7 @@ fn an_edit_of_batching_reaches_the_running_server_even_after_params_is_killed() 
         server,
         "no restart"
     );
-    // Sizes wait for a restart, and say so.
+    // Edits of sizes take effect at a restart and are reported.
     let text = fs::read_to_string(folder.path().join("deployment.yaml")).unwrap();
     folder.write(&text.replace("workers: 2", "workers: 1"));
     run.until("the note", |e| {
@@ -162,7 +163,7 @@ fn an_edit_of_one_model_reaches_the_running_server() {
             && state["batching"]["policy"] == "auto"
     });
     assert_eq!(run.process("albacore-server --workers"), server);
-    // Threads of the front end wait for a restart, and say so.
+    // An edit of the front end's threads takes effect at a restart and is reported.
     folder.write(&text.replace("  batching:", "  front: {threads: 1}\n  batching:"));
     run.until("the note", |e| {
         e["text"]
@@ -190,7 +191,7 @@ fn leftovers_of_a_killed_run_are_removed_by_the_next_run() {
     assert!(!private.exists());
 }
 
-/// Serves these bytes for each request.
+/// Serves these bytes for every request.
 fn serve(bytes: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! `albacore run` through its life: edits, foreign hands, cpusets, signals, a terminal. Masks are
-//! read from the kernel by code that shares nothing with the placer.
+//! Lifecycle of `albacore run`: edits, foreign masks, cpusets, signals, a terminal. Masks are read
+//! from the kernel by code that is independent of the placer.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,7 +27,7 @@ fn json_args() -> Vec<&'static str> {
     [&["--output", "json"], &ANY_PORTS[..]].concat()
 }
 
-/// What this test may use, and so the whole cpuset of what it starts.
+/// The CPUs of this test, which are the whole cpuset of its child processes.
 fn whole() -> String {
     mask(u64::from(std::process::id())).unwrap()
 }
@@ -36,8 +36,8 @@ fn placement(folder: &Folder, fields: &str) -> PathBuf {
     folder.fraud(&format!("  placement: {{{fields}}}\n"))
 }
 
-/// Reads the masks of all threads of a process but its event loops, which are placed, again and
-/// again until it is asked to stop; those seen.
+/// Reads the masks of all threads of a process, except its placed event loops, repeatedly until it
+/// is stopped; returns the masks seen.
 struct Watcher {
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<BTreeSet<String>>,
@@ -70,7 +70,7 @@ fn is_event_loop(tid: u64) -> bool {
     name.is_ok_and(|name| name.starts_with("albf.io"))
 }
 
-/// Ends the run as a user would, and checks what must be so at every end.
+/// Ends the run like a user, and checks the conditions that hold at every exit.
 fn end_well(mut run: Running, signal: &str) -> Running {
     run.signal(signal);
     assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
@@ -292,7 +292,7 @@ fn masks_are_the_whole_cpuset_before_the_processes_end() {
         let file = folder.own(&["python3", &prefork()], &[("LINGER", "5")]);
         let mut run = Running::start(&file, &["--output", "json"]);
         let placed = run.placed("tuna");
-        // Either may come first.
+        // Either event may be first.
         run.until_reported("its line", |e| e["text"] == "serving nothing");
         placed.assert_kernel_agrees();
         run.signal(signal);
@@ -339,11 +339,11 @@ fn nothing_outlives_a_run_that_is_killed() {
         let mut run = Running::start(&file, &args);
         run.placed("tuna");
         if !is_built_in {
-            // From then on it ends its workers, which may be placed before.
+            // From then on it ends its workers, which may be placed earlier.
             run.until_reported("its line", |e| e["text"] == "serving nothing");
         }
-        // The run, the server and its workers; beside the built-in one albacore-params, its front
-        // and, soon, a standby.
+        // The run, the server and its workers; with the built-in server also albacore-params, its
+        // front and, soon, a standby.
         let counts = match is_built_in {
             true => 6..=7,
             false => 4..=4,
@@ -393,7 +393,7 @@ fn a_run_may_be_ended_before_its_server_has_workers() {
     end_well(run, "TERM");
 }
 
-/// A cgroup with a cpuset, below the root; removed at the end.
+/// A cgroup with a cpuset, below the root, which is removed on drop.
 struct Group {
     directory: PathBuf,
     own: Cgroup,
@@ -521,7 +521,7 @@ fn a_run_stays_on_the_cpus_of_its_option_or_mask_whatever_happens() {
     }
 }
 
-/// Waits for a `placed` event that is as it should be.
+/// Waits for a `placed` event that satisfies a condition.
 fn until_placed(run: &mut Running, is_it: impl Fn(&Threads) -> bool) -> Threads {
     let deadline = Instant::now() + DEADLINE;
     loop {

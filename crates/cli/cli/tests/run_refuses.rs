@@ -1,5 +1,5 @@
-//! `albacore run` with bad input: the exit code of the contract, one clear sentence, nothing left
-//! running.
+//! `albacore run` with invalid input: the documented exit code, one clear sentence, and no process
+//! left running.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,13 +18,13 @@ use std::path::Path;
 use deployment::{Folder, root};
 use running::{ANY_PORTS, Running, refused};
 
-/// Asserts that a valid file fails with one sentence on standard error that starts and goes on with
-/// these words.
+/// Asserts that a valid file fails with one sentence on standard error that starts with `speaker`
+/// and contains these words.
 fn assert_refused(file: &Path, args: &[&str], speaker: &str, words: &[&str]) {
     assert_ends(1, file, args, speaker, words);
 }
 
-/// Asserts that a file is refused as invalid with one sentence that has these words.
+/// Asserts that a file is rejected as invalid with one sentence that contains these words.
 fn assert_invalid(file: &Path, words: &[&str]) {
     assert_ends(64, file, &ANY_PORTS, "albacore", words);
 }
@@ -41,8 +41,8 @@ fn assert_ends(code: i32, file: &Path, args: &[&str], speaker: &str, words: &[&s
     assert!(ran.left.is_empty(), "{ran:#?}");
 }
 
-/// The deployment of the example with `old` replaced, which ends with this code and these words
-/// after the file's name.
+/// Asserts that the deployment of the example with `old` replaced ends with this code and with
+/// these words after the file's name.
 fn assert_edit_ends(code: i32, folder: &Folder, old: &str, new: &str, words: &[&str]) {
     let text = fs::read_to_string(folder.fraud("")).unwrap();
     assert!(text.contains(old), "{old}");
@@ -52,8 +52,8 @@ fn assert_edit_ends(code: i32, folder: &Folder, old: &str, new: &str, words: &[&
     assert_ends(code, &file, &ANY_PORTS, "albacore", &words);
 }
 
-/// A file of these bytes as the model, refused by the server with these words after the model's
-/// name and path.
+/// Asserts that the server rejects a model file with these bytes, with these words after the
+/// model's name and path.
 fn assert_model_refused(folder: &Folder, name: &str, bytes: &[u8], words: &[&str]) {
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
@@ -265,7 +265,7 @@ fn bad_flags_are_bad_usage() {
     }
 }
 
-/// Becomes nobody, without any capability.
+/// Switches to the user nobody without capabilities.
 const AS_NOBODY: [&str; 7] = [
     "setpriv",
     "--reuid=65534",
@@ -292,7 +292,7 @@ fn a_plain_user_may_place_a_server_of_their_own() {
 fn missing_rights_to_pin_are_reported_with_a_remedy() {
     let folder = Folder::new("forbidden");
     folder.open_to_all();
-    // A server that becomes root by a setuid program of its own: nobody may neither pin nor end it.
+    // A server that becomes root by its own setuid program: nobody may neither pin nor kill it.
     let become_root = folder.path().join("become-root");
     fs::copy("/usr/bin/setpriv", &become_root).unwrap();
     fs::set_permissions(&become_root, fs::Permissions::from_mode(0o4755)).unwrap();

@@ -1,5 +1,5 @@
-//! `albacore run` whose server ends: it is started again at the same addresses and placed again;
-//! what cannot be started is given up.
+//! `albacore run` with a server that exits: it is restarted at the same addresses and placed again;
+//! restarts end if the server cannot be started.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,14 +22,14 @@ use deployment::Folder;
 use running::{ANY_PORTS, DEADLINE, Running, Threads, kill, tids};
 use serde_json::Value;
 
-/// Kills of one test; `make soak` multiplies them.
+/// Kills per test; `make soak` multiplies them.
 fn kills() -> usize {
     let factor = std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse().unwrap());
     5 * factor
 }
 
-/// A client that sends one request after the other, each over a connection of its own, and counts
-/// good answers.
+/// A client that sends one request after another, each over its own connection, and counts
+/// successful replies.
 struct Client {
     answered: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ impl Client {
                     Ok(text) if text.starts_with("HTTP/1.1 200") => {
                         count.fetch_add(1, Ordering::Relaxed);
                     }
-                    // Refused: the server is not there.
+                    // Connection refused: no server is listening.
                     Ok(_) | Err(_) => std::thread::sleep(Duration::from_millis(5)),
                 }
             }
@@ -61,9 +61,9 @@ impl Client {
         }
     }
 
-    /// Waits for answers to requests that were sent from now on.
+    /// Waits for replies to requests that are sent from now on.
     fn until_answered(&self) {
-        // One may have been sent before.
+        // One request may have been sent before.
         let wanted = self.answered.load(Ordering::Relaxed) + 2;
         let deadline = Instant::now() + DEADLINE;
         while self.answered.load(Ordering::Relaxed) < wanted {
@@ -107,13 +107,13 @@ fn event(run: &mut Running, name: &str) -> Value {
     run.until(name, |event| event["event"] == name)
 }
 
-/// Open files and threads of the run itself.
+/// Number of open files and threads of the run itself.
 fn held(run: &Running) -> (usize, usize) {
     let files = fs::read_dir(format!("/proc/{}/fd", run.pid())).unwrap();
     (files.count(), tids(run.pid()).len())
 }
 
-/// Waits until the run holds no more files and threads than it did.
+/// Waits until the run has no more open files and threads than before.
 fn until_held(run: &Running, before: (usize, usize)) {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -133,7 +133,7 @@ fn is_there(pid: u64) -> bool {
 #[test]
 fn a_front_that_is_killed_under_load_serves_again_at_its_address_and_is_placed() {
     let folder = Folder::new("restarts");
-    // A request that cannot be in time would be refused at admission.
+    // A request that cannot meet its objective would be rejected at admission.
     let text = fs::read_to_string(folder.fraud("")).unwrap();
     let text = text.replace("latency: 25ms", "latency: 20s");
     let args = [&["--output", "json"], &ANY_PORTS[..]].concat();
@@ -142,7 +142,7 @@ fn a_front_that_is_killed_under_load_serves_again_at_its_address_and_is_placed()
     let at = addresses(&listening);
     let client = Client::start(at.0);
     client.until_answered();
-    // A server that never said that it is ready is not started again, even if it answered.
+    // A server that never reported ready is not restarted, even if it has replied to requests.
     run.until_reported("ready", |event| event["event"] == "ready");
     let before = held(&run);
     for count in 1..=kills() {
@@ -168,7 +168,7 @@ fn a_front_that_is_killed_under_load_serves_again_at_its_address_and_is_placed()
         threads = now;
         client.until_answered();
     }
-    // What is edited while there is no server holds for the next one.
+    // An edit made while no server is running applies to the next server.
     kill(run.process("albacore-server --"), "KILL");
     event(&mut run, "server_ended");
     folder.write(&format!("{text}  placement: {{policy: RoundRobin}}\n"));
@@ -187,7 +187,7 @@ fn a_front_that_is_killed_under_load_serves_again_at_its_address_and_is_placed()
     assert_eq!(summary["server_restarts"], kills() + 1);
 }
 
-/// A server of two workers whose starts fail once a file is there, which its first start makes.
+/// A server with two workers whose starts fail once a file exists, which the first start creates.
 fn starts_once(folder: &Folder) -> PathBuf {
     let prefork = deployment::root().join("tests/servers/prefork.py");
     let flag = folder.path().join("was-started");
@@ -199,7 +199,7 @@ fn starts_once(folder: &Folder) -> PathBuf {
     folder.own(&["sh", "-c", &script], &[])
 }
 
-/// Kills the only process of the server that is no worker.
+/// Kills the only process of the server that is not a worker.
 fn kill_master(run: &Running, workers: &Threads) {
     let is_master = |pid: &u32| *pid != run.pid() && !workers.tids().contains(&u64::from(*pid));
     kill(run.processes().into_keys().find(is_master).unwrap(), "KILL");

@@ -1,5 +1,5 @@
-//! `albacore run` under a hundred kills of workers, and some of fronts: after each one every live
-//! worker is placed, and the kernel says so too.
+//! `albacore run` with a hundred kills of workers and some of fronts: after each one every live
+//! worker is placed, which is verified with the kernel's masks.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,13 +19,13 @@ use albacore_load::{Load, Request, Sample, Shape, drive, poisson};
 use deployment::Folder;
 use serde_json::Value;
 
-/// Kills of one test; `make soak` multiplies them.
+/// Kills per test; `make soak` multiplies them.
 fn kills() -> usize {
     let factor = std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse().unwrap());
     100 * factor
 }
 
-/// The masks that the kernel itself reports, read by code that shares nothing with the placer.
+/// Compares with the masks reported by the kernel, read by code that is independent of the placer.
 fn kernel_masks_equal(placed: &Placed, workers: u64, threads: u64) {
     assert_eq!(placed.threads.len() as u64, workers * threads, "{placed:?}");
     for thread in &placed.threads {
@@ -63,7 +63,7 @@ fn load(requests: Vec<Request>, rate: f64, seconds: u64) -> std::thread::JoinHan
 
 fn kill_and_check(service: &mut Service, workers: u64, threads: u64) {
     for kill in 0..kills() {
-        // Every third kill takes the same worker twice in a row.
+        // Every third kill hits the same worker twice in a row.
         let worker = (kill / 3 + kill % 2) as u64 % workers;
         service
             .kill_worker(worker, Duration::from_secs(20))
@@ -75,8 +75,8 @@ fn kill_and_check(service: &mut Service, workers: u64, threads: u64) {
 #[test]
 fn the_built_in_server_survives_a_hundred_kills_and_answers_every_request() {
     let folder = Folder::new("kills");
-    // An objective that no death of a worker endangers: what could not be in time would be refused
-    // at admission.
+    // An objective that is met even if a worker dies: requests that cannot meet it would be
+    // rejected at admission.
     let text = std::fs::read_to_string(folder.fraud("")).unwrap();
     let file = folder.write(&text.replace("latency: 25ms", "latency: 20s"));
     let mut service =
@@ -101,7 +101,7 @@ fn the_built_in_server_survives_a_hundred_kills_and_answers_every_request() {
     assert_eq!(service.stop(Duration::from_secs(30)).unwrap(), Some(0));
 }
 
-/// What the server says of itself; `None` while no front answers.
+/// The server's own state; `None` while no front replies.
 fn state(address: SocketAddr) -> Option<Value> {
     let mut stream = TcpStream::connect(address).ok()?;
     let request = b"GET /albacore/v1/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -111,7 +111,7 @@ fn state(address: SocketAddr) -> Option<Value> {
     serde_json::from_str(text.split_once("\r\n\r\n")?.1).ok()
 }
 
-/// Waits until the server is as wanted.
+/// Waits until the server's state satisfies a condition.
 fn until(address: SocketAddr, is_so: impl Fn(&Value) -> bool) -> Value {
     let start = Instant::now();
     loop {
@@ -232,9 +232,9 @@ fn gunicorn_workers_that_retire_by_max_requests_are_placed_again() {
 #[test]
 fn a_master_that_imports_for_long_gives_birth_to_whole_workers() {
     let folder = Folder::new("gunicorn-imports");
-    // Longer than after which a server that forks nothing is taken for its own worker: a master
-    // that is pinned would hand its one cpu on, and XGBoost would start as many threads as it
-    // counts cpus.
+    // Longer than the time after which a server that does not fork is treated as its own worker: a
+    // pinned master would pass its single CPU on to its children, and XGBoost would start as many
+    // threads as it counts CPUs.
     let file = folder.gunicorn_that_imports(Duration::from_secs(3), deployment::free_port(), &[]);
     let mut service = Service::start(&file, &[]).unwrap();
     service.placed(Duration::from_secs(60)).unwrap();

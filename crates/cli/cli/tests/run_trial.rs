@@ -1,5 +1,5 @@
-//! A trial of placements on the server of `albacore run`, under load: two windows, and with
-//! ALBACORE_SOAK its verdict, which takes up to a minute.
+//! A trial of placements on the server of `albacore run` under load: two windows, and with
+//! ALBACORE_SOAK also the verdict, which takes up to a minute.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,7 +18,7 @@ use albacore_load::{Load, Shape, drive};
 use deployment::{Folder, one_row};
 use running::{ANY_PORTS, Running};
 
-/// Ends the load, also when the test fails: the scope waits for it.
+/// Ends the load on drop, also if the test fails, because the scope waits for it.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -27,7 +27,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// More than a window of a second needs.
+/// More requests per second than a window of a second needs.
 const RATE: u32 = 400;
 
 #[test]

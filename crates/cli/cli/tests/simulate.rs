@@ -1,4 +1,4 @@
-//! `albacore simulate` as a process: figures, traces, pictures, and what is refused.
+//! `albacore simulate` as a process: figures, traces, pictures, and rejected input.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod command;
@@ -9,7 +9,7 @@ use serde_json::Value;
 const SCENARIO: &str = "workers: 8\nmodels:\n  - {name: r, alpha: 1.053, beta: 5.072, slo: 25}\n\
                         rate: 4000\nrequests: 20000\nearly: 0\npolicy: deferred\n";
 
-/// A folder with a scenario in it.
+/// A directory with a scenario.
 fn folder(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("scenario.yaml");

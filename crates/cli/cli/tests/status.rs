@@ -1,5 +1,5 @@
-//! `albacore status` and `albacore explain` against a real API server, with objects as controller,
-//! kubelet and agent would write them.
+//! `albacore status` and `albacore explain` against a real API server, with objects as written by
+//! the controller, the kubelet and the agent.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail loudly")]
 
 mod command;
@@ -28,7 +28,7 @@ fn put(plane: &ControlPlane, arguments: &[&str], object: &Value) {
     assert!(output.status.success(), "{arguments:?}: {stderr}");
 }
 
-/// Stores the object, then its status, which the API server takes separately.
+/// Stores the object, then its status, which is a separate request to the API server.
 fn put_with_status(plane: &ControlPlane, object: &Value) {
     put(plane, &["create"], object);
     put(
@@ -85,7 +85,7 @@ fn filled() -> ControlPlane {
     let mut plane = ControlPlane::start(&Options::default()).unwrap();
     let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../crds");
     plane.serve_crds(&crds).unwrap();
-    // There is no controller manager that would make the account.
+    // No controller manager creates the service account.
     put(
         &plane,
         &["create"],
@@ -114,7 +114,7 @@ fn filled() -> ControlPlane {
     plane
 }
 
-/// `albacore` as the user of this kubeconfig.
+/// Runs `albacore` as the user of this kubeconfig.
 fn as_user(kubeconfig: &Path, line: &str) -> Ran {
     let kubeconfig = kubeconfig.to_str().unwrap();
     let words: Vec<&str> = line
@@ -184,7 +184,7 @@ fn a_deployment_is_shown_with_its_pods_workers_threads_cpus_and_drift() {
     only_what_the_user_may_read(&plane);
 }
 
-/// Findings with their remedies, and no finding that only follows from another.
+/// Findings with their remedies, without findings that merely follow from others.
 fn what_explain_says(admin: &Path) {
     let why = as_user(admin, "explain fraud");
     assert_eq!(why.code, 0, "{why:?}");
@@ -199,7 +199,7 @@ fn what_explain_says(admin: &Path) {
     ] {
         assert!(why.out.contains(part), "{part:?} is not in\n{}", why.out);
     }
-    // What is not known because a pod does not run is no finding, and has no remedy of its own.
+    // State that is unknown because a pod does not run is not a finding and has no remedy.
     for noise in ["SLOMet", "give it more pods", "PodsNotReady"] {
         assert!(!why.out.contains(noise), "{noise:?} is in\n{}", why.out);
     }
@@ -210,7 +210,7 @@ fn what_explain_says(admin: &Path) {
     );
 }
 
-/// Pods that opted in by annotation, one whose annotation is wrong and one that did not opt in.
+/// Pods that opted in by annotation, one with an invalid annotation, and one that did not opt in.
 fn pods_outside_of_deployments(plane: &ControlPlane) {
     let admin = plane.kubeconfig();
     let running = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
@@ -266,7 +266,7 @@ fn pods_outside_of_deployments(plane: &ControlPlane) {
     what_is_said_of_pods(admin);
 }
 
-/// Explanations of the pods above.
+/// Explanations of these pods.
 fn what_is_said_of_pods(admin: &Path) {
     let says = |line: &str, parts: &[&str]| {
         let said = as_user(admin, line);
@@ -300,8 +300,8 @@ fn what_is_said_of_pods(admin: &Path) {
     );
 }
 
-/// With an agent that verified something long ago, or will have in a clock's future; then as
-/// before.
+/// An agent whose last verification is long ago, and one whose clock is ahead; afterwards, the
+/// state is as before.
 fn a_silent_agent(plane: &ControlPlane) {
     let admin = plane.kubeconfig();
     let verified_at = |time: &Value| {
@@ -342,8 +342,8 @@ fn a_silent_agent(plane: &ControlPlane) {
     verified_at(&Value::Null);
 }
 
-/// Where no agent can be asked, the rest is shown and it is said why. What an agent answers is
-/// tried on a real node.
+/// If no agent can be queried, the rest is shown with the reason. The output of a real agent is
+/// tested on a real node.
 fn threads_that_cannot_be_had(plane: &ControlPlane) {
     let admin = plane.kubeconfig();
     let shown = as_user(admin, "status fraud --threads");
@@ -402,7 +402,7 @@ fn threads_that_cannot_be_had(plane: &ControlPlane) {
     assert_refused(&refused, 1, &["annotate nodes", "viewer", "cannot patch"]);
 }
 
-/// `restore --node` against an agent that the test plays.
+/// `restore --node` against an agent that is emulated by the test.
 fn a_node_whose_agent_gives_masks_back(plane: &ControlPlane) {
     let admin = plane.kubeconfig();
     let missing = as_user(admin, "restore --node node-9");
@@ -460,7 +460,8 @@ fn a_node_whose_agent_gives_masks_back(plane: &ControlPlane) {
     });
 }
 
-/// kubectl finds the same binary under its other name, and it finds the cluster as kubectl does.
+/// kubectl finds the same binary under its plugin name, and the plugin finds the cluster like
+/// kubectl.
 fn as_plugin_of_kubectl(plane: &ControlPlane) {
     let folder = tempfile::tempdir().unwrap();
     let plugin = folder.path().join("kubectl-albacore");

@@ -1,4 +1,4 @@
-//! `albacore topology`, run for real.
+//! Runs `albacore topology`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! `albacore tune`, run for real with a short time: its results, and what it refuses.
+//! Runs `albacore tune` with a short time: its results, and rejected input.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,7 +17,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// `albacore tune` with the programs that it starts built beside it.
+/// `albacore tune`, with the programs that it starts built in the same directory.
 fn command(file: &Path, results: &Path, options: &[&str]) -> Command {
     albacore_testbed::product_of("albacore-lab-commands", "albacore-lab").unwrap();
     for program in ["albacore-server", "albacore-params"] {
@@ -42,7 +42,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A deployment with comments, beside its model.
+/// Writes a deployment with comments, next to its model.
 fn write_deployment(folder: &Path) -> PathBuf {
     std::fs::copy(root().join("examples/fraud.ubj"), folder.join("fraud.ubj")).unwrap();
     let example = std::fs::read_to_string(root().join("examples/fraud.yaml")).unwrap();
@@ -86,7 +86,7 @@ fn a_configuration_is_found_and_applied() {
     assert!(text(&done.stdout).contains("requests/s at 400 ms: "));
 }
 
-/// The mask of a thread, as the kernel prints it.
+/// The mask of a thread as printed by the kernel.
 fn mask(tid: i32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let mut lines = status.lines();
@@ -94,8 +94,8 @@ fn mask(tid: i32) -> String {
     list.unwrap_or_default().trim().to_owned()
 }
 
-/// Asserts that the servers below a run of tune are on cpu 0 and its load generator is on the
-/// others, as it says.
+/// Asserts that the servers started by `tune` are on CPU 0 and its load generator is on the other
+/// CPUs, as printed.
 fn assert_apart(tune: u32, said: &str) {
     let tune = i32::try_from(tune).unwrap();
     let servers = albacore_os::read_children(&HostRoot::live(), Pid(tune)).unwrap();
@@ -170,7 +170,7 @@ fn an_objective_that_nothing_meets_is_refused_with_one_that_can_be_met() {
         said.contains("no configuration meets an objective of 0.005 ms"),
         "{said}"
     );
-    // with the objective that can be met, or without it where the server refused all requests
+    // with an objective that can be met, or without one if the server rejected all requests
     assert!(said.contains("a request alone"), "{said}");
 }
 

@@ -1,5 +1,5 @@
-//! `albacore upgrade --dry-run` against a real API server, with objects as controller and chart
-//! write them.
+//! `albacore upgrade --dry-run` against a real API server, with objects as written by the
+//! controller and the chart.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail loudly")]
 
 mod command;
@@ -51,7 +51,7 @@ fn as_user(kubeconfig: &Path, words: &[&str]) -> Ran {
     albacore(&[&["upgrade"], words, &cluster].concat())
 }
 
-/// Deployments of every sort, and no controller.
+/// Deployments of every kind, and no controller.
 fn filled() -> ControlPlane {
     let mut plane = ControlPlane::start(&Options::default()).unwrap();
     let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../crds");
@@ -83,7 +83,7 @@ fn filled() -> ControlPlane {
 fn an_upgrade_is_shown_before_it_restarts_anything() {
     let plane = filled();
     let admin = plane.kubeconfig().to_owned();
-    // Nobody says what the upgrade brings.
+    // Neither the option nor a controller determines the image of the upgrade.
     let refused = as_user(&admin, &["--dry-run"]);
     assert_eq!(refused.code, 64, "{refused:?}");
     assert!(refused.err.contains("--server-image"), "{refused:?}");
@@ -135,7 +135,7 @@ fn an_upgrade_is_shown_before_it_restarts_anything() {
     the_version_of_this_program_is_the_default(&plane);
 }
 
-/// The controller says where servers come from, and this program which version it brings.
+/// The controller determines the registry of server images, and this program the version.
 fn the_version_of_this_program_is_the_default(plane: &ControlPlane) {
     let admin = plane.kubeconfig();
     let labels = json!({"app.kubernetes.io/part-of": "albacore",

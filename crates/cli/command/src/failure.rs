@@ -1,16 +1,16 @@
-//! How a command can fail, and the exit code of each way.
+//! Errors of commands and their exit codes.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// Exit code of [`Failure::NotCompared`], as that of `kubectl diff`.
+/// Exit code of [`Failure::NotCompared`], as in `kubectl diff`.
 const NOT_COMPARED: u8 = 2;
 /// Exit code of [`Failure::Usage`] (EX_USAGE of sysexits.h).
 const USAGE: u8 = 64;
 /// Exit code of [`Failure::Broken`] (EX_SOFTWARE of sysexits.h).
 const BROKEN: u8 = 70;
 
-/// Why a command failed: one sentence that names file, field and value and says what to do.
+/// Why a command failed: one sentence that names the file, field and value and says how to fix it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The arguments or the files that they name are invalid. Exit code 64.
@@ -21,22 +21,22 @@ pub enum Failure {
     NotCompared(String),
     /// An invariant of this program does not hold: a bug. Exit code 70.
     Broken(String),
-    /// The built-in server ended with this exit code and printed the reason itself.
+    /// The built-in server exited with this code and printed the reason itself.
     ServerFailed(u8),
 }
 
 impl Failure {
-    /// [`Failure::Usage`] of an option's value.
+    /// A [`Failure::Usage`] for the value of an option.
     pub fn usage(option: &str, error: &dyn std::error::Error) -> Self {
         Self::Usage(format!("{option}: {}", sentence(error)))
     }
 
-    /// [`Failure::Failed`] because of a file.
+    /// A [`Failure::Failed`] for a file.
     pub fn file(path: &std::path::Path, error: &dyn std::error::Error) -> Self {
         Self::Failed(format!("{}: {}", path.display(), sentence(error)))
     }
 
-    /// The sentence.
+    /// The error message.
     pub fn text(&self) -> &str {
         match self {
             Self::Usage(text)
@@ -47,7 +47,7 @@ impl Failure {
         }
     }
 
-    /// Prints the sentence on standard error and gives the exit code.
+    /// Prints the error message to standard error and returns the exit code.
     pub fn report(&self) -> ExitCode {
         let (code, text) = match self {
             Self::Usage(text) => (USAGE, text.clone()),
@@ -61,7 +61,7 @@ impl Failure {
     }
 }
 
-/// Prints clap's message: help and version are no failures, all else is bad usage.
+/// Prints clap's message: help and version count as success, everything else as bad usage.
 pub fn report_refused_arguments(refused: &clap::Error) -> ExitCode {
     let is_failure = refused.use_stderr();
     match refused.print() {
@@ -71,11 +71,11 @@ pub fn report_refused_arguments(refused: &clap::Error) -> ExitCode {
     }
 }
 
-/// An error with its sources on one line.
+/// Formats an error with its sources on one line.
 pub fn sentence(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
-    // bound: sources of errors are finite chains of values.
+    // bound: the source chain of an error is finite.
     while let Some(cause) = source {
         // infallible: writing to a String.
         let _ = write!(text, ": {cause}");

@@ -1,4 +1,4 @@
-//! Standard output, with a reader that may go away.
+//! Writes to standard output, whose reader may close its end.
 
 use std::io::{self, Write as _};
 
@@ -29,10 +29,10 @@ pub enum RunOutput {
     Json,
 }
 
-/// Writes `text` to standard output. A reader that closed its end (`| head`) is no failure.
+/// Writes `text` to standard output. A closed pipe (`| head`) is not an error.
 ///
 /// # Errors
-/// [`Failure::Failed`] if standard output cannot be written for another reason.
+/// [`Failure::Failed`] if writing to standard output fails for any other reason.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -43,10 +43,10 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes `value` as one line of JSON, so that every command's JSON can be read line by line.
+/// Writes `value` as one line of JSON, so that the JSON of every command can be read line by line.
 ///
 /// # Errors
-/// As [`print()`]; [`Failure::Broken`] for a value that is not JSON.
+/// Same as [`print()`]; [`Failure::Broken`] if the value cannot be encoded as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(value);
     let line = line.map_err(|e| Failure::Broken(format!("the output is not JSON: {e}")))?;

@@ -1,13 +1,13 @@
-//! The other programs of Albacore, which are installed into the folder of this one.
+//! Locates the other programs of Albacore, which are installed in the same directory.
 
 use std::path::PathBuf;
 
 use crate::failure::{Failure, sentence};
 
-/// Path of the program `name` beside this one.
+/// Path of the program `name` in the directory of this program.
 ///
 /// # Errors
-/// It is missing, or the path of this program is unknown.
+/// The program is missing, or the path of this program is unknown.
 pub fn program_beside(name: &str) -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().map_err(|e| Failure::Failed(sentence(&e)))?;
     let program = own.with_file_name(name);

@@ -1,4 +1,4 @@
-//! What an edit of a deployment moves on a node.
+//! Computes how an edit of a deployment moves threads on a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,15 @@ use crate::report::{NodeDiff, PodDiff, Quality};
 
 /// An edit of a deployment.
 pub struct Edit {
-    /// A pod of the edited deployment.
+    /// A pod of the deployment after the edit.
     pub after: Newcomer,
     pub restarts: bool,
-    /// Whether the threads of running pods are planned by other rules.
+    /// Whether the rules for planning the threads of running pods change.
     pub is_replanned: bool,
 }
 
 impl Edit {
-    /// Whether two policies plan threads that run by different rules.
+    /// Whether two policies plan running threads by different rules.
     pub fn is_replanned(before: &SubjectPolicy, after: &SubjectPolicy) -> bool {
         let rules = |policy: &SubjectPolicy| {
             let distances = policy.distances;
@@ -32,10 +32,10 @@ impl Edit {
     }
 }
 
-/// What changes on a node whose pods of `own_pods` are of the deployment.
+/// Computes the changes on a node; `own_pods` are the pods of the edited deployment.
 ///
 /// # Errors
-/// The solver refuses the problem.
+/// The solver rejects the problem.
 pub fn diff_on(
     view: &NodeView,
     edit: &Edit,
@@ -76,7 +76,7 @@ pub fn diff_on(
         } else {
             is_written
         };
-        // Members that stay, and others that nothing moves.
+        // Members that stay, and other pods, which do not move.
         let new = after
             .get(&at)
             .or(plan.filter(|_| is_other).map(|plan| &plan.mapping));
@@ -94,14 +94,14 @@ pub fn diff_on(
     Ok(diff)
 }
 
-/// The pods of a node after an edit.
+/// The placement of a node's pods after an edit.
 struct NextPlacement {
-    /// The pods that are planned together, as indexes of the pods of the node.
+    /// The pods that are planned jointly, as indexes of the node's pods.
     order: Vec<usize>,
     members: Vec<Member>,
-    /// Mappings of pods that are placed apart.
+    /// Mappings of pods that are not planned jointly.
     apart: BTreeMap<usize, Mapping>,
-    /// Cpus of threads of the edited pods that plans made room for, and make room for then.
+    /// CPUs of fixed threads of the edited pods, before and after the edit.
     fixed_before: Vec<CpuId>,
     fixed_after: Vec<CpuId>,
 }
@@ -113,8 +113,8 @@ impl NextPlacement {
         is_own: &dyn Fn(usize) -> bool,
     ) -> Result<Self, PlacerError> {
         let indexes = view.members();
-        // Pods that start anew are new subjects of the placer, which come last; so do pods that it
-        // did not solve before.
+        // Restarted pods are new subjects of the placer, which are last in its order; so are pods
+        // that were not planned jointly before.
         let stays = |at: &usize| !is_own(*at) || (!edit.restarts && indexes.contains(at));
         let own = (0..view.pods.len()).filter(|&at| is_own(at));
         let mut next = Self {
@@ -170,8 +170,8 @@ impl NextPlacement {
         Ok(next)
     }
 
-    /// A roll-out: running pods are planned by the edited deployment until they end, and new ones
-    /// come before that. Where this leaves threads is where the last plan starts from.
+    /// Simulates a rollout: running pods are planned by the edited deployment until they end, and
+    /// new pods start before that. The resulting mappings are the starting point of the final plan.
     fn roll(
         &mut self,
         view: &NodeView,
@@ -222,7 +222,7 @@ impl NextPlacement {
     }
 }
 
-/// Plans members together, each from where it is.
+/// Plans members jointly, starting from their current mappings.
 fn settle(members: &mut [Member], view: &NodeView) -> Result<(), PlacerError> {
     let placed = place(&view.problem(members.to_vec(), &[]))?;
     for (member, mapping) in members.iter_mut().zip(placed.mappings) {

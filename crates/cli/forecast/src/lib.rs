@@ -1,5 +1,5 @@
-//! What the agents of a cluster's nodes would do with a pod that does not exist yet, or with an
-//! edited deployment: by the placer's own code, from what the agents publish. Pure: reads nothing.
+//! Predicts what the agents of a cluster would do with a new pod or with an edited deployment, by
+//! running the placer's own code on the data that the agents publish. Pure: does no I/O.
 #![forbid(unsafe_code)]
 
 mod edited_pods;

@@ -1,4 +1,4 @@
-//! The plan of a new pod on a node, beside what runs there.
+//! The plan of a new pod on a node with running pods.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use crate::node_view::NodeView;
 use crate::place::{is_member, place, place_apart};
 use crate::report::{Assignment, NewPlan, NodePlan, PodDiff, PodMoves, Quality, RunningPod};
 
-/// The plan, or why there is none.
+/// Returns the plan, or the reason why there is none.
 ///
 /// # Errors
-/// The solver refuses the problem.
+/// The solver rejects the problem.
 pub fn plan_on(
     view: &NodeView,
     newcomer: &Newcomer,
@@ -106,7 +106,7 @@ fn planned(
     }))
 }
 
-/// Threads of pods in force that go elsewhere.
+/// Threads of running pods that the plan moves.
 fn moves(view: &NodeView, indexes: &[usize], after: &[Mapping]) -> Vec<PodMoves> {
     let pairs = indexes.iter().zip(after);
     let moves = pairs.map(|(&at, after)| {
@@ -120,7 +120,7 @@ fn moves(view: &NodeView, indexes: &[usize], after: &[Mapping]) -> Vec<PodMoves>
     moves.filter(|pod| !pod.moves.is_empty()).collect()
 }
 
-/// What the kubelet's choice of exclusive cpus leaves open.
+/// Describes what the kubelet's choice of exclusive CPUs leaves unknown.
 fn exclusivity(view: &NodeView, newcomer: &Newcomer) -> Option<String> {
     let cpus = newcomer.exclusive?;
     let about = format!(
@@ -136,7 +136,7 @@ fn exclusivity(view: &NodeView, newcomer: &Newcomer) -> Option<String> {
     })
 }
 
-/// The pods that are placed on a node, and whether they are of the deployment.
+/// The placed pods of a node, and whether they belong to the deployment.
 pub fn running_pods(view: &NodeView, own_pods: Option<&BTreeSet<String>>) -> Vec<RunningPod> {
     let pods = view.pods.iter().filter_map(|pod| {
         let plan = pod.plan.as_ref()?;

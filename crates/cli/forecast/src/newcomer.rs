@@ -1,5 +1,5 @@
-//! A pod that a deployment would make: its policy with the threads that its quota lets run, and
-//! what it asks of the kubelet.
+//! A new pod of a deployment: its policy, with threads limited by its CPU quota, and its resource
+//! requests.
 
 use albacore_api::{InferenceDeployment, SERVER_CONTAINER, cpus_of_quantity, policy_of};
 use albacore_placer::threads_within_quota;
@@ -9,24 +9,25 @@ use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 /// A new pod of a deployment.
 #[derive(Clone, Debug)]
 pub struct Newcomer {
-    /// With the threads that the quota lets run.
+    /// Policy with the threads that the CPU quota can run.
     pub policy: SubjectPolicy,
     pub threads_asked: u16,
-    /// Cpus that all its containers request.
+    /// CPUs requested by all its containers.
     pub requested: f64,
-    /// Whole cpus that a kubelet with the static policy gives the server alone.
+    /// Whole CPUs that a kubelet with the static CPU manager policy assigns exclusively to the
+    /// server.
     pub exclusive: Option<u32>,
 }
 
 impl Newcomer {
-    /// The pod of a valid deployment.
+    /// The new pod of a valid deployment.
     pub fn of(deployment: &InferenceDeployment) -> Self {
         let spec = &deployment.spec;
         let asked = policy_of(spec);
         let template = spec.template.as_ref().and_then(|t| t.spec.as_ref());
         let containers = template.map_or(&[][..], |pod| &pod.containers);
         let is_server = |c: &&Container| c.name == SERVER_CONTAINER;
-        // The template is merged over spec.resources.
+        // The container in the template overrides spec.resources.
         let own = containers
             .iter()
             .find(is_server)
@@ -55,17 +56,17 @@ impl Newcomer {
     }
 }
 
-/// What a container asks for, cpus.
+/// CPU resources of a container.
 #[derive(Default, Debug)]
 struct Resources {
-    /// The limit where no request is given.
+    /// The request, or the limit if no request is set.
     request: Option<f64>,
     limit: Option<f64>,
     has_equal_memory: bool,
 }
 
 impl Resources {
-    /// Of requirements, where later ones replace earlier ones resource by resource.
+    /// Merges requirements; later ones override earlier ones per resource.
     fn of(all: [Option<&ResourceRequirements>; 2]) -> Self {
         let value = |is_limit: bool, name: &str| {
             let lists = all.iter().flatten().rev();
@@ -80,7 +81,7 @@ impl Resources {
             values.next().map(|quantity| quantity.0.as_str())
         };
         let cpus = |is_limit: bool| value(is_limit, "cpu").and_then(cpus_of_quantity);
-        // Memory in bytes is as much a number with a unit as cpus are.
+        // Memory quantities use the same format as CPU quantities.
         let memory = |is_limit: bool| value(is_limit, "memory").and_then(cpus_of_quantity);
         let limit = cpus(true);
         Self {
@@ -91,7 +92,7 @@ impl Resources {
         }
     }
 
-    /// Whether it may be a part of a pod of QoS class Guaranteed.
+    /// Whether it permits the QoS class Guaranteed for its pod.
     fn is_guaranteed(&self) -> bool {
         self.limit.is_some() && self.request == self.limit && self.has_equal_memory
     }

@@ -1,5 +1,5 @@
-//! What the agent of a node published, as what the placer solves there; or why no plan can be made
-//! of it.
+//! Converts the report of a node's agent into the placer's problem, or into the reason why no plan
+//! can be made from it.
 
 use albacore_api::{Isolation, NodePlacement, NodePlacementStatus, PodPlacement};
 use albacore_placer::{Member, NodeProblem};
@@ -12,44 +12,44 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::limits::{NODE_FIXED_THREADS_MAX, REPORT_AGE_MAX};
 
-/// A node that plans can be made for.
+/// A node for which plans can be made.
 #[derive(Debug)]
 pub struct NodeView {
     pub name: String,
     pub machine: Topology,
     pub pods: Vec<PodView>,
     fixed_threads: Vec<CpuId>,
-    /// What its agent says that keeps it from writing masks.
+    /// Why its agent does not write masks, according to its report.
     pub not_enforcing: Option<String>,
 }
 
-/// A pod of a node that is placed.
+/// A placed pod of a node.
 #[derive(Debug)]
 pub struct PodView {
-    /// As the report names it: `namespace/name`.
+    /// Name in the report: `namespace/name`.
     pub name: String,
     pub placement: PodPlacement,
     pub cpuset: CpuSet,
-    /// `None` where the kernel places its threads.
+    /// `None` if the placement is left to the kernel.
     pub plan: Option<PlanView>,
 }
 
-/// The plan in force of a pod.
+/// The plan of a pod that is in force.
 #[derive(Clone, Debug)]
 pub struct PlanView {
     pub mapping: Mapping,
-    /// Place among the pods that are planned together.
+    /// Position among the pods that are planned jointly.
     order: Option<i32>,
     pub policy: SubjectPolicy,
-    /// Whether the hash of these masks is that which the agent reports of the plan.
+    /// Whether the hash of these masks equals the plan hash that the agent reports.
     pub is_confirmed: bool,
 }
 
 impl NodeView {
-    /// Reads a report.
+    /// Parses a report.
     ///
     /// # Errors
-    /// Why nothing can be planned, as a sentence.
+    /// A sentence that says why nothing can be planned.
     pub fn of(report: &NodePlacement, now: Timestamp) -> Result<Self, String> {
         let name = report.metadata.name.clone().unwrap_or_default();
         let Some(status) = &report.status else {
@@ -80,7 +80,7 @@ impl NodeView {
         })
     }
 
-    /// The cpus that pods without exclusive ones share, and what had to be assumed for that.
+    /// The CPUs shared by pods without exclusive CPUs, and the assumption made to determine them.
     pub fn shared_pool(&self) -> (CpuSet, Option<String>) {
         let is_shared = |pod: &&PodView| pod.placement.isolation != Isolation::Exclusive;
         let mut pools: Vec<&CpuSet> = self
@@ -107,13 +107,13 @@ impl NodeView {
         ((*largest).clone(), differ.then_some(text))
     }
 
-    /// Whether the kubelet gives pods exclusive cpus: one of the reported pods has some.
+    /// Whether the kubelet assigns exclusive CPUs: true if a reported pod has some.
     pub fn has_exclusive_pods(&self) -> bool {
         let mut pods = self.pods.iter();
         pods.any(|pod| pod.placement.isolation == Isolation::Exclusive)
     }
 
-    /// The pods that are planned together, in the order of the placer, as indexes of `pods`.
+    /// The pods that are planned jointly, in the order of the placer, as indexes of `pods`.
     pub fn members(&self) -> Vec<usize> {
         let order = |at: usize| self.pods[at].plan.as_ref().and_then(|plan| plan.order);
         let mut members: Vec<usize> = (0..self.pods.len())
@@ -123,7 +123,7 @@ impl NodeView {
         members
     }
 
-    /// The problem of the node with these members, and with containers that come to it.
+    /// The problem of the node with these members, and with the cpusets of new containers.
     pub fn problem(&self, members: Vec<Member>, coming: &[CpuSet]) -> NodeProblem<'_> {
         let pods = self.pods.iter();
         let mut containers: Vec<CpuSet> = pods.map(|pod| pod.cpuset.clone()).collect();
@@ -208,8 +208,8 @@ impl PodView {
     }
 }
 
-/// Whether the agent's hash is that of a mapping whose main threads have one cpu each, or all of
-/// their worker.
+/// Whether the agent's hash matches a mapping in which main threads are pinned either to one CPU
+/// each, or to all CPUs of their worker.
 fn is_hash_of(reported: Option<&str>, mapping: &Mapping, machine: u64) -> bool {
     let of_worker = |slot: Slot| -> CpuSet {
         let all = mapping
@@ -230,7 +230,7 @@ fn is_hash_of(reported: Option<&str>, mapping: &Mapping, machine: u64) -> bool {
     })
 }
 
-/// An error with its sources on one line.
+/// Formats an error with its sources on one line.
 fn sentence(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(Some(error), |error| error.source());
     sources

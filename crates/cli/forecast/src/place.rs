@@ -1,4 +1,4 @@
-//! What the placer of a node would do: with one more pod, or with pods that change.
+//! Runs the placer's solver on the problem of a node.
 
 use albacore_placer::{
     Member, NodeProblem, PlacerError, improve_alone, is_joint, solve_alone, solve_together,
@@ -9,7 +9,7 @@ use albacore_solver::{
 };
 use albacore_topology::{CpuSet, Topology};
 
-/// Mappings of all members of a node, and how good they are together.
+/// Mappings of all members of a node, and the certificate of their joint quality.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     /// In the order of the members.
@@ -46,8 +46,8 @@ pub(crate) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
     })
 }
 
-/// The same for a server that has its cpus to itself, with the longer search that follows an answer
-/// without proof.
+/// The same for a server that shares its CPUs with no other, including the longer search that
+/// follows a solution without proof.
 fn place_alone(
     problem: &Problem,
     method: PlacementMethod,
@@ -60,8 +60,8 @@ fn place_alone(
     Ok((solution.mapping, solution.certificate))
 }
 
-/// What a policy gets that the solver does not place together with others: a round robin, or a plan
-/// that is only observed. `None` where the kernel places.
+/// The placement by a policy that is not planned jointly: round robin, or a plan that is only
+/// observed. `None` if the placement is left to the kernel.
 pub(crate) fn place_apart(
     machine: &Topology,
     policy: &SubjectPolicy,
@@ -88,13 +88,13 @@ pub(crate) fn place_apart(
     })
 }
 
-/// Whether the solver places it together with others and its masks are written.
+/// Whether it is planned jointly and its masks are written.
 pub(crate) fn is_member(policy: &SubjectPolicy) -> bool {
     policy.placement == PlacementMethod::Tuna && policy.enforcement == Enforcement::Enforce
 }
 
-/// The value of the mappings in force; `None` where they do not keep the rules of the problem, as
-/// between an event and the placer's next pass.
+/// Objective of the mappings in force; `None` if they violate the rules of the problem, as between
+/// an event and the placer's next pass.
 pub(crate) fn objective_in_force(node: &NodeProblem<'_>) -> Option<i64> {
     let problem = node.joint();
     let current = |member: &Member| member.current.clone();

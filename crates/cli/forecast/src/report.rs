@@ -1,4 +1,4 @@
-//! What `albacore plan` and `albacore diff` say of a cluster. Their JSON is a contract.
+//! The output of `albacore plan` and `albacore diff` for a cluster. The JSON is a stable interface.
 
 use albacore_solver::{Certificate, Mapping, Slot};
 use albacore_topology::CpuId;
@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub struct PlanReport {
     pub deployments: Vec<DeploymentPlan>,
-    /// What could not be read, one sentence each.
+    /// Sources that could not be read, one sentence each.
     pub unread: Vec<String>,
 }
 
@@ -19,7 +19,7 @@ pub struct DeploymentPlan {
     pub workers: u16,
     pub threads: u16,
     pub mode: &'static str,
-    /// What holds for every node.
+    /// Notes that apply to every node.
     pub notes: Vec<String>,
     pub nodes: Vec<NodePlan>,
 }
@@ -27,28 +27,28 @@ pub struct DeploymentPlan {
 #[derive(Serialize)]
 pub struct NodePlan {
     pub node: String,
-    /// `None` where `why` says why there is no plan.
+    /// `None` if there is no plan; `why` has the reason.
     pub plan: Option<NewPlan>,
     pub why: Option<String>,
-    /// What the plan rests on that is not known.
+    /// Unverified assumptions of the plan.
     pub assumptions: Vec<String>,
     pub now: Vec<RunningPod>,
 }
 
-/// What a new pod gets.
+/// Placement of a new pod.
 #[derive(Serialize)]
 pub struct NewPlan {
-    /// The cpus that it may use.
+    /// The CPUs that the pod may use.
     pub cpuset: String,
     pub assignments: Vec<Assignment>,
     pub certificate: Quality,
-    /// Pods whose threads count in the objective, beside the new one's.
+    /// Pods whose threads are also part of the objective.
     pub together_with: Vec<String>,
-    /// Threads of other pods that move.
+    /// Threads of other pods that the plan moves.
     pub moves: Vec<PodMoves>,
 }
 
-/// A certificate.
+/// Certificate of a solution.
 #[derive(Serialize)]
 pub struct Quality {
     pub objective: i64,
@@ -80,7 +80,7 @@ impl Quality {
     }
 }
 
-/// The cpu of a thread.
+/// The CPU of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 pub struct Assignment {
     pub worker: u16,
@@ -105,7 +105,7 @@ impl Assignment {
     }
 }
 
-/// A thread that goes to another cpu.
+/// A thread that moves to another CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 pub struct ThreadMove {
     pub worker: u16,
@@ -120,25 +120,25 @@ pub struct PodMoves {
     pub moves: Vec<ThreadMove>,
 }
 
-/// A pod that is placed on the node.
+/// A placed pod of the node.
 #[derive(Serialize)]
 pub struct RunningPod {
     pub pod: String,
-    /// Whether it is one of the deployment; `None` if the pods of the namespace cannot be read.
+    /// Whether it belongs to the deployment; `None` if the pods of the namespace cannot be read.
     pub is_of_deployment: Option<bool>,
     pub assignments: Vec<Assignment>,
     /// Whether the agent reports the hash of this plan.
     pub is_confirmed: bool,
 }
 
-/// What another spec changes.
+/// Effect of an edited spec.
 #[derive(Serialize)]
 pub struct DiffReport {
     pub namespace: String,
     pub name: String,
-    /// Whether a thread would move, come or go.
+    /// Whether a thread would move, be added or be removed.
     pub changes: bool,
-    /// Edited fields that start the pods anew.
+    /// Edited fields that restart the pods.
     pub restarting_fields: Vec<&'static str>,
     pub notes: Vec<String>,
     pub nodes: Vec<NodeDiff>,
@@ -148,13 +148,13 @@ pub struct DiffReport {
 #[derive(Serialize)]
 pub struct NodeDiff {
     pub node: String,
-    /// Why it is not known what would change, if it is not.
+    /// Why the changes are unknown, if they are.
     pub why: Option<String>,
     pub assumptions: Vec<String>,
-    /// Of all pods that are planned together; `None` if the plans in force do not keep the rules,
-    /// as in the middle of a change.
+    /// Joint objective of all pods that are planned jointly; `None` if the plans in force violate
+    /// the rules, as in the middle of a change.
     pub objective_before: Option<i64>,
-    /// `None` if no pod is planned together with others then.
+    /// `None` if no pod is planned jointly after the edit.
     pub after: Option<Quality>,
     pub pods: Vec<PodDiff>,
 }
@@ -165,9 +165,9 @@ pub struct PodDiff {
     pub is_of_deployment: bool,
     pub is_confirmed: bool,
     pub moves: Vec<ThreadMove>,
-    /// Threads that have a planned cpu only then.
+    /// Threads that have a planned CPU only after the edit.
     pub comes: Vec<Assignment>,
-    /// Threads that have one only now.
+    /// Threads that have a planned CPU only before the edit.
     pub goes: Vec<Assignment>,
 }
 

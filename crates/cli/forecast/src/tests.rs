@@ -1,5 +1,5 @@
-//! From a node as its placer sees it, over the texts of its report, to the plans of a new pod and
-//! of an edited one: the same as the placer's own.
+//! From the placer's view of a node, through the texts of its report, to the plans of a new pod and
+//! of an edited one: these equal the plans of the placer.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ fn report(machine: &Topology, members: &[Member], fixed: &[CpuId]) -> NodePlacem
     serde_json::from_value(object).unwrap()
 }
 
-/// Members one after the other, as pods come to a node, each with the plan in force at the end.
+/// Adds members one after another, as pods start on a node; each has the plan in force at the end.
 fn settled(machine: &Topology, shapes: &[(u16, u16, Mode)], fixed: &[CpuId]) -> Vec<Member> {
     let mut members: Vec<Member> = Vec::new();
     for &(workers, threads, mode) in shapes {
@@ -179,7 +179,7 @@ proptest! {
     }
 }
 
-/// Eight cpus, one pod on the first two.
+/// Eight CPUs with one pod on the first two.
 fn one_pod() -> NodePlacement {
     let machine = parse_synthetic("l3:1 core:8 pu:1").unwrap();
     let mapping = Mapping {
@@ -209,7 +209,7 @@ fn policies_of_the_kernel_and_of_a_round_robin_are_planned_as_they_are() {
     let plan = plan_on(&view(&report), &dealt, None).unwrap().plan.unwrap();
     let cpus: Vec<u16> = plan.assignments.iter().map(|one| one.cpu).collect();
     assert_eq!(cpus, [0, 1, 2]);
-    // Its threads are in the way of the pod that runs there, which is on two of its cpus.
+    // The plan moves the threads of the running pod away from two of the new pod's CPUs.
     let moves: Vec<_> = plan.moves.iter().flat_map(|pod| &pod.moves).collect();
     assert!(
         moves.len() == 2 && moves.iter().all(|m| m.to > 2),

@@ -1,4 +1,4 @@
-//! What `albacore-lab` says of what is sent, and of the results that are here.
+//! Descriptions by `albacore-lab` of the files to send and of the local results.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
@@ -10,34 +10,34 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What a Job runs.
+/// Description of the work of a Job.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Description {
     pub(crate) name: String,
-    /// The folder of the results.
+    /// The local directory of the results.
     pub(crate) output: PathBuf,
-    /// The file of that folder that grows line by line.
+    /// The file in that directory to which lines are appended.
     pub(crate) journal: String,
-    /// The text of the first file.
+    /// Content of the first file.
     pub(crate) spec: String,
     pub(crate) files: Vec<InputFile>,
-    /// Of all that is sent but results.
+    /// Digest of everything that is sent except results.
     pub(crate) digest: String,
-    /// The most seconds that it can take.
+    /// Upper bound of its run time in seconds.
     pub(crate) seconds_max: u64,
 }
 
-/// A file that is sent.
+/// A file to send.
 #[derive(Debug, Deserialize)]
 pub(crate) struct InputFile {
     pub(crate) path: String,
-    /// `None` for the first.
+    /// `None` for the first file.
     pub(crate) source: Option<PathBuf>,
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
 }
 
-/// The complete lines of the results that are here.
+/// Size and digest of the complete lines of the local results.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FetchedResults {
     pub(crate) bytes: u64,
@@ -45,7 +45,7 @@ pub(crate) struct FetchedResults {
 }
 
 impl Description {
-    /// Has the file of an experiment checked.
+    /// Validates and describes the file of an experiment.
     pub(crate) fn of_experiment(
         file: &Path,
         is_quick: bool,
@@ -62,7 +62,7 @@ impl Description {
         ask(&words, None)
     }
 
-    /// Has an InferenceDeployment and the options of a search checked.
+    /// Validates and describes an InferenceDeployment and the options of a search.
     pub(crate) fn of_tune(
         object: &Value,
         options: &[OsString],
@@ -84,16 +84,16 @@ impl FetchedResults {
     }
 }
 
-/// Has the files of a search that was fetched written into its folder: `report.html` and
-/// `NAME.yaml` among them. What was found, in sentences.
+/// Writes the output files of a fetched search into its directory, among them `report.html` and
+/// `NAME.yaml`. Returns the findings as sentences.
 ///
 /// # Errors
-/// The search ended early or found no values; its results are written.
+/// The search ended early or found no values; its results are still written.
 pub(crate) fn finish_tune(folder: &Path, name: &str) -> Result<String, Failure> {
     ask(&["finish-tune".into(), folder.into(), name.into()], None)
 }
 
-/// The answer of `albacore-lab laboratory-job`, which prints its errors itself.
+/// Runs `albacore-lab laboratory-job`, which prints its errors itself, and parses its output.
 fn ask<T: DeserializeOwned>(words: &[OsString], input: Option<&Value>) -> Result<T, Failure> {
     let program = program_beside("albacore-lab")?;
     let mut command = Command::new(&program);
@@ -117,7 +117,7 @@ fn ask<T: DeserializeOwned>(words: &[OsString], input: Option<&Value>) -> Result
     })
 }
 
-/// What a program prints; it reads all of its input before that.
+/// Runs a program and returns its output; the program reads all of its input before it prints.
 fn answer(command: &mut Command, input: Option<&Value>) -> std::io::Result<Output> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let Some(input) = input else {
@@ -130,6 +130,6 @@ fn answer(command: &mut Command, input: Option<&Value>) -> std::io::Result<Outpu
     {
         return Err(error);
     }
-    // a program that refused its options has read nothing and says why
+    // a program that rejected its options reads no input and prints the reason
     child.wait_with_output()
 }

@@ -1,4 +1,4 @@
-//! The Job in the cluster: checked, found, made, deleted.
+//! The Job in the cluster: validated, found, created, deleted.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::pod::{PodState, state};
 use crate::pod_settings::PodSettings;
 use crate::subject::Subject;
 
-/// A Job of this name, whether it exists or not.
+/// Client for the Job with this name, whether or not it exists.
 #[derive(Clone)]
 pub(crate) struct JobClient {
     pub(crate) cluster: Cluster,
@@ -27,7 +27,7 @@ pub(crate) struct JobClient {
 }
 
 impl JobClient {
-    /// A failed request.
+    /// Converts a failed request.
     pub(crate) fn failed(&self, error: &ClusterError) -> Failure {
         let says = sentence(error);
         Failure::Failed(match error.class() {
@@ -36,14 +36,14 @@ impl JobClient {
         })
     }
 
-    /// `kubectl` with this Job, for messages.
+    /// A `kubectl` command for this Job, for messages.
     pub(crate) fn kubectl(&self, words: &str) -> String {
         let ObjectKey { namespace, name } = &self.key;
         format!("`kubectl {words} job/{name} -n {namespace}`")
     }
 
-    /// Whether the node can take a pod, as far as this user may know; if not, the scheduler says
-    /// so.
+    /// Checks whether the node can run a pod, if this user may read nodes; otherwise the scheduler
+    /// reports it.
     pub(crate) async fn check_node(&self, name: &str) -> Result<(), Failure> {
         let kind = ApiResource::erase::<Node>(&());
         let found = match self.cluster.get(&kind, &ObjectKey::new("", name)).await {
@@ -65,7 +65,7 @@ impl JobClient {
         }
     }
 
-    /// An InferenceDeployment of the namespace.
+    /// Reads an InferenceDeployment in the namespace.
     pub(crate) async fn deployment(&self, name: &str) -> Result<DynamicObject, Failure> {
         let namespace = &self.key.namespace;
         let kind = ApiResource::erase::<InferenceDeployment>(&());
@@ -84,7 +84,7 @@ impl JobClient {
         })
     }
 
-    /// What the pod has of a deployment.
+    /// The settings that the pod takes from a deployment.
     pub(crate) async fn settings(&self) -> Result<PodSettings, Failure> {
         let namespace = &self.key.namespace;
         match &self.subject {
@@ -114,8 +114,8 @@ impl JobClient {
         }
     }
 
-    /// The uid of the Job if it runs the same where it should. One that has ended is deleted: its
-    /// pod has no results any more.
+    /// Returns the uid of the Job if it runs the same work on the requested node. A Job that has
+    /// ended is deleted, because its pod no longer has results.
     pub(crate) async fn find(&self, digest: &str) -> Result<Option<String>, Failure> {
         let Some(found) = self.get().await.map_err(|e| self.failed(&e))? else {
             return Ok(None);
@@ -146,7 +146,7 @@ impl JobClient {
         let is_leaving = found.metadata.deletion_timestamp.is_some();
         let mut end = end_of(&value);
         if end.is_none() {
-            // the Job itself says so some seconds later
+            // the status of the Job follows some seconds later
             let pod = self.pod(&uid).await.map_err(|error| self.failed(&error))?;
             if let Some(PodState::Ended(why)) = pod.as_ref().map(state) {
                 end = Some(why);
@@ -170,7 +170,7 @@ impl JobClient {
         self.cluster.get(&kind, &self.key).await
     }
 
-    /// Makes the Job; its uid.
+    /// Creates the Job and returns its uid.
     pub(crate) async fn create(&self, object: &Value) -> Result<String, Failure> {
         let kind = ApiResource::erase::<Job>(&());
         let made = self.cluster.apply(&kind, object).await;
@@ -178,7 +178,7 @@ impl JobClient {
         Ok(made.metadata.uid.unwrap_or_default())
     }
 
-    /// Deletes the Job with its pod.
+    /// Deletes the Job and its pod.
     pub(crate) async fn delete(&self, uid: &str) -> Result<(), Failure> {
         let kind = ApiResource::erase::<Job>(&());
         let deleted = self.cluster.delete(&kind, &self.key, uid).await;
@@ -202,7 +202,7 @@ impl JobClient {
         )))
     }
 
-    /// Why the Job has ended, if it has; also if it is gone.
+    /// Why the Job has ended, if it has; also if it was deleted.
     pub(crate) async fn end(&self, uid: &str) -> Result<Option<String>, ClusterError> {
         let found = self.get().await?;
         let ours = found.filter(|job| job.metadata.uid.as_deref() == Some(uid));
@@ -212,7 +212,7 @@ impl JobClient {
         Ok(end_of(&serde_json::to_value(job).unwrap_or_default()))
     }
 
-    /// The pod of the Job; `None` while there is none.
+    /// The pod of the Job; `None` before it is created.
     pub(crate) async fn pod(&self, uid: &str) -> Result<Option<Pod>, ClusterError> {
         let kind = ApiResource::erase::<Pod>(&());
         let label = format!("batch.kubernetes.io/controller-uid={uid}");
@@ -221,8 +221,8 @@ impl JobClient {
         Ok(found.into_iter().find_map(|pod| typed(pod).ok()))
     }
 
-    /// The last event about the Job, which says why it has no pod; `None` also without the right
-    /// to read events.
+    /// The last event about the Job, which explains why it has no pod; `None` if events cannot be
+    /// read.
     pub(crate) async fn last_event(&self, uid: &str) -> Option<String> {
         let kind = ApiResource::erase::<Event>(&());
         let fields = format!("regarding.uid={uid}");
@@ -235,7 +235,7 @@ impl JobClient {
     }
 }
 
-/// Why a Job has ended; `None` while it goes on.
+/// Why a Job has ended; `None` while it runs.
 fn end_of(job: &Value) -> Option<String> {
     let conditions = job["status"]["conditions"].as_array()?;
     let is_end = |c: &&Value| {
@@ -255,7 +255,8 @@ fn end_of(job: &Value) -> Option<String> {
     })
 }
 
-/// An object as its type. The API server has checked it, so it fits, or it is of a later version.
+/// Converts an object to its type. The API server has validated it, so this fails only for objects
+/// of a later version.
 pub(crate) fn typed<K: DeserializeOwned>(object: DynamicObject) -> Result<K, Failure> {
     let key = ObjectKey::of(&object);
     let value = serde_json::to_value(object).and_then(serde_json::from_value);

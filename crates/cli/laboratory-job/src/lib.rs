@@ -1,10 +1,11 @@
-//! What `albacore-lab` measures as a Job in a cluster: `albacore experiment --node`, `albacore tune
-//! NAME`.
+//! Runs measurements of `albacore-lab` as a Job in a cluster: `albacore experiment --node`,
+//! `albacore tune NAME`.
 //!
-//! What an experiment or a search is, only `albacore-lab` knows: it checks what is asked for here,
-//! runs in the pod, and writes the report here. This crate makes the Job, sends it the files and
-//! fetches the results, all through `pods/exec`. The Job outlives this process; the same command
-//! finds it again. What a search chose is applied here, with the rights of the user.
+//! Only `albacore-lab` knows the format of experiments and searches: it validates the request
+//! locally, runs in the pod, and writes the report locally. This crate creates the Job, sends the
+//! files and fetches the results through `pods/exec`. The Job outlives this process; running the
+//! same command again attaches to it. The values chosen by a search are applied from here, with the
+//! permissions of the user.
 #![forbid(unsafe_code)]
 
 mod apply;
@@ -30,31 +31,32 @@ pub use subject::Subject;
 use description::Description;
 use run::{finish, follow, interrupted};
 
-/// What is asked for at the prompt.
+/// A request from the command line.
 #[derive(Clone, Debug)]
 pub struct JobRequest {
     pub subject: Subject,
-    /// Where results are kept here; `None` for a folder with the name of what is run.
+    /// Local directory of the results; `None` for a directory named after the experiment or search.
     pub output: Option<PathBuf>,
     pub image: Option<String>,
-    /// `None` for that of the context.
+    /// `None` for the namespace of the kubeconfig context.
     pub namespace: Option<String>,
     pub cluster: UserConnectOptions,
 }
 
-/// Runs the subject, or goes on with the Job that runs it; the folder of its results. Of a search
-/// all is written and printed then, and applied if that is asked for.
+/// Runs the subject, or attaches to the Job that already runs it; returns the directory of the
+/// results. The files of a search are also written, its findings printed, and its values applied if
+/// requested.
 ///
 /// # Errors
-/// A bad file; what keeps the Job from running or from its end; Ctrl-C; values that cannot be
-/// applied, or that are worse. What was fetched is kept.
+/// An invalid file; a Job that cannot start or that fails; Ctrl-C; values that cannot be applied or
+/// that are worse. Fetched results are kept.
 pub fn run(request: &JobRequest) -> Result<PathBuf, Failure> {
     let output = request.output.as_ref();
     let described = match &request.subject {
         Subject::Experiment { file, is_quick, .. } => {
             Some(Description::of_experiment(file, *is_quick, output)?)
         }
-        // the cluster has what is described
+        // the input of the description is in the cluster
         Subject::Tune { .. } => None,
     };
     let mut builder = tokio::runtime::Builder::new_current_thread();

@@ -2,58 +2,58 @@
 
 use std::time::Duration;
 
-/// Most characters of the name of a Job: it is a label of its pod.
+/// Longest name of a Job, in bytes: it is also a label of its pod.
 pub(crate) const JOB_NAME_BYTES_MAX: usize = 63;
 
-/// Time of a Job beyond that of its experiment: for pulling the image (10 min), for the files (30
-/// min) and for results that wait to be fetched (12 h), as `albacore-lab` bounds them.
+/// Time limit of a Job beyond that of its experiment: for pulling the image (10 min), for the files
+/// (30 min) and for results that wait to be fetched (12 h), as limited by `albacore-lab`.
 pub(crate) const EXPERIMENT_JOB_TIME_MORE: Duration = Duration::from_secs(13 * 3_600);
 
-/// How long a Job that has ended is kept, for `kubectl logs`.
+/// How long a finished Job is kept, for `kubectl logs`.
 pub(crate) const EXPERIMENT_JOB_KEPT: Duration = Duration::from_secs(86_400);
 
-/// Polling period of Job and pod, and the pause before a broken connection is made again.
+/// Polling interval of Job and pod, and pause before a broken connection is reestablished.
 pub(crate) const EXPERIMENT_POLL: Duration = Duration::from_secs(1);
 
-/// How long the pod of a Job may take to start: the image has some tens of MiB.
+/// Time limit for the start of a Job's pod: the image has some tens of MiB.
 pub(crate) const POD_START_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// How long it may wait for something that only somebody else can change, such as a free cpu of the
-/// node or a registry that answers.
+/// How long the pod may be blocked by a condition that only a user can change, such as no free CPU
+/// on the node or an unavailable registry.
 pub(crate) const POD_BLOCKED_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// How long after the end of a program the node may take to report that its pod has ended.
+/// How long after the exit of a program the node may take to report that its pod has ended.
 pub(crate) const POD_END_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long a Job that was deleted may be there.
+/// Time limit for the removal of a deleted Job.
 pub(crate) const JOB_DELETE_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Events of a Job that are read: one says why it has no pod.
+/// Events of a Job that are read: one of them explains why it has no pod.
 pub(crate) const JOB_EVENTS_MAX: u32 = 20;
 
-/// Bytes of a file that are sent at once: within the time of one `exec` also at 100 KiB a second.
+/// Bytes of a file sent per request: fits the timeout of one `exec` even at 100 KiB per second.
 pub(crate) const EXPERIMENT_PART_BYTES: u64 = 4 << 20;
 
-/// Silence after which a connection to the pod counts as lost: it sends a sign of life every 10 s.
+/// Silence after which a connection to the pod is considered lost: it sends a keepalive every 10 s.
 pub(crate) const EXPERIMENT_SILENCE_MAX: Duration = Duration::from_secs(45);
 
-/// How long an API server may be away while values are applied: it is started again in less, and
-/// values that are worse have to be taken back.
+/// How long the API server may be unreachable while values are applied: a restart takes less, and
+/// values that are worse have to be reverted.
 pub(crate) const API_SERVER_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Writes of others, such as of the status every 30 s, after which a change of the spec is given
-/// up.
+/// Conflicts with other writes, such as the status update every 30 s, after which a change of the
+/// spec is abandoned.
 pub(crate) const CONFLICTS_MAX: u32 = 10;
 
-/// Pods of a deployment that are watched: each window asks each of them, one after the other.
+/// Most pods of a deployment that are measured: each window queries them one after another.
 pub(crate) const WATCHED_PODS_MAX: usize = 32;
 
-/// How long all pods may take for new values: hundreds of them are replaced some at a time.
+/// Time limit for the rollout of new values to all pods: hundreds of them are replaced in batches.
 pub(crate) const TAKE_UP_TIME_MAX: Duration = Duration::from_secs(3_600);
 
-/// How long new values have to be in force before they are judged: pods learn what batches cost
-/// with them, and the controller may be late to say that some pods lack them.
+/// How long new values have to be in force before they are judged: pods first learn the cost of
+/// batches with them, and the controller may report late that some pods lack them.
 pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(5);
 
-/// How long a lost connection is tried again: a control plane is upgraded in less.
+/// How long a lost connection is retried: an upgrade of a control plane takes less.
 pub(crate) const EXPERIMENT_LOST_TIME_MAX: Duration = Duration::from_secs(600);

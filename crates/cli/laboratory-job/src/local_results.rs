@@ -1,4 +1,4 @@
-//! The journal in the folder of results here: grows line by line as it is fetched.
+//! The local journal of results: lines are appended as they are fetched.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -8,7 +8,7 @@ use albacore_command::Failure;
 
 use crate::description::FetchedResults;
 
-/// The file, which no other run writes meanwhile.
+/// The journal file, locked against other runs.
 pub(crate) struct LocalResults {
     path: PathBuf,
     file: File,
@@ -23,7 +23,7 @@ impl LocalResults {
         let file = options
             .open(&path)
             .map_err(|error| Failure::file(&path, &error))?;
-        // until this process ends, as a run on this machine does
+        // locked until this process exits, as for a run on this machine
         if file.try_lock().is_err() {
             return Err(Failure::Failed(format!(
                 "{}: is written by another run: wait for its end",
@@ -39,7 +39,8 @@ impl LocalResults {
         cleared.map_err(|error| Failure::file(&self.path, &error))
     }
 
-    /// How much is here; the next line follows it.
+    /// Size and digest of the complete lines; truncates the file to them and positions it at their
+    /// end.
     pub(crate) fn fetched(&mut self) -> Result<FetchedResults, Failure> {
         let fetched = FetchedResults::read(&self.path)?;
         let placed = self.file.set_len(fetched.bytes);
@@ -50,7 +51,7 @@ impl LocalResults {
         }
     }
 
-    /// Adds a line with its end.
+    /// Appends a line, including its line feed.
     pub(crate) fn append(&mut self, line: &str) -> Result<(), Failure> {
         let written = self.file.write_all(line.as_bytes());
         written.map_err(|error| Failure::file(&self.path, &error))

@@ -1,4 +1,4 @@
-//! The Job: one unprivileged pod on one node that waits for its files.
+//! The Job object: one unprivileged pod on one node that waits for its files.
 
 use albacore_cluster::ObjectKey;
 use serde_json::{Value, json};
@@ -6,28 +6,28 @@ use serde_json::{Value, json};
 use crate::limits::{EXPERIMENT_JOB_KEPT, EXPERIMENT_JOB_TIME_MORE};
 use crate::pod_settings::PodSettings;
 
-/// The container's name.
+/// Name of the container.
 pub(crate) const CONTAINER: &str = "laboratory";
 
-/// The program in the image, and its command with which everything begins.
+/// The program in the image, and the subcommand that all its commands start with.
 pub(crate) const PROGRAM: [&str; 2] = ["/albacore-lab", "laboratory-job"];
 
-/// Annotation of the Job: SHA-256 of what it was sent.
+/// Annotation of the Job: SHA-256 of its input.
 const DIGEST: &str = "albacore.dev/experiment-digest";
 
-/// The folder of the job, as `albacore-lab` has it.
+/// The working directory of the job, as defined by `albacore-lab`.
 pub(crate) const WORK: &str = "/work";
 pub(crate) const TEMPORARY: &str = "/tmp";
 
 /// User and group of the container, as in the pods of deployments: an id that no node uses.
 const USER: i64 = 65_532;
 
-/// What a Job is made from.
+/// Input for building the Job object.
 pub(crate) struct JobSpec<'a> {
     pub(crate) key: &'a ObjectKey,
-    /// `app.kubernetes.io/name`; no label of pods that serve.
+    /// `app.kubernetes.io/name`, which differs from the label of serving pods.
     pub(crate) label: &'a str,
-    /// `None` for where the settings say.
+    /// `None` to let the settings select the node.
     pub(crate) node: Option<&'a str>,
     pub(crate) image: Option<&'a str>,
     pub(crate) settings: &'a PodSettings,
@@ -35,7 +35,7 @@ pub(crate) struct JobSpec<'a> {
     pub(crate) seconds_max: u64,
 }
 
-/// The object, as it is applied.
+/// Builds the object to apply.
 pub(crate) fn job(spec: &JobSpec<'_>) -> Value {
     let image = spec
         .image
@@ -91,7 +91,7 @@ fn pod(spec: &JobSpec<'_>, image: &str) -> Value {
         pod[field] = value.clone();
     }
     match spec.node {
-        // the scheduler still refuses a node that is cordoned or full, and says why
+        // the scheduler still rejects a cordoned or full node and reports the reason
         Some(node) => {
             let is_node = json!({"key": "metadata.name", "operator": "In", "values": [node]});
             pod["affinity"] = json!({
@@ -120,7 +120,7 @@ fn container(settings: &PodSettings, image: &str) -> Value {
         "name": CONTAINER,
         "image": image,
         "command": [program, command, "run"],
-        // where `albacore run` keeps what only its own server may read
+        // `albacore run` stores its private files there
         "env": [{"name": "HOME", "value": TEMPORARY}, {"name": "TMPDIR", "value": TEMPORARY}],
         "securityContext": {
             "allowPrivilegeEscalation": false,
@@ -135,7 +135,7 @@ fn container(settings: &PodSettings, image: &str) -> Value {
     container
 }
 
-/// Digest and node of a Job as it was made.
+/// Digest and node of an existing Job.
 pub(crate) fn identity(job: &Value) -> (&str, &str) {
     let digest = &job["metadata"]["annotations"][DIGEST];
     let node = job.pointer(

@@ -1,4 +1,4 @@
-//! What the pod of the Job is doing, and what keeps it from running.
+//! State of the Job's pod, and the reasons why it does not run.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::job::JobClient;
 use crate::limits::{EXPERIMENT_POLL, POD_BLOCKED_TIME_MAX, POD_START_TIME_MAX};
 use crate::object::CONTAINER;
 
-/// Reasons for which a container waits that only somebody can change.
+/// Reasons of waiting containers that only a user can resolve.
 const BLOCKING: [&str; 7] = [
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -21,19 +21,19 @@ const BLOCKING: [&str; 7] = [
     "RunContainerError",
 ];
 
-/// Where a pod is.
+/// State of a pod.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum PodState {
-    /// It is on its way: the image is pulled, say.
+    /// Starting, for example pulling the image.
     Starting,
-    /// It waits for somebody to change something.
+    /// Blocked until a user changes something.
     Blocked(String),
     Running,
-    /// It will not run again: why.
+    /// Will not run again, and the reason.
     Ended(String),
 }
 
-/// Where this pod is.
+/// The state of this pod.
 pub(crate) fn state(pod: &Pod) -> PodState {
     let Some(status) = &pod.status else {
         return PodState::Starting;
@@ -95,7 +95,7 @@ fn end_of(status: &PodStatus) -> String {
     }
 }
 
-/// Waits until the pod runs; `Err` says what keeps it from that.
+/// Waits until the pod runs; an error contains the reason why it does not.
 pub(crate) async fn wait_until_running(job: &JobClient, uid: &str) -> Result<ObjectKey, Failure> {
     let begin = Instant::now();
     let mut blocked: Option<Instant> = None;
@@ -139,7 +139,7 @@ pub(crate) async fn wait_until_running(job: &JobClient, uid: &str) -> Result<Obj
     )))
 }
 
-/// The pod, and where it is.
+/// Reads the pod and its state.
 async fn look(job: &JobClient, uid: &str) -> Result<(Option<Pod>, PodState), ClusterError> {
     if let Some(pod) = job.pod(uid).await? {
         let now = state(&pod);

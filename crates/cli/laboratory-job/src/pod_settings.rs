@@ -1,4 +1,4 @@
-//! What the pod of a Job has of the pods of a deployment.
+//! Settings that the pod of a Job takes from the pods of a deployment.
 
 use albacore_api::{InferenceDeployment, SERVER_CONTAINER};
 use albacore_command::Failure;
@@ -8,7 +8,7 @@ use crate::object::{TEMPORARY, WORK};
 
 const REGISTRY: &str = "registry.albacore.dev/albacore";
 
-/// Fields of a deployment's pod template that the pod of a Job has, too.
+/// Fields of a deployment's pod template that are copied into the pod of a Job.
 const POD_FIELDS: [&str; 6] = [
     "imagePullSecrets",
     "priorityClassName",
@@ -18,10 +18,10 @@ const POD_FIELDS: [&str; 6] = [
     "tolerations",
 ];
 
-/// Fields by which a pod that finds models as those of a deployment resolves names.
+/// Fields for name resolution, copied into a pod that loads models like those of the deployment.
 const NAME_FIELDS: [&str; 3] = ["dnsConfig", "dnsPolicy", "hostAliases"];
 
-/// Fields of the security context on which access to files depends.
+/// Fields of the security context that affect access to files.
 const USER_FIELDS: [&str; 7] = [
     "fsGroup",
     "fsGroupChangePolicy",
@@ -32,28 +32,28 @@ const USER_FIELDS: [&str; 7] = [
     "supplementalGroupsPolicy",
 ];
 
-/// The volume of the serving pods that only their servers read.
+/// The volume that only the servers of the serving pods read.
 const SETTINGS_VOLUME: &str = "albacore-settings";
 
-/// What a pod has of a deployment; nothing without one.
+/// Settings taken from a deployment; empty without a deployment.
 #[derive(Debug, Default)]
 pub(crate) struct PodSettings {
-    /// The image of its built-in server.
+    /// The image of the deployment's built-in server.
     server_image: Option<String>,
-    /// Of the container.
+    /// Resources of the container.
     pub(crate) resources: Value,
-    /// Fields of the pod that are set.
+    /// Fields of the pod spec that are set.
     pub(crate) pod: Map<String, Value>,
-    /// Of the pod, where no node is named.
+    /// Fields of the pod spec that select the node, used if no node is given.
     pub(crate) nodes: Map<String, Value>,
-    /// Of the pod's security context.
+    /// Fields of the pod's security context.
     pub(crate) user: Map<String, Value>,
     pub(crate) volumes: Vec<Value>,
     pub(crate) mounts: Vec<Value>,
 }
 
 impl PodSettings {
-    /// For an experiment, which brings its models.
+    /// Settings for an experiment, which provides its own models.
     pub(crate) fn of(deployment: &InferenceDeployment) -> Self {
         let spec = serde_json::to_value(&deployment.spec).unwrap_or_default();
         let template = &spec["template"]["spec"];
@@ -70,11 +70,11 @@ impl PodSettings {
         }
     }
 
-    /// For a pod of the same shape as those of `name`: `pod` is the spec of their template in the
-    /// Deployment that the controller made.
+    /// Settings for a pod like those of `name`; `pod` is the pod spec in the template of the
+    /// Deployment created by the controller.
     ///
     /// # Errors
-    /// The pod would need what only the serving pods have.
+    /// The pod would need something that only the serving pods have.
     pub(crate) fn of_serving_pods(name: &str, pod: &Value) -> Result<Self, Failure> {
         let refused = |field: &str, what: &str| {
             Failure::Usage(format!(
@@ -140,7 +140,7 @@ impl PodSettings {
         })
     }
 
-    /// The image of this version, from where the deployment's server comes.
+    /// The image of this version, from the registry of the deployment's server.
     pub(crate) fn image(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let server = self.server_image.as_deref().unwrap_or_default();
@@ -155,7 +155,7 @@ fn server_of(pod: &Value) -> Option<&Value> {
     containers.find(|container| container["name"] == SERVER_CONTAINER)
 }
 
-/// Those of an object's fields that are set.
+/// The fields of an object that are set.
 fn fields(object: &Value, names: &[&str]) -> Map<String, Value> {
     let set = names.iter().filter(|name| !object[**name].is_null());
     set.map(|name| ((*name).to_owned(), object[*name].clone()))

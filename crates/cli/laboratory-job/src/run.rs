@@ -1,4 +1,4 @@
-//! From what is asked for to the Job that runs it, and to what is done with a search's results.
+//! From a request to the Job that runs it, and to the handling of a search's results.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use crate::job::JobClient;
 use crate::subject::Subject;
 use crate::{JobRequest, object, transfer};
 
-/// A Job whose results are here.
+/// A Job whose results have been fetched.
 pub(crate) struct Followed {
-    /// The folder of the results.
+    /// The local directory of the results.
     pub(crate) output: PathBuf,
-    /// Of a search whose values are to be applied.
+    /// Set for a search whose values are to be applied.
     apply: Option<Apply>,
 }
 
-/// Until all results are here; `running` is set while there is a Job.
+/// Runs until all results have been fetched; `running` is set once the Job exists.
 pub(crate) async fn follow(
     request: &JobRequest,
     described: Option<Description>,
@@ -81,7 +81,7 @@ pub(crate) async fn follow(
     })
 }
 
-/// Writes the files of a search, prints what was found, and applies it if that is asked for.
+/// Writes the output files of a search, prints its findings, and applies its values if requested.
 pub(crate) async fn finish(name: &str, followed: &Followed) -> Result<(), Failure> {
     let folder: &Path = &followed.output;
     let summary = finish_tune(folder, name)?;
@@ -108,7 +108,7 @@ fn client(cluster: Cluster, key: ObjectKey, subject: &Subject) -> JobClient {
     }
 }
 
-/// The uid of the Job.
+/// Finds or creates the Job and returns its uid.
 async fn find_or_make(
     job: &JobClient,
     request: &JobRequest,

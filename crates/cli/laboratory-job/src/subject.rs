@@ -1,4 +1,4 @@
-//! What a Job runs.
+//! Work of a Job.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,31 +9,31 @@ use albacore_command::Failure;
 use crate::limits::JOB_NAME_BYTES_MAX;
 use crate::transfer::Kept;
 
-/// What is run, and where.
+/// The work to run, and where.
 #[derive(Clone, Debug)]
 pub enum Subject {
     Experiment {
         file: PathBuf,
         is_quick: bool,
         node: String,
-        /// The InferenceDeployment whose resources the pod has.
+        /// The InferenceDeployment whose resources the pod gets.
         deployment: Option<String>,
     },
-    /// A search for the configuration of an InferenceDeployment, in a pod of its shape.
+    /// A search for the configuration of an InferenceDeployment, in a pod like its pods.
     Tune {
         name: String,
-        /// `None` for where the deployment's pods may run.
+        /// `None` for any node on which the deployment's pods may run.
         node: Option<String>,
-        /// Of `albacore tune`: what is measured.
+        /// Options of `albacore tune` that define the measurement.
         options: Vec<OsString>,
-        /// Whether the values are applied, and how long the pods that serve are watched before,
-        /// and again after that.
+        /// If the values are to be applied, how long the serving pods are measured, once before and
+        /// once after that.
         watch_time: Option<Duration>,
     },
 }
 
 impl Subject {
-    /// In messages.
+    /// Noun for messages.
     pub(crate) fn noun(&self) -> &'static str {
         match self {
             Self::Experiment { .. } => "experiment",
@@ -48,7 +48,7 @@ impl Subject {
         }
     }
 
-    /// `app.kubernetes.io/name` of Job and pod, and the prefix of the Job's name.
+    /// `app.kubernetes.io/name` of Job and pod, and prefix of the Job's name.
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Experiment { .. } => "albacore-experiment",
@@ -56,7 +56,7 @@ impl Subject {
         }
     }
 
-    /// What a user needs to be allowed.
+    /// Permissions that a user needs.
     pub(crate) fn rights(&self) -> &'static str {
         match self {
             Self::Experiment { .. } => {
@@ -71,7 +71,7 @@ impl Subject {
         }
     }
 
-    /// How another run with the same Job's name becomes possible.
+    /// Advice for running another subject under the name of an existing Job.
     pub(crate) fn way_out(&self) -> &'static str {
         match self {
             Self::Experiment { .. } => "change name in the experiment's file",
@@ -79,7 +79,7 @@ impl Subject {
         }
     }
 
-    /// An experiment goes on with the windows that are here; a search begins again.
+    /// An experiment continues after the local results; a search restarts.
     pub(crate) fn kept(&self) -> Kept {
         match self {
             Self::Experiment { .. } => Kept::Lines,
@@ -87,7 +87,7 @@ impl Subject {
         }
     }
 
-    /// The name of the Job of what is called `name`.
+    /// The name of the Job for an experiment or deployment `name`.
     pub(crate) fn job_name(&self, name: &str) -> Result<String, Failure> {
         let job = format!("{}-{}", self.label(), name.replace(['_', '.'], "-"));
         let ends_well = job.ends_with(|c: char| c.is_ascii_alphanumeric());

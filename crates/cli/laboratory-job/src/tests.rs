@@ -1,4 +1,4 @@
-//! The Job as it is made, and what a pod's status means.
+//! Tests of the Job object and of the interpretation of a pod's status.
 
 use albacore_api::InferenceDeployment;
 use albacore_cluster::ObjectKey;

@@ -1,4 +1,4 @@
-//! Sends the files and fetches the results, over as many connections as it takes.
+//! Sends the files and fetches the results, reconnecting as often as needed.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Read as _, Write as _};
@@ -20,15 +20,15 @@ use crate::local_results::LocalResults;
 use crate::object::{CONTAINER, PROGRAM};
 use crate::pod::{PodState, state, wait_until_running};
 
-/// What the pod's program says while it is followed.
+/// Message of the program in the pod while it is followed.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Message {
-    /// Of the results, with its end.
+    /// A line of the results, including its line feed.
     line: Option<String>,
     /// The same for people.
     text: Option<String>,
-    /// Whether the next text takes its place.
+    /// Whether the next text replaces it.
     is_passing: bool,
     end: Option<End>,
 }
@@ -38,15 +38,15 @@ struct End {
     failure: Option<String>,
 }
 
-/// What is here of earlier runs.
+/// Local results that a run keeps from earlier runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kept {
-    /// The lines of the journal: the next run goes on behind them.
+    /// The lines of the journal: the next run appends to them.
     Lines,
     Nothing,
 }
 
-/// From the Job with this uid to all of its results in the folder here; then the Job is deleted.
+/// Runs the Job with this uid until all of its results are in the local directory, then deletes it.
 pub(crate) async fn run(
     job: &JobClient,
     uid: &str,
@@ -59,7 +59,7 @@ pub(crate) async fn run(
     let pod = match wait_until_running(job, uid).await {
         Ok(pod) => pod,
         Err(failure) => {
-            // why it did not start is the message, whether this succeeds or not
+            // the reason why it did not start is reported, even if the deletion fails
             drop(job.delete(uid).await);
             return Err(failure);
         }
@@ -70,7 +70,7 @@ pub(crate) async fn run(
     }
     let failure = session.follow(&mut results).await?;
     let released = session.run(&["release"], &[]).await;
-    // the pod deletes itself later where this user may not
+    // if the user may not delete the Job, it is deleted automatically later
     if let Err(failure) = job.delete(uid).await {
         let kept = job.kubectl("delete");
         eprintln!(
@@ -86,7 +86,7 @@ pub(crate) async fn run(
     }
 }
 
-/// A pod that runs.
+/// A session with a running pod.
 struct Session<'a> {
     job: &'a JobClient,
     uid: &'a str,
@@ -112,7 +112,7 @@ impl Session<'_> {
         }
     }
 
-    /// Sends all files and has the job started.
+    /// Sends all files and starts the job.
     async fn send(&self, description: &Description) -> Result<(), Failure> {
         let bytes: u64 = description.files.iter().map(|file| file.bytes).sum();
         let files = description.files.len();
@@ -133,7 +133,7 @@ impl Session<'_> {
         let failed = |error| Failure::file(source, &error);
         let mut reader = File::open(source).map_err(failed)?.take(file.bytes);
         let mut offset = 0;
-        // bound: the bytes of the file. An empty one is one part, too.
+        // bound: the bytes of the file. An empty file is sent as one part.
         loop {
             let mut part = Vec::new();
             let next = reader.by_ref().take(EXPERIMENT_PART_BYTES);
@@ -152,7 +152,7 @@ impl Session<'_> {
         self.run(&words, part).await.map(drop)
     }
 
-    /// Fetches results until the job has ended; why it failed.
+    /// Fetches results until the job has ended; returns its failure, if any.
     async fn follow(&self, results: &mut LocalResults) -> Result<Option<String>, Failure> {
         let mut screen = Screen {
             is_terminal: std::io::stderr().is_terminal(),
@@ -166,7 +166,7 @@ impl Session<'_> {
             let (mut end, mut unwritten) = (None, None);
             let mut take = |line: &str| {
                 lost = None;
-                // a line of another version of the program is no message
+                // a line of another version of the program is ignored
                 let message: Message = serde_json::from_str(line).unwrap_or_default();
                 if let Some(line) = &message.line {
                     unwritten = results.append(line).err();
@@ -200,8 +200,8 @@ impl Session<'_> {
         }
     }
 
-    /// Runs a short command of the pod's program, again where the connection breaks; what it
-    /// printed.
+    /// Runs a short command of the program in the pod and returns its output; retries on a broken
+    /// connection.
     async fn run(&self, words: &[&str], input: &[u8]) -> Result<Vec<u8>, Failure> {
         let command = [&PROGRAM[..], words].concat();
         let begin = Instant::now();
@@ -227,7 +227,7 @@ impl Session<'_> {
         }
     }
 
-    /// Says why a program ended early; `Ok` if only the connection did.
+    /// Returns the reason why a program ended early; `Ok` if only the connection broke.
     async fn explain(
         &self,
         said: Result<ExecOutput, ClusterError>,
@@ -239,7 +239,7 @@ impl Session<'_> {
             return Err(self.job.failed(error));
         }
         let begin = Instant::now();
-        // bound: POD_END_TIME_MAX. The node reports an end some seconds later.
+        // bound: POD_END_TIME_MAX. The node reports an exit with a delay of some seconds.
         loop {
             if let Some(why) = self.end().await {
                 return Err(Failure::Failed(format!(
@@ -261,12 +261,12 @@ impl Session<'_> {
         }
     }
 
-    /// Why the pod has ended, if it has. An API server that is away says nothing.
+    /// Why the pod has ended, if it has; `None` if the API server is unreachable.
     async fn end(&self) -> Option<String> {
         let job = async || self.job.end(self.uid).await.ok().flatten();
         match self.job.pod(self.uid).await.ok()? {
             Some(pod) => match state(&pod) {
-                // the deadline deletes the pod
+                // the Job's deadline deletes the pod
                 PodState::Ended(why) if pod.metadata.deletion_timestamp.is_some() => {
                     Some(job().await.unwrap_or(why))
                 }
@@ -280,7 +280,7 @@ impl Session<'_> {
     }
 }
 
-/// Standard error: on a terminal, one line that changes.
+/// Writes to standard error; on a terminal, progress is shown on one changing line.
 struct Screen {
     is_terminal: bool,
 }
@@ -291,7 +291,7 @@ impl Screen {
         match self.is_terminal && is_passing {
             true => {
                 eprint!("{text}");
-                // a progress line that cannot be written is no reason to end
+                // an unwritable progress line is ignored
                 let _ = std::io::stderr().flush();
             }
             false => eprintln!("{text}"),

@@ -1,4 +1,4 @@
-//! The pod that is measured for a deployment, beside the pods that serve.
+//! Tests of the pod that is measured for a deployment, compared with its serving pods.
 
 use albacore_cluster::ObjectKey;
 use k8s_openapi::api::batch::v1::Job;
@@ -8,7 +8,7 @@ use crate::Subject;
 use crate::object::{JobSpec, identity, job};
 use crate::pod_settings::PodSettings;
 
-/// The spec of pods as the controller makes them, with what a user's template adds.
+/// The pod spec as the controller creates it, with additions of a user's template.
 fn serving() -> Value {
     json!({
         "serviceAccountName": "fraud",

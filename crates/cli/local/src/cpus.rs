@@ -1,15 +1,15 @@
-//! The cpus of a run: those of `--cpus`, or of the mask that it was started with.
+//! The CPUs of a run: those of `--cpus`, or those of the inherited mask.
 
 use albacore_command::{Failure, sentence};
 use albacore_os::{HostRoot, Pid, current_thread, find_cgroup, read_mask, write_mask};
 use albacore_topology::CpuSet;
 
-/// Lets the calling thread, and all threads and processes that it starts from now on, run on the
-/// cpus that were asked for. Returns the limit of placement; `None` if its mask is the whole cpuset
-/// of its cgroup, which is followed when it grows.
+/// Restricts the calling thread, and all threads and processes that it starts later, to the
+/// requested CPUs. Returns the limit of placement; `None` if the mask is the whole cpuset of its
+/// cgroup, in which case placement follows the cpuset when it grows.
 ///
 /// # Errors
-/// A cpu that this process may not use; the kernel does not tell.
+/// This process may not use a requested CPU, or the mask cannot be read.
 pub(crate) fn restrict(asked: Option<&CpuSet>) -> Result<Option<CpuSet>, Failure> {
     let failed = |error: &dyn std::error::Error| Failure::Failed(sentence(error));
     let (host, me) = (HostRoot::live(), current_thread());

@@ -1,5 +1,5 @@
-//! Events as JSON objects: snake_case, the field `event` first. Events about event loops of the
-//! front end have names of their own, so that a filter for workers never meets one.
+//! Events as JSON objects: snake_case, with the field `event` first. Events about event loops of
+//! the front end have their own names, so that a filter for worker events excludes them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use albacore_topology::CpuSet;
 use albacore_trial::{Outcome, Verdict};
 use serde_json::{Map, Value, json};
 
-/// An event named `name` with the fields of `fields`.
+/// Builds an event named `name` with the fields of `fields`.
 pub(crate) fn event(name: &str, fields: Value) -> Value {
     let mut object = Map::new();
     object.insert("event".into(), name.into());
@@ -90,7 +90,7 @@ pub(crate) fn of_report(report: &Report) -> Value {
     }
 }
 
-/// The event for a plan; null for any other report.
+/// The event for a plan; null for other reports.
 fn of_plan(report: &Report) -> Value {
     let Report::Planned {
         cpuset,
@@ -120,7 +120,7 @@ fn of_plan(report: &Report) -> Value {
     )
 }
 
-/// The event for a report about one thread; null for any other report.
+/// The event for a report about one thread; null for other reports.
 fn of_thread(report: &Report) -> Value {
     match report {
         Report::Pinned {
@@ -300,7 +300,7 @@ fn mode_name(mode: Mode) -> &'static str {
     }
 }
 
-/// The name of a placement in events and in the heading of the table.
+/// Name of a placement in events and in the heading of the table.
 pub(crate) fn policy_name(policy: &SubjectPolicy) -> &'static str {
     match policy.placement {
         PlacementMethod::Tuna => "tuna",
@@ -400,7 +400,7 @@ fn warning_text(warning: &PlacementWarning) -> String {
     }
 }
 
-/// Seconds between two times, rounded up.
+/// Seconds between two timestamps, rounded up.
 fn seconds(from: Micros, to: Micros) -> u64 {
     to.0.saturating_sub(from.0).div_ceil(1_000_000)
 }

@@ -1,7 +1,7 @@
-//! Detects new content of the deployment's file.
+//! Detects changes of the deployment's file.
 //!
-//! Polled: editors and GitOps tools replace files by renaming, through symbolic links, on network
-//! file systems; inotify misses some of these, polling does not.
+//! Uses polling: editors and GitOps tools replace files by renaming, through symbolic links, and on
+//! network file systems; inotify misses some of these changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime};
 
 use crate::message::Message;
 
-/// Polling period. A stat costs some microseconds.
+/// Polling interval. A stat call costs some microseconds.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// Version of a file: modification time, length, inode.
 pub(crate) type Stamp = (SystemTime, u64, u64);
 
-/// Watches `file` on a thread of its own until the receiver is gone. `seen` must be taken before
-/// the file is read for the first time, so that no edit is missed.
+/// Watches `file` on its own thread until the receiver is dropped. `seen` must be read before the
+/// file is first read, so that no edit is missed.
 pub(crate) fn watch(file: PathBuf, mut seen: Option<Stamp>, messages: SyncSender<Message>) {
     std::thread::spawn(move || {
         // bound: one stat per period; ends with the receiver

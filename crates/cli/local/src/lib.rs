@@ -1,10 +1,10 @@
-//! `albacore run`: serves what an InferenceDeployment's file describes on this machine, places
-//! every thread and keeps it placed.
+//! `albacore run`: serves the InferenceDeployment in a file on this machine, places every thread
+//! and keeps it placed.
 //!
-//! `cpus` sets the mask that everything inherits. `run` handles one `message` at a time: reports of
-//! the placer (`placer_thread`), lines and exit of the server (`server`), signals, edits of the
-//! file (`file_watch`). `restart_policy` decides when a server that exited is started again.
-//! `live_settings` applies edits to the built-in server, through its settings file and
+//! `cpus` sets the mask that all processes inherit. `run` handles one `message` at a time: reports
+//! of the placer (`placer_thread`), output lines and exit of the server (`server`), signals, and
+//! edits of the file (`file_watch`). `restart_policy` decides when a server that exited is
+//! restarted. `live_settings` applies edits to the built-in server through its settings file and
 //! `albacore-params` (`params_process`). `events`, `output` and `table` produce the output.
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! Settings of the built-in server that can change while it runs, and their two ways to the server:
-//! the settings file, from which it reads models, and `albacore-params`, from which it takes
-//! batching rules and objectives at once. Both always hold the same settings.
+//! Settings of the built-in server that can change while it runs. They reach the server in two
+//! ways: by the settings file, from which it reads models, and by `albacore-params`, which delivers
+//! batching rules and objectives at once. Both always contain the same settings.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,16 +20,16 @@ use crate::params_process::{ParamsFiles, ParamsProcess};
 use crate::private_folder::PrivateFolder;
 use albacore_command::{Failure, program_beside, sentence};
 
-/// Bytes of reports that are read at once: those of a minute.
+/// Bytes of reports read at once, enough for the reports of a minute.
 const REPORTS_BYTES_MAX: usize = 128 << 10;
 
-/// Both ways, open.
+/// Both channels to the server.
 pub(crate) struct LiveSettings {
     folder: PrivateFolder,
     params: ParamsProcess,
     /// One plus the number of changes applied.
     generation: u64,
-    /// Latency reports of the server, of which `report` says how often they come.
+    /// Latency reports of the server; `report` is their period.
     reports: FifoReader,
     report: Option<Duration>,
 }
@@ -88,17 +88,17 @@ impl LiveSettings {
         ]
     }
 
-    /// Replaces the settings.
+    /// Replaces the settings in force.
     ///
     /// # Errors
-    /// A sentence for the user; nothing has changed.
+    /// A sentence for the user; the settings are unchanged.
     pub(crate) fn change(&mut self, server: &BuiltInServer) -> Result<(), String> {
         write(&server.settings, self.folder.path())?;
         self.send(server);
         Ok(())
     }
 
-    /// Has the server report its latency this often.
+    /// Sets the period in which the server reports its latency.
     pub(crate) fn set_report_period(&mut self, server: &BuiltInServer, period: Option<Duration>) {
         if self.report != period {
             self.report = period;
@@ -112,7 +112,7 @@ impl LiveSettings {
         self.params.send(snapshot);
     }
 
-    /// The newest latency report since the last call; one that cannot be read is no report.
+    /// The newest latency report since the last call; reports that cannot be parsed are ignored.
     pub(crate) fn latest_latency(&mut self) -> Option<LatencyHistogram> {
         let mut latest = None;
         let mut take = |line: &[u8]| {
@@ -124,7 +124,7 @@ impl LiveSettings {
         latest
     }
 
-    /// A test, usable on any thread, whether a process was started here.
+    /// Returns a predicate, usable on any thread, for processes that were started here.
     pub(crate) fn recognizer(&self) -> impl Fn(Pid) -> bool + Send + use<> {
         self.params.recognizer()
     }
@@ -143,7 +143,7 @@ fn settings_file(folder: &Path) -> PathBuf {
     folder.join("settings.yaml")
 }
 
-/// Writes the file in one step: its reader sees the old one or the new one.
+/// Replaces the file atomically: its reader sees either the old or the new content.
 fn write(settings: &Settings, folder: &Path) -> Result<(), String> {
     let (file, new) = (settings_file(folder), folder.join("settings.new"));
     let written = fs::write(&new, settings.to_yaml()).and_then(|()| fs::rename(&new, &file));

@@ -7,16 +7,16 @@ pub(crate) enum Message {
     /// The built-in server printed a line of JSON.
     ServerLine(String),
     ServerExited(std::io::Result<ExitStatus>),
-    /// The orphans of the server are gone and the pause before its restart is over.
+    /// The orphans of the server are gone and the pause before its restart has elapsed.
     StartDue,
-    /// The file of the deployment has new content.
+    /// The content of the deployment's file changed.
     FileChanged,
-    /// To be printed as an event `note`.
+    /// Text to print as an event `note`.
     Note(String),
-    /// SIGINT or SIGTERM, with the number of them so far.
+    /// SIGINT or SIGTERM, with the number of signals so far.
     Signal(u32),
 }
 
-/// Messages queued for the main thread, which handles one in microseconds; senders wait when the
+/// Messages queued for the main thread, which handles one in microseconds; senders block while the
 /// queue is full.
 pub(crate) const QUEUE_MESSAGES_MAX: usize = 1024;

@@ -1,12 +1,12 @@
-//! The settings of the built-in server as a line for `albacore-params`.
+//! The settings of the built-in server as a snapshot line for `albacore-params`.
 
 use std::time::Duration;
 
 use albacore_api::BuiltInServer;
 use albacore_settings::agent_stream::{NodeSnapshot, Parameters, ServingPod};
 
-/// This machine as a node, the server as its one pod. `generation` counts the changes; `report` is
-/// how often the server reports its latency.
+/// Represents this machine as a node with the server as its only pod. `generation` counts the
+/// changes; `report` is the period of the server's latency reports.
 pub(crate) fn node_snapshot(
     server: &BuiltInServer,
     generation: u64,

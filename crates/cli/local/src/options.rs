@@ -8,13 +8,13 @@ use albacore_topology::CpuSet;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The InferenceDeployment; edits that can be applied to a running server are applied.
+    /// The InferenceDeployment; edits that a running server supports are applied.
     pub file: PathBuf,
-    /// Where the built-in server listens for HTTP.
+    /// HTTP listening address of the built-in server.
     pub http: SocketAddr,
-    /// Where the built-in server listens for gRPC.
+    /// gRPC listening address of the built-in server.
     pub grpc: SocketAddr,
-    /// The cpus that everything runs on; `None`: those of the mask that it was started with.
+    /// The CPUs for all processes; `None` for those of the inherited mask.
     pub cpus: Option<CpuSet>,
     pub output: RunOutput,
 }

@@ -1,5 +1,5 @@
-//! Orphans: processes that outlive the server that started them, such as workers of a master that
-//! was killed, or daemons.
+//! Orphans: processes that outlive the server that started them, such as daemons or the workers of
+//! a killed master.
 //!
 //! `albacore run` is a subreaper (`PR_SET_CHILD_SUBREAPER`), so that orphans become its children
 //! and can always be found.
@@ -11,34 +11,34 @@ use albacore_os::{HostRoot, Pid, PidFd, become_subreaper, read_children, reap_or
 
 use albacore_command::{Failure, sentence};
 
-/// How long orphans may take to exit by themselves before they are killed.
+/// How long orphans may take to exit on their own before they are killed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// After this, processes that could not be killed (another user's, or hanging in the kernel) are
-/// left alone.
+/// Time after which processes that could not be killed (of another user, or blocked in the kernel)
+/// are left alone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Pause between two scans.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Makes orphans of the server children of this process from now on.
+/// Makes this process the parent of future orphans of the server.
 pub(crate) fn become_reaper() -> Result<(), Failure> {
     become_subreaper().map_err(|error| Failure::Failed(sentence(&error)))
 }
 
-/// Reaps orphans that exited while `server` runs, so that they do not stay zombies.
+/// Reaps orphans that exit while `server` runs, so that they do not remain zombies.
 pub(crate) fn reap(server: Pid) {
-    // A scan that fails is repeated with the next table.
+    // A failed scan is repeated with the next table.
     drop(reap_orphans(&HostRoot::live(), &[server]));
 }
 
-/// Waits for all orphans to exit, kills those that do not, except processes that `is_kept`. Returns
-/// how many were killed. Blocks for up to [`PATIENCE`].
+/// Waits for all orphans to exit and kills the remaining ones, except processes that `is_kept`
+/// accepts. Returns the number of killed processes. Blocks for up to [`PATIENCE`].
 pub(crate) fn terminate(is_kept: impl Fn(Pid) -> bool) -> usize {
     let (host, me) = (HostRoot::live(), Pid(std::process::id() as i32));
     let start = Instant::now();
     let mut killed = BTreeSet::new();
-    // bound: PATIENCE; children of a killed process become ours in turn
+    // bound: PATIENCE; children of a killed process are reparented to this process in turn
     while start.elapsed() < PATIENCE {
         drop(reap_orphans(&host, &[]));
         let mut left = read_children(&host, me).unwrap_or_default();
@@ -48,7 +48,7 @@ pub(crate) fn terminate(is_kept: impl Fn(Pid) -> bool) -> usize {
         }
         if start.elapsed() >= GRACE {
             for pid in left {
-                // A process that exited since it was listed needs no signal.
+                // A process that has exited since it was listed needs no signal.
                 if PidFd::open(pid).and_then(|handle| handle.kill()).is_ok() {
                     killed.insert(pid);
                 }

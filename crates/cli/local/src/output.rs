@@ -1,4 +1,4 @@
-//! Prints events: a live table with sentences above it on a terminal, JSON lines elsewhere.
+//! Prints events: on a terminal, a live table with sentences above it; otherwise JSON lines.
 
 use std::io::{IsTerminal as _, Write};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::table::Table;
 
-/// Height, in lines, of a terminal whose height is unknown.
+/// Assumed height of a terminal, in lines, if it is unknown.
 const TERMINAL_LINES: usize = 24;
 
 pub(crate) enum Output {
@@ -40,7 +40,7 @@ impl Output {
                 None => Ok(()),
             },
         };
-        // A reader that closed its end of the pipe must not stop the server.
+        // A closed pipe must not stop the server.
         drop(done);
     }
 
@@ -61,7 +61,7 @@ impl Output {
     }
 }
 
-/// The sentence for a terminal; `None` for events that the table shows anyway.
+/// The sentence for a terminal; `None` for events that are visible in the table.
 fn sentence(event: &Value) -> Option<String> {
     let field = |name: &str| match &event[name] {
         Value::String(text) => text.clone(),
@@ -129,7 +129,7 @@ fn sentence(event: &Value) -> Option<String> {
     Some(text)
 }
 
-/// The thread that an event is about.
+/// The thread of an event.
 fn thread(event: &Value) -> String {
     let (tid, worker, rank) = (&event["tid"], &event["worker"], &event["rank"]);
     match (event["front"].as_u64(), worker.is_null()) {

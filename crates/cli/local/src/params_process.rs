@@ -1,9 +1,9 @@
-//! `albacore-params` as a child process, and the feed (a named pipe) that it reads: this is how an
-//! edit of the file reaches the running server.
+//! Runs `albacore-params` as a child process with a feed (a named pipe) that it reads. Edits of the
+//! file reach the running server this way.
 //!
-//! The child is restarted when it exits. Two threads: one supervises the child (the kernel kills a
-//! child together with the thread that started it), the other writes the feed, because a write may
-//! have to wait for the reader.
+//! The child is restarted when it exits. Uses two threads: one supervises the child, because the
+//! kernel kills a child together with the thread that started it; the other writes the feed,
+//! because a write may block until the reader is ready.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -19,30 +19,31 @@ use albacore_settings::agent_stream::NodeSnapshot;
 use crate::message::Message;
 use albacore_command::{Failure, sentence};
 
-/// How often the current snapshot is sent again: its reader considers it stale after a minute.
+/// Interval at which the current snapshot is sent again: its reader considers it stale after a
+/// minute.
 const REFRESH_PERIOD: Duration = Duration::from_secs(10);
 
-/// How often a line that the pipe could not take whole is tried again.
+/// Interval at which a partially written line is retried.
 const RETRY_PERIOD: Duration = Duration::from_millis(20);
 
-/// Pause before a child that exited is restarted; doubles after each short run ...
+/// First backoff before a child that exited is restarted; doubles after each short run.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
-/// ... up to this ...
+/// Longest backoff of restarts.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// ... and is reset by a run of this length.
+/// Length of a run that resets the backoff.
 const LONG_UPTIME: Duration = Duration::from_secs(10);
 
-/// How long the child may take to end after SIGTERM; it needs milliseconds.
+/// Time limit for the exit of the child after SIGTERM; it needs milliseconds.
 const STOP_TIME: Duration = Duration::from_secs(6);
 
-/// Paths that the child is started with.
+/// Paths passed to the child.
 pub(crate) struct ParamsFiles<'a> {
-    /// The pipe that it reads.
+    /// The pipe that the child reads.
     pub(crate) feed: &'a Path,
     pub(crate) socket: &'a Path,
-    /// The pipe that it writes latency reports to.
+    /// The pipe to which the child writes latency reports.
     pub(crate) reports: &'a Path,
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct ParamsProcess {
     supervisor: JoinHandle<()>,
 }
 
-/// The child, if it runs, and whether it should be running.
+/// The child, if it runs, and whether it should run.
 struct ProcessState {
     is_wanted: AtomicBool,
     child: Mutex<Option<(Pid, PidFd)>>,
@@ -71,10 +72,10 @@ impl ProcessState {
 }
 
 impl ParamsProcess {
-    /// Starts `program`, which serves the socket for the user `uid`.
+    /// Starts `program`, which serves the socket to the user `uid`.
     ///
     /// # Errors
-    /// The pipe cannot be made.
+    /// The pipe cannot be created.
     pub(crate) fn start(
         program: &Path,
         files: &ParamsFiles<'_>,
@@ -118,13 +119,13 @@ impl ParamsProcess {
         })
     }
 
-    /// Sends this snapshot, now and with every refresh.
+    /// Sends this snapshot now and at every refresh.
     pub(crate) fn send(&self, snapshot: NodeSnapshot) {
-        // The thread ends after this value alone.
+        // Cannot fail: the receiving thread ends only after this sender is dropped.
         drop(self.snapshots.send(snapshot));
     }
 
-    /// A test, usable on any thread, whether a process is the child at that time.
+    /// Returns a predicate, usable on any thread, for the current child process.
     pub(crate) fn recognizer(&self) -> impl Fn(Pid) -> bool + Send + use<> {
         let state = Arc::clone(&self.state);
         move |pid| state.child().as_ref().is_some_and(|(own, _)| *own == pid)
@@ -151,14 +152,14 @@ impl ParamsProcess {
     }
 }
 
-/// Restarts the child whenever it exits, until it is not wanted any more.
+/// Restarts the child whenever it exits, until `is_wanted` is false.
 fn supervise(spawn: &Spawn, state: &ProcessState, messages: &SyncSender<Message>) {
     let mut pause = PAUSE_MIN;
-    // bound: one pass per run of the child, with a pause after each
+    // bound: one iteration per run of the child, with a pause after each
     loop {
         let began = Instant::now();
         let started = {
-            // The lock is held over the start: `stop` either finds the child or prevents it.
+            // The lock is held during the start: `stop` either finds the child or prevents it.
             let mut child = state.child();
             if !state.is_wanted() {
                 return;
@@ -183,7 +184,7 @@ fn supervise(spawn: &Spawn, state: &ProcessState, messages: &SyncSender<Message>
         let text = format!(
             "albacore-params {how} and is started again; the server goes on with the parameters it has"
         );
-        // The send fails if the run is ending.
+        // The send fails if the run is shutting down.
         drop(messages.try_send(Message::Note(text)));
         if began.elapsed() >= LONG_UPTIME {
             pause = PAUSE_MIN;
@@ -193,13 +194,13 @@ fn supervise(spawn: &Spawn, state: &ProcessState, messages: &SyncSender<Message>
     }
 }
 
-/// Writes each new snapshot, and the newest one every REFRESH_PERIOD, until the sender is gone.
+/// Writes each new snapshot, and the newest one every REFRESH_PERIOD, until the sender is dropped.
 fn write_feed(mut pipe: LineFifo, mut now: NodeSnapshot, snapshots: &Receiver<NodeSnapshot>) {
     let mut is_due = true;
-    // bound: one pass each snapshot or period; ends with the sender
+    // bound: one iteration per snapshot or interval; ends with the sender
     loop {
         let written = match (is_due, now.encode()) {
-            // Without the end of the line, which the pipe adds.
+            // Without the line feed, which the pipe adds.
             (true, Ok(line)) => pipe.offer(line.trim_end()),
             _ => pipe.flush(),
         };

@@ -1,5 +1,5 @@
-//! The placer on a thread of its own: reports go to the main thread as messages, commands come
-//! through its handle.
+//! Runs the placer on its own thread: reports are sent to the main thread as messages, commands are
+//! sent through its handle.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -13,7 +13,8 @@ use albacore_topology::CpuSet;
 
 use crate::message::Message;
 
-/// How often the table is sent when nothing else happens, so that its column "verified" stays true.
+/// Interval at which the table is sent without other reports, to keep its column "verified"
+/// current.
 const TABLE_PERIOD: Duration = Duration::from_millis(500);
 
 pub(crate) enum PlacerMessage {
@@ -31,10 +32,10 @@ pub(crate) struct PlacerThread {
 }
 
 impl PlacerThread {
-    /// Starts placing `subject`, on no cpu outside of `limit`.
+    /// Starts placing `subject` on CPUs within `limit`.
     ///
     /// # Errors
-    /// The machine, the cpuset or the policy does not allow it.
+    /// The machine, the cpuset or the policy does not permit the placement.
     pub(crate) fn start(
         subject: SubjectConfig,
         limit: Option<CpuSet>,
@@ -69,18 +70,18 @@ impl PlacerThread {
         }
     }
 
-    /// Waits for the thread to end, after its `Ended`.
+    /// Waits for the thread to exit after its `Ended` message.
     pub(crate) fn join(self) {
         drop(self.thread.join());
     }
 }
 
-/// Drives the placer until it is stopped or fails, then restores every mask.
+/// Runs the placer until it is stopped or fails, then restores every mask.
 fn drive(placer: &mut Placer, messages: &SyncSender<Message>) -> Result<(), PlacerError> {
     let send = |news: PlacerMessage| drop(messages.send(Message::Placer(news)));
     raise_thread_priority(&mut |report| send(PlacerMessage::Report(report.clone())));
     let mut sent_at: Option<Instant> = None;
-    // bound: one wait per pass; ends with the command to stop
+    // bound: one wait per iteration; ends with the command to stop
     let result = loop {
         let mut has_reports = false;
         let step = placer.step(TABLE_PERIOD, &mut |report| {

@@ -1,36 +1,36 @@
-//! A folder that only this user can read, for the files and sockets between `albacore run` and its
-//! server.
+//! A directory, readable only by this user, for the files and sockets shared by `albacore run` and
+//! its server.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// Beginning of the folder's name; the process id follows.
+/// Prefix of the directory's name, followed by the process id.
 const PREFIX: &str = "albacore-run-";
 
-/// Directory entries that are scanned for folders of runs that were killed.
+/// Directory entries that are scanned for directories of killed runs.
 const NAMES_MAX: usize = 10_000;
 
-/// The folder; removed with everything in it when it is dropped.
+/// The directory, which is removed with its content on drop.
 pub(crate) struct PrivateFolder {
     path: PathBuf,
     uid: u32,
 }
 
 impl PrivateFolder {
-    /// Creates it in `XDG_RUNTIME_DIR`, or else in the folder for temporary files, and removes
-    /// folders that killed runs of this user left there.
+    /// Creates it in `XDG_RUNTIME_DIR`, or else in the directory for temporary files, and removes
+    /// directories that killed runs of this user left there.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The directory cannot be created.
     pub(crate) fn create() -> io::Result<Self> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let base = runtime.filter(|path| path.is_absolute() && path.is_dir());
         let base = base.unwrap_or_else(std::env::temp_dir);
         let path = base.join(format!("{PREFIX}{}", std::process::id()));
         remove_stale(&base);
-        // Fails if it exists: another user may have created it.
+        // Fails if it exists, because another user may have created it.
         DirBuilder::new().mode(0o700).create(&path)?;
         let uid = std::fs::metadata(&path)?.uid();
         Ok(Self { path, uid })
@@ -40,7 +40,7 @@ impl PrivateFolder {
         &self.path
     }
 
-    /// The owner: this user.
+    /// The owner of the directory: this user.
     pub(crate) fn uid(&self) -> u32 {
         self.uid
     }
@@ -53,7 +53,7 @@ impl Drop for PrivateFolder {
     }
 }
 
-/// Removes folders below `base` that killed runs of this user left.
+/// Removes directories below `base` that killed runs of this user left behind.
 fn remove_stale(base: &Path) {
     let own = std::fs::metadata("/proc/self").map(|me| me.uid());
     let (Ok(own), Ok(names)) = (own, std::fs::read_dir(base)) else {

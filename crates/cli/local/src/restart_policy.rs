@@ -1,38 +1,38 @@
-//! When a server that exited is restarted, and when restarts are given up.
+//! Restarts of a server that exited: the backoff, and when to stop restarting.
 //!
-//! A server that was ready once is restarted whatever its exit status. The pause before a start
-//! doubles with each run that was ready for less than [`HEALTHY_UPTIME`]. Restarts are given up
-//! after [`FAILED_STARTS_MAX`] starts in a row that never became ready: a server that serves
-//! between its crashes is better than none.
+//! A server that was ready once is restarted regardless of its exit status. The backoff doubles
+//! with each run that was ready for less than [`HEALTHY_UPTIME`]. Restarts stop after
+//! [`FAILED_STARTS_MAX`] consecutive starts that never became ready: a server that serves between
+//! its crashes is better than none.
 
 use std::time::Duration;
 
-/// Pause after a healthy run: a port or a file may be released a moment after the exit.
+/// Backoff after a healthy run: a port or a file may be released shortly after the exit.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
-/// The longest pause, which bounds how long clients that retry wait besides the start itself.
+/// Longest backoff, which bounds how long retrying clients wait in addition to the start itself.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// A run that was ready for so long resets the pause.
+/// A run that was ready for this long resets the backoff.
 const HEALTHY_UPTIME: Duration = Duration::from_secs(60);
 
-/// Starts in a row that may fail: about 16 s of pauses, plus the time of the starts.
+/// Consecutive starts that may fail: about 16 s of backoff, plus the time of the starts.
 pub(crate) const FAILED_STARTS_MAX: u32 = 8;
 
 /// The runs of a server so far.
 #[derive(Debug, Default)]
 pub(crate) struct RestartPolicy {
-    /// Runs in a row that were not healthy.
+    /// Consecutive runs that were not healthy.
     short_runs: u32,
-    /// Runs in a row that exited before they were ready.
+    /// Consecutive runs that exited before they were ready.
     failed_starts: u32,
-    /// Restarts.
+    /// Number of restarts.
     total: u64,
 }
 
 impl RestartPolicy {
-    /// The pause before the next start, after a run that was ready for `ready_for`, if it ever was;
-    /// `None` if restarts are given up.
+    /// Returns the pause before the next start, after a run that was ready for `ready_for`, if it
+    /// ever was; `None` if no further restart is made.
     pub(crate) fn pause_after(&mut self, ready_for: Option<Duration>) -> Option<Duration> {
         if ready_for.is_some_and(|time| time >= HEALTHY_UPTIME) {
             self.short_runs = 0;

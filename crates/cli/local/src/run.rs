@@ -1,8 +1,8 @@
-//! The main loop of a run.
+//! Main loop of a run.
 //!
 //! The main thread handles one [`Message`] at a time and never blocks on its sources, so that
 //! Ctrl-C always works. Order of the shutdown: the placer restores every mask, the server drains,
-//! then the exit code is known.
+//! then the exit code is determined.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -32,10 +32,11 @@ mod trial;
 /// How long the server may drain after SIGTERM before it is killed: its own limit plus a margin.
 const DRAIN: Duration = Duration::from_secs(35);
 
-/// Runs until a signal or an error, such as a server that cannot be started (again).
+/// Runs until a signal or an error, such as a server that cannot be started or restarted.
 ///
 /// # Errors
-/// The file, the server or the kernel does not allow it; the failure says which and what to do.
+/// The file, the server or the kernel does not permit the run; the failure contains the cause and a
+/// remedy.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let options = &Options {
         cpus: cpus::restrict(options.cpus.as_ref())?,
@@ -116,7 +117,7 @@ fn start(
     }
 }
 
-/// Reads the deployment; its relative paths are below its own folder.
+/// Reads the deployment; relative paths are resolved against the directory of the file.
 fn read(file: &Path) -> Result<OneMachine, Failure> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file).map_err(|e| {
@@ -133,15 +134,15 @@ fn read(file: &Path) -> Result<OneMachine, Failure> {
 
 /// Why the main loop ended.
 enum RunEnd {
-    /// A signal requested it.
+    /// Requested by a signal.
     Requested,
-    /// The server exited and is not started again.
+    /// The server exited and is not restarted.
     ServerExited(Failure),
     PlacerFailed(Failure),
 }
 
 struct Run {
-    /// Ports that the kernel chose are filled in once they are known; its cpus are the limit of
+    /// Options in which the ports chosen by the kernel are filled in; the CPUs are the limit of
     /// placement.
     options: Options,
     sender: SyncSender<Message>,
@@ -150,11 +151,11 @@ struct Run {
     child: ServerProcess,
     /// Applies edits to the built-in server; `None` for the user's own server.
     live_settings: Option<LiveSettings>,
-    /// When the current server process became ready.
+    /// Time at which the current server process became ready.
     ready_since: Option<Instant>,
-    /// Whether any server process was ready: later ones are restarted when they exit.
+    /// Whether any server process was ever ready: later ones are restarted when they exit.
     was_ready: bool,
-    /// Whether no server process runs: the last one exited, the next one is not started yet.
+    /// Whether no server process is running, between the exit of one and the start of the next.
     is_down: bool,
     restarts: RestartPolicy,
     placement: PlacementState,
@@ -164,11 +165,11 @@ struct Run {
     figures: Box<PlacerCounters>,
     /// Whether the current state was reported as `placed`.
     is_placed_reported: bool,
-    /// Whether the placer has not yet applied a changed policy: its tables until then describe the
-    /// previous one.
+    /// Whether a changed policy has not been applied by the placer yet; until then its tables
+    /// describe the previous policy.
     is_policy_pending: bool,
     trial: Option<trial::ServerTrial>,
-    /// Why masks could not be restored at the end.
+    /// Why masks could not be restored on exit.
     restore_error: Option<String>,
 }
 
@@ -211,9 +212,9 @@ impl Run {
         RunEnd::PlacerFailed(Failure::Failed("every source of messages has ended".into()))
     }
 
-    /// Reports a line of the server. A failure if a model file of this machine cannot be loaded at
-    /// the start: waiting for it is pointless. Later failures are only reported, because the models
-    /// loaded before are still served.
+    /// Reports an output line of the server. Returns a failure if a local model file cannot be
+    /// loaded at startup, because waiting for it is pointless. Later failures are only reported,
+    /// because the models loaded before are still served.
     fn handle_server_line(&mut self, line: &str) -> Option<Failure> {
         let event_of_line = server::line_event(&self.deployment.server, line);
         self.output.event(&event_of_line);
@@ -281,8 +282,8 @@ impl Run {
         }
     }
 
-    /// True if every slot is filled by a live thread whose mask was read back as planned, and so
-    /// were those of event loops.
+    /// Whether every slot is filled by a live thread whose mask was read back as planned, and the
+    /// masks of event loops were as well.
     fn is_placed(&self) -> bool {
         let policy = self.policy_in_force();
         let expected = match policy.placement {
@@ -295,7 +296,7 @@ impl Run {
             && self.front.iter().all(FrontRow::is_verified)
     }
 
-    /// True if every slot is filled by a live thread.
+    /// Whether every slot is filled by a live thread.
     fn has_all_threads(&self) -> bool {
         let policy = &self.deployment.policy;
         let slots = usize::from(policy.workers) * usize::from(policy.threads);
@@ -346,7 +347,7 @@ impl Run {
         placer.join();
         let mut hear = |line: &str| output.event(&server::line_event(&deployment.server, line));
         let drained = match (&end, is_down) {
-            // It ends while there is no server: nothing is left to drain.
+            // The run ends while no server is running: nothing is left to drain.
             (RunEnd::Requested, true) => Ok(()),
             _ => child.drain(messages, DRAIN, &mut hear),
         };
@@ -373,7 +374,7 @@ impl Run {
         }
     }
 
-    /// Handles messages until one `is_last`, for at most `patience`.
+    /// Handles messages until `is_last` accepts one, for at most `patience`.
     fn handle_messages_until(
         &mut self,
         messages: &Receiver<Message>,
@@ -387,7 +388,7 @@ impl Run {
             let last = is_last(&message);
             match message {
                 Message::Placer(news) => self.handle_placer_message(news),
-                // The server is being stopped: a failure reported now changes nothing.
+                // The server is being stopped, so a failure reported now is irrelevant.
                 Message::ServerLine(line) => drop(self.handle_server_line(&line)),
                 Message::Note(text) => self.note(&text),
                 Message::ServerExited(status) => self.child.record_exit(status),

@@ -1,4 +1,4 @@
-//! The server as a child process: started, read, drained.
+//! The server as a child process: start, output, drain.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,30 +21,31 @@ use crate::message::Message;
 use crate::options::Options;
 use albacore_command::{Failure, program_beside, sentence};
 
-/// How long to wait for a server that is stopped because the start of the run failed.
+/// Time limit for stopping a server after the start of the run failed.
 const FAILED_START: Duration = Duration::from_secs(5);
 
-/// Longest line read from a server; a longer one is reported in parts.
+/// Longest line read from a server; longer lines are reported in parts.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// Exit status that a shell returns for a child that SIGTERM ended.
+/// Exit status that a shell returns for a child killed by SIGTERM.
 const TERMINATED: i32 = 128 + SIGTERM;
 const SIGTERM: i32 = 15;
 
-/// Exit codes before which the built-in server has printed the reason: failed, broken invariant.
+/// Exit codes for which the built-in server has already printed the reason: failed, broken
+/// invariant.
 const REPORTED_EXIT_CODES: [i32; 2] = [1, 70];
 
 pub(crate) struct ServerProcess {
     pid: Pid,
     handle: PidFd,
     is_built_in: bool,
-    /// A second signal came: stop waiting.
+    /// Whether a second signal was received, which ends all waiting.
     is_impatient: bool,
     exit: Option<std::io::Result<ExitStatus>>,
 }
 
 impl ServerProcess {
-    /// Starts the server; its lines and its exit arrive as `messages`.
+    /// Starts the server; its output lines and its exit are sent as `messages`.
     pub(crate) fn start(
         deployment: &OneMachine,
         options: &Options,
@@ -56,8 +57,8 @@ impl ServerProcess {
         let file = options.file.clone();
         let failed = |e| Failure::Failed(sentence(&e));
         let (ready, started) = std::sync::mpsc::sync_channel(1);
-        // The kernel kills the child together with the thread that started it, so that thread stays
-        // and waits for the child.
+        // The kernel kills the child together with the thread that started it, so that thread
+        // continues and waits for the child.
         std::thread::spawn(move || {
             let mut child = match spawn.start() {
                 Ok(child) => child,
@@ -104,14 +105,14 @@ impl ServerProcess {
         self.exit = Some(status);
     }
 
-    /// Kills it; its exit arrives as a message.
+    /// Kills it; its exit is reported by a message.
     pub(crate) fn kill_now(&self) {
         // Fails only if it has just exited.
         drop(self.handle.kill());
     }
 
-    /// Records the signal number `count`: the first requests a shutdown, the second an immediate
-    /// one.
+    /// Records the signal number `count`: the first one requests a shutdown, the second an
+    /// immediate one.
     pub(crate) fn record_signal(&mut self, count: u32) {
         self.is_impatient |= count > 1;
     }
@@ -123,7 +124,7 @@ impl ServerProcess {
         messages: &Receiver<Message>,
         reason: &str,
     ) -> Failure {
-        // A server that exited at once is the cause, and the placement failure a consequence.
+        // If the server exited at once, that is the cause, and the placement failure a consequence.
         self.wait(messages, Duration::from_millis(500), &mut |_| {});
         if let Some(status) = &self.exit {
             return self.exit_failure(status);
@@ -147,7 +148,7 @@ impl ServerProcess {
         let asked = Instant::now();
         let patience = match self.handle.terminate() {
             Ok(()) => patience,
-            // It has just exited, or it belongs to another user.
+            // The server has just exited, or it belongs to another user.
             Err(_) => Duration::from_secs(1),
         };
         self.wait(messages, patience, line);
@@ -186,7 +187,7 @@ impl ServerProcess {
         ))
     }
 
-    /// The failure for an exit that was not requested, or not clean.
+    /// The failure for an exit that was not requested or not clean.
     pub(crate) fn exit_failure(&self, status: &std::io::Result<ExitStatus>) -> Failure {
         let (name, status) = match (self.is_built_in, status) {
             (_, Err(error)) => {
@@ -234,7 +235,7 @@ impl ServerProcess {
     }
 }
 
-/// True for the exits that SIGTERM leads to: success, or death by that signal.
+/// Whether the exit is a result of SIGTERM: success, or death by that signal.
 fn is_requested_exit(status: ExitStatus) -> bool {
     status.success() || status.signal() == Some(SIGTERM) || status.code() == Some(TERMINATED)
 }
@@ -257,11 +258,12 @@ fn spawn_failure(file: &Path, spawn: &Spawn, error: &OsError) -> Failure {
     ))
 }
 
-/// Sends the lines that the server prints as messages, until every writer has closed the pipe.
+/// Sends the output lines of the server as messages, until every writer has closed the pipe.
 fn forward_lines(stdout: impl Read, messages: &SyncSender<Message>) {
     let mut stdout = BufReader::new(stdout);
     let mut line = Vec::new();
-    // bound: one pass per line of at most LINE_BYTES_MAX; ends with the writers or the receiver
+    // bound: one iteration per line of at most LINE_BYTES_MAX; ends with the writers or the
+    // receiver
     while let Ok(1..) = stdout
         .by_ref()
         .take(LINE_BYTES_MAX)
@@ -275,18 +277,18 @@ fn forward_lines(stdout: impl Read, messages: &SyncSender<Message>) {
     }
 }
 
-/// Checks before the start of a server that its model files can be opened; errors name the field.
+/// Checks before the start that the server's model files can be opened; errors name the field.
 pub(crate) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> {
     let Server::BuiltIn(server) = server else {
         return Ok(());
     };
     for (index, model) in server.settings.models.iter().enumerate() {
-        // URLs are fetched by the server.
+        // The server fetches URLs itself.
         let Source::Path(path) = &model.source else {
             continue;
         };
         let problem = match File::open(path).and_then(|opened| opened.metadata()) {
-            // The server finds the model file of a folder.
+            // The server looks for the model file in a directory.
             Ok(found) if found.is_file() || found.is_dir() => continue,
             Ok(_) => "is no file".to_owned(),
             Err(error) => format!("cannot be opened: {error}"),
@@ -299,7 +301,7 @@ pub(crate) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Checks that each thread of the front end can have a cpu.
+/// Checks that each thread of the front end can get its own CPU.
 pub(crate) fn check_front_threads(file: &Path, server: &Server) -> Result<(), Failure> {
     let Server::BuiltIn(server) = server else {
         return Ok(());
@@ -368,7 +370,8 @@ fn spawn(
             command: own.command.iter().map(Into::into).collect(),
             environment: pairs(&own.environment),
             directory: own.working_dir.clone(),
-            // Its lines are printed as events too, because stdout holds one JSON object per line.
+            // Its lines are also printed as events, because stdout contains one JSON object per
+            // line.
             output: SpawnOutput::Pipe,
         }),
     }
@@ -381,7 +384,7 @@ pub(crate) fn forward_signals(messages: SyncSender<Message>) -> Result<(), Failu
     let poll = Poll::new().map_err(failed)?;
     poll.add(&signals, PollKey(0)).map_err(failed)?;
     std::thread::spawn(move || {
-        // bound: one pass per signal; ends with the receiver
+        // bound: one iteration per signal; ends with the receiver
         while poll.wait(Duration::from_secs(3600)).is_ok() {
             let count = signals.take();
             if count > 0 && messages.send(Message::Signal(count)).is_err() {
@@ -392,7 +395,7 @@ pub(crate) fn forward_signals(messages: SyncSender<Message>) -> Result<(), Failu
     Ok(())
 }
 
-/// The event for a line of the server; the built-in one prints events itself.
+/// The event for an output line of the server; the built-in server prints events itself.
 pub(crate) fn line_event(server: &Server, text: &str) -> Value {
     let plain = || event("server_said", json!({"text": text}));
     match server {

@@ -5,17 +5,17 @@ use std::io::Write;
 use albacore_placer::{FrontRow, LoadClass, SlotRow, SlotState};
 use albacore_topology::CpuSet;
 
-/// The table and the height of its last drawing.
+/// The table, with the height of its last drawing.
 #[derive(Default)]
 pub(crate) struct Table {
     lines_drawn: usize,
 }
 
 impl Table {
-    /// Draws over the previous table; `height` is that of the terminal, in lines.
+    /// Draws over the previous table; `height` is the height of the terminal in lines.
     ///
     /// # Errors
-    /// The terminal cannot be written.
+    /// Writing to the terminal fails.
     pub(crate) fn draw(
         &mut self,
         out: &mut impl Write,
@@ -28,7 +28,7 @@ impl Table {
         if self.lines_drawn > 0 {
             write!(out, "\x1b[{}A", self.lines_drawn)?;
         }
-        // Without line wrapping: a line that wrapped would shift the start of the next drawing.
+        // Line wrapping is disabled: a wrapped line would shift the start of the next drawing.
         write!(out, "\x1b[?7l")?;
         for line in &text {
             writeln!(out, "\x1b[2K{line}")?;
@@ -38,7 +38,7 @@ impl Table {
         out.flush()
     }
 
-    /// Clears the table, so that text can be written above where it is drawn next.
+    /// Clears the table, so that text can be written above its next drawing.
     pub(crate) fn clear(&mut self, out: &mut impl Write) -> std::io::Result<()> {
         if self.lines_drawn > 0 {
             write!(out, "\x1b[{}A\x1b[J", self.lines_drawn)?;
@@ -89,7 +89,7 @@ fn render(head: &str, rows: &[SlotRow], front: &[FrontRow], room: usize) -> Vec<
     text
 }
 
-/// One thread as text.
+/// The text columns of one thread.
 struct Line {
     worker: String,
     rank: u16,

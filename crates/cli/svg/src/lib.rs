@@ -1,16 +1,16 @@
-//! Pictures as SVG: a few elements, and the frame that every picture has.
+//! SVG pictures: basic elements, and the frame shared by all pictures.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
 
-/// A growing picture.
+/// A picture to which elements are added.
 #[derive(Debug, Default)]
 pub struct Svg {
     body: String,
 }
 
 impl Svg {
-    /// A rectangle with round corners.
+    /// Adds a rectangle with round corners.
     pub fn rect(&mut self, class: &str, corner: (f64, f64), size: (f64, f64), radius: f64) {
         let ((x, y), (w, h)) = (corner, size);
         self.put(format_args!(
@@ -23,7 +23,7 @@ impl Svg {
         ));
     }
 
-    /// A text; `(x, y)` is the start of its baseline, or the middle if the class sets
+    /// Adds a text; `(x, y)` is the start of its baseline, or the middle if the class sets
     /// `text-anchor`.
     pub fn text(&mut self, class: &str, (x, y): (f64, f64), text: &str) {
         let text = escape(text);
@@ -34,8 +34,8 @@ impl Svg {
         ));
     }
 
-    /// The document: a background with round corners, and below it what was drawn. `css` styles the
-    /// classes, `ground` among them: that of the background.
+    /// Returns the document: the elements on a background with round corners. `css` styles the
+    /// classes, including `ground`, the class of the background.
     #[must_use]
     pub fn finish(self, (w, h): (f64, f64), title: &str, css: &str) -> String {
         let title = escape(title);
@@ -56,7 +56,7 @@ impl Svg {
         out
     }
 
-    /// Any element; texts in it must be escaped ([`escape`]).
+    /// Adds any element; texts in it must be escaped ([`escape`]).
     pub fn put(&mut self, element: std::fmt::Arguments<'_>) {
         // infallible: writing to a String.
         let _ = self.body.write_fmt(element);
@@ -64,13 +64,14 @@ impl Svg {
     }
 }
 
-/// How wide a text of ordinary weight is at a font size: an upper estimate, fonts differ.
+/// Estimated width of a text of regular weight at a font size: an upper bound, because fonts
+/// differ.
 #[must_use]
 pub fn text_width(text: &str, font: f64) -> f64 {
     text.chars().count() as f64 * font * 0.53
 }
 
-/// How wide a bold text is at a font size: an upper estimate, fonts differ.
+/// Estimated width of a bold text at a font size: an upper bound, because fonts differ.
 #[must_use]
 pub fn bold_width(text: &str, font: f64) -> f64 {
     text.chars().count() as f64 * font * 0.6
@@ -87,7 +88,7 @@ impl std::fmt::Display for Coordinate {
     }
 }
 
-/// A text as the content or the attribute of an element.
+/// Escapes a text for use as the content or attribute of an element.
 #[must_use]
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;")

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line arguments.
 
 use std::path::PathBuf;
 
@@ -87,7 +87,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The objects that concern `node`.
+    /// Selects the API objects that concern `node`.
     pub(crate) fn view(&self, node: &str) -> ViewOptions {
         ViewOptions {
             node_name: node.to_owned(),
@@ -95,7 +95,7 @@ impl Common {
         }
     }
 
-    /// The roots of the kernel's file systems.
+    /// Mount points of procfs, sysfs and cgroupfs.
     pub(crate) fn host(&self) -> HostRoot {
         HostRoot {
             proc: self.proc.clone(),

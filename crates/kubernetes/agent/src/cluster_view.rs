@@ -1,5 +1,5 @@
-//! The objects of the API server that concern this node, cached: while the API server is away, what
-//! it sent last stays in force.
+//! Cache of the API objects that concern this node. While the API server is unreachable, the last
+//! received state stays in force.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +17,8 @@ use crate::desired::{DesiredPod, KillSwitch, NODE_ANNOTATION, NodeRules, desired
 use crate::opted_in_pod::{DEPLOYMENT_LABEL, OptedInPod, has_opted_in, trim_pod};
 use crate::waker::Waker;
 
-/// The deployments as they were when they could last be parsed: one that is malformed now leaves
-/// its pods unchanged.
+/// The last version of each deployment that could be parsed: a deployment that becomes malformed
+/// leaves its pods unchanged.
 #[derive(Clone, Default)]
 struct ParsedDeployments(Arc<Mutex<HashMap<ObjectKey, Arc<InferenceDeployment>>>>);
 
@@ -48,22 +48,22 @@ impl ParsedDeployments {
     }
 }
 
-/// This node's own NodePlacement, as far as the agent reads it.
+/// The fields that the agent reads from its own NodePlacement.
 #[derive(Clone, Default)]
 struct OwnReport {
-    /// The pods of the first version seen: that of the previous agent, because this one writes none
-    /// before it has read it.
+    /// Pods in the first version received. The previous agent wrote that version, because this
+    /// agent writes its first report only after it has read the existing one.
     previous: Arc<OnceLock<Vec<PodPlacement>>>,
-    /// How often it was deleted; it is then written again.
+    /// Number of deletions of the object; it is written again after each.
     deletions: Arc<AtomicU64>,
 }
 
-/// Which pods the view looks at.
+/// Selects the pods that are watched.
 #[derive(Clone, Debug)]
 pub(crate) struct ViewOptions {
     pub(crate) node_name: String,
-    /// Whether pods may opt in by their annotation. Every pod of the node is watched then: the API
-    /// server selects by labels alone.
+    /// Whether pods may opt in by annotation. If so, every pod of the node is watched, because the
+    /// API server cannot select by annotation.
     pub(crate) takes_annotations: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct ClusterView {
 }
 
 impl ClusterView {
-    /// Starts the watches; every change wakes the loop.
+    /// Starts the watches; every change wakes the reconcile loop.
     pub(crate) fn start(
         cluster: &Cluster,
         view: ViewOptions,
@@ -145,26 +145,27 @@ impl ClusterView {
         }
     }
 
-    /// Whether pods, deployments and the node were listed once: before that, absence proves
-    /// nothing. The report does not count: it is written whether it can be watched or not.
+    /// Whether the initial lists of pods, deployments and the node are complete; before that,
+    /// absence proves nothing. The NodePlacement is not required, because it is written even if it
+    /// cannot be watched.
     pub(crate) fn is_synced(&self) -> bool {
         self.pods.is_synced() && self.deployments.is_synced() && self.nodes.is_synced()
     }
 
-    /// Returns when [`ClusterView::is_synced`].
+    /// Waits until [`ClusterView::is_synced`].
     pub(crate) async fn synced(&self) {
         self.pods.synced().await;
         self.deployments.synced().await;
         self.nodes.synced().await;
     }
 
-    /// Returns when the report was listed.
+    /// Waits until the NodePlacement has been listed.
     pub(crate) async fn report_synced(&self) {
         self.reports.synced().await;
     }
 
-    /// The pods whose masks the previous agent of this node had written, as its report says; `None`
-    /// before the report was listed.
+    /// The pods whose masks were written by the previous agent of this node, according to its
+    /// report; `None` until the report has been listed.
     pub(crate) fn previous_report(&self) -> Option<Vec<PodPlacement>> {
         let is_known = self.reports.is_synced();
         is_known.then(|| self.own_report.previous.get().cloned().unwrap_or_default())
@@ -181,7 +182,7 @@ impl ClusterView {
         KillSwitch::of(value.map(String::as_str))
     }
 
-    /// How often the node's report was deleted.
+    /// Number of times that the node's NodePlacement was deleted.
     pub(crate) fn report_deletions(&self) -> u64 {
         self.own_report.deletions.load(Ordering::Acquire)
     }
@@ -190,7 +191,8 @@ impl ClusterView {
         self.node().and_then(|node| node.metadata.uid.clone())
     }
 
-    /// The node, for events. Its name stands for its uid, as in the kubelet's events.
+    /// Reference to the node object for events. The uid is the node name, as in the kubelet's
+    /// events.
     pub(crate) fn node_reference(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -201,7 +203,7 @@ impl ClusterView {
         }
     }
 
-    /// A deployment as it could last be parsed.
+    /// The last version of a deployment that could be parsed.
     pub(crate) fn deployment(
         &self,
         namespace: &str,
@@ -211,7 +213,7 @@ impl ClusterView {
         self.parsed_deployments.lock().get(&key).cloned()
     }
 
-    /// Whether this pod, and no other of its name, runs on this node.
+    /// Whether the pod with this name and uid runs on this node.
     pub(crate) fn has_pod(&self, key: &ObjectKey, uid: &str) -> bool {
         let pod = self.pods.get(key);
         pod.is_some_and(|pod| pod.metadata.uid.as_deref() == Some(uid))
@@ -236,7 +238,8 @@ impl ClusterView {
     }
 }
 
-/// Whether a pod has opted in, or had before the change. Other pods change all the time.
+/// Whether the pod has opted in, or had before the change. Filters out the frequent changes of
+/// other pods.
 fn concerns_opted_in(change: &Change<Pod>) -> bool {
     match change {
         Change::Applied { old, new } => {
@@ -259,7 +262,7 @@ fn trim_deployment(deployment: &mut InferenceDeployment) {
     deployment.status = None;
 }
 
-/// Drops all of a report but the pods whose masks its writer had written.
+/// Drops everything from a report except the pods whose masks were written.
 fn trim_report(report: &mut NodePlacement) {
     let mut pods = report.status.take().unwrap_or_default().pods;
     pods.retain(|pod| pod.verified > 0 && !pod.observed);
@@ -269,7 +272,7 @@ fn trim_report(report: &mut NodePlacement) {
     });
 }
 
-/// Drops all of a node but its name and our annotation.
+/// Drops everything from a node object except its name and the agent's annotation.
 fn trim_node(node: &mut Node) {
     node.metadata.labels = None;
     if let Some(annotations) = &mut node.metadata.annotations {

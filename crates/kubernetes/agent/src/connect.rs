@@ -1,4 +1,4 @@
-//! The connection to the API server, and one list of this node's pods over it.
+//! Connects to the API server and lists this node's pods once.
 
 use std::time::Instant;
 
@@ -14,10 +14,10 @@ use crate::detected_counts::DetectedCounts;
 use crate::limits::LIST_TIME_MAX;
 use crate::waker::waker;
 
-/// Field manager, reporter of events, user agent.
+/// Field manager, reporting component of events, and user agent.
 const MANAGER: &str = "albacore-agent";
 
-/// Connects with the credentials that the command line names.
+/// Connects with the credentials given on the command line.
 pub(crate) async fn connect(common: &Common, metrics: &MetricsRegistry) -> anyhow::Result<Cluster> {
     let options = ConnectOptions {
         kubeconfig: common.kubeconfig.clone(),
@@ -28,7 +28,7 @@ pub(crate) async fn connect(common: &Common, metrics: &MetricsRegistry) -> anyho
     Ok(Cluster::connect(&options, metrics).await?)
 }
 
-/// The pods of this node that opted in, listed once. Their policies enforce: what is planned does
+/// Lists the pods of this node that opted in. Their policies always enforce, because the plan does
 /// not depend on enforcement.
 pub(crate) async fn list_desired_pods(
     common: &Common,
@@ -51,7 +51,7 @@ pub(crate) async fn list_desired_pods(
         "the API server sent no list for {seconds} s"
     );
     let mut desired = view.desired_pods(Enforcement::Enforce);
-    // Numbers that the annotation of a pod leaves out are those that the agent reports.
+    // Counts that a pod's annotation omits are taken from the agent's report.
     let _late = tokio::time::timeout(LIST_TIME_MAX, view.report_synced()).await;
     let mut counts = DetectedCounts::default();
     counts.adopt_previous(&view.previous_report().unwrap_or_default());

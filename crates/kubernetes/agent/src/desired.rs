@@ -1,9 +1,9 @@
-//! Which pods of this node are placed, and how: pods, deployments and the node's kill switch ->
-//! [`DesiredPod`]s. Pure.
+//! Computes the desired placement of this node's pods from pods, deployments and the node's kill
+//! switch. Pure functions that return [`DesiredPod`]s.
 //!
-//! A pod is placed only if the API server says that it runs on this node, and has either its label
-//! and an InferenceDeployment of that name in the pod's namespace, or its annotation. The names
-//! that the container or its processes give themselves do not count.
+//! A pod is placed only if the API server reports that it runs on this node, and if it has either
+//! the annotation, or the label together with an InferenceDeployment of that name in the pod's
+//! namespace. Names that the container or its processes give themselves are ignored.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -16,10 +16,10 @@ use albacore_trial::TrialSpec;
 
 use crate::opted_in_pod::{OptIn, OptedInPod, PlacedContainer};
 
-/// Namespaces whose pods are never placed, whatever their labels say.
+/// Namespaces whose pods are never placed, regardless of their labels.
 const NEVER_PLACED: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
 
-/// The annotation of a node that restricts the agent.
+/// Annotation of the node object that restricts the agent.
 pub(crate) const NODE_ANNOTATION: &str = "albacore.dev/enforcement";
 
 /// The value of the node's annotation.
@@ -32,7 +32,7 @@ pub(crate) enum KillSwitch {
     Observe,
     /// Give every mask back and leave the pods alone.
     None,
-    /// Not understood; treated as `Observe`, because it was meant to restrict the agent.
+    /// Unknown value; treated as `Observe`, because it was meant to restrict the agent.
     Invalid,
 }
 
@@ -48,16 +48,17 @@ impl KillSwitch {
     }
 }
 
-/// What applies to all pods of the node.
+/// Rules that apply to all pods of the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NodeRules {
-    /// The agent's own flag.
+    /// Enforcement set by the agent's command line.
     pub(crate) enforcement: Enforcement,
     pub(crate) kill_switch: KillSwitch,
 }
 
 impl NodeRules {
-    /// The strictest of flag, annotation and the deployment's `asked`.
+    /// Returns the strictest of the command line, the node's annotation and `asked`, the
+    /// enforcement in the deployment.
     fn enforcement(self, asked: Enforcement) -> Enforcement {
         let is_unrestricted = self.kill_switch == KillSwitch::Absent;
         match (self.enforcement, is_unrestricted, asked) {
@@ -67,57 +68,58 @@ impl NodeRules {
     }
 }
 
-/// A pod and what to do with it.
+/// A pod and the action to take for it.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct DesiredPod {
     pub(crate) pod: OptedInPod,
     pub(crate) action: PodAction,
 }
 
-/// What to do with a pod.
+/// Action to take for a pod.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum PodAction {
     /// Place the processes of this container.
     Place {
         container: String,
-        /// How its workers are found; `None`: as its first process tells.
+        /// How workers are detected; `None` derives it from the container's first process.
         server_kind: Option<ServerKind>,
-        /// How they are placed.
+        /// Policy by which they are placed.
         policy: SubjectPolicy,
-        /// The generation of the deployment that the policy is of, or a hash of the annotation.
+        /// Generation of the deployment that the policy was derived from, or a hash of the
+        /// annotation.
         generation: i64,
-        /// Where the numbers of workers and threads are from.
+        /// Sources of the worker and thread counts.
         counts: CountSources,
-        /// The other placements that this one has to be compared with.
+        /// Alternative placements to compare with this one.
         trial: Option<TrialSpec>,
     },
-    /// Leave the placement unchanged, if there is one: the deployment is invalid now.
+    /// Keep an existing placement unchanged, because the deployment is currently invalid.
     Keep { reason: String },
     /// Do not place it; give back its masks if it was placed.
     Release { reason: String },
-    /// As `Release`, because what it asks is wrong: its owner gets an event.
+    /// Like `Release`, because the request is invalid; the pod's owner gets an event.
     Refuse { reason: String },
 }
 
-/// Where the numbers of workers and threads of a pod are from.
+/// Sources of a pod's worker and thread counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CountSources {
-    /// The spec of its deployment has both.
+    /// Both are in the spec of the deployment.
     Deployment,
-    /// Its annotation leaves them to these.
+    /// The annotation sets or omits each of them.
     Annotation {
         workers: CountSource,
         threads: CountSource,
-        /// Whether both are known now.
+        /// Whether both counts are known.
         are_known: bool,
     },
 }
 
-/// Workers of a pod whose number is not known yet. Where one worker is asked for, a process alone
-/// is taken for it; it may be a master that has not forked.
+/// Workers assumed for a pod whose worker count is not known yet. With 1, a single process would be
+/// taken for the worker, although it may be a master that has not forked yet.
 const WORKERS_UNKNOWN: u16 = 2;
 
-/// Threads of a worker while their number is not known.
+/// Threads per worker assumed until the count is known.
 const THREADS_UNKNOWN: u16 = 1;
 
 impl PodAction {
@@ -128,7 +130,7 @@ impl PodAction {
     }
 }
 
-/// The desired state of the pods of this node, ordered by name. `deployment_of` gives a pod's
+/// Returns the desired state of this node's pods, ordered by name. `deployment_of` returns a pod's
 /// InferenceDeployment, if it exists.
 pub(crate) fn desired_pods<'a>(
     pods: impl IntoIterator<Item = OptedInPod>,
@@ -148,7 +150,7 @@ pub(crate) fn desired_pods<'a>(
     desired
 }
 
-/// Why a pod may never be touched, whatever its deployment says; `None` if it may.
+/// Why a pod must never be touched, regardless of its deployment; `None` if it may be placed.
 pub(crate) fn is_off_limits(pod: &OptedInPod) -> Option<String> {
     let namespace = pod.key.namespace.as_str();
     if NEVER_PLACED.contains(&namespace) {
@@ -196,7 +198,7 @@ fn action(
     }
 }
 
-/// Why no pod is placed, if the node's annotation says so.
+/// Why no pod is placed, if the node's annotation disables placement.
 fn kill_switch_reason(rules: NodeRules) -> Option<String> {
     let is_off = rules.kill_switch == KillSwitch::None;
     is_off.then(|| format!("the node's annotation {NODE_ANNOTATION} is None"))

@@ -1,14 +1,14 @@
-//! The numbers of workers and threads of pods whose annotation leaves them out, as their process
-//! trees tell, and kept from following every change.
+//! Worker and thread counts of pods whose annotation omits them, detected from their process trees
+//! and debounced.
 //!
-//! Problem: a process tree changes all the time. Workers are forked one after the other, one that
-//! ended is missing for some seconds, and the threads of a pool are spawned by the first request.
+//! Problem: a process tree changes constantly. Workers are forked one after another, a worker that
+//! exited is missing for some seconds, and the threads of a pool are spawned by the first request.
 //!
-//! Approach: numbers are taken over when they have been the same for [`COUNTS_SETTLING_TIME`], and
-//! others after them when these have been the same for [`COUNTS_CHANGE_TIME`], which is longer than
-//! a respawn takes. The number of threads never falls while the container runs: workers that were
-//! replaced compute with one thread until their first request. Nothing is written before both
-//! numbers are known.
+//! Approach: the first counts come into force after they have been stable for
+//! [`COUNTS_SETTLING_TIME`]; different counts replace them after [`COUNTS_CHANGE_TIME`], which is
+//! longer than a respawn takes. The thread count never decreases while the container runs, because
+//! replaced workers compute with one thread until their first request. No mask is written before
+//! both counts are known.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -20,32 +20,34 @@ use albacore_plan::{Enforcement, ServerShape, SubjectPolicy};
 use crate::desired::{CountSources, DesiredPod, PodAction};
 use crate::limits::{COUNTS_CHANGE_TIME, COUNTS_SETTLING_TIME};
 
-/// The numbers of one container under one text of its annotation; a change of either begins anew.
+/// Detected counts of one container under one version of its annotation; a change of either resets
+/// them.
 #[derive(Clone, Debug)]
 struct Detection {
     container: String,
     generation: i64,
     in_force: Option<ServerShape>,
-    /// What is seen now, if it is not in force, and since when.
+    /// Counts that are observed but not yet in force, and the time since which they have been
+    /// stable.
     candidate: Option<(ServerShape, Instant)>,
 }
 
-/// Of all pods of the node, by uid.
+/// Detected counts of all pods of the node, by uid.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DetectedCounts {
     pods: BTreeMap<String, Detection>,
-    /// What the previous agent had reported, until its pods are seen.
+    /// Counts from the previous agent's report, until the pods are seen.
     previous: Vec<PodPlacement>,
 }
 
 impl DetectedCounts {
-    /// Begins with the numbers that the previous agent of this node had found: its pods stay placed
-    /// while they are counted again.
+    /// Starts with the counts that the previous agent of this node detected, so that its pods stay
+    /// placed while they are counted again.
     pub(crate) fn adopt_previous(&mut self, previous: &[PodPlacement]) {
         self.previous = previous.to_vec();
     }
 
-    /// Takes over what is seen of each pod now; true if numbers in force changed.
+    /// Records the counts observed for each pod; returns true if counts in force changed.
     pub(crate) fn update(
         &mut self,
         desired: &[DesiredPod],
@@ -90,7 +92,8 @@ impl DetectedCounts {
         is_changed
     }
 
-    /// What the previous agent had found, if it counted the same of this pod; once for each.
+    /// Removes and returns the counts of this pod from the previous report, provided that the
+    /// sources of both counts are unchanged.
     fn take_previous(
         &mut self,
         desired: &DesiredPod,
@@ -122,7 +125,7 @@ impl DetectedCounts {
         })
     }
 
-    /// Puts the numbers in force into the policies; a pod whose numbers are not known is only
+    /// Writes the counts in force into the policies; a pod whose counts are not known is only
     /// observed.
     pub(crate) fn apply(&self, desired: &mut [DesiredPod]) {
         for DesiredPod { pod, action } in desired {
@@ -160,7 +163,7 @@ impl DetectedCounts {
         }
     }
 
-    /// When a number may have been the same for long enough.
+    /// Next time at which a candidate may have been stable for long enough.
     pub(crate) fn next(&self) -> Option<Instant> {
         let pods = self.pods.values();
         let waiting = pods.filter_map(|d| Some(d.candidate?.1 + d.time()));
@@ -176,7 +179,7 @@ impl Detection {
         }
     }
 
-    /// Takes over what is seen; true if it is in force now and was not before.
+    /// Records observed counts; returns true if this brought them into force.
     fn take(&mut self, mut shape: ServerShape, now: Instant) -> bool {
         if let Some(in_force) = self.in_force {
             shape.threads = shape.threads.max(in_force.threads);
@@ -205,8 +208,8 @@ fn is_detected(counts: &CountSources) -> bool {
     [workers, threads].contains(&&CountSource::ProcessTree)
 }
 
-/// What is seen within the bounds that hold for numbers that are asked for, with the numbers of the
-/// policy that are not detected: a pod may have more processes than is placed.
+/// Clamps observed counts to the bounds of requested ones, because a pod may have more processes
+/// than can be placed. Counts that are not detected are those of the policy.
 fn within_limits(seen: ServerShape, counts: &CountSources, policy: &SubjectPolicy) -> ServerShape {
     let CountSources::Annotation {
         workers, threads, ..

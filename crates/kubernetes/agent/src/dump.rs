@@ -1,7 +1,7 @@
-//! `albacore-agent dump`: every thread of this node's pods, as the kernel reports it now.
+//! `albacore-agent dump`: prints every thread of this node's pods with its current mask.
 //!
-//! Plans with the agent's code from the agent's sources and writes nothing, so its plan hash equals
-//! that of the NodePlacement (P33).
+//! Plans with the same code and inputs as the agent and writes nothing, so its plan hash equals
+//! that in the NodePlacement (P33).
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use crate::facts::plan_hash;
 use crate::limits::{DUMP_TIME_MAX, TABLE_PAUSE};
 use crate::locate::locate;
 
-/// procfs by a path other than /proc: a placer on it never writes a mask.
+/// procfs under a path other than /proc, so that the placer never writes a mask.
 const READ_ONLY_PROC: &str = "/proc/self/..";
 
 /// Prints the threads of all pods, or of one.
@@ -77,7 +77,7 @@ fn entries(common: &Common, desired: &[DesiredPod]) -> anyhow::Result<Vec<Value>
     Ok(entries.collect())
 }
 
-/// Steps the placer until two reads of its table agree and something is planned.
+/// Steps the placer until two consecutive reads of its table are equal and something is planned.
 fn settled_rows(placer: &mut Placer) -> anyhow::Result<Vec<SlotRow>> {
     let start = Instant::now();
     let mut last: Vec<SlotRow> = Vec::new();

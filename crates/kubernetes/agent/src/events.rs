@@ -1,5 +1,5 @@
-//! Events for what changed in pods and in the node since the last look. Reasons never change:
-//! alerts depend on them.
+//! Events for changes of pods and of the node since the last update. Event reasons are stable,
+//! because alerts depend on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -15,21 +15,21 @@ use crate::limits::{MISSING_TIME, THROTTLED_SHARE};
 use crate::locate::NotPlaced;
 use crate::placer_stats::{BackOffSummary, SubjectStats};
 
-/// What was reported of one pod so far.
+/// State of one pod that was already reported.
 #[derive(Clone, Debug, Default)]
 struct PodHistory {
     is_verified: bool,
-    /// Workers and threads, where they were counted.
+    /// Detected workers and threads, if they were detected.
     counted: Option<(u16, u16)>,
     stats: SubjectStats,
     /// The verdict of its trial, if its plan was not withdrawn.
     decided: Option<String>,
     missing_since: Option<Instant>,
-    /// Reasons of lasting problems that were reported and still hold.
+    /// Reasons of persistent problems that were reported and still hold.
     reported: BTreeSet<&'static str>,
 }
 
-/// Remembers what was reported, so that each change makes one event.
+/// Records what was reported, so that each change emits one event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventTracker {
     pods: BTreeMap<String, PodHistory>,
@@ -37,7 +37,7 @@ pub(crate) struct EventTracker {
 }
 
 impl EventTracker {
-    /// The events for what changed in `facts` at `now`, of pods and of `node`.
+    /// Returns the events of the pods and of `node` for changes in `facts`.
     pub(crate) fn new_events(
         &mut self,
         facts: &NodeFacts,
@@ -72,7 +72,7 @@ impl EventTracker {
 }
 
 impl PodHistory {
-    /// Takes the facts about a pod; returns events for what changed.
+    /// Records the facts about a pod; returns events for changes.
     fn take(&mut self, pod: &PodFacts, now: Instant) -> Vec<EventDraft> {
         let mut events = self.increments(&pod.stats);
         self.stats = pod.stats.clone();
@@ -105,7 +105,7 @@ impl PodHistory {
         events
     }
 
-    /// Events for counters that rose.
+    /// Events for counters that increased.
     fn increments(&self, stats: &SubjectStats) -> Vec<EventDraft> {
         let mut events = Vec::new();
         let increase =
@@ -154,7 +154,7 @@ impl PodHistory {
         events
     }
 
-    /// Events for lasting problems that began.
+    /// Events for persistent problems that began.
     fn new_problems(&mut self, pod: &PodFacts, now: Instant) -> Vec<EventDraft> {
         let is_missing = self.is_missing_workers(pod, now);
         let unsupported = match &pod.not_placed {
@@ -202,7 +202,7 @@ impl PodHistory {
         events
     }
 
-    /// Whether workers are missing for longer than a respawn takes.
+    /// Whether workers have been missing for longer than a respawn takes.
     fn is_missing_workers(&mut self, pod: &PodFacts, now: Instant) -> bool {
         let found = pod.counts().workers;
         let shape = pod.shape().filter(|_| pod.is_placed);
@@ -229,7 +229,7 @@ fn back_off_note(back_off: &BackOffSummary) -> String {
     )
 }
 
-/// The event for masks of a pod that were given back because it is not placed any more.
+/// Event for masks that were given back because the pod is no longer placed.
 pub(crate) fn restored_event(pod: &ObjectReference, masks: &Restored, why: &str) -> ObjectEvent {
     restored(masks.count as u64, masks.errors_total as u64, why).regarding(pod.clone())
 }

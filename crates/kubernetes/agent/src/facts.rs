@@ -1,5 +1,4 @@
-//! The facts about the node and its pods at one moment: the input of status, events, metrics and
-//! parameters.
+//! Snapshot of the state of the node and its pods: input of status, events, metrics and parameters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,24 +13,24 @@ use crate::desired::{CountSources, DesiredPod, PodAction};
 use crate::locate::NotPlaced;
 use crate::placer_stats::{SpawnHistogram, SubjectStats};
 
-/// How much CPU time a container's cgroups let it have.
+/// CPU time that a container's cgroups grant it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Throttling {
-    /// CPUs that its quota allows at once; `None` without a quota.
+    /// CPUs that its CFS quota allows; `None` without a quota.
     pub(crate) quota: Option<f64>,
-    /// Share of the last period in which all its threads were stopped by the quota, 0 to 1.
+    /// Share of the last interval in which the quota throttled all its threads, 0 to 1.
     pub(crate) throttled: f64,
     /// Whether other containers may use its CPUs.
     pub(crate) isolation: Isolation,
 }
 
-/// The facts about one pod.
+/// State of one pod.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct PodFacts {
     pub(crate) desired: DesiredPod,
-    /// Whether the placer has it as a subject.
+    /// Whether it is a subject of the placer.
     pub(crate) is_placed: bool,
-    /// Why it is not placed although it should be.
+    /// Why it is not placed, although it should be.
     pub(crate) not_placed: Option<NotPlaced>,
     pub(crate) stats: SubjectStats,
     pub(crate) state: Option<SubjectState>,
@@ -40,22 +39,22 @@ pub(crate) struct PodFacts {
     pub(crate) trial: TrialFacts,
 }
 
-/// The facts about the trial of one pod; the default is that of a pod without one.
+/// State of one pod's trial; the default is that of a pod without a trial.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct TrialFacts {
-    /// How far it is.
+    /// Progress so far.
     pub(crate) progress: Option<String>,
-    /// Why the plan was withdrawn, if the trial did that.
+    /// Why the trial withdrew the plan, if it did.
     pub(crate) withdrawn: Option<String>,
-    /// What it decided otherwise.
+    /// Any other decision of the trial.
     pub(crate) decided: Option<String>,
-    /// Whether it got no latency report when it needed one.
+    /// Whether a latency report that the trial needed is missing.
     pub(crate) lacks_reports: bool,
-    /// How often the server has to report its latency for it.
+    /// Period in which the server has to report its latency for the trial.
     pub(crate) report_period: Option<Duration>,
 }
 
-/// Why something is so: a stable word for programs and a sentence for people.
+/// A reason: a stable code for programs and a sentence for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Reason {
     pub(crate) code: &'static str,
@@ -71,10 +70,10 @@ impl Reason {
     }
 }
 
-/// What the kernel does to masks when cpusets change.
+/// How the kernel treats masks when cpusets change.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct MaskMemory {
-    /// Whether it restores them: `True`, `False` or `Unknown`.
+    /// Whether it restores them after a cpuset grows again: `True`, `False` or `Unknown`.
     pub(crate) status: &'static str,
     pub(crate) reason: Reason,
 }
@@ -82,51 +81,51 @@ pub(crate) struct MaskMemory {
 /// The agent's ability to work on this node.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Health {
-    /// Why no mask is written on this node; `None` while they are written.
+    /// Why masks are not written on this node; `None` if they are.
     pub(crate) not_enforcing: Option<Reason>,
-    /// What does not work.
+    /// Reasons why the agent is degraded.
     pub(crate) degraded: Vec<Reason>,
     /// `None` if it was not probed.
     pub(crate) mask_memory: Option<MaskMemory>,
 }
 
-/// The facts about the node and its pods.
+/// State of the node and its pods.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct NodeFacts {
     /// The pods that opted in, ordered by name.
     pub(crate) pods: Vec<PodFacts>,
     /// Hash of the machine's topology.
     pub(crate) topology: u64,
-    /// The machine that plans are made for; `None` before the placer has read it.
+    /// The machine for which plans are made; `None` until the placer has read it.
     pub(crate) machine: Option<Topology>,
     pub(crate) spawns: SpawnHistogram,
-    /// Masks that were verified and then found changed.
+    /// Number of verified masks that were later found changed.
     pub(crate) drifts: u64,
     pub(crate) health: Health,
-    /// When all masks were last read back.
+    /// Time at which all masks were last read back.
     pub(crate) verified_at: Option<Time>,
 }
 
-/// Counts over the slots of a pod.
+/// Counts of slots of a pod.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SlotCounts {
     pub(crate) workers: usize,
-    /// Workers with every thread as planned.
+    /// Workers whose threads are all as planned.
     pub(crate) workers_verified: usize,
     /// Threads with a planned CPU.
     pub(crate) planned: usize,
     /// Threads read back as planned.
     pub(crate) verified: usize,
-    /// Threads found.
+    /// Threads that exist.
     pub(crate) alive: usize,
-    /// Threads left alone because another process keeps changing their masks.
+    /// Threads that are left alone because another process keeps changing their masks.
     pub(crate) backed_off: usize,
     /// All slots: workers x threads.
     pub(crate) slots: usize,
 }
 
 impl PodFacts {
-    /// Workers and threads of each, if the pod is to be placed and both are known.
+    /// Workers and threads per worker, if the pod is to be placed and both counts are known.
     pub(crate) fn shape(&self) -> Option<(u16, u16)> {
         match &self.desired.action {
             PodAction::Place {
@@ -141,7 +140,7 @@ impl PodFacts {
         }
     }
 
-    /// The shape, if a number of it was counted.
+    /// The shape, if at least one of its counts was detected.
     pub(crate) fn counted_shape(&self) -> Option<(u16, u16)> {
         let PodAction::Place {
             counts: CountSources::Annotation {
@@ -187,20 +186,20 @@ impl PodFacts {
         counts
     }
 
-    /// Event loops of the front end that are placed, and how many of them as planned.
+    /// Number of front-end event loops that are placed, and how many of them are verified.
     pub(crate) fn front(&self) -> Option<(usize, usize)> {
         let front = &self.state.as_ref().filter(|_| self.is_placed)?.front;
         let verified = front.iter().filter(|row| row.is_verified()).count();
         (!front.is_empty()).then_some((front.len(), verified))
     }
 
-    /// A hash of the plan and the machine: equal plans on equal machines have equal hashes in every
-    /// program.
+    /// Hash of the plan and the machine; the same in every program for equal plans on equal
+    /// machines.
     pub(crate) fn plan_hash(&self, topology: u64) -> Option<u32> {
         plan_hash(&self.rows, topology)
     }
 
-    /// Why the pod or a part of it is not placed; `None` if all of it is.
+    /// Why the pod or a part of it is not placed; `None` if it is placed completely.
     pub(crate) fn reason(&self) -> Option<String> {
         match &self.desired.action {
             PodAction::Release { reason } | PodAction::Refuse { reason } => {
@@ -248,7 +247,7 @@ impl PodFacts {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// How far the count of workers and threads is.
+    /// Progress of detecting the worker and thread counts.
     fn counting_text(&self) -> String {
         let shape = self.state.as_ref().and_then(|state| state.shape);
         match shape {
@@ -263,7 +262,7 @@ impl PodFacts {
         }
     }
 
-    /// Why threads are left alone, when they are placed again, and what helps.
+    /// Why threads are left alone, when they are placed again, and how to resolve it.
     fn back_off_text(&self, threads: usize) -> String {
         let threads = counted(threads, "thread");
         let Some(back_off) = &self.stats.back_off else {
@@ -278,13 +277,13 @@ impl PodFacts {
         )
     }
 
-    /// Threads per worker that its CPU quota lets run at once, if fewer than asked.
+    /// Threads per worker that the CPU quota lets run at once, if fewer than requested.
     pub(crate) fn quota_threads(&self) -> Option<u16> {
         let state = self.state.as_ref()?;
         (state.policy.threads < state.threads_asked).then_some(state.policy.threads)
     }
 
-    /// Threads of workers that are hot, once that was measured.
+    /// Threads of workers that are hot, once measured.
     pub(crate) fn hot_threads(&self) -> Option<usize> {
         self.state.as_ref().filter(|_| self.is_placed)?.hot_threads
     }
@@ -304,7 +303,7 @@ impl PodFacts {
     }
 }
 
-/// The sentence for a warning that neither status nor table shows otherwise.
+/// Sentence for a warning that is not otherwise visible in the status or the table.
 fn warning_text(warning: &PlacementWarning) -> Option<String> {
     match warning {
         PlacementWarning::NameTwice { worker, pid } => Some(format!(

@@ -1,5 +1,5 @@
-//! What keeps the agent from its work, each cause with a stable word and a sentence. Every cause is
-//! observed, none is inferred.
+//! Problems that limit the agent, each with a stable code and a sentence. Every cause is observed
+//! directly, not inferred.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use crate::desired::{KillSwitch, NODE_ANNOTATION, NodeRules};
 use crate::facts::{Health, MaskMemory, Reason};
 use crate::placer_stats::{FILES_EXHAUSTED, PlacerStats};
 
-/// What was probed once, at the start.
+/// Results of the probes run once at startup.
 #[derive(Clone, Debug)]
 pub(crate) struct SelfTest {
     has_sys_nice: bool,
@@ -32,7 +32,7 @@ impl SelfTest {
         }
     }
 
-    /// The enforcement that is possible: `Observe` without the right to write masks, else `flag`.
+    /// The possible enforcement: `Observe` without the capability to write masks, otherwise `flag`.
     pub(crate) fn enforcement(&self, host: &HostRoot, flag: Enforcement) -> Enforcement {
         match self.has_sys_nice && host.is_live() {
             true => flag,
@@ -46,14 +46,14 @@ impl SelfTest {
     }
 }
 
-/// A process that sleeps: this program, because the container's image holds no other.
+/// A process that sleeps. It runs this program, because the container image contains no other.
 fn sleeper() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg("idle");
     command
 }
 
-/// The agent's health now.
+/// The agent's current health.
 pub(crate) fn health(
     host: &HostRoot,
     test: &SelfTest,
@@ -63,7 +63,7 @@ pub(crate) fn health(
     let failure = stats.failure.as_ref();
     let exhausted = failure.filter(|failure| failure.category == FILES_EXHAUSTED);
     if let Some(failure) = exhausted {
-        // The other checks would fail for want of file descriptors and report a wrong cause.
+        // The other checks would fail because of missing file descriptors and report a wrong cause.
         return Health {
             not_enforcing: not_enforcing(host, test, rules, false),
             degraded: vec![Reason::new("FilesExhausted", &failure.message)],
@@ -94,7 +94,7 @@ pub(crate) fn health(
     }
 }
 
-/// What of the node cannot be read.
+/// Resources of the node that cannot be read.
 fn node_problems(host: &HostRoot) -> Vec<Reason> {
     let hidden = hidden_processes(host).map(|text| Reason::new("HiddenProcesses", text));
     let cgroups = match Kubepods::find(host) {
@@ -108,7 +108,7 @@ fn node_problems(host: &HostRoot) -> Vec<Reason> {
     hidden.into_iter().chain(cgroups).collect()
 }
 
-/// What the placer cannot do.
+/// Limitations that the placer reported.
 fn placer_problems(stats: &PlacerStats) -> impl Iterator<Item = Reason> {
     let polling = stats.polling_reason.as_ref();
     let polling = polling.map(|text| Reason::new("BirthsPolled", text));
@@ -131,8 +131,8 @@ fn placer_problems(stats: &PlacerStats) -> impl Iterator<Item = Reason> {
     of_placer.chain(distances)
 }
 
-/// Why processes of other users cannot be seen. Tried by reading process 1, not concluded from the
-/// mount options: these exempt a group, and this process may be in it.
+/// Why processes of other users cannot be seen. Tested by reading process 1 instead of the mount
+/// options, because hidepid exempts a group of which this process may be a member.
 fn hidden_processes(host: &HostRoot) -> Option<String> {
     read_stat(host, Pid(1)).err()?;
     let proc = host.proc.display();
@@ -150,7 +150,8 @@ const NO_SYS_NICE: &str =
 const FOREIGN_SCHEDULER: &str = "a sched_ext scheduler is active: masks are not written, because it may starve threads that \
      have one";
 
-/// Why no mask is written: what an operator decided comes before what the system prevents.
+/// Why no mask is written. A decision of the operator takes precedence over a limitation of the
+/// system.
 fn not_enforcing(
     host: &HostRoot,
     test: &SelfTest,
@@ -194,7 +195,7 @@ fn mask_memory(found: &UserMasks, is_read_only: bool) -> MaskMemory {
             "Tried",
             "any change of a cpuset wipes its masks: they are written again",
         ),
-        // Nothing depends on it: every mask is read back after a change of its cpuset.
+        // Only informative: every mask is read back after its cpuset changed.
         UserMasks::Unknown { .. } if is_read_only => (
             "Unknown",
             "ReadOnlyCgroups",

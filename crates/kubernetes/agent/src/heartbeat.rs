@@ -1,4 +1,4 @@
-//! Liveness without a listener: a file that the loop writes, and a check of its age.
+//! Liveness without a listener: a file written by the reconcile loop, and a check of its age.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::limits::{HEARTBEAT_AGE_MAX, HEARTBEAT_PERIOD};
 
-/// Writes the file, at most once a period.
+/// Writes the file at most once per period.
 #[derive(Debug, Default)]
 pub(crate) struct Heartbeat {
     due: Option<Instant>,
@@ -15,7 +15,8 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Notes that the loop made a turn. `state` is for people; the check reads the age alone.
+    /// Records an iteration of the loop. `state` is for people; the check reads only the file's
+    /// age.
     pub(crate) fn beat(&mut self, path: &Path, state: &str, now: Instant) {
         if self.due.is_some_and(|due| now < due) {
             return;
@@ -30,16 +31,16 @@ impl Heartbeat {
         self.is_failing = written.is_err();
     }
 
-    /// When the next one is due.
+    /// Time at which the next heartbeat is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
 }
 
-/// Checks that the agent that writes `path` works; returns the age of its heartbeat.
+/// Checks that the agent that writes `path` is alive; returns the age of its heartbeat.
 ///
 /// # Errors
-/// There is no heartbeat, or it is too old.
+/// The heartbeat file is missing or too old.
 pub(crate) fn check_heartbeat(path: &Path, now: SystemTime) -> Result<Duration, String> {
     let age = fs::metadata(path)
         .and_then(|meta| meta.modified())

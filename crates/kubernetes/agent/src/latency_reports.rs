@@ -1,8 +1,9 @@
-//! Latency reports of pods on trial, from the pipe that albacore-params writes.
+//! Latency reports of pods on trial, read from the pipe that albacore-params writes.
 //!
-//! Neither params, which pods connect to, nor the reports of a server are trusted. So reading never
-//! waits, takes a bounded number of bytes per turn, and keeps one report for each pod on trial. The
-//! worst that a false report can do is a wrong verdict in the trial of the pod that it names.
+//! Neither albacore-params, which accepts connections from pods, nor the reports of a server are
+//! trusted. Therefore reading never blocks, takes a bounded number of bytes per iteration, and
+//! keeps one report per pod on trial. A false report can at worst cause a wrong verdict in the
+//! trial of the pod that it names.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,16 +24,16 @@ pub(crate) struct LatencyReports {
 }
 
 impl LatencyReports {
-    /// Opens the pipe, which is created if it does not exist.
+    /// Opens the pipe and creates it if it does not exist.
     ///
     /// # Errors
-    /// It cannot be created, or the path is something else.
+    /// The pipe cannot be created, or the path is not a pipe.
     pub(crate) fn open(path: &Path) -> Result<Self, OsError> {
         let pipe = FifoReader::new(path, REPORT_LINE_BYTES_MAX)?;
         Ok(Self { pipe })
     }
 
-    /// The reports since the last call, of the pods whose uid `is_wanted` accepts.
+    /// Returns the reports since the last call of the pods whose uid `is_wanted` accepts.
     pub(crate) fn read(&mut self, is_wanted: impl Fn(&str) -> bool) -> LatestLatency {
         let mut latest = LatestLatency::new();
         let mut refused = None;

@@ -1,11 +1,10 @@
-//! The node agent: the placer of `albacore run`, driven by the pods that the cluster runs on this
-//! node.
+//! The node agent: runs the placer of `albacore run` on the pods of this node.
 //!
 //! Data flow, with one type between any two steps: pods, deployments and the node's annotation ->
 //! `DesiredPod` -> `PlacerCommand` -> placer -> `NodeFacts` -> status, events, metrics, parameters.
-//! Desired pods, commands, status and events are computed by pure functions. The placer has its own
-//! thread and knows nothing of Kubernetes. While the API server is away, what was known last stays
-//! in force. No socket listens here.
+//! Desired pods, commands, status and events are computed by pure functions. The placer runs on its
+//! own thread and does not depend on Kubernetes. While the API server is unreachable, the last
+//! known state stays in force. The agent opens no listening socket.
 #![forbid(unsafe_code)]
 
 mod args;

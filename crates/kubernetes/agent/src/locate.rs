@@ -1,4 +1,4 @@
-//! Finds the processes of a container by its id in the mounted cgroup tree.
+//! Finds the processes of a container by its container ID in the mounted cgroup tree.
 
 use albacore_os::{Cgroup, HostRoot, Kubepods, KubepodsError, Pid, read_cmdline, read_members};
 use albacore_placer::PlacerError;
@@ -7,7 +7,7 @@ use albacore_plan::ServerKind;
 /// File name of the built-in server.
 const SERVER_PROGRAM: &str = "albacore-server";
 
-/// Programs of sandboxes, whose threads run outside the node's sight (P27).
+/// Programs of sandboxes, whose threads the node cannot see (P27).
 const SANDBOXES: [&str; 7] = [
     "runsc",
     "qemu-",
@@ -20,27 +20,29 @@ const SANDBOXES: [&str; 7] = [
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ContainerProcesses {
-    /// The ancestor of all of them.
+    /// Common ancestor of all processes.
     pub(crate) root: Pid,
     pub(crate) cgroup: Cgroup,
-    /// What its first process tells of it; of no account where the API server tells more.
+    /// Kind of server, derived from the first process; ignored if the API server provides more
+    /// information.
     pub(crate) server_kind: ServerKind,
-    /// Processes that entered it from outside (`kubectl exec`, probes): counted, never placed.
+    /// Processes that entered the container from outside (`kubectl exec`, probes): counted, never
+    /// placed.
     pub(crate) entered: usize,
 }
 
 /// Why a container is not placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NotPlaced {
-    /// Its processes were not found, or have ended; new ones may come.
+    /// Its processes were not found or have exited; new ones may follow.
     NotFound(String),
     /// Its cpuset has no online CPU.
     EmptyCpuset(String),
-    /// Its threads can never be seen from here.
+    /// Its threads can never be seen by the node.
     Unsupported(String),
     /// No placement satisfies its deployment.
     Unsolvable(String),
-    /// The kernel's files cannot be read.
+    /// Files in procfs or cgroupfs cannot be read.
     Unreadable(String),
 }
 
@@ -65,7 +67,7 @@ impl NotPlaced {
         }
     }
 
-    /// Whether another attempt soon would be useless.
+    /// Whether an early retry would be useless.
     pub(crate) fn is_lasting(&self) -> bool {
         matches!(self, Self::Unsupported(_) | Self::Unsolvable(_))
     }
@@ -74,7 +76,7 @@ impl NotPlaced {
 /// Finds the processes of the container `id` of the pod `uid`.
 ///
 /// # Errors
-/// They were not found, or cannot be read.
+/// The processes were not found or cannot be read.
 pub(crate) fn locate(
     host: &HostRoot,
     uid: &str,
@@ -107,9 +109,10 @@ pub(crate) fn locate(
     })
 }
 
-/// Whether a container's first process is the built-in server, whose threads name their workers.
+/// Detects by the first process whether the container runs the built-in server, whose thread names
+/// contain the worker.
 fn server_kind(host: &HostRoot, root: Pid) -> ServerKind {
-    // A process that has just ended is looked for again.
+    // A process that has just exited is looked up again.
     let cmdline = read_cmdline(host, root).unwrap_or_default();
     let program = cmdline.split([' ', '\0']).next().unwrap_or_default();
     match program.rsplit('/').next() {
@@ -118,7 +121,7 @@ fn server_kind(host: &HostRoot, root: Pid) -> ServerKind {
     }
 }
 
-/// The first 12 digits of a container's id, as tools show it.
+/// The first 12 digits of a container ID, as common tools show it.
 fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
@@ -137,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// A node with one container, whose first process is this program.
+    /// A node with one container whose first process runs this program.
     fn node(program: &str) -> (tempfile::TempDir, HostRoot) {
         let folder = tempfile::tempdir().unwrap();
         let host = HostRoot::recorded(folder.path());

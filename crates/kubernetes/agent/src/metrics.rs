@@ -1,4 +1,4 @@
-//! The agent's metrics. The agent has no listener: albacore-params serves their text.
+//! The agent's metrics. The agent has no listener: albacore-params serves the metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,7 +44,7 @@ pub(crate) struct AgentMetrics {
 
 fn set(counter: &Counter, value: u64) {
     let inner: &AtomicU64 = counter.inner();
-    // A placer that was restarted counts from 0: the counter must not fall.
+    // A restarted placer counts from 0, but the counter must not decrease.
     inner.fetch_max(value, Ordering::Relaxed);
 }
 
@@ -146,7 +146,7 @@ impl AgentMetrics {
         }
     }
 
-    /// Sets the CPU time that this process used so far.
+    /// Sets the CPU time that this process has used so far.
     pub(crate) fn set_cpu_time(&self) {
         let own = Pid(std::process::id() as i32);
         if let Ok(stat) = read_stat(&HostRoot::live(), own) {

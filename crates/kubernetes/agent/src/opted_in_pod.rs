@@ -1,5 +1,5 @@
-//! A pod of this node that opted in, by the label of an InferenceDeployment or by its annotation,
-//! reduced to what placing it needs.
+//! A pod of this node that opted in by the label of an InferenceDeployment or by its annotation,
+//! reduced to the fields needed to place it.
 
 use albacore_api::{PLACE_ANNOTATION, PlaceAnnotation, PlaceAnnotationError, SERVER_CONTAINER};
 use albacore_cluster::{ObjectKey, Resource as _};
@@ -8,25 +8,25 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, ObjectReference, Po
 /// The label that opts a pod in; its value names the InferenceDeployment.
 pub(crate) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
 
-/// Annotations of static pods: the kubelet runs these from a file or a URL, not from the API
+/// Annotations of static pods, which the kubelet runs from a file or a URL instead of from the API
 /// server.
 const STATIC_ANNOTATIONS: [&str; 2] =
     ["kubernetes.io/config.mirror", "kubernetes.io/config.source"];
 
-/// By which kubectl, too, tells which container of a pod is meant.
+/// Annotation by which kubectl also selects the default container of a pod.
 const DEFAULT_CONTAINER_ANNOTATION: &str = "kubectl.kubernetes.io/default-container";
 
-/// Limits the threads of OpenMP, and so those of XGBoost and LightGBM.
+/// Limits the threads of OpenMP, and therefore those of XGBoost and LightGBM.
 const THREADS_VARIABLE: &str = "OMP_NUM_THREADS";
 
 /// The container of a pod that is placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum PlacedContainer {
-    /// It runs under this id, without the runtime's name.
+    /// It runs with this container ID, without the prefix of the runtime.
     Running { name: String, id: String },
-    /// It does not run, or its id is not reported yet.
+    /// It does not run, or its container ID is not reported yet.
     NotRunning { name: String },
-    /// The pod has no such container, or several that could be meant.
+    /// The pod has no such container, or the choice is ambiguous.
     Missing { reason: String },
 }
 
@@ -36,13 +36,13 @@ pub(crate) enum OptIn {
     /// By the label of a deployment.
     Deployment {
         name: String,
-        /// Its annotation, if it has one, too.
+        /// Its annotation, if it also has one.
         annotation: Option<Result<PlaceAnnotation, PlaceAnnotationError>>,
     },
     /// By its annotation alone.
     Annotation {
         asked: Result<PlaceAnnotation, PlaceAnnotationError>,
-        /// `OMP_NUM_THREADS` of the container, where the pod gives it a number.
+        /// `OMP_NUM_THREADS` of the container, if it is a number.
         omp_threads: Option<u16>,
     },
 }
@@ -61,23 +61,23 @@ impl OptIn {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct OptedInPod {
     pub(crate) key: ObjectKey,
-    /// The uid, which is part of the names of its cgroups.
+    /// The uid, which is part of the pod's cgroup names.
     pub(crate) uid: String,
     pub(crate) opt_in: OptIn,
     /// IPv4 and IPv6 addresses.
     pub(crate) addresses: Vec<String>,
     pub(crate) container: PlacedContainer,
-    /// Whether the kubelet runs it without the API server.
+    /// Whether it is a static pod.
     pub(crate) is_static: bool,
-    /// Whether its phase is final.
+    /// Whether its phase is terminal.
     pub(crate) is_over: bool,
     /// Reference to the pod, for events.
     pub(crate) regarding: ObjectReference,
 }
 
 impl OptedInPod {
-    /// `None` for a pod without label and annotation, and before the pod has a uid. Annotations
-    /// count only where `takes_annotations`.
+    /// Returns `None` for a pod without label and annotation, and for a pod without a uid.
+    /// Annotations are ignored unless `takes_annotations` is set.
     pub(crate) fn of(pod: &Pod, takes_annotations: bool) -> Option<Self> {
         let meta = &pod.metadata;
         let label = meta.labels.as_ref().and_then(|l| l.get(DEPLOYMENT_LABEL));
@@ -116,7 +116,7 @@ impl OptedInPod {
     }
 }
 
-/// Whether a pod has the label or the annotation, whatever they say.
+/// Whether a pod has the label or the annotation, regardless of the value.
 pub(crate) fn has_opted_in(pod: &Pod) -> bool {
     let labels = pod.metadata.labels.as_ref();
     labels.is_some_and(|labels| labels.contains_key(DEPLOYMENT_LABEL))
@@ -128,13 +128,13 @@ fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
     annotations.get(name).map(String::as_str)
 }
 
-/// The containers of a pod; init and ephemeral containers are in other lists, which are not read.
+/// The containers of a pod; init and ephemeral containers are in other lists and are ignored.
 fn containers(pod: &Pod) -> &[Container] {
     pod.spec.as_ref().map_or(&[], |spec| &spec.containers)
 }
 
-/// The container that an annotation means: that of its name, the only one, or the default of
-/// kubectl.
+/// The container selected by an annotation: the named one, the only one, or the default container
+/// of kubectl.
 fn annotated_container(pod: &Pod, named: Option<&str>) -> PlacedContainer {
     let default = annotation(pod, DEFAULT_CONTAINER_ANNOTATION);
     match (named.or(default), containers(pod)) {
@@ -176,8 +176,8 @@ fn named_container(pod: &Pod, name: &str) -> PlacedContainer {
     }
 }
 
-/// The threads that the container's environment allows OpenMP; only the first of a list, which is
-/// that of regions that are not nested.
+/// OpenMP threads set by the container's environment. Only the first element of a list is used,
+/// which applies to regions that are not nested.
 fn omp_threads(pod: &Pod, container: &PlacedContainer) -> Option<u16> {
     let (PlacedContainer::Running { name, .. } | PlacedContainer::NotRunning { name }) = container
     else {
@@ -221,8 +221,8 @@ fn running_id(status: &ContainerStatus) -> Option<String> {
     Some(id.to_owned()).filter(|id| !id.is_empty())
 }
 
-/// Drops the fields of a pod that are never read, before it is cached: all but the name of one that
-/// did not opt in.
+/// Drops the fields of a pod that are never read, before it is cached; of a pod that did not opt
+/// in, only the name is kept.
 pub(crate) fn trim_pod(pod: &mut Pod) {
     if let Some(annotations) = &mut pod.metadata.annotations {
         let read = [PLACE_ANNOTATION, DEFAULT_CONTAINER_ANNOTATION];

@@ -1,5 +1,5 @@
-//! The pipe to albacore-params. Writing never waits, and works without a reader; a newer line
-//! replaces one that was not read.
+//! The pipe to albacore-params. Writing never blocks and needs no reader; a newer line replaces a
+//! line that was not read.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +13,8 @@ use albacore_settings::agent_stream::{ModelSlo, NodeSnapshot, Parameters, Servin
 use crate::facts::PodFacts;
 use crate::limits::{FEED_PERIOD, FEED_POLL, FEED_RETRY};
 
-/// The pods with their parameters. Parameters go to all pods of a deployment, placed or not.
+/// Returns the pods with their parameters. All pods of a deployment get parameters, whether placed
+/// or not.
 pub(crate) fn params_pods<'a>(
     facts: &[PodFacts],
     deployment_of: impl Fn(&PodFacts) -> Option<std::sync::Arc<InferenceDeployment>> + 'a,
@@ -43,7 +44,7 @@ pub(crate) fn params_pods<'a>(
                 generation: parameters.generation,
                 parameters: parameters.clone(),
             };
-            // The reader would reject the whole line for one invalid pod.
+            // The reader would reject the whole line because of one invalid pod.
             match entry.check() {
                 Ok(()) => pods.push(entry),
                 Err(error) => {
@@ -97,16 +98,16 @@ pub(crate) struct ParamsPipe {
     sequence: u64,
     pods: Vec<ServingPod>,
     due: Option<Instant>,
-    /// The line that was offered last, for a reader that comes later.
+    /// The last line, kept for a reader that opens the pipe later.
     line: String,
     written: Written,
 }
 
 impl ParamsPipe {
-    /// Opens the pipe, which is created if it does not exist.
+    /// Opens the pipe and creates it if it does not exist.
     ///
     /// # Errors
-    /// It cannot be created, or the path is something else.
+    /// The pipe cannot be created, or the path is not a pipe.
     pub(crate) fn open(path: &Path, node: &str) -> Result<Self, OsError> {
         Ok(Self {
             pipe: LineFifo::new(path)?,
@@ -124,7 +125,7 @@ impl ParamsPipe {
         self.sequence == 0 || self.pods != pods || self.due.is_none_or(|due| due <= now)
     }
 
-    /// Writes a line with these pods and metrics (OpenMetrics text without the end mark).
+    /// Writes a line with these pods and metrics (OpenMetrics text without `# EOF`).
     pub(crate) fn write(&mut self, pods: Vec<ServingPod>, metrics: String, now: Instant) {
         self.sequence += 1;
         let line = NodeSnapshot {
@@ -142,7 +143,7 @@ impl ParamsPipe {
         self.offer();
     }
 
-    /// Continues a line that was not written whole or had no reader.
+    /// Continues a line that was written partly, or writes it again if there was no reader.
     pub(crate) fn flush(&mut self) {
         match self.written {
             Written::Whole => {}
@@ -166,7 +167,7 @@ impl ParamsPipe {
         });
     }
 
-    /// When it has to be written or flushed again.
+    /// Time of the next write or flush.
     pub(crate) fn next(&self, now: Instant) -> Instant {
         match self.written {
             Written::Whole => self.due.unwrap_or(now),

@@ -1,7 +1,8 @@
-//! The pods that the placer has as subjects, and the commands that bring them to the desired state.
+//! The pods that are subjects of the placer, and the commands that reconcile them with the desired
+//! state.
 //!
 //! [`commands`] is pure; [`PlacedPods`] sends them. A command that the placer does not accept is
-//! sent again in the next turn.
+//! sent again in the next iteration.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use crate::desired::{DesiredPod, PodAction};
 use crate::limits::{ANSWER_TIME_MAX, LOOKUP_PAUSE_MAX, LOOKUP_PAUSE_MIN, ORDERS_MAX};
 use crate::locate::{NotPlaced, locate};
 
-/// A pod that the placer has as a subject.
+/// A pod that is a subject of the placer.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct PlacedPod {
     pub(crate) id: SubjectId,
@@ -29,20 +30,20 @@ pub(crate) struct PlacedPod {
     pub(crate) generation: i64,
 }
 
-/// What the placer has to do with one pod, by uid.
+/// Command to the placer for one pod, by uid.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum PlacerCommand {
-    /// Give its masks back and forget it.
+    /// Give its masks back and remove the subject.
     Remove(String),
-    /// Place it by another policy.
+    /// Change its policy.
     SetPolicy(String, SubjectPolicy),
-    /// The deployment was edited: threads that were backed off from are placed again at once.
+    /// The deployment was edited: threads in backoff are placed again at once.
     Retry(String, i64),
     /// Find its processes and place them.
     Add(String),
 }
 
-/// The commands that make `placed` what is desired; those that free CPUs come first.
+/// Returns the commands that turn `placed` into the desired state; those that free CPUs are first.
 pub(crate) fn commands(
     desired: &[DesiredPod],
     placed: &BTreeMap<String, PlacedPod>,
@@ -98,7 +99,7 @@ struct FailedLookup {
     retry_at: Instant,
 }
 
-/// An `Add` that the placer accepted and has not answered yet.
+/// An `Add` that the placer accepted but has not answered yet.
 #[derive(Debug)]
 struct PendingAdd {
     uid: String,
@@ -115,7 +116,7 @@ pub(crate) struct PlacedPods {
     placed: BTreeMap<String, PlacedPod>,
     failed: BTreeMap<String, FailedLookup>,
     pending: Vec<PendingAdd>,
-    /// Pods whose masks the previous agent had written, until they are adopted.
+    /// Pods whose masks were written by the previous agent, until they are adopted.
     previous: Vec<PodPlacement>,
     needs_sync: bool,
 }
@@ -132,7 +133,7 @@ impl PlacedPods {
         }
     }
 
-    /// Takes over from the previous agent, which had written the masks of these pods.
+    /// Sets the pods whose masks were written by the previous agent.
     pub(crate) fn adopt_previous(&mut self, previous: Vec<PodPlacement>) {
         self.previous = previous;
     }
@@ -150,17 +151,17 @@ impl PlacedPods {
         self.placed.values().any(|pod| pod.id == id)
     }
 
-    /// Why a pod is not placed although it should be.
+    /// Why a pod is not placed, although it should be.
     pub(crate) fn not_placed(&self, uid: &str) -> Option<&NotPlaced> {
         self.failed.get(uid).map(|failed| &failed.reason)
     }
 
-    /// When to look again for processes that were not found.
+    /// Time of the next lookup of processes that were not found.
     pub(crate) fn next_lookup(&self) -> Option<Instant> {
         self.failed.values().map(|failed| failed.retry_at).min()
     }
 
-    /// Whether [`PlacedPods::sync`] has to be called again soon, whatever changes.
+    /// Whether [`PlacedPods::sync`] has to be called again soon, even without a change.
     pub(crate) fn needs_sync(&self) -> bool {
         self.needs_sync
     }
@@ -169,20 +170,20 @@ impl PlacedPods {
         self.needs_sync = true;
     }
 
-    /// Forgets all pods: the placer is a new one without subjects.
+    /// Removes all pods, because the placer was replaced by a new one without subjects.
     pub(crate) fn forget_all(&mut self) {
         self.placed.clear();
         self.pending.clear();
     }
 
-    /// Forgets subjects that ended by themselves. Their containers are looked for again if they are
+    /// Removes subjects that ended by themselves. Their containers are looked up again if they are
     /// still desired.
     pub(crate) fn forget(&mut self, ended: &[SubjectId]) {
         self.placed.retain(|_, pod| !ended.contains(&pod.id));
     }
 
-    /// Brings the placer's subjects to the desired state; returns the masks that were given back,
-    /// by uid.
+    /// Reconciles the placer's subjects with the desired state; returns the masks that were given
+    /// back, by uid.
     pub(crate) fn sync(
         &mut self,
         desired: &[DesiredPod],
@@ -195,7 +196,7 @@ impl PlacedPods {
         let removals = self.send_commands(desired, placer, now);
         let mut restored = Vec::new();
         for (uid, pending) in removals {
-            // Without an answer in time the command still takes effect: it was accepted.
+            // After a timeout the command still takes effect, because it was accepted.
             if let Ok(masks) = pending.wait(ANSWER_TIME_MAX) {
                 restored.push((uid, masks));
             }
@@ -209,7 +210,8 @@ impl PlacedPods {
         restored
     }
 
-    /// Containers that are not desired any more must not become due.
+    /// Removes failed lookups of containers that are no longer desired, so that they do not become
+    /// due.
     fn forget_undesired_lookups(&mut self, desired: &[DesiredPod]) {
         self.failed.retain(|uid, failed| {
             let desired = desired.iter().find(|desired| desired.pod.uid == *uid);
@@ -218,7 +220,7 @@ impl PlacedPods {
         });
     }
 
-    /// Sends the commands that are due, at most [`ORDERS_MAX`]; returns the removals to wait for.
+    /// Sends the commands that are due, at most [`ORDERS_MAX`]; returns the pending removals.
     fn send_commands(
         &mut self,
         desired: &[DesiredPod],
@@ -275,7 +277,8 @@ impl PlacedPods {
         is_accepted
     }
 
-    /// Sends a pod to the placer once its processes are found; false if the placer did not accept.
+    /// Sends a pod to the placer if its processes are found; returns false if the placer did not
+    /// accept the command.
     fn add(&mut self, desired: &DesiredPod, placer: &Handle, now: Instant) -> bool {
         let uid = &desired.pod.uid;
         let PodAction::Place {
@@ -300,8 +303,8 @@ impl PlacedPods {
             }
         };
         let policy = match self.take_previous(desired) {
-            // A pod that is only observed now is adopted as enforced first: the change of policy
-            // that follows gives its masks back, as if the previous agent had seen it.
+            // A pod that is now only observed is first adopted as enforced: the following change of
+            // policy then gives its masks back, as the previous agent would have done.
             true => SubjectPolicy {
                 enforcement: Enforcement::Enforce,
                 ..policy.clone()
@@ -328,7 +331,7 @@ impl PlacedPods {
         true
     }
 
-    /// Whether the previous agent had written masks of this pod; true once for each.
+    /// Whether the previous agent had written masks of this pod; returns true once per pod.
     fn take_previous(&mut self, desired: &DesiredPod) -> bool {
         let (key, uid) = (&desired.pod.key, &desired.pod.uid);
         let is_it = |pod: &PodPlacement| pod.is_of(&key.namespace, &key.name, uid);
@@ -336,7 +339,7 @@ impl PlacedPods {
         found.map(|at| self.previous.swap_remove(at)).is_some()
     }
 
-    /// Takes the answers that come within `time`; a command without an answer is not repeated.
+    /// Receives the replies that arrive within `time`; a command without a reply is not repeated.
     fn take_answers(&mut self, time: Duration, now: Instant) {
         let until = Instant::now() + time;
         for pending in std::mem::take(&mut self.pending) {
@@ -358,7 +361,7 @@ impl PlacedPods {
                     self.record_failure(&pending.uid, &pending.container, reason, now);
                 }
                 Err(ControlError::Late) => self.pending.push(pending),
-                // The placer has ended; the pod is added to the next one.
+                // The placer has ended; the pod will be added to the next one.
                 Err(_) => {}
             }
         }

@@ -1,5 +1,5 @@
-//! The placer's reports, folded into counters as they come: memory does not grow with the number of
-//! reports.
+//! Aggregates the placer's reports into counters as they arrive, so that memory does not grow with
+//! the number of reports.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,54 +15,53 @@ use k8s_openapi::jiff::Timestamp;
 /// unbounded. 20 and 60 ms are the objectives for respawned workers and for unexpected threads.
 pub(crate) const SPAWN_BUCKETS_MS: [i32; 6] = [5, 10, 20, 60, 300, 1000];
 
-/// Threads by the time from their spawn to their verified mask.
+/// Histogram of the time from the spawn of a thread to its verified mask.
 pub(crate) type SpawnHistogram = [u64; SPAWN_BUCKETS_MS.len() + 1];
 
-/// Reports on one subject.
+/// Counters of one subject.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SubjectStats {
-    /// The container's cpuset, as reported last.
+    /// The container's last reported cpuset.
     pub(crate) cpuset: Option<CpuSet>,
-    /// Masks that were verified and then found changed.
+    /// Verified masks that were later found changed.
     pub(crate) drifts: u64,
     /// The cause of the last drift.
     pub(crate) cause: Option<DriftCause>,
-    /// Worker processes that replaced another one.
+    /// Worker processes that replaced another.
     pub(crate) respawns: u64,
     /// Drifts caused by another process that wrote the mask.
     pub(crate) foreign: u64,
-    /// How often a thread was left alone for a while because another process kept changing its
-    /// mask.
+    /// Number of times that a thread was left alone for a while because another process kept
+    /// changing its mask.
     pub(crate) back_offs: u64,
-    /// The last back-off.
+    /// The last backoff.
     pub(crate) back_off: Option<BackOffSummary>,
-    /// Threads found on their whole cpuset although they had been pinned, as the placer counts
-    /// them.
+    /// Pinned threads that were later found on their whole cpuset, as counted by the placer.
     pub(crate) widened: u64,
-    /// Whether the container's first process began with a mask narrower than its cpuset, as the
-    /// placer notes it.
+    /// Whether the container's first process started with a mask narrower than its cpuset, as
+    /// reported by the placer.
     pub(crate) is_inherited: bool,
-    /// Why a mask could last not be written or read.
+    /// Last error of reading or writing a mask.
     pub(crate) failure: Option<String>,
-    /// Masks that were given back because enforcement changed to Observe.
+    /// Masks given back because enforcement changed to Observe.
     pub(crate) released: u64,
-    /// Masks that could not be given back then.
+    /// Masks that could not be given back at that change.
     pub(crate) release_errors: u64,
 }
 
-/// Why a thread is left alone, and until when.
+/// Why a thread is in backoff, and until when.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct BackOffSummary {
-    /// How often another process changed its mask.
+    /// Number of changes of its mask by another process.
     pub(crate) changes: u32,
     /// Time from the first to the last of these changes.
     pub(crate) seconds: u64,
-    /// When the next thread of this subject is placed again.
+    /// Time at which the next thread of this subject is placed again.
     pub(crate) retry_at: Timestamp,
 }
 
 impl BackOffSummary {
-    /// The report on one thread, merged with what is known of other threads of its subject.
+    /// Merges the report on one thread with those on other threads of its subject.
     fn of(back_off: &BackOff, before: Option<&Self>, now: Timestamp) -> Self {
         let micros = |from: Micros, to: Micros| to.0.saturating_sub(from.0);
         let pause = Duration::from_micros(micros(back_off.last, back_off.retry_at));
@@ -76,10 +75,10 @@ impl BackOffSummary {
     }
 }
 
-/// Why the placer's last turn failed.
+/// Why the placer's last step failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PlacerFailure {
-    /// A stable word.
+    /// A stable code.
     pub(crate) category: &'static str,
     pub(crate) message: String,
 }
@@ -93,7 +92,7 @@ impl PlacerFailure {
     }
 }
 
-/// A stable word for an error. Running out of file descriptors has its own, whatever call failed.
+/// Stable code of an error. Exhausted file descriptors have their own code, whatever call failed.
 fn category(error: &PlacerError) -> &'static str {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     // bound: the chain of causes is finite.
@@ -110,32 +109,32 @@ fn category(error: &PlacerError) -> &'static str {
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
-/// The category of errors for want of file descriptors.
+/// Category of errors caused by exhausted file descriptors.
 pub(crate) const FILES_EXHAUSTED: &str = "files_exhausted";
 
-/// The reports of a placer since it started.
+/// Aggregated reports of a placer since it started.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PlacerStats {
     pub(crate) subjects: BTreeMap<SubjectId, SubjectStats>,
     /// Subjects whose root process ended, until the loop has handled them.
     pub(crate) ended: Vec<SubjectId>,
     pub(crate) spawns: SpawnHistogram,
-    /// Drifts of all subjects, ended ones included.
+    /// Drifts of all subjects, including ended ones.
     pub(crate) drifts: u64,
-    /// Why the placer's last turn failed; `None` while it works.
+    /// Why the placer's last step failed; `None` if it succeeded.
     pub(crate) failure: Option<PlacerFailure>,
-    /// Why new threads are polled for although the process connector was asked for.
+    /// Why new threads are detected by polling although the process connector was requested.
     pub(crate) polling_reason: Option<String>,
-    /// Why the file of measured distances is not used.
+    /// Why the file of measured distances is ignored.
     pub(crate) distances_problem: Option<String>,
-    /// Why the kernel forbids writing masks, until one is written.
+    /// Why the kernel rejects writes of masks; cleared by the first successful write.
     pub(crate) write_refusal: Option<String>,
     /// Number of reports.
     pub(crate) version: u64,
 }
 
 impl PlacerStats {
-    /// Folds in a report that came at `now`.
+    /// Adds a report received at `now`.
     pub(crate) fn take(&mut self, report: &Report, now: Timestamp) {
         self.version += 1;
         match report {
@@ -175,7 +174,7 @@ impl PlacerStats {
             }
             Report::SubjectGone { subject } => self.ended.push(*subject),
             Report::Distances { problem } => self.distances_problem.clone_from(problem),
-            // The table and the placer's own counters hold the rest.
+            // Other reports are covered by the table and the placer's own counters.
             _ => {}
         }
     }
@@ -195,26 +194,27 @@ impl PlacerStats {
         self.subjects.entry(id).or_default()
     }
 
-    /// Forgets a subject that is not placed any more.
+    /// Removes a subject that is no longer placed.
     pub(crate) fn forget(&mut self, subject: SubjectId) {
         self.subjects.remove(&subject);
         self.ended.retain(|ended| *ended != subject);
     }
 }
 
-/// Stats that the placer's thread writes and the loop reads. Clones share them.
+/// Stats written by the placer's thread and read by the loop. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedStats(Arc<Mutex<PlacerStats>>);
 
 impl SharedStats {
     pub(crate) fn lock(&self) -> MutexGuard<'_, PlacerStats> {
-        // Each counter is consistent by itself, so a panic elsewhere leaves nothing half done.
+        // Each counter is consistent by itself, so a panic of another thread leaves nothing
+        // inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The API's name of a cause; `None` if it is no drift: new threads and new plans are expected
-/// changes.
+/// Maps a cause to its name in the API; `None` for new threads and new plans, which are expected
+/// changes and not drift.
 pub(crate) fn drift_cause(cause: MaskDriftCause) -> Option<DriftCause> {
     Some(match cause {
         MaskDriftCause::NewThread | MaskDriftCause::Inherited | MaskDriftCause::Policy => {

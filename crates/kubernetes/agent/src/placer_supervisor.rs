@@ -1,4 +1,5 @@
-//! Keeps a placer running: starts it, notices when its thread ends by itself, tries again later.
+//! Keeps a placer running: starts it, detects that its thread ended, and restarts it with a
+//! backoff.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,19 +16,19 @@ use crate::waker::Waker;
 
 pub(crate) struct PlacerSupervisor {
     host: HostRoot,
-    /// Whether new threads are learned from the kernel's process connector instead of by polling.
+    /// Whether new threads are detected by the kernel's process connector instead of by polling.
     use_connector: bool,
-    /// Where measured distances are.
+    /// Directory of measured distances.
     distances: Option<PathBuf>,
     wake: WakeFn,
     stats: SharedStats,
     thread: Option<PlacerThread>,
-    /// After a failed start: not before this.
+    /// Earliest time of the next start after a failed one.
     retry_at: Option<Instant>,
 }
 
 impl PlacerSupervisor {
-    /// Starts nothing yet. `waker` is called after each report of the placer.
+    /// Does not start a placer yet. `waker` is called after each report of the placer.
     pub(crate) fn new(
         host: HostRoot,
         use_connector: bool,
@@ -45,7 +46,7 @@ impl PlacerSupervisor {
         }
     }
 
-    /// What the running placer reported so far.
+    /// Aggregated reports of the running placer.
     pub(crate) fn stats(&self) -> &SharedStats {
         &self.stats
     }
@@ -58,7 +59,7 @@ impl PlacerSupervisor {
         self.thread.as_ref().map(|thread| &thread.handle)
     }
 
-    /// Drops a placer whose thread ended by itself; true if it had.
+    /// Removes a placer whose thread ended by itself; returns true if it had ended.
     pub(crate) fn reap(&mut self) -> bool {
         let has_ended = self.thread.as_ref().is_some_and(PlacerThread::has_ended);
         if has_ended {
@@ -69,7 +70,7 @@ impl PlacerSupervisor {
         has_ended
     }
 
-    /// Starts a placer if none runs and it is time to try; returns its machine if it did.
+    /// Starts a placer if none runs and the backoff has elapsed; returns its machine if it started.
     pub(crate) fn start(&mut self, now: Instant) -> Option<Topology> {
         if self.thread.is_some() || self.retry_at.is_some_and(|at| now < at) {
             return None;
@@ -94,7 +95,7 @@ impl PlacerSupervisor {
         }
     }
 
-    /// Stops the placer, which gives back every mask that is left.
+    /// Stops the placer, which gives back all remaining masks.
     pub(crate) fn stop(&mut self) -> Restored {
         self.thread
             .take()

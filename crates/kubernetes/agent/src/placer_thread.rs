@@ -1,5 +1,5 @@
-//! The placer on a thread of its own. Its reports are folded into [`SharedStats`]; its commands
-//! come through its handle.
+//! Runs the placer on its own thread. Its reports are aggregated in [`SharedStats`]; commands are
+//! sent through its handle.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -24,10 +24,10 @@ pub(crate) struct PlacerThread {
 }
 
 impl PlacerThread {
-    /// Starts a placer without subjects; returns its machine, too.
+    /// Starts a placer without subjects; also returns its machine.
     ///
     /// # Errors
-    /// The machine cannot be read, or file descriptors or threads run out.
+    /// The machine cannot be read, or file descriptors or threads are exhausted.
     pub(crate) fn start(
         config: PlacerConfig,
         use_connector: bool,
@@ -68,14 +68,14 @@ impl PlacerThread {
         }
     }
 
-    /// Whether the thread has ended without being asked to.
+    /// Whether the thread has ended without a stop command.
     pub(crate) fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
     /// Stops the placer; returns the masks that it gave back.
     pub(crate) fn stop(self) -> Restored {
-        // Either it has ended, or it accepts the command: each of its turns empties the queue.
+        // The placer has ended, or it accepts the command, because each step drains the queue.
         for _ in 0..100 {
             if self.handle.stop() != Err(albacore_placer::ControlError::Full) {
                 break;
@@ -86,8 +86,8 @@ impl PlacerThread {
     }
 }
 
-/// Drives the placer until it is asked to stop, then gives every mask back. After a failed turn it
-/// tries again, with a growing pause.
+/// Runs the placer until the stop command, then gives every mask back. Failed steps are retried
+/// with an increasing backoff.
 fn drive(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restored {
     let mut take = |report: &Report| {
         stats.lock().take(report, Timestamp::now());
@@ -95,7 +95,7 @@ fn drive(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restored {
     };
     raise_thread_priority(&mut take);
     let mut failures = 0;
-    // bound: one wait per turn; ends with the command to stop
+    // bound: one wait per iteration; ends with the command to stop
     loop {
         match placer.step(TURN_PERIOD, &mut take) {
             Ok(Progress::Running) => {
@@ -118,7 +118,7 @@ fn drive(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restored {
     }
 }
 
-/// Notes why a turn failed; true if the reason is a new one.
+/// Records why a step failed; returns true if the reason changed.
 fn record_failure(stats: &SharedStats, error: &PlacerError) -> bool {
     let failure = Some(PlacerFailure::of(error));
     let mut stats = stats.lock();

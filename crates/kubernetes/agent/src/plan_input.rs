@@ -1,5 +1,5 @@
-//! What the placer solves, as short texts in the NodePlacement: a program elsewhere that reads them
-//! finds the plan that this node's placer would make.
+//! Input of the solver as short texts in the NodePlacement: other programs compute the plan of this
+//! node's placer from them.
 
 use albacore_api::{ConditionState, NodePlacementStatus, PodMapping};
 use albacore_placer::{SubjectId, SubjectState};
@@ -11,10 +11,10 @@ use crate::facts::{NodeFacts, PodFacts};
 use crate::limits::MAPPINGS_BYTES_PER_20_PODS;
 use crate::status::json_bytes;
 
-/// Type of the condition of a node whose topology is not published.
+/// Type of the condition that the topology of the node is not published.
 const TOPOLOGY_OMITTED: &str = "TopologyOmitted";
 
-/// The text of the machine; `None` before it is known and where it is too long.
+/// Text of the topology; `None` before it is known and if it is too long.
 pub(crate) fn cpu_topology(facts: &NodeFacts) -> Option<String> {
     let text = topology_text(facts.machine.as_ref()?);
     (text.len() <= TOPOLOGY_TEXT_BYTES_MAX).then_some(text)
@@ -34,7 +34,7 @@ pub(crate) fn omitted(facts: &NodeFacts) -> Option<(&'static str, ConditionState
     })
 }
 
-/// The cpus of threads that plans make room for.
+/// The CPUs of fixed threads, which plans leave free.
 pub(crate) fn fixed_threads(facts: &NodeFacts) -> Option<String> {
     let states = facts.pods.iter().filter_map(placed_state);
     let fixed = states.flat_map(|state| &state.fixed_threads);
@@ -43,8 +43,7 @@ pub(crate) fn fixed_threads(facts: &NodeFacts) -> Option<String> {
     (!cpus.is_empty()).then(|| number_runs_text(&cpus))
 }
 
-/// Leaves the mappings out if they are too large together; returns the bytes of all that plans are
-/// made from.
+/// Omits the mappings if they are too large together; returns the bytes of all plan inputs.
 pub(crate) fn limit(status: &mut NodePlacementStatus) -> usize {
     let bytes = |status: &NodePlacementStatus| {
         let with = json_bytes(status);
@@ -66,7 +65,7 @@ fn remove_mappings(status: &mut NodePlacementStatus) {
     }
 }
 
-/// The subjects that are planned together, in the order of the placer.
+/// The subjects that are planned jointly, in the order of the placer.
 pub(crate) fn members(facts: &NodeFacts) -> Vec<SubjectId> {
     let states = facts.pods.iter().filter_map(placed_state);
     let solved = states.filter(|state| state.is_solved && !state.cpuset.is_empty());
@@ -75,7 +74,7 @@ pub(crate) fn members(facts: &NodeFacts) -> Vec<SubjectId> {
     ids
 }
 
-/// The plan in force of a pod.
+/// The plan of a pod that is in force.
 pub(crate) fn mapping(pod: &PodFacts, members: &[SubjectId]) -> Option<PodMapping> {
     let state = placed_state(pod)?;
     let order = members.iter().position(|id| *id == state.subject);

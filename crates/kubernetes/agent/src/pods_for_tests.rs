@@ -1,4 +1,4 @@
-//! Pods for unit tests: placed, with every field at its usual value.
+//! Placed pods for unit tests, with every field at its usual value.
 
 use albacore_cluster::ObjectKey;
 use albacore_os::{Pid, Tid};
@@ -49,7 +49,7 @@ pub(crate) fn running(id: &str) -> PlacedContainer {
     }
 }
 
-/// Place the container `c` by `policy`.
+/// An action that places the container `c` by `policy`.
 pub(crate) fn place(policy: SubjectPolicy) -> PodAction {
     PodAction::Place {
         container: "c".to_owned(),

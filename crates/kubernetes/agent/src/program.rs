@@ -1,4 +1,4 @@
-//! The program from its command line to its exit code.
+//! The program, from the command line to the exit code.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::reconcile::{LoopInputs, LoopOptions, ReconcileLoop};
 use crate::status_writer::{DesiredStatus, StatusWriter};
 use crate::waker::waker;
 
-/// Runs the agent until a signal ends it, or one of its commands.
+/// Runs the agent until a signal stops it, or runs one of its subcommands.
 #[must_use]
 pub fn main() -> ExitCode {
     let args: Args = match parse_arguments() {
@@ -53,7 +53,8 @@ fn run(args: Args) -> anyhow::Result<()> {
         .filter(|name| !name.is_empty());
     let node = node.context("--node-name is missing: the node that this process runs on")?;
     args.common.logs.start()?;
-    // One thread talks to the API server; the loop and the placer have their own.
+    // One thread handles the connection to the API server; the reconcile loop and the placer have
+    // their own threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -72,7 +73,8 @@ fn run(args: Args) -> anyhow::Result<()> {
 
 async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<()> {
     let signals = Shutdown::on_signals().context("signals cannot be caught")?;
-    // Not stopped by signals: tasks go on until the loop has given back its masks and said so.
+    // Not stopped by signals: the tasks run until the loop has given back its masks and reported
+    // it.
     let tasks = Shutdown::new();
     let metrics = MetricsRegistry::new();
     let cluster = connect(common, &metrics).await?;
@@ -153,7 +155,7 @@ fn open_latency_reports(daemon: &Daemon) -> anyhow::Result<Option<LatencyReports
     pipe.transpose().context("the pipe from albacore-params")
 }
 
-/// Waits until the last status and the last events are written, for a bounded time.
+/// Waits for the writes of the last status and the last events, for a bounded time.
 async fn finish_writes(writing: JoinHandle<()>, events: &EventRecorder) {
     // The loop dropped its end of the channel, so the writer ends after the last status.
     let written = tokio::time::timeout(SHUTDOWN_TIME_MAX, writing).await;

@@ -1,5 +1,5 @@
-//! Where the facts about the node go: events, metrics, the status of the NodePlacement, and the
-//! pipe to albacore-params.
+//! Publishes the state of the node as events, metrics, NodePlacement status and parameters for
+//! albacore-params.
 
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ pub(crate) struct Publisher {
     pub(crate) state: PublishState,
 }
 
-/// What was published before, to tell what is new.
+/// State of the previous publication, to detect changes.
 #[derive(Default)]
 pub(crate) struct PublishState {
     status_builder: StatusBuilder,
@@ -41,7 +41,7 @@ impl Publisher {
         &self.agent_metrics
     }
 
-    /// Publishes `facts`; writes to the API server happen elsewhere and later.
+    /// Publishes `facts`; requests to the API server are made asynchronously.
     pub(crate) fn publish(&mut self, facts: &NodeFacts, cluster: &ClusterView, now: Instant) {
         let node = cluster.node_reference();
         for event in self.state.event_tracker.new_events(facts, &node, now) {
@@ -67,7 +67,7 @@ impl Publisher {
         });
     }
 
-    /// Publishes the status of an agent that stops.
+    /// Publishes the last status of an agent that stops.
     pub(crate) fn publish_last(&mut self, facts: &NodeFacts) {
         let status = self.build_status(facts);
         self.status
@@ -94,13 +94,13 @@ impl Publisher {
         }
     }
 
-    /// When [`Publisher::send_params`] has to be called again.
+    /// Time of the next call of [`Publisher::send_params`].
     pub(crate) fn next_params(&self, now: Instant) -> Option<Instant> {
         self.params.as_ref().map(|params| params.next(now))
     }
 
-    /// Records an event for each pod, by uid, whose masks were given back and which is not placed
-    /// any more.
+    /// Records an event for each pod, by uid, whose masks were given back because it is no longer
+    /// placed.
     pub(crate) fn record_restored<'a>(
         &self,
         desired: impl Iterator<Item = &'a DesiredPod> + Clone,

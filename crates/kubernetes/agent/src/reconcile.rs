@@ -1,7 +1,8 @@
-//! The reconcile loop: reads what the API server and the placer reported, orders the placer to do
-//! what follows, and publishes the result.
+//! The reconcile loop: reads the state reported by the API server and the placer, sends the
+//! resulting commands to the placer, and publishes the new state.
 //!
-//! One thread. It never waits for the API server: requests are made by tasks of the runtime.
+//! Runs on one thread. It never blocks on the API server, because requests are made by tasks of the
+//! runtime.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -34,13 +35,13 @@ use crate::throttling::ThrottlingMonitor;
 use crate::trials::Trials;
 use crate::waker::WakeReceiver;
 
-/// Reason of every pod whose masks are given back because the agent stops.
+/// Reason of each pod whose masks are given back because the agent stops.
 const STOPPED: &str = "the agent stopped and gave its masks back";
 
 /// Reason of a pod whose label or annotation was removed.
 const OPTED_OUT: &str = "the pod has neither label nor annotation of albacore.dev any more";
 
-/// What the command line says.
+/// Options from the command line.
 pub(crate) struct LoopOptions {
     pub(crate) host: HostRoot,
     /// `--enforcement`, before the self-test.
@@ -48,30 +49,30 @@ pub(crate) struct LoopOptions {
     pub(crate) heartbeat: PathBuf,
 }
 
-/// What the loop reads, beside the kernel and the placer.
+/// Inputs of the loop other than the kernel and the placer.
 pub(crate) struct LoopInputs {
     pub(crate) cluster: Arc<ClusterView>,
     pub(crate) latency_reports: Option<LatencyReports>,
-    /// Set when the loop has to end; whoever sets it also wakes the loop.
+    /// Set to end the loop; the setter also has to wake the loop.
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// Whether the API server's lists and the report of the previous agent are known.
+/// Progress of the initial sync: the API server's lists and the report of the previous agent.
 #[derive(Debug)]
 struct Startup {
     began: Instant,
     is_synced: bool,
 }
 
-/// The loop's state. All of it can be lost: after a restart it is read again from the kernel and
-/// the API server.
+/// State of the loop. Nothing in it must survive a restart, because it is rebuilt from the kernel
+/// and the API server.
 pub(crate) struct ReconcileLoop {
     options: LoopOptions,
     inputs: LoopInputs,
     self_test: SelfTest,
     startup: Startup,
     desired: Vec<DesiredPod>,
-    /// Pods of this node that opted in before the last change and do not now.
+    /// Pods of this node that opted out with the last change.
     left: Vec<DesiredPod>,
     placed: PlacedPods,
     placer: PlacerSupervisor,
@@ -84,7 +85,7 @@ pub(crate) struct ReconcileLoop {
 }
 
 impl ReconcileLoop {
-    /// Runs the self-test; places nothing yet.
+    /// Runs the self-test, but does not place anything yet.
     pub(crate) fn new(
         options: LoopOptions,
         inputs: LoopInputs,
@@ -117,9 +118,9 @@ impl ReconcileLoop {
         }
     }
 
-    /// Reconciles until it is asked to stop; then gives every mask back.
+    /// Reconciles until the stop flag is set, then gives every mask back.
     pub(crate) fn run(mut self, receiver: &WakeReceiver) {
-        // bound: one turn for each wake-up, GATHER apart, and one for each TURN_PERIOD.
+        // bound: one iteration per wake-up, at least GATHER apart, and one per TURN_PERIOD.
         while !self.inputs.stop.load(Ordering::Acquire) {
             let is_cluster_changed = receiver.take_cluster_change();
             let now = Instant::now();
@@ -132,7 +133,7 @@ impl ReconcileLoop {
         self.shut_down();
     }
 
-    /// How long to wait for a wake-up before the next turn is due by time.
+    /// How long to wait for a wake-up until the next timer expires.
     fn pause(&self, now: Instant) -> Duration {
         let version = self.placer.stats().lock().version;
         let is_behind = self.placer.is_running() && self.slots.is_behind(version);
@@ -180,7 +181,7 @@ impl ReconcileLoop {
     }
 
     /// Nothing is placed or given back before the pods and deployments of this node are known, and
-    /// (for a bounded time) the report of the agent that ran before.
+    /// (for a bounded time) the report of the previous agent.
     fn check_synced(&mut self, now: Instant) -> Result<(), &'static str> {
         if !self.inputs.cluster.is_synced() {
             self.startup.is_synced = false;
@@ -204,7 +205,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// `--enforcement`, or `Observe` where this process cannot write masks.
+    /// `--enforcement`, or `Observe` if this process cannot write masks.
     fn enforcement(&self) -> Enforcement {
         let Self {
             self_test, options, ..
@@ -212,7 +213,7 @@ impl ReconcileLoop {
         self_test.enforcement(&options.host, options.enforcement)
     }
 
-    /// Starts a placer if none runs; one that ended by itself takes its subjects with it.
+    /// Starts a placer if none is running; subjects of a placer that ended are dropped.
     fn ensure_placer(&mut self, now: Instant) {
         if self.placer.reap() {
             self.placed.forget_all();
@@ -224,9 +225,9 @@ impl ReconcileLoop {
         }
     }
 
-    /// Adds the samples that are due to their trials; true if a window began or ended.
+    /// Adds the samples that are due to their trials; returns true if a window began or ended.
     fn advance_trials(&mut self, now: Instant) -> bool {
-        // Read in every turn: a report that came before a sample is due does not count for it.
+        // Read in every iteration: a report received before a sample is due is not used for it.
         let reports = self.inputs.latency_reports.as_mut();
         let latest = reports.map_or_else(LatestLatency::new, |reports| {
             reports.read(|uid| self.trials.takes_reports(uid))
@@ -245,7 +246,7 @@ impl ReconcileLoop {
         self.trials.advance(&self.desired, &latest, read, now)
     }
 
-    /// Counts workers and threads where nobody states them; true if numbers in force changed.
+    /// Updates the detected worker and thread counts; returns true if counts in force changed.
     fn update_counts(&mut self, now: Instant) -> bool {
         let (placed, slots) = (&self.placed, &self.slots);
         let seen = |desired: &DesiredPod| {
@@ -260,13 +261,14 @@ impl ReconcileLoop {
         let desired = self.inputs.cluster.desired_pods(enforcement);
         let before = std::mem::replace(&mut self.desired, desired);
         self.left = left(before, &self.desired, &self.inputs.cluster);
-        // What the previous agent had found holds for a pod from its first turn on.
+        // Counts that the previous agent detected apply to a pod from its first iteration on.
         self.counts.update(&self.desired, |_| None, now);
         self.counts.apply(&mut self.desired);
         self.trials.apply(&mut self.desired, now);
     }
 
-    /// Brings the placer's subjects to what is desired; true if something may have changed.
+    /// Reconciles the placer's subjects with the desired state; returns true if something may have
+    /// changed.
     fn sync_placed(&mut self, is_input_changed: bool, now: Instant) -> bool {
         let Some(placer) = self.placer.handle() else {
             self.placed.request_sync();
@@ -348,7 +350,7 @@ impl ReconcileLoop {
         }
     }
 
-    /// The reports on a subject, with what the placer's own state adds.
+    /// The stats of a subject, completed from its state in the placer.
     fn subject_stats(&self, id: Option<SubjectId>, stats: &PlacerStats) -> SubjectStats {
         let found = id.and_then(|id| stats.subjects.get(&id)).cloned();
         let mut found = found.unwrap_or_default();
@@ -369,8 +371,8 @@ impl ReconcileLoop {
             desired.action = PodAction::release(STOPPED);
         }
         if let Some(placer) = self.placer.handle() {
-            // bound: ORDERS_MAX pods each turn, SHUTDOWN_TIME_MAX in all; the placer gives back
-            // what is left when it stops.
+            // bound: ORDERS_MAX pods per iteration, SHUTDOWN_TIME_MAX in total; the placer gives
+            // back the remaining masks when it stops.
             while !self.placed.all().is_empty() && now.elapsed() < SHUTDOWN_TIME_MAX {
                 let restored = self.placed.sync(&self.desired, placer, now);
                 self.publisher
@@ -389,7 +391,7 @@ impl ReconcileLoop {
     }
 }
 
-/// The pods of `before` that are still on the node and have not opted in any more.
+/// The pods of `before` that are still on the node but are no longer opted in.
 fn left(before: Vec<DesiredPod>, desired: &[DesiredPod], cluster: &ClusterView) -> Vec<DesiredPod> {
     let uids: BTreeSet<&str> = desired.iter().map(|d| d.pod.uid.as_str()).collect();
     let has_left = |pod: &OptedInPod| {

@@ -1,7 +1,7 @@
-//! `albacore-agent restore`: gives the threads of this node's pods all CPUs of their containers,
-//! whoever pinned them.
+//! `albacore-agent restore`: sets the masks of this node's pods to all CPUs of their containers,
+//! regardless of which process pinned them.
 //!
-//! For nodes where no agent runs that could do it: after `kill -9`, or before a removal for good.
+//! For nodes without a running agent: after `kill -9`, or before a permanent removal.
 
 use std::collections::BTreeSet;
 
@@ -25,14 +25,14 @@ struct Restoration {
     errors: BTreeSet<String>,
 }
 
-/// Gives back all masks and prints how many.
+/// Gives back all masks and prints their number.
 pub(crate) async fn run(common: &Common, node: &str) -> anyhow::Result<()> {
     let host = common.host();
     let proc = common.proc.display();
     anyhow::ensure!(host.is_live(), "masks cannot be written through {proc}");
     let desired = list_desired_pods(common, node).await?;
     let mut restoration = Restoration::default();
-    // New threads inherit their parents' masks meanwhile: repeat until a pass writes nothing.
+    // New threads inherit their parents' masks concurrently: repeat until a pass writes nothing.
     for _ in 0..RESTORE_PASSES_MAX {
         let before = restoration.written.len();
         for desired in desired
@@ -73,7 +73,7 @@ impl Restoration {
                     self.errors.insert(error.to_string());
                 }
             }
-            // The container has ended.
+            // The container has exited.
             Err(KubepodsError::NotFound { .. }) => {}
             Err(error) => {
                 self.errors.insert(error.to_string());

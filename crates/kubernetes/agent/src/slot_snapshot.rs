@@ -1,4 +1,4 @@
-//! The placer's table of slots and its states of subjects, as they were last read.
+//! Snapshot of the placer's slot table and of the states of its subjects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -19,13 +19,13 @@ pub(crate) struct SlotSnapshot {
     read_at: Option<Instant>,
     /// Version of the placer's stats when the rows were read.
     version: u64,
-    /// How often the placer had read back all masks.
+    /// Number of sweeps in which the placer has read back all masks.
     sweeps: u64,
-    /// When the number of sweeps was last seen to rise, in whole seconds.
+    /// Time at which the number of sweeps was last seen to increase, in whole seconds.
     pub(crate) verified_at: Option<Time>,
     /// Hash of the machine's topology.
     pub(crate) topology: u64,
-    /// The machine that plans are made for.
+    /// The machine for which plans are made.
     pub(crate) machine: Option<Topology>,
 }
 
@@ -43,13 +43,13 @@ impl SlotSnapshot {
         self.states.get(&id)
     }
 
-    /// The worker processes of a subject, each once.
+    /// The worker processes of a subject, without duplicates.
     pub(crate) fn worker_pids(&self, id: SubjectId) -> Vec<Pid> {
         let pids: BTreeSet<Pid> = self.rows(id).iter().filter_map(|row| row.pid).collect();
         pids.into_iter().collect()
     }
 
-    /// Forgets everything: the placer is a new one, or has stopped.
+    /// Drops all rows, because the placer was replaced or has stopped.
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
         self.sweeps = 0;
@@ -59,17 +59,18 @@ impl SlotSnapshot {
         self.rows.remove(&id);
     }
 
-    /// Whether the placer has reported something since the rows were read.
+    /// Whether the placer has reported anything since the rows were read.
     pub(crate) fn is_behind(&self, version: u64) -> bool {
         self.version != version
     }
 
-    /// When rows that are behind are to be read again.
+    /// Time at which outdated rows are read again.
     pub(crate) fn next_read(&self, now: Instant) -> Instant {
         self.read_at.map_or(now, |at| at + TABLE_PAUSE)
     }
 
-    /// Reads the table again if it is old, behind `version`, or `is_forced`; true if it changed.
+    /// Reads the table again if it is old, older than `version`, or if `is_forced`; returns true if
+    /// it changed.
     pub(crate) fn refresh(
         &mut self,
         placer: &Handle,
@@ -107,8 +108,8 @@ impl SlotSnapshot {
         self.states = states.into_iter().map(by_id).collect();
     }
 
-    /// CPUs may have gone offline or come online (P25), and distances may have been measured; true
-    /// if so.
+    /// Reads the machine again, because CPUs may have gone offline or come online (P25) and
+    /// distances may have been measured; returns true if it changed.
     fn read_machine(&mut self, placer: &Handle) -> bool {
         let Ok(pending) = placer.machine() else {
             return false;
@@ -129,7 +130,7 @@ impl SlotSnapshot {
             return;
         };
         metrics.set_placer(&figures);
-        // Only a sweep that finished since the last look proves that masks were read back.
+        // Only a sweep that finished since the last read proves that masks were read back.
         if figures.sweeps != self.sweeps {
             self.sweeps = figures.sweeps;
             let now = Timestamp::now();
@@ -143,7 +144,8 @@ fn read_rows(placer: &Handle) -> Option<BTreeMap<SubjectId, Vec<SlotRow>>> {
     let table = placer.table().ok()?.wait(ANSWER_TIME_MAX).ok()?.ok()?;
     let mut rows: BTreeMap<SubjectId, Vec<SlotRow>> = BTreeMap::new();
     for mut row in table {
-        // Ages differ at every read and are not reported: without them equal tables compare equal.
+        // Ages change with every read and are not reported; cleared so that equal tables compare
+        // equal.
         row.verified_micros_ago = row.verified_micros_ago.map(|_| 0);
         rows.entry(row.subject).or_default().push(row);
     }

@@ -1,5 +1,5 @@
-//! Facts -> the status of this node's NodePlacement. Its only state are the times since when plans
-//! are verified and conditions unchanged.
+//! Builds the status of this node's NodePlacement. The only state kept are the times since which
+//! plans have been verified and conditions unchanged.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,11 @@ use crate::opted_in_pod::{OptedInPod, PlacedContainer};
 use crate::placer_stats::SPAWN_BUCKETS_MS;
 use crate::plan_input;
 
-/// Builds one status after the other.
+/// Builds successive statuses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StatusBuilder {
-    /// The plan hash of each fully verified pod, and since when; by uid.
+    /// The plan hash of each fully verified pod and the time since which it has been verified, by
+    /// uid.
     since: BTreeMap<String, (u32, Time)>,
     conditions: Vec<Condition>,
 }
@@ -112,7 +113,7 @@ impl StatusBuilder {
     }
 }
 
-/// What a pod's annotation asks, with the numbers that are known; `None` for a pod of a deployment.
+/// The request in a pod's annotation, with the known counts; `None` for a pod of a deployment.
 fn annotated(pod: &PodFacts) -> Option<AnnotatedPod> {
     let container = match &pod.desired.pod.container {
         PlacedContainer::Running { name, .. } | PlacedContainer::NotRunning { name } => name,
@@ -145,7 +146,8 @@ fn annotated(pod: &PodFacts) -> Option<AnnotatedPod> {
     })
 }
 
-/// The conditions by type; Degraded, Throttled and CpusetEmpty exist only while they are true.
+/// The conditions by type; Degraded, Throttled and CpusetEmpty are present only while they are
+/// true.
 fn conditions(facts: &NodeFacts) -> Vec<(&'static str, ConditionState)> {
     let health = &facts.health;
     let enforcing = match &health.not_enforcing {
@@ -180,7 +182,7 @@ fn state(status: &'static str, reason: &str, message: &str) -> ConditionState {
     ConditionState::new(status, reason, cut(message, REASON_BYTES_MAX))
 }
 
-/// The names of the pods for which `is_true` holds; `None` if it holds for none.
+/// Names of the pods for which `is_true` returns true; `None` if there is none.
 fn pods_where(facts: &NodeFacts, is_true: fn(&PodFacts) -> bool) -> Option<String> {
     let pods = facts.pods.iter().filter(|pod| is_true(pod));
     let names: Vec<String> = pods.map(|pod| pod.desired.pod.key.to_string()).collect();
@@ -207,8 +209,7 @@ fn size(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// The first `bytes` bytes of a text, the mark of the cut included; control characters become
-/// spaces.
+/// Truncates a text to `bytes` bytes including the ellipsis; control characters become spaces.
 pub(crate) fn cut(text: &str, bytes: usize) -> String {
     let is_short = text.len() <= bytes;
     let mut short = String::new();
@@ -231,9 +232,9 @@ fn name(pod: &PodFacts, bytes: usize) -> String {
     PodPlacement::short_name(&key.namespace, &key.name, uid, bytes)
 }
 
-/// Drops the least important parts until the status keeps its bound; `dump` shows them all. What
-/// plans are made from has a bound of its own; what pods ask by annotation stays, as the next agent
-/// begins with it.
+/// Drops the least important parts until the status fits its limit; `dump` shows them all. Plan
+/// inputs have their own limit; annotation requests are kept, because the next agent starts from
+/// them.
 fn shrink_to_fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
     let max = plan_input::limit(status)
         + annotation_bytes(status)
@@ -269,7 +270,8 @@ fn shrink_to_fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
             shrink(entry, pod);
         }
     }
-    // Spawn times are also metrics, and the reason of a condition says more than its message.
+    // Spawn times are also exported as metrics, and a condition's reason is more important than its
+    // message.
     if json_bytes(status) > max {
         status.births.clear();
     }
@@ -280,8 +282,7 @@ fn shrink_to_fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
     }
 }
 
-/// Bytes of what the pods ask by annotation: at most 230 for each, with the longest name of a
-/// container.
+/// Size of the annotation requests: at most 230 bytes per pod, with the longest container name.
 fn annotation_bytes(status: &NodePlacementStatus) -> usize {
     let asked = status.pods.iter().filter_map(|pod| pod.annotation.as_ref());
     // infallible: strings and numbers.
@@ -299,9 +300,9 @@ pub(crate) fn json_bytes(status: &NodePlacementStatus) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StatusChange {
     None,
-    /// The time of the last verification alone.
+    /// Only the time of the last verification.
     Time,
-    /// Also counters, which can wait.
+    /// Also counters, whose update may be delayed.
     Counters,
     Placement,
 }

@@ -1,9 +1,9 @@
-//! Writes the status of this node's NodePlacement when it changed: the newest one only, after a
+//! Writes the status of this node's NodePlacement when it changed: only the newest one, after a
 //! pause with jitter.
 //!
-//! If nothing but the time of the last verification changed, that field alone is written, every 30
-//! to 35 s. Any other write carries the time as well, so a settled node makes one small request in
-//! 30 s and no other.
+//! If only the time of the last verification changed, that field alone is written, every 30 to 35
+//! s. Other writes also contain the time, so a settled node makes only one small request every 30
+//! s.
 
 use std::time::{Duration, Instant};
 
@@ -22,9 +22,9 @@ use crate::status::{StatusChange, status_change};
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct DesiredStatus {
     pub(crate) status: Option<NodePlacementStatus>,
-    /// The owner of the NodePlacement, once it is known.
+    /// Uid of the node object, the owner of the NodePlacement, once it is known.
     pub(crate) node_uid: Option<String>,
-    /// How often the NodePlacement was deleted: after a deletion it is written again.
+    /// Number of deletions of the NodePlacement: after a deletion it is written again.
     pub(crate) deletions: u64,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct StatusWriter {
     node: String,
     written: Option<NodePlacementStatus>,
     written_at: Option<Instant>,
-    /// Deletions that were known at the last write.
+    /// Number of deletions known at the last write.
     deletions: u64,
 }
 
@@ -48,10 +48,10 @@ impl StatusWriter {
         }
     }
 
-    /// Writes each new status until the sender is dropped; then the last one at once.
+    /// Writes each new status until the sender is dropped; then writes the last one at once.
     pub(crate) async fn run(mut self, mut receiver: watch::Receiver<DesiredStatus>) {
         let mut failures = 0_u32;
-        // bound: one turn for each status or retry, with a pause between writes; ends with the
+        // bound: one iteration per status or retry, with a pause between writes; ends with the
         // sender.
         loop {
             let is_over = receiver.changed().await.is_err();
@@ -92,7 +92,7 @@ impl StatusWriter {
         }
     }
 
-    /// How long to wait before `desired` is written; `None` if it is written already.
+    /// Time to wait before `desired` is written; `None` if it is already written.
     fn pause(&self, desired: &DesiredStatus) -> Option<Duration> {
         let status = desired.status.as_ref()?;
         let Some(written) = &self.written else {
@@ -109,7 +109,7 @@ impl StatusWriter {
         Some((pause + jitter(max_jitter)).saturating_sub(age))
     }
 
-    /// Whether nothing but the time of the last verification has to be written.
+    /// Whether only the time of the last verification has to be written.
     fn is_renewal(&self, desired: &DesiredStatus) -> bool {
         let differs = |status| self.written.as_ref().map(|w| status_change(w, status));
         let is_time = desired.status.as_ref().and_then(differs) == Some(StatusChange::Time);

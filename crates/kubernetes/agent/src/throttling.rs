@@ -9,22 +9,22 @@ use albacore_os::{Cgroup, CpuQuota, HostRoot, Kubepods, Neighbors, read_cpu_quot
 use crate::facts::Throttling;
 use crate::limits::THROTTLING_PERIOD;
 
-/// What was read of each pod, by uid.
+/// Last values read for each pod, by uid.
 #[derive(Debug, Default)]
 pub(crate) struct ThrottlingMonitor {
     throttling: BTreeMap<String, Throttling>,
-    /// The counters at the last read: throttling is reported for the time since.
+    /// Counters at the last read; throttling is reported for the interval since then.
     quotas: BTreeMap<String, CpuQuota>,
     read_at: Option<Instant>,
 }
 
 impl ThrottlingMonitor {
-    /// What was read last of a pod.
+    /// The last values read for a pod.
     pub(crate) fn of(&self, uid: &str) -> Throttling {
         self.throttling.get(uid).copied().unwrap_or_default()
     }
 
-    /// Reads all pods again once in [`THROTTLING_PERIOD`]; true if it did.
+    /// Reads all pods again once per [`THROTTLING_PERIOD`]; returns true if it did.
     pub(crate) fn refresh<'a>(
         &mut self,
         host: &HostRoot,
@@ -40,7 +40,7 @@ impl ThrottlingMonitor {
         true
     }
 
-    /// A cgroup that cannot be read counts as not isolated and without a quota.
+    /// An unreadable cgroup is treated as not isolated and without a quota.
     fn read<'a>(&mut self, host: &HostRoot, pods: impl Iterator<Item = (&'a String, &'a Cgroup)>) {
         let neighbors = Kubepods::find(host)
             .ok()
@@ -73,7 +73,7 @@ fn api_isolation(found: albacore_os::Isolation) -> Isolation {
     }
 }
 
-/// Share of the quota periods between two reads in which all threads were stopped.
+/// Share of the CFS periods between two reads in which all threads were throttled.
 fn share(before: &CpuQuota, after: &CpuQuota) -> f64 {
     let periods = after.periods.saturating_sub(before.periods);
     let throttled = after

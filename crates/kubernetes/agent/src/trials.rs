@@ -1,6 +1,6 @@
-//! The trials of this node's pods: which policy each window has, and the samples at its ends.
+//! The trials of this node's pods: the policy of each window, and the samples at its ends.
 //!
-//! Reports of latency come through `latency_reports.rs`; the rest is in `albacore-trial`.
+//! Latency reports are read by `latency_reports.rs`; the trial logic is in `albacore-trial`.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,8 +12,8 @@ use crate::desired::{DesiredPod, PodAction};
 use crate::facts::TrialFacts;
 use crate::latency_reports::LatestLatency;
 
-/// The trial of one container under one generation of its deployment; a change of either begins
-/// another.
+/// The trial of one container under one generation of its deployment; a change of either starts a
+/// new trial.
 #[derive(Clone, Debug)]
 struct PodTrial {
     container: String,
@@ -21,16 +21,16 @@ struct PodTrial {
     trial: SubjectTrial,
 }
 
-/// All trials of the node, by the uid of the pod.
+/// All trials of the node, by pod uid.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trials {
     trials: BTreeMap<String, PodTrial>,
 }
 
 impl Trials {
-    /// Gives the policy of each pod on trial the arm that has its window now, or the one that its
-    /// trial decided for. Begins trials that are asked for, and forgets those that are not any
-    /// more.
+    /// Sets the policy of each pod on trial to the arm of the current window, or to the arm that
+    /// its trial decided for. Starts requested trials and drops trials that are no longer
+    /// requested.
     pub(crate) fn apply(&mut self, desired: &mut [DesiredPod], now: Instant) {
         let is_desired = |uid: &String| desired.iter().any(|desired| desired.pod.uid == *uid);
         self.trials.retain(|uid, _| is_desired(uid));
@@ -50,7 +50,7 @@ impl Trials {
             if policy.enforcement == Enforcement::Observe
                 || policy.placement == PlacementMethod::None
             {
-                // All windows would be the same; it begins when masks are written again.
+                // All windows would be equal; the trial starts when masks are written again.
                 self.trials.remove(uid);
                 continue;
             }
@@ -69,18 +69,18 @@ impl Trials {
         }
     }
 
-    /// When the next sample is due, of those that do not wait for a report yet.
+    /// Time of the next sample, except for those that already wait for a report.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.trials.values().filter_map(|t| t.trial.next()).min()
     }
 
-    /// Whether a sample of a window waits for a report. One of the load has time.
+    /// Whether a sample of a window waits for a report. Samples of the load are not urgent.
     pub(crate) fn is_waiting(&self) -> bool {
         self.trials.values().any(|t| t.trial.is_waiting())
     }
 
-    /// Adds the samples that are due and reported; true if a window ended or began. `latest` holds
-    /// what was reported since the last call; `read` reads a pod's counters.
+    /// Adds the samples that are due and reported; returns true if a window ended or began.
+    /// `latest` contains the reports since the last call; `read` reads a pod's counters.
     pub(crate) fn advance(
         &mut self,
         desired: &[DesiredPod],
@@ -112,7 +112,7 @@ impl Trials {
         trial.is_some_and(|t| t.trial.takes_reports())
     }
 
-    /// What is reported of a pod's trial.
+    /// The state of a pod's trial for status and events.
     pub(crate) fn facts(&self, uid: &str) -> TrialFacts {
         let Some(trial) = self.trials.get(uid) else {
             return TrialFacts::default();
@@ -134,7 +134,7 @@ impl Trials {
     }
 }
 
-/// Pods of one deployment have their arms in different orders.
+/// The seed depends on the uid, so that pods of one deployment run their arms in different orders.
 fn begin(spec: TrialSpec, policy: &SubjectPolicy, uid: &str, now: Instant) -> TrialRun {
     // FNV-1a
     let seed = uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

@@ -12,7 +12,7 @@ pub(crate) struct Waker {
     is_cluster_changed: Arc<AtomicBool>,
 }
 
-/// Where the loop waits.
+/// Receiver on which the loop waits.
 #[derive(Debug)]
 pub(crate) struct WakeReceiver {
     receiver: Receiver<()>,
@@ -20,7 +20,7 @@ pub(crate) struct WakeReceiver {
 }
 
 pub(crate) fn waker() -> (Waker, WakeReceiver) {
-    // Wake-ups that are not received yet are merged into one.
+    // Pending wake-ups are coalesced into one.
     let (sender, receiver) = sync_channel(1);
     let is_cluster_changed = Arc::new(AtomicBool::new(true));
     let waker = Waker {
@@ -35,13 +35,13 @@ pub(crate) fn waker() -> (Waker, WakeReceiver) {
 }
 
 impl Waker {
-    /// Wakes the loop for another reason than a change in the API server.
+    /// Wakes the loop for a reason other than a change in the API server.
     pub(crate) fn wake(&self) {
-        // Full: a wake-up is pending already. Disconnected: the program ends.
+        // Full: a wake-up is already pending. Disconnected: the program exits.
         let _ = self.sender.try_send(());
     }
 
-    /// Wakes the loop for a change in the API server.
+    /// Wakes the loop because of a change in the API server.
     pub(crate) fn wake_for_cluster(&self) {
         self.is_cluster_changed.store(true, Ordering::Release);
         self.wake();
@@ -49,7 +49,7 @@ impl Waker {
 }
 
 impl WakeReceiver {
-    /// Waits for a wake-up, at most `time`; false if no waker is left.
+    /// Waits for a wake-up for at most `time`; returns false if all wakers were dropped.
     pub(crate) fn wait(&self, time: Duration) -> bool {
         self.receiver.recv_timeout(time) != Err(RecvTimeoutError::Disconnected)
     }

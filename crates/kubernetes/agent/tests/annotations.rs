@@ -1,4 +1,4 @@
-//! Pods of no InferenceDeployment, which opt in by the annotation `albacore.dev/place`.
+//! Pods without an InferenceDeployment that opt in by the annotation `albacore.dev/place`.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod rig;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const POD: &str = "web-1";
 
-/// A pod that no controller of ours knows.
+/// A pod that is not managed by the controller.
 fn plain_pod(rig: &Rig) -> Pod {
     rig.pod_with("default", POD, &json!({}), &["2", "2", "named"])
 }
@@ -22,7 +22,7 @@ fn annotate(rig: &Rig, text: Option<&str>) {
     );
 }
 
-/// The note of the newest event of this reason.
+/// Note of the newest event with this reason.
 fn note(rig: &Rig, reason: &str) -> String {
     let selector = format!("regarding.name={POD},reason={reason}");
     let path = "jsonpath={.items[-1:].note}";
@@ -64,7 +64,7 @@ fn an_annotated_pod_is_placed_reported_and_released() {
     pod.kill(killed);
     wait("its successor is placed", || pod.has_replaced(killed, 4));
 
-    // A wrong field: everything is given back, and the pod says why.
+    // An invalid field: all masks are given back, and an event of the pod reports the reason.
     annotate(&rig, Some(r#"{"worker": 2}"#));
     pod.wait_until_free("0-1");
     rig.wait_for_event(POD, "PlacementRefused");
@@ -106,12 +106,12 @@ fn workers_and_threads_that_are_left_out_are_counted_and_kept_by_the_next_agent(
     assert_eq!(rig.entry(&pod)["annotation"], counted);
     rig.wait_for_event(POD, "WorkersCounted");
 
-    // A worker that was replaced computes nothing yet; the numbers stay.
+    // A replaced worker does not compute yet; the counts remain.
     let killed = pod.worker(1);
     pod.kill(killed);
     wait("its successor is placed", || pod.has_replaced(killed, 4));
 
-    // The next agent begins with what was reported, and moves nothing.
+    // The next agent starts with the reported counts and moves nothing.
     let before = pod.threads();
     agent.kill();
     let agent = rig.agent(&[]);

@@ -1,5 +1,5 @@
-//! Faults around the agent: the API server is away, the agent is killed, rights are missing,
-//! workers are missing.
+//! Fault injection: the API server is unreachable, the agent is killed, permissions or workers are
+//! missing.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
 mod rig;
@@ -19,7 +19,7 @@ fn a_settled_agent_writes_one_small_renewal_in_30_s_and_nothing_while_frozen() {
     rig.wait_for_verified(&pod, 4);
     let time = || rig.status()["lastVerificationTime"].clone();
     wait("it says when it verified", || !time().is_null());
-    // After this loads change the report at most every ten minutes.
+    // From here on, loads change the report at most every ten minutes.
     wait("loads were measured", || {
         rig.status()["pods"][0]["hotThreads"].is_number()
     });
@@ -47,9 +47,10 @@ fn a_settled_agent_writes_one_small_renewal_in_30_s_and_nothing_while_frozen() {
     };
     assert_eq!(bare(second.1), bare(first.1), "all else stays");
 
-    // A frozen agent verifies nothing, so it must renew nothing; for longer than a renewal takes.
+    // A stopped agent verifies nothing, so it must not renew the time for longer than a renewal
+    // interval.
     rig::signal(agent.pid(), "STOP");
-    // Requests on their way to the API server arrive.
+    // Wait until requests in flight have reached the API server.
     std::thread::sleep(Duration::from_secs(2));
     let before = time();
     std::thread::sleep(Duration::from_secs(40));
@@ -57,7 +58,7 @@ fn a_settled_agent_writes_one_small_renewal_in_30_s_and_nothing_while_frozen() {
     rig::signal(agent.pid(), "CONT");
     wait("it goes on", || time() != before);
 
-    // When it stops it gives its masks back and reports that at once, with the time of the last
+    // On exit it gives its masks back and reports that at once, with the time of the last
     // verification.
     assert!(agent.stop().success());
     assert_eq!(rig.says("Enforcing"), "False/Stopped");
@@ -74,7 +75,7 @@ fn without_an_api_server_the_agent_places_and_writes_nothing_once_settled() {
     pod.wait_until_pinned(4);
     rig.wait_for_verified(&pod, 4);
     let births = |rig: &Rig| rig.status()["births"].to_string();
-    // Settled: after the pending writes only the time is renewed.
+    // Settled: after the pending writes, only the time is renewed.
     std::thread::sleep(Duration::from_secs(10));
     let other_writes = || rig.writes().len() - rig.renewals().len();
     let (writes, cpu) = (other_writes(), agent.cpu_seconds());
@@ -85,7 +86,7 @@ fn without_an_api_server_the_agent_places_and_writes_nothing_once_settled() {
 
     let before = births(&rig);
     rig.plane.stop_api_server();
-    // Seconds; with ALBACORE_SOAK=12 minutes.
+    // 15 seconds; with ALBACORE_SOAK=12 three minutes.
     let (away, begun, cpu) = (
         Duration::from_secs(15) * soak(),
         Instant::now(),
@@ -123,7 +124,7 @@ fn a_restarted_agent_adopts_masks_and_restore_gives_them_back() {
     fraud.wait_until_pinned(6);
     search.wait_until_pinned(2);
     rig.wait_for_verified(&search, 2);
-    // Solved together: 8 threads on 2 cpus are 4 on each.
+    // Planned jointly: 8 threads on 2 CPUs are 4 on each.
     let all = |cpu: &str| {
         let threads = fraud.threads().into_iter().chain(search.threads());
         threads.filter(|(_, (_, mask))| mask == cpu).count()
@@ -146,8 +147,8 @@ fn a_restarted_agent_adopts_masks_and_restore_gives_them_back() {
     assert_eq!(after, before, "a new life adopts what the old one pinned");
     agent.kill();
 
-    // The change to Observe happened while no agent ran: the next one gives back what the previous
-    // one had written.
+    // The change to Observe happened while no agent was running: the next agent gives back the
+    // masks that the previous one had written.
     let observe = json!({"spec": {"placement": {"enforcement": "Observe"}}});
     rig.patch("infd", "search", &observe);
     let agent = rig.agent(&[]);
@@ -159,7 +160,7 @@ fn a_restarted_agent_adopts_masks_and_restore_gives_them_back() {
     });
     fraud.wait_until_pinned(6);
     agent.kill();
-    // A pod that was observed before is never written.
+    // The masks of a pod that was observed before are never written.
     let thread = search.worker(0);
     rig::taskset(thread, "0");
     let agent = rig.agent(&[]);
@@ -169,7 +170,7 @@ fn a_restarted_agent_adopts_masks_and_restore_gives_them_back() {
     rig::taskset(thread, "0-1");
     agent.kill();
 
-    // Without an agent: one command gives everything back.
+    // Without an agent, the `restore` command gives everything back.
     let output = rig.ask(&["restore"]).unwrap();
     assert!(output.contains("6 of "), "{output}");
     fraud.wait_until_free("0-1");
@@ -185,15 +186,14 @@ fn missing_workers_are_reported_and_the_others_are_placed() {
     rig.wait_for_reason(&pod, "found 3 of 4 workers");
     pod.wait_until_pinned(3);
     rig.wait_for_event("fraud-1", "WorkersMissing");
-    // The container is restarted: another id, another cgroup.
+    // The container is restarted with another container ID and another cgroup.
     rig.run_container(&mut pod, &["4", "1", "named"]);
     pod.wait_until_pinned(4);
     rig.wait_for_verified(&pod, 4);
     assert!(agent.stop().success());
 }
 
-/// Observe in any of its places: pinned masks are given back once, and from then on nothing is
-/// written.
+/// Observe at any level: pinned masks are given back once, and nothing is written afterwards.
 #[test]
 fn a_change_to_observe_gives_back_once_and_writes_no_mask_until_it_enforces_again() {
     let rig = Rig::start();
@@ -221,7 +221,7 @@ fn a_change_to_observe_gives_back_once_and_writes_no_mask_until_it_enforces_agai
             let entry = rig.entry(&pod);
             entry["planned"] == 2 && entry["workers"] == 2 && entry["verified"] == 0
         });
-        // A foreign mask stays, and a new worker is not pinned.
+        // A foreign mask remains, and a new worker is not pinned.
         let (first, second) = (pod.worker(0), pod.worker(1));
         rig::taskset(first, "1");
         pod.kill(second);
@@ -245,8 +245,8 @@ fn observe_needs_no_capability_and_the_kill_switch_gives_back() {
     let rig = Rig::start();
     rig.deploy("fraud", 2, 1, &json!({}));
     let pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
-    // As the container of the Observe manifest: another user without any capability, in a pid
-    // namespace of its own, with the node's /proc under another name.
+    // Like the container of the Observe manifest: another user without capabilities, in its own pid
+    // namespace, with the node's /proc mounted elsewhere.
     let proc = rig.folder.path().join("proc");
     fs::create_dir(&proc).unwrap();
     let flags = ["--enforcement", "Observe", "--proc", proc.to_str().unwrap()];
@@ -260,7 +260,7 @@ fn observe_needs_no_capability_and_the_kill_switch_gives_back() {
     assert_eq!(rig.says("Enforcing"), "False/Observe");
     assert_eq!(rig.entry(&pod)["workers"], 2);
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
-    // An observer sees a worker that is replaced, and a foreign mask.
+    // In Observe mode the agent reports a replaced worker and a foreign mask.
     let killed = pod.worker(1);
     pod.kill(killed);
     wait("the worker is replaced", || {
@@ -274,7 +274,7 @@ fn observe_needs_no_capability_and_the_kill_switch_gives_back() {
     rig::signal(observer, "TERM");
     drop(agent);
 
-    // Asked to enforce without the right to, it observes and reports why.
+    // With enforcement requested but without the capability, it observes and reports the reason.
     let agent = rig.agent_as(Some(65532), &[]);
     wait("it says why", || rig.says("Enforcing") == "False/NoSysNice");
     assert_eq!(rig.says("Degraded"), "True/NoSysNice");
@@ -313,8 +313,8 @@ fn pods_that_did_not_opt_in_are_never_touched() {
         rig.pod_with("default", "orphan", &label("nobody"), &server),
         rig.pod_with("kube-system", "system", &label("fraud"), &server),
     ];
-    // A cgroup with the opted-in pod's name elsewhere, another container of that pod, and a process
-    // beside it.
+    // A cgroup elsewhere with the name of the opted-in pod, another container of that pod, and a
+    // process beside it.
     let pod = rig.pod("fraud-1", "fraud", &server);
     let forged = rig
         .cgroup()
@@ -412,13 +412,13 @@ fn a_deleted_report_is_written_again() {
     assert!(agent.stop().success());
 }
 
-/// Factor for longer runs.
+/// Factor by which runs are prolonged.
 fn soak() -> u32 {
     let text = std::env::var("ALBACORE_SOAK");
     text.ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// Every socket of a process is one end of an established connection.
+/// Asserts that every socket of a process is one end of an established connection.
 fn assert_nobody_listens(pid: i32) {
     let fds = fs::read_dir(format!("/proc/{}/fd", pid)).unwrap().flatten();
     let links = fds.filter_map(|fd| fs::read_link(fd.path()).ok());

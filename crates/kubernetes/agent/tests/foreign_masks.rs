@@ -1,4 +1,4 @@
-//! Another process changes masks again and again: what is reported, and what starts over.
+//! Another process changes masks repeatedly: tests of the report and of the retry.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod rig;
@@ -6,7 +6,7 @@ mod rig;
 use rig::{Pod, Rig, taskset, wait};
 use serde_json::json;
 
-/// Changes the mask of a thread until the agent stops repairing it.
+/// Changes the mask of a thread repeatedly until the agent stops repairing it.
 fn insist(rig: &Rig, pod: &Pod) {
     let thread = *pod.threads().keys().next().unwrap();
     let reason = || {
@@ -62,7 +62,7 @@ fn masks_that_another_process_keeps_changing_are_reported_and_an_edit_or_a_resta
         "{text}"
     );
 
-    // Any edit of the deployment makes the agent try again at once.
+    // Any edit of the deployment makes the agent retry at once.
     let patch = json!({"spec": {"batching": {"maxRows": 99}}});
     rig.patch("infd", "fraud", &patch);
     rig.wait_for_verified(&pod, 2);

@@ -1,5 +1,5 @@
-//! Conditions of the node that hinder the agent: hidden processes, read-only cgroups, another
-//! scheduler, a cpuset without cpus. Each has its own reason, and the loop neither ends nor spins.
+//! Conditions of the node that limit the agent: hidden processes, read-only cgroups, a foreign
+//! scheduler, a cpuset without CPUs. Each has its own reason, and the loop neither exits nor spins.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod rig;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use rig::{Agent, NODE, Pod, Rig, wait};
 use serde_json::json;
 
-/// A shell command that drops all capabilities but the agent's one, as in its DaemonSet.
+/// A shell command that drops all capabilities except the agent's, as its DaemonSet does.
 const ONE_CAPABILITY: &str = "exec setpriv --no-new-privs --bounding-set=-all,+sys_nice --inh-caps=-all \
                               --regid=65532 --clear-groups \"$0\" \"$@\"";
 
@@ -20,7 +20,7 @@ fn one_pod(rig: &Rig) -> Pod {
     rig.pod("fraud-1", "fraud", &["2", "1", "named"])
 }
 
-/// Neither ended nor busy: 5 s cost less than 1 s of CPU time.
+/// Asserts that the agent neither exits nor spins: 5 s use less than 1 s of CPU time.
 fn assert_calm(agent: &mut Agent) {
     let cpu = agent.cpu_seconds();
     std::thread::sleep(Duration::from_secs(5));
@@ -46,7 +46,7 @@ fn hidden_processes_are_reported_and_nothing_is_touched() {
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
     assert!(agent.stop().success());
 
-    // The group in the mount option sees every process, and so does an agent in that group.
+    // Members of the group in the mount option see every process, including an agent in that group.
     let seen = ONE_CAPABILITY.replace("--regid=65532", "--regid=0");
     let agent = rig.agent_after(&format!("{hide}; {seen}"), &[]);
     pod.wait_until_pinned(2);
@@ -87,8 +87,7 @@ fn with_read_only_cgroups_the_agent_places_and_reports_the_skipped_probes() {
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
 }
 
-/// This kernel has no sched_ext, so its one file is a recording; the rest of `/sys` is the
-/// machine's.
+/// This kernel has no sched_ext, so its state file is a recording; the rest of `/sys` is real.
 #[test]
 fn while_a_foreign_scheduler_is_active_nothing_is_written() {
     let rig = Rig::start();
@@ -109,7 +108,7 @@ fn while_a_foreign_scheduler_is_active_nothing_is_written() {
     wait("it says so", || {
         rig.says("Enforcing") == "True/MasksWritten"
     });
-    // And again: a thread that starts meanwhile is not pinned.
+    // Enabled again: a thread that starts now is not pinned.
     fs::write(&state, "enabled\n").unwrap();
     wait("it says so", || rig.says("Enforcing") == "False/SchedExt");
     let killed = pod.worker(1);
@@ -124,9 +123,9 @@ fn while_a_foreign_scheduler_is_active_nothing_is_written() {
     assert!(agent.stop().success());
 }
 
-/// The kernel refuses to empty the cpuset of a cgroup with processes; where the removal of a cpu
-/// does it, nothing announces it. So the cgroup and its processes are real, and its effective
-/// cpuset is a file of this test, mounted for the agent.
+/// The kernel does not allow emptying the cpuset of a cgroup with processes; if a CPU removal does
+/// so, there is no notification. Therefore the cgroup and its processes are real, and its effective
+/// cpuset is a file of this test that is mounted for the agent.
 #[test]
 fn an_empty_cpuset_is_reported_and_used_again_when_it_has_cpus() {
     let rig = Rig::start();
@@ -160,7 +159,7 @@ fn an_empty_cpuset_is_reported_and_used_again_when_it_has_cpus() {
     assert!(agent.stop().success());
 }
 
-/// A CPU quota for a pod, in a real cpu hierarchy beside that of its cpuset.
+/// A CPU quota for a pod, in a real cpu hierarchy next to that of its cpuset.
 struct Quota(Vec<std::path::PathBuf>);
 
 impl Quota {

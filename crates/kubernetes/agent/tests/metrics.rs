@@ -1,6 +1,6 @@
-//! Cost and speed of the agent, on a real API server, real cgroups and real processes. Measurements
-//! are printed; only what no busy machine can change is asserted. `ALBACORE_SOAK=10` makes it 50
-//! pods and 5,000 threads; for measurements use `--release`.
+//! Cost and speed of the agent with a real API server, real cgroups and real processes.
+//! Measurements are printed; only values that do not depend on the load of the machine are
+//! asserted. `ALBACORE_SOAK=10` runs 50 pods and 5,000 threads; use `--release` for measurements.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
 mod rig;
@@ -14,13 +14,13 @@ use albacore_settings::agent_stream::NodeSnapshot;
 use rig::{Pod, Rig, wait};
 use serde_json::json;
 
-/// Factor for longer runs.
+/// Factor by which runs are prolonged.
 fn soak() -> usize {
     let text = std::env::var("ALBACORE_SOAK");
     text.ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// A counter of the agent, from its newest snapshot for params.
+/// A counter of the agent, from its newest snapshot for albacore-params.
 fn counter(feed: &Path, name: &str) -> u64 {
     let lines = BufReader::new(fs::File::open(feed).unwrap()).split(b'\n');
     let name = format!("albacore_agent_{name}_total ");
@@ -44,9 +44,9 @@ fn resident_kib(pid: i32) -> u64 {
         .unwrap()
 }
 
-/// Writes of the agent so far, without those that only renew the time of its last verification.
+/// Writes of the agent so far, without those that only renew the time of the last verification.
 fn changes(rig: &Rig) -> usize {
-    // bound: the agent writes once in some seconds, and both are read in less.
+    // bound: the agent writes once every few seconds, and both reads take less.
     loop {
         let (writes, renewals) = (rig.writes().len(), rig.renewals().len());
         if rig.writes().len() == writes {
@@ -55,8 +55,8 @@ fn changes(rig: &Rig) -> usize {
     }
 }
 
-/// Waits until the agent changed nothing for longer than it keeps changed counters back. On a busy
-/// machine counters may change some time after all threads are verified.
+/// Waits until the agent has written no change for longer than it delays changed counters. On a
+/// busy machine, counters may change some time after all threads are verified.
 fn wait_until_quiet(rig: &Rig) {
     let begun = Instant::now();
     let (mut seen, mut since) = (changes(rig), begun);
@@ -123,14 +123,14 @@ fn a_settled_agent_costs_little_and_only_renews_its_report() {
 fn an_unexpected_thread_is_placed_by_events_and_by_polling() {
     let rig = Rig::start();
     let births = 20 * soak().min(5);
-    // Each worker has a slot of its own, so that its pin is visible.
+    // Each worker has its own slot, so that its pin is visible.
     let threads = 2 + births / 2;
     rig.deploy("fraud", 2, threads as u16, &json!({}));
     for events in ["connector", "polling"] {
         let mut pod = rig.pod(&format!("fraud-{events}"), "fraud", &["2", "2", "named"]);
         let agent = rig.agent(&["--events", events]);
         pod.wait_until_pinned(4);
-        // A thread that starts with its process is not an unexpected one.
+        // A thread that starts together with its process is not counted as unexpected.
         std::thread::sleep(Duration::from_secs(2));
         for birth in 0..births {
             pod.order(&format!("thread {}", birth % 2));
@@ -146,8 +146,8 @@ fn an_unexpected_thread_is_placed_by_events_and_by_polling() {
                 .map(|bucket| bucket["threads"].as_i64().unwrap());
             counts.sum()
         };
-        // Counters alone wait for half a minute. Threads that start with the right mask are not
-        // among them.
+        // Changes of only counters are delayed by half a minute. Threads that start with the right
+        // mask are not counted.
         wait("births are reported", || reported(&rig) > 0);
         println!("{births} births, {events}: {}", rig.status()["births"]);
         assert!(agent.stop().success());

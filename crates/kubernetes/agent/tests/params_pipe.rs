@@ -1,5 +1,5 @@
-//! What params gets: each pod of the node by its address, and each change at once, whether anybody
-//! reads or not.
+//! Data for albacore-params: each pod of the node by its address, and each change at once, with or
+//! without a reader.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod rig;
@@ -14,7 +14,7 @@ use albacore_settings::{ModelBatching, Policy};
 use rig::{Rig, wait};
 use serde_json::json;
 
-/// Snapshots as they come, until `is_last` accepts one of them.
+/// Reads snapshots until `is_last` accepts one of them.
 fn read_until(path: &Path, is_last: impl Fn(&NodeSnapshot) -> bool) -> NodeSnapshot {
     let pipe = std::fs::File::open(path).unwrap();
     for line in BufReader::new(pipe).split(b'\n') {
@@ -62,7 +62,7 @@ fn params_gets_each_pod_and_each_change() {
         first.metrics
     );
 
-    // A change of the deployment is sent at once, not with the next period.
+    // A change of the deployment is sent at once, not only after the next interval.
     let reader = {
         let path = path.clone();
         std::thread::spawn(move || {
@@ -100,15 +100,15 @@ fn params_gets_each_pod_and_each_change() {
     );
     assert_eq!(changed.pods[0].generation, 2);
 
-    // Without a reader for a while, the agent goes on.
+    // Without a reader for a while, the agent continues to work.
     pod.kill(pod.worker(0));
     wait("it is replaced", || pod.is_pinned(2));
     a_path_that_is_no_pipe_is_refused(&rig);
     assert!(agent.stop().success());
 }
 
-/// Tries what params may do with the pipes as its own user on its read-only mount. Prints a line
-/// for each success.
+/// Attempts of albacore-params to misuse the pipes as its own user on its read-only mount. Prints a
+/// line for each success.
 const PARAMS: &str = r#"
 mount -t tmpfs -o mode=0777 none "$1"
 "$0" --node-name node-1 --kubeconfig "$2" --cgroup /nowhere --heartbeat "$1/heartbeat" \
@@ -146,7 +146,7 @@ fn params_writes_reports_and_nothing_else_on_a_mount_that_is_read_only() {
     assert_eq!(said, "writes reports\nreads feed\n", "{errors}");
 }
 
-/// A file that is not a pipe is refused with its name.
+/// A file that is not a pipe is rejected, and the error contains its name.
 fn a_path_that_is_no_pipe_is_refused(rig: &Rig) {
     let plain = rig.folder.path().join("plain");
     std::fs::write(&plain, "").unwrap();

@@ -1,5 +1,4 @@
-//! PITFALLS.md is correct: every file and every test that it names exists, and no pitfall is
-//! missing.
+//! Checks that every file and test named in PITFALLS.md exists, and that no pitfall is missing.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The lifecycle of a pod under the agent: placed, repaired, changed, given back.
+//! Lifecycle of a pod under the agent: placed, repaired, changed, given back.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod rig;
@@ -32,7 +32,7 @@ fn threads_are_placed_and_kept_there_until_the_agent_stops() {
 
 /// Respawns and changing cpusets.
 fn repairs(rig: &Rig, pod: &Pod) {
-    // A killed worker: the new one gets its masks and is counted.
+    // A killed worker: its replacement gets its masks and is counted.
     let killed = pod.worker(1);
     pod.kill(killed);
     wait("the worker is replaced", || pod.has_replaced(killed, 4));
@@ -40,7 +40,7 @@ fn repairs(rig: &Rig, pod: &Pod) {
         !rig.status()["births"].is_null()
     });
 
-    // The kubelet rewrites the cpuset, and again.
+    // The kubelet rewrites the cpuset twice.
     pod.set_cpus("0");
     wait("all run on what is left", || {
         pod.threads().values().all(|(_, mask)| mask == "0")
@@ -54,7 +54,7 @@ fn repairs(rig: &Rig, pod: &Pod) {
     });
     rig.wait_for_verified(pod, 4);
 
-    // The reported plan is the one that dump computes, and dump shows each thread.
+    // The reported plan equals the one that `dump` computes, and `dump` shows each thread.
     let mut dump = serde_json::Value::Null;
     wait("dump and report name the same plan", || {
         let text = rig.ask(&["dump", "--pod", "default/fraud-1"]).unwrap();
@@ -68,7 +68,7 @@ fn repairs(rig: &Rig, pod: &Pod) {
 
 /// Edits of the deployment and of the pod's label.
 fn edits(rig: &Rig, pod: &Pod) {
-    // Enforcement is switched off: nothing is written, then everything is given back.
+    // Enforcement is disabled: nothing is written, then everything is given back.
     let policy = |policy: &str| json!({"spec": {"placement": {"policy": policy}}});
     rig.patch("infd", "fraud", &policy("None"));
     pod.wait_until_free("0-1");
@@ -92,7 +92,7 @@ fn edits(rig: &Rig, pod: &Pod) {
     );
     pod.wait_until_pinned(4);
 
-    // Without its label the pod is not placed.
+    // A pod without the label is not placed.
     rig.patch(
         "pod",
         "fraud-1",
@@ -105,7 +105,7 @@ fn edits(rig: &Rig, pod: &Pod) {
     pod.wait_until_pinned(4);
 }
 
-/// Health, and the end.
+/// Health and shutdown.
 fn ends(rig: &Rig, pod: &Pod, agent: Agent) {
     // The heartbeat is recent; no socket listens.
     assert!(fs::metadata(&agent.heartbeat).is_ok());
@@ -116,7 +116,7 @@ fn ends(rig: &Rig, pod: &Pod, agent: Agent) {
     );
     assert!(rig.ask(&["alive", "--heartbeat", "/nonexistent"]).is_err());
 
-    // At its end the agent gives every mask back and reports that.
+    // On exit the agent gives every mask back and reports it.
     let status = agent.stop();
     assert!(status.success(), "{status:?}");
     assert!(

@@ -1,4 +1,4 @@
-//! `albacore plan` and `albacore diff` say from the report of a node what its agent then does.
+//! `albacore plan` and `albacore diff` predict, from a node's report, what its agent then does.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod rig;
@@ -12,14 +12,14 @@ use albacore_topology::parse_topology_text;
 use rig::{NODE, Pod, Rig, wait};
 use serde_json::{Value, json};
 
-/// The command line, as an administrator of the rig's cluster.
+/// The command line tool, run as an administrator of the rig's cluster.
 struct Cli<'a> {
     program: PathBuf,
     rig: &'a Rig,
 }
 
 impl Cli<'_> {
-    /// Exit code, standard output and standard error.
+    /// Returns the exit code, standard output and standard error.
     fn run(&self, words: &[&str]) -> (i32, String, String) {
         let mut command = Command::new(&self.program);
         command
@@ -41,7 +41,7 @@ impl Cli<'_> {
         serde_json::from_str(&out).unwrap()
     }
 
-    /// A file with a deployment, as [`Rig::deploy`] makes it.
+    /// A manifest of a deployment like that of [`Rig::deploy`].
     fn file(&self, name: &str, workers: u16, threads: u16, more: &Value) -> String {
         let mut object = json!({"apiVersion": "albacore.dev/v1beta1",
             "kind": "InferenceDeployment", "metadata": {"name": name, "namespace": "default"},
@@ -56,7 +56,7 @@ impl Cli<'_> {
     }
 }
 
-/// The cpus of a pod's threads in the node's report, worker by worker.
+/// The CPUs of a pod's threads in the node's report, ordered by worker.
 fn reported(rig: &Rig, pod: &Pod) -> Vec<u64> {
     let entry = rig.entry(pod);
     let text = entry["mapping"]["cpus"].as_str().unwrap_or_default();
@@ -91,7 +91,7 @@ fn what_is_planned_from_the_report_is_what_the_agent_then_does() {
     assert!(agent.stop().success());
 }
 
-/// A pod that comes gets what was planned for it.
+/// A new pod is placed as predicted.
 fn new_pod(cli: &Cli<'_>, one: &Pod) -> Pod {
     let rig = cli.rig;
     let file = cli.file("two", 2, 1, &json!({"mode": "Compact"}));
@@ -139,7 +139,7 @@ fn new_pod(cli: &Cli<'_>, one: &Pod) -> Pod {
     two
 }
 
-/// The cpus of a pod after what a difference says of it.
+/// The CPUs of a pod after the predicted difference.
 fn after(diff: &Value, pod: &str, before: &[u64], threads: usize) -> Vec<u64> {
     let pods = diff["nodes"][0]["pods"].as_array().unwrap();
     let diff = pods.iter().find(|entry| entry["pod"] == pod).unwrap();
@@ -166,7 +166,7 @@ fn after(diff: &Value, pod: &str, before: &[u64], threads: usize) -> Vec<u64> {
     cpus.into_iter().map(|cpu| cpu.unwrap()).collect()
 }
 
-/// More threads: a new pod comes before the old one ends, as a Deployment does it.
+/// More threads: a new pod starts before the old one ends, as in a rolling update.
 fn roll_out(cli: &Cli<'_>, one: &Pod, two: Pod) -> Pod {
     let rig = cli.rig;
     let more = json!({"mode": "Compact"});
@@ -188,7 +188,7 @@ fn roll_out(cli: &Cli<'_>, one: &Pod, two: Pod) -> Pod {
     new
 }
 
-/// An edit does what was shown of it.
+/// An edit has the predicted effect.
 fn edits(cli: &Cli<'_>, one: &Pod, two: &Pod) {
     let rig = cli.rig;
     let file = cli.file("two", 2, 2, &json!({"mode": "Compact"}));
@@ -204,7 +204,7 @@ fn edits(cli: &Cli<'_>, one: &Pod, two: &Pod) {
         "{report:#}"
     );
 
-    // Masks that are given back, and the pod that stays alone.
+    // Masks that are given back, and the only remaining pod.
     let none = json!({"mode": "Compact", "placement": {"policy": "None"}});
     let file = cli.file("two", 2, 2, &none);
     let report = cli.json(1, &["diff", "-f", &file]);

@@ -1,4 +1,5 @@
-//! The path of a server's latency to the agent, with the real programs: server, params, both pipes.
+//! Latency reports from a server to the agent, with the real programs: server, albacore-params and
+//! both pipes.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod rig;
@@ -13,12 +14,12 @@ use albacore_testbed::product;
 use rig::{Rig, SetOnDrop, wait};
 use serde_json::{Value, json};
 
-/// The address of the pod, and of the connection of its server to params.
+/// Address of the pod and of its server's connection to albacore-params.
 const ADDRESS: &str = "127.0.0.1";
 
 const MODEL: &str = "lgb_binary";
 
-/// Killed when its owner is dropped.
+/// An albacore-params process that is killed on drop.
 struct Params {
     child: Child,
     grpc: String,
@@ -52,7 +53,7 @@ impl Drop for Params {
     }
 }
 
-/// Requests predictions, one after the other, until asked to stop.
+/// Requests predictions one after another until `stop` is set.
 fn load(to: SocketAddr, features: usize, stop: &AtomicBool) {
     let row = vec!["0.5"; features].join(",");
     let body = format!(
@@ -85,7 +86,7 @@ fn load(to: SocketAddr, features: usize, stop: &AtomicBool) {
     }
 }
 
-/// A free port.
+/// Returns a free port.
 fn free_port() -> SocketAddr {
     let listener = std::net::TcpListener::bind((ADDRESS, 0)).unwrap();
     listener.local_addr().unwrap()

@@ -1,6 +1,6 @@
-//! A trial on a live pod: windows of several placements in turn, a verdict, and its consequences.
-//! The test plays `albacore-params`: it writes the reports of a server, so that the verdict does
-//! not depend on this machine.
+//! A trial on a live pod: alternating windows of several placements, a verdict, and its
+//! consequences. The test writes the reports in place of `albacore-params`, so that the verdict
+//! does not depend on this machine.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod rig;
@@ -15,17 +15,17 @@ use albacore_settings::agent_stream::LatencyReport;
 use rig::{Pod, Rig, SetOnDrop, taskset, wait};
 use serde_json::json;
 
-/// A server's counts: requests within 1 ms, and within 4 ms.
+/// Cumulative request counts of a server: within 1 ms, and within 4 ms.
 struct Figures {
     fast: u64,
     slow: u64,
 }
 
 impl Figures {
-    /// Adds what the server answered since the last report, and makes the report.
+    /// Adds the requests answered since the last report and encodes a report.
     fn report(&mut self, pod: &Pod, is_fast: bool) -> String {
-        // The side that should win answers 20 times as many, so it also wins in CPU time per
-        // request.
+        // The side that should win answers 20 times as many requests, so it also wins in CPU time
+        // per request.
         match is_fast {
             true => self.fast += 10_000,
             false => self.slow += 500,
@@ -39,7 +39,7 @@ impl Figures {
     }
 }
 
-/// Writes reports of `pod`, which is fast while it `is_fast`, until asked to stop.
+/// Writes reports of `pod`, with low latency while `is_fast` returns true, until `stop` is set.
 fn report(path: &Path, pod: &Pod, is_fast: impl Fn(&Pod) -> bool, stop: &AtomicBool) {
     let mut pipe = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     let mut figures = Figures { fast: 0, slow: 0 };
@@ -50,7 +50,7 @@ fn report(path: &Path, pod: &Pod, is_fast: impl Fn(&Pod) -> bool, stop: &AtomicB
     }
 }
 
-/// A pod on trial, and an agent that reads reports from the pipe at the path.
+/// Creates a pod on trial, and an agent that reads reports from the returned pipe.
 fn try_plan(rig: &Rig) -> (Pod, rig::Agent, PathBuf) {
     let arms = ["Scatter", "None"];
     let trial = json!({"placement": {"trial": {"window": "1s", "windows": 8, "arms": arms}}});
@@ -58,7 +58,7 @@ fn try_plan(rig: &Rig) -> (Pod, rig::Agent, PathBuf) {
     try_pod(rig, "1")
 }
 
-/// The same of a deployment with two workers of so many threads.
+/// Creates a pod of a deployment with two workers of this many threads, and such an agent.
 fn try_pod(rig: &Rig, threads: &str) -> (Pod, rig::Agent, PathBuf) {
     let pod = rig.pod("fraud-1", "fraud", &["2", threads, "named"]);
     let path = rig.folder.path().join("reports");
@@ -92,15 +92,15 @@ fn a_plan_is_tried_on_the_live_pod_and_judged() {
         );
     });
     let verdict = reason(&rig, &pod);
-    // 1 ms without the plan, up to 4 ms with it.
+    // 1 ms without the plan, up to 4 ms with the plan.
     assert!(
         verdict.contains("p99 relative to None: Scatter 4."),
         "{verdict}"
     );
-    // That stays, and every mask was given back.
+    // The verdict persists, and every mask was given back.
     rig.wait_for_event("fraud-1", "PlacementWithdrawn");
     pod.wait_until_free("0-1");
-    // Without a trial in the spec the plan is in force.
+    // Without a trial in the spec, the plan is in force.
     let patch = json!({"spec": {"placement": {"trial": null}}});
     rig.patch("infd", "fraud", &patch);
     pod.wait_until_pinned(2);
@@ -133,7 +133,7 @@ fn a_plan_that_helps_stays_in_force() {
     assert!(agent.stop().success());
 }
 
-/// On two cpus the main threads of both workers share one with RoundRobin, and no other placement.
+/// On two CPUs, only RoundRobin places the main threads of both workers on the same CPU.
 fn is_round_robin(pod: &Pod) -> bool {
     let threads = pod.threads();
     let mask = |main: &str| {
@@ -165,7 +165,7 @@ fn the_best_of_several_placements_stays() {
     assert!(agent.stop().success());
 }
 
-/// A shell with two children that compute: a pre-fork server that reports nothing.
+/// A shell with two children that compute: a pre-fork server without latency reports.
 const OWN_SERVER: &str = "for i in 1 2; do (while :; do :; done) & done; wait";
 
 #[test]
@@ -196,7 +196,7 @@ fn a_server_of_the_users_own_is_tried_by_the_time_that_its_threads_wait() {
         with && without,
         "windows with ({with}) and without ({without})"
     );
-    // Which of both it is depends on what else runs on this machine.
+    // Which of the two it is depends on the load of this machine.
     let log = agent.log();
     let figure = "time waited for a cpu (no latency) relative to ";
     assert!(log.contains(figure), "{log}");
@@ -207,8 +207,8 @@ fn a_server_of_the_users_own_is_tried_by_the_time_that_its_threads_wait() {
     assert!(agent.stop().success());
 }
 
-/// The pod's address is this machine's, and a server listens there that sends a byte each half
-/// millisecond: a client that reads to the end never returns.
+/// The pod's address is that of this machine, where a server sends a byte every half millisecond: a
+/// client that reads to the end never returns.
 #[test]
 fn a_pod_on_trial_is_not_connected_to_and_its_reports_delay_nothing() {
     const ADDRESS: &str = "127.61.7.1";
@@ -227,8 +227,8 @@ fn a_pod_on_trial_is_not_connected_to_and_its_reports_delay_nothing() {
     other.wait_until_pinned(2);
     wait("the trial runs", || reason(&rig, &pod).contains("trial: "));
 
-    // A compromised params writes as much as the pipe takes: incomplete lines, long lines, and
-    // reports of this pod.
+    // A compromised albacore-params writes as much as the pipe accepts: incomplete lines, long
+    // lines, and reports of this pod.
     let stop = AtomicBool::new(false);
     let mut accepted = 0;
     std::thread::scope(|scope| {

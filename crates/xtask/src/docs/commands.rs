@@ -1,11 +1,11 @@
-//! The command line of every program, as `--help` prints it.
+//! The command line reference of every program, from the output of `--help`.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-/// Packages that build the programs whose `--help` is printed: package and program.
+/// Package and name of the programs whose `--help` is printed.
 pub const PROGRAMS: [(&str, &str); 6] = [
     ("albacore-cli", "albacore"),
     ("albacore-lab-commands", "albacore-lab"),
@@ -15,10 +15,11 @@ pub const PROGRAMS: [(&str, &str); 6] = [
     ("albacore-params", "albacore-params"),
 ];
 
-/// `albacore` starts it for the commands `bench`, `partition` and `simulate`, which show its help.
+/// Started by `albacore` for the commands `bench`, `partition` and `simulate`, which print its
+/// help.
 const BEHIND_ALBACORE: &str = "albacore-lab";
 
-/// A section for each program in `programs` and each of its commands.
+/// One section for each program in `programs` and for each of its subcommands.
 pub(super) fn all(programs: &Path) -> Result<String> {
     let mut text = String::new();
     for (_, program) in PROGRAMS.iter().filter(|(_, name)| *name != BEHIND_ALBACORE) {
@@ -44,7 +45,7 @@ fn sections(path: &Path, program: &str, commands: &[&str], text: &mut String) ->
 
 fn help(path: &Path, commands: &[&str]) -> Result<String> {
     let mut command = Command::new(path);
-    // The width of a terminal must not change the page.
+    // The page must not depend on the width of the terminal.
     command.args(commands).arg("--help").env_remove("COLUMNS");
     let output = command
         .output()
@@ -62,11 +63,11 @@ fn help(path: &Path, commands: &[&str]) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Names in the list `Commands:` of a help text.
+/// Names in the section `Commands:` of a help text.
 fn listed(help: &str) -> Vec<&str> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let lines = lines.take_while(|line| line.starts_with("  "));
-    // A description that continues is indented further.
+    // Continuation lines of a description are indented further.
     let entries = lines.filter_map(|line| line.strip_prefix("  "));
     let entries = entries.filter(|entry| !entry.starts_with(' '));
     let names = entries.filter_map(|entry| entry.split_whitespace().next());

@@ -1,17 +1,17 @@
-//! Fields of a custom resource as tables, from its schema.
+//! Tables of the fields of a custom resource, generated from its schema.
 
 use serde_json::Value;
 
 use super::row;
 
-/// Fields whose content is a type of Kubernetes, described in its own documentation.
+/// Fields whose type is defined and documented by Kubernetes.
 const KUBERNETES_TYPES: [(&str, &str); 3] = [
     ("spec.template", "PodTemplateSpec"),
     ("spec.resources", "ResourceRequirements"),
     ("status.conditions", "[]Condition"),
 ];
 
-/// Two tables, of `spec` and of `status`, as far as the definition `crd` has them.
+/// One table each for `spec` and `status`, if the definition `crd` has them.
 pub(super) fn tables(crd: &Value) -> String {
     let mut crd = crd.clone();
     crd.sort_all_objects();
@@ -65,7 +65,7 @@ fn about(schema: &Value) -> String {
         .to_owned()
 }
 
-/// The description, and every rule that goes beyond the type.
+/// The description, and all constraints beyond the type.
 fn meaning(field: &Value) -> String {
     let mut text = about(field);
     let range = match (field["minimum"].as_f64(), field["maximum"].as_f64()) {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use super::row;
 
-/// A table of all records in `docs/decisions`, newest first: date and title.
+/// A table of all records in `docs/decisions` with date and title, newest first.
 pub(super) fn index(root: &Path) -> Result<String> {
     let folder = root.join("docs/decisions");
     let mut records = Vec::new();

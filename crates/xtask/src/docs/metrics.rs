@@ -1,11 +1,11 @@
 //! Compares `docs/reference/metrics.md` with the metrics pages of running programs: names, types
-//! and labels. What a metric means is written by hand.
+//! and labels. The descriptions are written by hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::row;
 
-/// A family of a metrics page in the Prometheus text format.
+/// A metric family of a page in the Prometheus text format.
 #[derive(Default)]
 struct Family {
     kind: String,
@@ -13,9 +13,10 @@ struct Family {
     labels: BTreeSet<String>,
 }
 
-/// Rows that `reference` lacks for the families of `page`, with the help text as their meaning.
+/// Rows for the families of `page` that are missing in `reference`, with the help text as
+/// description.
 ///
-/// A family without samples has no labels to compare.
+/// The labels of a family without samples are not compared.
 #[must_use]
 pub fn missing_rows(reference: &str, page: &str) -> Vec<String> {
     let mut rows = Vec::new();
@@ -51,7 +52,7 @@ fn families(page: &str) -> BTreeMap<String, Family> {
             && name.starts_with(&current)
             && let Some(family) = families.get_mut(&current)
         {
-            // A key is what lies between a comma or the start and `="`.
+            // A label name is the text between a comma or the start and `="`.
             let parts: Vec<&str> = labels.split("=\"").collect();
             let keys = parts.iter().take(parts.len().saturating_sub(1));
             let keys = keys.filter_map(|part| part.rsplit([',', '"']).next());

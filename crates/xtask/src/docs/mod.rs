@@ -1,7 +1,7 @@
 //! `xtask docs`: the generated parts of `docs/`.
 //!
-//! A page holds prose and blocks. The lines between `<!-- begin: NAME -->` and `<!-- end -->` are
-//! generated from code, from `crds/`, from `manifests/` or from what programs print for `--help`.
+//! A page consists of prose and blocks. The lines between `<!-- begin: NAME -->` and `<!-- end -->`
+//! are generated from code, from `crds/`, from `manifests/` or from the output of `--help`.
 
 mod commands;
 mod crd;
@@ -20,7 +20,7 @@ pub use metrics::missing_rows;
 const BEGIN: &str = "<!-- begin: ";
 const END: &str = "<!-- end -->";
 
-/// Text of the block `name`. `programs` is the folder of the built programs.
+/// Text of the block `name`. `programs` is the directory of the built programs.
 fn block(name: &str, root: &Path, programs: &Path) -> Result<String> {
     match name {
         "InferenceDeployment" => Ok(crd::tables(&albacore_api::inference_deployment_crd())),
@@ -36,10 +36,10 @@ fn block(name: &str, root: &Path, programs: &Path) -> Result<String> {
     }
 }
 
-/// Every page with a block, as it should be: path below `root` and text.
+/// Path below `root` and generated text of every page with a block.
 ///
 /// # Errors
-/// A page has an unknown block or one without an end, or what a block is made from is missing.
+/// A page contains an unknown or unterminated block, or the source of a block is missing.
 pub fn generate(root: &Path, programs: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut pages = Vec::new();
     let mut folders = vec![root.join("docs")];
@@ -62,7 +62,7 @@ pub fn generate(root: &Path, programs: &Path) -> Result<Vec<(PathBuf, String)>> 
     Ok(pages)
 }
 
-/// `page` with every block replaced by what `fill` gives for its name.
+/// Replaces every block of `page` with the result of `fill` for its name.
 fn filled(page: &str, fill: impl Fn(&str) -> Result<String>) -> Result<String> {
     let mut text = String::new();
     let mut lines = page.lines();
@@ -83,10 +83,10 @@ fn filled(page: &str, fill: impl Fn(&str) -> Result<String>) -> Result<String> {
     Ok(text)
 }
 
-/// Writes them below `root`.
+/// Writes the pages below `root`.
 ///
 /// # Errors
-/// As [`generate`], or a file cannot be written.
+/// Same as [`generate`], or a file cannot be written.
 pub fn write(root: &Path, programs: &Path) -> Result<()> {
     for (path, text) in generate(root, programs)? {
         let path = root.join(path);
@@ -96,10 +96,10 @@ pub fn write(root: &Path, programs: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a committed page differs from what would be written.
+/// Fails if a committed page differs from the generated one.
 ///
 /// # Errors
-/// As [`generate`], or a page differs: the error names it and the first line.
+/// Same as [`generate`], or a page differs: the error contains its path and the first such line.
 pub fn check(root: &Path, programs: &Path) -> Result<()> {
     for (path, text) in generate(root, programs)? {
         let committed = std::fs::read_to_string(root.join(&path)).unwrap_or_default();

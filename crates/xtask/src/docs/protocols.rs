@@ -1,4 +1,4 @@
-//! Calls of the server over HTTP and gRPC.
+//! The calls of the server over HTTP and gRPC.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use super::row;
 use super::source::rust_files;
 
-/// Paths and methods, from comments of the server that begin with a method and a path in backticks.
+/// Methods and paths, from comments in the server that begin with a method and a path in backticks.
 pub(super) fn http_calls(root: &Path) -> Result<String> {
     let folder = "crates/serving/server/src";
     let mut rows = String::new();
@@ -32,7 +32,8 @@ pub(super) fn http_calls(root: &Path) -> Result<String> {
     Ok(format!("| Call | |\n|---|---|\n{rows}"))
 }
 
-/// The row of a comment such as "`GET /v2/models/{name}`: metadata."; empty for other comments.
+/// The table row for a comment such as "`GET /v2/models/{name}`: metadata."; empty for other
+/// comments.
 fn call(comment: &str) -> String {
     let is_call = ["`GET /", "`POST /"].iter().any(|m| comment.starts_with(m));
     let Some((call, rest)) = comment
@@ -46,7 +47,7 @@ fn call(comment: &str) -> String {
     row(&[&format!("`{call}`"), rest])
 }
 
-/// Services and calls of the protocol's files.
+/// Services and calls defined in the proto files.
 pub(super) fn grpc_calls(root: &Path) -> Result<String> {
     let mut all = Vec::new();
     for file in ["inference.proto", "params.proto"] {
@@ -54,7 +55,7 @@ pub(super) fn grpc_calls(root: &Path) -> Result<String> {
         let proto = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         all.push(services(&proto));
     }
-    // A table ends at an empty line.
+    // A table is terminated by an empty line.
     Ok(all.join("\n"))
 }
 

@@ -1,4 +1,4 @@
-//! Tables from Rust sources and from the monitoring rules.
+//! Tables generated from Rust sources and from the monitoring rules.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::row;
 
-/// Every Rust file below `folder`, sorted: path and text.
+/// Path and text of every Rust file below `folder`, sorted.
 pub(super) fn rust_files(root: &Path, folder: &str) -> Result<Vec<(PathBuf, String)>> {
     let mut files = Vec::new();
     let mut folders = vec![root.join(folder)];
@@ -26,8 +26,8 @@ pub(super) fn rust_files(root: &Path, folder: &str) -> Result<Vec<(PathBuf, Stri
     Ok(files)
 }
 
-/// The exit codes of `albacore`, from the comments on the variants of its failure type: those that
-/// end in `Exit code N.`
+/// The exit codes of `albacore`, from the comments of the variants of its failure type that end in
+/// `Exit code N.`
 pub(super) fn exit_codes(root: &Path) -> Result<String> {
     let folder = "crates/cli/command/src";
     let mut codes = vec![(0_u8, "Done.".to_owned())];
@@ -62,7 +62,7 @@ pub(super) fn exit_codes(root: &Path) -> Result<String> {
     ))
 }
 
-/// Reasons and what to do about them, from `remedy_of` of `crates/kubernetes/api`.
+/// Reasons and their remedies, from `remedy_of` in `crates/kubernetes/api`.
 pub(super) fn remedies(root: &Path) -> Result<String> {
     let files = rust_files(root, "crates/kubernetes/api/src")?;
     let source = files

@@ -1,8 +1,8 @@
-//! The architectures that images and released programs are made for.
+//! The CPU architectures for which images and released programs are built.
 
 use std::io::{Error, ErrorKind, Result};
 
-/// A kind of cpu, ordered by its name at the OCI.
+/// A CPU architecture, ordered by its OCI name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Architecture {
     Amd64,
@@ -12,10 +12,10 @@ pub enum Architecture {
 impl Architecture {
     pub const ALL: [Self; 2] = [Self::Amd64, Self::Arm64];
 
-    /// That of this machine.
+    /// The architecture of this machine.
     ///
     /// # Errors
-    /// Nothing is released for it.
+    /// No release is built for it.
     pub fn of_this_machine() -> Result<Self> {
         let own = |architecture: &Self| architecture.cpu() == std::env::consts::ARCH;
         Self::ALL.into_iter().find(own).ok_or_else(|| {
@@ -25,7 +25,7 @@ impl Architecture {
         })
     }
 
-    /// The name at the OCI, at Go and at Kubernetes.
+    /// The name used by OCI, Go and Kubernetes.
     #[must_use]
     pub const fn oci(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Architecture {
         }
     }
 
-    /// The name in targets of Rust and of C compilers.
+    /// The name in target triples of Rust and of C compilers.
     #[must_use]
     pub const fn cpu(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Architecture {
         }
     }
 
-    /// Rust's target of static programs.
+    /// The Rust target for static programs.
     #[must_use]
     pub fn target(self) -> String {
         format!("{}-unknown-linux-musl", self.cpu())

@@ -1,8 +1,9 @@
-//! An image as an archive of the OCI image layout: what `ctr images import` and registries take.
+//! An image as an archive in the OCI image layout, the format of `ctr images import` and of
+//! registries.
 //!
-//! Blobs are named by their SHA-256; configuration, manifest and index are JSON with sorted names.
-//! The crate `oci-spec` keeps labels in hash maps, so its bytes would differ from run to run; the
-//! few objects are written here.
+//! Blobs are named by their SHA-256; configuration, manifest and index are JSON with sorted keys.
+//! The crate `oci-spec` stores labels in hash maps, so its output would differ between runs;
+//! therefore these few objects are written here.
 
 use std::io::{Error, Result};
 
@@ -17,11 +18,11 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// An archive and the name of what is in it.
+/// An archive and the digest of its content.
 pub struct Written {
     pub bytes: Vec<u8>,
-    /// `sha256:...` of the manifest or of the index: the digest by which a chart or a pod can name
-    /// the image.
+    /// `sha256:...` of the manifest or of the index: the digest by which charts and pods can refer
+    /// to the image.
     pub digest: String,
 }
 
@@ -29,15 +30,15 @@ pub struct Written {
 #[derive(Clone, Copy)]
 pub struct Variant<'a> {
     pub architecture: Architecture,
-    /// Their bytes, in the order of [`Image::programs`].
+    /// Contents of the programs, in the order of [`Image::programs`].
     pub programs: &'a [&'a [u8]],
 }
 
-/// Path and bytes of each blob.
+/// Path and content of each blob.
 struct Blobs(Vec<(String, Vec<u8>)>);
 
 impl Blobs {
-    /// Adds `blob` and describes it.
+    /// Adds `blob` and returns its descriptor.
     fn add(&mut self, kind: &str, blob: Vec<u8>) -> Value {
         let described = descriptor(kind, &blob);
         self.0.push((format!("blobs/sha256/{}", hex(&blob)), blob));
@@ -45,21 +46,21 @@ impl Blobs {
     }
 }
 
-/// What an archive is made of, whatever is in its layers.
+/// Input of an archive, independent of the content of its layers.
 pub(crate) struct Contents<'a> {
     pub(crate) reference: &'a str,
-    /// Labels of the image, also annotations of its manifest.
+    /// Labels of the image, which are also annotations of its manifest.
     pub(crate) labels: Value,
-    /// Fields of the configuration that say how a container is started.
+    /// Fields of the image configuration for starting a container.
     pub(crate) run: Value,
     pub(crate) layers: Vec<(Architecture, Layer)>,
 }
 
-/// The image's archive: of one architecture a plain image, of several an index of images, from
-/// which runtimes take the one for their machine.
+/// Writes the image's archive: for one architecture a plain image, for several an index of images,
+/// from which runtimes select the image for their machine.
 ///
 /// # Errors
-/// No variant; a name that a tar cannot hold.
+/// There is no variant, or a name cannot be stored in a tar.
 pub fn write(image: &Image, source: &Source, variants: &[Variant<'_>]) -> Result<Written> {
     let mut layers = Vec::new();
     for variant in variants {
@@ -76,10 +77,10 @@ pub fn write(image: &Image, source: &Source, variants: &[Variant<'_>]) -> Result
     pack(&contents, source)
 }
 
-/// The archive of an image or of an index, as [`write()`].
+/// Writes the archive of an image or of an index, like [`write()`].
 ///
 /// # Errors
-/// No layer.
+/// There is no layer.
 pub(crate) fn pack(contents: &Contents<'_>, source: &Source) -> Result<Written> {
     let mut blobs = Blobs(Vec::new());
     let layers = contents.layers.iter();
@@ -99,7 +100,7 @@ pub(crate) fn pack(contents: &Contents<'_>, source: &Source) -> Result<Written> 
     let index = index(&[named]);
 
     blobs.0.sort();
-    // Images of two architectures may have equal blobs.
+    // The images of two architectures may contain equal blobs.
     blobs.0.dedup();
     let files = blobs.0.iter();
     let files = files.map(|(path, blob)| (path.as_str(), 0o444, blob.as_slice()));
@@ -112,7 +113,7 @@ pub(crate) fn pack(contents: &Contents<'_>, source: &Source) -> Result<Written> 
     })
 }
 
-/// Adds the blobs of one architecture's image; the description of its manifest.
+/// Adds the blobs of one architecture's image; returns the descriptor of its manifest.
 fn add_image(
     blobs: &mut Blobs,
     contents: &Contents<'_>,
@@ -147,7 +148,7 @@ fn index(manifests: &[Value]) -> Vec<u8> {
     text(json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}))
 }
 
-/// How a container of `image` is started.
+/// The fields of the configuration for starting a container of `image`.
 fn run(image: &Image) -> Result<Value> {
     let ports: Map<String, Value> = image
         .ports
@@ -165,7 +166,7 @@ fn run(image: &Image) -> Result<Value> {
     }))
 }
 
-/// The labels that every image has.
+/// The labels of every image.
 pub(crate) fn labels(name: &str, description: &str, source: &Source) -> Value {
     let mut labels = json!({
         "org.opencontainers.image.title": name,
@@ -189,13 +190,13 @@ fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(bytes))
 }
 
-/// SHA-256 in hexadecimal digits.
+/// SHA-256 as a hexadecimal string.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let sum = Sha256::digest(bytes);
     sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// JSON with sorted names, on one line.
+/// JSON with sorted keys, on one line.
 fn text(mut value: Value) -> Vec<u8> {
     value.sort_all_objects();
     value.to_string().into_bytes()

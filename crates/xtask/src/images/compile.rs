@@ -1,9 +1,10 @@
-//! Compiles a program into one static file that is the same wherever the checkout lies.
+//! Compiles a program into one static file that does not depend on the path of the checkout.
 //!
-//! Static means musl: the toolchain brings it, with its linker, so that the C library and binutils
-//! of the machine leave no trace. (glibc's static resolver works in an empty image, too, here with
-//! 2.36, but its linker warns against it and it would be the machine's.) The C code of a few crates
-//! is compiled by zig's clang, which brings the headers of musl for every architecture.
+//! Static linking uses musl: it is part of the toolchain, including its linker, so that the result
+//! does not depend on the machine's C library and binutils. (glibc's static resolver also works in
+//! an empty image, tested with 2.36, but its linker warns against it, and it would be the machine's
+//! glibc.) The C code of a few crates is compiled by zig's clang, which includes the headers of
+//! musl for every architecture.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,38 +16,38 @@ use serde_json::Value;
 
 use super::{Architecture, Program};
 
-/// Makes the environment of a list of Python packages, and prints its folder.
+/// Creates the environment for a list of Python packages and prints its directory.
 const PYTHON: &str = "tests/python-env.sh";
 
-/// The list with zig.
+/// The list of packages with zig.
 const ZIG: &str = "scripts/zig/requirements.txt";
 
 const C_COMPILER: &str = "scripts/zig/cc.sh";
 const C_ARCHIVER: &str = "scripts/zig/ar.sh";
 
-/// The profile of Cargo.toml.
+/// The build profile in Cargo.toml.
 const PROFILE: &str = "image";
 
-/// What the checkout and the toolchain need to compile for an image.
+/// Paths of the checkout and the toolchain needed to compile for an image.
 pub(super) struct Compiler {
     root: PathBuf,
     architecture: Architecture,
     target: String,
-    /// Has zig as a package.
+    /// Has zig installed as a package.
     python: PathBuf,
     folder: PathBuf,
-    /// The toolchain, and the program in it that strips.
+    /// The toolchain, and its program that strips symbols.
     system: PathBuf,
     objcopy: PathBuf,
-    /// Folders of this machine and the names that they have in what is compiled.
+    /// Directories of this machine, and the names that replace them in compiled files.
     renamed: BTreeMap<PathBuf, String>,
 }
 
 impl Compiler {
-    /// Looks for what is needed.
+    /// Locates the toolchain and the C compiler.
     ///
     /// # Errors
-    /// No cargo, no standard library for musl, no network for the C compiler.
+    /// There is no cargo, no standard library for musl, or no network to fetch the C compiler.
     pub(super) fn find(root: &Path, architecture: Architecture) -> Result<Self> {
         let target = architecture.target();
         let system = PathBuf::from(stdout_of(
@@ -90,7 +91,7 @@ impl Compiler {
             (root.canonicalize()?, "/albacore".to_owned()),
             (folder.clone(), "/target".to_owned()),
             (cargo_home()?, "/cargo".to_owned()),
-            // What rustc itself writes where the sources of the standard library are not installed.
+            // Written by rustc itself if the sources of the standard library are not installed.
             (
                 system.join("lib/rustlib/src/rust"),
                 format!("/rustc/{commit}"),
@@ -108,12 +109,12 @@ impl Compiler {
         })
     }
 
-    /// Compiles `programs` in one build and gives their paths, in the same order. What several of
-    /// them link is compiled once, with the features that any of them asks for; what a program does
-    /// not call, the linker leaves out.
+    /// Compiles `programs` in one build and returns their paths in the same order. Crates that
+    /// several of them link are compiled once, with the union of the requested features; the linker
+    /// removes code that a program does not call.
     ///
     /// # Errors
-    /// The compiler's.
+    /// The compiler fails.
     pub(super) fn compile(&self, programs: &[Program]) -> Result<Vec<PathBuf>> {
         let mut command = Command::new(cargo());
         command
@@ -121,7 +122,7 @@ impl Compiler {
             .current_dir(&self.root);
         let name = self.target.replace('-', "_");
         let of_target = |variable: &str| format!("{variable}_{name}");
-        // Settings of the caller's that would get into the program.
+        // Settings of the caller that would affect the program.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             let settings = ["CARGO_PROFILE_", "CARGO_TARGET_X86", "CARGO_TARGET_AARCH"];
@@ -131,8 +132,8 @@ impl Compiler {
         }
         command
             .env("CARGO_INCREMENTAL", "0")
-            // C code that says when it was compiled. Not the commit's time: what a commit before
-            // this one left in the target folder is used again.
+            // For C code that embeds its compilation time. Not the time of the commit, because
+            // files that a previous commit left in the target directory are reused.
             .env("SOURCE_DATE_EPOCH", "0")
             .env("CARGO_ENCODED_RUSTFLAGS", self.rust_flags())
             .env(of_target("CC"), self.root.join(C_COMPILER))
@@ -154,11 +155,12 @@ impl Compiler {
             .collect())
     }
 
-    /// Writes `program` without its symbols to a file beside it and gives that file's path. The
-    /// toolchain's own program does it, as rustc would: binutils of the machine leave no trace.
+    /// Writes `program` without its symbols to a file in the same directory and returns its path.
+    /// Uses the toolchain's own program, like rustc, so that the result does not depend on the
+    /// machine's binutils.
     ///
     /// # Errors
-    /// The program cannot be run, or fails.
+    /// The program cannot be run, or it fails.
     pub(super) fn strip(&self, program: &Path) -> Result<PathBuf> {
         let stripped = program.with_extension("stripped");
         let mut command = Command::new(&self.objcopy);
@@ -167,7 +169,8 @@ impl Compiler {
         Ok(stripped)
     }
 
-    /// Later renamings win in rustc, so the longest paths come last, as the map has them.
+    /// In rustc, later mappings take precedence, so the longest paths must be last, which is the
+    /// order of the map.
     fn rust_flags(&self) -> OsString {
         let mut flags = OsString::from("-Clinker=rust-lld");
         for (path, name) in &self.renamed {
@@ -195,7 +198,7 @@ impl Compiler {
     }
 }
 
-/// Arguments of cargo: one build of all programs.
+/// Arguments of cargo for one build of all programs.
 fn arguments<'a>(target: &'a str, programs: &'a [Program]) -> Vec<&'a str> {
     let mut all = vec![
         "build",
@@ -211,7 +214,7 @@ fn arguments<'a>(target: &'a str, programs: &'a [Program]) -> Vec<&'a str> {
     all
 }
 
-/// The cargo that runs this program, or the one on the path.
+/// The cargo that runs this program, or the one in PATH.
 pub(super) fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
@@ -224,7 +227,7 @@ fn cargo_home() -> Result<PathBuf> {
         .context("neither CARGO_HOME nor HOME is set: set one")
 }
 
-/// The standard output of `command`, if it succeeds.
+/// Runs `command` and returns its standard output if it succeeds.
 pub(super) fn stdout_of(command: &mut Command) -> Result<String> {
     let output = command
         .output()

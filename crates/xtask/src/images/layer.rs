@@ -1,27 +1,27 @@
-//! The layer of an image: its programs in a compressed tar, reproducible byte for byte.
+//! The layer of an image: its programs in a compressed tar that is reproducible byte for byte.
 //!
-//! It is compressed with `miniz_oxide`, not with `flate2`, whose output depends on the backend that
-//! the features of the build select. The gzip frame is written here, without a time stamp.
+//! Compressed with `miniz_oxide` instead of `flate2`, whose output depends on the backend selected
+//! by the features of the build. The gzip frame is written here, without a timestamp.
 
 use std::io;
 
-/// 0 is fastest, 10 is smallest; above 9 the gain is not worth the time.
+/// Compression level: 0 is fastest, 10 is smallest; above 9 the gain is not worth the time.
 const LEVEL: u8 = 9;
 
-/// A gzip member of RFC 1952: deflate, no flags, no time, unknown system.
+/// Header of a gzip member (RFC 1952): deflate, no flags, no time, unknown system.
 const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
-/// A layer, uncompressed (for the digest in the configuration) and compressed (as it is stored).
+/// A layer, uncompressed (for the digest in the configuration) and compressed (as stored).
 pub struct Layer {
     pub tar: Vec<u8>,
     pub gzip: Vec<u8>,
 }
 
-/// The layer with these programs (name, bytes) at the root, owned by root and not writable, with
-/// the time `epoch`.
+/// The layer with these programs (name, content) in the root directory, owned by root and not
+/// writable, with the timestamp `epoch`.
 ///
 /// # Errors
-/// A name that a tar cannot hold.
+/// A name cannot be stored in a tar.
 pub fn layer(programs: &[(&str, &[u8])], epoch: u64) -> io::Result<Layer> {
     let files: Vec<(&str, u32, &[u8])> = programs
         .iter()
@@ -32,7 +32,8 @@ pub fn layer(programs: &[(&str, &[u8])], epoch: u64) -> io::Result<Layer> {
     Ok(Layer { tar, gzip })
 }
 
-/// A tar of `files` (path, mode, bytes) in their order. A path that ends with a slash is a folder.
+/// A tar of `files` (path, mode, content) in this order. A path that ends with a slash is a
+/// directory.
 pub(crate) fn tar(files: &[(&str, u32, &[u8])], epoch: u64) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, mode, bytes) in files {
@@ -51,14 +52,14 @@ pub(crate) fn tar(files: &[(&str, u32, &[u8])], epoch: u64) -> io::Result<Vec<u8
     archive.into_inner()
 }
 
-/// `bytes` compressed, without a time stamp.
+/// Compresses `bytes` without a timestamp.
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut sum = flate2::Crc::new();
     sum.update(bytes);
     let mut member = GZIP_HEAD.to_vec();
     member.extend(miniz_oxide::deflate::compress_to_vec(bytes, LEVEL));
     member.extend(sum.sum().to_le_bytes());
-    // The size modulo 2^32, as the format has it.
+    // The size modulo 2^32, as specified by the format.
     member.extend((bytes.len() as u32).to_le_bytes());
     member
 }

@@ -1,13 +1,13 @@
-//! `xtask images`: container images without a container builder.
+//! `xtask images`: builds container images without a container builder.
 //!
-//! Each program is compiled into a static file. The programs of an image, most often one, are its
-//! only layer; it is written as an archive of the OCI image layout, with a bill of materials for
-//! each architecture beside it. Equal sources and compilers give equal bytes, so an image can be
-//! verified by building it again.
+//! Each program is compiled into a static file. The programs of an image, usually one, are its only
+//! layer. The image is written as an archive in the OCI image layout, with a bill of materials per
+//! architecture next to it. The same sources and compilers produce the same bytes, so an image can
+//! be verified by building it again.
 //!
-//! No image holds root certificates: the HTTP client of the server has those of Mozilla compiled
-//! in, and a cluster mounts its own for the controller. A kubeconfig without a certificate
-//! authority fails in an image.
+//! Images contain no root certificates: the server's HTTP client has Mozilla's compiled in, and a
+//! cluster mounts its own for the controller. A kubeconfig without a certificate authority does not
+//! work in an image.
 
 mod architecture;
 mod archive;
@@ -32,17 +32,17 @@ pub use sbom::bill;
 pub use source::Source;
 pub(crate) use source::rfc3339;
 
-/// One image: programs and what a runtime must know to start it.
+/// An image: its programs and the data that a runtime needs to start it.
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
     pub name: &'static str,
-    /// The files, at the root. The first is what is run.
+    /// The files in the root directory. The first one is the entrypoint.
     pub programs: &'static [Program],
-    /// `uid:gid`, as numbers: `runAsNonRoot` of Kubernetes requires that.
+    /// `uid:gid` as numbers, which `runAsNonRoot` of Kubernetes requires.
     pub user: &'static str,
     /// TCP ports on which it listens by default.
     pub ports: &'static [u16],
-    /// One sentence, a label of the image.
+    /// Description in one sentence, a label of the image.
     pub description: &'static str,
 }
 
@@ -53,7 +53,7 @@ pub struct Program {
     pub name: &'static str,
 }
 
-/// A program that has the name of its package.
+/// A program with the name of its package.
 const fn program(name: &'static str) -> Program {
     Program {
         package: name,
@@ -71,10 +71,10 @@ const LABORATORY: Program = Program {
     name: "albacore-lab",
 };
 
-/// A user that owns no file, neither in the image nor on a node.
+/// A user that owns no files, neither in the image nor on a node.
 const NOBODY: &str = "65532:65532";
 
-/// Runtimes give a capability to root alone; the agent's pod drops all but one.
+/// Runtimes grant capabilities only to root; the agent's pod drops all but one.
 const ROOT: &str = "0:0";
 
 /// Every image that is built.
@@ -116,7 +116,7 @@ pub const IMAGES: [Image; 6] = [
     },
     Image {
         name: "albacore-experiment",
-        // it starts the others
+        // starts the others
         programs: &[
             LABORATORY,
             CLI,
@@ -129,18 +129,18 @@ pub const IMAGES: [Image; 6] = [
     },
 ];
 
-/// The registry of `charts/albacore/values.yaml`.
+/// The registry in `charts/albacore/values.yaml`.
 pub const REGISTRY: &str = "registry.albacore.dev/albacore";
 
 impl Image {
-    /// The name that runtimes and charts use: registry, repository and tag.
+    /// The image reference for runtimes and charts: registry, repository and tag.
     #[must_use]
     pub fn reference(&self, source: &Source) -> String {
         format!("{REGISTRY}/{}:{}", self.name, source.version)
     }
 }
 
-/// Every program that some image has, once.
+/// All programs of all images, without duplicates.
 #[must_use]
 pub fn programs() -> Vec<Program> {
     let mut all: Vec<Program> = Vec::new();
@@ -155,19 +155,20 @@ pub fn programs() -> Vec<Program> {
 /// Stripped programs of one architecture, by name.
 pub type Programs = BTreeMap<&'static str, Vec<u8>>;
 
-/// What was built.
+/// Result of a build.
 pub struct Built {
     pub programs: BTreeMap<Architecture, Programs>,
-    /// References of the images, and their digests.
+    /// References of the images and their digests.
     pub digests: Vec<(String, String)>,
 }
 
-/// Compiles every program from the checkout at `root` for each of `architectures`, and writes
-/// archives, bills of materials (`IMAGE-ARCHITECTURE.cdx.json`) and the programs with their
-/// function names (`symbols/PACKAGE-ARCHITECTURE`) to `folder`.
+/// Compiles every program of the checkout at `root` for each of `architectures`, and writes
+/// archives, bills of materials (`IMAGE-ARCHITECTURE.cdx.json`) and the programs with symbols
+/// (`symbols/PACKAGE-ARCHITECTURE`) to `folder`.
 ///
 /// # Errors
-/// A missing target or C compiler, code that does not compile, a folder that cannot be written.
+/// A target or the C compiler is missing, the code does not compile, or the directory is not
+/// writable.
 pub fn run(root: &Path, folder: &Path, architectures: &[Architecture]) -> Result<Built> {
     let source = Source::read(root)?;
     std::fs::create_dir_all(folder.join("symbols"))
@@ -217,7 +218,8 @@ fn of_image<'a>(image: &Image, programs: &'a Programs) -> Vec<&'a [u8]> {
         .collect()
 }
 
-/// Every program for `architecture`, stripped; writes those with symbols to `folder`.
+/// Compiles and strips every program for `architecture`; writes the programs with symbols to
+/// `folder`.
 fn compile_all(root: &Path, folder: &Path, architecture: Architecture) -> Result<Programs> {
     let compiler = compile::Compiler::find(root, architecture)?;
     let (start, name) = (Instant::now(), architecture.oci());

@@ -1,9 +1,9 @@
 //! The bill of materials (SBOM) of a program: the crates that are linked into it, as CycloneDX
 //! JSON.
 //!
-//! `cargo tree` lists the crates, with the features of the one build that makes all programs, for
-//! the target of the images, and without procedural macros and build scripts, which run on the
-//! builder. Checksums come from `Cargo.lock`. Why not `cargo-cyclonedx`:
+//! `cargo tree` lists the crates, with the features of the build of all programs, for the target of
+//! the images, and without procedural macros and build scripts, which run on the builder. Checksums
+//! are read from `Cargo.lock`. Reasons against `cargo-cyclonedx`:
 //! docs/decisions/2026-11-23-sbom.md.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use super::archive::hex;
 use super::compile::{cargo, stdout_of};
 use super::{Image, Program, Source, Variant, programs};
 
-/// CrateId and version of a crate.
+/// Name and version of a crate.
 type CrateId = (String, String);
 
 #[derive(Default)]
@@ -26,11 +26,11 @@ struct LinkedCrate {
     dependencies: BTreeSet<CrateId>,
 }
 
-/// The bill of materials of an image, whose programs were built from the checkout at `root`. It is
-/// of the first, and the others are parts.
+/// The bill of materials of an image whose programs were built from the checkout at `root`. The
+/// first program is its subject, and the others are components.
 ///
 /// # Errors
-/// No cargo, no `Cargo.lock`, or one that is older than the manifests.
+/// There is no cargo, or `Cargo.lock` is missing or older than the manifests.
 pub fn bill(root: &Path, image: &Image, source: &Source, variant: &Variant<'_>) -> Result<String> {
     let target = variant.architecture.target();
     let all = programs();
@@ -127,10 +127,10 @@ fn component(name: &CrateId, license: &str, sum: Option<&String>) -> Value {
         "bom-ref": reference(name),
         "name": name.0,
         "version": name.1,
-        // Old manifests write "/" for "OR".
+        // Old manifests use "/" for "OR".
         "licenses": [{"expression": license.replace('/', " OR ")}],
     });
-    // Our own crates are in no registry.
+    // Crates of this workspace are not in a registry.
     if let Some(sum) = sum {
         component["purl"] = json!(format!("pkg:cargo/{}@{}", name.0, name.1));
         component["hashes"] = json!([{"alg": "SHA-256", "content": sum}]);
@@ -169,12 +169,12 @@ fn linked(
     crates
 }
 
-/// Parses lines `DEPTH\tNAME vVERSION ...\tLICENSE`, where a crate follows the one that depends on
-/// it. The dependencies of a crate are listed only the first time.
+/// Parses lines `DEPTH\tNAME vVERSION ...\tLICENSE`, in which a crate follows the one that depends
+/// on it. The dependencies of a crate are listed only at its first occurrence.
 fn parse_tree(text: &str) -> Result<BTreeMap<CrateId, LinkedCrate>> {
     let mut crates = BTreeMap::<CrateId, LinkedCrate>::new();
     let mut way = Vec::<CrateId>::new();
-    // A blank line separates the trees of two packages.
+    // The trees of two packages are separated by a blank line.
     for line in text.lines().filter(|line| !line.is_empty()) {
         let unexpected = || format!("cargo tree printed {line:?}");
         let mut parts = line.split('\t');
@@ -203,7 +203,7 @@ fn parse_tree(text: &str) -> Result<BTreeMap<CrateId, LinkedCrate>> {
     Ok(crates)
 }
 
-/// The SHA-256 of the crates in a `Cargo.lock`.
+/// SHA-256 checksums of the crates in a `Cargo.lock`.
 fn parse_lock(text: &str) -> BTreeMap<CrateId, String> {
     let mut sums = BTreeMap::new();
     for package in text.split("[[package]]").skip(1) {

@@ -1,27 +1,27 @@
-//! Version, commit and time stamp of the images.
+//! Version, commit and timestamp of the images.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-/// The state of the checkout, for labels and time stamps.
+/// The state of the checkout, for labels and timestamps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {
     /// Version of the workspace, the tag of the images.
     pub version: String,
     /// The commit; `None` outside a repository.
     pub revision: Option<String>,
-    /// Seconds since 1970: the time stamp of everything.
+    /// Seconds since 1970: the timestamp of all files.
     pub epoch: u64,
 }
 
 impl Source {
-    /// Reads the checkout at `root` with git. The time stamp is `SOURCE_DATE_EPOCH`, or that of the
+    /// Reads the checkout at `root` with git. The timestamp is `SOURCE_DATE_EPOCH`, or that of the
     /// last commit.
     ///
     /// # Errors
-    /// Neither git nor the variable says a time.
+    /// Neither git nor the variable provides a timestamp.
     pub fn read(root: &Path) -> Result<Self> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let revision = git(root, &["rev-parse", "HEAD"]).map(|commit| {
@@ -47,14 +47,14 @@ impl Source {
         })
     }
 
-    /// The time as RFC 3339 writes it.
+    /// The timestamp in RFC 3339 format.
     #[must_use]
     pub fn created(&self) -> String {
         rfc3339(self.epoch)
     }
 }
 
-/// Seconds since 1970 as RFC 3339 writes them.
+/// Formats seconds since 1970 as RFC 3339.
 pub(crate) fn rfc3339(epoch: u64) -> String {
     let (days, seconds) = (epoch / 86_400, epoch % 86_400);
     let (year, month, day) = date(days);
@@ -62,7 +62,7 @@ pub(crate) fn rfc3339(epoch: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// What git prints; `None` if it fails or is not there.
+/// The output of git; `None` if git fails or is not installed.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git")
         .args(arguments)
@@ -73,7 +73,7 @@ fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// The date that is `days` after 1970-01-01. Years begin in March, so that the leap day is last.
+/// The date `days` after 1970-01-01. Years start in March, so that the leap day is the last day.
 fn date(days: u64) -> (u64, u64, u64) {
     const DAYS_OF_400_YEARS: u64 = 146_097;
     let days = days + 719_468; // since 0000-03-01

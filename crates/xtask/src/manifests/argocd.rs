@@ -1,17 +1,17 @@
-//! The health check for Argo CD, as the ConfigMap that it reads.
+//! The health check for Argo CD, as a ConfigMap for Argo CD.
 //!
-//! `health.lua` lies where Argo CD's own repository would keep it, with fixtures in that
-//! repository's form.
+//! `health.lua` has the path that it would have in Argo CD's own repository, with fixtures in the
+//! format of that repository.
 
 use std::fmt::Write as _;
 
 pub(super) const HEALTH: &str =
     "manifests/examples/argocd/resource_customizations/albacore.dev/InferenceDeployment/health.lua";
 
-/// The ConfigMap made of it.
+/// The ConfigMap generated from it.
 pub(super) const CONFIG: &str = "manifests/examples/argocd/argocd-cm.yaml";
 
-/// A part of Argo CD's own ConfigMap, for `kubectl patch`.
+/// A patch for Argo CD's own ConfigMap, for `kubectl patch`.
 pub(super) fn config(health: &str) -> String {
     let mut text = String::from(
         "# Written by `make manifests` from health.lua beside it; a test compares. DO NOT EDIT.\n\

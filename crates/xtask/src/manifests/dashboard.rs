@@ -1,16 +1,16 @@
-//! The Grafana dashboard: a table of panels, and the JSON that Grafana imports.
+//! The Grafana dashboard: a table of panels, from which the JSON for Grafana is generated.
 //!
-//! Panels name metrics of `crates/serving/server`, `crates/kubernetes/cluster`,
-//! `crates/kubernetes/agent` and `crates/kubernetes/params`; a test asks the running programs for
-//! each of them.
+//! Panels refer to metrics of `crates/serving/server`, `crates/kubernetes/cluster`,
+//! `crates/kubernetes/agent` and `crates/kubernetes/params`; a test checks each of them against the
+//! running programs.
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
-/// Panels side by side.
+/// Panels per row.
 const COLUMNS: usize = 3;
 
-/// Grafana's grid is 24 wide.
+/// Grafana's grid has 24 columns.
 const WIDTH: usize = 24 / COLUMNS;
 const HEIGHT: usize = 8;
 
@@ -20,12 +20,12 @@ struct Row {
     panels: &'static [Panel],
 }
 
-/// One chart over time. `SERVERS` stands for the selector of the chosen deployments' pods,
-/// `CONTROLLER` for that of the controller's.
+/// A time series chart. `SERVERS` is replaced by the selector of the chosen deployments' pods,
+/// `CONTROLLER` by that of the controller.
 struct Panel {
     title: &'static str,
     about: &'static str,
-    /// Grafana's name of a unit.
+    /// Name of the unit in Grafana.
     unit: &'static str,
     queries: &'static [(&'static str, &'static str)],
 }
@@ -334,7 +334,7 @@ const NODES: Row = Row {
     ],
 };
 
-/// The dashboard as the text of its file.
+/// The content of the dashboard's file.
 pub(super) fn text() -> Result<String> {
     let mut text = serde_json::to_string_pretty(&dashboard())?;
     text.push('\n');

@@ -1,4 +1,4 @@
-//! Helm, as the tests' cluster programs bring it: of one version, and without a kubeconfig of the
+//! Runs the version of Helm of the tests' cluster programs, without the kubeconfig of the
 //! environment.
 
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// The chart, below the root of the repository.
+/// Path of the chart in the repository.
 pub const CHART: &str = "charts/albacore";
 
-/// The oldest Kubernetes that the chart takes; what it renders does not depend on it.
+/// The oldest Kubernetes version that the chart accepts; the output does not depend on it.
 const KUBERNETES: &str = "1.30.0";
 
-/// Runs helm; its output whether it succeeds or not.
+/// Runs helm; returns its output, even if it fails.
 ///
 /// # Errors
 /// Helm cannot be built or started.
@@ -31,10 +31,10 @@ pub fn output(arguments: &[&str]) -> Result<Output> {
         .with_context(|| helm.display().to_string())
 }
 
-/// Runs helm; what it prints.
+/// Runs helm and returns its standard output.
 ///
 /// # Errors
-/// As [`output`], or helm fails: the error is what it said.
+/// Same as [`output`], or helm fails: the error contains its output.
 pub fn run(arguments: &[&str]) -> Result<String> {
     let output = output(arguments)?;
     if !output.status.success() {
@@ -48,7 +48,7 @@ pub fn run(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The arguments of `helm template` for a release `albacore` in `namespace`, before `more`.
+/// Arguments of `helm template` for a release `albacore` in `namespace`, followed by `more`.
 pub fn template_arguments<'a>(
     chart: &'a str,
     namespace: &'a str,
@@ -67,20 +67,20 @@ pub fn template_arguments<'a>(
     arguments
 }
 
-/// The objects that the chart makes of its values and of `more` arguments.
+/// The objects rendered from the chart with its default values and the arguments `more`.
 ///
 /// # Errors
-/// As [`run`], or what is rendered is no YAML.
+/// Same as [`run`], or the output is not valid YAML.
 pub fn template(root: &Path, namespace: &str, more: &[&str]) -> Result<Vec<Value>> {
     let chart = root.join(CHART);
     let chart = chart.to_string_lossy();
     objects(&run(&template_arguments(&chart, namespace, more))?)
 }
 
-/// The objects of a text with several YAML documents; a document without content is none.
+/// Parses the objects in a text with several YAML documents; empty documents are skipped.
 ///
 /// # Errors
-/// A document is no YAML.
+/// A document is not valid YAML.
 pub fn objects(text: &str) -> Result<Vec<Value>> {
     let mut objects = Vec::new();
     for document in format!("\n{text}").split("\n---") {

@@ -1,8 +1,8 @@
 //! `xtask manifests` and `xtask charts`: the files that are generated from `charts/albacore`.
 //!
 //! In `manifests/`, `crds.yaml`, `install.yaml`, `observe.yaml`, `agent.yaml` and `monitoring/` are
-//! the chart rendered with its default values, without what only Helm needs. The dashboard is a
-//! table in `dashboard.rs`; the chart and `manifests/` carry it as JSON.
+//! the chart rendered with its default values, without fields that only Helm needs. The dashboard
+//! is defined as a table in `dashboard.rs`; the chart and `manifests/` contain it as JSON.
 
 mod argocd;
 mod dashboard;
@@ -55,10 +55,10 @@ pub(crate) const NAMESPACE: &str = "albacore-system";
 /// Labels and annotations that only Helm uses.
 const OF_HELM: [&str; 2] = ["helm.sh/chart", "helm.sh/resource-policy"];
 
-/// Every file that is made from the chart, and the dashboard: path below `root` and text.
+/// Path below `root` and text of every file generated from the chart, and of the dashboard.
 ///
 /// # Errors
-/// Helm is not available, or does not accept the chart.
+/// Helm is not available, or it rejects the chart.
 pub fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let health = root.join(argocd::HEALTH);
     let health = std::fs::read_to_string(&health).with_context(|| health.display().to_string())?;
@@ -86,10 +86,10 @@ pub fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     ])
 }
 
-/// Writes them below `root`.
+/// Writes the files below `root`.
 ///
 /// # Errors
-/// As [`generate`], or a file cannot be written.
+/// Same as [`generate`], or a file cannot be written.
 pub fn write(root: &Path) -> Result<()> {
     for (path, text) in generate(root)? {
         let path = root.join(path);
@@ -100,10 +100,10 @@ pub fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a committed file differs from what would be written.
+/// Fails if a committed file differs from the generated one.
 ///
 /// # Errors
-/// As [`generate`], or a file differs: the error names it.
+/// Same as [`generate`], or a file differs: the error contains its path.
 pub fn check(root: &Path) -> Result<()> {
     for (path, text) in generate(root)? {
         let committed = std::fs::read_to_string(root.join(&path)).unwrap_or_default();
@@ -117,10 +117,10 @@ pub fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `xtask charts`: lints the chart and packs it into `target/charts`.
+/// `xtask charts`: lints the chart and packages it into `target/charts`.
 ///
 /// # Errors
-/// A committed file is old, or Helm finds fault with the chart.
+/// A committed file is outdated, or Helm's lint fails.
 pub fn package(root: &Path) -> Result<()> {
     check(root)?;
     let chart = root.join(helm::CHART);
@@ -135,7 +135,7 @@ pub fn package(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether an object is the definition of a kind.
+/// Whether an object is a CustomResourceDefinition.
 fn is_definition(object: &Value) -> bool {
     object["kind"] == "CustomResourceDefinition"
 }
@@ -148,10 +148,10 @@ fn definitions(root: &Path) -> Result<String> {
     ))
 }
 
-/// What the chart renders beside definitions.
+/// The objects rendered from the chart, except CustomResourceDefinitions.
 pub(crate) fn rendered(root: &Path, values: &[&str]) -> Result<Vec<Value>> {
     let mut objects = helm::template(root, NAMESPACE, values)?;
-    // A hook of Helm's is run by Helm alone.
+    // Helm hooks are run only by Helm.
     let is_hook = |object: &Value| object["metadata"]["annotations"]["helm.sh/hook"].is_string();
     objects.retain(|object| !is_definition(object) && !is_hook(object));
     Ok(objects)
@@ -195,7 +195,7 @@ fn rules(root: &Path) -> Result<String> {
     Ok(print("", rules))
 }
 
-/// The objects as one file, without what only Helm needs.
+/// Formats the objects as one file, without fields that only Helm needs.
 fn print(about: &str, objects: impl Iterator<Item = Value>) -> String {
     let mut text = format!("{HEAD}{about}");
     for (index, mut object) in objects.enumerate() {
@@ -208,7 +208,7 @@ fn print(about: &str, objects: impl Iterator<Item = Value>) -> String {
     text
 }
 
-/// Takes away what only Helm needs; `manager` is who manages the object instead.
+/// Removes fields that only Helm needs; `manager` becomes the manager of the object.
 pub(crate) fn strip(object: &mut Value, manager: &str) {
     let metadata = &mut object["metadata"];
     for field in ["labels", "annotations"] {

@@ -1,15 +1,15 @@
-//! `charts/albacore/README.md`: the chart's values as a table, from `values.yaml` and the comments
-//! that begin with `# --` there.
+//! Generates `charts/albacore/README.md`: the chart's values as a table, from `values.yaml` and its
+//! comments that begin with `# --`.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// Where the table goes.
+/// Path of the file with the table.
 pub(super) const README: &str = "charts/albacore/README.md";
 
-/// Where it comes from.
+/// Path of the values.
 pub(super) const VALUES: &str = "charts/albacore/values.yaml";
 
 const HEAD: &str = "\
@@ -28,13 +28,13 @@ and `docs/operate/upgrade.md` of the repository. `values.schema.json` refuses na
 |---|---|---|
 ";
 
-/// Maps of these names are one value, whatever is in them.
+/// Maps with these names are documented as one value, regardless of their content.
 const MAPS: [&str; 4] = ["labels", "nodeSelector", "resources", "annotations"];
 
-/// The text of the file for a `values.yaml` of this text.
+/// The content of the README for a `values.yaml` with this text.
 ///
 /// # Errors
-/// It is no YAML, or a value has no comment.
+/// The text is not valid YAML, or a value has no comment.
 pub(super) fn readme(text: &str) -> Result<String> {
     let values: Value = serde_saphyr::from_str(text).context(VALUES)?;
     let about = comments(text);
@@ -67,7 +67,7 @@ fn walk(path: &str, value: &Value, rows: &mut Vec<(String, String)>) {
     }
 }
 
-/// The comments that begin with `# --`, by the dotted path of the value below each.
+/// The comments that begin with `# --`, by the dotted path of the value that follows.
 fn comments(text: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut open: Vec<(usize, &str)> = Vec::new();

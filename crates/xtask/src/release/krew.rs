@@ -1,4 +1,4 @@
-//! The manifest by which krew installs `kubectl albacore`.
+//! The krew manifest for installing `kubectl albacore`.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ Shows on which cpus the threads of serving pods run, and why: `kubectl albacore 
 for `plan`, which computes a placement for any topology.
 ";
 
-/// The manifest of `version`, whose archives have these `sums`.
+/// The manifest of `version`, whose archives have the checksums `sums`.
 ///
 /// # Errors
 /// An archive is missing.

@@ -1,9 +1,8 @@
-//! `xtask release`: the files that a version is published with.
+//! `xtask release`: builds the files that are published with a version.
 //!
 //! In `target/dist`: images for two architectures with their bills of materials, archives of the
-//! programs, the chart, the manifests, the manifest for krew, the bundle for OLM, a provenance
-//! statement and checksums of all of them. Nothing is published; `scripts/publish.sh` pushes images
-//! and chart.
+//! programs, the chart, the manifests, the krew manifest, the OLM bundle, a provenance statement
+//! and checksums of all files. Nothing is published; `scripts/publish.sh` pushes images and chart.
 
 mod krew;
 pub mod olm;
@@ -19,7 +18,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::images::{self, Architecture, Source, hex};
 use crate::manifests::{self, helm};
 
-/// Manifests that are published as they are, and their names in a release.
+/// Manifests that are published unchanged, and their names in a release.
 const MANIFESTS: [(&str, &str); 5] = [
     ("manifests/agent.yaml", "agent.yaml"),
     ("manifests/crds.yaml", "crds.yaml"),
@@ -28,10 +27,10 @@ const MANIFESTS: [(&str, &str); 5] = [
     ("manifests/kserve/runtime.yaml", "kserve-runtime.yaml"),
 ];
 
-/// SHA-256 of files by their names, in hexadecimal digits.
+/// SHA-256 of files by name, in hexadecimal.
 type Sums = BTreeMap<String, String>;
 
-/// Where the files of a version are found once they are published.
+/// Base URL of the published files of a version.
 fn downloads(version: &str) -> String {
     format!(
         "{}/releases/download/v{version}",
@@ -42,8 +41,8 @@ fn downloads(version: &str) -> String {
 /// Writes all files of the version of the checkout at `root` to `folder`, which is emptied first.
 ///
 /// # Errors
-/// The checkout has changes that are not committed, versions in it differ, the changelog does not
-/// have the version; or as [`images::run`] and `xtask charts`.
+/// The checkout has uncommitted changes, its versions differ, the changelog lacks the version; or
+/// same as [`images::run`] and `xtask charts`.
 pub fn run(root: &Path, folder: &Path) -> Result<()> {
     version::check(root)?;
     version::check_changelog(root)?;
@@ -97,10 +96,10 @@ pub fn run(root: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the bundle for OLM alone to `folder`. It names images in `registry` by their tags.
+/// Writes only the OLM bundle to `folder`. It refers to images in `registry` by tag.
 ///
 /// # Errors
-/// As [`olm::files`], or a file cannot be written.
+/// Same as [`olm::files`], or a file cannot be written.
 pub fn bundle(root: &Path, folder: &Path, registry: &str) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     olm::write(root, folder, &Source::read(root)?, registry, &[]).map(drop)
@@ -111,7 +110,7 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     std::fs::write(&path, bytes).with_context(|| path.display().to_string())
 }
 
-/// The files of `folder`, without its folders.
+/// Checksums of the files in `folder`, without subdirectories.
 fn sums(folder: &Path) -> Result<Sums> {
     let mut sums = Sums::new();
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
@@ -125,7 +124,7 @@ fn sums(folder: &Path) -> Result<Sums> {
     Ok(sums)
 }
 
-/// In the form of `sha256sum --check`.
+/// Formats checksums for `sha256sum --check`.
 fn checksums(sums: &Sums) -> String {
     let line = |(name, sum): (&String, &String)| format!("{sum}  {name}\n");
     sums.iter().map(line).collect()

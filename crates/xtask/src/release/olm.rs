@@ -1,8 +1,9 @@
-//! The bundle for the Operator Lifecycle Manager (OLM), in its format `registry+v1`: definitions, a
-//! ClusterServiceVersion and further objects, all taken from what the chart renders.
+//! The bundle for the Operator Lifecycle Manager (OLM) in the format `registry+v1`: definitions, a
+//! ClusterServiceVersion and further objects, all taken from the rendered chart.
 //!
-//! From the ClusterServiceVersion OLM makes the controller's Deployment, account and rights. A
-//! bundle can hold neither the DaemonSet of the agent nor its namespace: `agent.yaml` has them.
+//! OLM creates the controller's Deployment, ServiceAccount and permissions from the
+//! ClusterServiceVersion. A bundle can contain neither the agent's DaemonSet nor its Namespace,
+//! which are in `agent.yaml`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,13 +16,13 @@ use crate::images::{self, Architecture, Contents, Layer, REGISTRY, Source, gzip,
 use crate::manifests::{self, NAMESPACE, helm};
 use crate::{crds, yaml};
 
-/// Name of the package, as users subscribe to it.
+/// Name of the package that users subscribe to.
 const PACKAGE: &str = "albacore";
 
-/// Name of the image, and of its archive.
+/// Name of the image and of its archive.
 const IMAGE: &str = "albacore-olm-bundle";
 
-/// What OLM makes of the ClusterServiceVersion, with the roles that are bound.
+/// Kinds that OLM creates from the ClusterServiceVersion, along with the bound roles.
 const MADE_BY_OLM: [&str; 4] = [
     "ClusterRoleBinding",
     "Deployment",
@@ -29,16 +30,16 @@ const MADE_BY_OLM: [&str; 4] = [
     "ServiceAccount",
 ];
 
-/// OLM takes it from 0.32 on (OpenShift 4.20), and before refuses the whole bundle.
+/// OLM supports it only from 0.32 (OpenShift 4.20); older versions reject the whole bundle.
 const LEFT_OUT: [&str; 1] = ["NetworkPolicy"];
 
-/// Kinds that are in the bundle as they are.
+/// Kinds that are included in the bundle unchanged.
 const FURTHER: [&str; 3] = ["ClusterRole", "PodDisruptionBudget", "Service"];
 
-/// What the console of OpenShift offers to create.
+/// Example object offered by the OpenShift console.
 const EXAMPLE: &str = "manifests/examples/autoscaling/deployment.yaml";
 
-/// Shown by OperatorHub. `AGENT` is replaced.
+/// Description shown by OperatorHub. `AGENT` is replaced.
 const DESCRIPTION: &str = "\
 Albacore serves XGBoost, LightGBM and scikit-learn tree models on cpus. An `InferenceDeployment` says how many \
 workers and threads serve them and within which latency; each thread is placed on a cpu of its own, and read \
@@ -62,17 +63,17 @@ ClusterServiceVersion are deleted; to delete a ClusterExtension of OLM 1 is to d
 with the file above removes the agent.
 ";
 
-/// Archive of the bundle's files.
+/// Name of the archive of the bundle's files.
 pub(super) fn name(version: &str) -> String {
     format!("albacore-{version}-olm-bundle.tar.gz")
 }
 
-/// Writes the bundle's image (for every architecture: where OLM unpacks it, it runs as a container)
-/// and the archive of its files to `folder`; it names images in `registry`, by [`pins`] or by tags.
-/// The image's reference and its digest.
+/// Writes the bundle's image and the archive of its files to `folder`, and returns the image's
+/// reference and digest. The image is built for every architecture, because OLM unpacks it by
+/// running it as a container. The bundle refers to images in `registry`, by [`pins`] or by tags.
 ///
 /// # Errors
-/// As [`files`], or a file cannot be written.
+/// Same as [`files`], or a file cannot be written.
 pub(super) fn write(
     root: &Path,
     folder: &Path,
@@ -116,7 +117,8 @@ pub(super) fn write(
     Ok((reference, written.digest))
 }
 
-/// Arguments of helm by which the rendered pods name images by these `digests`, not by tags.
+/// Arguments of helm that make the rendered pods refer to images by these `digests` instead of
+/// tags.
 pub(super) fn pins(digests: &[(String, String)]) -> Vec<String> {
     let of = |component: &str| {
         let prefix = format!("{REGISTRY}/albacore-{component}:");
@@ -127,15 +129,15 @@ pub(super) fn pins(digests: &[(String, String)]) -> Vec<String> {
     components.into_iter().filter_map(of).collect()
 }
 
-/// Path and text of each file of the bundle.
+/// Path and text of each file in the bundle.
 ///
 /// # Errors
-/// Helm is not available, or the chart renders what a bundle has no place for.
+/// Helm is not available, or the chart renders an object that a bundle does not support.
 pub fn files(root: &Path, source: &Source, values: &[String]) -> Result<Vec<(String, String)>> {
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
     let mut objects = manifests::rendered(root, &values)?;
     let version = cluster_service_version(root, source, &objects)?;
-    // Roles that are bound are rights of the controller's account.
+    // Roles that are bound are permissions of the controller's account.
     let bound: Vec<Value> = objects.iter().map(|o| o["roleRef"].clone()).collect();
     let is_bound = |object: &Value| {
         let name = &object["metadata"]["name"];
@@ -183,7 +185,7 @@ pub fn files(root: &Path, source: &Source, values: &[String]) -> Result<Vec<(Str
     Ok(files)
 }
 
-/// What the bundle is, for those who have not unpacked it.
+/// Metadata that describes the bundle, readable without unpacking it.
 fn annotations(version: &str) -> Value {
     let key = |name: &str| format!("operators.operatorframework.io.bundle.{name}.v1");
     let channel = channel(version);
@@ -201,7 +203,8 @@ fn annotations(version: &str) -> Value {
         .collect()
 }
 
-/// A channel for each major version, within which every version is an update of those before.
+/// One channel per major version; within a channel, every version is an update of the previous
+/// ones.
 fn channel(version: &str) -> String {
     let kind = if version.contains('-') {
         "candidate"
@@ -250,7 +253,7 @@ fn cluster_service_version(root: &Path, source: &Source, objects: &[Value]) -> R
                 "description": chart["description"],
                 "olm.skipRange": format!("<{}", source.version),
                 "operatorframework.io/suggested-namespace": NAMESPACE,
-                // Agents alone write them.
+                // Only agents write them.
                 "operators.operatorframework.io/internal-objects": r#"["nodeplacements.albacore.dev"]"#,
                 "repository": env!("CARGO_PKG_REPOSITORY"),
                 "support": chart["maintainers"][0]["name"],
@@ -260,7 +263,7 @@ fn cluster_service_version(root: &Path, source: &Source, objects: &[Value]) -> R
     }))
 }
 
-/// What OperatorHub shows.
+/// The fields shown by OperatorHub.
 fn about(chart: &Value, version: &str) -> Result<Value> {
     let icon = text(&chart["icon"]);
     let icon = icon.strip_prefix("data:");
@@ -292,7 +295,7 @@ fn about(chart: &Value, version: &str) -> Result<Value> {
     }))
 }
 
-/// Every served version of every definition. What is shown of a kind is what the chart shows of it.
+/// Every served version of every definition. The descriptions are those of the chart.
 fn owned(chart: &Value) -> Result<Vec<Value>> {
     let shown = text(&chart["annotations"]["artifacthub.io/crds"]);
     let shown: Vec<Value> = serde_saphyr::from_str(&shown).context("artifacthub.io/crds")?;
@@ -321,7 +324,7 @@ fn owned(chart: &Value) -> Result<Vec<Value>> {
     Ok(owned)
 }
 
-/// That of the most mature version that is served.
+/// Maturity of the most mature served version.
 fn maturity(owned: &[Value]) -> &'static str {
     let has = |word: &str| owned.iter().any(|o| text(&o["version"]).contains(word));
     match (has("beta"), has("alpha")) {
@@ -331,7 +334,7 @@ fn maturity(owned: &[Value]) -> &'static str {
     }
 }
 
-/// The rights that bindings of roles of `kind` give, by account.
+/// The permissions granted by bindings of roles of `kind`, by account.
 fn rights(objects: &[Value], kind: &str) -> Result<Vec<Value>> {
     let binding = format!("{kind}Binding");
     let is_binding = |o: &&Value| o["kind"] == *binding && !manifests::is_agents(o);
@@ -345,8 +348,9 @@ fn rights(objects: &[Value], kind: &str) -> Result<Vec<Value>> {
     objects.iter().filter(is_binding).map(right).collect()
 }
 
-/// The controller for any namespace, whose lease is where it runs without the argument, and for the
-/// user that OpenShift chooses: its pods may not ask for one. Elsewhere the image says which.
+/// The controller for any namespace and any user. Without the argument, its lease is in the
+/// namespace in which it runs. The user is left to OpenShift, whose pods may not request one; on
+/// other clusters it is set by the image.
 fn portable(controller: &Value) -> Value {
     let mut controller = controller.clone();
     manifests::strip(&mut controller, "olm");
@@ -369,7 +373,8 @@ fn leave_user_open(part: &mut Value) {
     }
 }
 
-/// Images of all pods and of the server, by name; those who mirror images need the agent's, too.
+/// Images of all pods and of the server, by name; users who mirror images also need the agent's
+/// image.
 fn images_of(objects: &[Value]) -> BTreeMap<String, String> {
     let pods = objects
         .iter()
@@ -389,7 +394,7 @@ fn images_of(objects: &[Value]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Labels by which OperatorHub leaves out what does not run in a cluster.
+/// Labels by which OperatorHub hides operators that do not run on a cluster's nodes.
 fn platforms() -> Value {
     let of = |a: Architecture| format!("operatorframework.io/arch.{}", a.oci());
     let mut keys: Vec<String> = Architecture::ALL.map(of).into();

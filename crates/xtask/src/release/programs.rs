@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::images::{Architecture, Programs, gzip, tar};
 
-/// What `albacore run`, `experiment` and `bench` start is found beside them.
+/// `albacore run`, `experiment` and `bench` start the other programs in the same directory.
 const NAMES: [&str; 4] = [
     "albacore",
     "albacore-lab",
@@ -12,12 +12,12 @@ const NAMES: [&str; 4] = [
     "albacore-params",
 ];
 
-/// The archive's name.
+/// Name of the archive.
 pub(super) fn name(version: &str, architecture: Architecture) -> String {
     format!("albacore-{version}-linux-{}.tar.gz", architecture.oci())
 }
 
-/// Packs programs and license with the time `epoch`.
+/// Packs programs and license with the timestamp `epoch`.
 ///
 /// # Errors
 /// A program was not compiled.

@@ -1,8 +1,8 @@
-//! Which commit and which tools the files of a release come from: a statement of in-toto with the
-//! predicate of SLSA 1.0.
+//! Provenance of the files of a release, that is, the commit and the tools they were built from: an
+//! in-toto statement with the SLSA 1.0 predicate.
 //!
-//! It is not signed: a signature needs an identity that the builder has. The release workflow signs
-//! one of its own for the same files.
+//! It is not signed, because a signature requires an identity of the builder. The release workflow
+//! signs its own statement for the same files.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use super::Sums;
 use crate::images::{Source, hex};
 
-/// The files beside the commit that decide what is compiled in, and by what.
+/// Files that determine, along with the commit, which code is compiled and by which compilers.
 const INPUTS: [&str; 2] = ["Cargo.lock", "scripts/zig/requirements.txt"];
 
 pub(super) fn name(version: &str) -> String {
     format!("albacore-{version}.provenance.json")
 }
 
-/// The statement about files with these `sums` and images with these `digests`.
+/// The statement about files with checksums `sums` and images with digests `digests`.
 ///
 /// # Errors
 /// rustc cannot be run, or a file cannot be read.

@@ -1,4 +1,4 @@
-//! `xtask version`: the same version in every file that names it.
+//! `xtask version`: keeps the version equal in all files that contain it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::images::{IMAGES, rfc3339};
 
-/// Files with the version in a line of its own, and what is before and after it there.
+/// Files with the version on its own line, with the text before and after it.
 const LINES: [(&str, &str, &str); 3] = [
     ("Cargo.toml", "version = \"", "\""),
     ("charts/albacore/Chart.yaml", "version: ", ""),
@@ -18,7 +18,8 @@ const LINES: [(&str, &str, &str); 3] = [
 const CHANGELOG: &str = "CHANGELOG.md";
 const UNRELEASED: &str = "## [Unreleased]\n";
 
-/// What users copy commands and files from. Decisions are left out: they stay as they were written.
+/// Files from which users copy commands and manifests. Decision records are excluded, because they
+/// are not updated.
 const COPIED: [&str; 5] = [
     "charts",
     "docs",
@@ -28,12 +29,12 @@ const COPIED: [&str; 5] = [
 ];
 
 /// Sets `version` in the checkout at `root`: in the workspace, the chart, the tags of images, and a
-/// heading of the changelog, below which is what was unreleased. What is generated from them is
-/// written by `make docs manifests`.
+/// heading of the changelog above the unreleased changes. Files generated from them are updated by
+/// `make docs manifests`.
 ///
 /// # Errors
-/// `version` is not `MAJOR.MINOR.PATCH` or `MAJOR.MINOR.PATCH-PRERELEASE`, the changelog has it
-/// already, or a file cannot be read or written.
+/// `version` is not `MAJOR.MINOR.PATCH` or `MAJOR.MINOR.PATCH-PRERELEASE`, the changelog already
+/// contains it, or a file cannot be read or written.
 pub fn set(root: &Path, version: &str) -> Result<()> {
     ensure!(
         is_version(version),
@@ -74,10 +75,11 @@ pub fn set(root: &Path, version: &str) -> Result<()> {
     write(&path, &changelog.replacen(UNRELEASED, &heading, 1))
 }
 
-/// Fails if the chart or a tag of an image names another version than the workspace at `root`.
+/// Fails if the version in the chart or in an image tag differs from that of the workspace at
+/// `root`.
 ///
 /// # Errors
-/// The file, what it names, and what to do.
+/// The file, the version in it, and the remedy.
 pub fn check(root: &Path) -> Result<()> {
     let version = current(root)?;
     for (file, before, after) in LINES {
@@ -99,10 +101,10 @@ pub fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails if the changelog does not say what is new in the version of the workspace.
+/// Fails if the changelog has no section for the version of the workspace.
 ///
 /// # Errors
-/// What is missing, and what to do.
+/// The missing section and the remedy.
 pub fn check_changelog(root: &Path) -> Result<()> {
     let version = current(root)?;
     ensure!(
@@ -115,7 +117,7 @@ pub fn check_changelog(root: &Path) -> Result<()> {
 /// The version of the workspace at `root`.
 ///
 /// # Errors
-/// `Cargo.toml` cannot be read or has none.
+/// `Cargo.toml` cannot be read or contains no version.
 pub fn current(root: &Path) -> Result<String> {
     let (file, before, after) = LINES[0];
     let text = read(&root.join(file))?;
@@ -126,7 +128,7 @@ pub fn current(root: &Path) -> Result<String> {
         .to_owned())
 }
 
-/// The tags of our images in `text` that are versions.
+/// The image tags in `text` that are versions.
 fn tags(text: &str) -> Vec<&str> {
     let mut tags = Vec::new();
     for image in &IMAGES {
@@ -156,7 +158,7 @@ fn is_version(text: &str) -> bool {
         && prerelease.is_none_or(|words| words.split('.').all(is_word))
 }
 
-/// Files under version control that name an image with a tag, and their text.
+/// Path and text of files under version control that contain an image with a tag.
 fn files_with_tags(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let output = Command::new("git")
         .args(["grep", "--files-with-matches", "--text", "-E"])

@@ -1,5 +1,5 @@
-//! `albacore topology --measure` on eight cpus of several levels. The figures are those of an
-//! emulator; that every pair is measured and every level has its mean is what is tested.
+//! `albacore topology --measure` on eight CPUs of several levels. The latencies are those of an
+//! emulator; the test checks that every pair is measured and every level has a mean.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 const FILE: &str = "/tmp/distances.json";
 
-/// Measurements that a busy machine may refuse, each after some seconds.
+/// Number of measurements that may fail on a busy machine, each after some seconds.
 const REFUSALS_MAX: u32 = 20;
 
 fn albacore(words: &[&str]) -> Result<Value, String> {
@@ -18,8 +18,8 @@ fn albacore(words: &[&str]) -> Result<Value, String> {
     }
 }
 
-/// Measures all pairs. Beside other programs the threads of the emulator may not run for as long as
-/// a measurement waits, which it then says.
+/// Measures all pairs. Next to other programs, the emulator's threads may be preempted for longer
+/// than the timeout of a measurement, which then fails.
 fn measure() -> Value {
     let words = ["topology", "--measure", "--write", FILE, "--output", "json"];
     let mut refusals = 0;

@@ -1,4 +1,4 @@
-//! What happens in the guest.
+//! The test steps inside the guest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,7 @@ const OTHER_UID: &str = "1f0e0d0c-0b0a-4908-8706-050403020100";
 const CONTAINER: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 const LOG: &str = "/tmp/run.log";
 
-/// The whole life of the guest: the machine goes off when it returns.
+/// Runs all steps in the guest; the machine is powered off when it returns.
 pub(crate) fn live() {
     if std::env::var_os(LOOKS).is_some() {
         return look_from_here();
@@ -90,7 +90,7 @@ fn online() -> String {
     text.unwrap().trim().to_owned()
 }
 
-/// The processes of this guest and what they wait for.
+/// Prints the processes of the guest and what they are blocked on.
 fn print_processes() {
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let text = |name: &str| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
@@ -102,7 +102,7 @@ fn print_processes() {
     }
 }
 
-/// What `albacore topology` says of the machine first.
+/// Checks the first line of the output of `albacore topology`.
 pub(crate) fn the_machine(parts: &[&str]) {
     let output = Command::new("/albacore").arg("topology").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -113,7 +113,8 @@ pub(crate) fn the_machine(parts: &[&str]) {
     }
 }
 
-/// The cgroup of a container as the kubelet and containerd make it; its pod and itself.
+/// Creates the cgroups of a container like the kubelet and containerd; returns that of the pod and
+/// that of the container.
 pub(crate) fn make_pod(cpus: &str) -> (PathBuf, PathBuf) {
     let mut directory = PathBuf::from(CGROUPS);
     for name in ["", "kubepods", "burstable", &format!("pod{UID}"), CONTAINER] {
@@ -148,7 +149,7 @@ pub(crate) fn until(what: &str, limit: Duration, is_so: impl Fn() -> bool) -> Du
     start.elapsed()
 }
 
-/// The masks of the workers' threads in this cgroup by their names, each as the kernel prints it.
+/// The masks of the worker threads in this cgroup by thread name, in the kernel's format.
 pub(crate) fn masks(directory: &Path) -> BTreeMap<String, String> {
     let pids = fs::read_to_string(directory.join("cgroup.procs")).unwrap();
     let mut found = BTreeMap::new();
@@ -158,7 +159,7 @@ pub(crate) fn masks(directory: &Path) -> BTreeMap<String, String> {
             .flatten();
         for task in tasks.flatten() {
             let text = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
-            // Workers are named so by the server.
+            // The server sets these names.
             let name = text("comm").trim().to_owned();
             if name.starts_with("albw") {
                 let status = text("status");
@@ -172,7 +173,7 @@ pub(crate) fn masks(directory: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// Four threads, each on one cpu of its own, all within `cpus`.
+/// Whether four threads run on one CPU each, all within `cpus`.
 fn is_placed(directory: &Path, cpus: &[u32]) -> bool {
     let masks = masks(directory);
     let own: BTreeSet<u32> = masks
@@ -201,8 +202,8 @@ pub(crate) fn serve(container: &Path, file: &str) -> Child {
     start(container, &mut command)
 }
 
-/// Beside the server runs a process that is pinned and that nobody looks after: it shows what this
-/// kernel does.
+/// Next to the server runs a pinned process without a placer, which shows the behavior of this
+/// kernel.
 fn widens(container: &Path) {
     let beside = container.with_file_name(CONTAINER.replace('0', "f"));
     fs::create_dir_all(&beside).unwrap();
@@ -233,12 +234,13 @@ fn widens(container: &Path) {
         let is_reported = |line: &&str| {
             line.contains(r#""event":"drift""#) && line.contains(r#""cause":"cpuset_change""#)
         };
-        // More, where the kernel was still at it when the first of them was pinned again.
+        // More than four if the kernel was still resetting masks when the first of them was pinned
+        // again.
         log.lines().filter(is_reported).count() >= 4
     });
 }
 
-/// As a kubelet does whose Guaranteed pods come and go: each time all pins are lost.
+/// Emulates a kubelet with Guaranteed pods that start and stop: each time all pins are lost.
 fn narrows_and_widens(container: &Path) {
     let mut times = Vec::new();
     for _ in 0..10 {
@@ -271,7 +273,8 @@ fn hotplug(container: &Path) {
     });
 }
 
-/// As an agent in a pod of another class sees it: its own cgroup is the root of all paths.
+/// The view of an agent in a pod of another QoS class, in whose cgroup namespace its own cgroup is
+/// the root of all paths.
 fn from_another_namespace(pod: &Path) {
     let agent = Path::new(CGROUPS).join(format!("kubepods/besteffort/pod{OTHER_UID}/{CONTAINER}"));
     fs::create_dir_all(&agent).unwrap();
@@ -299,10 +302,10 @@ fn from_another_namespace(pod: &Path) {
     assert!(processes >= 4, "run, front, two workers");
 }
 
-/// Set for the process that looks from another pid namespace, where it is the first one, too.
+/// Set for the process that runs in another pid namespace, in which it is also the first process.
 const LOOKS: &str = "ALBACORE_GUEST_LOOKS";
 
-/// As an agent without the host's pid namespace sees it, to which the node's procfs is mounted.
+/// The view of an agent without the host's pid namespace that has the node's procfs mounted.
 fn from_another_pid_namespace() {
     std::os::unix::fs::symlink("/proc", "/tmp/proc").unwrap();
     let looked = std::thread::spawn(|| {
@@ -314,7 +317,7 @@ fn from_another_pid_namespace() {
     assert!(looked.join().unwrap().success());
 }
 
-/// What that process does.
+/// Body of that process.
 fn look_from_here() {
     let host = HostRoot {
         proc: "/tmp/proc".into(),
@@ -333,7 +336,7 @@ fn look_from_here() {
     assert!(found.unwrap().contains(&host, root, Tid(root.0)).unwrap());
 }
 
-/// The file's enforcement is edited while it runs: masks are given back once.
+/// The enforcement in the file is edited during the run: masks are given back once.
 fn observes(container: &Path) {
     let text = fs::read_to_string("/fraud.yaml").unwrap();
     fs::write(

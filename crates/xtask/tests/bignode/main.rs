@@ -1,7 +1,7 @@
-//! A machine that the one at hand is not: 8 cpus with SMT, 2 NUMA nodes, cgroup v2, and a kernel
-//! (6.1) that forgets a thread's pin when its cpuset widens. This program boots it with itself as
-//! its first process, and is the test there. In `make e2e` it becomes a node, too: a kubelet runs
-//! on it, and the release. `make bignode` adds a machine of 32 cpus.
+//! Tests on a machine unlike the local one: 8 CPUs with SMT, 2 NUMA nodes, cgroup v2, and a kernel
+//! (6.1) that forgets a thread's pin when its cpuset widens. This program boots the machine with
+//! itself as init process, and is also the test in it. In `make e2e` the machine is also a node
+//! with a kubelet and the release. `make bignode` adds a machine with 32 CPUs.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -28,7 +28,7 @@ use std::time::Instant;
 
 use albacore_testbed::{Guest, Size, product, product_of};
 
-/// What the guest says at its end.
+/// Printed by the guest on success.
 const DONE: &str = "the guest is content";
 
 #[test]

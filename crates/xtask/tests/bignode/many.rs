@@ -1,5 +1,5 @@
-//! What happens in a guest of 32 cpus: 8 workers of 4 threads, on all of it, on half of it, and
-//! while a cpu is away.
+//! The test steps in a guest with 32 CPUs: 8 workers of 4 threads on all CPUs, on half of them, and
+//! while a CPU is offline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,13 +7,13 @@ use std::path::Path;
 
 use crate::guest::{LONG, given_back, make_pod, masks, serve, step, the_machine, until};
 
-/// The cpus of this guest.
+/// The CPUs of the guest.
 pub(crate) const CPUS: &str = "0-31";
 
 const WORKERS: usize = 8;
 const THREADS: usize = 32;
 
-/// Its whole life after the mounts.
+/// Runs all steps after the mounts.
 pub(crate) fn live() {
     step("the machine", || {
         the_machine(&["32 cpus", "16 cores", "4 numa domains", "4 packages"]);
@@ -52,7 +52,7 @@ pub(crate) fn live() {
     step("given back", || given_back(&mut placer));
 }
 
-/// Core and package of each cpu.
+/// Core and package of each CPU.
 struct Machine(BTreeMap<u32, (String, String)>);
 
 impl Machine {
@@ -65,8 +65,8 @@ impl Machine {
         Self((0..32).map(|cpu| (cpu, place(cpu))).collect())
     }
 
-    /// Every thread on one cpu, these cpus shared evenly, main threads on cores of their own and as
-    /// many on each package as on every other.
+    /// Whether every thread is pinned to one CPU, the CPUs are shared evenly, main threads are on
+    /// different cores, and every package has the same number of them.
     fn is_placed(&self, container: &Path, cpus: &BTreeSet<u32>) -> bool {
         let mut threads: BTreeMap<u32, usize> = BTreeMap::new();
         let (mut cores, mut packages) = (BTreeSet::new(), BTreeMap::<_, usize>::new());

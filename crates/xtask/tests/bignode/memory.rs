@@ -1,5 +1,5 @@
-//! Memory of workers on two NUMA nodes: this test pins them, as a placer does, and reads from the
-//! guest's kernel where their pages lie.
+//! NUMA placement of the workers' memory on two NUMA nodes: this test pins the workers, like a
+//! placer, and reads the nodes of their pages from the guest's kernel.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,41 +12,41 @@ use albacore_os::{Tid, write_mask};
 
 use crate::guest::{LONG, given_back, serve, until};
 
-/// Workers, and threads of each, of examples/fraud.yaml.
+/// Workers, and threads per worker, in examples/fraud.yaml.
 const WORKERS: usize = 2;
 const THREADS: usize = 2;
 
-/// Private pages that live since the start, of heaps and of stacks: some 90. With what a worker
-/// allocates for SHAP values they are 190 to 280.
+/// Most private pages that exist since the start, of heaps and of stacks: about 90. Including the
+/// pages that a worker allocates for SHAP values they are 190 to 280.
 const EARLY_PAGES_MAX: u64 = 140;
 
-/// Pages that a worker allocates for SHAP values, at least.
+/// Least number of pages that a worker allocates for SHAP values.
 const SCRATCH_PAGES_MIN: u64 = 64;
 
-/// Cpus of a node.
+/// CPUs per NUMA node.
 const NODE_CPUS: usize = 4;
 
 const HUGE_PAGE_BYTES: f64 = 2_097_152.0;
 
-/// So many that SHAP values of some rows take most of a worker's private memory.
+/// Large enough that SHAP values of some rows are most of a worker's private memory.
 const FEATURES: usize = 512;
 const ROWS: usize = 128;
 
-/// The image has two huge pages.
+/// The image occupies two huge pages.
 const TREES: usize = 4_000;
 
-/// Each worker on a node of its own, and then on the other one.
+/// Pins each worker to its own NUMA node, and then to the other one.
 pub(crate) fn lies_near(container: &Path) {
     let huge = Path::new("/sys/kernel/mm/transparent_hugepage");
     fs::write(huge.join("shmem_enabled"), "advise").unwrap();
-    // A huge page may have both early and new data: only images have them here.
+    // A huge page may contain both early and new data, so only images may use them here.
     fs::write(huge.join("enabled"), "never").unwrap();
-    // The kernel would move pages by itself in time.
+    // Automatic NUMA balancing would eventually move the pages.
     fs::write("/proc/sys/kernel/numa_balancing", "0").unwrap();
     fs::write("/large.txt", large_model()).unwrap();
     let file = fs::read_to_string("/fraud.yaml").unwrap();
     let file = file.replace("./fraud.ubj", "./large.txt");
-    // An emulated cpu is too slow for it: requests would be refused.
+    // An emulated CPU is too slow for the objective: requests would be rejected.
     let file = file.replace("    slo: {latency: 25ms, percentile: 99}\n", "");
     assert!(!file.contains("slo"), "{file}");
     let file = format!("{file}  placement: {{enforcement: Observe}}\n");
@@ -95,7 +95,7 @@ pub(crate) fn lies_near(container: &Path) {
     given_back(&mut server);
 }
 
-/// A LightGBM file whose image is some huge pages large.
+/// A LightGBM file whose image occupies some huge pages.
 fn large_model() -> String {
     let mut text = format!(
         "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx={}\n\n",
@@ -117,7 +117,7 @@ fn large_model() -> String {
     text + "end of trees\n"
 }
 
-/// What the server answers, head and body.
+/// The server's reply to a request.
 fn ask(head: &str, body: &str) -> String {
     let Ok(mut stream) = TcpStream::connect("127.0.0.1:8080") else {
         return String::new();
@@ -143,7 +143,7 @@ fn metric(name: &str) -> f64 {
     value.trim().parse().unwrap()
 }
 
-/// Has both workers compute SHAP values with all of their threads.
+/// Makes both workers compute SHAP values with all of their threads.
 fn compute() {
     let mut data = String::new();
     for value in 0..ROWS * FEATURES {
@@ -163,7 +163,7 @@ fn compute() {
     });
 }
 
-/// The processes of the workers, by index.
+/// The pids of the workers, by index.
 fn workers(container: &Path) -> [i32; WORKERS] {
     let pids = fs::read_to_string(container.join("cgroup.procs")).unwrap();
     std::array::from_fn(|worker| {
@@ -175,7 +175,7 @@ fn workers(container: &Path) -> [i32; WORKERS] {
     })
 }
 
-/// Pins each thread of a worker to a cpu of a node.
+/// Pins each thread of a worker to a CPU of a NUMA node.
 fn pin(worker: i32, node: usize) {
     let tasks = fs::read_dir(format!("/proc/{worker}/task")).unwrap();
     let tasks: Vec<_> = tasks.map(|task| task.unwrap().file_name()).collect();
@@ -187,11 +187,11 @@ fn pin(worker: i32, node: usize) {
     }
 }
 
-/// Pages of a worker by node.
+/// Number of pages of a worker, by NUMA node.
 #[derive(Debug, Default)]
 struct Pages {
     image: [u64; 2],
-    /// Heaps, buffers with mappings of their own, and stacks of other threads than the main one.
+    /// Heaps, separately mapped buffers, and stacks of threads other than the main thread.
     private: [u64; 2],
 }
 
@@ -214,7 +214,8 @@ impl Pages {
         pages
     }
 
-    /// All of the image, and of private memory all but what lives since the worker's start.
+    /// Whether all pages of the image are on the node, and all private pages except those from the
+    /// worker's start.
     fn are_on(&self, node: usize) -> bool {
         let far = 1 - node;
         let is_image_near = self.image[node] > 0 && self.image[far] == 0;

@@ -1,6 +1,6 @@
-//! The release on a node of the emulated machine: a real kubelet, containerd and runc on cgroup v2
-//! and Linux 6.1, the control plane on the machine at hand. What is asserted of masks, the guest's
-//! kernel says, not the agent.
+//! The release on a node on the emulated machine: a real kubelet, containerd and runc on cgroup v2
+//! and Linux 6.1, with the control plane on the local machine. Assertions on masks use the data of
+//! the guest's kernel, not the agent's.
 
 use albacore_testbed::{Machine, PodMasks};
 use serde_json::Value;
@@ -9,12 +9,13 @@ use crate::resized;
 use crate::rig::{AGENT, Rig};
 use crate::threads::{Cpus, Watch, gaps, list, look};
 
-/// Guaranteed, with a whole package: the static cpu manager takes it from everybody else.
+/// A Guaranteed pod with a whole package, which the static CPU manager takes away from the other
+/// pods.
 const NEIGHBOR: &str = include_str!("neighbor.yaml");
 
 type Step = fn(&Rig, &Cpus);
 
-/// All of it. Minutes, for the machine is slow.
+/// Runs all steps. They take minutes, because the emulated machine is slow.
 pub(crate) fn lives() {
     let mut rig = Rig::start_on(Machine::Emulated);
     let cpus = Cpus::read(&rig.node);
@@ -58,12 +59,12 @@ fn is_another_machine(rig: &Rig, cpus: &Cpus) {
     assert_eq!((cpus.cores(), cpus.packages()), (4, 2));
 }
 
-/// The uid of the server's pod, which its cgroups carry.
+/// The uid of the server's pod, which its cgroup names contain.
 pub(crate) fn uid(rig: &Rig) -> String {
     rig.uid("default", "albacore.dev/deployment=fraud").unwrap()
 }
 
-/// Until the kernel says that all threads are placed, within these cpus; what it said.
+/// Waits until the kernel reports all threads as placed within these CPUs; returns the masks.
 #[track_caller]
 pub(crate) fn until_placed(rig: &Rig, cpus: &Cpus, cpuset: &str) -> PodMasks {
     let uid = uid(rig);
@@ -91,7 +92,7 @@ pub(crate) fn json(rig: &Rig, words: &[&str]) -> Value {
     serde_json::from_str(&rig.kubectl(words)).unwrap()
 }
 
-/// The node's NodePlacement, and in it the pod's entry.
+/// The status of the node's NodePlacement, and the pod's entry in it.
 pub(crate) fn placement(rig: &Rig) -> (Value, Value) {
     let name = rig.node.name();
     let status = json(rig, &["get", "nodeplacement", name, "-o", "json"])["status"].take();
@@ -101,8 +102,8 @@ pub(crate) fn placement(rig: &Rig) -> (Value, Value) {
     (status, pod)
 }
 
-/// Counts, cpus and hashes of the NodePlacement, and every thread that the agent dumps, against the
-/// kernel.
+/// Compares counts, CPUs and hashes of the NodePlacement, and every thread in the agent's dump,
+/// with the kernel.
 fn the_api_says_the_same(rig: &Rig, _: &Cpus) {
     let dump: Value = serde_json::from_str(&rig.ask_agent("dump").unwrap()).unwrap();
     let seen = look(&rig.node, &uid(rig));
@@ -139,8 +140,8 @@ fn condition<'a>(status: &'a Value, kind: &str) -> &'a str {
     found.map_or("", |found| found["status"].as_str().unwrap())
 }
 
-/// Read as the agent reads it, a worker's cgroup begins with `/..`: the container is found all the
-/// same.
+/// In the agent's cgroup namespace, a worker's cgroup path begins with `/..`: the container is
+/// found nevertheless.
 fn paths_are_relative(rig: &Rig, _: &Cpus) {
     let agent = rig.node.exec(&["pidof", "albacore-agent"]).unwrap();
     let agent = String::from_utf8(agent.stdout).unwrap();
@@ -155,7 +156,7 @@ fn paths_are_relative(rig: &Rig, _: &Cpus) {
     assert!(path.contains(&uid(rig)), "{path}");
 }
 
-/// The kubelet takes four cpus from everybody else and gives them back; this kernel loses every pin
+/// The kubelet takes four CPUs from the other pods and gives them back; this kernel loses all pins
 /// each time.
 fn a_neighbor_comes_and_goes(rig: &Rig, cpus: &Cpus) {
     let before = placement(rig).1;
@@ -175,7 +176,7 @@ fn a_neighbor_comes_and_goes(rig: &Rig, cpus: &Cpus) {
     for gap in &gaps {
         println!("not placed for {} ms, with masks {:?}", gap.ms, gap.masks);
     }
-    // Four pins at once are whole cpusets: nobody but the kernel did that.
+    // If four pins become the whole cpuset at once, only the kernel can have caused it.
     let is_lost = |cpuset: &str| {
         let is_whole = |one: &PodMasks| one.masks.values().all(|(_, mask)| mask == cpuset);
         seen.iter().any(is_whole)
@@ -257,7 +258,8 @@ fn a_cpu_goes_and_comes_back(rig: &Rig, cpus: &Cpus) {
     });
 }
 
-/// Until all threads may run on all cpus, and the agent says that it sees and plans them.
+/// Waits until all threads may run on all CPUs, and the agent reports that it observes and plans
+/// them.
 fn until_observed(rig: &Rig) {
     let uid = uid(rig);
     let is_free = || {
@@ -287,12 +289,12 @@ fn enforcement_is_edited(rig: &Rig, cpus: &Cpus) {
     until_placed(rig, cpus, "0-7");
 }
 
-/// Without the host's pid namespace: this kernel lists the processes of others as 0.
+/// Without the host's pid namespace: this kernel lists processes outside the namespace as 0.
 fn an_agent_that_only_observes(rig: &Rig, cpus: &Cpus) {
     rig.helm("upgrade", &["agent.enforcement=Observe"]);
     until_observed(rig);
     let dump = rig.ask_agent("dump").unwrap();
-    // those of the workers, and of the fronts
+    // the masks of the workers and of the fronts
     let threads = dump.matches("\"mask\": ").count();
     assert!(threads >= 4, "{dump}");
     let free = dump.matches("\"mask\": \"0-7\"").count();
@@ -301,7 +303,7 @@ fn an_agent_that_only_observes(rig: &Rig, cpus: &Cpus) {
     until_placed(rig, cpus, "0-7");
 }
 
-/// It gives every mask back; the next one places again.
+/// The agent gives every mask back; the next agent places again.
 fn the_agents_pod_is_deleted(rig: &Rig, cpus: &Cpus) {
     let watch = Watch::begin(&rig.node, &uid(rig));
     let uid = rig.uid(AGENT, "app.kubernetes.io/component=agent");

@@ -1,5 +1,5 @@
-//! In-place resize (KEP-1287) under the static cpu manager. A pod in the shared cpus follows its
-//! quota; of one with exclusive cpus the kubelet refuses a resize, and its placement stays.
+//! In-place resize (KEP-1287) under the static CPU manager. A pod on shared CPUs follows its quota;
+//! the kubelet rejects a resize of a pod with exclusive CPUs, whose placement does not change.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::release::{json, placement, uid, until_placed};
 use crate::rig::Rig;
 use crate::threads::{Cpus, list, look};
 
-/// The name of the deployment's only pod.
+/// Name of the deployment's only pod.
 fn pod(rig: &Rig) -> String {
     let label = "albacore.dev/deployment=fraud";
     let pods = json(rig, &["get", "pods", "-l", label, "-o", "json"]);
@@ -25,7 +25,7 @@ fn resize(rig: &Rig, pod: &str, resources: &str) {
     rig.kubectl(&[&words[..], &[&patch]].concat());
 }
 
-/// With a quota of two cpus one thread of each worker is placed, with four all are.
+/// With a quota of two CPUs one thread per worker is placed, with four CPUs all are.
 pub(crate) fn a_quota_in_the_shared_cpus(rig: &Rig, cpus: &Cpus) {
     let (name, before) = (pod(rig), uid(rig));
     for (limit, threads) in [("2", Value::from(1)), ("4", Value::Null)] {
@@ -39,7 +39,7 @@ pub(crate) fn a_quota_in_the_shared_cpus(rig: &Rig, cpus: &Cpus) {
     assert_eq!(uid(rig), before, "no pod was started again");
 }
 
-/// The deployment gets four exclusive cpus, in a pod of its own.
+/// The deployment is given four exclusive CPUs, in a new pod.
 pub(crate) fn exclusive_cpus_keep_their_size(rig: &Rig, cpus: &Cpus) {
     let edit = |resources: &str| {
         let before = uid(rig);

@@ -1,21 +1,22 @@
-//! What the guest's kernel says of the workers' threads, and of the cpus that these are pinned to.
+//! The masks of the workers' threads and the CPUs that they are pinned to, read from the guest's
+//! kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_testbed::{Node, PodMasks, Task};
 
-/// Reads the masks of a pod, in the guest.
+/// Program in the guest that reads the masks of a pod.
 const PROGRAM: &str = "/albacore-testbed";
 
-/// Where each cpu is.
+/// Topology of the CPUs.
 #[derive(Debug)]
 pub(crate) struct Cpus {
-    /// Core and package, by the cpu's id.
+    /// Core and package, by CPU id.
     places: BTreeMap<u32, (String, String)>,
 }
 
 impl Cpus {
-    /// All cpus of the node, as its kernel tells them.
+    /// Reads all CPUs of the node from its kernel.
     pub(crate) fn read(node: &Node) -> Self {
         let place = |cpu: u32| {
             let folder = format!("/sys/devices/system/cpu/cpu{cpu}/topology");
@@ -36,8 +37,8 @@ impl Cpus {
         packages.collect::<BTreeSet<_>>().len()
     }
 
-    /// Whether all threads are pinned, each to a cpu of its own out of its cpuset, and the main
-    /// threads to different cores.
+    /// Whether all threads are pinned to different CPUs of their cpuset, and the main threads to
+    /// different cores.
     pub(crate) fn is_placed(&self, seen: &PodMasks) -> bool {
         let allowed = list(&seen.cpuset);
         let pinned = pinned(seen);
@@ -51,7 +52,7 @@ impl Cpus {
             && self.cores_of(&mains) == WORKERS
     }
 
-    /// Whether no two threads share a core, as nothing makes them on a node of four cores.
+    /// Whether no two threads share a core, which is possible on a node with four cores.
     pub(crate) fn is_spread(&self, seen: &PodMasks) -> bool {
         self.cores_of(&pinned(seen).into_values().collect()) == THREADS
     }
@@ -62,7 +63,7 @@ impl Cpus {
     }
 }
 
-/// The threads that are pinned to one cpu.
+/// The threads that are pinned to one CPU.
 fn pinned(seen: &PodMasks) -> BTreeMap<&str, u32> {
     let masks = seen.masks.iter();
     masks
@@ -74,7 +75,7 @@ fn pinned(seen: &PodMasks) -> BTreeMap<&str, u32> {
 const WORKERS: usize = 2;
 const THREADS: usize = 4;
 
-/// The cpus of a list such as `0-3,6`.
+/// Parses a CPU list such as `0-3,6`.
 pub(crate) fn list(text: &str) -> BTreeSet<u32> {
     let ranges = text.trim().split(',').filter(|range| !range.is_empty());
     ranges
@@ -85,7 +86,7 @@ pub(crate) fn list(text: &str) -> BTreeSet<u32> {
         .collect()
 }
 
-/// The masks of the pod's workers now.
+/// The current masks of the pod's workers.
 pub(crate) fn look(node: &Node, uid: &str) -> PodMasks {
     let output = node.exec(&[PROGRAM, "watch", uid]).unwrap();
     lines(&output.stdout).pop().unwrap()
@@ -98,7 +99,7 @@ fn lines(output: &[u8]) -> Vec<PodMasks> {
         .collect()
 }
 
-/// Watches the masks of a pod until it is asked for what it saw.
+/// Watches the masks of a pod until [`Watch::end`].
 pub(crate) struct Watch(Task);
 
 impl Watch {
@@ -106,20 +107,20 @@ impl Watch {
         Self(node.begin(&[PROGRAM, "watch", uid]).unwrap())
     }
 
-    /// Everything that differed from what was before.
+    /// Every state that differed from the previous one.
     pub(crate) fn end(self) -> Vec<PodMasks> {
         lines(&self.0.end().unwrap().stdout)
     }
 }
 
-/// A time without placement: which masks were seen in it, and how long it took.
+/// A period without placement: the masks seen in it, and its length.
 #[derive(Debug)]
 pub(crate) struct Gap {
     pub(crate) ms: u64,
     pub(crate) masks: BTreeSet<String>,
 }
 
-/// The times without placement between two with it.
+/// The periods without placement between two placed states.
 pub(crate) fn gaps(cpus: &Cpus, seen: &[PodMasks]) -> Vec<Gap> {
     let mut found = Vec::new();
     let mut open: Option<(u64, BTreeSet<String>)> = None;

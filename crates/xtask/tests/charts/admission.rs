@@ -1,5 +1,5 @@
-//! An agent writes the NodePlacement of its own node and no other: tried with the tokens that its
-//! pods get, which name the pod's node, and with users who claim to be agents.
+//! An agent may only write the NodePlacement of its own node: tested with the tokens of its pods,
+//! which contain the pod's node, and with users who impersonate agents.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::root;
 
 const AGENTS: &str = "albacore-agent";
 
-/// What of the chart the agent needs, as one user sets it up for all tests here.
+/// Applies the objects of the chart that the agent needs, once for all tests of this program.
 pub(crate) fn set_up() {
     namespace(AGENTS);
     let is_needed = |object: &Value| {
@@ -32,7 +32,7 @@ pub(crate) fn set_up() {
     apply(&file);
 }
 
-/// A pod of the agent's on this node, and the kubeconfig that its token makes.
+/// Creates a pod of the agent on this node, and a kubeconfig with its token.
 pub(crate) fn agent_on(node: &str) -> PathBuf {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -59,7 +59,7 @@ fn report(node: &str) -> tempfile::NamedTempFile {
     ))
 }
 
-/// Writes the object, and then its status, of `node`.
+/// Writes the object and then the status of `node`.
 fn write(config: &std::path::Path, node: &str) -> Result<(), String> {
     let file = report(node);
     let apply = |more: &[&str]| {
@@ -81,7 +81,7 @@ fn write(config: &std::path::Path, node: &str) -> Result<(), String> {
 fn an_agent_writes_the_object_of_its_own_node_alone() {
     set_up();
     let agent = agent_on("node-a");
-    // A policy is in force a moment after it was made.
+    // An admission policy takes effect a moment after its creation.
     wait("the admission policy", || write(&agent, "node-b").is_err());
     let said = write(&agent, "node-b").unwrap_err();
     let refusal = "the agent of node node-a may not write the NodePlacement of node-b";
@@ -95,7 +95,7 @@ fn an_agent_writes_the_object_of_its_own_node_alone() {
         "jsonpath={.status.planned}",
     ];
     assert_eq!(kubectl(&planned), "4");
-    // What exists is guarded as well as what does not.
+    // Existing objects are protected as well as new ones.
     let other = agent_on("node-b");
     write(&other, "node-b").unwrap();
     for (config, node) in [(&agent, "node-b"), (&other, "node-a")] {
@@ -133,7 +133,7 @@ fn a_user_who_claims_to_be_an_agent_is_judged_by_the_node_that_the_claim_names()
              as-user-extra: {{\"authentication.kubernetes.io/node-name\": [{node}]}}, "
         );
         assert!(admin.contains(user), "{admin}");
-        // The first "user: {" is that of the users; the context names it as text.
+        // The first "user: {" is in the list of users; in contexts, the user is a string.
         file(&admin.replacen(user, &claims, 1))
     };
     let one = claim("node-d");
@@ -163,7 +163,7 @@ fn administrators_are_not_held_to_a_node() {
     kubectl(&["delete", "nodeplacement", "node-f"]);
 }
 
-/// A pod of the namespace, with or without the annotation.
+/// A pod in the namespace, with or without the annotation.
 fn opting_in(namespace: &str, name: &str, is_annotated: bool) -> tempfile::NamedTempFile {
     let annotations = match is_annotated {
         true => json!({"albacore.dev/place": "{}"}),

@@ -1,5 +1,5 @@
-//! A real API server takes everything that is rendered, word for word, and helm installs, upgrades
-//! and removes it.
+//! A real API server accepts all rendered objects without warnings, and helm installs, upgrades and
+//! uninstalls the chart.
 
 use albacore_testbed::{ControlPlane, Options};
 use albacore_xtask::manifests::helm;
@@ -9,7 +9,7 @@ use crate::plane::{apply, file, file_of, kubectl, namespace, plane, run, wait};
 use crate::rendered::{EVERYTHING, render, variants};
 use crate::{chart, root};
 
-/// Groups of kinds that others bring.
+/// API groups that are installed by other projects.
 const FOREIGN: [&str; 11] = [
     "argoproj.io",
     "gateway.envoyproxy.io",
@@ -29,8 +29,7 @@ fn group(object: &Value) -> &str {
     version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Kinds of the Prometheus operator as far as a chart meets them: they exist and keep what they are
-/// given.
+/// Minimal kinds of the Prometheus operator: they exist and store what is applied.
 pub(crate) fn serve_prometheus_kinds() {
     let definition = |kind: &str| {
         let plural = format!("{}s", kind.to_lowercase());
@@ -62,7 +61,7 @@ pub(crate) fn serve_prometheus_kinds() {
     wait("the kinds of the Prometheus operator", is_served);
 }
 
-/// Asks the API server whether it would take the objects; it must, without a warning.
+/// Asserts by a dry run that the API server accepts the objects without warnings.
 pub(crate) fn dry_run(name: &str, objects: &[Value]) {
     let file = file_of(objects);
     let arguments = [
@@ -77,7 +76,7 @@ pub(crate) fn dry_run(name: &str, objects: &[Value]) {
     let output = plane().kubectl(&arguments).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {said}");
-    // What was applied client-side by another test is no fault of the objects.
+    // Objects that another test applied client-side are not the fault of these objects.
     let is_warning = |line: &&str| line.contains("Warning") && !line.contains("failed to migrate");
     assert_eq!(said.lines().find(is_warning), None, "{name}");
 }
@@ -88,7 +87,7 @@ fn the_api_server_takes_everything_that_is_rendered() {
     for name in ["albacore-system", "albacore-agent", "models", "more"] {
         namespace(name);
     }
-    // A hook's pod needs the accounts to be there: the test of the release runs it.
+    // The pod of a hook needs existing ServiceAccounts: the test of the release runs it.
     let is_hook = |object: &Value| object["metadata"]["annotations"]["helm.sh/hook"].is_string();
     for (name, values) in variants() {
         let mut objects = render(&values);
@@ -159,7 +158,8 @@ fn get(path: &[&str]) -> Result<Value, String> {
     run("kubectl", &arguments).map(|text| serde_json::from_str(&text).unwrap())
 }
 
-/// The server of `fraud` runs another image than the chart's: what will restart is said before.
+/// The server of `fraud` runs another image than the chart's: the restart is announced before the
+/// upgrade.
 fn an_upgrade_is_announced_before_it_is_made(upgrade: &[&str]) {
     let running = json!({"status": {"serverImage": "r.io/albacore-server:old"}}).to_string();
     let patch = [
@@ -177,7 +177,8 @@ fn an_upgrade_is_announced_before_it_is_made(upgrade: &[&str]) {
     assert!(dry.contains(row), "{dry}");
 }
 
-/// No kubelet is here to run the check; that it may run, and that helm waits for it, is seen.
+/// Without a kubelet the check does not run; the test verifies that its pod is admitted and that
+/// helm waits for it.
 fn the_installation_is_checked(name: &str) {
     let finish = std::thread::spawn(|| {
         wait("the pod of helm test", || {
@@ -215,7 +216,7 @@ fn helm_installs_upgrades_and_removes_the_operator_and_keeps_objects_of_users() 
     apply(&labeled);
     let chart = chart();
     let chart = chart.to_str().unwrap();
-    // The definitions came by kubectl: helm takes them over when it is asked to.
+    // The definitions were applied by kubectl: helm adopts them on request.
     let name = "inference";
     let agent = ["--set", "agent.namespace.name=helm-test-agent"];
     let without = ["--take-ownership", "--set", "agent.enabled=false"];
@@ -266,9 +267,8 @@ fn helm_installs_upgrades_and_removes_the_operator_and_keeps_objects_of_users() 
     kubectl(&["delete", "-n", "default", "inferencedeployment", "fraud"]);
 }
 
-/// The commands of docs/operate/install.md for what is there already. On a control plane of its
-/// own:
-/// it removes namespaces and accounts that other tests use.
+/// The commands of docs/operate/install.md for existing objects. Uses its own control plane,
+/// because it removes namespaces and accounts that other tests use.
 #[test]
 fn helm_takes_over_what_a_former_release_or_kubectl_left() {
     let plane = ControlPlane::start(&Options::default()).unwrap();
@@ -295,10 +295,10 @@ fn helm_takes_over_what_a_former_release_or_kubectl_left() {
     let uninstall = |name: &str, namespace: &str| {
         run("helm", &["uninstall", name, "--namespace", namespace]).unwrap();
     };
-    // A first install finds nothing: neither the definitions nor what they define.
+    // A first install finds neither the definitions nor objects of their kinds.
     helm(&["install", "zeroth", chart]).unwrap();
     uninstall("zeroth", "helm-adopts");
-    // The definitions are there, of kubectl or of a release of another name.
+    // The definitions exist, applied by kubectl or by a release with another name.
     let definitions = root().join("manifests/crds.yaml");
     let definitions = definitions.to_str().unwrap();
     run("kubectl", &["delete", "-f", definitions]).unwrap();
@@ -314,11 +314,11 @@ fn helm_takes_over_what_a_former_release_or_kubectl_left() {
     assert!(refused.contains("invalid ownership metadata"), "{refused}");
     helm(&["install", "second", chart, "--take-ownership"]).unwrap();
     uninstall("second", "helm-adopts");
-    // Without the definitions nothing has to be taken over.
+    // Without the definitions, nothing has to be adopted.
     helm(&["install", "third", chart, "--set", "crds.install=false"]).unwrap();
     uninstall("third", "helm-adopts");
 
-    // Over the plain install: the release `albacore` in its namespace has the same names.
+    // On top of the plain install: the release `albacore` in its namespace has the same names.
     apply("install.yaml");
     let install = [
         "install",
@@ -353,7 +353,7 @@ fn the_plain_install_is_removed_without_the_definitions() {
             !objects.iter().any(|o| o["kind"] == "Pod"),
             "{name}: a hook of Helm's"
         );
-        // Nor any object of ours whose removal takes others along, but for its own namespaces.
+        // It also contains no object whose deletion deletes others, except its own namespaces.
         let namespaces: Vec<&Value> = objects
             .iter()
             .filter(|o| o["kind"] == "Namespace")

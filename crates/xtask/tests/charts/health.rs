@@ -1,5 +1,5 @@
-//! The health check for Argo CD, run by the Lua that Argo CD speaks (5.1): its fixtures, and every
-//! combination of conditions against the rules of kstatus, which Flux and `kubectl wait` go by.
+//! The health check for Argo CD, run with the Lua version of Argo CD (5.1): its fixtures, and every
+//! combination of conditions compared with the rules of kstatus, which Flux and `kubectl wait` use.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ fn to_lua(lua: &Lua, value: &Value) -> mlua::Value {
     }
 }
 
-/// Status and message, as Argo CD takes them.
+/// Returns status and message, as for Argo CD.
 pub(crate) fn health(object: &Value) -> (String, String) {
     let script = std::fs::read_to_string(folder().join("health.lua")).unwrap();
     let lua = Lua::new();
@@ -91,8 +91,9 @@ fn the_fixtures_are_deployments_that_the_api_server_takes() {
     }
 }
 
-/// What kstatus computes for a custom resource, from its documentation: a generation that is not
-/// yet observed and Reconciling are in progress, Stalled has failed, else Ready decides.
+/// The status by the documented rules of kstatus for a custom resource: in progress if a generation
+/// has not been observed or Reconciling is true, failed if Stalled is true, otherwise determined by
+/// Ready.
 fn kstatus(object: &Value) -> &'static str {
     let status = &object["status"];
     let is = |kind: &str| {
@@ -120,11 +121,11 @@ fn argo_cd_and_kstatus_agree_on_every_combination_of_conditions() {
     for (ready, stalled) in states.iter().flat_map(|r| states.map(|s| (*r, s))) {
         for (reconciling, observed) in states.iter().flat_map(|r| [1, 2].map(|g| (*r, g))) {
             if (stalled, reconciling) == (Some("True"), Some("True")) {
-                continue; // the controller never says both
+                continue; // the controller never sets both
             }
             for replicas in [0, 2] {
                 if ready.is_none() && replicas > 0 {
-                    continue; // the controller always says Ready of what has pods
+                    continue; // the controller always sets Ready if there are pods
                 }
                 let all = [
                     ("Ready", ready),

@@ -1,10 +1,10 @@
-//! The chart and the manifests: what they render, what they refuse, and what a real API server
-//! makes of them.
+//! Tests of the chart and the manifests: rendered objects, rejected values, and their use on a real
+//! API server.
 //!
-//! `values` walks every value, `pods` and `rights` hold what SECURITY.md promises, `cluster`
-//! installs, upgrades and removes, `admission` and `rights` ask as the accounts of the chart,
-//! `health` runs the check for Argo CD, `olm` reads the bundle for OLM, `metrics` asks the running
-//! programs for every metric that dashboard and rules name.
+//! `values` tests every value, `pods` and `rights` check the guarantees in SECURITY.md, `cluster`
+//! installs, upgrades and uninstalls, `admission` and `rights` send requests as the accounts of the
+//! chart, `health` runs the check for Argo CD, `olm` reads the bundle for OLM, and `metrics` reads
+//! every metric in dashboard and rules from the running programs.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

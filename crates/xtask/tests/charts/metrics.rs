@@ -1,6 +1,6 @@
-//! Dashboard, rules and examples name metrics; each exists in the program that is said to have it.
-//! So the programs run: the server answers a request, controller and agent work with the rights of
-//! the chart's accounts.
+//! Every metric used in dashboard, rules and examples exists in the program that is said to export
+//! it. For this, the programs are run: the server answers a request, and controller and agent work
+//! with the permissions of the chart's accounts.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -15,7 +15,7 @@ use crate::plane::{apply, file, kubectl, namespace, plane, run, wait};
 use crate::rendered::{of_kind, render};
 use crate::root;
 
-/// Ends with its owner.
+/// A process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -25,7 +25,7 @@ impl Drop for Running {
     }
 }
 
-/// One request on a connection of its own; the reply, head and all.
+/// Sends one request on its own connection; returns the whole reply including its head.
 fn call(address: &str, head: &str, body: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -39,7 +39,7 @@ fn call(address: &str, head: &str, body: &str) -> std::io::Result<String> {
     Ok(reply)
 }
 
-/// Metrics that a text names; recorded series have a colon in their names.
+/// Names of metrics in a text; recorded series contain a colon.
 fn named(text: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     text.split(|c| !is_name(c))
@@ -56,7 +56,7 @@ fn all_named() -> BTreeSet<String> {
         "manifests/examples/autoscaling/hpa-load-factor.yaml",
     ];
     let texts = files.map(|file| std::fs::read_to_string(root().join(file)).unwrap());
-    // Prose of the dashboard names none; its uid and tags are no metric.
+    // Descriptions in the dashboard contain no metrics; its uid and tags do not match.
     texts.iter().flat_map(|text| named(text)).collect()
 }
 
@@ -85,8 +85,8 @@ fn server_metrics() -> String {
     call(&address, "GET /metrics", "").unwrap()
 }
 
-/// The controller of the chart with these values, as its account there, with the arguments that the
-/// chart gives it.
+/// The chart's controller with these values, run with the arguments and as the account defined by
+/// the chart.
 struct Controller {
     _running: Running,
     listen: String,
@@ -118,7 +118,7 @@ impl Controller {
         Self { _running, listen }
     }
 
-    /// Has it work on a deployment in `namespace` and lets that go again; its metrics then.
+    /// Lets it reconcile a deployment in `namespace` and its deletion; returns its metrics.
     fn work_in(&self, namespace: &str) -> String {
         let deployment = file(&format!(
             "apiVersion: albacore.dev/v1beta1\nkind: InferenceDeployment\n\
@@ -169,14 +169,14 @@ const CHILDREN: [&str; 7] = [
     "servicemonitor",
 ];
 
-/// Lets the controller work with the rights of some namespaces, then with those of all; its
+/// Runs the controller with permissions for some namespaces, then for all namespaces; returns its
 /// metrics.
 fn controller_metrics() -> String {
     crate::cluster::serve_prometheus_kinds();
     for name in ["metrics-1", "metrics-2", "metrics-3"] {
         namespace(name);
     }
-    // One after the other: two controllers with leases of their own would work on the same.
+    // One after another: two controllers with different leases would reconcile the same objects.
     let walled = Controller::start(&[
         "--set",
         "controller.watchNamespaces={metrics-1,metrics-2}",
@@ -190,14 +190,14 @@ fn controller_metrics() -> String {
     Controller::start(&[]).work_in("metrics-3")
 }
 
-/// An agent with the rights of the chart's account, as it observes, and the params that it feeds:
-/// metrics of both, as params serves them.
+/// Runs an observing agent with the permissions of the chart's account, and albacore-params fed by
+/// it; returns the metrics of both, as served by albacore-params.
 fn node_metrics() -> String {
     crate::admission::set_up();
     let account = crate::admission::agent_on("metrics-node");
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    // No kubelet has made anything here, so the node is held back, and says so.
+    // There is no kubelet that creates cgroups, so the agent is degraded and reports it.
     std::fs::create_dir(path("cgroup")).unwrap();
     let start = |name: &str, arguments: &[&str]| {
         let mut command = Command::new(product(name).unwrap());

@@ -1,5 +1,6 @@
-//! The bundle for the Operator Lifecycle Manager: what the chart renders and nothing else, packed
-//! as OLM reads it, and taken by a real API server in the form that OLM gives it.
+//! The bundle for the Operator Lifecycle Manager: contains exactly the objects rendered by the
+//! chart, packed in the format of OLM, and accepted by a real API server in the form in which OLM
+//! applies them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -16,10 +17,10 @@ use crate::plane::{apply, file};
 use crate::rendered::{of_kind, render};
 use crate::root;
 
-/// Where OLM installs in these tests: not where the chart does.
+/// Namespace of OLM in these tests, which differs from the chart's.
 const NAMESPACE: &str = "olm-operators";
 
-/// Fields that OLM, OperatorHub and the console read, by their pointers in JSON.
+/// JSON pointers of fields that OLM, OperatorHub and the console read.
 const REQUIRED: [&str; 24] = [
     "/metadata/annotations/alm-examples",
     "/metadata/annotations/capabilities",
@@ -73,7 +74,7 @@ fn is_agents(object: &Value) -> bool {
     object["metadata"]["labels"]["app.kubernetes.io/component"] == "agent"
 }
 
-/// The objects of the bundle beside its ClusterServiceVersion.
+/// The objects of the bundle other than its ClusterServiceVersion.
 fn further(files: &Files) -> Vec<Value> {
     let manifests = files
         .iter()
@@ -142,7 +143,7 @@ fn the_rights_and_the_controller_are_those_of_the_chart() {
     let rights = |rules: &Value| json!([{"serviceAccountName": account, "rules": rules}]);
     assert_eq!(install["clusterPermissions"], rights(everywhere));
     assert_eq!(install["permissions"], rights(at_home));
-    // No other binding gives the account more.
+    // No other binding grants permissions to the account.
     let is_of_account = |o: &&Value| o["subjects"][0]["name"] == account;
     assert_eq!(rendered.iter().filter(is_of_account).count(), 2);
 
@@ -187,7 +188,7 @@ fn every_image_that_the_chart_starts_is_related_and_may_be_pinned() {
     );
 }
 
-/// Bundle and `agent.yaml` together are what the chart installs.
+/// The bundle and `agent.yaml` together contain the objects that the chart installs.
 #[test]
 fn what_is_not_in_the_bundle_is_in_the_manifest_of_the_agent() {
     let bundle = further(&files(&[]));
@@ -212,7 +213,7 @@ fn what_is_not_in_the_bundle_is_in_the_manifest_of_the_agent() {
         "ServiceAccount albacore-controller",
     ];
     assert_eq!(left, of_olm.map(str::to_owned).into());
-    // OLM gives them the namespace that it installs into.
+    // OLM sets the namespace into which it installs.
     assert!(
         bundle
             .iter()
@@ -220,7 +221,7 @@ fn what_is_not_in_the_bundle_is_in_the_manifest_of_the_agent() {
     );
 }
 
-/// Files of a tar, by path.
+/// The files in a tar, by path.
 fn unpacked(tar: impl std::io::Read) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in tar::Archive::new(tar).entries().unwrap() {
@@ -277,7 +278,7 @@ fn the_image_holds_the_files_and_says_so_in_its_labels() {
     assert_eq!(unpacked(flate2::read::GzDecoder::new(archive)), wanted);
 }
 
-/// A role with these rules, bound to the account.
+/// A role with these rules and its binding to the account.
 fn granted(name: &str, permission: &Value) -> [Value; 2] {
     let account = &permission["serviceAccountName"];
     let api = "rbac.authorization.k8s.io";
@@ -295,7 +296,8 @@ fn granted(name: &str, permission: &Value) -> [Value; 2] {
     ]
 }
 
-/// What OLM makes of a ClusterServiceVersion whose OperatorGroup is for all namespaces.
+/// The objects that OLM creates from a ClusterServiceVersion with an OperatorGroup for all
+/// namespaces.
 fn made_by_olm(version: &Value) -> Vec<Value> {
     let install = &version["spec"]["install"]["spec"];
     let mut objects = Vec::new();

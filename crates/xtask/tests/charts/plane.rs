@@ -1,4 +1,4 @@
-//! One control plane for all tests of this program: they use namespaces and releases of their own.
+//! One control plane for all tests of this program, which use their own namespaces and releases.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) fn plane() -> &'static ControlPlane {
     &PLANE
 }
 
-/// Runs a program of the cluster's; what it prints, or what it says against it.
+/// Runs one of the cluster's programs; returns its standard output, or its error output on failure.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = plane().run(program, arguments).unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -35,46 +35,46 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Runs kubectl as an administrator; it must succeed.
+/// Runs kubectl as an administrator and asserts success.
 pub(crate) fn kubectl(arguments: &[&str]) -> String {
     run("kubectl", arguments).unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
 }
 
-/// Runs kubectl as somebody else.
+/// Runs kubectl as another user.
 pub(crate) fn kubectl_as(config: &Path, arguments: &[&str]) -> Result<String, String> {
     let config = format!("--kubeconfig={}", config.display());
     run("kubectl", &[&[config.as_str()], arguments].concat())
 }
 
-/// A file with this text, for kubectl.
+/// A file with this text for kubectl.
 pub(crate) fn file(text: &str) -> NamedTempFile {
     let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     file
 }
 
-/// The objects as one file; JSON is YAML.
+/// The objects as one file; JSON is valid YAML.
 pub(crate) fn file_of(objects: &[Value]) -> NamedTempFile {
     let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
     file(&texts.join("\n---\n"))
 }
 
-/// Applies a file as an administrator. One at a time: tests that set up the same objects would be
-/// in each other's way.
+/// Applies a file as an administrator. Serialized, because tests that set up the same objects would
+/// conflict.
 pub(crate) fn apply(file: &NamedTempFile) {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     kubectl(&["apply", "-f", file.path().to_str().unwrap()]);
 }
 
-/// Makes a namespace, if it is not there yet.
+/// Creates a namespace if it does not exist.
 pub(crate) fn namespace(name: &str) {
     apply(&file(&format!(
         "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n"
     )));
 }
 
-/// Waits until `is_so`; `what` is for the reader of a failure.
+/// Waits until `is_so`; `what` is used in the error message.
 pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..600 {
         if is_so() {

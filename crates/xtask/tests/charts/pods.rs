@@ -1,5 +1,4 @@
-//! Security of the chart's pods: none but the agent has an exception, and the agent has exactly
-//! those it names.
+//! Security of the chart's pods: only the agent has exceptions, and exactly those listed here.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::rendered::{EVERYTHING, of_kind, render, variants};
 
-/// Where a pod differs from PodSecurity "restricted" and from what this house wants, each in a few
-/// words.
+/// Exceptions of a pod from PodSecurity "restricted" and from this project's own rules, each in a
+/// few words.
 fn exceptions(pod: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for field in ["hostPID", "hostNetwork", "hostIPC"] {

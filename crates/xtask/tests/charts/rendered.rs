@@ -1,4 +1,4 @@
-//! What the chart renders: definitions of resources, labels, rights on paper.
+//! The rendered chart: definitions of resources, labels, permissions in roles.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::root;
 
-/// Values with everything on.
+/// Values that enable all features.
 pub(crate) const EVERYTHING: [&str; 10] = [
     "--set",
     "agent.enabled=true",
@@ -24,7 +24,7 @@ pub(crate) const EVERYTHING: [&str; 10] = [
     "controller.replicas=2",
 ];
 
-/// Value sets that differ in what is made.
+/// Sets of values that render different objects.
 pub(crate) fn variants() -> [(&'static str, Vec<&'static str>); 4] {
     let observe = [&EVERYTHING[..], &["--set", "agent.enforcement=Observe"]].concat();
     let walled = [
@@ -80,7 +80,7 @@ fn the_chart_carries_the_definitions_and_helm_keeps_them() {
     }
 }
 
-/// What Artifact Hub shows is read from annotations, which nothing renders.
+/// Artifact Hub displays data from annotations, which do not affect rendering.
 #[test]
 fn the_annotations_for_artifact_hub_name_what_the_chart_installs() {
     let chart = std::fs::read_to_string(crate::chart().join("Chart.yaml")).unwrap();
@@ -205,8 +205,8 @@ fn the_agents_pod_reaches_the_api_server_and_is_reached_on_the_ports_of_params()
         let pods_of_ours = json!([{"namespaceSelector": {}, "podSelector": {"matchExpressions": [
             {"key": "albacore.dev/deployment", "operator": "Exists"}]}}]);
         assert_eq!(of_params, &pods_of_ours);
-        // Both names are ports of params; the agent beside it has none, and the pod is not in the
-        // node's network.
+        // Both names are ports of albacore-params; the agent in the same pod has none, and the pod
+        // does not use the host network.
         let pod = &daemon_set["spec"]["template"]["spec"];
         assert!(pod["hostNetwork"].is_null(), "{pod}");
         let containers = pod["containers"].as_array().unwrap();
@@ -219,8 +219,8 @@ fn the_agents_pod_reaches_the_api_server_and_is_reached_on_the_ports_of_params()
             };
             assert_eq!(names, wanted);
         }
-        // params reads one pipe and writes the other; it can make, remove and rename nothing beside
-        // them.
+        // albacore-params reads one pipe and writes the other; it cannot create, remove or rename
+        // files next to them.
         let mounts = &containers[1]["volumeMounts"];
         let only = json!([{"name": "feed", "mountPath": "/run/albacore", "readOnly": true}]);
         assert_eq!(mounts, &only);

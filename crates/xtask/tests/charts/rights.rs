@@ -1,5 +1,5 @@
-//! Rights of the chart's accounts, as the API server tells each of them: exactly what is listed
-//! here. No secrets, no way into a pod, no wildcard.
+//! Permissions of the chart's accounts, as reported by the API server for each of them: exactly
+//! those listed here. No secrets, no exec or attach to pods, no wildcards.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -65,7 +65,7 @@ const AGENT: [Right; 6] = [
     ("events.k8s.io", "events", &["create", "patch"]),
 ];
 
-/// Every single right: "group resource verb".
+/// Every single permission as "group resource verb".
 fn spread<'a>(rights: impl IntoIterator<Item = &'a Right>) -> BTreeSet<String> {
     let one = |(group, resource, verbs): &Right| {
         let words = verbs
@@ -76,8 +76,8 @@ fn spread<'a>(rights: impl IntoIterator<Item = &'a Right>) -> BTreeSet<String> {
     rights.into_iter().flat_map(one).collect()
 }
 
-/// What the API server says that the owner of `config` may do in `namespace`, beyond what every
-/// account may.
+/// The permissions of the owner of `config` in `namespace` according to the API server, beyond
+/// those of every account.
 fn rights(config: &Path, namespace: &str) -> BTreeSet<String> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
@@ -85,8 +85,8 @@ fn rights(config: &Path, namespace: &str) -> BTreeSet<String> {
     });
     let file = file_of(&[review]);
     let path = file.path().to_str().unwrap();
-    // To validate, kubectl would list the definitions of resources: a right that no account here
-    // has.
+    // For validation, kubectl would list the definitions of resources, which no account here may
+    // do.
     let arguments = ["create", "--validate=false", "-o", "json", "-f", path];
     let review: Value = serde_json::from_str(&kubectl_as(config, &arguments).unwrap()).unwrap();
     let list = |rule: &Value, field: &str| -> Vec<String> {

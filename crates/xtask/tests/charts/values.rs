@@ -1,4 +1,4 @@
-//! Every value of the chart is used, and every wrong value is refused with its name.
+//! Every value of the chart is used, and every invalid value is rejected with its name.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::chart;
 
-/// A value, another one that it may have, and one that it must not have (both JSON).
+/// Path of a value, another valid value, and an invalid one (both as JSON).
 type Case = (&'static str, &'static str, &'static str);
 
 const NAME: &str = "\"another\"";
@@ -100,7 +100,7 @@ const CASES: [Case; 71] = [
     ("controller.resources.limits", r#"{"cpu": "2"}"#, r#"{"cpu": "two"}"#),
 ];
 
-/// Everything but the definitions, which are long and depend on one value alone.
+/// Everything except the definitions, which are long and depend on only one value.
 const BASE: &str = "agent.enabled=true,crds.install=false,monitoring.serviceMonitor.enabled=true,\
                     monitoring.prometheusRule.enabled=true,monitoring.dashboard.enabled=true";
 
@@ -108,8 +108,8 @@ fn values() -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(chart().join("values.yaml")).unwrap()).unwrap()
 }
 
-/// Whether this is one value and no group of them: not an object, an empty one, or one with keys of
-/// the user's.
+/// Whether this is a single value instead of a group: not an object, an empty object, or one with
+/// keys chosen by the user.
 fn is_leaf(path: &str, value: &Value) -> bool {
     let last = path.rsplit('.').next().unwrap();
     let is_free = ["labels", "nodeSelector", "resources", "annotations"].contains(&last);
@@ -134,7 +134,7 @@ fn walk(path: &str, value: &Value, leaves: &mut Vec<String>, groups: &mut Vec<St
 
 fn template(more: &[&str]) -> Result<String, String> {
     let chart = chart();
-    // Not `--set`, which would win over `--set-json`.
+    // Not `--set`, which takes precedence over `--set-json`.
     let arguments = [&["--set-json", BASE], more].concat();
     let arguments =
         helm::template_arguments(chart.to_str().unwrap(), "albacore-system", &arguments);
@@ -173,7 +173,7 @@ fn every_value_changes_what_is_rendered() {
     assert!(unused.is_empty(), "accepted and ignored: {unused:?}");
 }
 
-/// Renders with these values; what helm says against each.
+/// Renders with these values; returns the errors of helm.
 fn refused(values: &Value) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("values.json");
@@ -196,8 +196,8 @@ fn set(values: &mut Value, path: &str, to: &str) {
 
 #[test]
 fn every_wrong_value_is_refused_by_its_name() {
-    // A wrong value below another wrong one would hide it, and helm drops what is null: two are
-    // asked alone.
+    // An invalid value within another invalid one would be hidden, and helm drops null values:
+    // therefore two values are tested separately.
     let alone = |path: &str| path == "controller.resources.limits" || path.ends_with(".create");
     let mut all = values();
     for (path, _, wrong) in CASES.iter().filter(|case| !alone(case.0)) {

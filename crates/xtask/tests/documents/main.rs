@@ -1,5 +1,5 @@
-//! Documents that name commands and fields: the reference is what programs and code say, and the
-//! commands of the tutorials work.
+//! Documents with commands and fields: the reference matches programs and code, and the commands of
+//! the tutorials work.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod tutorials;
@@ -16,7 +16,7 @@ fn root() -> &'static Path {
         .unwrap()
 }
 
-/// The folder of the built programs.
+/// The directory of the built programs.
 fn programs() -> PathBuf {
     let mut folder = PathBuf::new();
     for (package, program) in docs::PROGRAMS {

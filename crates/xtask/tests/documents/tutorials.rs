@@ -1,9 +1,9 @@
 //! The tutorials: fenced blocks are run in the order of the page.
 //!
-//! Marks behind `sh` say what a block is. `run`: bash runs it, in one shell for the whole page. A
-//! block marked `same` is output: each of its lines but `...` was printed by the block before it.
-//! `cluster`: commands that need a cluster; their command lines are parsed and their files exist.
-//! Other blocks are not looked at.
+//! Marks after `sh` define the kind of a block. `run`: it is run by bash, in one shell for the
+//! whole page. `same`: the block is output; each of its lines except `...` was printed by the
+//! previous block. `cluster`: commands that need a cluster; their command lines are parsed and
+//! their files must exist. Other blocks are ignored.
 
 use std::fs;
 use std::io::Read as _;
@@ -17,13 +17,13 @@ use albacore_xtask::docs;
 
 use crate::{programs, root};
 
-/// Only for liveness: a page takes seconds on an idle machine.
+/// For liveness only: a page takes seconds on an idle machine.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Between the output of two blocks.
+/// Printed between the outputs of two blocks.
 const SEPARATOR: &str = "=====8<=====";
 
-/// A fenced block: the words behind the fence, and its lines.
+/// A fenced block: the words after the fence, and its lines.
 struct Block {
     marks: Vec<String>,
     text: String,
@@ -63,7 +63,7 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// What a page is run with instead of what it says, so that pages can run beside each other.
+/// Replacements in the text of a page, so that several pages can be run concurrently.
 struct Surrogates(Vec<(&'static str, String)>);
 
 impl Surrogates {
@@ -73,21 +73,21 @@ impl Surrogates {
     }
 }
 
-/// Ends a shell and everything that it started.
+/// A shell whose process group is killed on drop.
 struct Shell(std::process::Child);
 
 impl Drop for Shell {
     fn drop(&mut self) {
         let group = format!("-{}", self.0.id());
         let mut kill = Command::new("kill");
-        // The group is gone already when the shell ended by itself.
+        // The process group is already gone if the shell has exited on its own.
         kill.args(["-KILL", "--", &group]).stderr(Stdio::null());
         let _ = kill.status();
         let _ = self.0.wait();
     }
 }
 
-/// Runs the blocks marked `run` in `folder`; what each of them printed.
+/// Runs the blocks marked `run` in `folder`; returns the output of each.
 fn run(page: &str, folder: &Path, path: &str, surrogates: &Surrogates) -> Vec<String> {
     let blocks = blocks(page);
     let mut script =
@@ -132,7 +132,7 @@ fn run(page: &str, folder: &Path, path: &str, surrogates: &Surrogates) -> Vec<St
     printed
 }
 
-/// Each line of a block marked `same` was printed by the block before.
+/// Asserts that each line of a block marked `same` was printed by the previous block.
 fn compare(page: &str, blocks: &[Block], printed: &[String]) {
     let mut runs = 0;
     for block in blocks {
@@ -152,7 +152,7 @@ fn compare(page: &str, blocks: &[Block], printed: &[String]) {
     }
 }
 
-/// A folder with a copy of the examples, and the search path with our programs.
+/// A directory with a copy of the examples, and a PATH with the built programs.
 fn set_up(more_path: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let examples = folder.path().join("examples");
@@ -172,7 +172,7 @@ fn one_machine_in_five_minutes_works() {
     let (http, grpc) = (free_port(), free_port());
     let copy = folder.path().join("copy").display().to_string();
     let surrogates = Surrogates(vec![
-        // The last block removes the copy, and the test reads a file in it.
+        // The last block removes the copy, but the test still reads a file in it.
         ("rm -r /tmp/albacore-tutorial", "true".to_owned()),
         ("/tmp/albacore-tutorial", copy.clone()),
         ("localhost:8080", format!("127.0.0.1:{http}")),
@@ -264,7 +264,7 @@ fn commands_of_the_cluster_tutorial_are_parsed_and_their_files_exist() {
     assert!(commands > 10, "{commands}");
 }
 
-/// Words of a command line; single quotes hold one together.
+/// Words of a command line; single quotes group words.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (index, part) in line.split('\'').enumerate() {
@@ -277,7 +277,8 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// `albacore` takes these arguments: without a cluster it fails, and not because of its usage.
+/// Asserts that `albacore` parses these arguments: without a cluster it fails, but not with a usage
+/// error.
 fn is_parsed(arguments: &[&str]) {
     let program: PathBuf = programs().join("albacore");
     let mut command = Command::new(program);
@@ -286,7 +287,7 @@ fn is_parsed(arguments: &[&str]) {
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
 }
 
-/// Every field of a patch is in the definition.
+/// Asserts that every field of a patch is in the definition.
 fn are_fields(patch: &serde_json::Value) {
     let crd = albacore_api::inference_deployment_crd();
     let mut schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];

@@ -1,9 +1,9 @@
-//! A metrics adapter: serves what pods say in `/metrics` as `custom.metrics.k8s.io/v1beta2`.
+//! A metrics adapter: serves the `/metrics` of pods as `custom.metrics.k8s.io/v1beta2`.
 //!
-//! It does what an adapter for Prometheus does for the rule "each pod's newest sample", without
-//! Prometheus between: it lists the pods that the HPA's selector names, reads `/metrics` of each
-//! and answers. TLS, with a client certificate that must be the aggregator's: the API server has
-//! authenticated and authorized whoever asks.
+//! It does the same as an adapter for Prometheus with the rule "newest sample of each pod", but
+//! without Prometheus: it lists the pods of the HPA's selector, reads `/metrics` of each and
+//! answers. TLS with a client certificate, which must be the aggregator's; the API server has
+//! authenticated and authorized the client.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,37 +21,37 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
-/// The only metric that it serves.
+/// The only metric served.
 const METRIC: &str = "albacore_load_factor";
 
-/// The group's root, and what it asks of pods.
+/// Root path of the API group, below which pods are queried.
 const ROOT: &str = "/apis/custom.metrics.k8s.io/v1beta2";
 
-/// Longest head of a request.
+/// Longest request head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Pause between two looks for a connection or for the end of the test.
+/// Pause between two checks for a connection or for the end of the test.
 const ACCEPT_PERIOD: Duration = Duration::from_millis(5);
 
-/// What a pod reported of the last minute.
+/// Report of a pod for the last minute.
 #[derive(Clone, Debug)]
 pub(crate) struct PodLoad {
     pub(crate) pod: String,
     pub(crate) factor: f64,
     pub(crate) idle_share: f64,
     pub(crate) requests: u64,
-    /// Of these: late, shed or failed.
+    /// Requests that were late, shed or failed.
     pub(crate) bad: u64,
 }
 
-/// One answer to the HPA.
+/// An answer to the HPA.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) at: Instant,
     pub(crate) pods: Vec<PodLoad>,
 }
 
-/// The adapter; it answers while [`Adapter::run`] runs.
+/// The adapter, which answers while [`Adapter::run`] runs.
 pub(crate) struct Adapter<'a> {
     node: &'a Node,
     listener: TcpListener,
@@ -60,7 +60,7 @@ pub(crate) struct Adapter<'a> {
 }
 
 impl<'a> Adapter<'a> {
-    /// Listens in the node's network, as the Service `host`.
+    /// Listens in the node's network as the Service `host`.
     pub(crate) fn listen(node: &'a Node, host: &str) -> Self {
         let address = SocketAddr::from((node.address(), 0));
         let listener = node.within(|| TcpListener::bind(address)).unwrap().unwrap();
@@ -101,7 +101,7 @@ impl<'a> Adapter<'a> {
         answers.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Answers until `is_over`.
+    /// Answers requests until `is_over`.
     pub(crate) fn run(&self, is_over: &AtomicBool) {
         std::thread::scope(|scope| {
             while !is_over.load(Ordering::Relaxed) {
@@ -115,7 +115,7 @@ impl<'a> Adapter<'a> {
         });
     }
 
-    /// One request; whoever is no HTTP client, or not the aggregator, gets no answer.
+    /// Serves one request; clients that do not speak HTTP or are not the aggregator get no answer.
     fn serve(&self, stream: TcpStream) {
         stream.set_nonblocking(false).unwrap();
         stream
@@ -143,13 +143,13 @@ impl<'a> Adapter<'a> {
              Connection: close\r\n\r\n{body}",
             body.len()
         );
-        // Whoever went away needs no answer.
+        // A client that has closed its connection needs no answer.
         let _ = stream.write_all(answer.as_bytes());
         stream.conn.send_close_notify();
         let _ = stream.flush();
     }
 
-    /// The answer to a GET, if there is such a path.
+    /// The answer to a GET, if the path exists.
     fn answer(&self, target: &str) -> Option<Value> {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let path = path.strip_prefix(ROOT)?;
@@ -192,13 +192,12 @@ fn item(namespace: &str, pod: &PodLoad) -> Value {
         },
         "metric": {"name": METRIC},
         "timestamp": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        // A quantity of Kubernetes.
+        // A Kubernetes quantity.
         "value": format!("{}m", (pod.factor * 1e3).round()),
     })
 }
 
-/// What the pods report that a selector (percent-encoded, as it came) names: those that run and
-/// answer.
+/// The reports of the pods that match a selector (percent-encoded, as received), run and answer.
 pub(crate) fn read_pods(node: &Node, namespace: &str, selector: &str) -> Vec<PodLoad> {
     let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}");
     let listed = node.plane().kubectl(&["get", "--raw", &path]).unwrap();
@@ -214,7 +213,7 @@ pub(crate) fn read_pods(node: &Node, namespace: &str, selector: &str) -> Vec<Pod
     running.filter_map(read).collect()
 }
 
-/// What a server says of its last minute; `None` of one that does not answer.
+/// The report of a server for the last minute; `None` if it does not answer.
 fn read_pod(pod: &str, address: SocketAddr) -> Option<PodLoad> {
     let ask = |path: &str| match get(address, path) {
         Ok((200, body)) => String::from_utf8(body).ok(),
@@ -226,7 +225,7 @@ fn read_pod(pod: &str, address: SocketAddr) -> Option<PodLoad> {
         let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value?.parse().ok()
     };
-    // The counts behind the shares, for the reader of the test alone.
+    // The counts behind the shares, only for the output of the test.
     let state: Value = serde_json::from_str(&ask("/albacore/v1/state")?).ok()?;
     let count = |outcome: &str| state["requests"][outcome].as_u64().unwrap_or_default();
     let bad = count("late") + count("shed") + count("failed");

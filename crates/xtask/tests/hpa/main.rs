@@ -1,9 +1,10 @@
 //! A real `HorizontalPodAutoscaler` scales a real release by the servers' own metric: kubelet,
-//! kube-controller-manager and aggregator are Kubernetes', the pods are Albacore's, and the adapter
-//! between them is [`adapter`]. The manifests are those of `manifests/examples/autoscaling`, but
-//! for the size of the deployment, the bounds and the windows. Each pod may use a fifth of a cpu,
-//! so that four of them fit on two cpus, and the load is a multiple of what one was measured to do.
-// Six minutes: `make hpa` and `make e2e` run it, optimized.
+//! kube-controller-manager and aggregator are those of Kubernetes, the pods are Albacore's, and the
+//! adapter between them is [`adapter`]. The manifests are those of
+//! `manifests/examples/autoscaling`, except for the size of the deployment, the limits and the
+//! windows. Each pod may use a fifth of a CPU, so that four of them fit on two CPUs, and the load
+//! is a multiple of the measured capacity of one pod.
+// Takes six minutes: run by `make hpa` and `make e2e`, optimized.
 #![cfg(not(debug_assertions))]
 #![allow(
     clippy::unwrap_used,
@@ -32,17 +33,17 @@ use rig::Rig;
 use timeline::Timeline;
 use traffic::Traffic;
 
-/// The load of the peak, and how long it lasts, and the load after it: multiples of what one pod
-/// can do.
+/// The load of the peak and the load after it, as multiples of the capacity of one pod.
 const PEAK: f64 = 1.8;
 const AFTER: f64 = 0.25;
 
-/// Two windows of the servers, which are a minute long: the first has the requests from before the
-/// pods were there.
+/// Duration of the peak. Two windows of the servers, which are one minute long: the first window
+/// contains requests from before the pods started.
 const PEAK_TIME: Duration = Duration::from_secs(120);
 
-/// Bad requests leave the servers' window, larger recommendations that of the HPA, and the pods are
-/// there a while longer on a busy machine.
+/// Duration of the load after the peak: bad requests drop out of the servers' window, larger
+/// recommendations out of the HPA's window, and on a busy machine the pods exist for a while
+/// longer.
 const AFTER_TIME: Duration = Duration::from_secs(180);
 
 #[test]
@@ -52,7 +53,7 @@ fn an_hpa_scales_by_the_load_factor() {
             "--horizontal-pod-autoscaler-sync-period={}s",
             timeline::SYNC_PERIOD.as_secs()
         )],
-        // The rest of two cpus is for pods: four servers and the release.
+        // The rest of two CPUs is for pods: four servers and the release.
         reserved_cpu: "100m".into(),
         ..NodeOptions::default()
     });
@@ -75,7 +76,7 @@ fn an_hpa_scales_by_the_load_factor() {
             manifests::autoscale(&rig);
             scales(&rig, &adapter, &traffic);
         }));
-        // Whatever happened: the scope ends with the adapter.
+        // Set in any case, because the scope waits for the adapter.
         is_over.store(true, Ordering::Relaxed);
         scaled
     });

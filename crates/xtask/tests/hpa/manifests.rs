@@ -1,5 +1,5 @@
-//! What the test applies: the examples of `manifests/examples/autoscaling`, and the adapter's
-//! registration.
+//! The applied manifests: the examples of `manifests/examples/autoscaling`, and the registration of
+//! the adapter.
 
 use albacore_xtask::manifests::helm;
 use k8s_openapi::ByteString;
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::rig::{Rig, root};
 
-/// The most pods that fit on the machine beside the load.
+/// The most pods that fit on the machine in addition to the load.
 pub(crate) const PODS_MAX: i64 = 4;
 
-/// How long the HPA remembers larger recommendations; 300 s in the example.
+/// Stabilization window of the HPA for scaling down; 300 s in the example.
 const SHRINK_WINDOW_SECONDS: u64 = 30;
 
-/// The name by which the aggregator calls the adapter.
+/// Host name that the aggregator uses for the adapter.
 pub(crate) const ADAPTER_HOST: &str = "metrics-adapter.default.svc";
 
 fn example(name: &str) -> Value {
@@ -28,7 +28,7 @@ fn apply(rig: &Rig, name: &str, objects: &[Value]) {
     rig.apply(name, &texts.join("\n---\n"));
 }
 
-/// The example's deployment with a model in a ConfigMap and pods of a fifth of a cpu; until it
+/// Deploys the example with a model in a ConfigMap and pods of a fifth of a CPU; waits until it
 /// serves.
 pub(crate) fn deploy(rig: &mut Rig) {
     let model = root().join("examples/fraud.ubj");
@@ -40,7 +40,7 @@ pub(crate) fn deploy(rig: &mut Rig) {
     deployment["spec"]["threads"] = json!(1);
     deployment["spec"]["models"] = json!([{
         "name": "fraud", "uri": "configmap://fraud-model/fraud.ubj",
-        // The kernel lets a pod with a fifth of a cpu run 20 of each 100 ms.
+        // With a fifth of a CPU, the CFS quota lets a pod run 20 of every 100 ms.
         "slo": {"latency": "1s", "percentile": 99},
     }]);
     deployment["spec"]["resources"] = json!({
@@ -55,7 +55,7 @@ pub(crate) fn deploy(rig: &mut Rig) {
     ]);
 }
 
-/// Number of pods and selector, as the scale subresource tells them.
+/// Number of pods and selector, from the scale subresource.
 pub(crate) fn scale(rig: &Rig) -> (i64, String) {
     let path = "/apis/albacore.dev/v1beta1/namespaces/default/inferencedeployments/fraud/scale";
     let scale: Value = serde_json::from_str(&rig.kubectl(&["get", "--raw", path])).unwrap();
@@ -66,14 +66,14 @@ pub(crate) fn scale(rig: &Rig) -> (i64, String) {
     )
 }
 
-/// The adapter as an `APIService` of the aggregator's; until that finds it available.
+/// Registers the adapter as an `APIService` with the aggregator; waits until it is available.
 pub(crate) fn register(rig: &Rig, port: u16) {
     let authority = rig.node.plane().authority().certificate();
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "metrics-adapter"},
         "spec": {"ports": [{"port": 443, "targetPort": port}]},
     });
-    // No pod: it is a thread of this test.
+    // No pod, because the adapter is a thread of this test.
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {
@@ -101,7 +101,8 @@ pub(crate) fn register(rig: &Rig, port: u16) {
     rig.kubectl(&[&wait[..], &available].concat());
 }
 
-/// The example's HPA with other bounds and a shorter window; until it has read the metric.
+/// Applies the example's HPA with other limits and a shorter window; waits until it has read the
+/// metric.
 pub(crate) fn autoscale(rig: &Rig) {
     let mut hpa = example("hpa-load-factor.yaml");
     hpa["spec"]["minReplicas"] = json!(1);

@@ -1,4 +1,5 @@
-//! What the HPA wanted over time, beside what was reported and what the rule advises.
+//! The HPA's desired replicas over time, compared with the reported metrics and with the scaling
+//! rule.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -9,21 +10,21 @@ use crate::adapter::Answer;
 use crate::manifests::PODS_MAX;
 use crate::rig::Rig;
 
-/// How often the HPA decides; 15 s where nothing else is said.
+/// Sync period of the HPA; 15 s by default.
 pub(crate) const SYNC_PERIOD: Duration = Duration::from_secs(5);
 
-/// The HPA's, of its ratio.
+/// Tolerance of the HPA for its ratio.
 const TOLERANCE: f64 = 0.1;
 
-/// How often the HPA is looked at.
+/// Polling interval of the HPA.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// A look at the HPA that found something new.
+/// An observation of the HPA that differs from the previous one.
 #[derive(Clone, Debug)]
 struct Look {
     at: Instant,
     desired: i64,
-    /// Ready of wanted pods, as `kubectl get infd` shows them.
+    /// Ready and desired pods, in the format of `kubectl get infd`.
     ready: String,
 }
 
@@ -33,7 +34,7 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Looks until `is_over`.
+    /// Observes the HPA until `is_over`.
     pub(crate) fn watch(rig: &Rig, is_over: impl Fn() -> bool) -> Self {
         let start = Instant::now();
         let mut looks: Vec<Look> = Vec::new();
@@ -53,15 +54,15 @@ impl Timeline {
         Self { start, looks }
     }
 
-    /// The answers of the adapter during the run, each with what the HPA then wanted and how many
-    /// pods were ready.
+    /// A table of the adapter's answers during the run, each with the HPA's desired replicas and
+    /// ready pods at that time.
     pub(crate) fn table(&self, answers: &[Answer]) -> String {
         let mut text = String::from(
             "| s | pods' factors | r | f | N/(1-r) | N(1-f) | sum of factors | desired | ready |\n\
              |---:|---|---:|---:|---:|---:|---:|---:|---|\n",
         );
         for answer in answers.iter().filter(|answer| answer.at >= self.start) {
-            // The HPA has written what follows from it before it asks again.
+            // The HPA has written its decision before it queries again.
             let until = answer.at + SYNC_PERIOD / 2;
             let Some(then) = self.looks.iter().rfind(|look| look.at <= until) else {
                 continue;
@@ -85,7 +86,7 @@ impl Timeline {
         text
     }
 
-    /// More pods at the peak, which stay while it lasts, and after it the fewest.
+    /// Asserts more pods at the peak, which remain while it lasts, and the minimum afterwards.
     pub(crate) fn assert_grows_and_shrinks(&self, peak: Duration) {
         let end_of_peak = self.start + peak;
         let at_peak = || self.looks.iter().filter(|look| look.at < end_of_peak);
@@ -102,15 +103,15 @@ impl Timeline {
         assert!(after.any(is_least), "{:?}", self.looks.last());
     }
 
-    /// Each change of the number follows from what was reported to the HPA, and lies within what
-    /// the rule advises by the counts of all pods: a growth within N/(1-r), rounded up and with the
-    /// HPA's tolerance, a decrease above N(1-f).
+    /// Asserts that each change of the replicas follows from the reported metrics, and is within
+    /// the limits of the scaling rule for the counts of all pods: an increase up to N/(1-r),
+    /// rounded up and with the HPA's tolerance, a decrease not below N(1-f).
     pub(crate) fn assert_within_advice(&self, answers: &[Answer]) {
         for (before, look) in self.looks.iter().zip(self.looks.iter().skip(1)) {
             if look.desired == before.desired {
                 continue;
             }
-            // It asks, decides and writes; then a look finds it.
+            // The HPA queries, decides and writes; then an observation finds the change.
             let since = before.at - SYNC_PERIOD;
             let reported = answers.iter().filter(|a| (since..look.at).contains(&a.at));
             let reported: Vec<Advice> = reported.map(Advice::of).collect();
@@ -135,18 +136,18 @@ impl Timeline {
     }
 }
 
-/// What the rule advises, from the counts of all pods together.
+/// The limits of the scaling rule, from the counts of all pods together.
 #[derive(Debug)]
 struct Advice {
-    /// r: bad requests as a share of all.
+    /// r: share of bad requests.
     bad_rate: f64,
-    /// f: mean share of the workers' time without work.
+    /// f: mean share of time in which workers are idle.
     idle_share: f64,
     /// N + N r/(1-r) = N/(1-r).
     more: f64,
     /// N - N f.
     less: f64,
-    /// The sum of the pods' own factors, which is what the HPA makes of its average.
+    /// The sum of the pods' own factors, which the HPA computes from its average.
     sum: f64,
 }
 

@@ -1,5 +1,5 @@
-//! The load: explanations over the Service, a connection for each request, so that kube-proxy
-//! chooses a pod for each.
+//! The load: explanations through the Service, with one connection per request, so that kube-proxy
+//! selects a pod for each request.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -14,31 +14,31 @@ use crate::rig::Rig;
 /// Columns of examples/fraud.ubj.
 const FEATURES: usize = 61;
 
-/// Rows of a request: their contributions take some milliseconds of a worker, and less of the front
+/// Rows per request: their contributions take some milliseconds of a worker, and less of the front
 /// end and of this program.
 const ROWS: usize = 256;
 
 /// The objective of the deployment.
 const OBJECTIVE: Duration = Duration::from_secs(1);
 
-/// Connections of the measurement, and how long it lasts.
+/// Connections of the measurement, and its duration.
 const MEASURE_CONNECTIONS: usize = 4;
 const MEASURE_TIME: Duration = Duration::from_secs(15);
 
-/// Parts of a load: a multiple of what one pod can do, and for how long.
+/// Part of a load: a multiple of the capacity of one pod, and a duration.
 pub(crate) type Part = (f64, Duration);
 
 pub(crate) struct Traffic {
     request: Request,
-    /// Requests a second of one pod.
+    /// Capacity of one pod in requests per second.
     rate: f64,
 }
 
-/// What became of the requests of each part.
+/// Outcomes of the requests of each part.
 pub(crate) struct Outcomes(Vec<(Part, Report)>);
 
 impl Traffic {
-    /// Measures what one pod can do: a closed loop never asks for more.
+    /// Measures the capacity of one pod with a closed loop, which never overloads it.
     pub(crate) fn measure(rig: &Rig) -> Self {
         let path = "jsonpath={.spec.clusterIP}";
         let ip = rig.kubectl(&["get", "service", "fraud", "-o", path]);
@@ -66,7 +66,7 @@ impl Traffic {
         Self { request, rate }
     }
 
-    /// Sends a load, part after part.
+    /// Sends the parts of a load one after another.
     pub(crate) fn send(&self, rig: &Rig, parts: &[Part]) -> Vec<Sample> {
         let mut times = Vec::new();
         let mut begin = Duration::ZERO;
@@ -119,7 +119,7 @@ impl Outcomes {
         text
     }
 
-    /// Pods that were taken away have answered what they had taken.
+    /// Asserts that removed pods have answered all requests that they had accepted.
     pub(crate) fn assert_none_lost(&self) {
         for (part, of) in &self.0 {
             assert_eq!((of.failed, of.unanswered), (0, 0), "{part:?}: {of:?}");

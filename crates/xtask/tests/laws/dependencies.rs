@@ -1,11 +1,12 @@
-//! Every dependency has a reason and one version. `make lint` checks the rest: cargo-deny the
-//! licenses, sources and second versions, cargo-shear that each dependency is used.
+//! Every dependency has a reason and only one version. `make lint` checks the rest: cargo-deny
+//! checks licenses, sources and duplicate versions, cargo-shear checks that each dependency is
+//! used.
 
 use std::collections::BTreeMap;
 
 use crate::tree::{Violation, assert_kept, crate_paths, text_of};
 
-/// Names in a section of a manifest, with their line number and the line itself.
+/// The names in a section of a manifest, with their line number and line.
 fn section<'a>(text: &'a str, header: &str) -> Vec<(usize, &'a str, &'a str)> {
     let mut is_inside = false;
     let mut found = Vec::new();
@@ -22,7 +23,7 @@ fn section<'a>(text: &'a str, header: &str) -> Vec<(usize, &'a str, &'a str)> {
     found
 }
 
-/// `# name: reason` lines of deny.toml.
+/// The lines `# name: reason` of deny.toml.
 fn reasons(text: &str) -> BTreeMap<&str, usize> {
     let lines = text.lines().enumerate().filter_map(|(index, line)| {
         let (name, reason) = line.strip_prefix("# - ")?.split_once(": ")?;

@@ -1,4 +1,4 @@
-//! SECURITY.md was reviewed recently and its tests exist; ARCHITECTURE.md names every crate; the
+//! SECURITY.md was reviewed recently and its tests exist; ARCHITECTURE.md mentions every crate; the
 //! required documents exist.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use crate::tree::{Violation, assert_kept, crate_of, crate_paths, files, root, so
 
 const REVIEW_DAYS_MAX: i64 = 180;
 
-/// Days since 1970-01-01 of a date `YYYY-MM-DD` of the Gregorian calendar.
+/// Days since 1970-01-01 of a Gregorian date `YYYY-MM-DD`.
 fn days_of(date: &str) -> Option<i64> {
     let mut parts = date
         .trim()
@@ -15,7 +15,7 @@ fn days_of(date: &str) -> Option<i64> {
         .map(|part| part.parse::<i64>().ok());
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
     let is_date = (1..=12).contains(&month) && (1..=31).contains(&day);
-    // Years begin in March, so that the leap day is the last of its year.
+    // Years start in March, so that the leap day is the last day of the year.
     let (year, month) = if month > 2 {
         (year, month - 3)
     } else {
@@ -61,7 +61,7 @@ fn the_security_review_is_recent() {
     );
 }
 
-/// Names of all tests: functions of Rust, and of the Python and shell tests, under `tests/`.
+/// Names of all tests: functions in Rust, and in the Python and shell tests below `tests/`.
 fn test_names() -> Vec<String> {
     let mut names = Vec::new();
     for source in sources() {

@@ -1,8 +1,8 @@
-//! Rust text with comments and the contents of texts blanked out, line for line: what is left is
-//! code.
+//! Blanks out comments and the contents of literals in Rust source text, line by line, so that only
+//! code remains.
 
-/// `text` with every character of a comment, a string or a character literal replaced by a space;
-/// newlines stay, so that line numbers do.
+/// Replaces every character of a comment, a string or a character literal in `text` by a space;
+/// newlines are kept, so that line numbers do not change.
 pub(crate) fn code_of(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -31,7 +31,7 @@ pub(crate) fn code_of(text: &str) -> String {
     code
 }
 
-/// Whether the character before `at` belongs to a word, so that `at` cannot begin a literal.
+/// Whether the character before `at` is part of a word, so that `at` cannot start a literal.
 fn is_word(chars: &[char], at: usize) -> bool {
     at > 0 && (chars[at - 1].is_alphanumeric() || chars[at - 1] == '_')
 }
@@ -62,7 +62,7 @@ fn block_comment_end(chars: &[char], at: usize) -> usize {
     chars.len()
 }
 
-/// The end of the text whose opening quote is at `at`.
+/// The end of the string whose opening quote is at `at`.
 fn string_end(chars: &[char], at: usize) -> usize {
     let mut i = at + 1;
     while i < chars.len() && chars[i] != '"' {
@@ -71,7 +71,8 @@ fn string_end(chars: &[char], at: usize) -> usize {
     (i + 1).min(chars.len())
 }
 
-/// The end of `r"..."`, `r#"..."#`, `b"..."`, `br"..."`, `b'x'`, `c"..."`; `at` if it is none.
+/// The end of `r"..."`, `r#"..."#`, `b"..."`, `br"..."`, `b'x'`, `c"..."`; `at` if there is no such
+/// literal.
 fn prefixed_end(chars: &[char], at: usize) -> usize {
     let mut i = at;
     while i < chars.len() && i < at + 2 && "rbc".contains(chars[i]) {

@@ -1,8 +1,10 @@
-//! Repository checks, called laws: rules of ARCHITECTURE.md that no reviewer should have to check.
+//! Repository checks, called laws: rules of ARCHITECTURE.md that are checked automatically instead
+//! of by reviewers.
 //!
-//! Every violation names its place, the law and the remedy. `tree` finds the files, `lexer` tells
-//! code from comments and string literals; the other modules hold the laws of one subject each.
-// Functions beside the tests are tests too: a law that cannot be read must fail.
+//! Every violation contains its place, the law and the remedy. `tree` finds the files, `lexer`
+//! separates code from comments and string literals; each other module contains the laws on one
+//! subject.
+// Helper functions are also test code: a law that cannot be read must fail.
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod dependencies;

@@ -1,5 +1,5 @@
-//! The permission matrix: what each crate may link, read from every Cargo.toml and from the whole
-//! graph. A reader of the manifests sees the security model; these tests see that it is true.
+//! The permission matrix: the crates that each crate may link, checked against every Cargo.toml and
+//! the whole dependency graph. The matrix documents the security model; these tests enforce it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -9,30 +9,30 @@ use serde_json::Value;
 
 use crate::tree::{Violation, assert_kept, crate_of, crate_paths, root};
 
-/// What a dependency lets a crate do.
+/// What a crate can do through a dependency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Permission {
-    /// Talk to an API server.
+    /// Connect to an API server.
     KubeClient,
-    /// Speak of Kubernetes objects.
+    /// Use the types of Kubernetes objects.
     KubeTypes,
-    /// An async runtime or an HTTP stack.
+    /// Use an async runtime or an HTTP stack.
     Async,
-    /// System calls.
+    /// Make system calls.
     Kernel,
-    /// gRPC and its messages.
+    /// Use gRPC and its messages.
     Grpc,
-    /// The integer program.
+    /// Use the integer programming solver.
     Solver,
-    /// Randomness.
+    /// Use randomness.
     Random,
-    /// A command line.
+    /// Parse a command line.
     CommandLine,
 }
 
 use Permission::{Async, CommandLine, Grpc, Kernel, KubeClient, KubeTypes, Random, Solver};
 
-/// Packages that carry a permission; a trailing `*` stands for any ending.
+/// Packages that provide a permission; a trailing `*` is a wildcard.
 const CARRIERS: [(&str, Permission); 20] = [
     ("kube-client", KubeClient),
     ("kube-runtime", KubeClient),
@@ -56,7 +56,8 @@ const CARRIERS: [(&str, Permission); 20] = [
     ("clap", CommandLine),
 ];
 
-/// A crate, what it may link directly, and which of our crates it may know.
+/// A crate, the permissions of its direct dependencies, and the workspace crates that it may depend
+/// on.
 struct Row {
     krate: &'static str,
     may: &'static [Permission],
@@ -71,7 +72,7 @@ const fn row(
     Row { krate, may, knows }
 }
 
-/// The matrix of ARCHITECTURE.md. What is not here is forbidden.
+/// The matrix of ARCHITECTURE.md. Everything not listed is forbidden.
 const MATRIX: &[Row] = &[
     row("values", &[], &[]),
     row("statistics", &[], &[]),
@@ -307,10 +308,10 @@ const MATRIX: &[Row] = &[
     ),
 ];
 
-/// Crates that may link anything; no product crate may link them.
+/// Crates without restrictions; no product crate may link them.
 const UNRESTRICTED: [&str; 2] = ["testbed", "xtask"];
 
-/// The wings, each of which may link those before it and itself alone.
+/// The wings; each may link only the wings before it and itself.
 const WINGS: [&str; 8] = [
     "ground",
     "placement",
@@ -322,10 +323,10 @@ const WINGS: [&str; 8] = [
     "xtask",
 ];
 
-/// The first wing that no product crate links.
+/// The first wing that is not linked by product crates.
 const FIRST_UNSHIPPED: &str = "lab";
 
-/// `crate` never reaches `package`, by whatever way; a trailing `*` stands for any ending.
+/// Packages that `crate` must not reach, directly or indirectly; a trailing `*` is a wildcard.
 const NEVER_LINKS: [(&str, &[&str]); 16] = [
     ("server", &["kube*", "k8s-openapi"]),
     (
@@ -364,7 +365,7 @@ const NEVER_LINKS: [(&str, &[&str]); 16] = [
     ("trees", &["nix", "libc", "tokio*", "kube*", "rand*"]),
 ];
 
-/// What cargo says of the workspace and, unless asked otherwise, of all that it depends on.
+/// The output of `cargo metadata` for the workspace and, by default, for all of its dependencies.
 fn metadata(arguments: &[&str]) -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1"])
@@ -386,18 +387,18 @@ fn matches(pattern: &str, name: &str) -> bool {
         .map_or(pattern == name, |start| name.starts_with(start))
 }
 
-/// Folder name of one of our packages.
+/// Directory name of a workspace package.
 fn folder(package: &str) -> Option<&str> {
     package.strip_prefix("albacore-")
 }
 
-/// A crate, one of its dependencies, and the features that it asks for.
+/// A crate, one of its dependencies, and the requested features of that dependency.
 type Direct = (String, String, Vec<String>);
 
-/// Who links whom, by package name.
+/// Dependencies by package name.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Direct dependencies of every crate that end up in what is shipped: (crate, dependency,
+/// Direct dependencies of every crate that are linked into shipped programs: (crate, dependency,
 /// features).
 fn direct() -> Vec<Direct> {
     let metadata = metadata(&["--no-deps"]);
@@ -503,7 +504,7 @@ fn crates_link_what_the_matrix_permits() {
     );
 }
 
-/// Rights of the matrix that no dependency of the crate needs.
+/// Permissions in the matrix that no dependency of the crate needs.
 fn unused_rights(direct: &[Direct]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for row in MATRIX {
@@ -541,13 +542,14 @@ fn the_matrix_permits_only_what_crates_use() {
     );
 }
 
-/// What the agent may not link itself: whatever connects or listens. `cluster` has the one client.
+/// Packages that connect or listen, which the agent must not link itself. `cluster` contains the
+/// only client.
 const AGENT_NEVER: [&str; 12] = [
     "hyper*", "reqwest", "ureq", "axum*", "tower*", "futures*", "tonic*", "h2", "mio", "socket2",
     "nix", "kube*",
 ];
 
-/// Features of ours that would give the agent a socket of another kind.
+/// Features of workspace crates that would give the agent a listening socket.
 const SOCKETS: [(&str, &str); 2] = [
     ("albacore-program", "listener"),
     ("albacore-cluster", "listener"),
@@ -595,13 +597,13 @@ fn the_agent_links_no_client_but_that_of_the_api_server() {
     );
 }
 
-/// Position in [`WINGS`] of a crate, by the path of its folder.
+/// Index in [`WINGS`] of the wing of a crate, given by its directory.
 fn wing_of(path: &str) -> Option<usize> {
     let wing = path.strip_prefix("crates/")?.split('/').next()?;
     WINGS.iter().position(|name| *name == wing)
 }
 
-/// Links from a wing to a later one; `paths` are the folders of all crates.
+/// Dependencies of a wing on a later one; `paths` are the directories of all crates.
 fn links_upward(paths: &[String], direct: &[Direct]) -> Vec<Violation> {
     let path = |krate: &str| paths.iter().find(|path| crate_of(path) == krate);
     let violations = direct.iter().filter_map(|(krate, dependency, _)| {
@@ -662,7 +664,7 @@ fn every_wing_has_a_short_readme() {
     assert_kept("A wing explains itself in at most 30 lines.", violations);
 }
 
-/// What cargo resolves for this machine and for images, which are made for musl.
+/// The dependency graph resolved by cargo for this machine and for the images, which use musl.
 static RESOLVED: LazyLock<Value> = LazyLock::new(|| {
     let version = Command::new("rustc").arg("-vV").output();
     let version = version.expect("rustc runs").stdout;
@@ -673,8 +675,8 @@ static RESOLVED: LazyLock<Value> = LazyLock::new(|| {
     metadata(&["--filter-platform", host, "--filter-platform", &image])
 });
 
-/// Edges of the resolved graph on this platform, without dev-dependencies, by package name. Two
-/// versions of a package count as one.
+/// Edges of the resolved graph on this platform by package name, without dev-dependencies. Versions
+/// of a package are not distinguished.
 fn graph() -> Graph {
     let metadata = &*RESOLVED;
     let name_of = |id: &Value| -> String {

@@ -1,4 +1,4 @@
-//! Laws on the shape of files: heads, sizes, names.
+//! Laws on the shape of files: head comments, sizes, names.
 
 use crate::tree::{Source, Violation, assert_kept, files, sources, text_of};
 
@@ -6,11 +6,11 @@ const FILE_LINES_MAX: usize = 600;
 const LIB_LINES_MAX: usize = 120;
 const MAIN_LINES_MAX: usize = 60;
 const INLINE_TEST_LINES_MAX: usize = 100;
-/// Lines of product code in a crate, without comments and blank lines: documentation is no reason
-/// to split one.
+/// Lines of product code in a crate, without comments and blank lines, because documentation is no
+/// reason to split a crate.
 const CRATE_LINES_MAX: usize = 7_000;
-/// Crates that are larger, and the most that they may be. The solver has one noun: searches for one
-/// deployment and for several share its levels and its limits.
+/// Crates that may be larger, with their limit. The solver has one subject: the searches for one
+/// deployment and for several share its levels and limits.
 const LARGER_CRATES: [(&str, usize); 1] = [("solver", 10_600)];
 
 fn own_sources() -> Vec<Source> {
@@ -101,11 +101,12 @@ fn crates_are_small() {
     assert_kept("Crates are small.", violations);
 }
 
-/// Widest line of a comment, in columns: rustfmt keeps code as narrow and leaves comments alone.
+/// Widest line of a comment, in columns: rustfmt limits code to this width but does not wrap
+/// comments.
 const COMMENT_COLUMNS_MAX: usize = 100;
 
-/// Lines of `#` comments and of comments of Helm templates that are too wide. One without a space
-/// after its first word, such as a long address, cannot be wrapped.
+/// Lines of `#` comments and of comments in Helm templates that are too wide. A line without a
+/// space after its first word, such as a long URL, cannot be wrapped.
 fn wide_script_comments(text: &str) -> Vec<usize> {
     let mut is_in_template_comment = false;
     let mut wide = Vec::new();
@@ -123,7 +124,7 @@ fn wide_script_comments(text: &str) -> Vec<usize> {
     wide
 }
 
-/// Whether a file has `#` comments that people write: manifests of packages, scripts, charts,
+/// Whether a file contains handwritten `#` comments: manifests of packages, scripts, charts,
 /// configuration.
 fn has_script_comments(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -165,7 +166,7 @@ fn comments_of_scripts_and_configuration_are_at_most_100_columns_wide() {
     assert_kept("Comments are narrow.", violations);
 }
 
-/// Lines of comments that are too wide. A table that does not fit becomes a list.
+/// Comment lines that are too wide. A table that does not fit has to become a list.
 fn wide_comments(source: &Source) -> Vec<usize> {
     let is_wide = |line: &&str| {
         let text = line.trim_start();

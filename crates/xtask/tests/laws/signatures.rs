@@ -1,9 +1,9 @@
-//! The law on signatures: a tuple parameter of unlike values goes round the lint on the number of
-//! arguments. It is a struct without names.
+//! The law on signatures: a tuple parameter of unlike values circumvents the lint on the number of
+//! arguments; it should be a struct.
 
 use crate::tree::{Source, Violation, assert_kept, sources};
 
-/// Position after the bracket that closes the one at `open`. `->` closes nothing.
+/// Position after the bracket that closes the one at `open`. `->` is not a closing bracket.
 fn closing(code: &[u8], open: usize) -> Option<usize> {
     let mut depth = 0usize;
     for at in open..code.len() {
@@ -22,7 +22,7 @@ fn closing(code: &[u8], open: usize) -> Option<usize> {
     None
 }
 
-/// The parts of `list`, which commas outside of brackets separate.
+/// The parts of `list` that are separated by commas outside of brackets.
 fn parts(list: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut at) = (Vec::new(), 0, 0);
     while at < list.len() {
@@ -60,7 +60,7 @@ fn is_unlike_tuple(parameter: &str) -> bool {
     types.windows(2).any(|pair| pair[0] != pair[1])
 }
 
-/// Lines of functions outside tests with a tuple parameter of unlike values.
+/// Lines of functions outside of tests with a tuple parameter of unlike values.
 fn unlike_tuples(source: &Source) -> Vec<usize> {
     let code = source.code.join("\n");
     let mut found = Vec::new();

@@ -1,8 +1,8 @@
-//! Laws on what code may say: the walls of the pure crates, unsafe code, bounds, excuses.
+//! Laws on source code: I/O in the pure crates, unsafe code, bounds of loops, infallible code.
 
 use crate::tree::{Source, Violation, assert_kept, sources};
 
-/// Crates that see the world as values only.
+/// Crates that do no I/O and take all input as values.
 const PURE: [&str; 12] = [
     "topology",
     "mapping",
@@ -18,7 +18,7 @@ const PURE: [&str; 12] = [
     "settings",
 ];
 
-/// What a pure crate must not reach for, and what it takes instead.
+/// Names that a pure crate must not use, and the alternative.
 const IMPURE: [(&str, &str); 12] = [
     ("fs", "take the text or bytes as an argument"),
     ("env", "take the value as an argument"),
@@ -46,14 +46,14 @@ fn product(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     lines.filter(|&(index, _)| !source.is_test[index])
 }
 
-/// Whether `mark` stands in a comment on the line or on one of the `above` lines before it.
+/// Whether a comment on the line or on one of the `above` lines before it contains `mark`.
 fn is_explained(source: &Source, index: usize, mark: &str, above: usize) -> bool {
     source.lines[index.saturating_sub(above)..=index]
         .iter()
         .any(|line| line.contains(mark))
 }
 
-/// Whether a line of code reaches for a name of `IMPURE`: a module of std, a macro, a keyword.
+/// Whether a line of code uses a name of `IMPURE`: a module of std, a macro, a keyword.
 fn reaches_for(line: &str, name: &str) -> bool {
     let is_std_module = matches!(name, "fs" | "env" | "net" | "process" | "thread");
     match name {
@@ -80,7 +80,7 @@ fn pure_crates_reach_for_nothing(sources: &[Source]) -> Vec<Violation> {
     violations
 }
 
-/// The one place outside `os` where unsafe code may stand: SIMD kernels.
+/// The only place outside `os` that may contain unsafe code: SIMD kernels.
 const SIMD: &str = "crates/models/simd/src";
 
 fn unsafe_code_stands_in_os_alone_and_says_why_it_is_sound(sources: &[Source]) -> Vec<Violation> {
@@ -226,18 +226,18 @@ fn nothing_is_left_undone_or_skipped(sources: &[Source]) -> Vec<Violation> {
     violations
 }
 
-/// What the agent is made of, but for the client of the API server.
+/// The crates of the agent, except the client of the API server.
 const AGENT: [&str; 10] = [
     "agent", "placer", "os", "mapping", "solver", "plan", "topology", "api", "settings", "program",
 ];
 
-/// The listener of `program`, a feature that the agent does not link.
+/// The listener in `program`, a feature that the agent does not link.
 const LISTENER: [&str; 2] = [
     "crates/ground/program/src/listener.rs",
     "crates/ground/program/src/pages.rs",
 ];
 
-/// Names with which a program reaches a network or another program's socket.
+/// Names by which a program connects to a network or to another program's socket.
 const CONNECTS: [&str; 12] = [
     "TcpStream",
     "TcpSocket",
@@ -266,8 +266,7 @@ fn the_agent_connects_to_the_api_server_alone(sources: &[Source]) -> Vec<Violati
             let name = name
                 .copied()
                 .or(line.contains("tokio::net").then_some("tokio::net"));
-            // A function of its own may be called so; what connects is a method of a socket or a
-            // system call.
+            // A function may have this name; only a method of a socket or a system call connects.
             let is_call = line.contains("socket::connect") || line.contains("libc::connect");
             if let Some(name) = name.or(is_call.then_some("connect")) {
                 let what = format!(
@@ -283,7 +282,7 @@ fn the_agent_connects_to_the_api_server_alone(sources: &[Source]) -> Vec<Violati
 
 type Find = fn(&[Source]) -> Vec<Violation>;
 
-/// Checks a law on samples (path and text) that break and keep it, then on the repository.
+/// Checks a law on samples (path and text) that violate and satisfy it, then on the repository.
 #[track_caller]
 fn hold(law: &str, find: Find, breaks: &[(&str, &str)], keeps: &[(&str, &str)]) {
     let found = |&(path, text): &(&str, &str)| find(&[Source::parse(path.to_owned(), text)]);

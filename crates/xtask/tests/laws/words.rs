@@ -13,7 +13,7 @@ const NEVER: [(&str, &str); 7] = [
     ("Hyperthread", "cpu"),
 ];
 
-/// The same in function names.
+/// The same for function names.
 const NEVER_IN_FUNCTIONS: [(&str, &str); 4] = [
     ("affinity", "mask"),
     ("master", "arbiter or main"),
@@ -53,7 +53,7 @@ fn the_words_of_the_glossary_are_used() {
     assert_kept("One word, one meaning: the glossary is law.", violations);
 }
 
-/// Private words of earlier versions, and the word of the field that replaced each.
+/// Private terms of earlier versions, with the standard term that replaced each.
 const PRIVATE: [(&str, &str); 28] = [
     ("abreast", "lanes"),
     ("catch_up", "poll completions"),
@@ -85,7 +85,7 @@ const PRIVATE: [(&str, &str); 28] = [
     ("wishes", "requests"),
 ];
 
-/// The private words in a line, whole words in any case.
+/// The private terms in a line, as whole words in any case.
 fn private_words(line: &str) -> Vec<(&'static str, &'static str)> {
     let line = line.to_lowercase();
     let is_word = |c: char| c.is_alphanumeric() || c == '\'';

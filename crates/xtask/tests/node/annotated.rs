@@ -1,11 +1,11 @@
-//! A Deployment of a user's own, placed by an annotation that `kubectl patch` adds.
+//! A user's own Deployment, placed by an annotation that is added with `kubectl patch`.
 
 use std::collections::BTreeSet;
 
 use crate::rig::Rig;
 use crate::{gunicorn, kernel};
 
-/// The workers of gunicorn in the pod of the Deployment.
+/// The workers of gunicorn in the Deployment's pod.
 fn workers(rig: &Rig) -> BTreeSet<i32> {
     let Some(uid) = rig.uid("default", "app=web") else {
         return BTreeSet::new();
@@ -14,7 +14,7 @@ fn workers(rig: &Rig) -> BTreeSet<i32> {
     arbiter.map_or_else(BTreeSet::new, kernel::children)
 }
 
-/// Threads of the workers that may run on one cpu only.
+/// Number of worker threads that are pinned to one CPU.
 fn pinned(rig: &Rig) -> usize {
     let masks = kernel::masks(&workers(rig));
     masks.values().filter(|mask| !mask.contains('-')).count()

@@ -1,5 +1,5 @@
-//! A model from a URL with a checksum, kept in a volume of the pod or of the node: containers and
-//! pods start while the store does not answer.
+//! A model from a URL with a checksum, cached in a volume of the pod or of the node: containers and
+//! pods start even if the store does not respond.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::rig::{Rig, root};
 
-/// The user of the server's container.
+/// User of the server's container.
 const USER: u32 = 65_532;
 
-/// A store in the network of the node, which serves one file until `refuses` is set.
+/// A store in the network of the node that serves one file until `refuses` is set.
 struct Store {
     address: String,
     served: Arc<AtomicUsize>,
@@ -34,7 +34,8 @@ impl Store {
         let (served, refuses) = (store.served.clone(), store.refuses.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Closed at once: what a store does whose machine is up and whose program is not.
+                // Closes the connection at once, like a machine that is up but whose store is not
+                // running.
                 if !refuses.load(Ordering::SeqCst) && answer(stream, &file).is_ok() {
                     served.fetch_add(1, Ordering::SeqCst);
                 }
@@ -63,7 +64,7 @@ fn answer(mut stream: TcpStream, file: &[u8]) -> std::io::Result<()> {
     stream.write_all(file)
 }
 
-/// The deployment, with `volume` at the folder of its cache.
+/// The deployment with `volume` mounted at its cache directory.
 fn deployment(store: &Store, sum: &str, volume: &str) -> String {
     format!(
         "\
@@ -91,7 +92,7 @@ spec:
 const SELECTOR: &str = "albacore.dev/deployment=cached";
 
 fn wait_until_ready(rig: &Rig) {
-    // Before that there may be no Deployment yet, or the former one.
+    // Before that, the Deployment may not exist yet or may be outdated.
     rig.until("a status of this edit", || {
         let path = "jsonpath={.metadata.generation} {.status.observedGeneration}";
         let shown = rig.kubectl(&["get", "infd/cached", "-o", path]);
@@ -130,7 +131,7 @@ pub(crate) fn outlives_the_store(rig: &mut Rig) {
     });
     wait_until_ready(rig);
 
-    // Of the node: its folder is here, as the node's files are.
+    // A directory of the node, which is a local directory, because the node's files are local.
     let folder = rig.folder().join("models");
     std::fs::create_dir(&folder).unwrap();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();

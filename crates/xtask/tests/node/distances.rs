@@ -1,5 +1,5 @@
-//! Measured distances in a ConfigMap: the kubelet mounts and updates it, the agent reads it without
-//! a restart and says why it does not use it.
+//! Measured distances in a ConfigMap: the kubelet mounts and updates it, and the agent reads it
+//! without a restart and reports why it ignores invalid ones.
 
 use std::fs;
 
@@ -28,7 +28,8 @@ pub(crate) fn are_read_from_a_config_map(rig: &mut Rig) {
     assert_eq!(rig.agent(), agent, "nothing was started again");
 }
 
-/// Writes the ConfigMap, with one file under the hash of this machine, and has the kubelet look.
+/// Writes the ConfigMap with one file named by the hash of this machine, and makes the kubelet sync
+/// it.
 fn put(rig: &Rig, verb: &str, hash: &str, topology: &str) {
     let levels =
         r#"{"cpu": 1, "l1": 4, "l2": 10, "l3": 60, "numa": 110, "package": 220, "machine": 220}"#;
@@ -42,13 +43,13 @@ fn put(rig: &Rig, verb: &str, hash: &str, topology: &str) {
     let path = folder.path().join("distances.json");
     fs::write(&path, object.to_string()).unwrap();
     rig.kubectl(&[verb, "-f", path.to_str().unwrap()]);
-    // An edit of the pod makes the kubelet update its volumes now, not within a minute.
+    // An edit of the pod makes the kubelet update its volumes now instead of within a minute.
     let note = format!("albacore.dev/test={verb}");
     let all = ["--namespace", AGENT, "--all", "--overwrite", &note];
     rig.kubectl(&[&["annotate", "pods"], &all[..]].concat());
 }
 
-/// Why the node's agent is degraded; empty if it is not.
+/// Reason of the condition Degraded of the node's agent; empty if it is not degraded.
 fn ignored(rig: &Rig) -> String {
     let path = r#"jsonpath={.items[*].status.conditions[?(@.type=="Degraded")].reason}"#;
     rig.kubectl(&["get", "nodeplacements", "-o", path])

@@ -1,5 +1,5 @@
-//! `albacore experiment --node`: as a Job of an unprivileged pod that is followed, killed and made
-//! again; its results are here.
+//! `albacore experiment --node`: a Job with an unprivileged pod that is followed, killed and
+//! created again; the results are fetched.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use crate::rig::{Rig, root};
 
 const JOB: &str = "albacore-experiment-tiny";
 
-/// One cell: 10 trials, so that it still runs when it is left, of two policies and the kernel
-/// again.
+/// One cell: 10 trials of two policies and the kernel once more, so that it is still running when
+/// it is interrupted.
 const WINDOWS: usize = 30;
 
 fn experiment(rig: &Rig, more: &str) -> PathBuf {
@@ -29,7 +29,7 @@ fn experiment(rig: &Rig, more: &str) -> PathBuf {
     file
 }
 
-/// Of `albacore experiment`, with these results, on this node.
+/// Arguments of `albacore experiment` with these results on this node.
 fn words<'a>(file: &'a Path, results: &'a Path, node: &'a str) -> Vec<&'a str> {
     let text = |path: &'a Path| path.to_str().unwrap();
     let file = ["experiment", "-f", text(file), "--output", text(results)];
@@ -151,7 +151,7 @@ fn a_stranger_learns_which_right_is_missing(rig: &Rig, words: &[&str]) {
     }
 }
 
-/// Of the pod of the Job.
+/// The uid of the Job's pod.
 fn uid(rig: &Rig) -> String {
     rig.uid("default", &format!("batch.kubernetes.io/job-name={JOB}"))
         .unwrap()
@@ -164,8 +164,8 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
-/// Runs until a window is fetched and until the threads in the pod, which has no rights, are
-/// pinned; then `leave`. What it said, and its exit code.
+/// Runs until a window is fetched and the threads in the pod, which has no capabilities, are
+/// pinned; then calls `leave`. Returns its output and exit code.
 fn left_early(rig: &Rig, words: &[&str], leave: impl FnOnce(&Child)) -> (String, i32) {
     let mut command = rig.command(words);
     let start = move || command.stderr(Stdio::piped()).spawn();

@@ -1,5 +1,5 @@
-//! A server of the user's own in a pod: gunicorn and XGBoost with the Python that is here, as the
-//! release's users have it.
+//! A user's own server in a pod: gunicorn and XGBoost with the local Python, in the configuration
+//! of users of the release.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +10,8 @@ use crate::rig::{Rig, root};
 
 const REFERENCE: &str = "test.albacore.dev/gunicorn:1";
 
-/// The deployment; PYTHONHOME and PYTHONPATH are where the image has Python and its packages.
+/// The deployment; PYTHONHOME and PYTHONPATH are the locations of Python and its packages in the
+/// image.
 fn deployment(home: &Path, packages: &Path) -> String {
     format!(
         "apiVersion: albacore.dev/v1beta1
@@ -38,7 +39,7 @@ spec:
     )
 }
 
-/// The same server in a Deployment that knows nothing of Albacore.
+/// The same server in a Deployment independent of Albacore.
 fn plain_deployment(home: &Path, packages: &Path) -> String {
     format!(
         "apiVersion: apps/v1
@@ -69,7 +70,7 @@ spec:
     )
 }
 
-/// Puts the image on the node and deploys it; until it is ready and placed.
+/// Imports the image on the node and deploys it; waits until it is ready and placed.
 pub(crate) fn deploy(rig: &Rig) {
     let (home, packages) = import_image(rig);
     rig.apply("gunicorn", &deployment(&home, &packages));
@@ -79,14 +80,14 @@ pub(crate) fn deploy(rig: &Rig) {
     }
 }
 
-/// Deploys it without Albacore, in place of the former, and returns when its pod is ready.
+/// Deploys it without Albacore, replacing the previous deployment; waits until its pod is ready.
 pub(crate) fn deploy_plain(rig: &Rig) {
     let (home, packages) = import_image(rig);
     rig.apply("web", &plain_deployment(&home, &packages));
     rig.kubectl(&["rollout", "status", "deployment/web", "--timeout=180s"]);
 }
 
-/// Puts the image on the node; returns where it has Python and its packages.
+/// Imports the image on the node; returns the locations of Python and its packages in it.
 fn import_image(rig: &Rig) -> (PathBuf, PathBuf) {
     let folder = Command::new(root().join("tests/python-env.sh"))
         .stdin(Stdio::null())
@@ -119,8 +120,8 @@ fn import_image(rig: &Rig) -> (PathBuf, PathBuf) {
     (home.to_owned(), packages)
 }
 
-/// A folder, to lie in the image where it lies here; without what only Python's own tests and
-/// installer want, and without libraries of desktops.
+/// Adds a directory to the image at the same path as on this machine, without files that only
+/// Python's own tests and installer need, and without desktop libraries.
 fn add(files: &mut Vec<(String, PathBuf)>, folder: &Path) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();

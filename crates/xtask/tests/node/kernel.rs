@@ -1,14 +1,14 @@
-//! What the kernel says of pods: their processes, masks and cpusets, read on the machine, not in
+//! The state of pods in the kernel: their processes, masks and cpusets, read on the machine, not in
 //! the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A thread and its name.
+/// A thread id and name.
 pub(crate) type Thread = (i32, String);
 
-/// The first text that `path` holds, or nothing: processes come and go.
+/// The content of `path`; empty if it cannot be read, because processes come and go.
 fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
@@ -17,7 +17,7 @@ fn process(pid: i32) -> PathBuf {
     Path::new("/proc").join(pid.to_string())
 }
 
-/// The first process of the program `name` in the pod, whose cgroup carries its uid.
+/// The first process of the program `name` in the pod, whose cgroup path contains its uid.
 pub(crate) fn find(name: &str, uid: &str) -> Option<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -72,7 +72,7 @@ fn line(path: &Path, name: &str) -> Option<String> {
     Some(value.trim().to_owned())
 }
 
-/// The cpus of a process's cgroup.
+/// The CPUs of a process's cgroup.
 pub(crate) fn cpuset(pid: i32) -> String {
     let cgroups = text(&process(pid).join("cgroup"));
     let path = cgroups
@@ -82,7 +82,7 @@ pub(crate) fn cpuset(pid: i32) -> String {
     text(&directory.join("cpuset.cpus")).trim().to_owned()
 }
 
-/// Sends a process a signal by its name.
+/// Sends a signal, given by name, to a process.
 pub(crate) fn signal(pid: i32, name: &str) {
     let status = std::process::Command::new("kill")
         .args([format!("-{name}"), pid.to_string()])
@@ -96,7 +96,7 @@ pub(crate) fn shares_pid_namespace(pid: i32) -> bool {
     of(&pid.to_string()) == of("self")
 }
 
-/// Who a process is and what it may do, as `/proc/PID/status` says.
+/// User, groups, capabilities and seccomp mode of a process, from `/proc/PID/status`.
 pub(crate) fn rights(pid: i32) -> String {
     let text = text(&process(pid).join("status"));
     let names = ["Uid", "Gid", "Cap", "NoNewPrivs", "Seccomp:"];
@@ -106,7 +106,7 @@ pub(crate) fn rights(pid: i32) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The sockets of a process that listen, as its network's tables say.
+/// The listening sockets of a process, from the tables of its network namespace.
 pub(crate) fn listening(pid: i32) -> Vec<String> {
     let descriptors = fs::read_dir(process(pid).join("fd")).unwrap().flatten();
     let links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
@@ -116,7 +116,7 @@ pub(crate) fn listening(pid: i32) -> Vec<String> {
     };
     let own: BTreeSet<String> = links.filter_map(name).collect();
     let mut found = Vec::new();
-    // Table, column of the state, what it is for a listener, column of the inode.
+    // Table, column of the state, its value for a listening socket, column of the inode.
     for (table, state, listens, inode) in [
         ("tcp", 3, "0A", 9),
         ("tcp6", 3, "0A", 9),

@@ -1,7 +1,7 @@
-//! A release on a real node: kubelet, containerd and kube-proxy beside the API server
-//! (`albacore_testbed::Node`), the programs of this workspace in images, the chart as users install
-//! it. One node, one test: each step stands on those before it, and says how long it took. Masks
-//! are read from the kernel, never from what the agent says of them.
+//! A release on a real node: kubelet, containerd and kube-proxy with an API server
+//! (`albacore_testbed::Node`), the programs of this workspace in images, and the chart installed
+//! like by users. One node and one test: each step depends on the previous ones and prints its
+//! duration. Masks are read from the kernel, never from the agent's reports.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 
 use rig::{AGENT, Rig};
 
-/// W and T of examples/fraud.yaml.
+/// W and T in examples/fraud.yaml.
 const WORKERS: usize = 2;
 const THREADS: usize = 2;
 
@@ -64,7 +64,7 @@ fn a_release_runs_on_a_node() {
     rig.step("helm uninstall", uninstall_leaves_no_mask);
 }
 
-/// Every thread of every worker has one cpu, and each worker has both.
+/// Whether every worker thread is pinned to one CPU, and each worker uses both CPUs.
 fn is_scattered(front: i32) -> bool {
     let workers = kernel::workers(front);
     workers.len() == WORKERS
@@ -102,8 +102,8 @@ fn a_worker_is_killed(rig: &mut Rig) {
     assert_eq!(rig.front(), front, "the server itself went on");
 }
 
-/// The kubelet takes a cpu from everybody else and gives it back: twice it rewrites the cpuset of
-/// the placed pod.
+/// The kubelet takes a CPU from the other pods and gives it back, which rewrites the cpuset of the
+/// placed pod twice.
 fn a_neighbor_comes_and_goes(rig: &mut Rig) {
     let front = rig.front();
     rig.apply("neighbor", include_str!("neighbor.yaml"));
@@ -133,8 +133,8 @@ fn the_kubelet_starts_again(rig: &mut Rig) {
     assert_eq!(rig.masks(), masks, "nothing moved");
 }
 
-/// The kubelet changes the cpu quota of the running container (KEP-1287): what it lets run at once
-/// is placed, and all of it when the quota is back.
+/// The kubelet changes the CPU quota of the running container (KEP-1287): as many threads as the
+/// quota can run at once are placed, and all threads once the quota is restored.
 fn a_pod_is_resized(rig: &mut Rig) {
     let front = rig.front();
     let pod = rig.kubectl(&[
@@ -162,15 +162,15 @@ fn a_pod_is_resized(rig: &mut Rig) {
     assert_eq!(rig.front(), front, "nothing was started again");
 }
 
-/// So many threads of each worker, or all of them, as the quota lets run at once.
+/// Returns when the report shows this number of threads per worker limited by the quota.
 fn placed_within(rig: &Rig, threads: &str) -> Option<()> {
     let path = "jsonpath={.items[*].status.pods[*].quotaThreads}";
     let found = rig.kubectl(&["get", "nodeplacements", "-o", path]);
     (found.trim() == threads).then_some(())
 }
 
-/// Resources of the pod as a whole (KEP-2837): the quota is that of its cgroup, not of the
-/// container's.
+/// Resources of the pod as a whole (KEP-2837): the quota is set on the cgroup of the pod instead of
+/// on that of the container.
 fn the_pod_has_a_limit(rig: &mut Rig) {
     let before = rig.front();
     let edit = |own: &str, pods: &str| {
@@ -197,7 +197,7 @@ fn the_pod_has_a_limit(rig: &mut Rig) {
     rig.until("the old placement", || is_scattered(front).then_some(()));
 }
 
-/// The server hears it from the params of its node, long before the kubelet has rewritten its
+/// The server gets the edit from albacore-params on its node, long before the kubelet updates its
 /// ConfigMap.
 fn batching_is_edited(rig: &mut Rig) {
     let front = rig.front();
@@ -218,7 +218,7 @@ fn batching_is_edited(rig: &mut Rig) {
     assert_eq!(rig.front(), front, "nothing was started again");
 }
 
-/// It has no time to give anything back, so everything stays as it is, and the next life goes on
+/// A crashed agent cannot give masks back, so all masks remain, and the restarted agent continues
 /// from there.
 fn the_agent_crashes(rig: &mut Rig) {
     let (agent, masks) = (rig.agent(), rig.masks());
@@ -230,7 +230,7 @@ fn the_agent_crashes(rig: &mut Rig) {
     assert_eq!(rig.masks(), masks, "it adopts what it finds");
 }
 
-/// It gives every mask back; the next one makes the same plan.
+/// The agent gives every mask back; the next agent computes the same plan.
 fn the_agents_pod_is_deleted(rig: &mut Rig) {
     let (front, agent, masks) = (rig.front(), rig.agent(), rig.masks());
     rig.kubectl(&[
@@ -253,7 +253,7 @@ fn the_agents_pod_is_deleted(rig: &mut Rig) {
     });
 }
 
-/// The profile of the chart allows what the agent needs, and what it needs of the kernel is in it.
+/// The seccomp profile of the chart permits everything that the agent needs from the kernel.
 fn a_profile_of_its_own(rig: &mut Rig) {
     let agent = rig.agent();
     rig.helm("upgrade", &["agent.seccomp=Localhost"]);
@@ -279,8 +279,8 @@ fn a_profile_of_its_own(rig: &mut Rig) {
     assert!(all.all(|thread| thread["state"] == "verified"), "{rows}");
 }
 
-/// `albacore status` asks the agent for every thread; `albacore restore` switches the node off, and
-/// on it goes again.
+/// `albacore status` reads every thread from the agent; `albacore restore` disables the node, and
+/// then it is enabled again.
 fn threads_are_shown_and_let_go(rig: &mut Rig) {
     let front = rig.front();
     let shown = rig.albacore(&["status", "fraud", "--threads"]);
@@ -306,7 +306,7 @@ fn threads_are_shown_and_let_go(rig: &mut Rig) {
     rig.until("the placement", || is_scattered(front).then_some(()));
 }
 
-/// Its workers are forks of its arbiter, their threads OpenMP's.
+/// Its workers are forked by its arbiter, and their threads belong to OpenMP.
 fn gunicorn_is_placed(rig: &mut Rig) {
     gunicorn::deploy(rig);
     let uid = rig

@@ -1,4 +1,4 @@
-//! Observe on a real node, by the object and by the chart, and an agent that is frozen.
+//! Observe mode on a real node, set by the object and by the chart, and an agent that is stopped.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::kernel;
 use crate::rig::Rig;
 use crate::{THREADS, WORKERS, is_scattered};
 
-/// The entry of the server's pod in the node's report, with the time of the last verification.
+/// The entry of the server's pod in the node's report, and the time of the last verification.
 fn entry(rig: &Rig) -> (Value, String) {
     let report = rig.kubectl(&["get", "nodeplacement", rig.node.name(), "-o", "json"]);
     let mut report: Value = serde_json::from_str(&report).unwrap();
@@ -19,7 +19,7 @@ fn entry(rig: &Rig) -> (Value, String) {
     (pod, time)
 }
 
-/// `status/reason` of the condition Placed, and what kubectl prints as PINNED.
+/// `status/reason` of the condition Placed, and the column PINNED of kubectl.
 fn placed(rig: &Rig) -> (String, String) {
     let deployment = rig.kubectl(&["get", "infd", "fraud", "-o", "json"]);
     let status: Value = serde_json::from_str::<Value>(&deployment).unwrap()["status"].take();
@@ -36,8 +36,8 @@ fn is_free(front: i32) -> bool {
     masks.len() == WORKERS * THREADS && masks.values().all(|mask| mask == "0-1")
 }
 
-/// Until the agent says that it sees every worker and has planned every thread, verifying none by
-/// writing it.
+/// Waits until the agent reports that it observes every worker and has planned every thread without
+/// writing any mask.
 fn until_observed(rig: &Rig) {
     rig.until("an observer that sees all workers", || {
         let (pod, _) = entry(rig);
@@ -48,7 +48,7 @@ fn until_observed(rig: &Rig) {
     });
 }
 
-/// Kills a worker: its successor is seen and not pinned.
+/// Kills a worker: its replacement is reported and not pinned.
 fn a_new_worker_is_left_alone(rig: &Rig, front: i32) {
     let victim = *kernel::workers(front).first().unwrap();
     rig.kill(victim);
@@ -59,7 +59,7 @@ fn a_new_worker_is_left_alone(rig: &Rig, front: i32) {
     assert!(is_free(front), "{:?}", rig.masks());
 }
 
-/// `placement.enforcement` of a living deployment: what was pinned is given back, then nothing is
+/// `placement.enforcement` of a running deployment: pinned masks are given back, then nothing is
 /// written.
 pub(crate) fn by_the_object(rig: &mut Rig) {
     let front = rig.front();
@@ -77,8 +77,7 @@ pub(crate) fn by_the_object(rig: &mut Rig) {
     rig.until("the placement", || is_scattered(front).then_some(()));
 }
 
-/// The chart's switch: the agent has no right that it could use, and sees every process all the
-/// same.
+/// Set by the chart: the agent has no capabilities, but still sees every process.
 pub(crate) fn by_the_chart(rig: &mut Rig) {
     let front = rig.front();
     rig.helm("upgrade", &["agent.enforcement=Observe"]);
@@ -102,8 +101,8 @@ pub(crate) fn by_the_chart(rig: &mut Rig) {
     rig.until("the placement", || is_scattered(front).then_some(()));
 }
 
-/// A frozen agent verifies nothing, and after a minute nobody claims that it does. The kubelet
-/// would end it after some minutes; it goes on before.
+/// A stopped agent verifies nothing, and after a minute its reports are considered stale. The
+/// kubelet would restart it after some minutes; it is continued before.
 pub(crate) fn a_frozen_agent(rig: &mut Rig) {
     rig.until("Verified", || {
         let all = format!("{0}/{0}", WORKERS * THREADS);

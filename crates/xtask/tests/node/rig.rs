@@ -1,4 +1,4 @@
-//! The node, and what a user does to it.
+//! The node and operations of users on it.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -10,10 +10,10 @@ use albacore_testbed::{Host, Image, Machine, Node, NodeOptions, product, product
 
 use crate::kernel::{self, Thread};
 
-/// Where charts look for images unless they are configured otherwise.
+/// Default registry of the chart's images.
 const REGISTRY: &str = "registry.albacore.dev/albacore";
 
-/// Programs of the workspace in images: package, user.
+/// Package and user of the programs in images.
 const IMAGES: [(&str, u32); 4] = [
     ("albacore-agent", 0),
     ("albacore-controller", 65_532),
@@ -21,13 +21,13 @@ const IMAGES: [(&str, u32); 4] = [
     ("albacore-server", 65_532),
 ];
 
-/// Set by `make e2e`: the folder with the archives of `make images`, absolute.
+/// Set by `make e2e` to the absolute path of the directory with the archives of `make images`.
 pub(crate) const MADE: &str = "ALBACORE_IMAGES";
 
 /// The namespace of the release.
 pub(crate) const SYSTEM: &str = "albacore-system";
 
-/// That of the agent.
+/// The namespace of the agent.
 pub(crate) const AGENT: &str = "albacore-agent";
 
 /// For liveness only: the machine may be busy with other things.
@@ -67,7 +67,7 @@ impl Rig {
         }
     }
 
-    /// These options, and the agent's seccomp profile.
+    /// These options with the agent's seccomp profile added.
     pub(crate) fn with_profile(options: NodeOptions) -> NodeOptions {
         let profile = root().join("charts/albacore/files/seccomp/agent.json");
         let profile = std::fs::read_to_string(profile).unwrap();
@@ -77,7 +77,7 @@ impl Rig {
         }
     }
 
-    /// Does one step and says how long it took; tells what the node says where it fails.
+    /// Runs one step and prints its duration; prints the state of the node on failure.
     pub(crate) fn step(&mut self, what: &str, work: impl FnOnce(&mut Self)) {
         let start = Instant::now();
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self)));
@@ -88,7 +88,7 @@ impl Rig {
         }
     }
 
-    /// Prints what is known of the cluster.
+    /// Prints the state of the cluster.
     pub(crate) fn tell(&self) {
         for words in [
             &["get", "pods", "-A", "-o", "wide"][..],
@@ -110,17 +110,17 @@ impl Rig {
         }
     }
 
-    /// Whether this is the release's own test, with what `make images` made.
+    /// Whether this is the test of the release, with the output of `make images`.
     pub(crate) fn is_release(&self) -> bool {
         std::env::var_os(MADE).is_some()
     }
 
-    /// A folder of this test's.
+    /// A directory of this test.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The programs of the profile that this test is built in, or the archives of `make images`.
+    /// Imports images with programs of the current build profile, or the archives of `make images`.
     pub(crate) fn import_images(&mut self) {
         self.import_images_to(&self.node);
     }
@@ -137,7 +137,7 @@ impl Rig {
         }
     }
 
-    /// Puts the image of `albacore experiment --node` on the node.
+    /// Imports the image of `albacore experiment --node` on the node.
     pub(crate) fn import_experiment_image(&self) {
         let name = "albacore-experiment";
         let archive = match std::env::var_os(MADE).map(PathBuf::from) {
@@ -174,7 +174,7 @@ impl Rig {
         archive
     }
 
-    /// Runs a program of the cluster's; it must succeed.
+    /// Runs one of the cluster's programs and asserts success.
     #[track_caller]
     pub(crate) fn run(&self, program: &str, words: &[&str]) -> String {
         let output = self.node.plane().run(program, words).unwrap();
@@ -188,12 +188,12 @@ impl Rig {
         self.run("kubectl", words)
     }
 
-    /// `albacore` as an administrator.
+    /// The command `albacore` as an administrator.
     pub(crate) fn command(&self, words: &[&str]) -> std::process::Command {
         Self::command_as(self.node.plane().kubeconfig(), words)
     }
 
-    /// `albacore` with this kubeconfig.
+    /// The command `albacore` with this kubeconfig.
     pub(crate) fn command_as(kubeconfig: &Path, words: &[&str]) -> std::process::Command {
         let program = product_of("albacore-cli", "albacore").unwrap();
         let mut command = std::process::Command::new(program);
@@ -208,11 +208,11 @@ impl Rig {
     /// Runs `albacore` as an administrator.
     pub(crate) fn try_albacore(&self, words: &[&str]) -> std::process::Output {
         let mut command = self.command(words);
-        // The API server is in the node's network alone.
+        // The API server is reachable only in the node's network.
         self.node.within(move || command.output()).unwrap().unwrap()
     }
 
-    /// Runs `albacore` as an administrator; it must succeed.
+    /// Runs `albacore` as an administrator and asserts success.
     #[track_caller]
     pub(crate) fn albacore(&self, words: &[&str]) -> String {
         let output = self.try_albacore(words);
@@ -221,8 +221,8 @@ impl Rig {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Installs or upgrades the chart as users do, and waits until its pods are ready. There is no
-    /// DNS on the node, so servers reach the params by an address.
+    /// Installs or upgrades the chart like a user, and waits until its pods are ready. The node has
+    /// no DNS, so servers reach albacore-params by address.
     pub(crate) fn helm(&self, verb: &str, values: &[&str]) {
         let chart = root().join("charts/albacore");
         let mut words = vec![
@@ -239,7 +239,7 @@ impl Rig {
             words.retain(|word| *word != "--create-namespace");
         }
         self.run("helm", &words);
-        // On one node, the daemon set may be away as far as Helm can tell.
+        // With one node, Helm considers the DaemonSet ready even while its pod is unavailable.
         self.wait_for_agent();
     }
 
@@ -254,7 +254,7 @@ impl Rig {
         ]);
     }
 
-    /// Runs a command of the agent in its container; what it printed, or `None` if it failed.
+    /// Runs a subcommand of the agent in its container; returns its output, or `None` if it failed.
     pub(crate) fn ask_agent(&self, command: &str) -> Option<String> {
         let words = [
             "exec",
@@ -279,19 +279,19 @@ impl Rig {
         Some(uid).filter(|uid| !uid.is_empty())
     }
 
-    /// The first process of the server, by its pid on this machine.
+    /// The main process of the server, by its pid on this machine.
     #[track_caller]
     pub(crate) fn front(&self) -> i32 {
         self.find_front().unwrap()
     }
 
-    /// Of the first pod; `None` while there is none, or it has not started.
+    /// The same for the first pod; `None` if there is no pod, or it has not started.
     pub(crate) fn find_front(&self) -> Option<i32> {
         let uid = self.uid("default", "albacore.dev/deployment=fraud")?;
         kernel::find("albacore-server", &uid)
     }
 
-    /// The masks of all threads of the workers.
+    /// The masks of all worker threads.
     pub(crate) fn masks(&self) -> BTreeMap<Thread, String> {
         kernel::masks(&kernel::workers(self.front()))
     }
@@ -306,7 +306,7 @@ impl Rig {
         self.find_agent().unwrap()
     }
 
-    /// Kills a process at once.
+    /// Kills a process with SIGKILL.
     pub(crate) fn kill(&self, pid: i32) {
         kernel::signal(pid, "KILL");
     }
@@ -330,7 +330,7 @@ impl Rig {
         );
     }
 
-    /// The example, with its model in a ConfigMap instead of a file beside it.
+    /// Applies the example with its model in a ConfigMap instead of in a file.
     pub(crate) fn apply_fraud(&self) {
         let model = root().join("examples/fraud.ubj");
         let from = format!("--from-file=fraud.ubj={}", model.display());
@@ -338,7 +338,7 @@ impl Rig {
         let example = std::fs::read_to_string(root().join("examples/fraud.yaml")).unwrap();
         let uri = "file://./fraud.ubj";
         assert!(example.contains(uri), "{example}");
-        // a quota that lets all threads run, to be resized
+        // a quota that lets all threads run, for later resizing
         let resources = "spec:\n  resources: {requests: {cpu: 100m}, limits: {cpu: \"4\"}}\n";
         let example = example.replacen("spec:\n", resources, 1);
         let file = self.file(
@@ -354,7 +354,7 @@ impl Rig {
         path
     }
 
-    /// The answer to the example's request, through the Service.
+    /// The reply to the example's request through the Service.
     pub(crate) fn predict(&self) -> String {
         let service = self.kubectl(&[
             "get",
@@ -371,7 +371,7 @@ impl Rig {
         })
     }
 
-    /// What the server says of itself at this place of its state.
+    /// The value at this JSON pointer in the server's state.
     pub(crate) fn state(&self, pointer: &str) -> Option<serde_json::Value> {
         let path = "jsonpath={.items[0].status.podIP}";
         let words = [
@@ -389,7 +389,7 @@ impl Rig {
         state.pointer(pointer).cloned()
     }
 
-    /// One request from the node's network.
+    /// Sends one request from the node's network.
     pub(crate) fn http(&self, address: &str, request: &str, body: &str) -> Option<String> {
         let ask = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(address)?;
@@ -406,7 +406,7 @@ impl Rig {
         self.node.within(ask).unwrap().ok()
     }
 
-    /// Asks until there is an answer.
+    /// Polls until `ask` returns a value.
     #[track_caller]
     pub(crate) fn until<T>(&self, what: &str, ask: impl Fn() -> Option<T>) -> T {
         let start = Instant::now();

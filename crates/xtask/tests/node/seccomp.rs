@@ -1,6 +1,6 @@
-//! What the profile refuses: a program that asks for what an intruder would want, in a pod of the
-//! same profile and in one without any. The kubelet and its runtime load it, as they do for the
-//! agent.
+//! System calls rejected by the seccomp profile: a program makes the calls that an intruder would
+//! need, in a pod with the profile and in one without. The kubelet and its runtime load the
+//! profile, as for the agent.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::rig::Rig;
 
 const REFERENCE: &str = "test.albacore.dev/perl:1";
 
-/// ENOSYS: the answer of the profile.
+/// ENOSYS, the error returned by the profile.
 const REFUSED: i32 = 38;
 
-/// System calls by name and number here: to listen, to reach into other processes, to make
-/// namespaces and mounts, to load code into the kernel, to change files that are there, to become
-/// somebody else, to move memory, to start others' programs.
+/// System calls by name and by their number on this architecture: to listen, to access other
+/// processes, to create namespaces and mounts, to load kernel code, to change existing files, to
+/// change the user, to move memory, to execute other programs.
 #[cfg(target_arch = "x86_64")]
 const INTRUDERS: [(&str, i64); 44] = [
     ("listen", 50),
@@ -64,7 +64,7 @@ const INTRUDERS: [(&str, i64); 44] = [
     ("execveat", 322),
 ];
 
-/// The same for the other architecture that the profile names.
+/// The same for the other architecture of the profile.
 #[cfg(target_arch = "aarch64")]
 const INTRUDERS: [(&str, i64); 16] = [
     ("listen", 201),
@@ -85,7 +85,7 @@ const INTRUDERS: [(&str, i64); 16] = [
     ("execveat", 281),
 ];
 
-/// `sched_setaffinity` and `clone`, the number of a `clone` that asks for a user namespace.
+/// Numbers of `sched_setaffinity` and of `clone`, which is used to request a user namespace.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED: (i64, i64) = (203, 56);
 #[cfg(target_arch = "aarch64")]
@@ -93,7 +93,7 @@ const ALLOWED: (i64, i64) = (122, 220);
 
 const IN_A_NAMESPACE: i64 = 0x1000_0000 | 17;
 
-/// Makes every call with arguments that no kernel accepts, and prints what came of each.
+/// Makes every call with arguments that no kernel accepts, and prints the result of each.
 fn program() -> String {
     let asked = INTRUDERS.map(|(name, number)| format!("ask('{name}', {number}, -1);\n"));
     let (affinity, clone) = ALLOWED;
@@ -109,7 +109,7 @@ fn program() -> String {
     )
 }
 
-/// The answers, by call, in a pod with this profile.
+/// The results by call in a pod with this profile.
 fn answers(rig: &Rig, name: &str, profile: &str) -> BTreeMap<String, i32> {
     let program = program().replace('\n', " ");
     let pod = format!(
@@ -163,7 +163,7 @@ pub(crate) fn refuses(rig: &Rig) {
     }
     assert_eq!(with.get("namespace"), Some(&REFUSED), "{with:?}");
     assert_ne!(with["sched_setaffinity"], REFUSED, "{with:?}");
-    // It is the profile that refuses: without it the kernel knows nearly all of them.
+    // The calls are rejected by the profile: without it the kernel supports nearly all of them.
     let known = INTRUDERS
         .iter()
         .filter(|(call, _)| without[*call] != REFUSED);

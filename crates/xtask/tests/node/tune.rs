@@ -1,5 +1,5 @@
-//! `albacore tune NAME`: a pod of the deployment's shape is measured; those that serve stay as they
-//! are. It stands on the step of experiments, whose image it uses.
+//! `albacore tune NAME`: a pod like those of the deployment is measured; the serving pods do not
+//! change. Depends on the step of experiments, whose image it uses.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -43,7 +43,7 @@ pub(crate) fn measures_another_pod(rig: &mut Rig) {
     assert_eq!(self::serving(rig), serving, "while another is measured");
 
     if rig.is_release() {
-        // a minute and more, as programs beside it disturb the measurements
+        // more than a minute, because other programs disturb the measurements
         comes_to_its_end(rig, &results);
     } else {
         rig.kubectl(&["delete", "job", JOB, "--timeout=60s"]);
@@ -73,7 +73,7 @@ fn comes_to_its_end(rig: &Rig, results: &Path) {
     assert!(!left.contains(JOB), "{left}");
 }
 
-/// The pods behind the Service, and those that the agent places.
+/// The pods behind the Service, and the pods placed by the agent.
 fn serving(rig: &Rig) -> [String; 2] {
     let service = "kubernetes.io/service-name=fraud";
     let addresses = "jsonpath={.items[*].endpoints[*].targetRef.name}";
@@ -84,7 +84,7 @@ fn serving(rig: &Rig) -> [String; 2] {
     ]
 }
 
-/// Runs until the pod reports its first step, then as Ctrl-C; what it said.
+/// Runs until the pod reports its first step, then interrupts it like Ctrl-C; returns its output.
 fn left_early(rig: &Rig, words: &[&str]) -> String {
     let mut command = rig.command(words);
     let start = move || command.stderr(Stdio::piped()).spawn();

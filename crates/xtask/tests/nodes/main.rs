@@ -1,11 +1,11 @@
-//! Three nodes, each with a kubelet of its own, and Envoy in front of a deployment with a pod on
-//! each: while requests are sent, the pods are replaced, a node is drained, and a node disappears.
-//! Envoy has the configuration of `manifests/examples/routing/envoy`, and the pods' addresses from
-//! the EndpointSlice of the headless Service.
+//! Three nodes, each with its own kubelet, and Envoy in front of a deployment with a pod on each:
+//! while requests are sent, the pods are replaced, a node is drained, and a node disappears. Envoy
+//! uses the configuration of `manifests/examples/routing/envoy`, and the pods' addresses from the
+//! EndpointSlice of the headless Service.
 //!
-//! A graceful end loses no request. A node that disappears may lose what was in flight on it, or
-//! was sent there before Envoy noticed.
-// Some five minutes: `make nodes` and `make e2e` run it, optimized.
+//! A graceful shutdown loses no request. A node that disappears may lose the requests in flight on
+//! it and those sent to it before Envoy noticed.
+// Takes about five minutes: run by `make nodes` and `make e2e`, optimized.
 #![cfg(not(debug_assertions))]
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +35,7 @@ const JOINED: [u8; 2] = [1, 2];
 fn options(number: u8) -> NodeOptions {
     NodeOptions {
         name: format!("node{number}"),
-        // All nodes are on the same cpus: none of them may be promised to one pod alone.
+        // All nodes share the same CPUs, so none of them may be assigned exclusively to one pod.
         cpu_manager_policy: "none".into(),
         reserved_cpu: "100m".into(),
         ..NodeOptions::default()
@@ -104,11 +104,11 @@ fn runs(rig: &Rig, envoy: &Envoy, joined: &mut Vec<(u8, Host)>) {
         std::thread::sleep(requests::SETTLE * 2);
     });
     println!("in flight on node2 when it was lost: {}", in_flight.get());
-    // Until two health checks have failed a third of the requests goes there.
+    // Until two health checks have failed, a third of the requests is sent to it.
     lost.assert_failed_at_most(in_flight.get() + requests::SENT_UNTIL_NOTICED);
 }
 
-/// A pod of a worker on each node.
+/// Deploys one pod with one worker on each node.
 fn deploy(rig: &Rig) {
     let model = rig::root().join("examples/fraud.ubj");
     let from = format!("--from-file=fraud.ubj={}", model.display());
@@ -127,7 +127,7 @@ fn deploy(rig: &Rig) {
             "template": {"spec": {"topologySpreadConstraints": [{
                 "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
                 "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selector,
-                // Only pods of one revision are counted, so a rolling update spreads them too.
+                // Only pods of one revision are counted, so a rolling update also spreads them.
                 "matchLabelKeys": ["pod-template-hash"],
             }]}},
         },
@@ -143,7 +143,7 @@ fn wait_ready(rig: &Rig) {
     rig.kubectl(&words);
 }
 
-/// Starts new pods, and waits until the old ones are gone.
+/// Replaces the pods, and waits until the old ones are gone.
 fn replace_pods(rig: &Rig) {
     let generation = "jsonpath={.metadata.generation}";
     let before = rig.kubectl(&["get", "deployment", "fraud", "-o", generation]);

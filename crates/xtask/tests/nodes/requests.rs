@@ -1,4 +1,4 @@
-//! Requests at a constant mean rate while something happens, and what became of them.
+//! Requests at a constant mean rate during an event, and their outcomes.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use crate::rig::Rig;
 /// Columns of examples/fraud.ubj.
 const FEATURES: usize = 61;
 
-/// Requests a second: little for three pods, so that a failure is never one of overload.
+/// Requests per second: a low load for three pods, so that no failure is caused by overload.
 const RATE: f64 = 100.0;
 
-/// The load is sent in parts of this length, until what happens is over.
+/// The load is sent in parts of this length until the event is over.
 const PART: Duration = Duration::from_secs(5);
 
 const CONNECTIONS: usize = 64;
@@ -24,15 +24,15 @@ const CONNECTIONS: usize = 64;
 /// The objective of the deployment.
 const OBJECTIVE: Duration = Duration::from_secs(1);
 
-/// Requests to one of three pods in a second, which two health checks take.
+/// Requests to one of three pods within a second, the time that two health checks take.
 pub(crate) const SENT_UNTIL_NOTICED: usize = 34;
 
-/// How long nothing happens.
+/// Duration of the load without an event.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Requests(Request);
 
-/// What became of the requests while something happened.
+/// Outcomes of the requests during an event.
 pub(crate) struct Outcomes {
     what: String,
     samples: Vec<Sample>,

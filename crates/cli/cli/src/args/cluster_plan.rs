@@ -1,4 +1,4 @@
-//! The command line of plans for the nodes of a cluster.
+//! Command line arguments of plans for the nodes of a cluster.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use albacore_command::Output;
 
 use super::ClusterArgs;
 
-/// Options of `albacore plan` that mean a machine at hand, or another problem than a deployment's.
+/// Options of `albacore plan` that select a local machine, or a problem other than a deployment's.
 const LOCAL: [&str; 12] = [
     "workers",
     "threads",
@@ -45,13 +45,13 @@ pub(crate) struct ClusterPlanArgs {
 }
 
 impl ClusterPlanArgs {
-    /// Whether one of them is given.
+    /// Whether any of these options is given.
     pub(crate) fn is_given(&self) -> bool {
         let is_somewhere = self.context.is_some() || self.kubeconfig.is_some();
         self.cluster || !self.node.is_empty() || self.namespace.is_some() || is_somewhere
     }
 
-    /// Which cluster is meant.
+    /// The arguments that select the cluster.
     pub(crate) fn cluster(&self) -> ClusterArgs {
         ClusterArgs {
             namespace: self.namespace.clone(),

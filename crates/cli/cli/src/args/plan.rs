@@ -1,4 +1,4 @@
-//! The command line of `albacore plan`.
+//! Command line arguments of `albacore plan`.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -11,10 +11,10 @@ use clap::ValueEnum;
 use super::{ClusterPlanArgs, MachineArgs, Output};
 use crate::limits::TIME_LIMIT_MAX;
 
-/// Options that say what one deployment is; a file says it for several.
+/// Options that describe one deployment; with several deployments, their files do.
 const OF_ONE: [&str; 4] = ["workers", "threads", "mode", "policy"];
 
-/// The ways to ask.
+/// Usage lines.
 const USAGE: &str = "albacore plan --workers <W> --threads <T> --mode <MODE> [OPTIONS]
        albacore plan -f <FILE>... [OPTIONS]
        albacore plan -f <FILE>... --cluster [--node <NAME>]... [OPTIONS]";
@@ -73,8 +73,8 @@ pub(crate) struct PlanArgs {
 }
 
 impl PlanArgs {
-    /// Whether the nodes of a cluster are meant: an option says so, or the command is a plugin of
-    /// kubectl and nothing says which machine.
+    /// Whether to plan for the nodes of a cluster: an option requests it, or the command is a
+    /// kubectl plugin and no option selects a machine.
     pub(crate) fn is_for_cluster(&self, is_plugin: bool) -> bool {
         let is_here = self.machine.topology.is_some()
             || self.machine.cpuset.is_some()
@@ -104,7 +104,7 @@ impl From<Mode> for albacore_solver::Mode {
     }
 }
 
-/// The name of a mode on the command line and in output.
+/// Name of a mode on the command line and in output.
 pub(crate) fn mode_name(mode: albacore_solver::Mode) -> &'static str {
     match mode {
         albacore_solver::Mode::Scatter => "scatter",
@@ -129,7 +129,7 @@ impl Policy {
     }
 }
 
-/// A deployment's file and the cpus that it may use.
+/// The file of a deployment and the CPUs that the deployment may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FileArg {
     pub(crate) path: PathBuf,
@@ -139,7 +139,8 @@ pub(crate) struct FileArg {
 impl FromStr for FileArg {
     type Err = String;
 
-    /// What follows the last @ is a cpu list if it begins with a digit, else a part of the name.
+    /// The part after the last @ is a CPU list if it begins with a digit, otherwise a part of the
+    /// name.
     fn from_str(text: &str) -> Result<Self, String> {
         let whole = || Self {
             path: PathBuf::from(text),
@@ -159,7 +160,7 @@ impl FromStr for FileArg {
     }
 }
 
-/// A thread by worker and rank.
+/// A thread, given by worker and rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ThreadArg(pub(crate) Slot);
 
@@ -178,7 +179,7 @@ impl FromStr for ThreadArg {
     }
 }
 
-/// Threads of somebody else on a cpu.
+/// Threads of other processes on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ObstacleArg {
     pub(crate) cpu: CpuId,
@@ -201,7 +202,7 @@ impl FromStr for ObstacleArg {
     }
 }
 
-/// Distances by level, or the file with them.
+/// Distances by level, or a file that contains them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum DistancesArg {
     Overrides(DistanceOverrides),
@@ -211,7 +212,7 @@ pub(crate) enum DistancesArg {
 impl FromStr for DistancesArg {
     type Err = String;
 
-    /// Levels if there is a `=`.
+    /// Parses levels if the text contains a `=`, otherwise a path.
     fn from_str(text: &str) -> Result<Self, String> {
         if !text.contains('=') {
             return Ok(Self::File(PathBuf::from(text)));

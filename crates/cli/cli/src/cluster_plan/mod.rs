@@ -1,5 +1,5 @@
-//! `albacore plan -f FILE` for a cluster, and `albacore diff`: what the agents of nodes would do.
-//! Reads with the rights of the user; changes nothing.
+//! `albacore plan -f FILE` for a cluster, and `albacore diff`: predicts the plans of the node
+//! agents. Reads with the user's permissions and changes nothing.
 
 mod objects;
 mod text;
@@ -40,7 +40,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
     }
 }
 
-/// `albacore diff`; true if something would move.
+/// `albacore diff`; returns true if something would move.
 pub(crate) fn diff(args: &DiffArgs) -> Result<bool, Failure> {
     refuse_picture(args.output, "difference")?;
     let (deployment, file) = read(&args.file)?;
@@ -136,7 +136,7 @@ async fn plans(
     Ok(report)
 }
 
-/// The failure of a node whose problem the solver refuses.
+/// The failure for a node whose problem the solver rejects.
 fn refused<E: std::error::Error>(node: &str) -> impl Fn(E) -> Failure {
     move |error| Failure::Failed(format!("node {node}: {}", sentence(&error)))
 }
@@ -161,7 +161,7 @@ fn names_of(pods: &[Pod]) -> BTreeSet<String> {
     names.collect()
 }
 
-/// What holds for a deployment on every node.
+/// Notes on a deployment that apply to every node.
 fn notes(deployment: &InferenceDeployment, newcomer: &Newcomer) -> Vec<String> {
     let mut notes = Vec::new();
     let (placed, asked) = (newcomer.policy.threads, newcomer.threads_asked);

@@ -1,4 +1,4 @@
-//! The objects of the cluster that plans are made from, as far as the user may read them.
+//! The objects of the cluster that plans depend on, as far as the user may read them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +12,19 @@ use k8s_openapi::jiff::Timestamp;
 use crate::args::ClusterArgs;
 use crate::cluster_access::{connect, read, typed};
 
-/// Label of a pod: the deployment that it belongs to.
+/// Pod label with the name of its deployment.
 const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
 
-/// Nodes and their reports.
+/// Nodes and the reports of their agents.
 pub(super) struct Nodes {
     reports: BTreeMap<String, NodePlacement>,
-    /// Empty if the user may not read them.
+    /// Empty if the user has no permission to read nodes.
     objects: BTreeMap<String, Node>,
     now: Timestamp,
     pub(super) unread: Vec<String>,
 }
 
-/// A cluster, and the namespace that is meant.
+/// A cluster and the selected namespace.
 pub(super) struct Source {
     cluster: Cluster,
     namespace: Option<String>,
@@ -39,8 +39,8 @@ impl Source {
         })
     }
 
-    /// Where a deployment of a file belongs: the namespace that it names, `--namespace` or that of
-    /// the context.
+    /// Key of the deployment in a file; its namespace is the one in the file, that of `--namespace`
+    /// or that of the context.
     pub(super) fn key_of(
         &self,
         deployment: &InferenceDeployment,
@@ -65,7 +65,7 @@ impl Source {
         Ok(ObjectKey::new(namespace, name))
     }
 
-    /// Reads the reports of all agents, and the nodes where that is permitted.
+    /// Reads the reports of all agents, and the node objects if permitted.
     pub(super) async fn nodes(&self) -> Result<Nodes, Failure> {
         let kind = ApiResource::erase::<NodePlacement>(&());
         let found = self.cluster.list(&kind, None, "").await;
@@ -105,7 +105,7 @@ impl Source {
     /// The pods of a deployment.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The pods cannot be read.
     pub(super) async fn pods(&self, key: &ObjectKey) -> Result<Vec<Pod>, String> {
         let kind = ApiResource::erase::<Pod>(&());
         let labels = format!("{DEPLOYMENT_LABEL}={}", key.name);
@@ -117,7 +117,7 @@ impl Source {
         Ok(typed(found, &mut Vec::new()))
     }
 
-    /// The deployment that runs.
+    /// Reads the existing deployment.
     pub(super) async fn deployment(&self, key: &ObjectKey) -> Result<InferenceDeployment, Failure> {
         let kind = ApiResource::erase::<InferenceDeployment>(&());
         let ObjectKey { namespace, name } = key;
@@ -142,7 +142,7 @@ impl Source {
 }
 
 impl Nodes {
-    /// The nodes of `--node`, or all.
+    /// The nodes selected by `--node`, or all nodes.
     pub(super) fn selected(&self, asked: &[String]) -> Result<Vec<String>, Failure> {
         let known: BTreeSet<&String> = self.reports.keys().chain(self.objects.keys()).collect();
         for name in asked {
@@ -163,14 +163,14 @@ impl Nodes {
         })
     }
 
-    /// A node as the placer sees it, or why nothing can be planned there.
+    /// The placer's view of a node, or the reason why it cannot be planned for.
     pub(super) fn view(&self, name: &str) -> Result<NodeView, String> {
         let report = self.reports.get(name);
         let report = report.ok_or("it has no NodePlacement: no agent of Albacore runs there")?;
         NodeView::of(report, self.now)
     }
 
-    /// Why no new pod comes to a node, as far as the node itself says so.
+    /// Why the node cannot run a new pod, as far as the node object shows.
     pub(super) fn refuses(&self, name: &str, newcomer: &Newcomer) -> Option<String> {
         let node = self.objects.get(name)?;
         if node.spec.as_ref()?.unschedulable == Some(true) {

@@ -1,4 +1,4 @@
-//! Plans for a cluster and their differences for people.
+//! Text output of plans for a cluster and of their differences.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use albacore_forecast::{
 
 use crate::draw::relaxed_rule;
 
-/// Columns of the labels.
+/// Width of the labels, in columns.
 const INDENT: usize = 11;
 
 pub(super) fn plan_text(report: &PlanReport) -> String {
@@ -74,7 +74,7 @@ fn new_pod_text(text: &mut String, plan: &NewPlan) {
     }
 }
 
-/// A line for each worker: `0* 8 16`, main thread first.
+/// One line per worker: `0* 8 16`, main thread first.
 fn workers_text(text: &mut String, assignments: &[Assignment]) {
     for of_worker in assignments.chunk_by(|a, b| a.worker == b.worker) {
         let Some(first) = of_worker.first() else {

@@ -1,5 +1,4 @@
-//! A machine as nested boxes: sizes are computed from the inside out, positions from the outside
-//! in.
+//! A machine as nested boxes: sizes are computed bottom-up, positions top-down.
 
 use albacore_topology::{CAPACITY_MAX, Cpu};
 
@@ -13,10 +12,10 @@ const CPU_GAP: f64 = 4.0;
 const DOMAIN_PAD: f64 = 12.0;
 const DOMAIN_LABEL: f64 = 20.0;
 const GAP: f64 = 9.0;
-/// Wanted width / height of boxes inside, a little wider than tall.
+/// Target aspect ratio (width / height) of inner boxes, slightly wider than tall.
 const INNER_ASPECT: f64 = 1.9;
 
-/// Draws the content of one cpu, given the upper left corner of its cell.
+/// Draws the content of one CPU, given the upper left corner of its cell.
 pub(super) type DrawCpu<'d> = dyn FnMut(&mut Svg, &Cpu, (f64, f64)) + 'd;
 
 /// Boxes with their sizes.
@@ -40,13 +39,14 @@ enum Content<'a> {
 }
 
 impl<'a> Boxes<'a> {
-    /// Lays out `parts` with cpus of size `cell`, the whole close to width / height = `aspect`.
+    /// Lays out `parts` with CPU cells of size `cell`, with an aspect ratio (width / height) close
+    /// to `aspect`.
     pub(super) fn lay_out(parts: &'a [Part<'a>], cell: Size, aspect: f64) -> Self {
         let parts: Vec<SizedPart<'a>> = parts
             .iter()
             .map(|part| SizedPart::of(part, cell, aspect))
             .collect();
-        // Cores and clusters of cores do not mix in one row.
+        // Cores and clusters of cores are not mixed in one row.
         let runs: Vec<Vec<Size>> = parts
             .chunk_by(|a, b| a.is_core() == b.is_core())
             .map(|run| run.iter().map(|part| part.size).collect())
@@ -63,7 +63,7 @@ impl<'a> Boxes<'a> {
         self.flow.size
     }
 
-    /// Draws the boxes from `corner` on, and `draw_cpu` on every cpu.
+    /// Draws the boxes starting at `corner`, and calls `draw_cpu` for every CPU.
     pub(super) fn draw(&self, svg: &mut Svg, corner: (f64, f64), draw_cpu: &mut DrawCpu<'_>) {
         self.draw_at_depth(svg, corner, 0, draw_cpu);
     }
@@ -143,7 +143,7 @@ impl<'a> SizedPart<'a> {
                 }
             }
             Part::Domain(domain) => {
-                // A lone box has the shape of the whole.
+                // A lone box uses the aspect ratio of the whole.
                 let inside = Boxes::lay_out(&domain.parts, cell, aspect.min(INNER_ASPECT));
                 let label = bold_width(&domain.label, 12.0);
                 let w = 2.0 * DOMAIN_PAD + inside.size().w.max(label);

@@ -1,10 +1,11 @@
-//! Text in columns: paragraphs that hang beside their label, and numbers in ranges.
+//! Text in columns: paragraphs with a hanging indent next to their label, and number ranges.
 
-/// Longest line of a text, in characters: two plans fit side by side on a wide screen, one on any.
+/// Longest line, in characters: two plans fit side by side on a wide screen, one fits on any
+/// screen.
 pub(super) const LINE_MAX: usize = 96;
 
-/// `label`, padded to `indent`, and beside it `text`, broken into lines at spaces, and after commas
-/// where a list of numbers is longer than a line.
+/// Formats `label`, padded to `indent`, followed by `text`, which is wrapped at spaces, and after
+/// commas if a list of numbers is longer than a line.
 pub(super) fn paragraph(label: &str, indent: usize, text: &str) -> String {
     let room = LINE_MAX.saturating_sub(indent);
     let mut lines = String::new();
@@ -32,7 +33,7 @@ pub(super) fn paragraph(label: &str, indent: usize, text: &str) -> String {
     lines + line.trim_end() + "\n"
 }
 
-/// Rising numbers as `0-3,8`.
+/// Formats increasing numbers as ranges: `0-3,8`.
 pub(super) fn ranges(numbers: impl IntoIterator<Item = u16>) -> String {
     let mut runs: Vec<(u16, u16)> = Vec::new();
     for number in numbers {
@@ -48,7 +49,7 @@ pub(super) fn ranges(numbers: impl IntoIterator<Item = u16>) -> String {
     runs.into_iter().map(run).collect::<Vec<_>>().join(",")
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Joins parts to `a`, `a and b` or `a, b and c`.
 pub(super) fn listed(parts: &[String]) -> String {
     match parts {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! The machine as text: a line for each core, with the threads of each cpu.
+//! The machine as text: one line per core, with the threads of each CPU.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,11 +8,11 @@ use albacore_topology::{CpuId, Topology};
 use super::columns::{LINE_MAX, paragraph};
 use super::tree::{Core, Part, nest};
 
-/// Columns of `core 0    ` and of `cpu 0   `.
+/// Width of `core 0    ` and of `cpu 0   `, in columns.
 const CORE_COLUMNS: usize = 8;
 const CPU_COLUMNS: usize = 10;
 
-/// The machine, a core a line, or a cpu a line where a core has too much to say.
+/// One line per core, or one line per CPU if the CPUs of a core do not fit on a line.
 pub(super) fn cores_text(machine: &Topology, on_cpus: &BTreeMap<CpuId, String>) -> String {
     let parts = nest(machine);
     let width = on_cpus

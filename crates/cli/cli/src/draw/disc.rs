@@ -1,4 +1,4 @@
-//! A thread on a cpu, drawn as a disc.
+//! Draws a thread on a CPU as a disc.
 
 use albacore_svg::{Coordinate, Svg, escape};
 
@@ -16,8 +16,8 @@ pub(super) struct Disc<'a> {
 }
 
 impl Disc<'_> {
-    /// A thread: a disc with a label, opaque for a main thread and translucent for a peer, in a
-    /// ring if it moves.
+    /// Draws a disc with a label, opaque for a main thread and translucent for a peer, with a ring
+    /// if the thread moves.
     pub(super) fn draw(&self, svg: &mut Svg) {
         let (x, y) = self.center;
         let (class, paint) = if self.is_main {

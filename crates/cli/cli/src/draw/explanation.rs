@@ -1,5 +1,5 @@
-//! The explanation of a plan in sentences: threads in each domain, distances of main threads and
-//! workers beside the best that each could have alone, the binding rule, the next best plan, the
+//! Explains a plan in sentences: threads in each domain; distances of main threads and of workers,
+//! compared with the best that each could have alone; the binding rule, the next best plan, and the
 //! proof.
 
 use albacore_api::counted;
@@ -13,10 +13,10 @@ use super::rules_in_words::{named, numbered};
 use crate::args::{Policy, mode_name};
 use crate::planning::SinglePlan;
 
-/// Where the sentences begin.
+/// Column at which the sentences start.
 const INDENT: usize = 11;
 
-/// The reasons for a plan, as text.
+/// The reasons for a plan as text.
 pub(super) fn explanation_text(plan: &SinglePlan, why: &Explanation) -> String {
     let mut text = "\nwhy this plan\n".to_owned();
     for (label, sentences) in [
@@ -33,7 +33,7 @@ pub(super) fn explanation_text(plan: &SinglePlan, why: &Explanation) -> String {
     text
 }
 
-/// Which workers are neighbors on cores: the objective does not tell them apart, dispatchers do.
+/// Which workers share cores: this does not affect the objective, but it matters for dispatchers.
 fn order(why: &Explanation) -> String {
     let Some(sharing) = &why.sharing else {
         return "No two workers share a core.".to_owned();
@@ -85,7 +85,8 @@ fn volume(plan: &SinglePlan, why: &Explanation) -> String {
     sentences
 }
 
-/// `each must hold 2`, `12 must hold 2 and 4 must hold 1`; and what is held instead.
+/// Formats as `each must hold 2` or `12 must hold 2 and 4 must hold 1`; adds the actual counts if
+/// they violate the rule.
 fn shared(share: &Share, noun: &str) -> String {
     let &Share {
         units,
@@ -105,7 +106,7 @@ fn shared(share: &Share, noun: &str) -> String {
     format!("{rule}; here a {noun} holds {} to {}", held.0, held.1)
 }
 
-/// `1 pair shares a core and 5 share an L3`.
+/// Formats as `1 pair shares a core and 5 share an L3`.
 fn pairs(counts: &PairCounts) -> String {
     let levels = [
         (Level::Cpu, "a cpu"),
@@ -154,7 +155,7 @@ fn mains(plan: &SinglePlan, why: &Explanation) -> String {
     sentences + "."
 }
 
-/// Why some pairs of mains must share something: there are fewer of it than mains.
+/// Why some pairs of main threads must share a domain: there are fewer domains than main threads.
 fn pigeonholes(plan: &SinglePlan, mains: u16) -> String {
     let count = |field: fn(&Cpu) -> u32| {
         let cpus = plan.problem.topology.cpus().iter();
@@ -287,7 +288,7 @@ fn runner_up(why: &Explanation) -> String {
     )
 }
 
-/// `exchanging 0.1 (now ...) with 2.3` or `shifting 0.1 to cpu 5`.
+/// Formats as `exchanging 0.1 (now ...) with 2.3` or `shifting 0.1 to cpu 5`.
 fn step(alternative: &Alternative) -> String {
     let &Alternative {
         slot, to, partner, ..

@@ -1,5 +1,5 @@
-//! The plan of several deployments as a picture: a family of colors for each deployment, a shade
-//! for each of its workers; gray discs are threads of other processes.
+//! The plan of several deployments as a picture: a hue for each deployment and a shade for each of
+//! its workers; gray discs are threads of other processes.
 
 use super::joint_text::obstacles;
 use super::picture::{Heading, LegendKey, Picture, ThreadMark, verdict};
@@ -12,7 +12,7 @@ use crate::args::mode_name;
 use crate::planning::JointPlan;
 use albacore_api::counted;
 
-/// Up to this many deployments are named in the legend; beyond it, only the discs have letters.
+/// Largest number of deployments named in the legend; above it, only the discs have letters.
 const LEGEND_DEPLOYMENTS_MAX: usize = 26;
 
 /// The plan as SVG.

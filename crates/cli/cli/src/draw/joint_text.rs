@@ -1,5 +1,5 @@
-//! A plan of several deployments as text: a letter for each, how good the whole is, the machine
-//! core by core with the threads on every cpu; obstacles as `+2`.
+//! A plan of several deployments as text: a letter for each deployment, the quality of the whole
+//! plan, and the machine core by core with the threads on every CPU; obstacles are shown as `+2`.
 
 use albacore_api::counted;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ pub(crate) fn joint_text(plan: &JointPlan) -> String {
     text + &plan.alone.as_ref().map_or_else(String::new, why_text)
 }
 
-/// Threads of other processes, by cpu.
+/// Threads of other processes per CPU.
 pub(super) fn obstacles(plan: &JointPlan) -> BTreeMap<CpuId, u64> {
     let mut weights = BTreeMap::new();
     for obstacle in &plan.problem.obstacles {
@@ -60,7 +60,7 @@ pub(super) fn obstacles(plan: &JointPlan) -> BTreeMap<CpuId, u64> {
     weights
 }
 
-/// A line for each deployment.
+/// One line per deployment.
 fn deployments_text(plan: &JointPlan) -> String {
     let rows = plan.names.iter().zip(&plan.problem.deployments).enumerate();
     let width = plan.names.iter().map(|name| name.chars().count()).max();

@@ -1,5 +1,5 @@
-//! Where boxes go: children flow into rows, and the number of columns is the one that brings a box
-//! closest to the wanted shape.
+//! Layout of boxes: children are arranged in rows, with the number of columns that brings the box
+//! closest to the target aspect ratio.
 
 /// Width and height, in pixels.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -8,20 +8,20 @@ pub(super) struct Size {
     pub(super) h: f64,
 }
 
-/// Upper left corner of each child inside its parent, and the extent of all of them.
+/// Upper left corner of each child within its parent, and the size of the whole.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Flow {
     pub(super) corners: Vec<(f64, f64)>,
     pub(super) size: Size,
 }
 
-/// Cost of a last row that is not full, as the logarithm of a deviation from the aspect: as much
-/// as a picture that is four times too wide, so that eight boxes make two rows of four rather than
-/// three rows of three.
+/// Cost of a last row that is not full, as the logarithm of a deviation from the aspect ratio: as
+/// much as for a picture that is four times too wide, so that eight boxes are laid out in two rows
+/// of four rather than in three rows of three.
 const RAGGED_COST: f64 = 1.4;
 
-/// Lays `children` out in rows `gap` apart, in order, so that width / height comes closest to
-/// `aspect` without leaving holes.
+/// Lays out `children` in order in rows with spacing `gap`, so that the aspect ratio (width /
+/// height) is closest to `aspect` without leaving holes.
 pub(super) fn flow(children: &[Size], gap: f64, aspect: f64) -> Flow {
     let mut best = Flow::default();
     let mut best_cost = f64::INFINITY;
@@ -37,7 +37,8 @@ pub(super) fn flow(children: &[Size], gap: f64, aspect: f64) -> Flow {
     best
 }
 
-/// Lays out `runs` of children: each run by itself, then the runs beside or below each other.
+/// Lays out `runs` of children: first each run separately, then the runs beside or below each
+/// other.
 pub(super) fn flow_runs(runs: &[Vec<Size>], gap: f64, aspect: f64) -> Flow {
     let inner: Vec<Flow> = runs.iter().map(|run| flow(run, gap, aspect)).collect();
     let sizes: Vec<Size> = inner.iter().map(|flow| flow.size).collect();

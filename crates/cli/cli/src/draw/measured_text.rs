@@ -1,4 +1,4 @@
-//! Measured latencies as text: the matrix, where it fits, and a line for each level.
+//! Measured latencies as text: the matrix, if it fits, and one line per level.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::columns::{LINE_MAX, paragraph};
 use super::tree::summary;
 use crate::measure::{Coverage, Measurement};
 
-/// Columns of one number.
+/// Width of one number, in columns.
 const CELL: usize = 8;
 
-/// What two cpus share, beside the name of each level.
+/// The domain shared by two CPUs at each level.
 const MEANINGS: [(Level, &str); 6] = [
     (Level::L1, "one core"),
     (Level::L2, "one L2"),
@@ -23,7 +23,7 @@ const MEANINGS: [(Level, &str); 6] = [
     (Level::Machine, "nothing"),
 ];
 
-/// The measurement as text; `written` is the file with it.
+/// The measurement as text; `written` is the path of the file with it.
 pub(crate) fn measured_text(measurement: &Measurement, written: Option<&Path>) -> String {
     let pairs = measurement.matrix.pairs().count();
     let which = match measurement.coverage {

@@ -1,4 +1,4 @@
-//! A plan as a picture: the machine as boxes, a disc for every thread. Main threads are large and
+//! A plan as a picture: the machine as boxes and every thread as a disc. Main threads are large and
 //! opaque, peers small and translucent; a ring marks threads that move.
 
 use std::collections::BTreeMap;
@@ -15,31 +15,31 @@ use albacore_svg::{Svg, bold_width, text_width};
 const MARGIN: f64 = 20.0;
 const MAIN_RADIUS: f64 = 11.0;
 const PEER_RADIUS: f64 = 8.0;
-/// Side of the square around a disc.
+/// Side length of the square around a disc.
 const SPOT: f64 = 24.0;
-/// Room for the cpu's number above the discs.
+/// Space for the CPU number above the discs.
 const ID_ROOM: f64 = 15.0;
 const CELL_PAD: f64 = 3.0;
-/// Room for one line of the legend.
+/// Height of one line of the legend.
 const LEGEND_LINE: f64 = 26.0;
 
 /// The content of a picture.
 pub(super) struct Picture<'a> {
     pub(super) head: Heading,
-    /// The machine, including cpus that may not be used.
+    /// The whole machine, including CPUs outside the cpuset.
     pub(super) machine: &'a Topology,
     pub(super) usable: CpuSet,
     pub(super) on_cpus: BTreeMap<CpuId, Vec<ThreadMark>>,
     pub(super) legend: Vec<(String, LegendKey)>,
 }
 
-/// The lines above the machine.
+/// The lines above the picture of the machine.
 pub(super) struct Heading {
     pub(super) title: String,
     pub(super) summary: String,
     pub(super) verdict: String,
     pub(super) is_optimal: bool,
-    /// Further lines: rules relaxed, threads moved.
+    /// Additional lines: relaxed rules, moved threads.
     pub(super) notes: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct ThreadMark {
     pub(super) title: String,
 }
 
-/// The symbol beside an entry of the legend.
+/// The symbol of a legend entry.
 pub(super) enum LegendKey {
     Main,
     Peer,
@@ -108,7 +108,7 @@ impl Picture<'_> {
         }
     }
 
-    /// Draws the legend below `y`; returns the bottom of the picture.
+    /// Draws the legend below `y`; returns the bottom edge of the picture.
     fn draw_legend(&self, svg: &mut Svg, y: f64, width: f64) -> f64 {
         let (mut x, mut y) = (MARGIN, y + 14.0 + LEGEND_LINE / 2.0);
         for (text, sign) in &self.legend {
@@ -124,7 +124,7 @@ impl Picture<'_> {
     }
 }
 
-/// The grid of discs on a cpu: `columns` x `rows` spots.
+/// The grid of discs on a CPU, with `columns` x `rows` spots.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     columns: usize,
@@ -148,7 +148,7 @@ impl Cell {
         }
     }
 
-    /// Center of spot `i` of `count` in use; a row that is not full is centered.
+    /// Center of spot `i` if `count` are used; a partly filled row is centered.
     fn spot(self, i: usize, count: usize, (x, y): (f64, f64)) -> (f64, f64) {
         let in_row = self.columns.min(count - i / self.columns * self.columns);
         let left = (self.size().w - in_row as f64 * SPOT) / 2.0;
@@ -169,7 +169,7 @@ impl Heading {
         title.max(text_width(&self.summary, 13.0)).max(bold)
     }
 
-    /// Draws the lines; returns the top of the machine.
+    /// Draws the lines; returns the top edge of the machine.
     fn draw(&self, svg: &mut Svg) -> f64 {
         let mut y = MARGIN + 16.0;
         svg.text("title", (MARGIN, y), &self.title);
@@ -205,7 +205,7 @@ fn draw_legend_key(svg: &mut Svg, center: (f64, f64), key: &LegendKey, title: &s
     disc.draw(svg);
 }
 
-/// `objective 1,234 cycles, proven optimal`.
+/// Formats as `objective 1,234 cycles, proven optimal`.
 pub(super) fn verdict(certificate: &albacore_solver::Certificate) -> String {
     let objective = grouped(certificate.objective);
     if certificate.optimal {
@@ -215,7 +215,7 @@ pub(super) fn verdict(certificate: &albacore_solver::Certificate) -> String {
     format!("objective {objective} of at most {bound} cycles")
 }
 
-/// A number with a comma between thousands.
+/// Formats a number with thousands separators.
 pub(super) fn grouped(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut text = String::new();

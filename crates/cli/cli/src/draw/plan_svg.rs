@@ -1,5 +1,5 @@
-//! The plan of one deployment as a picture: each worker has a color and its number on all its
-//! threads.
+//! The plan of one deployment as a picture: the threads of a worker share a color and show its
+//! number.
 
 use super::picture::{Heading, LegendKey, Picture, ThreadMark, grouped, verdict};
 use super::plan_text::relaxed_line;
@@ -10,7 +10,7 @@ use crate::args::mode_name;
 use crate::planning::SinglePlan;
 use albacore_api::counted;
 
-/// Up to this many workers are named in the legend; beyond it, only the discs are numbered.
+/// Largest number of workers named in the legend; above it, only the discs have numbers.
 const LEGEND_WORKERS_MAX: u16 = 16;
 
 /// The plan as SVG.
@@ -30,7 +30,7 @@ pub(crate) fn plan_svg(plan: &SinglePlan) -> String {
     picture.svg()
 }
 
-/// The threads of every cpu as discs, main threads first; `look` returns label, color and owner.
+/// The threads of every CPU as discs, main threads first; `look` returns label, color and owner.
 pub(super) fn marks(
     on_cpus: &OnCpus,
     look: &dyn Fn(&Thread) -> (String, String, String),
@@ -86,7 +86,7 @@ fn head(plan: &SinglePlan) -> Heading {
     }
 }
 
-/// `3 of 16 threads move: 46 cycles gained`.
+/// Formats as `3 of 16 threads move: 46 cycles gained`.
 pub(super) fn moved_line(moved: usize, of: usize, gained: Option<i64>) -> String {
     let verb = if moved == 1 { "moves" } else { "move" };
     let gained = match gained {

@@ -1,5 +1,5 @@
-//! A plan as text: how good it is, the machine core by core with the threads on every cpu, mains
-//! marked; then moves and explanation, if the command line asks for them.
+//! A plan as text: its quality, and the machine core by core with the threads on every CPU, main
+//! threads marked; then moves and an explanation, if requested on the command line.
 
 use albacore_api::counted;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub(crate) fn plan_text(plan: &SinglePlan) -> String {
     text + &why_text(plan)
 }
 
-/// The explanation of the plan or of one thread, if the command line asks for it.
+/// The explanation of the plan or of one thread, if requested on the command line.
 pub(super) fn why_text(plan: &SinglePlan) -> String {
     match (&plan.thread, &plan.explanation) {
         (Some(thread), _) => thread_text(plan, thread),
@@ -74,8 +74,8 @@ fn head(plan: &SinglePlan) -> String {
     text + &quality(certificate, plan.solve_micros)
 }
 
-/// What distances are not the defaults, and where they are from; nothing if all are and nobody gave
-/// any.
+/// The distances that differ from the defaults, and their source; empty if all are defaults and
+/// none were given.
 pub(super) fn distances_text(distances: &PlanDistances) -> String {
     let source = match &distances.source {
         DistancesSource::Defaults => return String::new(),
@@ -103,7 +103,7 @@ pub(super) fn distances_text(distances: &PlanDistances) -> String {
     paragraph("distances", INDENT, &format!("{list}: {source}"))
 }
 
-/// The lines on the quality of a solution.
+/// The lines about the quality of a solution.
 pub(super) fn quality(certificate: &albacore_solver::Certificate, micros: u64) -> String {
     let optimal = match certificate.proof {
         Proof::Bound => "yes: it meets the bound that counting gives",
@@ -124,7 +124,7 @@ pub(super) fn quality(certificate: &albacore_solver::Certificate, micros: u64) -
     .collect()
 }
 
-/// `rule 12 by 1`.
+/// Formats as `rule 12 by 1`.
 pub(crate) fn relaxed_rule(rule: &str, amount: u32) -> String {
     match rule {
         "fast-mains" => format!("{} on slow cores", counted(amount, "main thread")),
@@ -132,13 +132,13 @@ pub(crate) fn relaxed_rule(rule: &str, amount: u32) -> String {
     }
 }
 
-/// `rule 12 by 1, ...`, if any rule was relaxed.
+/// Formats as `rule 12 by 1, ...`, if any rule was relaxed.
 pub(super) fn relaxed_line(relaxed: &[Relaxation]) -> Option<String> {
     let rule = |r: &Relaxation| relaxed_rule(r.rule, r.amount);
     (!relaxed.is_empty()).then(|| relaxed.iter().map(rule).collect::<Vec<_>>().join(", "))
 }
 
-/// The difference from the plan in force.
+/// The difference to the plan in force.
 fn change_text(change: &PlanChange, threads: usize) -> String {
     let moved = change.moves.len();
     let mut text = format!("{moved} of {}", threads_of(threads));
@@ -169,12 +169,12 @@ pub(super) fn gained_cycles(gained: i64) -> String {
     }
 }
 
-/// Every move beside `label`, `deployment` before the thread's name.
+/// All moves next to `label`; `deployment` is the prefix of thread names.
 pub(super) fn moves_text(label: &str, moves: &[Move], deployment: &str) -> String {
     if moves.is_empty() {
         return String::new();
     }
-    // A space that does not break keeps a move on one line.
+    // A non-breaking space keeps a move on one line.
     let list: Vec<String> = moves
         .iter()
         .map(|m| {

@@ -1,8 +1,8 @@
-//! The rules in words.
+//! Texts of the rules.
 
 use albacore_solver::Rule;
 
-/// The rule's number and what it says, as in `rule 8 (threads on a cpu)`.
+/// The number and the text of a rule, as in `rule 8 (threads on a cpu)`.
 pub(super) fn named(rule: Rule) -> String {
     let words = match rule {
         Rule::EqualRanks => "threads of equal rank on different cpus",
@@ -20,7 +20,7 @@ pub(super) fn named(rule: Rule) -> String {
     }
 }
 
-/// The rule as in `rule 8+`, for lines that are read after [`named`].
+/// The number of a rule, as in `rule 8+`, for lines that follow one formatted by [`named`].
 pub(super) fn numbered(name: &str) -> String {
     match name.starts_with(|c: char| c.is_ascii_digit()) {
         true => format!("rule {name}"),

@@ -1,5 +1,5 @@
-//! The pods of deployments and the cpus that each may use, node by node, as a picture: a strip of
-//! cpus for each pod.
+//! The pods of deployments and the CPUs that each may use, by node, as a picture: one strip of CPUs
+//! per pod.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use super::disc::Disc;
 use super::style::{CSS, NO_WORKER, shade};
 use albacore_svg::{Svg, bold_width, text_width};
 
-/// Most cpus that a strip shows; the largest servers of 2026 have 768.
+/// Most CPUs shown in a strip; the largest servers of 2026 have 768.
 const CPUS_MAX: u16 = 1024;
 const MARGIN: f64 = 20.0;
 const CELL: f64 = 15.0;
-/// Cpus in a line of a strip.
+/// CPUs per line of a strip.
 const LINE: u16 = 64;
 const GAP: f64 = 8.0;
 
-/// A pod of the picture.
+/// A pod in the picture.
 pub(crate) struct PodStrip {
-    /// Which deployment it is of: the color.
+    /// Index of its deployment, which determines the color.
     pub(crate) deployment: usize,
     pub(crate) node: Option<String>,
     /// The text above the strip.
@@ -30,7 +30,7 @@ pub(crate) struct PodStrip {
     pub(crate) cpuset: Option<CpuSet>,
 }
 
-/// The picture as SVG; nodes by name, those of no node last.
+/// The picture as SVG; nodes are ordered by name, pods without a node are last.
 pub(crate) fn status_svg(title: &str, pods: &[PodStrip]) -> String {
     let mut by_node: BTreeMap<(bool, &str), Vec<&PodStrip>> = BTreeMap::new();
     for pod in pods {
@@ -66,14 +66,14 @@ pub(crate) fn status_svg(title: &str, pods: &[PodStrip]) -> String {
     svg.finish((width, y + MARGIN), title, CSS)
 }
 
-/// One more than the highest cpu of any pod.
+/// One more than the highest CPU number of any pod.
 fn cpus_of(pods: &[&PodStrip]) -> u16 {
     let sets = pods.iter().filter_map(|pod| pod.cpuset.as_ref());
     let highest = sets.flat_map(CpuSet::iter).map(|CpuId(cpu)| cpu).max();
     highest.map_or(0, |cpu| cpu.saturating_add(1).min(CPUS_MAX))
 }
 
-/// Draws the cpus of a pod from `top` down; where the next thing may begin.
+/// Draws the CPUs of a pod from `top` downwards; returns the position below them.
 fn draw_strip(svg: &mut Svg, pod: &PodStrip, cpus: u16, top: f64) -> f64 {
     let Some(cpuset) = &pod.cpuset else {
         return top + GAP;
@@ -123,7 +123,7 @@ mod tests {
         ];
         let svg = status_svg("fraud", &pods);
         assert_eq!(svg.matches("<g><title>cpu").count(), 4);
-        // Both pods of node a show all its 71 cpus, and the ground is a rectangle too.
+        // Both pods of node a show all of its 71 CPUs, and the background is also a rectangle.
         assert_eq!(svg.matches("<rect").count(), 2 * 71 + 1);
         assert!(svg.contains("no node yet"));
     }

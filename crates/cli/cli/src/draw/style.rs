@@ -1,8 +1,8 @@
-//! Colors and fonts of the pictures. Every picture has a background of its own, so that it is
-//! legible on pages of any color. With `prefers-color-scheme: dark`, background and text change;
-//! the colors of the workers fit both.
+//! Colors and fonts of the pictures. Every picture has its own background, so that it is legible on
+//! pages of any color. With `prefers-color-scheme: dark`, background and text change; the colors of
+//! the workers suit both.
 
-/// The style of every class of elements.
+/// CSS of all classes of elements.
 pub(super) const CSS: &str = "\
 text{font-family:Inter,ui-sans-serif,system-ui,-apple-system,'Segoe UI','Helvetica Neue',\
 Arial,'DejaVu Sans',sans-serif;fill:#1f2733}\
@@ -33,14 +33,14 @@ text{fill:#e4e9f0}.ground{fill:#12171f;stroke:#2b3442}.sub{fill:#9aa6b6}\
 .peer{fill-opacity:.38}.peertext{fill:#f3f6fa}\
 .moved{stroke:#f3f6fa}}";
 
-/// Hues that are easy to distinguish, also with most kinds of color blindness, and dark enough for
-/// white letters.
+/// Colors that are easy to distinguish, even with most kinds of color blindness, and dark enough
+/// for white letters.
 const WORKERS: [&str; 16] = [
     "#2563eb", "#e0520d", "#0f9d6b", "#c026a3", "#b58105", "#7c3aed", "#0891b2", "#dc2647",
     "#5c8a0a", "#8b5e3c", "#475fa8", "#12807a", "#b8557f", "#9a3412", "#4b5563", "#64742a",
 ];
 
-/// The color of a thread of no worker in particular, in the legend.
+/// Color of a thread without a particular worker, in the legend.
 pub(super) const NO_WORKER: &str = "#64748b";
 
 /// The color of a worker; colors repeat after the sixteenth.
@@ -48,18 +48,18 @@ pub(super) fn worker_color(worker: u16) -> &'static str {
     WORKERS[usize::from(worker) % WORKERS.len()]
 }
 
-/// Hues of deployments, in degrees: neighbors are far apart.
+/// Hues of deployments, in degrees: consecutive ones are far apart.
 const HUES: [u16; 8] = [217, 20, 158, 310, 45, 262, 190, 347];
 
-/// How light the workers of a deployment are, in percent: dark enough for white letters.
+/// Lightness of the workers of a deployment, in percent: dark enough for white letters.
 const SHADES: [u16; 6] = [42, 31, 50, 36, 46, 26];
 
-/// The color of a worker of one of several deployments: the deployment's hue, a shade of its own.
-/// Hues repeat after the eighth deployment.
+/// The color of a worker of one of several deployments: the hue of the deployment and the worker's
+/// own lightness. Hues repeat after the eighth deployment.
 pub(super) fn shade(deployment: usize, worker: u16) -> String {
     let hue = HUES[deployment % HUES.len()];
     let light = SHADES[usize::from(worker) % SHADES.len()];
-    // Yellow and green look lighter than they are.
+    // Yellow and green appear lighter than other hues of the same lightness.
     let light = if (40..=200).contains(&hue) {
         light * 3 / 4
     } else {
@@ -69,7 +69,7 @@ pub(super) fn shade(deployment: usize, worker: u16) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
-/// Hue in degrees, saturation and lightness from 0 to 1, as red, green and blue.
+/// Converts hue in degrees, saturation and lightness from 0 to 1, to red, green and blue.
 fn rgb(hue: f64, saturation: f64, light: f64) -> [u8; 3] {
     let reach = saturation * light.min(1.0 - light);
     [0.0, 8.0, 4.0].map(|n| {

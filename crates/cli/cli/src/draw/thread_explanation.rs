@@ -1,4 +1,4 @@
-//! The explanation of one thread's cpu in sentences: the cost of every other cpu, with cpus of
+//! Explains the placement of one thread in sentences: the cost of every other CPU, with CPUs of
 //! equal cost on one line.
 
 use albacore_api::counted;
@@ -9,10 +9,10 @@ use super::columns::{listed, paragraph, ranges};
 use super::rules_in_words::{named, numbered};
 use crate::planning::SinglePlan;
 
-/// Where the sentences begin.
+/// Column at which the sentences start.
 const INDENT: usize = 15;
 
-/// Why the thread is where it is.
+/// Why the thread is on its CPU.
 pub(super) fn thread_text(plan: &SinglePlan, why: &ThreadExplanation) -> String {
     let name = format!("{}.{}", why.slot.worker.0, why.slot.rank.0);
     let core = plan.problem.topology.cpu(why.cpu).map_or(0, |cpu| cpu.core);
@@ -73,8 +73,8 @@ fn role(plan: &SinglePlan, why: &ThreadExplanation) -> String {
     format!("{role}: {}.", parts.join(", "))
 }
 
-/// The places of one nearness, those together that cost the same or that the same rules forbid; the
-/// best first.
+/// The CPUs at one level of distance, grouped by equal cost or by the same violated rules, the best
+/// first.
 fn kinds(why: &ThreadExplanation, nearness: Level) -> Vec<Vec<&Place>> {
     let of = |place: &Place| match place.forbidden.is_empty() {
         true => (0, -place.gain, Vec::new()),
@@ -87,7 +87,7 @@ fn kinds(why: &ThreadExplanation, nearness: Level) -> Vec<Vec<&Place>> {
     kinds.into_values().collect()
 }
 
-/// The thread that it would change places with.
+/// The thread with which it would exchange CPUs.
 fn partner_kind(slot: Slot, other: Slot) -> &'static str {
     match (other.worker == slot.worker, other.rank.0 == 0) {
         (true, true) => "its own main",
@@ -97,7 +97,7 @@ fn partner_kind(slot: Slot, other: Slot) -> &'static str {
     }
 }
 
-/// The sentence for places of one kind; a rule is spelled out the first time.
+/// The sentence for one group of CPUs; a rule is spelled out at its first mention.
 fn sentence(slot: Slot, places: &[&Place], named_rules: &mut Vec<&'static str>) -> String {
     let mut partners: Vec<&str> = Vec::new();
     for other in places.iter().filter_map(|place| place.partner) {
@@ -144,7 +144,7 @@ fn sentence(slot: Slot, places: &[&Place], named_rules: &mut Vec<&'static str>) 
     )
 }
 
-/// A sentence on a gain from `least` to `most` cycles.
+/// A sentence about a gain from `least` to `most` cycles.
 fn worth(least: i64, most: i64) -> String {
     let span = |low: i64, high: i64| match low == high {
         true => format!("{low} cycles"),

@@ -1,4 +1,4 @@
-//! The threads of a plan as they are drawn: name, cpu, and the previous cpu of those that move.
+//! The threads of a plan as drawn: name, CPU, and the previous CPU of those that move.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::planning::{JointPlan, SinglePlan};
 /// A thread to draw.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thread {
-    /// Its deployment, where there are several.
+    /// Index of its deployment, if there are several.
     pub(super) deployment: Option<usize>,
     pub(super) slot: Slot,
     pub(super) cpu: CpuId,
-    /// Its cpu in the plan in force, if it moves.
+    /// Its CPU in the plan in force, if it moves.
     pub(super) from: Option<CpuId>,
 }
 
@@ -23,7 +23,7 @@ impl Thread {
         self.slot.rank.0 == 0
     }
 
-    /// `2.0*`, `B2.0*`; with `~` if it moves.
+    /// Formats as `2.0*` or `B2.0*`; with `~` if it moves.
     pub(super) fn name(&self) -> String {
         let deployment = self.deployment.map(letters).unwrap_or_default();
         let (worker, rank) = (self.slot.worker.0, self.slot.rank.0);
@@ -77,11 +77,11 @@ fn add_threads(
     }
 }
 
-/// A, B ... Z, AA, AB ...: a short name for a deployment.
+/// Short name of a deployment: A, B ... Z, AA, AB ...
 pub(super) fn letters(index: usize) -> String {
     let mut left = index + 1;
     let mut letters = Vec::new();
-    // bound: `left` falls by a factor of 26
+    // bound: `left` decreases by a factor of 26
     while left > 0 {
         left -= 1;
         letters.push(char::from(b'A' + (left % 26) as u8));

@@ -1,4 +1,4 @@
-//! A machine as a picture: boxes in boxes, a number on every cpu.
+//! A machine as a picture: nested boxes, and a number on every CPU.
 
 use albacore_topology::{CpuSet, Topology};
 
@@ -12,7 +12,7 @@ const MARGIN: f64 = 20.0;
 const HEAD: f64 = 54.0;
 const CELL: Size = Size { w: 42.0, h: 30.0 };
 
-/// The machine as SVG; cpus outside `usable` are faint.
+/// The machine as SVG; CPUs outside `usable` are faint.
 pub(crate) fn topology_svg(machine: &Topology, usable: &CpuSet) -> String {
     let parts = nest(machine);
     let boxes = Boxes::lay_out(&parts, CELL, 2.2);

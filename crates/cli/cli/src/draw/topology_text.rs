@@ -1,4 +1,4 @@
-//! A machine as an indented list, cores of one shape on one line.
+//! A machine as an indented list, with identical cores on one line.
 
 use std::fmt::Write as _;
 

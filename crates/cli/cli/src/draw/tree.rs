@@ -1,5 +1,5 @@
-//! A machine as boxes in boxes: package, numa domain (where it is finer than the package), L3, L2
-//! (where several cores share one), core, cpus. Both texts and pictures are drawn from this.
+//! A machine as nested boxes: package, NUMA domain (if it is smaller than the package), L3, L2 (if
+//! several cores share one), core, CPUs. Both texts and pictures are drawn from this tree.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use albacore_topology::{CAPACITY_MAX, Cpu, Topology};
 /// A box or a core.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part<'a> {
-    /// A domain that holds smaller parts.
+    /// A domain that contains smaller parts.
     Domain(Domain<'a>),
     Core(Core<'a>),
 }
@@ -17,14 +17,14 @@ pub(super) enum Part<'a> {
 pub(super) struct Domain<'a> {
     /// Its label, such as `package 0 · L3 0`.
     pub(super) label: String,
-    /// The domains or cores inside it, in order of the lowest cpu.
+    /// The domains or cores inside it, ordered by their lowest CPU.
     pub(super) parts: Vec<Part<'a>>,
 }
 
-/// A physical core and its cpus, rising by id.
+/// A physical core and its CPUs, ordered by id.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Core<'a> {
-    /// Its number in the machine.
+    /// Number of the core in the machine.
     pub(super) number: u32,
     pub(super) capacity: u16,
     pub(super) cpus: Vec<&'a Cpu>,
@@ -44,7 +44,7 @@ pub(super) fn nest(machine: &Topology) -> Vec<Part<'_>> {
     divide(&cpus, &levels)
 }
 
-/// True if each inner domain is inside one outer domain.
+/// Whether each inner domain is inside one outer domain.
 fn is_inside(cpus: &[&Cpu], inner: fn(&Cpu) -> u32, outer: fn(&Cpu) -> u32) -> bool {
     let mut outer_of = BTreeMap::new();
     cpus.iter()
@@ -60,9 +60,9 @@ fn divide<'a>(cpus: &[&'a Cpu], levels: &[Level]) -> Vec<Part<'a>> {
         let mut label = format!("{name} {number}");
         let mut parts = divide(&cpus, finer);
         match parts.pop() {
-            // A cache of one core needs no box: nearly every core has an L2 of its own.
+            // A cache of a single core needs no box: nearly every core has its own L2.
             Some(Part::Core(core)) if parts.is_empty() && name == "L2" => Part::Core(core),
-            // A box that holds nothing but one box is drawn as one, with both names.
+            // A box that contains only one box is merged with it, with both names.
             Some(Part::Domain(only)) if parts.is_empty() => {
                 label = format!("{label} · {}", only.label);
                 Part::Domain(Domain {

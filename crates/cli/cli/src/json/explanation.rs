@@ -1,4 +1,4 @@
-//! An explanation as JSON: the numbers that the sentences are made of.
+//! An explanation as JSON: the numbers in the sentences of the text output.
 
 use albacore_solver::{
     Alternative, CoreSharing, Explanation, Group, Place, Share, Slot, SpeedShare, ThreadExplanation,
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::list;
 use crate::planning::SinglePlan;
 
-/// The explanation of a plan, if it has one. The objective is a field of the plan itself.
+/// The explanation of a plan, if present. The objective is a field of the plan itself.
 pub(super) fn of(plan: &SinglePlan) -> Option<Value> {
     let why: &Explanation = plan.explanation.as_ref()?;
     let mut json = json!({
@@ -74,7 +74,7 @@ fn group(group: &Group) -> Value {
             "numa": numa,
             "package": package,
             "machine": machine,
-            // the sum of the three, which was the only one in 0.1.0
+            // the sum of these three, which was the only field in 0.1.0
             "beyond": numa + package + machine,
         },
         "cycles": group.cycles,

@@ -6,7 +6,7 @@ use super::{assignments, cpu, explanation, list, one_move, relaxed};
 use crate::args::mode_name;
 use crate::planning::JointPlan;
 
-/// A plan of several deployments; the last fields are present if the command line asks for them.
+/// A plan of several deployments; the last fields are present if requested on the command line.
 pub(crate) fn joint(plan: &JointPlan) -> Value {
     let solution = &plan.solution;
     let rows = plan.problem.deployments.iter().zip(&solution.mappings);
@@ -38,7 +38,7 @@ pub(crate) fn joint(plan: &JointPlan) -> Value {
     });
     if plan.has_current {
         json["ended"] = json!(plan.ended);
-        // No plan as good moves fewer threads.
+        // Whether no plan of the same quality moves fewer threads.
         json["moved_least"] = solution.moved_least.into();
     }
     if let Some(explanation) = plan.alone.as_ref().and_then(explanation::of) {

@@ -1,5 +1,5 @@
-//! `albacore topology --measure`: the latency between the cpus of this machine, as a matrix, as
-//! means by level, and as the file that planning takes.
+//! `albacore topology --measure`: measures the latencies between the CPUs of this machine, and
+//! prints them as a matrix, as means by level, and as a file for planning.
 
 mod pairs;
 
@@ -21,16 +21,16 @@ use albacore_command::{Failure, Output, print, print_json, sentence};
 
 pub(crate) use pairs::Coverage;
 
-/// What was measured.
+/// Result of a measurement.
 pub(crate) struct Measurement {
     pub(crate) machine: Topology,
     pub(crate) coverage: Coverage,
     pub(crate) matrix: DistanceMatrix,
-    /// Has the same matrix.
+    /// Contains the same matrix.
     pub(crate) file: DistancesFile,
 }
 
-/// Measures, writes the file and prints.
+/// Measures, writes the file and prints the result.
 pub(crate) fn run(args: &TopologyArgs) -> Result<(), Failure> {
     if args.machine.topology.is_some() {
         let what = "--measure measures this machine, not that of --topology: leave one out";
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &TopologyArgs) -> Result<(), Failure> {
     }
 }
 
-/// The cpus that this process may use, of which `cpuset` has to be a part.
+/// The CPUs that this process may use, which must include `cpuset`.
 fn own_cpus(machine: &Machine, cpuset: Option<&CpuSet>) -> Result<Topology, Failure> {
     let own = read_mask(&HostRoot::live(), current_thread());
     let own = own.map_err(|e| Failure::Failed(sentence(&e)))?;
@@ -110,8 +110,8 @@ fn measure(machine: &Machine, cpuset: Option<&CpuSet>) -> Result<Measurement, Fa
     })
 }
 
-/// Measures again if another program kept one of the cpus: of hundreds of pairs, some would always
-/// be refused on a machine that is in use.
+/// Retries if another process occupied one of the CPUs: of hundreds of pairs, some would always
+/// fail on a machine that is in use.
 fn measure_pair(a: CpuId, b: CpuId, time: Duration) -> Result<CoreLatency, CoreLatencyError> {
     for _ in 1..PAIR_ATTEMPTS {
         match measure_latency(a, b, time) {
@@ -122,7 +122,7 @@ fn measure_pair(a: CpuId, b: CpuId, time: Duration) -> Result<CoreLatency, CoreL
     measure_latency(a, b, time)
 }
 
-/// A line on standard error, if that is a terminal.
+/// A progress line on standard error, if that is a terminal.
 struct Progress {
     is_shown: bool,
     done: usize,
@@ -159,7 +159,7 @@ impl Progress {
     }
 }
 
-/// Refuses a file that could not be replaced, before anything is measured.
+/// Rejects a path that cannot be replaced, before the measurement starts.
 fn refuse_target(path: &Path) -> Result<(), Failure> {
     let refused = |what: &str| Failure::Usage(format!("--write {}: {what}", path.display()));
     if path.file_name().is_none() || fs::metadata(path).is_ok_and(|found| !found.is_file()) {
@@ -176,7 +176,7 @@ fn folder(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// Writes the file in one step: readers see the old one or the new one.
+/// Replaces the file atomically: readers see either the old or the new content.
 fn write(path: &Path, file: &DistancesFile) -> Result<(), Failure> {
     let text = file.to_json().map_err(|e| Failure::Broken(sentence(&e)))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -187,7 +187,7 @@ fn write(path: &Path, file: &DistancesFile) -> Result<(), Failure> {
         fs::rename(&new, path)
     });
     written.map_err(|e| {
-        // It may not be there.
+        // The file may not exist.
         let _ = fs::remove_file(&new);
         Failure::Failed(format!(
             "--write {}: cannot be written: {e}",

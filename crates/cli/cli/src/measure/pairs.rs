@@ -1,4 +1,4 @@
-//! Which pairs of cpus are measured: all, where that takes seconds.
+//! Selects the pairs of CPUs to measure: all pairs, if that takes only seconds.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use albacore_topology::{Cpu, Level, Topology};
 
 use crate::limits::{MEASURED_PAIRS_MAX, SAMPLED_PAIRS};
 
-/// Which pairs of a machine are measured.
+/// The set of measured pairs of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Coverage {
     All,
-    /// Those of the first cpus of cores, and the first two cpus of each core.
+    /// Pairs of the first CPUs of cores, and the first two CPUs of each core.
     OneCpuOfEachCore,
-    /// Some of these for each level, evenly spaced.
+    /// A sample of these pairs for each level, evenly spaced.
     SampleOfEachLevel,
 }
 
-/// A cpu, and whether it is the first, second... of those that take part in its core.
+/// A CPU and its rank (starting at 1) among the selected CPUs of its core.
 type Ranked<'a> = (u32, &'a Cpu);
 
-/// The pairs to measure, with the largest coverage that is within [`MEASURED_PAIRS_MAX`].
+/// The pairs to measure, with the largest coverage within [`MEASURED_PAIRS_MAX`].
 pub(super) fn choose_pairs(machine: &Topology) -> (Coverage, Vec<(&Cpu, &Cpu)>) {
     let cpus = machine.cpus();
     if cpus.len() * (cpus.len() - 1) / 2 <= MEASURED_PAIRS_MAX {
@@ -50,7 +50,7 @@ pub(super) fn choose_pairs(machine: &Topology) -> (Coverage, Vec<(&Cpu, &Cpu)>) 
     (Coverage::SampleOfEachLevel, sample.collect())
 }
 
-/// Those of first cpus, and of the first and second of a core.
+/// Pairs of first CPUs, and of the first and second CPU of each core.
 fn pairs<'a>(cpus: &[Ranked<'a>]) -> impl Iterator<Item = (&'a Cpu, &'a Cpu)> {
     let firsts = cpus.iter().enumerate().filter(|(_, (rank, _))| *rank == 1);
     firsts.flat_map(|(i, &(_, a))| {

@@ -1,7 +1,7 @@
-//! `--current FILE`: the plan in force, read from what `albacore plan --output json` printed.
+//! `--current FILE`: the plan in force, read from the output of `albacore plan --output json`.
 //!
-//! The file may come from anywhere, so every field is validated and every error names it. A cpu
-//! that no longer exists is no error: its thread has to move.
+//! The file is untrusted, so every field is validated, and errors name the field. A CPU that no
+//! longer exists is not an error: its thread has to move.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use albacore_command::Failure;
 /// The advice for a file that is not a plan.
 const WAY_OUT: &str = "give the JSON that `albacore plan --output json` printed";
 
-/// The mapping of one deployment: `assignments`, alone or in a plan of one.
+/// Reads the mapping of one deployment: `assignments`, alone or in a plan of one deployment.
 pub(super) fn read_single(path: &Path, (workers, threads): (u16, u16)) -> Result<Mapping, Failure> {
     let value = read(path)?;
     if value.get("deployments").is_some() {
@@ -55,7 +55,7 @@ pub(super) fn read_single(path: &Path, (workers, threads): (u16, u16)) -> Result
     Ok(mapping)
 }
 
-/// The mappings of a plan of several deployments, by name.
+/// Reads the mappings of a plan of several deployments, by name.
 pub(super) fn read_joint(path: &Path) -> Result<BTreeMap<String, Mapping>, Failure> {
     let value = read(path)?;
     let Some(list) = value.get("deployments").and_then(Value::as_array) else {
@@ -92,7 +92,7 @@ fn read(path: &Path) -> Result<Value, Failure> {
         .map_err(|e| refused(path, &format!("is not valid JSON: {e}; {WAY_OUT}")))
 }
 
-/// The mapping that a list of assignments makes: every thread of W x T exactly once.
+/// Converts a list of assignments to a mapping, in which every thread of W x T occurs exactly once.
 fn assignments_of(path: &Path, field: &str, list: Option<&Value>) -> Result<Mapping, Failure> {
     let Some(list) = list
         .and_then(Value::as_array)
@@ -126,7 +126,7 @@ fn assignments_of(path: &Path, field: &str, list: Option<&Value>) -> Result<Mapp
             return Err(refused(path, &what));
         }
     }
-    // Slots are sorted by worker and rank, so they are complete if each follows the one before.
+    // Slots are sorted by worker and rank, so they are complete if they are consecutive.
     let last = cpus.keys().map(|slot| slot.rank.0).max().unwrap_or(0);
     let threads = usize::from(last) + 1;
     for (index, slot) in cpus.keys().enumerate() {

@@ -1,4 +1,4 @@
-//! `--distances`: overrides of levels, or a file that `albacore topology --measure` wrote.
+//! `--distances`: overrides by level, or a file written by `albacore topology --measure`.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::read_option_file;
 use crate::args::DistancesArg;
 use crate::limits::DISTANCES_BYTES_MAX;
 
-/// The distances of a plan, and where they are from.
+/// The distances of a plan and their source.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanDistances {
     pub(crate) cycles: Distances,
@@ -19,22 +19,23 @@ pub(crate) struct PlanDistances {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum DistancesSource {
     Defaults,
-    /// The defaults, on a machine whose NUMA nodes do not say how far apart they are.
+    /// The defaults, on a machine that does not report the distances of its NUMA nodes.
     DefaultsOfUnknownNodes,
     /// The defaults, scaled by the distances of the NUMA nodes.
     Nodes,
     Option,
     File(PathBuf),
-    /// `spec.placement.distances` of all deployments.
+    /// Those of the machine or of the file of `--distances`, because the deployments request
+    /// different ones.
     Deployments,
     /// Those of the machine or of the file of `--distances`: deployments ask for different ones.
     DeploymentsDiffer,
 }
 
-/// Those of the option, else of the (whole) machine.
+/// The distances of the option, or else of the (whole) machine.
 ///
 /// # Errors
-/// Usage: the file cannot be read, or is refused.
+/// Usage: the file cannot be read or is invalid.
 pub(super) fn plan_distances(
     arg: Option<&DistancesArg>,
     machine: &Topology,
@@ -54,8 +55,8 @@ pub(super) fn plan_distances(
 }
 
 impl PlanDistances {
-    /// With what deployments ask for, which holds if all ask for the same, as on a node. Levels of
-    /// the command line replace it.
+    /// Applies the distances requested by deployments if all of them request the same, as on a
+    /// node. Levels given on the command line take precedence.
     pub(super) fn of_deployments(self, asked: &[DistanceOverrides]) -> Self {
         let mut asked = asked.iter().map(|overrides| overrides.over(self.cycles));
         let Some(first) = asked

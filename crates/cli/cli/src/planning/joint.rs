@@ -20,31 +20,31 @@ use crate::limits::PLAN_BUDGET;
 use crate::machine::{Machine, restrict};
 use albacore_command::{Failure, sentence};
 
-/// A solved joint problem, with everything that is printed about it.
+/// A solved joint problem, with all data to print.
 #[derive(Debug)]
 pub(crate) struct JointPlan {
-    /// On the whole machine.
+    /// The problem on the whole machine.
     pub(crate) problem: JointProblem,
-    /// The cpus that any deployment may use.
+    /// The CPUs that at least one deployment may use.
     pub(crate) usable: Topology,
     pub(crate) distances: PlanDistances,
     /// Name of each deployment.
     pub(crate) names: Vec<String>,
-    /// It has passed the checker.
+    /// Has passed the checker.
     pub(crate) solution: JointSolution,
     pub(crate) solve_micros: u64,
-    /// By deployment, the threads that move from the plan in force.
+    /// By deployment, the threads that move relative to the plan in force.
     pub(crate) moves: Vec<Vec<Move>>,
     /// Whether a plan in force was given.
     pub(crate) has_current: bool,
-    /// Names of deployments in the plan in force that have no file now.
+    /// Names of deployments in the plan in force for which no file was given.
     pub(crate) ended: Vec<String>,
-    /// The only deployment as a plan of its own, with its explanation, if that was asked.
+    /// The only deployment as a single plan with an explanation, if requested.
     pub(crate) alone: Option<SinglePlan>,
 }
 
 impl JointPlan {
-    /// How many threads the deployments in force have.
+    /// Number of threads of the deployments in the plan in force.
     pub(crate) fn settled(&self) -> usize {
         let placed = self.problem.deployments.iter().zip(&self.solution.mappings);
         let settled = placed.filter(|(deployment, _)| deployment.current.is_some());
@@ -52,10 +52,10 @@ impl JointPlan {
     }
 }
 
-/// Reads, solves and checks.
+/// Reads the files, solves the problem and checks the solution.
 ///
 /// # Errors
-/// Usage: the problem has no solution or is refused. Broken: the solution does not pass its check.
+/// Usage: the problem has no solution or is rejected. Broken: the solution fails its check.
 pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     let Machine { whole, usable } = Machine::open(&args.machine)?;
     let distances = plan_distances(args.distances.as_ref(), &whole)?;
@@ -110,8 +110,8 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     })
 }
 
-/// The deployment of a file, on the cpus that it may use, with its part of the plan in force, and
-/// the distances that it asks for.
+/// Reads the deployment in a file, with its usable CPUs, its mapping in force, and the distances
+/// that it requests.
 fn deployment(
     file: &FileArg,
     usable: &Topology,
@@ -122,7 +122,7 @@ fn deployment(
         let advice = "give -f the path of an InferenceDeployment";
         Failure::Usage(format!("{path} cannot be read: {e}; {advice}"))
     })?;
-    // Only the fields that the planner needs are validated, not models or what a cluster provides.
+    // Only the fields that the planner needs are validated, not models or resources of a cluster.
     let read = read_deployment(&text, &path).map_err(|e| Failure::Usage(sentence(&e)))?;
     let policy = policy_of(&read.spec);
     let other = match policy.placement {
@@ -175,7 +175,7 @@ fn refused(args: &PlanArgs, error: &JointError) -> Failure {
     })
 }
 
-/// The only deployment as a plan of its own, explained.
+/// The only deployment as a single plan with an explanation.
 fn alone(
     problem: &JointProblem,
     solution: &JointSolution,
@@ -212,7 +212,7 @@ fn moves(problem: &JointProblem, solution: &JointSolution) -> Vec<Vec<Move>> {
         .collect()
 }
 
-/// The cpus that any deployment may use.
+/// The CPUs that at least one deployment may use.
 fn used(problem: &JointProblem) -> Result<Topology, Failure> {
     let cpus = problem
         .deployments

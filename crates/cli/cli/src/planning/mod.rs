@@ -1,5 +1,5 @@
 //! Plans for `albacore plan`: solved, checked and explained, for one deployment or for several that
-//! share a machine. How they are printed is the job of [`crate::draw`] and [`crate::json`].
+//! share a machine. They are printed by [`crate::draw`] and [`crate::json`].
 
 mod current_plan;
 mod distances;
@@ -16,14 +16,15 @@ pub(crate) use distances::{DistancesSource, PlanDistances};
 pub(crate) use joint::{JointPlan, plan_joint};
 pub(crate) use single::{PlanChange, SinglePlan, plan_single};
 
-/// The failure for a plan that does not pass its check: such a plan is never printed.
+/// The failure for a plan that fails its check; such a plan is never printed.
 fn failed_check<V: Display>(violations: &[V]) -> Failure {
     let list: Vec<String> = violations.iter().map(ToString::to_string).collect();
     let list = list.join("; ");
     Failure::Broken(format!("the plan does not pass its check: {list}"))
 }
 
-/// The text of the file that `option` names, of at most `bytes_max` bytes; `way_out` is the advice.
+/// Reads the file given by `option`, of at most `bytes_max` bytes; `way_out` is the advice in
+/// errors.
 fn read_option_file(
     option: &str,
     path: &Path,

@@ -15,38 +15,39 @@ use crate::limits::{EXPLAIN_BUDGET, PLAN_BUDGET};
 use crate::machine::Machine;
 use albacore_command::Failure;
 
-/// A solved problem, with everything that is printed about it.
+/// A solved problem, with all data to print.
 #[derive(Debug)]
 pub(crate) struct SinglePlan {
-    /// On the usable cpus; `current` is the plan in force, if one was given.
+    /// The problem on the usable CPUs; `current` is the plan in force, if given.
     pub(crate) problem: Problem,
     pub(crate) policy: Policy,
-    /// It has passed the checker.
+    /// Has passed the checker.
     pub(crate) solution: Solution,
     pub(crate) solve_micros: u64,
-    /// The machine, including cpus outside the cpuset.
+    /// The whole machine, including CPUs outside the cpuset.
     pub(crate) machine: Topology,
     pub(crate) distances: PlanDistances,
     pub(crate) change: Option<PlanChange>,
     pub(crate) explanation: Option<Explanation>,
-    /// Of the one thread that `--explain` names.
+    /// Explanation of the thread given by `--explain`.
     pub(crate) thread: Option<ThreadExplanation>,
 }
 
-/// The difference from the plan in force.
+/// The difference to the plan in force.
 #[derive(Debug)]
 pub(crate) struct PlanChange {
     pub(crate) moves: Vec<Move>,
-    /// Gain of the objective, in cycles; `None` if the plan in force has cpus that are gone.
+    /// Gain of the objective, in cycles; `None` if the plan in force contains CPUs that no longer
+    /// exist.
     pub(crate) gained: Option<i64>,
-    /// Rules that the plan in force breaks by more than the new one: `rule 8 by 1`.
+    /// Rules that the plan in force violates by more than the new one: `rule 8 by 1`.
     pub(crate) broke: Vec<(&'static str, u32)>,
 }
 
-/// Solves, checks and explains.
+/// Solves, checks and explains the plan.
 ///
 /// # Errors
-/// Usage: the problem has no solution or is refused. Broken: the solution does not pass its check.
+/// Usage: the problem has no solution or is rejected. Broken: the solution fails its check.
 pub(crate) fn plan_single(args: &PlanArgs) -> Result<SinglePlan, Failure> {
     let (workers, threads, mode) = requested_size(args)?;
     let Machine {
@@ -88,7 +89,7 @@ pub(crate) fn plan_single(args: &PlanArgs) -> Result<SinglePlan, Failure> {
     })
 }
 
-/// The explained plan of a problem that is already solved.
+/// The explained plan of a problem that has already been solved.
 pub(super) fn explained_plan(
     problem: Problem,
     solution: Solution,
@@ -109,7 +110,7 @@ pub(super) fn explained_plan(
     })
 }
 
-/// W, T and mode of the command line, which are required if it names no file.
+/// W, T and mode from the command line, which are required if no file is given.
 fn requested_size(args: &PlanArgs) -> Result<(u16, u16, Mode), Failure> {
     let (Some(workers), Some(threads), Some(mode)) = (args.workers, args.threads, args.mode) else {
         let what = "--workers, --threads and --mode are needed, or a file with -f";

@@ -1,8 +1,9 @@
-//! Tables of floats from NumPy's `.npy` files, and arrays into such files, by the crate npyz.
+//! Reads tables of floats from NumPy's `.npy` files and writes arrays to such files with the crate
+//! npyz.
 //!
-//! npyz parses every Python literal by recursion, allocates what the length of a header says and
-//! multiplies axes without a check. The header is therefore read and bounded here first; memory
-//! for the elements grows with the bytes of the file, not with the sizes in its header.
+//! npyz parses every Python literal by recursion, allocates the length stated in the header and
+//! multiplies axes without a check. The header is therefore first read and bounded here; memory for
+//! the elements grows with the bytes of the file, not with the sizes in its header.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write as _};
@@ -24,7 +25,7 @@ pub(super) enum Floats {
     F64(Vec<f64>),
 }
 
-/// rows x columns floats.
+/// A matrix of rows x columns floats.
 #[derive(Debug, PartialEq)]
 pub(super) struct Table {
     pub(super) rows: usize,
@@ -40,7 +41,7 @@ pub(super) fn read_table(path: &Path) -> Result<Table, Failure> {
     })
 }
 
-/// Reads an array of one float per row, or a table as [`read_table`] does.
+/// Reads an array of one float per row, or a table like [`read_table`].
 pub(super) fn read_vector_or_table(path: &Path) -> Result<Table, Failure> {
     read(path, |shape| match *shape {
         [rows] => Some((rows, 1)),
@@ -64,7 +65,7 @@ pub(super) fn write<T: AutoSerialize + Copy>(
     file.flush()
 }
 
-/// Rows and columns of a shape, if it is a table.
+/// Returns the rows and columns of a shape, if it is accepted as a table.
 type TableShape = fn(&[u64]) -> Option<(u64, u64)>;
 
 fn read(path: &Path, table_shape: TableShape) -> Result<Table, Failure> {
@@ -95,7 +96,7 @@ fn parse(mut reader: impl Read, table_shape: TableShape) -> Result<Table, String
     if header.len() > FILE_BYTES_MAX / size {
         return Err(too_large(&format!("{rows} x {columns}")));
     }
-    // Both are at most the number of elements, unless there are none.
+    // Both are at most the number of elements, unless there are no elements.
     let (rows, columns) = (rows as usize, columns as usize);
     let is_fortran = header.order() == Order::Fortran;
     let floats = match size {
@@ -113,15 +114,15 @@ fn parse(mut reader: impl Read, table_shape: TableShape) -> Result<Table, String
     })
 }
 
-/// Reads the header after bounding its length, its nesting and its numbers; the reader is then at
-/// the first element.
+/// Reads the header after bounding its length, its nesting and its numbers; afterwards, the reader
+/// is at the first element.
 fn read_header(reader: &mut impl Read) -> Result<NpyHeader, String> {
     let mut header = vec![0; 10];
     fill(reader, &mut header)?;
     if !header.starts_with(b"\x93NUMPY") {
         return Err(NOT_NPY.to_owned());
     }
-    // Version 1 counts the length in two bytes, later ones in four.
+    // Version 1 stores the length in two bytes, later versions in four.
     if header[6] != 1 {
         header.resize(12, 0);
         fill(reader, &mut header[10..])?;
@@ -158,7 +159,7 @@ fn too_large(elements: &str) -> String {
     )
 }
 
-/// Reads all bytes of a buffer; a file that ends before is no `.npy` file.
+/// Fills a buffer; a file that ends too early is not an `.npy` file.
 fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> Result<(), String> {
     reader.read_exact(bytes).map_err(|e| match e.kind() {
         ErrorKind::UnexpectedEof => NOT_NPY.to_owned(),
@@ -200,7 +201,7 @@ fn read_elements<T: Deserialize>(
 
 fn rows_from_columns<T: Copy>(by_column: &[T], rows: usize, columns: usize) -> Vec<T> {
     if by_column.is_empty() {
-        // Of no columns there may be any number of rows.
+        // Without columns, the number of rows is unbounded.
         return Vec::new();
     }
     let row = |r: usize| (0..columns).map(move |c| by_column[c * rows + r]);

@@ -1,4 +1,4 @@
-//! Options of a prediction beside its kind, with XGBoost's names.
+//! Options of a prediction other than its kind, with XGBoost's names.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -43,17 +43,17 @@ fn range(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
-/// The options, read and compared with the model.
+/// The options, resolved for a model.
 pub(super) struct ResolvedOptions {
     iterations: Range<usize>,
     base_margin: Option<Vec<f32>>,
     pub(super) is_approximate: bool,
-    /// Number of trees of the iterations.
+    /// Number of trees in the iterations.
     pub(super) trees: usize,
 }
 
 impl PredictOptions {
-    /// The iterations that are kept of the file.
+    /// The iterations of the file that are kept.
     pub(super) fn iterations(&self) -> Iterations {
         match (self.iterations, self.iteration_range) {
             (Some(chosen), _) => chosen,
@@ -62,7 +62,7 @@ impl PredictOptions {
         }
     }
 
-    /// Reads the options that are files, for this model and number of rows.
+    /// Reads the options that are files and resolves them for this model and number of rows.
     pub(super) fn read(
         &self,
         predictor: &Predictor<'_>,
@@ -91,7 +91,7 @@ impl PredictOptions {
     }
 }
 
-/// Margins from a file, rows x outputs.
+/// Reads margins, rows x outputs, from a file.
 fn margins(path: &Path, rows: usize, outputs: usize) -> Result<Vec<f32>, Failure> {
     let table = npy::read_vector_or_table(path)?;
     if (table.rows, table.columns) != (rows, outputs) {
@@ -104,13 +104,13 @@ fn margins(path: &Path, rows: usize, outputs: usize) -> Result<Vec<f32>, Failure
     }
     Ok(match table.floats {
         Floats::F32(margins) => margins,
-        // As XGBoost keeps them.
+        // XGBoost also stores them as float32.
         Floats::F64(margins) => margins.into_iter().map(|x| x as f32).collect(),
     })
 }
 
 impl ResolvedOptions {
-    /// The options of some of the rows.
+    /// The options for a range of rows.
     pub(super) fn options(&self, rows: Range<usize>, outputs: usize) -> PredictionOptions<'_> {
         let margins = self.base_margin.as_deref();
         PredictionOptions {

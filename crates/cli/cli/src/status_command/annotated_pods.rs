@@ -1,4 +1,4 @@
-//! Pods outside of InferenceDeployments, which opt in by the annotation `albacore.dev/place`.
+//! Pods without an InferenceDeployment that opt in by the annotation `albacore.dev/place`.
 
 use albacore_api::{AnnotatedPod, CountSource, PLACE_ANNOTATION, PlaceAnnotation, counted};
 use albacore_cluster::{ApiResource, Cluster, ErrorClass, ObjectKey};
@@ -10,10 +10,10 @@ use super::findings::{Finding, finding, of_pod};
 use super::report::{DEPLOYMENT_LABEL, NodesAt, PodReport};
 use crate::cluster_access::typed;
 
-/// Most annotated pods that one report looks up; `albacore status pod/NAME` shows any.
+/// Most annotated pods in one report; `albacore status pod/NAME` shows any pod.
 const PODS_SHOWN_MAX: usize = 64;
 
-/// Selects pods that still have processes, or will have.
+/// Selects pods that have or will have processes.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 #[derive(Serialize)]
@@ -21,12 +21,12 @@ pub(super) struct AnnotatedPodReport {
     pub(super) namespace: String,
     #[serde(flatten)]
     pub(super) pod: PodReport,
-    /// What it asks for, with the numbers that were found; `None` where no agent has reported it.
+    /// Its request, including detected counts; `None` if no agent has reported it.
     pub(super) asked: Option<AskedReport>,
-    /// Why it is not what it should be, as far as the pod itself tells.
+    /// Why its placement is not as requested, as far as the pod itself shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<String>,
-    /// Whether the pod has the annotation, or the label of a deployment.
+    /// Whether the pod has the annotation or the label of a deployment.
     pub(super) has_opted_in: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct AskedReport {
     pub(super) workers: Option<i32>,
     pub(super) threads: Option<i32>,
     pub(super) mode: String,
-    /// What the node's agent counted, because the annotation leaves it out.
+    /// Counts detected by the node's agent, because the annotation omits them.
     pub(super) counted: Vec<&'static str>,
 }
 
@@ -65,7 +65,7 @@ impl AnnotatedPodReport {
         }
     }
 
-    /// The problems of the pod, causes first.
+    /// The problems of the pod, ordered by causality.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let about = format!("pod {}", self.pod.name);
         if !self.has_opted_in {
@@ -102,7 +102,7 @@ impl AskedReport {
         }
     }
 
-    /// As in `4 x 2 scatter, container app (workers counted)`.
+    /// Formats as `4 x 2 scatter, container app (workers counted)`.
     pub(super) fn in_words(&self) -> String {
         let number = |count: Option<i32>| count.map_or("?".to_owned(), |count| count.to_string());
         let counted = match self.counted.as_slice() {
@@ -136,8 +136,8 @@ pub(super) async fn read_one(cluster: &Cluster, key: &ObjectKey) -> Result<Pod, 
     })
 }
 
-/// Reads the annotated pods that have not ended, of one namespace or of all; also those that no
-/// agent reports, because their annotation is refused or their node has no agent.
+/// Reads the annotated pods that have not ended, of one or all namespaces, including those that no
+/// agent reports because their annotation is invalid or their node has no agent.
 pub(super) async fn read_annotated(
     cluster: &Cluster,
     namespace: Option<&str>,
@@ -146,7 +146,7 @@ pub(super) async fn read_annotated(
     let kind = ApiResource::erase::<Pod>(&());
     let found = cluster.annotated(&kind, namespace, NOT_ENDED, PLACE_ANNOTATION);
     let mut keys = found.await.unwrap_or_else(|error| {
-        // Who may not list pods hears it once, of the deployments' pods.
+        // If the user may not list pods, the error is already reported for the pods of deployments.
         let says = sentence(&error);
         if !unread.contains(&says) {
             unread.push(says);

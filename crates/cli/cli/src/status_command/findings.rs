@@ -1,8 +1,8 @@
-//! `albacore explain`: the reasons why a deployment is not ready, not placed or not in time, and a
-//! remedy for each.
+//! `albacore explain`: the reasons why a deployment is not ready, not placed or misses its
+//! objective, with a remedy for each.
 //!
-//! Problems come from conditions and reports of the cluster, remedies from here. Causes come before
-//! consequences: the spec, then pods, models, placement, and the objective.
+//! Problems are read from conditions and reports of the cluster, remedies are defined here. Causes
+//! precede consequences: the spec, then pods, models, placement, and the objective.
 
 use albacore_api::{counted, remedy_of};
 use serde::Serialize;
@@ -13,11 +13,11 @@ use super::text::is_problem_condition;
 /// One problem.
 #[derive(Serialize, PartialEq, Eq, Debug)]
 pub(super) struct Finding {
-    /// The deployment, a pod or a model.
+    /// Name of the deployment, pod or model.
     pub(super) about: String,
     /// The problem, as a sentence.
     pub(super) says: String,
-    /// Empty if waiting is enough.
+    /// Empty if waiting is sufficient.
     #[serde(rename = "way_out")]
     pub(super) remedy: String,
 }
@@ -43,7 +43,7 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
                        app.kubernetes.io/name=albacore; kubectl get events";
         found.push(finding(&about, says, remedy));
     }
-    // Reconciling reports what the API server refuses; ordinary progress has no remedy.
+    // Reconciling reports rejections by the API server; ordinary progress has no remedy.
     for kind in [
         "Stalled",
         "Reconciling",
@@ -86,13 +86,13 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
     found
 }
 
-/// Whether a condition that exists only with problems requires an action.
+/// Whether a condition that is present only with problems requires an action.
 fn is_cause(condition: &ConditionReport) -> bool {
     condition.kind != "Reconciling" || remedy_of(&condition.reason).is_some()
 }
 
-/// Whether a condition only follows from a listed cause: pods that do not run serve nothing, load
-/// nothing and report nothing.
+/// Whether a condition merely follows from a listed cause: pods that do not run neither serve nor
+/// load models, and do not report.
 fn is_consequence(condition: &ConditionReport) -> bool {
     let ConditionReport { kind, status, .. } = condition;
     let is_of_pods = matches!(kind.as_str(), "Ready" | "Available" | "Progressing");
@@ -107,7 +107,7 @@ fn of_condition(about: &str, condition: &ConditionReport) -> Finding {
         message,
     } = condition;
     let remedy = remedy_of(reason);
-    // The controller ends the message with the remedy.
+    // The controller appends the remedy to the message.
     let bare = remedy.and_then(|remedy| message.strip_suffix(remedy)?.strip_suffix("; "));
     let message = bare.unwrap_or(message);
     let says = format!("{kind} is {status} ({reason}): {message}");

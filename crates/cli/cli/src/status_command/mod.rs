@@ -1,7 +1,7 @@
 //! `albacore status` and `albacore explain`: deployments of a cluster with their pods, workers,
 //! threads, cpus and drift, and their problems.
 //!
-//! Reads with the rights of the user of the command; the report names what could not be read.
+//! Reads with the user's permissions; the report lists objects that could not be read.
 
 mod annotated_pods;
 mod findings;
@@ -72,15 +72,15 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
 #[derive(Serialize)]
 struct Explanation<'a> {
     findings: &'a [Finding],
-    /// How busy front end and workers are, and which of them is the limit.
+    /// Utilization of front end and workers, and which of them is the bottleneck.
     #[serde(skip_serializing_if = "Option::is_none")]
     utilization: Option<&'a Utilization>,
-    /// What batching policy Auto chose.
+    /// Choices of the batching policy Auto.
     batching: Vec<BatchingLine<'a>>,
     unread: &'a [String],
 }
 
-/// The choice for a model and a kind of output.
+/// The choice of policy Auto for a model and a kind of output.
 #[derive(Serialize)]
 struct BatchingLine<'a> {
     model: &'a str,
@@ -139,7 +139,7 @@ fn in_sentences(name: &str, found: &[Finding], report: &Report) -> String {
     text
 }
 
-/// Whether the front end or the workers are the limit.
+/// States whether the front end or the workers are the bottleneck.
 fn limit_in_words(utilization: &Utilization) -> String {
     let Utilization {
         front,
@@ -199,13 +199,13 @@ fn strip(deployment: usize, namespace: &str, pod: &PodReport) -> PodStrip {
     }
 }
 
-/// What the command line names.
+/// The objects selected on the command line.
 #[derive(Clone, Copy)]
 enum Target<'a> {
-    /// Every deployment and every annotated pod.
+    /// All deployments and all annotated pods.
     All,
     Deployment(&'a str),
-    /// Written `pod/NAME`.
+    /// Given as `pod/NAME`.
     Pod(&'a str),
 }
 
@@ -221,7 +221,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The command line's selection.
+/// The selection on the command line.
 #[derive(Clone, Copy)]
 struct Request<'a> {
     target: Target<'a>,
@@ -229,7 +229,7 @@ struct Request<'a> {
     threads: bool,
 }
 
-/// Reads everything that the report needs.
+/// Reads all objects that the report needs.
 fn fetch(args: &ClusterArgs, request: Request<'_>) -> Result<Report, Failure> {
     block_on(fetch_report(args, request))
 }
@@ -268,7 +268,7 @@ async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report
     Ok(report)
 }
 
-/// Reads all deployments of a namespace, or of all, and their pods.
+/// Reads all deployments of one or all namespaces, and their pods.
 async fn read_deployments(
     cluster: &Cluster,
     namespace: Option<&str>,

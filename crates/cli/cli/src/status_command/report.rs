@@ -1,5 +1,5 @@
-//! The report of `albacore status`: a pure function of the objects of the cluster. Its JSON is a
-//! contract.
+//! The report of `albacore status`: a pure function of the cluster's objects. Its JSON is a stable
+//! interface.
 
 use albacore_api::{
     InferenceDeployment, Isolation, NodePlacement, PodPlacement, PodProblem, TrafficStatus,
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::annotated_pods::AnnotatedPodReport;
 
-/// Label of a pod: the deployment that it belongs to.
+/// Pod label with the name of its deployment.
 pub(super) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
 
-/// An agent whose last verification is older is silent. It renews that every 30 to 40 s; a minute
-/// and a half is for the clocks of two machines that differ.
+/// Age of the last verification above which an agent is silent. The agent renews it every 30 to 40
+/// s; another 90 s allow for clock skew between the machines.
 const SILENCE: SignedDuration = SignedDuration::from_secs(120);
 
-/// Reports of nodes, and when they were read.
+/// Reports of nodes, and the time at which they were read.
 pub(super) type NodesAt<'a> = (&'a [NodePlacement], Timestamp);
 
 /// The objects that the user may read.
@@ -26,10 +26,10 @@ pub(super) type NodesAt<'a> = (&'a [NodePlacement], Timestamp);
 pub(super) struct ClusterObjects {
     pub(super) deployments: Vec<InferenceDeployment>,
     pub(super) pods: Vec<Pod>,
-    /// Pods that opted in by annotation, or the one that was named.
+    /// Pods that opted in by annotation, or the pod given on the command line.
     pub(super) annotated: Vec<Pod>,
     pub(super) nodes: Vec<NodePlacement>,
-    /// The time of the read, by the clock of this machine.
+    /// Time of the read, by the local clock.
     pub(super) now: Timestamp,
     /// Objects that could not be read, one sentence each.
     pub(super) unread: Vec<String>,
@@ -38,7 +38,7 @@ pub(super) struct ClusterObjects {
 #[derive(Serialize)]
 pub(super) struct Report {
     pub(super) deployments: Vec<DeploymentReport>,
-    /// Pods that opted in by annotation, or the one that was named.
+    /// Pods that opted in by annotation, or the pod given on the command line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) pods: Vec<AnnotatedPodReport>,
     pub(super) unread: Vec<String>,
@@ -48,7 +48,7 @@ pub(super) struct Report {
 pub(super) struct DeploymentReport {
     pub(super) namespace: String,
     pub(super) name: String,
-    /// As kstatus, and so Flux and Argo CD, see it.
+    /// State according to kstatus, which Flux and Argo CD also use.
     pub(super) state: State,
     pub(super) ready: Option<String>,
     pub(super) mode: String,
@@ -62,10 +62,10 @@ pub(super) struct DeploymentReport {
     pub(super) bad_rate: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) utilization: Option<Utilization>,
-    /// Which pods get requests, and why; `None` where all do.
+    /// Which pods get requests, and why; `None` if all do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) traffic: Option<TrafficStatus>,
-    /// Worker processes that ended and were replaced, and the last pod and cause.
+    /// Number of worker processes that were replaced, and the pod and cause of the last one.
     pub(super) respawns: i64,
     pub(super) last_cause: Option<String>,
     pub(super) conditions: Vec<ConditionReport>,
@@ -106,11 +106,11 @@ pub(super) struct ModelReport {
     pub(super) batching: Vec<BatchingReport>,
 }
 
-/// What policy Auto chose for a kind of output.
+/// The choice of policy Auto for a kind of output.
 #[derive(Serialize)]
 pub(super) struct BatchingReport {
     pub(super) kind: String,
-    /// Pods that defer, of those that report it.
+    /// Pods that defer, out of those that report.
     pub(super) deferred: String,
     pub(super) reason: String,
 }
@@ -129,31 +129,31 @@ pub(super) struct PodReport {
     pub(super) is_ready: bool,
     pub(super) restarts: i32,
     pub(super) node: Option<String>,
-    /// Why it does not run, in the words of scheduler or kubelet.
+    /// Why the pod does not run, in the words of the scheduler or the kubelet.
     pub(super) problem: Option<String>,
-    /// The same in one word.
+    /// The same as a one-word reason.
     pub(super) reason: Option<String>,
     pub(super) placement: Option<PlacementReport>,
-    /// Every thread, if requested and reported by the agent.
+    /// All threads, if requested and reported by the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) threads: Option<Vec<ThreadReport>>,
 }
 
-/// A thread, as reported by the agent of its node.
+/// A thread, as reported by its node's agent.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct ThreadReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) worker: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rank: Option<u32>,
-    /// The event loop of the front end that it runs, if it belongs to no worker.
+    /// The event loop of the front end that it runs, if it does not belong to a worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) front: Option<u32>,
     pub(super) pid: Option<i32>,
     pub(super) tid: Option<i32>,
-    /// The cpus that the plan gives it.
+    /// CPUs assigned by the plan.
     pub(super) planned: Option<String>,
-    /// The cpus that it may use.
+    /// Current affinity mask.
     pub(super) mask: Option<String>,
     /// The result of applying the plan.
     pub(super) state: String,
@@ -162,16 +162,16 @@ pub(super) struct ThreadReport {
 #[derive(Clone, Serialize)]
 pub(super) struct PlacementReport {
     pub(super) workers: i32,
-    /// `None` while the agent of the node is silent: the value is unknown.
+    /// `None` if the node's agent is silent, which means that the value is unknown.
     pub(super) workers_verified: Option<i32>,
     pub(super) threads: i32,
-    /// As `workers_verified`.
+    /// Same as `workers_verified`.
     pub(super) threads_verified: Option<i32>,
-    /// Event loops of the front end with a planned mask; none where it is no built-in server.
+    /// Event loops of the front end with a planned mask; `None` without the built-in server.
     pub(super) front: Option<i32>,
-    /// As `workers_verified`.
+    /// Same as `workers_verified`.
     pub(super) front_verified: Option<i32>,
-    /// When the node's agent last read all masks back.
+    /// Time at which the node's agent last read all masks back.
     pub(super) last_verification: Option<String>,
     pub(super) cpuset: Option<String>,
     pub(super) isolation: &'static str,
@@ -179,18 +179,18 @@ pub(super) struct PlacementReport {
     pub(super) since: Option<String>,
     pub(super) drifts: i64,
     pub(super) drift_cause: Option<String>,
-    /// Threads of each worker that its quota lets run at once, where that is fewer than asked.
+    /// Threads per worker that the CPU quota lets run at once, if fewer than requested.
     pub(super) quota_threads: Option<i32>,
-    /// Threads of workers that run or wait for a cpu for half of the time.
+    /// Worker threads that run or wait for a CPU for at least half of the time.
     pub(super) hot_threads: Option<i32>,
-    /// What its last trial of placements decided.
+    /// Verdict of its last trial of placements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trial: Option<String>,
     pub(super) reason: Option<String>,
 }
 
 impl Report {
-    /// The report on `objects`; deployments by namespace and name, pods by name.
+    /// The report on `objects`; deployments are ordered by namespace and name, pods by name.
     pub(super) fn of(objects: ClusterObjects) -> Self {
         let ClusterObjects {
             deployments,
@@ -248,7 +248,7 @@ impl DeploymentReport {
             .collect();
         reports.sort_by(|a, b| a.name.cmp(&b.name));
         let mut placements = reports.iter().filter_map(|pod| pod.placement.as_ref());
-        // Without a controller, the status does not report it.
+        // Without a running controller, the status does not report it.
         let is_unknown = placements.any(PlacementReport::is_unknown);
         let conditions = status.conditions.iter().map(|c| ConditionReport {
             kind: c.type_.clone(),
@@ -290,7 +290,7 @@ impl DeploymentReport {
 }
 
 impl ModelReport {
-    /// What its pods measured, as in `goodput 10/s  p99 2ms  bad 0%`; empty without a report.
+    /// Measurements of its pods, as in `goodput 10/s  p99 2ms  bad 0%`; empty without a report.
     pub(super) fn figures(&self) -> String {
         let figures = [
             ("goodput", &self.goodput),
@@ -330,7 +330,7 @@ impl BatchingReport {
 }
 
 impl State {
-    /// The rules of kstatus.
+    /// The state by the rules of kstatus.
     fn of(deployment: &InferenceDeployment) -> Self {
         let status = deployment.status.as_ref();
         let is = |kind: &str, value: &str| {
@@ -373,7 +373,7 @@ impl PodReport {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
-        // An entry of another node is of a pod that once had this name there.
+        // An entry of another node belongs to an earlier pod with this name.
         let placements = nodes
             .iter()
             .filter(|placement| placement.metadata.name == node)
@@ -406,7 +406,7 @@ impl PodReport {
 }
 
 impl ThreadReport {
-    /// The name of the thread in a table.
+    /// Label of the thread in a table.
     pub(super) fn label(&self) -> String {
         let number = |value: Option<u32>| value.map_or_else(|| "?".to_owned(), |n| n.to_string());
         match self.front {
@@ -417,7 +417,7 @@ impl ThreadReport {
 }
 
 impl PlacementReport {
-    /// The report of a node about a pod, verified last at `at`.
+    /// The placement of a pod in the report of a node that was last verified at `at`.
     fn of(placement: &PodPlacement, at: Option<Timestamp>, now: Timestamp) -> Self {
         let is_silent = at.is_some_and(|at| now.duration_since(at) > SILENCE);
         let known = |count| (!is_silent).then_some(count);
@@ -449,7 +449,7 @@ impl PlacementReport {
         }
     }
 
-    /// Whether the placement is unknown because the agent of the node is silent.
+    /// Whether the placement is unknown because the node's agent is silent.
     pub(super) fn is_unknown(&self) -> bool {
         self.threads_verified.is_none()
     }

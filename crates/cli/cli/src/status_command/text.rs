@@ -7,7 +7,7 @@ use super::report::{
     DeploymentReport, ModelReport, PlacementReport, PodReport, Report, State, ThreadReport,
 };
 
-/// The report as text; `is_single` where one deployment was named, and so shown in full.
+/// The report as text; `is_single` if one deployment was given, which is then shown in full.
 pub(super) fn text(report: &Report, is_single: bool) -> String {
     let mut lines = Vec::new();
     if report.deployments.is_empty() && report.pods.is_empty() {
@@ -32,7 +32,7 @@ pub(super) fn text(report: &Report, is_single: bool) -> String {
     lines.join("\n")
 }
 
-/// The explanation of a state, printed after its name.
+/// Explanation of a state, printed after its name.
 pub(super) fn in_words(state: State) -> &'static str {
     match state {
         State::Current => "ready",
@@ -94,7 +94,7 @@ fn put_deployment(lines: &mut Vec<String>, of: &DeploymentReport, is_full: bool)
     }
 }
 
-/// A pod outside of deployments.
+/// Prints a pod without a deployment.
 fn put_annotated(lines: &mut Vec<String>, of: &AnnotatedPodReport) {
     let asked = match (&of.asked, of.has_opted_in) {
         (Some(asked), _) => asked.in_words(),
@@ -113,7 +113,7 @@ pub(super) fn count(number: Option<i32>) -> String {
     number.map_or("?".to_owned(), |number| number.to_string())
 }
 
-/// Whether a condition exists only while something is wrong or in progress.
+/// Whether a condition is present only while there is a problem or an operation in progress.
 pub(super) fn is_problem_condition(kind: &str) -> bool {
     matches!(
         kind,

@@ -1,8 +1,8 @@
-//! `albacore status --threads`: every thread of the pods of a deployment, as reported by the agents
-//! of their nodes.
+//! `albacore status --threads`: every thread of a deployment's pods, as reported by the agents of
+//! their nodes.
 //!
-//! Agents have no listener, so `albacore-agent dump` is executed in their pods, like `kubectl exec`
-//! and with the rights of the user of the command.
+//! Agents have no listener, so `albacore-agent dump` is executed in their pods, as with `kubectl
+//! exec` and with the user's permissions.
 
 use albacore_cluster::{ApiResource, Cluster, ErrorClass, ExecOutput, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
@@ -12,23 +12,23 @@ use super::report::{PodReport, Report, ThreadReport};
 use crate::cluster_access::typed;
 use albacore_command::sentence;
 
-/// Selects the pods of agents, as labeled by the chart.
+/// Selects the agents' pods by the labels of the chart.
 const AGENTS: &str = "app.kubernetes.io/part-of=albacore,app.kubernetes.io/component=agent";
 const CONTAINER: &str = "agent";
 const PROGRAM: &str = "/albacore-agent";
 
-/// One pod as `dump` prints it.
+/// A pod in the output of `dump`.
 #[derive(Deserialize)]
 struct Dumped {
     pod: String,
     reason: Option<String>,
     threads: Vec<ThreadReport>,
-    /// The event loops of its front end; none from an older agent.
+    /// The event loops of its front end; empty for an older agent.
     #[serde(default)]
     front: Vec<ThreadReport>,
 }
 
-/// Adds the threads of all pods of the report; the report names what could not be read.
+/// Adds the threads of all pods in the report; errors are added to the report.
 pub(super) async fn add(cluster: &Cluster, report: &mut Report) {
     let kind = ApiResource::erase::<Pod>(&());
     let agents: Vec<Pod> = match cluster.list(&kind, None, AGENTS).await {

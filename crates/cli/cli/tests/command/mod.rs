@@ -1,4 +1,4 @@
-//! Runs the real `albacore` and reads numpy arrays.
+//! Runs the real `albacore` and reads NumPy arrays.
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(
     clippy::unwrap_used,
@@ -12,7 +12,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -41,7 +41,7 @@ pub(crate) fn albacore<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Ran {
     }
 }
 
-/// Builds `albacore-lab` into the folder of `albacore`, which runs it for `bench`, `partition` and
+/// Builds `albacore-lab` in the directory of `albacore`, which runs it for `bench`, `partition` and
 /// `simulate`.
 pub(crate) fn build_laboratory() {
     static BUILT: std::sync::Once = std::sync::Once::new();
@@ -50,13 +50,13 @@ pub(crate) fn build_laboratory() {
     });
 }
 
-/// Runs a command line whose words hold no spaces.
+/// Runs a command line whose words contain no spaces.
 pub(crate) fn albacore_words(line: &str) -> Ran {
     albacore(&line.split_whitespace().collect::<Vec<_>>())
 }
 
-/// Asserts that a run was refused with this code and a message that holds these words, and printed
-/// nothing.
+/// Asserts that a run failed with this code and an error that contains these words, and printed
+/// nothing to standard output.
 pub(crate) fn assert_refused(ran: &Ran, code: i32, words: &[&str]) {
     assert_eq!(ran.code, code, "{ran:?}");
     assert_eq!(ran.out, "", "{ran:?}");
@@ -72,7 +72,7 @@ pub(crate) fn data(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// An array, its elements widened.
+/// An array with its elements converted to a wider type.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Array {
     pub(crate) descr: String,
@@ -80,7 +80,7 @@ pub(crate) struct Array {
     pub(crate) elements: Vec<f64>,
 }
 
-/// The bytes of `NAME.npy` in an archive of expected outputs, if it has them.
+/// The bytes of `NAME.npy` in an archive of expected outputs, if present.
 pub(crate) fn npz_member(model: &str, name: &str) -> Option<Vec<u8>> {
     let file = File::open(data(&format!("models/{model}.npz"))).unwrap();
     let mut archive = zip::ZipArchive::new(file).unwrap();

@@ -1,4 +1,4 @@
-//! Deployments to run in tests, each in a folder of its own, and requests for them.
+//! Deployments for tests, each in its own directory, and requests for them.
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ pub(crate) fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// A temporary folder for the files of one deployment.
+/// A temporary directory for the files of one deployment.
 pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -35,7 +35,7 @@ impl Folder {
         self.0.path()
     }
 
-    /// Writes the deployment's file in one step and returns its path.
+    /// Replaces the deployment's file atomically and returns its path.
     pub(crate) fn write(&self, text: &str) -> PathBuf {
         let (new, file) = (self.path().join("new"), self.path().join("deployment.yaml"));
         std::fs::write(&new, text).unwrap();
@@ -43,7 +43,7 @@ impl Folder {
         file
     }
 
-    /// examples/fraud.yaml with more lines under `spec`.
+    /// examples/fraud.yaml with additional lines under `spec`.
     pub(crate) fn fraud(&self, more: &str) -> PathBuf {
         let text = std::fs::read_to_string(root().join("examples/fraud.yaml")).unwrap();
         let model = root().join("examples/fraud.ubj");
@@ -51,7 +51,7 @@ impl Folder {
         self.write(&format!("{text}{more}"))
     }
 
-    /// A server of one's own, two workers of two threads.
+    /// A user's own server with two workers of two threads each.
     pub(crate) fn own(&self, command: &[&str], environment: &[(&str, &str)]) -> PathBuf {
         let environment: Vec<String> = environment
             .iter()
@@ -66,19 +66,19 @@ impl Folder {
         ))
     }
 
-    /// Lets every user read what is in the folder.
+    /// Makes the directory and its files readable for all users.
     pub(crate) fn open_to_all(&self) {
         use std::os::unix::fs::PermissionsExt as _;
         let all = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(self.path(), all).unwrap();
     }
 
-    /// gunicorn with tests/servers/preload_app.py, two workers of two threads.
+    /// gunicorn with tests/servers/preload_app.py and two workers of two threads each.
     pub(crate) fn gunicorn(&self, port: u16, more_args: &[&str]) -> PathBuf {
         self.gunicorn_that_imports(Duration::ZERO, port, more_args)
     }
 
-    /// The same, whose master imports the application for so much longer.
+    /// The same, with a master whose import of the application takes `longer`.
     pub(crate) fn gunicorn_that_imports(
         &self,
         longer: Duration,
@@ -100,7 +100,7 @@ impl Folder {
             format!("127.0.0.1:{port}"),
             "--log-level".to_owned(),
             "critical".to_owned(),
-            // All gunicorns of a user share one by default, and tests run side by side.
+            // By default all gunicorns of a user share one socket, but tests run concurrently.
             "--no-control-socket".to_owned(),
         ];
         args.extend(more_args.iter().map(|arg| (*arg).to_owned()));
@@ -143,7 +143,7 @@ pub(crate) fn one_row(address: SocketAddr) -> Request {
     }
 }
 
-/// Four raw float32 rows for the server of [`Folder::gunicorn`].
+/// Four rows of raw float32 for the server of [`Folder::gunicorn`].
 pub(crate) fn raw_rows(port: u16) -> Request {
     let body: Vec<u8> = std::iter::repeat_n(0.5f32.to_le_bytes(), 4 * 61)
         .flatten()
@@ -169,8 +169,8 @@ fn python() -> PathBuf {
     Path::new(String::from_utf8(output.stdout).unwrap().trim()).join("bin/python3")
 }
 
-/// `albacore run` starts the `albacore-server` beside it; cargo builds that for this package's
-/// tests only when asked.
+/// `albacore run` starts the `albacore-server` in the same directory; for the tests of this
+/// package, cargo builds it only on request.
 fn build_server() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

@@ -1,5 +1,5 @@
-//! `albacore run` as a child whose every descendant can be found: they inherit a variable with a
-//! value of its own.
+//! Runs `albacore run` as a child process whose descendants can all be found, because they inherit
+//! an environment variable with a unique value.
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(
     clippy::unwrap_used,
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Only for liveness: how long anything may take on a machine that is busy with other tests.
+/// For liveness only: time limit on a machine that is busy with other tests.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Both ports of the built-in server are whatever is free.
+/// Lets the built-in server listen on any free ports.
 pub(crate) const ANY_PORTS: [&str; 4] = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
 
 const MARK: &str = "ALBACORE_TEST_RUN";
@@ -41,7 +41,7 @@ impl Running {
         Self::start_by(&[], file, args)
     }
 
-    /// The same through a launcher that execs its last arguments.
+    /// The same, started by a launcher that execs its last arguments.
     pub(crate) fn start_by(launcher: &[&str], file: &Path, args: &[&str]) -> Self {
         let mark = Mark::new();
         let mut child = command(launcher, file, args, &mark)
@@ -67,7 +67,7 @@ impl Running {
         }
     }
 
-    /// Waits for an event from now on.
+    /// Waits for an event that arrives from now on.
     pub(crate) fn until(&mut self, what: &str, accept: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -82,7 +82,7 @@ impl Running {
         }
     }
 
-    /// Waits for an event that may have come already.
+    /// Waits for an event that may have arrived already.
     pub(crate) fn until_reported(&mut self, what: &str, accept: impl Fn(&Value) -> bool) {
         if !self.events.iter().any(&accept) {
             self.until(what, accept);
@@ -95,9 +95,8 @@ impl Running {
         Threads::of(&event)
     }
 
-    /// Waits until every thread is placed under `policy` and the server listens, in either order:
-    /// the
-    /// placer and the server are two processes.
+    /// Waits until every thread is placed under `policy` and the server listens, in either order,
+    /// because the placer and the server are two processes.
     pub(crate) fn placed_and_listening(&mut self, policy: &str) -> (Threads, Value) {
         let is_placed = |e: &Value| e["event"] == "placed" && e["policy"] == policy;
         let (mut threads, mut listening) = (None, None);
@@ -115,7 +114,7 @@ impl Running {
         }
     }
 
-    /// Listens for this long.
+    /// Receives events for this long.
     pub(crate) fn listen_for(&mut self, time: Duration) {
         let deadline = Instant::now() + time;
         while let Ok(event) = self
@@ -130,12 +129,12 @@ impl Running {
         self.events.iter().filter(move |e| e["event"] == name)
     }
 
-    /// Sends a signal to `albacore run` alone.
+    /// Sends a signal only to `albacore run`.
     pub(crate) fn signal(&self, signal: &str) {
         kill(self.child.id(), signal);
     }
 
-    /// Waits for its end and that of everything it started, with all events heard.
+    /// Waits until the run and all its child processes have exited and all events were received.
     pub(crate) fn end(&mut self) -> ExitStatus {
         let deadline = Instant::now() + DEADLINE;
         let status = loop {
@@ -158,7 +157,7 @@ impl Running {
         self.mark.processes()
     }
 
-    /// The only process of this run whose command line holds this.
+    /// The only process of this run whose command line contains this word.
     pub(crate) fn process(&self, word: &str) -> u32 {
         let found = self.processes();
         let mut pids = found.iter().filter(|(_, line)| line.contains(word));
@@ -167,7 +166,7 @@ impl Running {
         *first.0
     }
 
-    /// Processes of this run whose command line holds this.
+    /// Processes of this run whose command line contains this word.
     pub(crate) fn process_ids(&self, word: &str) -> Vec<u32> {
         let found = self.processes().into_iter();
         let is_it = |(_, line): &(u32, String)| line.contains(word);
@@ -187,13 +186,13 @@ impl Drop for Running {
     }
 }
 
-/// How a run that ends by itself ended.
+/// Result of a run that ends on its own.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
-    /// What was still there afterwards.
+    /// Processes that were left afterwards.
     pub(crate) left: BTreeMap<u32, String>,
 }
 
@@ -205,7 +204,7 @@ pub(crate) fn refused(launcher: &[&str], file: &Path, args: &[&str]) -> Refused 
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // What is printed before a refusal fits into pipes.
+    // The output before a failure fits in the pipe buffers.
     let deadline = Instant::now() + DEADLINE;
     let status = loop {
         match child.try_wait().unwrap() {
@@ -245,7 +244,7 @@ fn command(launcher: &[&str], file: &Path, args: &[&str], mark: &Mark) -> Comman
     command
 }
 
-/// What tells the processes of one run.
+/// The unique value that identifies the processes of one run.
 struct Mark(String);
 
 impl Mark {
@@ -284,7 +283,7 @@ impl Mark {
     }
 }
 
-/// Sends a signal to a process that may be gone.
+/// Sends a signal to a process that may have exited.
 pub(crate) fn kill(pid: u32, signal: &str) {
     let target = pid.to_string();
     let kill = ["-s", signal, &target];
@@ -326,7 +325,7 @@ impl Threads {
     }
 }
 
-/// The mask of a thread as the kernel prints it; `None` if it is gone.
+/// The mask of a thread as printed by the kernel; `None` if the thread has exited.
 pub(crate) fn mask(tid: u64) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let list = status

@@ -1,4 +1,4 @@
-//! Which reports are plans made from, and why not from others.
+//! Tests of which reports can be planned from, and of the reasons for rejecting others.
 
 use serde_json::json;
 

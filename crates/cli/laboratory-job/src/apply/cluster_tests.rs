@@ -1,5 +1,5 @@
-//! Values are applied to a deployment of a real API server, whose pod is a real server under load.
-//! The test does what controller and kubelet would do: it gives the server the spec and writes
+//! Values are applied to a deployment on a real API server, whose pod is a real server under load.
+//! The test emulates the controller and the kubelet: it applies the spec to the server and writes
 //! status.
 
 use std::net::{SocketAddr, UdpSocket};
@@ -23,13 +23,13 @@ use crate::job::JobClient;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Requests a second: a window has four times as many as it needs.
+/// Requests per second: four times the number that a window needs.
 const RATE: u32 = 400;
 
 const TIME: &str = "2026-11-21T20:00:00Z";
 
-/// A delay that is applied, and one that the controller reports as refused by the pods. No verdict
-/// of latencies is asked for here: on a busy machine it is open.
+/// A delay that is applied, and one that the controller reports as rejected by the pods. No latency
+/// verdict is required here, because it is inconclusive on a busy machine.
 const DELAY: &str = "2ms";
 const REFUSED: &str = "3ms";
 
@@ -37,7 +37,7 @@ struct Rig {
     plane: ControlPlane,
     folder: tempfile::TempDir,
     address: SocketAddr,
-    /// Only its end counts; shared by threads.
+    /// Held only to be dropped at the end; shared by threads.
     _service: Mutex<Service>,
 }
 
@@ -45,8 +45,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// An address of this machine that the API server lets its proxy reach: not a loopback one. Nothing
-/// is sent.
+/// A local address that the API server's proxy may reach, which excludes loopback addresses. No
+/// packet is sent.
 fn own_address() -> String {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.connect("192.0.2.1:9").unwrap();
@@ -102,7 +102,7 @@ impl Rig {
             address,
             _service: Mutex::new(service),
         };
-        // there is no controller manager that would make the account
+        // no controller manager creates the service account
         rig.kubectl(&["create", "serviceaccount", "default"]);
         rig.put(&["create"], &deployment());
         rig.put(&["create"], &pod(address));
@@ -136,7 +136,8 @@ impl Rig {
         serde_json::from_str(&self.kubectl(&["get", "infd", "fraud", "-o", "json"])).unwrap()
     }
 
-    /// The server gets the spec if it is newer than `seen`, and the status says so; its generation.
+    /// Applies the spec to the server if it is newer than generation `seen`, reports it in the
+    /// status, and returns its generation.
     fn reconcile(&self, seen: i64) -> i64 {
         let stored = self.stored();
         let generation = stored["metadata"]["generation"].as_i64().unwrap();
@@ -188,12 +189,12 @@ impl Rig {
             read: job.deployment("fraud").await?,
             job,
             key: ObjectKey::new("default", "fraud"),
-            // Windows of a second: the load begins anew each second, late on a busy machine.
+            // Windows of one second: the load restarts every second, late on a busy machine.
             time: Duration::from_secs(10),
         })
     }
 
-    /// The file that a search would have written.
+    /// Writes the manifest that a search would have written.
     fn chosen(&self, delay: &str) -> PathBuf {
         let mut object = self.stored();
         object["metadata"] = deployment()["metadata"].clone();
@@ -206,7 +207,7 @@ impl Rig {
         file
     }
 
-    /// Load, and the controller, until `is_over`.
+    /// Runs the load and the emulated controller until `is_over`.
     fn serve(&self, is_over: &AtomicBool, work: impl FnOnce()) {
         let body = std::fs::read(root().join("examples/fraud_request.json")).unwrap();
         let request = Request {
@@ -240,7 +241,7 @@ impl Rig {
     }
 }
 
-/// Ends the threads also where the test fails.
+/// Ends the threads on drop, even if the test fails.
 struct OverOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for OverOnDrop<'_> {
@@ -298,15 +299,15 @@ fn values_are_given_back_where_they_are_refused_or_not_judged() {
     block_on(is_edited(&rig));
 }
 
-/// Who may only read deployments gets no search that would be for nothing.
+/// A user who may only read deployments gets an error before the search starts.
 async fn lacks_rights(rig: &Rig) {
     let reader = rig.plane.kubeconfig_of("reader", None).unwrap();
     let rights = ["--verb=get", "--resource=inferencedeployments"];
     rig.kubectl(&[&["create", "clusterrole", "reads"][..], &rights].concat());
     let bind = ["create", "clusterrolebinding", "reads"];
     rig.kubectl(&[&bind[..], &["--clusterrole=reads", "--user=reader"]].concat());
-    // the rights are in force a moment after they are stored
-    // bound: the test's own time
+    // RBAC rules take effect a moment after they are stored
+    // bound: the timeout of the test
     let apply = loop {
         match rig.apply(&reader).await {
             Ok(apply) => break apply,
@@ -319,7 +320,7 @@ async fn lacks_rights(rig: &Rig) {
     );
 }
 
-/// Ctrl-C as soon as the values are there.
+/// Interrupted by Ctrl-C as soon as the values are applied.
 async fn is_interrupted(rig: &Rig) {
     let apply = rig.apply(rig.plane.kubeconfig()).await.unwrap();
     let file = rig.chosen(DELAY);
@@ -339,7 +340,7 @@ async fn is_interrupted(rig: &Rig) {
     }
 }
 
-/// What somebody else wrote is not overwritten, neither by the values nor by the former ones.
+/// Neither the new values nor the former values overwrite an edit of another user.
 async fn is_edited(rig: &Rig) {
     let apply = rig.apply(rig.plane.kubeconfig()).await.unwrap();
     let patches = apply.patches(&rig.chosen(DELAY)).unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! `albacore tune NAME --apply`: gives the deployment the chosen values, watches the pods that
-//! serve, and takes the values back unless they are found to be no worse.
+//! `albacore tune NAME --apply`: applies the chosen values to the deployment, measures its serving
+//! pods, and reverts the values unless the pods are found to be no worse.
 
 mod patch;
 mod serving;
@@ -19,18 +19,18 @@ use crate::limits::{API_SERVER_TIME_MAX, CONFLICTS_MAX, EXPERIMENT_POLL};
 use patch::{Patches, is_unedited};
 use serving::{Standing, standing};
 
-/// A deployment that gets the values that are chosen for it.
+/// Applies the chosen values to a deployment.
 pub(crate) struct Apply {
     pub(crate) job: JobClient,
     pub(crate) key: ObjectKey,
-    /// The deployment as it is tuned.
+    /// The deployment as read before the search.
     pub(crate) read: DynamicObject,
-    /// How long the pods are watched before, and again after the change.
+    /// How long the pods are measured, once before and once after the change.
     pub(crate) time: Duration,
 }
 
 impl Apply {
-    /// Finds out before the search what would keep the values from being applied or judged.
+    /// Checks before the search whether the values can be applied and judged.
     pub(crate) async fn check(&self) -> Result<(), Failure> {
         let same = json!({"workers": self.read.data["spec"]["workers"]});
         let cluster = &self.job.cluster;
@@ -45,7 +45,7 @@ impl Apply {
         )))
     }
 
-    /// Applies the values of the file that the search wrote; what was found, in sentences.
+    /// Applies the values in the file written by the search; returns the findings as sentences.
     pub(crate) async fn run(&self, file: &Path) -> Result<String, Failure> {
         let key = &self.key;
         let Some(patches) = self.patches(file)? else {
@@ -59,7 +59,7 @@ impl Apply {
         eprintln!("measuring the pods of {key} before the change");
         let before = interrupts.or(self.measure(Change::WINDOWS)).await;
         let before = before.map_err(|failure| unchanged(&failure))?;
-        // whether it took effect has to be known: this is not interrupted
+        // not interruptible: whether it took effect has to be known
         let Some(applied) = self.replace(&self.read, &patches.forward).await? else {
             let what = "it was edited after the search began: run the same command again";
             return Err(unchanged(&Failure::Failed(format!("{key}: {what}"))));
@@ -90,7 +90,7 @@ impl Apply {
         })
     }
 
-    /// The pods after the change, beside those before.
+    /// Measures the pods after the change and compares them with `before`.
     async fn watch(
         &self,
         applied: &DynamicObject,
@@ -107,8 +107,7 @@ impl Apply {
         }
     }
 
-    /// Changes the spec if nobody has edited it since it was that of `expected`; `None` if somebody
-    /// has.
+    /// Patches the spec if it has not been edited since `expected`; returns `None` if it has.
     async fn replace(
         &self,
         expected: &DynamicObject,
@@ -142,7 +141,7 @@ impl Apply {
         }
     }
 
-    /// Gives the deployment its former values again, unless somebody has edited it; what was done.
+    /// Restores the former values unless the deployment was edited; returns what was done.
     async fn take_back(&self, applied: &DynamicObject, backward: &Value) -> String {
         let ObjectKey { namespace, name } = &self.key;
         match self.replace(applied, backward).await {
@@ -161,7 +160,7 @@ impl Apply {
         }
     }
 
-    /// The deployment, also where the API server is away for a moment.
+    /// Reads the deployment; retries while the API server is unreachable.
     async fn now(&self) -> Result<DynamicObject, Failure> {
         let begin = Instant::now();
         // bound: API_SERVER_TIME_MAX.
@@ -188,7 +187,7 @@ fn kind() -> ApiResource {
     ApiResource::erase::<InferenceDeployment>(&())
 }
 
-/// Ctrl-C and SIGTERM, kept from when this is made until work can be interrupted.
+/// Ctrl-C and SIGTERM, recorded from creation on and handled when work can be interrupted.
 struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
@@ -203,7 +202,7 @@ impl Interrupts {
         })
     }
 
-    /// The outcome of `work`, which ends early at a signal.
+    /// Runs `work`, which a signal ends early.
     async fn or<T>(
         &mut self,
         work: impl Future<Output = Result<T, Failure>>,

@@ -1,4 +1,4 @@
-//! The change of a deployment's spec, and its reverse.
+//! The patch of a deployment's spec, and its reverse.
 
 use albacore_api::InferenceDeploymentSpec;
 use albacore_cluster::DynamicObject;
@@ -23,10 +23,10 @@ pub(super) struct Patches {
 }
 
 impl Patches {
-    /// `None` if the two are equal.
+    /// Returns `None` if the two are equal.
     ///
     /// # Errors
-    /// The field that differs and is not one that a search chooses.
+    /// The name of a field that differs but is not chosen by a search.
     pub(super) fn between(
         own: &InferenceDeploymentSpec,
         chosen: &InferenceDeploymentSpec,
@@ -44,7 +44,7 @@ impl Patches {
     }
 }
 
-/// What makes `to` of `from`; `None` if they are equal.
+/// The merge patch that turns `from` into `to`; `None` if they are equal.
 fn patch(from: &Value, to: &Value) -> Option<Value> {
     let (Value::Object(own), Value::Object(new)) = (from, to) else {
         return (from != to).then(|| to.clone());
@@ -63,8 +63,8 @@ fn patch(from: &Value, to: &Value) -> Option<Value> {
     (!changes.is_empty()).then_some(Value::Object(changes))
 }
 
-/// Whether nobody has edited the object since it was `expected`. An autoscaler may have changed the
-/// number of pods.
+/// Whether the object is unedited since `expected`. The number of replicas is ignored, because an
+/// autoscaler may change it.
 pub(super) fn is_unedited(now: &DynamicObject, expected: &DynamicObject) -> bool {
     let spec = |of: &DynamicObject| {
         let mut spec = of.data["spec"].clone();

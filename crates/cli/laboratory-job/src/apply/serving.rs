@@ -1,4 +1,5 @@
-//! The pods that serve: whether they have the deployment's values, and what they answer.
+//! The serving pods: whether the deployment's values are in force in them, and their served
+//! requests.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,24 +14,24 @@ use super::Apply;
 use crate::job::typed;
 use crate::limits::{EXPERIMENT_POLL, SETTLE_TIME, TAKE_UP_TIME_MAX, WATCHED_PODS_MAX};
 
-/// Label of the pods that serve.
+/// Label of the serving pods.
 const DEPLOYMENT: &str = "albacore.dev/deployment";
 
-/// The name of the container port of OIP and `/metrics`.
+/// Name of the container port that serves OIP and `/metrics`.
 const HTTP: &str = "http";
 
-/// Where the values of a deployment are.
+/// Rollout state of a deployment's values.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     /// In force in all pods.
     InForce,
-    /// On their way.
+    /// Being rolled out.
     Pending(String),
-    /// Refused.
+    /// Rejected.
     Stuck(String),
 }
 
-/// Where the values of this object are, as the controller says.
+/// The rollout state according to the controller's status.
 pub(super) fn standing(object: &DynamicObject) -> Standing {
     let status = &object.data["status"];
     if status["observedGeneration"].as_i64() < object.metadata.generation {
@@ -62,11 +63,11 @@ pub(super) fn standing(object: &DynamicObject) -> Standing {
 }
 
 impl Apply {
-    /// Waits until the values are in force in all pods, and the pods have learned what batches
-    /// cost with them.
+    /// Waits until the values are in force in all pods, and until the pods have learned the cost of
+    /// batches with them.
     pub(super) async fn wait_until_in_force(&self) -> Result<(), Failure> {
         let (begin, mut last, mut since) = (Instant::now(), String::new(), None);
-        // bound: TAKE_UP_TIME_MAX; the controller says earlier that pods make no progress.
+        // bound: TAKE_UP_TIME_MAX; the controller reports earlier if the pods make no progress.
         while begin.elapsed() < TAKE_UP_TIME_MAX {
             match standing(&self.now().await?) {
                 Standing::InForce => {
@@ -91,7 +92,7 @@ impl Apply {
         )))
     }
 
-    /// What the pods answer in so many windows.
+    /// Measures the requests served in `count` windows.
     pub(super) async fn measure(&self, count: u32) -> Result<Vec<ServedWindow>, Failure> {
         let length = self.time / Change::WINDOWS;
         let mut before = self.served().await?;
@@ -99,7 +100,7 @@ impl Apply {
         for _ in 0..count {
             tokio::time::sleep(length).await;
             let after = self.served().await?;
-            // pods come and go with an autoscaler: those count that were there all the time
+            // an autoscaler adds and removes pods: only pods present in the whole window count
             let grown = after.iter();
             let grown = grown.filter_map(|(pod, served)| served.since(before.get(pod)?));
             let window = ServedWindow::of(grown);
@@ -119,7 +120,7 @@ impl Apply {
         Ok(windows)
     }
 
-    /// The counters of the pods that are ready, by uid.
+    /// The counters of the ready pods, by uid.
     async fn served(&self) -> Result<BTreeMap<String, Served>, Failure> {
         let kind = ApiResource::erase::<Pod>(&());
         let label = format!("{DEPLOYMENT}={}", self.key.name);
@@ -141,7 +142,7 @@ impl Apply {
                 Err(error) if error.class() == ErrorClass::Forbidden => {
                     return Err(self.job.failed(error));
                 }
-                // one that is ending; its requests are not counted
+                // the pod is terminating; its requests are not counted
                 Err(error) => silent = sentence(error),
             }
         }
@@ -152,7 +153,7 @@ impl Apply {
     }
 }
 
-/// The port of a pod that is ready and stays.
+/// The HTTP port of a pod that is ready and not terminating.
 fn http_port(pod: &Pod) -> Option<u16> {
     let is_leaving = pod.metadata.deletion_timestamp.is_some();
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;

@@ -1,4 +1,4 @@
-//! The change of a spec and its reverse, and what a status says of values.
+//! Tests of the patch of a spec and its reverse, and of the rollout state in a status.
 
 use albacore_api::{BatchingPolicy, Front, InferenceDeployment, InferenceDeploymentSpec, Timespan};
 use albacore_cluster::DynamicObject;

@@ -1,4 +1,4 @@
-//! Edits of the deployment's file while it runs.
+//! Edits of the deployment's file during a run.
 
 use albacore_api::Server;
 use albacore_plan::SubjectPolicy;
@@ -8,7 +8,7 @@ use super::{Run, read};
 use crate::events;
 
 impl Run {
-    /// Applies the edits that can be applied to a running server, and reports the others.
+    /// Applies the edits that a running server supports, and reports the others.
     pub(super) fn reload_file(&mut self) {
         let now = match read(&self.options.file) {
             Ok(now) => now,
@@ -27,7 +27,7 @@ impl Run {
         self.apply_policy(now.policy);
     }
 
-    /// Reports the notices of an edited file that the file did not have before.
+    /// Reports notices that are new in the edited file.
     fn report_notices(&mut self, notices: Vec<String>) {
         for notice in &notices {
             if !self.deployment.notices.contains(notice) {
@@ -37,7 +37,7 @@ impl Run {
         self.deployment.notices = notices;
     }
 
-    /// An edit ends the back-off of threads whose masks another program keeps changing.
+    /// Ends the backoff of threads whose masks another process keeps changing.
     fn end_back_off(&mut self) {
         if let Err(error) = self.placer.handle.retry_now(self.placer.subject) {
             self.note(&format!(
@@ -46,7 +46,7 @@ impl Run {
         }
     }
 
-    /// Applies an edited policy, except workers and threads, which need a restart.
+    /// Applies an edited policy, except workers and threads, which require a restart.
     fn apply_policy(&mut self, policy: SubjectPolicy) {
         let before = &self.deployment.policy;
         let policy = SubjectPolicy {

@@ -1,5 +1,5 @@
-//! Restart of a server that exited: its orphans are terminated, then it is started again with the
-//! same arguments and addresses, and placed again.
+//! Restarts a server that exited: terminates its orphans, starts it with the same arguments and
+//! addresses, and places it again.
 
 use std::time::Instant;
 
@@ -23,13 +23,13 @@ use crate::{events, orphans};
 pub(super) enum PlacementState {
     /// The placer manages this subject.
     Active(SubjectId),
-    /// The request, with this policy, has no answer yet.
+    /// The request with this policy has not been answered yet.
     Requested(ControlReply<Result<SubjectId, PlacerError>>, SubjectPolicy),
-    /// No server process runs, or it cannot be placed.
+    /// No server process is running, or it cannot be placed.
     Inactive,
 }
 
-/// The server's process as a subject of the placer.
+/// The server process as a subject of the placer.
 pub(super) fn subject(server: &Server, root: Pid, policy: SubjectPolicy) -> SubjectConfig {
     SubjectConfig {
         root,
@@ -43,8 +43,8 @@ pub(super) fn subject(server: &Server, root: Pid, policy: SubjectPolicy) -> Subj
 }
 
 impl Run {
-    /// Records that the server is ready: by its own event or, for a server of the user's, once all
-    /// of its threads exist.
+    /// Records that the server is ready: at its own event or, for a user's own server, once all of
+    /// its threads exist.
     pub(super) fn mark_ready(&mut self) {
         if self.ready_since.is_none() {
             self.ready_since = Some(Instant::now());
@@ -52,7 +52,7 @@ impl Run {
         }
     }
 
-    /// Stores the addresses of the first server process: later ones listen on the same.
+    /// Stores the addresses of the first server process; later ones listen on the same addresses.
     pub(super) fn keep_addresses(&mut self, listening: &Value) {
         let address = |field: &str| listening[field].as_str().and_then(|text| text.parse().ok());
         if let (Some(http), Some(grpc)) = (address("http"), address("grpc")) {
@@ -78,8 +78,8 @@ impl Run {
         self.schedule_restart(&how)
     }
 
-    /// Schedules a start after a pause, or gives up. `how`: the exit of the last process, or why it
-    /// could not be started.
+    /// Schedules a restart after a pause, or ends the run. `how` is the exit status of the last
+    /// process, or why it could not be started.
     fn schedule_restart(&mut self, how: &str) -> Option<RunEnd> {
         let ready_for = self.ready_since.take().map(|since| since.elapsed());
         self.is_down = true;
@@ -89,7 +89,7 @@ impl Run {
         if let PlacementState::Active(subject) =
             std::mem::replace(&mut self.placement, PlacementState::Inactive)
         {
-            // The placer sees the exit itself; the answer does not matter.
+            // The placer detects the exit itself; the reply is not needed.
             drop(self.placer.handle.remove(subject));
         }
         let Some(pause) = self.restarts.pause_after(ready_for) else {
@@ -106,16 +106,16 @@ impl Run {
             .map(crate::live_settings::LiveSettings::recognizer);
         let messages = self.sender.clone();
         std::thread::spawn(move || {
-            // Workers of the previous process would use cpu time and memory beside the new ones.
+            // Workers of the previous process would use CPU time and memory beside the new ones.
             orphans::terminate(|pid| is_kept.as_ref().is_some_and(|is_kept| is_kept(pid)));
             std::thread::sleep(pause);
-            // The send fails if the run has ended meanwhile.
+            // The send fails if the run has ended.
             drop(messages.send(Message::StartDue));
         });
         None
     }
 
-    /// Starts the server again. Returns the end of the run if restarts are given up.
+    /// Restarts the server. Returns the end of the run if no further restart is made.
     pub(super) fn restart_server(&mut self) -> Option<RunEnd> {
         let live_settings = self.live_settings.as_ref();
         let started = ServerProcess::start(
@@ -144,7 +144,7 @@ impl Run {
         None
     }
 
-    /// Takes the placer's answer to a pending request, if it has come.
+    /// Receives the placer's reply to a pending request, if it has arrived.
     pub(super) fn poll_placement(&mut self) {
         let PlacementState::Requested(pending, requested) = &self.placement else {
             return;
@@ -170,7 +170,7 @@ impl Run {
         }
     }
 
-    /// Rows of the current server process: a table may be older than the exit of the previous one.
+    /// Rows of the current server process; a table may predate the exit of the previous process.
     pub(super) fn rows_of_current_server(&self, mut rows: Vec<SlotRow>) -> Vec<SlotRow> {
         rows.retain(|row| matches!(self.placement, PlacementState::Active(subject) if subject == row.subject));
         rows
@@ -183,8 +183,8 @@ impl Run {
         current.map_or_else(Vec::new, |state| state.front.clone())
     }
 
-    /// Kills a server that cannot be placed, which then is restarted like one that exited by
-    /// itself; most often it already has.
+    /// Kills a server that cannot be placed, so that it is restarted like one that exited on its
+    /// own; usually it already has exited.
     fn kill_unplaceable(&mut self, error: &dyn std::error::Error) {
         self.note(&format!(
             "the server that was started again cannot be placed: {}",

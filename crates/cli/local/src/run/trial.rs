@@ -1,4 +1,4 @@
-//! A trial of placements on the server that runs: what the agent does for a pod.
+//! A trial of placements on the running server, like the agent's trial on a pod.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use super::Run;
 use super::restart::PlacementState;
 use crate::events;
 
-/// The trial of one server process; the next process has a trial of its own.
+/// The trial of one server process; the next process gets its own trial.
 pub(super) struct ServerTrial {
     subject: SubjectId,
     trial: SubjectTrial,
@@ -21,8 +21,8 @@ pub(super) struct ServerTrial {
 }
 
 impl Run {
-    /// The policy of the file, with the placement that the trial has its window with or decided
-    /// for.
+    /// The policy of the file, with the arm of the trial's current window or the arm that the trial
+    /// decided for.
     pub(super) fn policy_in_force(&self) -> SubjectPolicy {
         let mut policy = self.deployment.policy.clone();
         if let Some(of) = &self.trial {
@@ -31,9 +31,9 @@ impl Run {
         policy
     }
 
-    /// Begins the trial that the file asks for, and takes the samples that are due.
+    /// Starts the trial requested in the file, and takes the samples that are due.
     pub(super) fn advance_trial(&mut self, states: &[SubjectState]) {
-        // read in every turn: a report that came before a sample is due does not count for it
+        // read in every iteration: a report received before a sample is due is not used for it
         let live_settings = self.live_settings.as_mut();
         let latency = live_settings.and_then(|settings| settings.latest_latency());
         let subject = match &self.placement {
@@ -69,7 +69,7 @@ impl Run {
         }
     }
 
-    /// The server is measured once it is ready and all of its threads are there.
+    /// Starts the trial once the server is ready and all of its threads exist.
     fn begin_trial(&mut self, subject: SubjectId) -> Option<ServerTrial> {
         let spec = self.trial_spec()?;
         if self.ready_since.is_none() || !self.has_all_threads() {
@@ -103,7 +103,7 @@ impl Run {
         }
     }
 
-    /// Reports a verdict once, and what keeps the trial from one.
+    /// Reports a verdict once, or the reason why the trial cannot reach one.
     fn report_verdict(&mut self, of: &mut ServerTrial) {
         let run = of.trial.run();
         let text = match run.state() {
@@ -123,7 +123,7 @@ impl Run {
         of.reported = text;
     }
 
-    /// Ends the trial, because the file changed: the policy of the file holds.
+    /// Ends the trial because the file changed: the policy of the file is in force.
     pub(super) fn end_trial(&mut self) {
         if self.trial.take().is_none() {
             return;

@@ -1,4 +1,4 @@
-//! Which pods are placed, and why others are not.
+//! Tests of which pods are placed, and of the reasons given for others.
 
 use albacore_cluster::ObjectKey;
 use albacore_plan::{Enforcement, PlacementMethod, ServerKind};

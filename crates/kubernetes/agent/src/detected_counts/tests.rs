@@ -1,4 +1,4 @@
-//! Numbers that change and come back do not move a placement.
+//! Transient changes of the counts do not change a placement.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::opted_in_pod::OptIn;
 use crate::pods_for_tests::{opted_in_pod, place, policy};
 
-/// A pod whose annotation leaves out the numbers that are 0.
+/// A pod whose annotation omits the counts that are 0 here.
 fn desired(workers: u16, threads: u16) -> DesiredPod {
     let mut pod = opted_in_pod("a", "u");
     pod.opt_in = OptIn::Annotation {
@@ -50,7 +50,7 @@ impl Node {
         }
     }
 
-    /// Sees a shape at a second; the shape in force after that.
+    /// Records a shape at a second; returns the shape in force afterwards.
     fn see(&mut self, second: u64, seen: ServerShape) -> Option<(u16, u16)> {
         let now = self.began + Duration::from_secs(second);
         let mut pods = [self.asked.clone()];
@@ -82,11 +82,11 @@ fn numbers_are_taken_over_once_they_have_settled() {
     assert_eq!(node.see(20, shape(4, 3)), Some((4, 1)));
     assert_eq!(node.see(79, shape(4, 3)), Some((4, 1)));
     assert_eq!(node.see(80, shape(4, 3)), Some((4, 3)));
-    // A worker is replaced, and computes with one thread for long.
+    // A replaced worker computes with one thread for a long time.
     assert_eq!(node.see(90, shape(3, 3)), Some((4, 3)));
     assert_eq!(node.see(100, shape(4, 1)), Some((4, 3)));
     assert_eq!(node.see(500, shape(4, 1)), Some((4, 3)), "threads stay");
-    // Two workers fewer, for good.
+    // Two workers fewer, permanently.
     assert_eq!(node.see(510, shape(2, 3)), Some((4, 3)));
     assert_eq!(node.see(570, shape(2, 3)), Some((2, 3)));
 }

@@ -1,4 +1,4 @@
-//! Each change makes one event; a problem makes another only after it was over.
+//! Each change emits one event; a problem emits another one only after it was resolved.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::facts::{Health, Reason};
 use crate::placer_stats::BackOffSummary;
 use crate::pods_for_tests::{opted_in_pod, pod_facts, policy, row};
 
-/// A pod of two workers of one thread.
+/// A pod with two workers of one thread each.
 fn pod() -> PodFacts {
     let rows = (0..2).map(|worker| row(worker, 0, 0, SlotState::Verified));
     pod_facts(opted_in_pod("a", "u"), policy(2, 1), rows.collect())
@@ -117,7 +117,7 @@ fn missing_workers_are_reported_when_a_respawn_cannot_explain_them() {
     let late = 1 + MISSING_TIME.as_secs();
     assert_eq!(observer.at(&facts(&pod), late), ["WorkersMissing"]);
     assert!(observer.at(&facts(&pod), late + 1).is_empty());
-    // A worker that came back and went again within the time is a respawn.
+    // A worker that returns and disappears again within the time limit is a respawn.
     (pod.rows[1].pid, pod.rows[1].state) = (Some(Pid(2)), SlotState::Verified);
     assert_eq!(observer.at(&facts(&pod), late + 2), ["PlacementVerified"]);
     (pod.rows[1].pid, pod.rows[1].state) = (None, SlotState::Missing);

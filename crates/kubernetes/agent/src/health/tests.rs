@@ -1,11 +1,11 @@
-//! Each cause has its own word, and what an operator decided is reported first.
+//! Each cause has its own code, and decisions of the operator are reported first.
 
 use std::fs;
 
 use super::*;
 use crate::placer_stats::PlacerFailure;
 
-/// A node as files: process 1, a kubelet's cgroups, no other scheduler.
+/// A recorded node: process 1, the kubelet's cgroups, no sched_ext scheduler.
 fn node() -> (tempfile::TempDir, HostRoot) {
     let folder = tempfile::tempdir().unwrap();
     let host = HostRoot::recorded(folder.path());

@@ -1,4 +1,4 @@
-//! Which pods opt in, and which of their containers is placed.
+//! Tests of which pods opt in, and of which of their containers is placed.
 
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ fn only_the_container_named_server_of_a_deployment_is_placed() {
         name(&absent),
         "the pod has no container named server, only proxy, other"
     );
-    // An init container of that name, in its own list, is not the server.
+    // An init container of that name is in its own list and is not the server.
     let init = pod_with(|pod| {
         let list = pod["status"]["containerStatuses"].take();
         pod["status"]["initContainerStatuses"] = list;

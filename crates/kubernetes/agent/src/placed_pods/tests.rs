@@ -1,4 +1,4 @@
-//! Executed in order, the commands turn any set of placed pods into the desired one.
+//! Executed in order, the commands turn any set of placed pods into the desired set.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Reports folded into counters.
+//! Tests of aggregating reports into counters.
 
 use albacore_os::{Pid, Tid};
 

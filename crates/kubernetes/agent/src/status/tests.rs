@@ -1,4 +1,4 @@
-//! The size of a status, its times, its counts and its conditions.
+//! Tests of the size, times, counts and conditions of a status.
 
 use albacore_api::DriftCause;
 use albacore_cluster::ObjectKey;
@@ -19,7 +19,7 @@ fn at(second: i64) -> Time {
     Time(Timestamp::from_second(1_700_000_000 + second).unwrap())
 }
 
-/// A pod of 2 x 2 threads, with one state for each worker.
+/// A pod of 2 x 2 threads, with one slot state per worker.
 fn pod(name: &str, states: [SlotState; 2]) -> PodFacts {
     let state = |worker: u16| states[usize::from(worker)];
     let rows = [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -30,7 +30,7 @@ fn pod(name: &str, states: [SlotState; 2]) -> PodFacts {
     pod
 }
 
-/// The placer's state of a pod whose quota lets `threads` of 2 run.
+/// The placer's state of a pod whose quota lets `threads` of 2 threads run.
 fn state(threads: u16) -> albacore_placer::SubjectState {
     let PodAction::Place { policy, .. } = pod("x", [VERIFIED; 2]).desired.action else {
         unreachable!()
@@ -60,7 +60,7 @@ fn state(threads: u16) -> albacore_placer::SubjectState {
     }
 }
 
-/// An event loop that should have cpu 1.
+/// An event loop that is planned on CPU 1.
 fn event_loop(actual: &str) -> albacore_placer::FrontRow {
     albacore_placer::FrontRow {
         index: 0,
@@ -118,19 +118,19 @@ fn twenty_names_of_full_length_fit_with_every_count() {
     }
 }
 
-/// 256 cpus, their siblings numbered last.
+/// 256 CPUs in which SMT siblings are numbered last.
 fn machine() -> Topology {
     let text = "cpus=0-255 core=0-127x2 l3=0-15*8x2 numa=0-1*64x2";
     parse_topology_text(text).unwrap()
 }
 
-/// 4 workers of 6 threads on cpus without a pattern.
+/// 4 workers of 6 threads on CPUs without a regular pattern.
 fn mapping() -> Mapping {
     let cpus = (0..24).map(|at| CpuId(at * at * 7 % 251)).collect();
     Mapping { threads: 6, cpus }
 }
 
-/// Twenty usual pods: what 4 x 6 threads of a plan for 256 cpus are.
+/// Twenty typical pods: 4 x 6 threads each, planned on 256 CPUs.
 fn usual_pods() -> impl Iterator<Item = PodFacts> {
     (0..20_u16).map(|number| {
         let name = format!("fraud-6d5f7b9c4-x2x{number:02}");
@@ -167,7 +167,7 @@ fn a_report_of_20_usual_pods_carries_all_that_plans_are_made_from() {
         let mapping = entry.mapping.as_ref().unwrap();
         let read = albacore_plan::parse_mapping_text(&mapping.cpus).unwrap();
         assert_eq!(Some(read), pod.state.as_ref().unwrap().mapping);
-        // The placer added them in the other order.
+        // The placer added them in reverse order.
         assert_eq!(mapping.order, Some(19 - number as i32));
         assert_eq!(entry.cpuset.as_deref(), Some("0-255"));
     }
@@ -399,7 +399,7 @@ proptest! {
             pod.stats.cause = Some(DriftCause::CpusetChange);
             pod.stats.drifts = drifts.unsigned_abs();
             pod.stats.failure = Some(failure);
-            // A cpuset with holes prints long.
+            // The text of a cpuset with holes is long.
             pod.stats.cpuset = Some((0..256).step_by(2).map(albacore_topology::CpuId).collect());
             pod.trial.decided = withdrawn.clone().filter(|_| number % 2 == 0);
             pod.trial.withdrawn = withdrawn.filter(|_| number % 2 == 1);
@@ -414,7 +414,7 @@ proptest! {
         let beside = status.cpu_topology.as_ref().unwrap().len() + 3072;
         prop_assert!(json_bytes(&status) <= 4096 + beside, "{} bytes", json_bytes(&status));
         prop_assert_eq!(status.pods.len(), facts.pods.len());
-        // Each entry is still that of its pod, and of no other.
+        // Each entry still matches its own pod, and no other.
         for (entry, pod) in status.pods.iter().zip(&facts.pods) {
             let is_of = |p: &PodFacts| entry.is_of(&p.desired.pod.key.namespace, &p.desired.pod.key.name, &p.desired.pod.uid);
             prop_assert!(is_of(pod), "{}", entry.pod);

@@ -1,4 +1,4 @@
-//! Which report a sample takes, the trial of a pod without reports, and that of a user's server.
+//! Tests of which report a sample uses, of a pod without reports, and of a user's own server.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn desired(figure: Figure) -> DesiredPod {
     }
 }
 
-/// A node of one pod on trial whose server answers 1,000 requests between two reports.
+/// A node with one pod on trial whose server answers 1,000 requests between two reports.
 struct Node {
     trials: Trials,
     figure: Figure,
@@ -73,7 +73,7 @@ impl Node {
         self.trials.advance(&desired, &latest, read, self.now)
     }
 
-    /// Advances to the next sample and reports.
+    /// Advances to the next sample and sends a report.
     fn report(&mut self, is_fast: bool) {
         self.now = self.trials.next().unwrap();
         assert!(!self.advance(None), "a report is waited for");
@@ -99,7 +99,7 @@ fn the_reported_latency_decides_a_trial() {
         let facts = node.trials.facts("u");
         assert_eq!(facts.withdrawn.is_some(), winner == Arm::None, "{facts:?}");
         assert_eq!(facts.decided.is_none(), winner == Arm::None, "{facts:?}");
-        // The load is looked at from then on, which no turn of the loop waits for.
+        // From then on the load is observed, which no iteration of the loop waits for.
         assert_eq!(facts.report_period, Some(LOAD_REPORT_PERIOD));
         node.now = node.trials.next().unwrap();
         assert!(!node.advance(None) && !node.trials.is_waiting());

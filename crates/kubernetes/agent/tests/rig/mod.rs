@@ -1,9 +1,9 @@
-//! A real API server, an agent, and the work of a kubelet: pods' objects and status, cgroups,
+//! A real API server, an agent, and an emulated kubelet: objects and status of pods, cgroups,
 //! processes.
 //!
-//! Cgroups are real ones of the live cpuset hierarchy, below a scratch parent that the agent takes
-//! for the root of the tree. Masks are read from /proc by the tests' own code.
-// Each test uses a part; tests fail by panicking.
+//! The cgroups are real and belong to the live cpuset hierarchy, below a scratch parent that the
+//! agent uses as the root of the tree. The tests read masks from /proc with their own code.
+// Each test uses only a part; tests fail by panicking.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use albacore_testbed::{ControlPlane, Options, product_of};
 use serde_json::{Value, json};
 
-/// The name that an agent has in the audit log.
+/// User name of an agent in the audit log.
 pub(crate) const AGENT: &str = "albacore-agent";
 
 /// The node of the tests.
@@ -27,7 +27,7 @@ pub(crate) const NODE: &str = "node-1";
 /// The live hierarchy of cpusets.
 const CPUSETS: &str = "/sys/fs/cgroup/cpuset";
 
-/// The machine may be busy with other things; this is for liveness only.
+/// Generous timeout for liveness only, because the machine may be busy.
 const LONG: Duration = Duration::from_secs(120);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -40,7 +40,7 @@ pub(crate) struct Rig {
     prefork_server: PathBuf,
 }
 
-/// A pod of the node: its object, its container's cgroup and processes.
+/// A pod of the node: its object, and its container's cgroup and processes.
 pub(crate) struct Pod {
     pub(crate) name: String,
     pub(crate) namespace: String,
@@ -50,7 +50,7 @@ pub(crate) struct Pod {
     rig: PathBuf,
 }
 
-/// A running agent; killed when its owner is dropped.
+/// A running agent that is killed on drop.
 pub(crate) struct Agent {
     pub(crate) child: Child,
     log: PathBuf,
@@ -58,7 +58,8 @@ pub(crate) struct Agent {
 }
 
 impl Rig {
-    /// A control plane with our kinds and one node, and an empty tree of cgroups.
+    /// Starts a control plane with the custom resources and one node, and creates an empty cgroup
+    /// tree.
     pub(crate) fn start() -> Self {
         let mut plane = ControlPlane::start(&Options::default()).unwrap();
         let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../crds");
@@ -84,7 +85,7 @@ impl Rig {
         rig
     }
 
-    /// Pods need the service account that a controller would create.
+    /// Creates the service account that pods need and that a controller would normally create.
     fn account(&self, namespace: &str) {
         self.apply(&[json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": "default", "namespace": namespace}})]);
@@ -99,7 +100,7 @@ impl Rig {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Applies objects as a user does.
+    /// Applies objects with kubectl, like a user.
     #[track_caller]
     pub(crate) fn apply(&self, objects: &[Value]) {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
@@ -109,7 +110,7 @@ impl Rig {
         self.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", path]);
     }
 
-    /// A deployment of W workers of T threads.
+    /// Creates a deployment of W workers with T threads each.
     pub(crate) fn deploy(&self, name: &str, workers: u16, threads: u16, more: &Value) {
         self.deploy_in("default", name, workers, threads, more);
     }
@@ -140,13 +141,13 @@ impl Rig {
         self.kubectl(&["patch", kind, name, "--type=merge", "-p", &patch]);
     }
 
-    /// A pod of a deployment, that runs a toy server.
+    /// Creates a pod of a deployment that runs the toy server.
     pub(crate) fn pod(&self, name: &str, deployment: &str, server: &[&str]) -> Pod {
         let labels = json!({"albacore.dev/deployment": deployment});
         self.pod_with("default", name, &labels, server)
     }
 
-    /// A pod with these labels, which runs the toy server with these arguments.
+    /// Creates a pod with these labels that runs the toy server with these arguments.
     pub(crate) fn pod_with(
         &self,
         namespace: &str,
@@ -181,12 +182,12 @@ impl Rig {
         pod
     }
 
-    /// Restarts the pod's container: another id, another cgroup, other processes.
+    /// Restarts the pod's container with another container ID, cgroup and processes.
     pub(crate) fn run_container(&self, pod: &mut Pod, server: &[&str]) {
         self.run_program(pod, &self.prefork_server, server, "10.1.0.7");
     }
 
-    /// The same with any program, reached at an address.
+    /// The same with any program, reachable at an address.
     pub(crate) fn run_program(
         &self,
         pod: &mut Pod,
@@ -224,7 +225,7 @@ impl Rig {
         spawn_in(cgroup, &self.prefork_server, server)
     }
 
-    /// The tree of cgroups that the agent reads.
+    /// Root of the cgroup tree that the agent reads.
     pub(crate) fn cgroup_root(&self) -> PathBuf {
         self.folder.path().join("cgroup")
     }
@@ -237,8 +238,8 @@ impl Rig {
         self.agent_as(None, more)
     }
 
-    /// Starts an agent in a mount namespace of its own, after a shell command in which `$0` and
-    /// `$@` are the agent.
+    /// Starts an agent in its own mount namespace, after a shell command in which `$0` and `$@` are
+    /// the agent.
     pub(crate) fn agent_after(&self, script: &str, more: &[&str]) -> Agent {
         let agent = env!("CARGO_BIN_EXE_albacore-agent");
         let mut command = Command::new("unshare");
@@ -248,14 +249,14 @@ impl Rig {
         self.spawn(command, None, more)
     }
 
-    /// Starts an agent, as another user without any capability if `uid` is given.
+    /// Starts an agent; if `uid` is given, as that user without capabilities.
     pub(crate) fn agent_as(&self, uid: Option<u32>, more: &[&str]) -> Agent {
         let command = Command::new(env!("CARGO_BIN_EXE_albacore-agent"));
         self.spawn(command, uid, more)
     }
 
-    /// Starts an agent as another user without any capability, in a pid namespace of its own that
-    /// has its own /proc; that of this machine is mounted at `proc`.
+    /// Starts an agent as another user without capabilities, in its own pid namespace with its own
+    /// /proc; the machine's /proc is mounted at `proc`.
     pub(crate) fn agent_in_a_pid_namespace(&self, uid: u32, proc: &Path, more: &[&str]) -> Agent {
         let script = format!(
             "set -e; mount --bind /proc {}; mount -t proc proc /proc; exec setpriv --reuid {uid} --regid \
@@ -307,14 +308,14 @@ impl Rig {
         }
     }
 
-    /// Lets agents of other users and groups read their files.
+    /// Makes the files readable for agents that run as other users and groups.
     pub(crate) fn open_folders(&self) {
         open(self.folder.path(), "0755");
         open(&self.kubeconfig, "0644");
         open(self.kubeconfig.parent().unwrap(), "0755");
     }
 
-    /// Runs a command of the agent; returns its output or its error.
+    /// Runs a subcommand of the agent; returns its output or its error.
     pub(crate) fn ask(&self, arguments: &[&str]) -> Result<String, String> {
         let output = Command::new(env!("CARGO_BIN_EXE_albacore-agent"))
             .args(["--node-name", NODE])
@@ -332,18 +333,18 @@ impl Rig {
         }
     }
 
-    /// The node's NodePlacement; null before it exists.
+    /// The node's NodePlacement; null before it is created.
     pub(crate) fn node_placement(&self) -> Value {
         let path = format!("/apis/albacore.dev/v1alpha1/nodeplacements/{NODE}");
         self.plane.read(&path).unwrap_or_default()
     }
 
-    /// Its status.
+    /// Status of the NodePlacement.
     pub(crate) fn status(&self) -> Value {
         self.node_placement()["status"].clone()
     }
 
-    /// The entry of a pod in it.
+    /// Entry of a pod in the status.
     pub(crate) fn entry(&self, pod: &Pod) -> Value {
         let name = format!("{}/{}", pod.namespace, pod.name);
         let status = self.status();
@@ -353,7 +354,7 @@ impl Rig {
             .unwrap_or_default()
     }
 
-    /// `status/reason` of a condition of the node; empty if it is absent.
+    /// `status/reason` of a condition of the NodePlacement; empty if it is absent.
     pub(crate) fn says(&self, condition: &str) -> String {
         let status = self.status();
         let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
@@ -369,7 +370,7 @@ impl Rig {
             .unwrap_or_default()
     }
 
-    /// Waits until the report has this many verified threads of a pod and none is missing.
+    /// Waits until the report shows this many verified threads of a pod and none is missing.
     #[track_caller]
     pub(crate) fn wait_for_verified(&self, pod: &Pod, threads: i64) {
         wait_or(
@@ -394,7 +395,7 @@ impl Rig {
         );
     }
 
-    /// Reasons of the events of an object, one for each event.
+    /// Reasons of all events of an object.
     pub(crate) fn events(&self, name: &str) -> Vec<String> {
         let events = self.events_of(name).into_iter();
         events
@@ -410,7 +411,7 @@ impl Rig {
         ours.cloned().collect()
     }
 
-    /// Waits for an event of an object.
+    /// Waits for an event of an object with this reason.
     #[track_caller]
     pub(crate) fn wait_for_event(&self, name: &str, reason: &str) {
         wait_or(
@@ -428,9 +429,8 @@ impl Rig {
         lines.filter(|r| r["user"]["username"] == AGENT).collect()
     }
 
-    /// When the agent renewed the time of its last verification and wrote nothing else, so far: the
-    /// number of the write among all of its writes, and when the API server received it, in
-    /// seconds.
+    /// Writes so far that only renewed the time of the last verification: the index of the write
+    /// among all writes, and the time in seconds at which the API server received it.
     pub(crate) fn renewals(&self) -> Vec<(usize, f64)> {
         let is_read = |r: &Value| {
             ["get", "list", "watch"]
@@ -438,7 +438,7 @@ impl Rig {
                 .any(|verb| r["verb"] == *verb)
         };
         let writes = self.audited().into_iter().filter(|r| !is_read(r));
-        // A whole report is applied, and forces fields of other managers.
+        // A whole report is applied with force.
         let is_renewal = |r: &Value| {
             let uri = r["requestURI"].as_str().unwrap();
             uri.contains("/nodeplacements/node-1/status") && !uri.contains("force=true")
@@ -469,7 +469,7 @@ impl Rig {
         .collect()
     }
 
-    /// The writes among them.
+    /// The writes among the requests.
     pub(crate) fn writes(&self) -> Vec<String> {
         let is_read = |r: &String| ["get ", "list ", "watch "].iter().any(|v| r.starts_with(v));
         self.requests()
@@ -491,8 +491,8 @@ fn open(path: &Path, mode: &str) {
     assert!(status.unwrap().success());
 }
 
-/// Starts a program in a cgroup. It begins with a shell that moves there: as with a runtime, every
-/// process of the server starts inside.
+/// Starts a program in a cgroup. A shell first moves itself there and then executes the program: as
+/// with a container runtime, every process of the server starts in the cgroup.
 fn spawn_in(cgroup: &Path, program: &Path, arguments: &[&str]) -> Child {
     let procs = cgroup.join("cgroup.procs");
     let script = format!("echo $$ > {} && exec \"$0\" \"$@\"", procs.display());
@@ -506,7 +506,7 @@ fn spawn_in(cgroup: &Path, program: &Path, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Makes a cgroup and those above it, each with all cpus and memory of `top`.
+/// Creates a cgroup and its ancestors, each with all CPUs and memory nodes of `top`.
 pub(crate) fn make_cgroup(path: &Path, top: &Path) {
     let missing: Vec<&Path> = path.ancestors().take_while(|p| *p != top).collect();
     for directory in missing.into_iter().rev() {
@@ -521,7 +521,8 @@ pub(crate) fn make_cgroup(path: &Path, top: &Path) {
     }
 }
 
-/// Ends all processes of cgroups and removes them; their processes go within milliseconds.
+/// Kills all processes in the cgroups and removes the cgroups; the processes exit within
+/// milliseconds.
 fn remove_cgroups(top: &Path) {
     for _ in 0..200 {
         let mut all = vec![top.to_owned()];
@@ -556,28 +557,28 @@ impl Pod {
         processes_in(&self.cgroup)
     }
 
-    /// Name and mask of every thread of every worker, by tid. Workers of the toy server name their
-    /// threads.
+    /// Name and mask of every thread of every worker, by tid. Workers of the toy server set their
+    /// thread names.
     pub(crate) fn threads(&self) -> BTreeMap<i32, (String, String)> {
         let all = self.processes().into_iter().flat_map(threads_of);
         all.filter(|(_, (name, _))| name.starts_with("albw"))
             .collect()
     }
 
-    /// Masks of all threads of the container, whatever they are.
+    /// Masks of all threads of the container.
     pub(crate) fn masks(&self) -> Vec<String> {
         let all = self.processes().into_iter().flat_map(threads_of);
         all.map(|(_, (_, mask))| mask).collect()
     }
 
-    /// True if there are this many threads of workers and each may use one cpu.
+    /// Whether there are this many worker threads and each is pinned to one CPU.
     pub(crate) fn is_pinned(&self, threads: usize) -> bool {
         let all = self.threads();
         all.len() == threads && all.values().all(|(_, mask)| mask.parse::<u32>().is_ok())
     }
 
-    /// True if a killed worker is gone and, with its successor, this many threads are pinned. The
-    /// second look is the later one, so that it does not see the killed worker.
+    /// Whether a killed worker is gone and, including its replacement, this many threads are
+    /// pinned. The order of the two reads ensures that the second does not see the killed worker.
     pub(crate) fn has_replaced(&self, killed: i32, threads: usize) -> bool {
         !self.threads().contains_key(&killed) && self.is_pinned(threads)
     }
@@ -599,7 +600,7 @@ impl Pod {
         );
     }
 
-    /// The process of a worker.
+    /// The pid of a worker.
     pub(crate) fn worker(&self, index: u16) -> i32 {
         let name = format!("albw{index}.0");
         let threads = self.threads();
@@ -607,7 +608,7 @@ impl Pod {
         *found.unwrap_or_else(|| panic!("no {name}: {threads:?}")).0
     }
 
-    /// Sends the toy server a command, as one line.
+    /// Sends the toy server a command line.
     pub(crate) fn order(&mut self, line: &str) {
         let server = self.server.as_mut().unwrap();
         writeln!(server.stdin.as_mut().unwrap(), "{line}").unwrap();
@@ -617,7 +618,7 @@ impl Pod {
         signal(pid, "KILL");
     }
 
-    /// Writes the cpus of its container, as a kubelet does.
+    /// Writes the cpuset of its container, like the kubelet.
     pub(crate) fn set_cpus(&self, cpus: &str) {
         fs::write(self.cgroup.join("cpuset.cpus"), cpus).unwrap();
     }
@@ -666,7 +667,7 @@ pub(crate) fn threads_of(pid: i32) -> BTreeMap<i32, (String, String)> {
     found
 }
 
-/// Sets a mask as another process's `taskset` does.
+/// Sets a mask with `taskset`, like a foreign process.
 pub(crate) fn taskset(tid: i32, mask: &str) {
     let status = Command::new("taskset")
         .args(["-cp", mask, &tid.to_string()])
@@ -683,7 +684,7 @@ pub(crate) fn signal(pid: i32, name: &str) {
         .status();
 }
 
-/// Sets a flag when it is dropped: so a failing test also ends its threads.
+/// Sets a flag on drop, so that a failing test also ends its threads.
 pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -693,7 +694,7 @@ impl Drop for SetOnDrop<'_> {
 }
 
 impl Agent {
-    /// Its output so far.
+    /// Its log output so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -702,7 +703,7 @@ impl Agent {
         self.child.id() as i32
     }
 
-    /// The pid of a child of this process with this name.
+    /// The pid of a child process with this name.
     #[track_caller]
     pub(crate) fn child_named(&self, name: &str) -> i32 {
         let path = format!("/proc/{0}/task/{0}/children", self.pid());
@@ -716,7 +717,7 @@ impl Agent {
             .unwrap_or_else(|| panic!("no child {name}: {children}"))
     }
 
-    /// Asks it to stop and waits for its end.
+    /// Sends SIGTERM and waits until the agent exits.
     pub(crate) fn stop(mut self) -> ExitStatus {
         signal(self.pid(), "TERM");
         let mut status = None;
@@ -727,7 +728,7 @@ impl Agent {
         status.unwrap()
     }
 
-    /// Kills it, as the kernel does when memory is short.
+    /// Kills the agent with SIGKILL, like the kernel's OOM killer.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Files that NumPy writes are read; every other file is refused with the reason.
+//! Files written by NumPy are read; every other file is rejected with a reason.
 
 use super::{Floats, Table, parse, read_vector_or_table, write};
 
