@@ -1,8 +1,8 @@
-//! Where the columns of a model are in the rows of a request that names its columns.
+//! Maps the columns of a model to the columns of a request that names them.
 //!
-//! A model without names calls its columns by their numbers, "0", "1" and so on, as pandas does;
-//! LightGBM's own `Column_0` have these names, too. Columns that a request lacks are refused, or
-//! are NaN where the settings of the model say so.
+//! The columns of a model without names are called by their numbers, "0", "1" and so on, as in
+//! pandas; the numbers are also accepted for LightGBM's default names (`Column_0`). A column that
+//! is missing in the request is an error, or NaN if the settings of the model say so.
 
 use std::collections::HashMap;
 
@@ -11,20 +11,20 @@ use albacore_engine::{ElementType, ModelInfo};
 use crate::InvalidRows;
 use crate::excerpt::{excerpt, some_names};
 
-/// For each column of a model its place in the rows of a request.
+/// For each column of a model, its position in the rows of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnOrder {
-    /// `None` for a column that the request lacks.
+    /// `None` for a column that is missing in the request.
     sources: Vec<Option<usize>>,
-    /// Columns of the request.
+    /// Number of columns in the request.
     width: usize,
 }
 
 impl ColumnOrder {
-    /// Finds the columns of `model` among `names`; `None` if they are in the model's order.
+    /// Matches `names` with the columns of `model`; `None` if they are in the model's order.
     ///
     /// # Errors
-    /// A name is unknown or comes twice; one is missing, or all are where some may be.
+    /// A name is unknown or a duplicate; a column is missing, or all are if some may be missing.
     pub fn find(model: &ModelInfo, names: &[impl AsRef<str>]) -> Result<Option<Self>, InvalidRows> {
         let columns = Columns::of(model);
         if columns.are_in_order(names) {
@@ -63,19 +63,19 @@ impl ColumnOrder {
         }))
     }
 
-    /// By column of the model: the place in a row of the request; `None` if it is missing.
+    /// For each column of the model, its position in a request row; `None` if it is missing.
     #[must_use]
     pub fn sources(&self) -> &[Option<usize>] {
         &self.sources
     }
 
-    /// Columns of the request: at least one, at most those of the model.
+    /// Number of columns in the request: at least one, at most those of the model.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// By column of the request: the column of the model.
+    /// For each column of the request, its column of the model.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let mut columns = vec![0; self.width];
         for (column, source) in self.sources.iter().enumerate() {
@@ -86,8 +86,8 @@ impl ColumnOrder {
         columns
     }
 
-    /// Has `write` write the rows of the request into the first bytes of `memory`, then puts them
-    /// into the model's order. Values have type `element`.
+    /// Calls `write` to write the rows of the request to the beginning of `memory`, then reorders
+    /// them in place into the model's order. Values have type `element`.
     ///
     /// # Errors
     /// That of `write`.
@@ -104,8 +104,8 @@ impl ColumnOrder {
         Ok(())
     }
 
-    /// Spreads rows at the beginning of `memory` over all of it, the last one first: no row is
-    /// written over one that is still to be read.
+    /// Expands the request rows at the beginning of `memory` to model rows, from the last to the
+    /// first, so that no row is overwritten before it is read.
     fn spread(&self, element: ElementType, memory: &mut [u8]) {
         let bytes = element.bytes();
         let (from, to) = (self.width * bytes, self.sources.len() * bytes);
@@ -131,11 +131,11 @@ pub(crate) fn put_nan(element: ElementType, cell: &mut [u8]) {
     }
 }
 
-/// The columns of a model by their names.
+/// Column names of a model.
 struct Columns<'a> {
     model: &'a ModelInfo,
     names: &'a [String],
-    /// Whether numbers are names.
+    /// Whether column numbers are accepted as names.
     is_numbered: bool,
 }
 
@@ -192,7 +192,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Whether `name` is the number `place` without leading zeros.
+/// Whether `name` is the decimal number `place` without leading zeros.
 fn is_number(name: &str, place: usize) -> bool {
     name.parse() == Ok(place) && (name == "0" || !name.starts_with(['0', '+']))
 }

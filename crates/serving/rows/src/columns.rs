@@ -1,5 +1,5 @@
-//! Rows that a request sends as columns, a tensor each: MLServer's codec of pandas, and `inputs` of
-//! MLflow. A column is read as a tensor of its own and then spread over the rows.
+//! Columnar requests, with one tensor per column: MLServer's pandas codec, and `inputs` of MLflow.
+//! Each column is deserialized into a buffer and then scattered over the rows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::labels::BYTES;
 use crate::row_writer::RowWriter;
 use crate::{ColumnOrder, InvalidRows, binary_values, json_values};
 
-/// A column as the Open Inference Protocol declares it.
+/// A column as declared in the Open Inference Protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct DeclaredColumn<'a> {
     pub name: &'a str,
@@ -24,8 +24,8 @@ pub struct DeclaredColumn<'a> {
     pub shape: &'a [i64],
 }
 
-/// Whether the only input of a request is a column, and not rows of all of them: MLServer's codec
-/// of pandas says so, or it has texts.
+/// Whether the only input of a request is a single column rather than rows of all columns: it has
+/// texts, or the request declares MLServer's pandas codec.
 #[must_use]
 pub fn is_column(datatype: &str, shape: &[i64], is_pandas: bool) -> bool {
     match shape {
@@ -35,11 +35,11 @@ pub fn is_column(datatype: &str, shape: &[i64], is_pandas: bool) -> bool {
     }
 }
 
-/// What the values of a column are.
+/// Type of the values in a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     Numbers(Datatype),
-    /// Texts of categories, `BYTES`, which become their codes.
+    /// Texts of categories (`BYTES`), which are converted to codes.
     Texts(Arc<CategoryTable>),
 }
 
@@ -77,7 +77,7 @@ impl ColumnKind {
         )))
     }
 
-    /// The type of the values in rows.
+    /// The type of the values in engine rows.
     #[must_use]
     pub fn element(&self) -> ElementType {
         match self {
@@ -86,7 +86,7 @@ impl ColumnKind {
         }
     }
 
-    /// The bytes of a binary tensor of so many values.
+    /// Size of a binary tensor with this number of values.
     #[must_use]
     pub fn binary_size(&self, values: usize) -> BinarySize {
         match self {
@@ -95,10 +95,10 @@ impl ColumnKind {
         }
     }
 
-    /// Writes the values of a JSON list to `memory`, which has room for as many as there should be.
+    /// Writes the values of a JSON list to `memory`, whose size is that of the expected values.
     ///
     /// # Errors
-    /// A value is wrong, or there is another number of them.
+    /// A value is invalid, or the number of values is wrong.
     pub fn write_json(&self, text: &str, memory: &mut [u8]) -> Result<(), InvalidRows> {
         match self {
             Self::Numbers(datatype) => {
@@ -108,7 +108,7 @@ impl ColumnKind {
         }
     }
 
-    /// The same of a binary tensor.
+    /// Writes the values of a binary tensor, like [`Self::write_json`].
     ///
     /// # Errors
     /// As [`Self::write_json`].
@@ -119,7 +119,7 @@ impl ColumnKind {
         }
     }
 
-    /// The same of the typed contents of gRPC.
+    /// Writes the values of typed gRPC contents, like [`Self::write_json`].
     ///
     /// # Errors
     /// As [`Self::write_json`].
@@ -135,11 +135,11 @@ impl ColumnKind {
     }
 }
 
-/// Bytes that a binary tensor has for its shape.
+/// Size of a binary tensor according to its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinarySize {
     Exact(usize),
-    /// Of texts, whose length is not known before they are read.
+    /// Texts: their lengths are only known from the data.
     AtLeast(usize),
 }
 
@@ -162,16 +162,16 @@ impl fmt::Display for BinarySize {
     }
 }
 
-/// Columns that are those of a model, whose values are not checked yet.
+/// Columns that match those of a model; their values are not checked yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnTensors {
     /// At least one.
     pub rows: usize,
-    /// Columns of the model.
+    /// Number of columns of the model.
     features: usize,
-    /// In the order of the request.
+    /// One for each column, in the order of the request.
     kinds: Vec<ColumnKind>,
-    /// `None` if they are in the model's order.
+    /// `None` if the columns are in the model's order.
     order: Option<ColumnOrder>,
 }
 
@@ -179,8 +179,8 @@ impl ColumnTensors {
     /// Checks names, types and shapes.
     ///
     /// # Errors
-    /// A name is unknown, comes twice or is missing; a type is unknown; the columns do not have
-    /// the same number of rows.
+    /// A name is unknown, a duplicate or missing; a type is unknown; the columns differ in their
+    /// number of rows.
     pub fn check(model: &ModelInfo, columns: &[DeclaredColumn<'_>]) -> Result<Self, InvalidRows> {
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
         let order = ColumnOrder::find(model, &names).map_err(|error| {
@@ -228,13 +228,13 @@ impl ColumnTensors {
         })
     }
 
-    /// What the column at each place of the request holds.
+    /// The value types of the columns, in the order of the request.
     #[must_use]
     pub fn kinds(&self) -> &[ColumnKind] {
         &self.kinds
     }
 
-    /// A type whose rows hold every value of the columns.
+    /// The row type that can represent every value of the columns.
     #[must_use]
     pub fn row_datatype(&self) -> Datatype {
         let is_wide = |kind: &ColumnKind| kind.element() == ElementType::F64;
@@ -244,11 +244,11 @@ impl ColumnTensors {
         }
     }
 
-    /// Writes the rows to `memory`. `read` writes the values of the column at a place in the
-    /// request into memory for them.
+    /// Writes the rows to `memory`. `read` writes the values of one column, given its position in
+    /// the request, to a buffer of their size.
     ///
     /// # Errors
-    /// That of `read`.
+    /// The error of `read`.
     pub fn write(
         &self,
         memory: &mut [u8],
@@ -271,10 +271,10 @@ impl ColumnTensors {
     }
 }
 
-/// Writes the columns of rows with `features` values to `memory`, whose values have type `element`.
+/// Writes columns to the rows in `memory`, which have `features` values of type `element`.
 ///
-/// `read` fills a buffer with the values of a column of the model, by its number, and returns
-/// their type; `None` for a column that is missing.
+/// `read` fills a buffer with the values of a model column, given its number, and returns their
+/// type; `None` if the column is missing.
 pub(crate) fn write_columns(
     features: usize,
     element: ElementType,
@@ -300,7 +300,7 @@ pub(crate) fn write_columns(
                     let value = value.try_into().map_or(0.0, f32::from_le_bytes);
                     cell.copy_from_slice(&f64::from(value).to_le_bytes());
                 }
-                // The rows have the widest type of their columns.
+                // The row type is the widest type of the columns: no narrowing is needed.
                 _ => cell.copy_from_slice(value),
             }
         }

@@ -1,9 +1,9 @@
-//! Tables in `text/csv`: with a line of names, as MLflow's clients write them, or without, as those
+//! Tables in `text/csv`: with a header line, as MLflow's clients send them, or without, as clients
 //! of SageMaker's XGBoost container do.
 //!
-//! A first line of numbers is a row, any other the names; the parameter `header` of the content
-//! type says it where a name is a number. Fields may be quoted (RFC 4180); a line ends with LF or
-//! CR LF. Missing values are what `pandas.read_csv` takes for such.
+//! The first line is a row if all its fields are numbers, otherwise the header; if a column name is
+//! a number, the parameter `header` of the content type decides. Fields may be quoted (RFC 4180);
+//! lines end with LF or CR LF. Missing values are those of `pandas.read_csv`.
 
 use std::borrow::Cow;
 
@@ -15,17 +15,17 @@ use crate::row_writer::RowWriter;
 use crate::table::{Key, Params, Table, Values};
 use crate::{ColumnOrder, InvalidRows};
 
-/// Values that are missing, beside an empty field.
+/// Missing values of `pandas.read_csv`, besides the empty field.
 const MISSING: [&str; 18] = [
     "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>",
     "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
 ];
 
-/// Lines that are rows. Blank ones are skipped.
+/// The lines that contain rows; blank lines are skipped.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines<'a> {
     text: &'a str,
-    /// Lines before the text.
+    /// Number of lines before the text.
     before: usize,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Lines<'a> {
         self.text.len()
     }
 
-    /// The lines with their numbers, from 1.
+    /// Iterates over the lines with their line numbers, from 1.
     fn rows(&self) -> impl Iterator<Item = (usize, &'a str)> + use<'a> {
         let numbered = (self.before + 1..).zip(self.text.lines());
         numbered.filter(|(_, line)| !line.trim_ascii().is_empty())
@@ -42,11 +42,11 @@ impl<'a> Lines<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Reads a body in `text/csv`; `has_header` says whether its first line has names, where the
-    /// content type does.
+    /// Parses a `text/csv` body. `has_header` is the parameter of the content type: whether the
+    /// first line contains names.
     ///
     /// # Errors
-    /// The body is not UTF-8 or has no rows, or a name in its first line is wrong.
+    /// The body is not UTF-8 or has no rows, or a column name in the header is invalid.
     pub fn of_csv(
         model: &ModelInfo,
         body: &'a [u8],
@@ -88,7 +88,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The lines after that of this number.
+/// Returns the lines after line `number`.
 fn after(text: &str, number: usize) -> Lines<'_> {
     let mut rest = text;
     for _ in 0..number {
@@ -122,7 +122,7 @@ pub(crate) fn write(
     })
 }
 
-/// Lines with the order of their columns, if it is not the model's.
+/// Lines with their column order, if it differs from the model's.
 struct OrderedLines<'a> {
     lines: &'a Lines<'a>,
     features: usize,
@@ -130,7 +130,7 @@ struct OrderedLines<'a> {
 }
 
 impl OrderedLines<'_> {
-    /// Writes the rows; `put` writes a field of a column, or says what is wrong with it.
+    /// Writes the rows; `put` writes the field of a column, or returns the problem with it.
     fn write(
         &self,
         mut writer: RowWriter<'_>,
@@ -177,7 +177,8 @@ fn put_number(writer: &mut RowWriter<'_>, field: &str) -> Result<(), String> {
     written.ok_or_else(|| format!("is not a number; texts need categories: {WAY_OUT}"))
 }
 
-/// Writes the code of a category. A number is a code, unless it is the text of a category, too.
+/// Writes the code of a category. A number is a code; it is ambiguous if it is also the text of a
+/// category with another code.
 fn put_category(
     writer: &mut RowWriter<'_>,
     table: &CategoryTable,
@@ -210,7 +211,7 @@ fn at(line: usize, problem: &str) -> InvalidRows {
     InvalidRows::new(format!("line {line} of the text/csv body: {problem}"))
 }
 
-/// The fields of a line.
+/// Splits a line into fields.
 fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
     if !line.contains('"') {
         return Ok(line.split(',').map(Cow::Borrowed).collect());
@@ -231,7 +232,7 @@ fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
             continue;
         };
         let mut end = 0;
-        // Two quotes in a field are one.
+        // Two quotes in a quoted field are one quote.
         while let Some(quote) = quoted[end..].find('"') {
             end += quote;
             if !quoted[end + 1..].starts_with('"') {
@@ -255,7 +256,7 @@ fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
     }
 }
 
-/// Whether the field is a value and no name.
+/// Whether the field is a number or a missing value, not a column name.
 fn is_value(field: &str) -> bool {
     wide(field.trim()).is_some()
 }
@@ -270,7 +271,7 @@ fn wide(field: &str) -> Option<f64> {
     special(field).or_else(|| field.parse().ok())
 }
 
-/// The value of a field that is no number.
+/// Returns the value of a boolean or missing field; `None` for other fields.
 fn special(field: &str) -> Option<f64> {
     match field {
         "" => Some(f64::NAN),

@@ -1,7 +1,7 @@
-//! The parameter `feature_names`: the names of the columns that a request sends, in any order.
+//! The parameter `feature_names`: the column names of a request, in any order.
 //!
-//! Over HTTP a list of strings; over gRPC, whose parameters cannot be lists, one string: the same
-//! list as JSON, or the names separated by commas. HTTP accepts both forms, too.
+//! Over HTTP it is a list of strings; over gRPC, whose parameters cannot be lists, it is one
+//! string: the list as JSON, or the names separated by commas. HTTP accepts the string, too.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,11 @@ use crate::{ColumnOrder, InvalidRows};
 
 pub const FEATURE_NAMES: &str = "feature_names";
 
-/// Finds the columns of `model` in the value of the parameter, as JSON; `None` if they are in its
-/// order.
+/// Matches the names in the JSON value of the parameter with the columns of `model`; `None` if they
+/// are in the model's order.
 ///
 /// # Errors
-/// The value is not a list of strings, or a name is unknown, comes twice or is missing.
+/// The value is not a list of strings, or a name is unknown, a duplicate or missing.
 pub fn order_of_json(model: &ModelInfo, value: &str) -> Result<Option<ColumnOrder>, InvalidRows> {
     match value.as_bytes().first() {
         Some(b'[') => order_of_list(model, value),
@@ -28,7 +28,7 @@ pub fn order_of_json(model: &ModelInfo, value: &str) -> Result<Option<ColumnOrde
     }
 }
 
-/// The same of a string, a list as JSON or names separated by commas.
+/// Like [`order_of_json`], for a string: a list as JSON, or names separated by commas.
 ///
 /// # Errors
 /// As [`order_of_json`].
@@ -36,7 +36,7 @@ pub fn order_of_text(model: &ModelInfo, text: &str) -> Result<Option<ColumnOrder
     match text.trim_start().starts_with('[') {
         true => order_of_list(model, text),
         false => {
-            // One more than there are columns is unknown or comes twice.
+            // Enough to find an error: with more names than columns, one is unknown or a duplicate.
             let names = text.split(',').take(model.features + 1);
             find(model, &names.collect::<Vec<_>>())
         }
@@ -53,7 +53,7 @@ fn find(model: &ModelInfo, names: &[impl AsRef<str>]) -> Result<Option<ColumnOrd
         .map_err(|error| InvalidRows::new(format!("parameter {FEATURE_NAMES:?}, {error}")))
 }
 
-/// Refuses a value of another kind.
+/// Returns the error for a value of another type.
 #[must_use]
 pub fn not_a_list() -> InvalidRows {
     InvalidRows::new(format!(

@@ -1,9 +1,9 @@
 //! Parses the `data` of a JSON tensor directly into rows.
 //!
-//! The text is not validated as JSON before; invalid JSON is refused here. Flat (`[1, 2, 3, 4]`)
+//! Invalid JSON is rejected here; the text is not validated before. Flat (`[1, 2, 3, 4]`)
 //! and nested (`[[1, 2], [3, 4]]`) data are the same row-major values. `null` is a missing value,
-//! because JSON has no NaN. No recursion and no allocation: time is linear in the text, memory
-//! constant.
+//! because JSON has no NaN. No recursion and no allocation: linear time in the length of the text,
+//! constant memory.
 
 use crate::InvalidRows;
 use crate::datatype::Datatype;
@@ -48,14 +48,14 @@ pub fn write_json(
     Ok(())
 }
 
-/// The shape that a request declared.
+/// The shape declared in the request.
 #[derive(Clone, Copy)]
 struct Shape {
     rows: usize,
     features: usize,
 }
 
-/// Parses rows in brackets of their own, after the first bracket.
+/// Parses nested rows (one array per row), after the opening bracket of the outer array.
 fn nested(
     reader: &mut Reader<'_>,
     writer: &mut RowWriter<'_>,
@@ -97,8 +97,8 @@ fn nested(
     Ok(())
 }
 
-/// Parses values up to and including the closing bracket. Those beyond the memory are counted, not
-/// written.
+/// Parses values up to and including the closing bracket. Values beyond the end of the memory are
+/// counted, but not written.
 fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), InvalidRows> {
     if reader.take(b']') {
         return Ok(());
@@ -124,7 +124,7 @@ fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), Inv
     }
 }
 
-/// Writes the text of a category that begins with `token`; refuses anything else.
+/// Writes the code of the category whose text begins with `token`; rejects any other token.
 fn put_text(
     reader: &mut Reader<'_>,
     token: &str,
@@ -136,7 +136,7 @@ fn put_text(
     }
 }
 
-/// Writes one value, if it has the form of a JSON number or literal, or is the text of a category.
+/// Writes one value: a JSON number, a JSON literal or the text of a category.
 pub(crate) fn write_value(token: &str, writer: &mut RowWriter<'_>) -> Result<(), InvalidRows> {
     match put_number(token, writer)? {
         true => Ok(()),
@@ -151,7 +151,7 @@ fn no_number(token: &str, writer: &RowWriter<'_>) -> InvalidRows {
     writer.error(&format!("`{shown}` is not a {name} number"))
 }
 
-/// Writes one value, if it has the form of a JSON number or literal; returns whether it has.
+/// Writes one JSON number or literal; returns false for any other token.
 fn put_number(token: &str, writer: &mut RowWriter<'_>) -> Result<bool, InvalidRows> {
     let parsed = match (writer.datatype(), token.as_bytes().first()) {
         (_, Some(b'n')) if token == "null" => {
@@ -184,7 +184,7 @@ fn put_number(token: &str, writer: &mut RowWriter<'_>) -> Result<bool, InvalidRo
     Ok(parsed.is_some())
 }
 
-/// Parses a whole number, also in the forms `3.0` and `3e2`.
+/// Parses an integer, also in the forms `3.0` and `3e2`.
 fn integer(token: &str) -> Option<i128> {
     token.parse().ok().or_else(|| {
         let value: f64 = token.parse().ok()?;

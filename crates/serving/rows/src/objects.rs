@@ -1,4 +1,4 @@
-//! Writes rows that are objects of values by the names of columns, whatever their order.
+//! Writes rows that are JSON objects of values keyed by column name, in any order.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -16,7 +16,7 @@ use crate::excerpt::excerpt;
 use crate::json_values;
 use crate::row_writer::RowWriter;
 
-/// Writes the objects in `text`, a list; the columns of a model without names are called by their
+/// Writes the list of objects in `text`. If the model has no column names, the keys are column
 /// numbers.
 pub(crate) fn write_objects(
     model: &ModelInfo,
@@ -54,13 +54,13 @@ pub(crate) fn write_objects(
     }
 }
 
-/// Reads rows one after the other, so that no more than one is stored.
+/// Deserializes rows one at a time, so that at most one is in memory.
 struct ObjectRows<'a> {
     model: &'a ModelInfo,
-    /// Of its columns.
+    /// Column names of the model.
     names: &'a [String],
     writer: RowWriter<'a>,
-    /// Why a row was refused.
+    /// The error of the rejected row.
     refused: &'a mut Option<InvalidRows>,
 }
 
@@ -98,7 +98,7 @@ impl<'de> Visitor<'de> for ObjectRows<'_> {
     }
 }
 
-/// The members of an object, in its order.
+/// The members of a JSON object, in the order of the text.
 struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Object<'de> {
@@ -124,16 +124,16 @@ impl<'de> Deserialize<'de> for Object<'de> {
     }
 }
 
-/// A name, which is a part of the body unless it has escapes.
+/// A key, borrowed from the body unless it has escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Where the columns of a model are, and the values of one row.
+/// Column positions of a model, and the values of the current row.
 struct ObjectRow<'a, 'de> {
     names: &'a [String],
-    /// Whether the model's file has no names.
+    /// Whether the model file has no column names.
     is_nameless: bool,
-    /// Whether columns may be missing, though not all of a row.
+    /// Whether missing columns are NaN. A row without any column is rejected.
     missing_is_nan: bool,
     places: OnceCell<HashMap<&'a str, usize>>,
     values: Vec<Option<&'de str>>,
@@ -184,7 +184,8 @@ impl<'a, 'de> ObjectRow<'a, 'de> {
         }
     }
 
-    /// The column with this name, which most clients send in the model's order.
+    /// Position of the column with this name. Tries `at` first, because most clients send columns
+    /// in the model's order.
     fn place(&self, at: usize, name: &str) -> Option<usize> {
         if self.names.get(at).is_some_and(|expected| expected == name) {
             return Some(at);
@@ -197,7 +198,7 @@ impl<'a, 'de> ObjectRow<'a, 'de> {
     }
 }
 
-/// What messages call a row of an input.
+/// The word for a row of this input in error messages.
 fn row_of(input: &str) -> &'static str {
     match input {
         "\"instances\"" => "instance",

@@ -1,5 +1,5 @@
-//! Texts of categories become their codes in every form of a request, whatever the order of the
-//! columns, and anything else is named.
+//! Texts of categories are converted to their codes in every request format and column order; other
+//! texts are rejected with an error that names them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::columns::{BinarySize, ColumnKind, ColumnTensors, DeclaredColumn};
 use crate::datatype::Datatype;
 use crate::labels::push_text;
 
-/// Texts that break readers of brackets, separators, escapes and missing values.
+/// Texts that are hard to parse: brackets, separators, escapes, missing values, a number.
 const COLORS: [&str; 8] = ["red", "a, b", "[x", "]]", "\"q\"\\", "\u{e9}\n", "NA", "7"];
 const SIZES: [&str; 3] = ["10", "20", "true"];
 const NAMES: [&str; 4] = ["amount", "color", "size", "age"];
@@ -41,7 +41,7 @@ fn floats(memory: &[u8]) -> Vec<f32> {
     values.map(|&bytes| f32::from_le_bytes(bytes)).collect()
 }
 
-/// The rows of a table, or the error message.
+/// Returns the rows of a table, or the error message.
 fn written(model: &ModelInfo, table: Result<Table<'_>, InvalidRows>) -> Result<Vec<f32>, String> {
     let table = table.map_err(|error| error.to_string())?;
     let mut memory = vec![0xa5; table.rows * model.features * 4];
@@ -68,7 +68,7 @@ fn any_rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec(row, 1..5)
 }
 
-/// The columns in any order.
+/// A permutation of the columns.
 fn any_order() -> impl Strategy<Value = Vec<usize>> {
     Just(vec![0, 1, 2, 3]).prop_shuffle()
 }
@@ -80,7 +80,7 @@ fn codes(rows: &[Row]) -> Vec<f32> {
     codes.collect()
 }
 
-/// The value of a column as clients send it.
+/// The JSON value of a column as clients send it.
 fn value(&(amount, color, size, age): &Row, column: usize) -> Value {
     match column {
         0 => json!(amount),
@@ -105,7 +105,7 @@ fn objects(rows: &[Row], order: &[usize]) -> Value {
     Value::Array(rows.iter().map(object).collect())
 }
 
-/// CSV with a line of names; a text in quotes.
+/// CSV with a header line and quoted texts.
 fn csv(rows: &[Row], order: &[usize]) -> String {
     let line = |fields: Vec<String>| fields.join(",") + "\n";
     let names = line(order.iter().map(|&it| NAMES[it].to_owned()).collect());
@@ -119,7 +119,7 @@ fn csv(rows: &[Row], order: &[usize]) -> String {
     names + &rows.collect::<String>()
 }
 
-/// The rows of a tensor for each column, texts in the form that `texts` makes of them.
+/// Returns the rows of a request with one tensor per column; `write` writes a column.
 fn tensors(
     rows: &[Row],
     order: &[usize],

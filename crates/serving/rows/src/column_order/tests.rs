@@ -1,4 +1,4 @@
-//! Which names of columns are found, in any order, and which are refused.
+//! Column names in any order, and the names that are rejected.
 
 use albacore_engine::Columns;
 use proptest::prelude::*;
@@ -78,7 +78,7 @@ fn a_misspelled_name_and_no_name_are_refused_where_columns_may_be_missing() {
     }
 }
 
-/// The rows of a request with these values.
+/// Writes a request row with these values and returns the rows in the model's column order.
 fn rows_of(order: &ColumnOrder, values: &[f32], all: usize) -> Vec<f32> {
     let mut memory = vec![0; 4 * all];
     let written = order.write(ElementType::F32, &mut memory, |memory| {

@@ -1,4 +1,4 @@
-//! Tensors of JSON numbers: values, nesting, counts, and texts that are none.
+//! JSON tensors of numbers: values, nesting, counts, and invalid text.
 
 use proptest::prelude::*;
 

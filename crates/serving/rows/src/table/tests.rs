@@ -1,4 +1,4 @@
-//! Which bodies are tables, whatever their form, and what is wrong with others.
+//! Request bodies in every table format, and the errors of invalid ones.
 
 use albacore_engine::Columns;
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn model() -> ModelInfo {
     }
 }
 
-/// The rows of a table, or the error message.
+/// Returns the rows of a table, or the error message.
 fn written(model: &ModelInfo, table: Result<Table<'_>, InvalidRows>) -> Result<Vec<f32>, String> {
     let table = table.map_err(|error| error.to_string())?;
     let mut memory = vec![0xa5; table.rows * model.features * 4];
@@ -345,7 +345,7 @@ fn what_is_wrong_with_csv_is_named_by_its_line() {
 }
 
 proptest! {
-    /// Lists and objects of the same values are the same rows.
+    /// Lists and objects of the same values result in the same rows.
     #[test]
     fn both_forms_are_the_same_rows(
         values in prop::collection::vec((any::<i32>(), prop::option::of(-1e6..1e6_f32)), 1..20),
@@ -383,7 +383,7 @@ proptest! {
     }
 }
 
-/// The model, of whose columns requests may lack some.
+/// A model whose requests may omit columns.
 fn sparse() -> ModelInfo {
     ModelInfo {
         missing_is_nan: true,
@@ -423,7 +423,7 @@ fn columns_that_a_table_lacks_are_nan_where_they_may_be_missing() {
             r#"{"dataframe_split": {"columns": ["amount"], "data": [[1, 2]]}}"#,
             "has 2 values, not 1",
         ),
-        // Without names nothing says which column is missing.
+        // Without column names the missing column is unknown.
         (r#"{"inputs": [[1]]}"#, "has 1 values, not 2"),
     ] {
         let said = json(body).unwrap_err();
