@@ -1,13 +1,13 @@
-//! The accept loops of one port, one in each event loop. They close connections at their deadlines,
-//! and evict idle ones when the port is near [`CONNECTIONS_MAX`].
+//! The accept loops of one port, one per event loop. They close connections at their deadlines and
+//! evict idle connections when the port is near [`CONNECTIONS_MAX`].
 //!
-//! Each loop has a listening socket of its own, to which the kernel assigns connections by a hash.
-//! Few connections are divided unevenly so; a loop therefore passes a connection on to the loop
-//! that has fewest.
+//! Each event loop has its own listening socket (`SO_REUSEPORT`), to which the kernel assigns
+//! connections by a hash. A small number of connections is distributed unevenly by the hash; a loop
+//! therefore hands an accepted connection over to the loop with the fewest connections.
 //!
-//! A flood of connections that send nothing does not block other clients: near the bound,
-//! connections that never sent a complete request are evicted first, then those that have been idle
-//! longest. A new connection is refused only if all others are being served.
+//! Many connections that send nothing cannot lock out other clients: near the limit, connections
+//! that never sent a complete request are evicted first, then those that have been idle longest. A
+//! new connection is refused only if all others are serving requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,13 +29,13 @@ use crate::limits::{
 use crate::shutdown::{ShutdownStage, next_stage};
 use crate::state::{ConnState, Control, ListenerState, UnsentBytes};
 
-/// Connections that a loop may be given before it takes the first of them.
+/// Capacity of the handover channel of a loop.
 const HANDOVERS_MAX: usize = 256;
 
-/// One event loop of a port, as the others see it.
+/// One event loop of a port, as seen by the other loops.
 #[derive(Debug)]
 struct Peer {
-    /// Connections, those that are being handed over included.
+    /// Open connections, including those being handed over.
     open: AtomicUsize,
     total: ConnectionCount,
     handovers: mpsc::Sender<Handover>,
@@ -50,13 +50,13 @@ pub struct PortShare {
     peers: Arc<[Peer]>,
     index: usize,
     handovers: mpsc::Receiver<Handover>,
-    /// The loops that stop listening wait here for the others.
+    /// Loops that have stopped accepting wait here for the others.
     listening: Arc<Barrier>,
     unsent_bytes: UnsentBytes,
     limit_metrics: LimitMetrics,
 }
 
-/// Divides a port among so many event loops, which add their connections to `total`.
+/// Divides a port among this number of event loops; all of them count their connections in `total`.
 #[must_use]
 pub fn divide_port(
     loops: usize,
@@ -84,7 +84,7 @@ pub fn divide_port(
     receivers.into_iter().enumerate().map(share).collect()
 }
 
-/// Counts a connection of a loop until it is dropped.
+/// Counts a connection of a loop as open until it is dropped.
 #[derive(Debug)]
 struct OpenGuard {
     peers: Arc<[Peer]>,
@@ -99,7 +99,7 @@ impl OpenGuard {
         Self { peers, index }
     }
 
-    /// Counts a connection of the loop with fewest; of loop `own` if it is one of them.
+    /// Counts a connection for the loop with the fewest connections; prefers `own` on a tie.
     fn of_least_loaded(peers: &Arc<[Peer]>, own: usize) -> Self {
         let open = |index: usize| peers[index].open.load(Ordering::Relaxed);
         let least = (0..peers.len()).min_by_key(|&index| (open(index), index != own));
@@ -126,9 +126,10 @@ struct Acceptor<H> {
     evictions_left: usize,
 }
 
-/// Accepts connections until `shutdown` is closing and answers their requests by `handler`; returns
-/// when the last connection of this share is closed. Arrivals at `socket` should be stamped
-/// ([`albacore_os::stamp_arrivals`]), otherwise [`ConnState::arrival`] is the time of the read.
+/// Accepts connections until `shutdown` reaches a closing stage and serves their requests with
+/// `handler`; returns when the last connection of this share is closed. Arrivals at `socket` should
+/// be timestamped ([`albacore_os::stamp_arrivals`]); otherwise [`ConnState::arrival`] is the time
+/// of the read.
 pub async fn serve<H: Handler>(
     socket: TcpListener,
     share: PortShare,
@@ -155,7 +156,8 @@ pub async fn serve<H: Handler>(
         evictions_left: 0,
     };
     let mut sweep = tokio::time::interval(SWEEP_PERIOD);
-    // Missed sweeps are skipped: clients are not charged for time in which this process had no CPU.
+    // Missed sweeps are skipped, so that time without CPU for this process does not expire the
+    // deadlines of clients.
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let stage = loop {
         // bound: ends when `shutdown` is closing; CONNECTIONS_MAX tasks at most
@@ -179,8 +181,8 @@ pub async fn serve<H: Handler>(
     };
     acceptor.admit_pending(&socket).await;
     drop(socket);
-    // Clients whose connections are closed connect again at once: to a socket that is about to be
-    // closed, they would be reset. So no loop closes connections before all have closed the port.
+    // Clients reconnect as soon as their connections are closed. A reconnection to a listening
+    // socket that is then closed would be reset, so all loops close their sockets first.
     listening.wait().await;
     handovers.close();
     while let Ok(handover) = handovers.try_recv() {
@@ -194,7 +196,7 @@ pub async fn serve<H: Handler>(
 }
 
 impl<H: Handler> Acceptor<H> {
-    /// Serves an accepted connection in the loop with the fewest connections.
+    /// Passes an accepted connection to the loop with the fewest connections.
     fn distribute(&mut self, stream: TcpStream) {
         let guard = OpenGuard::of_least_loaded(&self.peers, self.index);
         if guard.index == self.index {
@@ -206,7 +208,7 @@ impl<H: Handler> Acceptor<H> {
         });
         match handed_over {
             Ok(Ok(())) => {}
-            // The other loop stops, or has many to take over: the connection stays here.
+            // The other loop is stopping or its channel is full: serve the connection here.
             Ok(Err(TrySendError::Full((stream, _)) | TrySendError::Closed((stream, _)))) => {
                 self.take_over((stream, OpenGuard::of(&self.peers, self.index)));
             }
@@ -214,7 +216,7 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 
-    /// Serves a connection that another loop accepted.
+    /// Serves a connection handed over by another loop.
     fn take_over(&mut self, (stream, guard): Handover) {
         match TcpStream::from_std(stream) {
             Ok(stream) => self.admit(stream, guard),
@@ -247,7 +249,7 @@ impl<H: Handler> Acceptor<H> {
         });
     }
 
-    /// Admits connections that the kernel has completed: closing the port would reset them.
+    /// Accepts the connections in the accept queue, which closing the socket would reset.
     async fn admit_pending(&mut self, socket: &TcpListener) {
         for _ in 0..self.connections_max {
             match tokio::time::timeout(Duration::ZERO, socket.accept()).await {
@@ -259,7 +261,7 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 
-    /// Asks idle connections to close, in the order of [`ConnState::eviction_rank`].
+    /// Asks connections to close, in the order of [`ConnState::eviction_rank`].
     fn evict(&mut self) {
         let ranked = self.conns.iter().enumerate();
         let mut ranked: Vec<_> = ranked
@@ -274,8 +276,8 @@ impl<H: Handler> Acceptor<H> {
                 conn.evict();
             }
         }
-        // Half of them, since some may receive a request meanwhile. After a search without a result
-        // some connections are accepted before the next one.
+        // Only half of them, because some may receive a request before they close. The minimum
+        // keeps a search without a result from being repeated for every connection.
         self.evictions_left = count.max(EVICTIONS_AT_ONCE) / 2;
     }
 
@@ -292,7 +294,7 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 
-    /// Waits until all connections are closed.
+    /// Closes all connections gracefully and waits until they are closed.
     async fn drain(&mut self, sweep: &mut Interval) {
         self.listener.close();
         for conn in &self.conns {
@@ -338,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Counts the requests of one event loop.
+    /// Counts the requests served by one event loop.
     #[derive(Default)]
     struct Counting(AtomicUsize);
 
@@ -378,7 +380,7 @@ mod tests {
             handlers.push(Arc::clone(&handler));
             loops.spawn(serve(socket, share, stopped.clone(), handler));
         }
-        // All of them come to the first loop.
+        // All connections are accepted by the first loop.
         let mut streams = Vec::new();
         for _ in 0..9 {
             let mut stream = TcpStream::connect(addresses[0]).await.unwrap();
@@ -387,7 +389,7 @@ mod tests {
         }
         let counts = || handlers.iter().map(|it| it.0.load(Ordering::Relaxed));
         assert_eq!(counts().collect::<Vec<_>>(), [3, 3, 3]);
-        // A connection stays with its loop, and those that end leave room for others.
+        // A connection stays in its loop; closed connections free capacity in their loop.
         ask(&mut streams[1]).await;
         assert_eq!(counts().sum::<usize>(), 10);
         streams.truncate(3);

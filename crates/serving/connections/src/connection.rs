@@ -1,5 +1,5 @@
-//! Drives one connection. Every port accepts HTTP/1.1 and HTTP/2, which the connection preface
-//! distinguishes.
+//! Drives one connection. Every port accepts HTTP/1.1 and HTTP/2; the connection preface of HTTP/2
+//! tells them apart.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -27,15 +27,15 @@ use crate::limits::{
 use crate::socket::TimedSocket;
 use crate::state::{ActiveRequest, ConnState, Control, ListenerState, Phase, UnsentBytes};
 
-/// The connection preface of HTTP/2.
+/// The HTTP/2 connection preface.
 const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Answers the requests of all connections.
+/// The request handler of all connections.
 pub trait Handler: Send + Sync + 'static {
     /// The body of a reply.
     type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
 
-    /// Answers one request; `active` counts as being served until it is dropped.
+    /// Serves one request, which is active until `active` is dropped.
     fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -97,7 +97,7 @@ async fn serve_io<Io, H>(
     let io = ConnIo::new(TokioIo::new(stream), Arc::clone(&conn));
     let own = Arc::clone(&conn);
     let service = service_fn(move |request| {
-        // In a box: hyper moves what it is given, and would keep its memory for each connection.
+        // Boxed: hyper stores the future inline and would keep its memory for each connection.
         let answer = Box::pin(Arc::clone(&handler).answer(request, own.begin_request()));
         async move { Ok::<_, Infallible>(answer.await) }
     });
@@ -130,8 +130,8 @@ async fn serve_io<Io, H>(
     }
 }
 
-/// Waits for the first bytes. Returns the protocol and whether a shutdown began meanwhile; `None`
-/// if the connection is to be closed.
+/// Waits for the first bytes. Returns the protocol and whether shutdown began while waiting; `None`
+/// if the connection must be closed.
 async fn detect(stream: &TcpStream, conn: &ConnState) -> Option<(Protocol, bool)> {
     let mut protocol = pin!(peek_protocol(stream));
     let control = tokio::select! {
@@ -144,7 +144,7 @@ async fn detect(stream: &TcpStream, conn: &ConnState) -> Option<(Protocol, bool)
             conn.count(limit);
             None
         }
-        // A client that has just connected will send a request soon.
+        // A client that has just connected is about to send a request.
         Control::Shutdown => {
             let protocol = tokio::time::timeout(SHUTDOWN_GRACE, protocol).await;
             Some((protocol.ok()??, true))
@@ -152,7 +152,7 @@ async fn detect(stream: &TcpStream, conn: &ConnState) -> Option<(Protocol, bool)
     }
 }
 
-/// Detects the protocol without consuming bytes; `None` if the connection ends before.
+/// Detects the protocol without consuming bytes; `None` if the connection is closed first.
 async fn peek_protocol(stream: &TcpStream) -> Option<Protocol> {
     let mut seen = [0; PREFACE.len()];
     loop {
@@ -171,7 +171,8 @@ async fn peek_protocol(stream: &TcpStream) -> Option<Protocol> {
     }
 }
 
-/// Runs a connection until it ends or a control message ends it; `after_poll` follows each poll.
+/// Runs a connection until it ends or a control message ends it; calls `after_poll` after each
+/// poll.
 async fn drive<C>(
     connection: C,
     conn: &ConnState,
@@ -182,15 +183,15 @@ async fn drive<C>(
 {
     let mut connection = pin!(connection);
     let mut is_closing = false;
-    // Shutdown of HTTP/1.1: the phase when the shutdown began, or SHUTDOWN_GRACE ago.
+    // Shutdown of HTTP/1.1: the phase when shutdown began, then at the last check, SHUTDOWN_GRACE
+    // ago.
     let mut phase_at_shutdown = (is_stopping && !is_http2).then(|| conn.phase_deadline());
     if is_stopping && is_http2 {
         connection.as_mut().graceful_shutdown();
         is_closing = true;
     }
     loop {
-        // bound: one pass for each control message, and each time that CLOSE_TIME_MAX or
-        // SHUTDOWN_GRACE has passed
+        // bound: one pass per control message, per CLOSE_TIME_MAX and per SHUTDOWN_GRACE
         let control = tokio::select! {
             biased;
             ended = poll_fn(|context| {
@@ -228,7 +229,7 @@ async fn drive<C>(
                 conn.count(limit);
                 return;
             }
-            // Closing at once would reset a request that is in flight.
+            // Closing immediately would reset a request in flight.
             Some(Control::Shutdown) if !is_http2 && phase_at_shutdown.is_none() => {
                 phase_at_shutdown = Some(conn.phase_deadline());
                 continue;
@@ -242,11 +243,11 @@ async fn drive<C>(
     }
 }
 
-/// Counts why a connection ended early.
+/// Counts the reason why a connection ended early.
 fn count_error(error: &hyper::Error, conn: &ConnState) {
     tracing::debug!(?error, "a connection ended early");
-    // hyper does not expose the error codes of HTTP/2 except in its debug output. This code means a
-    // flood of resets, continuations or small frames, which its parser bounds.
+    // hyper exposes the HTTP/2 error code only in its debug output. ENHANCE_YOUR_CALM means a flood
+    // of resets, continuations or small frames, which the parser of h2 limits.
     let debug = format!("{error:?}");
     if error.is_timeout() {
         conn.count(Limit::Keepalive);

@@ -11,23 +11,23 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// A limit that a client reached, or another reason why its connection was closed early.
+/// A limit that a client reached, or another reason for closing its connection early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Refused: the maximum of connections is open and all are being served.
+    /// Refused: the maximum number of connections is open, and all are serving requests.
     Connections,
-    /// Evicted to make room for others.
+    /// Evicted to make room for other connections.
     CrowdedOut,
     FirstBytesTime,
-    /// The head of a request took too long.
+    /// The request head was not received in time.
     HeadTime,
-    /// The head was too large.
+    /// The request head was too large.
     HeadBytes,
     /// The bytes were not HTTP.
     NotHttp,
     /// Idle for too long.
     IdleTime,
-    /// The peer did not answer a keepalive.
+    /// The peer did not acknowledge a keepalive ping.
     Keepalive,
     /// The client abandoned most of its calls.
     Resets,
@@ -37,15 +37,15 @@ pub enum Limit {
     BrokenOff,
     /// The client did not read a reply in time.
     ReplyTime,
-    /// Too many bytes of replies are unsent, over all clients.
+    /// Too many bytes of replies were unsent, over all clients.
     RepliesBytes,
     /// The reply would be too large.
     ReplyBytes,
-    /// A body stalled, or was too slow.
+    /// A body stalled or was too slow.
     BodyTime,
     /// A body was too large, before or after decompression.
     BodyBytes,
-    /// Too many bytes of bodies are in memory, over all clients.
+    /// Too many bytes of bodies were in memory, over all clients.
     BodiesBytes,
 }
 
@@ -70,7 +70,7 @@ const LIMITS: [(Limit, &str); 17] = [
     (Limit::BodiesBytes, "bodies_bytes"),
 ];
 
-/// The counters of all ports; a clone counts into the same.
+/// The counters of all ports; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct LimitMetrics(Arc<Counts>);
 

@@ -1,5 +1,5 @@
-//! Triton's calls for the model repository: what they ask for, over both protocols. Models and
-//! their sources come from the settings alone, so no parameter that brings one is accepted.
+//! Checks of Triton's model repository calls, for both protocols. Models and their sources are
+//! defined in the settings only, so parameters that define them are rejected.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,11 @@ use serde_json::{Map, Value};
 
 use crate::limits::{PARAMETER_CHARS_SHOWN, REPOSITORY_BYTES_MAX};
 
-/// Of unloading: whether to unload models that only this one needs. There are none.
+/// Parameter of the unload call: also unload models that only this model depends on. There are
+/// none.
 const UNLOAD_DEPENDENTS: &str = "unload_dependents";
 
-/// Prefix of the names of a model's files.
+/// Prefix of parameters that contain the files of a model.
 const FILE: &str = "file:";
 
 /// A call that loads or unloads a model.
@@ -22,7 +23,7 @@ pub enum RepositoryCall {
     Unload,
 }
 
-/// A call for the model repository is invalid.
+/// Error for an invalid model repository call.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     #[error(
@@ -41,7 +42,7 @@ pub enum RepositoryError {
 }
 
 impl RepositoryCall {
-    /// Refuses a message that holds more than names and flags, before it is read.
+    /// Rejects a message that is too large for names and flags, before it is deserialized.
     ///
     /// # Errors
     /// [`RepositoryError::TooLarge`].
@@ -52,10 +53,11 @@ impl RepositoryCall {
         }
     }
 
-    /// Checks a body of HTTP, which may be empty.
+    /// Checks an HTTP body, which may be empty.
     ///
     /// # Errors
-    /// It is too large, is not an object of parameters, or has one that the call does not take.
+    /// The body is too large, is not a JSON object, or has a field or parameter that the call does
+    /// not accept.
     pub fn check_json(self, body: &[u8]) -> Result<(), RepositoryError> {
         for (field, value) in object(body)? {
             let field_error = |remedy| {
@@ -76,10 +78,10 @@ impl RepositoryCall {
         Ok(())
     }
 
-    /// Checks the fields of a message of gRPC besides the model's name.
+    /// Checks the fields of a gRPC message, except for the model name.
     ///
     /// # Errors
-    /// It names a repository, or has a parameter that the call does not take.
+    /// It names a repository, or has a parameter that the call does not accept.
     pub fn check_message(
         self,
         repository: &str,
@@ -113,10 +115,10 @@ impl RepositoryCall {
     }
 }
 
-/// Whether a body of HTTP asks for ready models only.
+/// Whether an HTTP body asks for ready models only.
 ///
 /// # Errors
-/// It is not an object, or its `ready` is not true or false.
+/// The body is not a JSON object, or its `ready` is not a Boolean.
 pub fn only_ready(body: &[u8]) -> Result<bool, RepositoryError> {
     match object(body)?.get("ready") {
         None | Some(Value::Null) => Ok(false),
@@ -128,7 +130,7 @@ pub fn only_ready(body: &[u8]) -> Result<bool, RepositoryError> {
     }
 }
 
-/// The object of a body; an empty body is an empty one.
+/// Parses a body as a JSON object; an empty body is an empty object.
 fn object(body: &[u8]) -> Result<Map<String, Value>, RepositoryError> {
     RepositoryCall::check_size(body)?;
     if body.trim_ascii().is_empty() {

@@ -1,4 +1,4 @@
-//! Phases and their deadlines, with a clock that the tests advance.
+//! Phases and their deadlines, with a clock advanced by the tests.
 
 use super::*;
 
@@ -20,12 +20,12 @@ fn advance(listener: &ListenerState, time: Duration) {
     }
 }
 
-/// The control message that was sent, if any.
+/// Takes the pending control message, if any.
 fn control(conn: &ConnState) -> Option<Control> {
     conn.control.lock().unwrap().take()
 }
 
-/// Checks that the deadline is after `time`; returns the limit.
+/// Checks that the deadline expires after `time`; returns the limit.
 fn limit_after(listener: &ListenerState, conn: &ConnState, time: Duration) -> Limit {
     advance(listener, time);
     conn.check_deadline();

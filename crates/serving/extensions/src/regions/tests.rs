@@ -1,4 +1,4 @@
-//! Regions of real files: what is refused, what is read and written, and files that change.
+//! Regions of real files: rejected registrations, reads and writes, and truncated files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -90,7 +90,7 @@ fn a_truncated_object_is_an_error_with_both_sizes_and_is_not_made_larger() {
         shm.regions.slice("r", 0, 50).unwrap().read().unwrap(),
         [7; 50]
     );
-    // The open object is used, not what has its name now.
+    // The open file is used, not the file that has its name now.
     fs::remove_file(&path).unwrap();
     assert_eq!(
         shm.regions.slice("r", 0, 50).unwrap().read().unwrap(),
