@@ -1,4 +1,4 @@
-//! Load reports out of band: a stream for each connection of a client that weighs servers.
+//! Out-of-band load reports: one stream per connection of a load-balancing client.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use super::super::limits::{LOAD_STREAM_PERIOD, LOAD_STREAM_PERIOD_MAX, LOAD_STREAM_PERIOD_MIN};
 use super::super::load_report::LoadReporter;
 
-/// Streams the newest report. `ReplyBody` ends the streams of a server that stops.
+/// Streams the newest report. At shutdown `ReplyBody` ends the streams.
 pub(super) struct LoadStreams(pub(super) Arc<LoadReporter>);
 
 struct LoadStream {
@@ -31,7 +31,7 @@ impl OpenRcaService for LoadStreams {
         request: Request<OrcaLoadReportRequest>,
     ) -> Result<Response<Self::StreamCoreMetricsStream>, Status> {
         if !self.0.is_enabled() {
-            // Clients do not try again after this code.
+            // Clients do not retry after this status code.
             return Err(Status::unimplemented(
                 "this server gives no load reports: it runs with --load-reports never",
             ));
@@ -50,7 +50,7 @@ impl OpenRcaService for LoadStreams {
 impl LoadStream {
     async fn next(mut self) -> Option<(Result<OrcaLoadReport, Status>, Self)> {
         let report = loop {
-            // bound: a report exists a tenth of a second after the start
+            // bound: the first report exists 0.1 s after startup
             self.period.tick().await;
             if let Some(report) = self.reports.newest() {
                 break report;
@@ -60,7 +60,7 @@ impl LoadStream {
     }
 }
 
-/// The interval that a client asks for, within bounds; one of no length is the server's.
+/// Clamps the interval requested by a client; zero selects the default.
 fn bounded(wanted: orca::Duration) -> Duration {
     let seconds = u64::try_from(wanted.seconds).unwrap_or_default();
     let nanos = u32::try_from(wanted.nanos).unwrap_or_default();
