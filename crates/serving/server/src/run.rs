@@ -1,4 +1,4 @@
-//! The server from its command line to its exit code: the supervisor, and its fronts.
+//! The server from its command line to its exit code: the supervisor and the fronts.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ pub fn main() -> ExitCode {
         return ExitCode::from(EXIT_USAGE);
     }
     log_to_stderr();
-    // It holds the descriptors of every worker and model.
+    // The supervisor holds the file descriptors of all workers and models.
     if let Err(error) = albacore_os::raise_descriptor_limit() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
@@ -61,7 +61,8 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Err(code) => return code,
     };
     if own.role != FrontRole::First {
-        // There are as many as there are sockets, whatever the number of cpus is now.
+        // The number of event loops is that of the inherited sockets, independent of the number of
+        // CPUs now.
         args.front_threads = None;
     }
     let config = match args.check() {
@@ -75,11 +76,11 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     if let Err(error) = albacore_os::set_thread_name("albf.main") {
         tracing::debug!(%error, "the main thread has no name");
     }
-    // Clients wait for it at a takeover, and it does little otherwise.
+    // At a takeover clients wait for this thread, which does little otherwise.
     albacore_os::shorten_slice();
     let result = start(config, own);
     match own.role {
-        // The supervisor says why there is none.
+        // The supervisor reports why there is no standby.
         FrontRole::Standby => result.unwrap_or(ExitCode::FAILURE),
         FrontRole::First | FrontRole::Upgrade => exit_code("albacore-server", result),
     }
@@ -88,7 +89,7 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ALBACORE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,h2=error"));
-    // The client that fetches models logs whole URLs at `trace`, in which signatures may be.
+    // The HTTP client that fetches models logs whole URLs at `trace`, which may contain signatures.
     let filter = match "ureq=off".parse() {
         Ok(off) => filter.add_directive(off),
         Err(_) => filter,
@@ -123,12 +124,12 @@ fn run_front(
     if let Some((folder, bytes_max)) = &config.model_cache {
         storage = storage.with_cache(folder, *bytes_max)?;
     }
-    // A standby takes the models of the front that serves.
+    // A standby gets its models from the serving front.
     let models = match own.role {
         FrontRole::Standby => None,
         FrontRole::First | FrontRole::Upgrade => Some(load_models(&config, &storage)?),
     };
-    // Everything but requests and their connections runs here, on the main thread.
+    // The main thread runs everything except for requests and their connections.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,4 +1,4 @@
-//! A front from its models to its end: the first one, and one of a newer binary. A standby begins
+//! The lifecycle of a front: the first one, or that of a newer binary (upgrade). A standby begins
 //! in `standby`.
 
 use std::path::PathBuf;
@@ -27,19 +27,19 @@ use albacore_live_settings::model_control::{Orders, model_control};
 use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
 use albacore_server_args::{ModelControlMode, ModelSource, ServerConfig};
 
-/// What a front was started with.
+/// Configuration and resources of a front process.
 pub(crate) struct FrontProcess {
     pub(crate) config: ServerConfig,
     pub(crate) number: u64,
-    /// The host of the workers.
+    /// Link to the worker host.
     pub(crate) workers: Link,
     pub(crate) storage: Storage,
     pub(crate) handover: Handover,
 }
 
-/// The models to start with.
+/// The models at startup.
 pub(crate) enum StartModels {
-    /// Loaded models of the command line.
+    /// Models of the command line, already loaded.
     Arguments(
         Vec<LoadedModel>,
         Vec<ModelStatus>,
@@ -49,7 +49,7 @@ pub(crate) enum StartModels {
     SettingsFile(PathBuf, Box<LoadedSettings>),
 }
 
-/// A front that can begin to accept connections at any time.
+/// A front that is ready to accept connections but does not accept them yet.
 pub(crate) struct PreparedFront {
     pub(crate) engine: Arc<Engine>,
     pub(crate) status: Arc<StatusStore>,
@@ -57,21 +57,21 @@ pub(crate) struct PreparedFront {
     pub(crate) config: ServerConfig,
     storage: Arc<Storage>,
     handover: Handover,
-    /// Calls that load and unload models, until their thread is started.
+    /// Requests to load and unload models; taken when their thread is started.
     orders: Option<Orders>,
-    /// Where it counts its connections.
+    /// Memory of the connection counter.
     connections: SharedMemory,
     begin: watch::Sender<bool>,
     stop: watch::Sender<ShutdownStage>,
 }
 
-/// The front end, which runs until it is stopped.
+/// The running front end.
 pub(crate) type Accepting = JoinHandle<Result<(), front::FrontError>>;
 
-/// How a front came to serve.
+/// How a front starts to serve.
 pub(crate) enum Beginning {
     First,
-    /// It accepts connections once it is ready.
+    /// Replaces the front of another binary; accepts connections once it is ready.
     Upgrade,
     Takeover {
         predecessor: Option<Predecessor>,
@@ -79,7 +79,7 @@ pub(crate) enum Beginning {
     },
 }
 
-/// Serves the models of the command line or of the settings on these sockets.
+/// Serves the models of the command line or of the settings file on these sockets.
 pub(crate) async fn first(
     process: FrontProcess,
     control: Control,
@@ -98,7 +98,8 @@ pub(crate) async fn first(
     .await
 }
 
-/// As [`first`], on the sockets of another binary's front, which serves until this one is ready.
+/// Like [`first`], on the sockets of the front of another binary, which serves until this one is
+/// ready.
 pub(crate) async fn upgrade(
     process: FrontProcess,
     control: Control,
@@ -139,8 +140,8 @@ async fn start_with(
     front.serve(accepting, control, watcher, beginning).await
 }
 
-/// Writes the engine's events. A choice of batching is made on a thread of the front end, which
-/// must not wait for the reader of standard output.
+/// Emits the engine's events. Batching choices are made on a thread of the front end, which must
+/// not block on standard output.
 fn observer(runtime: tokio::runtime::Handle) -> Observer {
     Observer(Box::new(move |event| {
         let line = event.into();
@@ -151,8 +152,8 @@ fn observer(runtime: tokio::runtime::Handle) -> Observer {
     }))
 }
 
-/// Starts the engine, whose workers are not started before their host says so, and the front end,
-/// which does not accept connections yet.
+/// Starts the engine and the front end. The workers are started when the worker host permits it;
+/// the front end does not accept connections yet.
 pub(crate) fn prepare(
     process: FrontProcess,
     models: Vec<LoadedModel>,
@@ -216,7 +217,7 @@ pub(crate) fn prepare(
     Ok((front, tokio::spawn(accepting)))
 }
 
-/// Starts the client of `--params`, if that is given.
+/// Starts the client of `--params`, if configured.
 fn start_params_client(
     config: &ServerConfig,
     effective: &Arc<EffectiveConfig>,
@@ -228,7 +229,7 @@ fn start_params_client(
 }
 
 impl PreparedFront {
-    /// What the thread that loads models works on, once.
+    /// The state shared with the thread that loads models; can be taken once.
     fn served(&mut self) -> anyhow::Result<Served> {
         Ok(Served {
             engine: Arc::clone(&self.engine),
@@ -241,7 +242,7 @@ impl PreparedFront {
         })
     }
 
-    /// Applies the settings, and watches their file from now on.
+    /// Applies the settings and starts to watch their file.
     pub(crate) fn watch(
         &mut self,
         file: PathBuf,
@@ -252,7 +253,7 @@ impl PreparedFront {
         Ok(ConfigWatcher::start(file, settings, served, restored)?)
     }
 
-    /// Loads and unloads models of the command line by calls, if calls may do that.
+    /// Starts to load and unload the models of the command line by calls, if enabled.
     pub(crate) fn follow_calls(
         &mut self,
         restored: &Restored,
@@ -271,7 +272,7 @@ impl PreparedFront {
             .transpose()
     }
 
-    /// Keeps the models of the command line for other fronts.
+    /// Keeps the models of the command line for later fronts.
     fn keep_models(&self) -> Restored {
         let mut restored = Restored::default();
         let status = self.status.snapshot();
@@ -288,13 +289,13 @@ impl PreparedFront {
         restored
     }
 
-    /// Accepts connections from now on.
+    /// Starts to accept connections.
     pub(crate) fn begin(&self) {
         self.begin.send_replace(true);
         self.handover.keep_connections(&self.connections);
     }
 
-    /// Resolves if the workers cannot be started; never otherwise.
+    /// Returns if the workers cannot be started; otherwise never.
     async fn get_ready(&self, beginning: &Beginning) -> Result<(), StartError> {
         let was_ready = matches!(
             beginning,
@@ -304,7 +305,7 @@ impl PreparedFront {
             }
         );
         match self.engine.workers_up().await {
-            // As of any server that is ready, its workers are started again and again.
+            // As in any ready server, the start of its workers is retried.
             Err(error) if was_ready => {
                 tracing::warn!(%error, "not every worker is up");
                 return std::future::pending().await;
@@ -327,9 +328,9 @@ impl PreparedFront {
         std::future::pending().await
     }
 
-    /// Waits until this front is to end; returns whether another one serves then.
+    /// Waits until this front is stopped; returns whether another front serves then.
     async fn until_ended(&self, control: &Control) -> Result<bool, LinkError> {
-        // bound: one pass for each message; ends with the supervisor
+        // bound: one pass per message; ends with the supervisor
         loop {
             match control.next().await?.0 {
                 SupervisorMessage::Drain => return Ok(false),
@@ -343,7 +344,7 @@ impl PreparedFront {
         }
     }
 
-    /// Serves until the supervisor ends it.
+    /// Serves until the supervisor stops this front.
     pub(crate) async fn serve(
         self,
         mut accepting: Accepting,
@@ -351,8 +352,8 @@ impl PreparedFront {
         watcher: Option<ConfigWatcher>,
         beginning: Beginning,
     ) -> anyhow::Result<ExitCode> {
-        // The front end runs before the models are loaded, so that health checks see a live server
-        // that is not ready.
+        // The front end runs before the models are loaded, so that health checks see a server that
+        // is live but not ready.
         if let Beginning::First = beginning {
             self.begin();
         }
@@ -403,9 +404,9 @@ impl PreparedFront {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Says that it will end and goes on for a while, unless another front serves the same ports;
-    /// then stops accepting, waits for accepted requests and stops the workers. Returns whether all
-    /// requests were answered in time.
+    /// Announces the shutdown and continues to serve for the drain delay, unless another front
+    /// serves the same ports; then stops accepting, waits for accepted requests and stops the
+    /// workers. Returns whether all requests were answered in time.
     async fn drain(&self, mut accepting: Accepting, is_replaced: bool) -> bool {
         self.engine.drain();
         let (stage, delay) = match is_replaced {

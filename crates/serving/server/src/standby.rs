@@ -1,4 +1,4 @@
-//! A front that follows what the serving one keeps, and takes its place when asked to.
+//! A standby front: it replicates the state kept by the serving front, and takes over on request.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use albacore_supervision::{FrontMessage, SupervisorMessage};
 use crate::event_loops::EventLoops;
 use crate::serve::{Accepting, Beginning, FrontProcess, PreparedFront, prepare};
 
-/// What the front that serves has kept.
+/// The state kept by the serving front.
 #[derive(Default)]
 pub(crate) struct Inheritance {
     pub(crate) listeners: Vec<Listeners>,
@@ -22,15 +22,15 @@ pub(crate) struct Inheritance {
     models: Vec<KeptModel>,
     /// A message of the params stream.
     parameters: Option<Vec<u8>>,
-    /// The models that calls have unloaded.
+    /// The models that were unloaded by calls.
     unloaded: BTreeSet<String>,
 }
 
 impl Inheritance {
-    /// Receives everything that has been kept so far.
+    /// Receives all state kept so far.
     pub(crate) async fn receive(control: &Control) -> anyhow::Result<Self> {
         let mut inheritance = Self::default();
-        // bound: what is kept; ends with the supervisor
+        // bound: number of kept entries; ends with the supervisor
         loop {
             match control.next().await? {
                 (SupervisorMessage::Kept { key }, fds) => match Kept::read(&key, fds)? {
@@ -48,8 +48,7 @@ impl Inheritance {
     }
 }
 
-/// Prepares everything, follows what the front that serves changes, and takes its place when asked
-/// to.
+/// Prepares a front, applies the changes kept by the serving front, and takes over on request.
 pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Result<ExitCode> {
     let handover = process.handover.clone();
     let inheritance = Inheritance::receive(&control).await?;
@@ -89,7 +88,7 @@ pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Resu
         standby.set_parameters(&message);
     }
     handover.send(&FrontMessage::Prepared, &[]);
-    // bound: one pass for each change; ends with the supervisor
+    // bound: one pass per change; ends with the supervisor
     let beginning = loop {
         match control.next().await? {
             (SupervisorMessage::Kept { key }, fds) => standby.follow(&key, fds)?,
@@ -122,7 +121,7 @@ pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Resu
     standby.serve(accepting, control, beginning).await
 }
 
-/// A prepared front with what the one that serves has kept.
+/// A prepared front with the state kept by the serving front.
 struct Standby {
     front: PreparedFront,
     settings: Option<Box<LoadedSettings>>,
@@ -155,7 +154,7 @@ impl Standby {
         Ok(())
     }
 
-    /// Those of the stream; without them it goes on with the settings, as when it has just started.
+    /// Applies parameters of the stream. Without them, the settings are in force, as after a start.
     fn set_parameters(&self, message: &[u8]) {
         let effective = &self.front.effective;
         match albacore_params_client::decode_parameters(message, effective.threads()) {
@@ -168,7 +167,7 @@ impl Standby {
         let KeptModel { model, record } = kept;
         let records = &mut self.restored.records;
         let known = records.get(&record.name);
-        // The same edition may be described anew.
+        // The record of the same edition may have changed.
         if known.is_none_or(|known| known.edition() != record.edition()) {
             self.front.engine.restore(model, record.edition())?;
         }
@@ -176,7 +175,7 @@ impl Standby {
         Ok(())
     }
 
-    /// A model is served no longer: its memory is released.
+    /// Releases the memory of a model that is no longer served.
     fn forget(&mut self, name: &str) {
         self.restored.records.remove(name);
         self.front.engine.unload(name);
@@ -195,7 +194,7 @@ impl Standby {
         {
             front.engine.serve();
         }
-        // First of all: clients wait.
+        // First, because clients are waiting.
         front.begin();
         let watcher = match front.config.models.clone() {
             ModelSource::Arguments { models, .. } => {

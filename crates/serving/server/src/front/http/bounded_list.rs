@@ -1,9 +1,9 @@
-//! Lists of a request with a bound on their members.
+//! Lists in requests with a limited number of members.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 
-/// A list of at most `MAX` members: a longer one is refused before it is stored.
+/// A list of at most `MAX` members; a longer list is rejected before it is stored.
 pub(super) struct BoundedList<T, const MAX: usize>(pub(super) Vec<T>);
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedList<T, MAX> {
@@ -21,7 +21,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedLis
                 while let Some(member) = members.next_element()? {
                     if kept.len() == MAX {
                         let mut all = MAX + 1;
-                        // bound: members of the body, none of which is kept
+                        // bound: members in the body, none of which is stored
                         while members.next_element::<IgnoredAny>()?.is_some() {
                             all += 1;
                         }

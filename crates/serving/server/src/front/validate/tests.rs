@@ -1,4 +1,4 @@
-//! What requests may ask for, and with which words the rest is refused.
+//! Valid requests, and the error messages of invalid ones.
 
 use super::super::sample_model::sample_model;
 use super::*;

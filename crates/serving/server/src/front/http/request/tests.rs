@@ -1,4 +1,4 @@
-//! Tests of the infer body: which bodies are refused and why; arbitrary bodies never panic.
+//! Infer bodies: rejected bodies and their errors; arbitrary bodies never panic.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn model() -> ModelInfo {
     sample_model(2, Kind::Leaf)
 }
 
-/// The rows of a body, or the error message.
+/// Returns the rows of a body, or the error message.
 fn rows(body: &[u8], json_bytes: Option<usize>) -> Result<Vec<f32>, String> {
     let model = model();
     let call = HttpInferRequest::parse(&model, body, json_bytes, &Regions::new(0))
@@ -178,7 +178,7 @@ fn what_is_wrong_is_said() {
     }
 }
 
-/// Requests whose first array behind `"data":` is not the tensor's, or not an array.
+/// The first array after `"data":` is not that of the tensor, or `"data":` is inside of a string.
 #[test]
 fn an_array_that_is_not_the_data_is_not_taken_for_it() {
     let data = r#"{"name":"input","shape":[1,2],"datatype":"FP32","data":[3,4]}"#;
@@ -196,13 +196,13 @@ fn an_array_that_is_not_the_data_is_not_taken_for_it() {
     assert!(said.contains("2 inputs"), "{said}");
 }
 
-/// Words without numbers: places in the text differ with the spelling of the key.
+/// Removes digits: positions in the text depend on the spelling of the key.
 fn words(said: &str) -> String {
     said.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
 proptest! {
-    /// A key that is spelled with an escape keeps the array from being cut out.
+    /// An escape in the key prevents the array from being cut out.
     #[test]
     fn a_cut_body_is_read_as_the_whole(
         edits in prop::collection::vec((0_usize..60, "[0-9.eE+,\\[\\]\"\\\\ {}:NInulltrefas-]"), 0..5),

@@ -1,4 +1,4 @@
-//! Paths and methods that are calls, and others.
+//! Valid and invalid paths and methods.
 
 use proptest::prelude::*;
 
