@@ -1,7 +1,8 @@
-//! What good clients notice of bad ones: `cargo bench -p albacore-server --bench bad_clients`.
-//! Rounds with and without bad clients take turns; printed is the median of the rounds' p99, and
-//! its ratio to that of the rounds without. The aim is a ratio of at most 1.1. Bad clients run on
-//! the same cpus: a flood that costs its sender cpu time takes that from the server, too.
+//! Effect of misbehaving clients on good ones: `cargo bench -p albacore-server --bench
+//! bad_clients`. Rounds with and without bad clients alternate. Prints the median of the p99 of the
+//! rounds, and its ratio to that of the rounds without bad clients; the target is a ratio of at
+//! most 1.1. Bad clients run on the same CPUs, so the CPU time of their senders is also taken from
+//! the server.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 #[path = "../tests/bad_clients/frames.rs"]
@@ -18,13 +19,13 @@ use std::time::Duration;
 use albacore_load::{InferRequest, Load, Shape, WireFormat, drive, poisson, summarize};
 use running::Running;
 
-/// Good requests a second: a tenth of what one worker can take.
+/// Good requests per second: a tenth of the capacity of one worker.
 const RATE: f64 = 1_000.0;
 
 /// Length of a round.
 const ROUND: Duration = Duration::from_secs(3);
 
-/// After so long bad clients are at what they do: connected, their answers computed.
+/// Warm-up time of bad clients, after which they are connected and their replies are computed.
 const BEGINNING: Duration = Duration::from_millis(2_500);
 
 /// Rounds of each kind.
@@ -33,7 +34,7 @@ const ROUNDS: usize = 5;
 const FEATURES: usize = 29;
 const INFER: &str = "/v2/models/small/infer";
 
-/// Something bad to do, again and again until it is to end.
+/// A misbehaving client, which repeats its behavior until the flag is set.
 type Bad = fn(SocketAddr, &AtomicBool, &AtomicUsize);
 
 const KINDS: [(&str, Bad); 6] = [
@@ -152,7 +153,7 @@ fn slow_senders(address: SocketAddr, is_over: &AtomicBool, count: &AtomicUsize) 
     }
 }
 
-/// Replies of 6 MB each, of which the kernel takes a part.
+/// Replies of 6 MB each, which fill the socket buffer in part.
 fn slow_readers(address: SocketAddr, is_over: &AtomicBool, count: &AtomicUsize) {
     let rows = 15_000;
     let bytes = rows * FEATURES * 4;

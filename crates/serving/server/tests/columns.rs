@@ -1,4 +1,4 @@
-//! Columns by name: a tensor for each, and names of the columns of one tensor, in any order.
+//! Columns by name: one tensor per column, or named columns of one tensor, in any order.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -24,7 +24,7 @@ fn start() -> Running {
     Running::start(&[("light", "lgb_binary.txt")], &workers)
 }
 
-/// Rows of the sample without missing values, by column.
+/// Rows of the sample that have no missing values, by column.
 fn sample() -> Vec<Vec<f64>> {
     let sample = zoo::sample("lgb_binary");
     let array = sample.array("X").unwrap();
@@ -46,7 +46,7 @@ fn post(server: &Running, body: &Value) -> Answer {
     server.post("/v2/models/light/infer", &[], body.to_string().as_bytes())
 }
 
-/// The values of all columns as one tensor, its columns in this order.
+/// One tensor with the values of all columns, in this order.
 fn tensor(columns: &[Vec<f64>], order: &[usize]) -> Value {
     let row = |row: usize| order.iter().map(move |&place| columns[place][row]);
     let data: Vec<f64> = (0..ROWS).flat_map(row).collect();
@@ -74,7 +74,7 @@ fn a_tensor_for_each_column_is_the_same_as_one_tensor() {
         assert_eq!(answer.status, 200, "{}", answer.error());
         assert_eq!(answer.json(), want);
     }
-    // Binary data of all inputs follows the JSON.
+    // The binary data of all inputs follows the JSON.
     let mut binary = Vec::new();
     let inputs = turned.iter().map(|&place| {
         binary.extend(columns[place].iter().flat_map(|value| value.to_le_bytes()));
@@ -173,7 +173,7 @@ fn wrong_columns_are_refused_by_their_names() {
     assert!(refused.error().contains(part), "{}", refused.error());
 }
 
-/// A request with an input for each of these columns.
+/// A columnar request with one input for each of these columns.
 fn grpc_request(columns: &[Vec<f64>], order: &[usize], is_raw: bool) -> ModelInferRequest {
     let input = |&place: &usize| InferInputTensor {
         name: name(place),
@@ -200,7 +200,7 @@ fn grpc_request(columns: &[Vec<f64>], order: &[usize], is_raw: bool) -> ModelInf
     }
 }
 
-/// The values that the server gives for these columns.
+/// The predictions of the server for these columns.
 fn wanted(server: &Running, columns: &[Vec<f64>]) -> Vec<f64> {
     let order: Vec<usize> = (0..FEATURES).collect();
     let answer = post(server, &json!({"inputs": [tensor(columns, &order)]})).json();

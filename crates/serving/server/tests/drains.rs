@@ -1,5 +1,6 @@
-//! A server is stopped while clients of both protocols send requests as fast as they can: every
-//! accepted request is answered, and no connection is reset. `ALBACORE_SOAK` multiplies the drains.
+//! Drains under load: a server is stopped while clients of both protocols send requests as fast as
+//! they can. Every accepted request is answered, and no connection is reset. `ALBACORE_SOAK`
+//! multiplies the number of drains.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -14,17 +15,17 @@ use running::Running;
 /// Number of drains without a soak.
 const DRAINS: u32 = 8;
 
-/// Connections of each protocol.
+/// Connections per protocol.
 const CLIENTS: usize = 8;
 
-/// How one connection of HTTP/1.1 ended.
+/// How an HTTP/1.1 connection ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
-    /// A reply announced that it was the last.
+    /// By a reply with `Connection: close`.
     Announced,
-    /// Closed between two requests, before a byte of the next was sent.
+    /// Closed between two requests, before any byte of the next one was sent.
     ClosedIdle,
-    /// The port was closed.
+    /// The connection was refused, because the port is closed.
     Refused,
 }
 
@@ -39,7 +40,7 @@ fn body(wire: WireFormat, address: SocketAddr) -> albacore_load::Request {
     call.request(wire, address)
 }
 
-/// Sends requests over one connection until it ends; returns the number of replies.
+/// Sends requests on one connection until it is closed; returns the number of replies.
 fn send_until_closed(address: SocketAddr) -> (u32, Ended) {
     let request = body(WireFormat::Json, address);
     let head = format!(
@@ -88,7 +89,7 @@ fn send_until_closed(address: SocketAddr) -> (u32, Ended) {
     }
 }
 
-/// Waits until a client of each protocol was answered.
+/// Waits until clients of both protocols have received replies.
 fn until_both_are_answered(server: &Running) {
     let start = Instant::now();
     loop {
@@ -157,7 +158,7 @@ fn a_drain_resets_no_connection() {
             }
         }
         let samples = over_grpc.join().unwrap().unwrap();
-        // Until the port was closed; after that, connections are refused.
+        // Requests are answered until the port is closed; after that, connections are refused.
         let first = samples.iter().position(|sample| sample.status == 0);
         let (before, after) = samples.split_at(first.unwrap_or(samples.len()));
         assert!(before.iter().all(|sample| sample.status == 200) && !before.is_empty());

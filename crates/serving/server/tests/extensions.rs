@@ -1,5 +1,5 @@
-//! Triton's extensions over HTTP and gRPC: configuration, statistics, repository index, and what
-//! metadata advertises.
+//! Triton's extensions over HTTP and gRPC: configuration, statistics, repository index, and the
+//! advertised metadata.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -78,7 +78,7 @@ fn statistics_are_of_calls_and_of_batches() {
     let parts = ["queue", "compute_input", "compute_infer", "compute_output"];
     for phase in parts {
         assert_eq!(phases[phase]["count"], 3, "{phase}");
-        // On an idle server nothing waits.
+        // On an idle server the queue time is zero.
         assert!(phase == "queue" || ns(phase) > 0, "{phase}: {phases}");
     }
     assert!(
@@ -177,7 +177,7 @@ fn metadata_advertises_the_listed_outputs_and_all_can_be_requested() {
     assert_eq!(config["output"].as_array().unwrap().len(), 1);
 }
 
-/// Clients that share `/dev/shm` with the server name any file there.
+/// Clients that share `/dev/shm` with the server can register any file there.
 #[test]
 fn the_servers_own_memory_is_in_no_file() {
     let server = Running::start(

@@ -1,4 +1,4 @@
-//! The real server over gRPC: the six calls, typed and raw tensors, status codes, health and
+//! A real server over gRPC: the six calls, typed and raw tensors, status codes, health and
 //! reflection.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
@@ -41,7 +41,7 @@ async fn client(server: &Running) -> Client {
     Client::new(channel(server).await).max_decoding_message_size(usize::MAX)
 }
 
-/// `rows` rows of the small model, all values one half.
+/// `rows` rows for the small model, with all values one half.
 fn halves(rows: usize) -> ModelInferRequest {
     ModelInferRequest {
         model_name: "small".to_owned(),
@@ -120,7 +120,7 @@ async fn health_and_metadata_answer() {
         let request = tonic_health::pb::HealthCheckRequest {
             service: service.to_owned(),
         };
-        // It looks at the engine ten times a second.
+        // The health service polls the engine ten times per second.
         let start = std::time::Instant::now();
         while health
             .check(request.clone())
@@ -253,7 +253,7 @@ async fn typed_and_raw_tensors_equal_those_of_the_library_bit_for_bit() {
 /// Makes a request invalid.
 type Bend = fn(&mut ModelInferRequest);
 
-/// Sends each invalid request, then a valid one.
+/// Sends each invalid request, followed by a valid one.
 async fn refused(client: &mut Client, code: Code, cases: &[(&str, Bend)]) {
     for (part, bend) in cases {
         let mut request = halves(1);
@@ -265,7 +265,7 @@ async fn refused(client: &mut Client, code: Code, cases: &[(&str, Bend)]) {
     }
 }
 
-/// Replaces typed contents by raw tensors of these sizes.
+/// Replaces typed contents with raw tensors of these sizes.
 fn make_raw(request: &mut ModelInferRequest, sizes: &[usize]) {
     request.inputs[0].contents = None;
     request.raw_input_contents = sizes
@@ -338,7 +338,7 @@ async fn a_full_queue_is_resource_exhausted() {
     }
     let status = calls.join_next().await.unwrap().unwrap().unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
-    // For people; the delay of a retry elsewhere is up to the client.
+    // Information for users only; the client decides on the delay of a retry on another server.
     assert!(status.get_details_retry_info().is_some());
     assert!(!status.metadata().contains_key("grpc-retry-pushback-ms"));
     server.signal_workers("-CONT");

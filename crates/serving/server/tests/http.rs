@@ -1,5 +1,5 @@
-//! The real server over HTTP: replies equal the libraries' bit for bit, and errors of bad input say
-//! what is wrong.
+//! A real server over HTTP: replies equal those of the libraries bit by bit, and errors of invalid
+//! requests describe the problem.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -20,7 +20,7 @@ const MODELS: [(&str, &str); 3] = [
 /// The infer call of the small model.
 const INFER: &str = "/v2/models/small/infer";
 
-/// One server for each test: they run side by side.
+/// Starts one server per test, because tests run concurrently.
 fn start() -> Running {
     Running::start(&MODELS, &["--workers", "2", "--threads", "1"])
 }
@@ -303,7 +303,7 @@ fn compressed_bodies_are_accepted_and_sent() {
     assert_eq!(packed.body, plain.body);
 }
 
-/// Sends a bad request on a kept-alive connection, then a good one.
+/// Sends an invalid request on a keep-alive connection, followed by a valid one.
 fn refused(
     connection: &mut running::Connection,
     status: u16,
@@ -415,7 +415,7 @@ fn a_body_beyond_the_limit_is_refused_and_the_answer_can_be_read() {
     let body = vec![b' '; 65 << 20];
     let answer = server.post("/v2/models/small/infer", &[], &body);
     assert_eq!(answer.status, 413, "{}", answer.error());
-    // A bomb: 80 MiB of zeros in 80 KiB.
+    // A decompression bomb: 80 MiB of zeros in 80 KiB.
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     gzip.write_all(&vec![0; 80 << 20]).unwrap();
     let packed = gzip.finish().unwrap();
@@ -544,7 +544,8 @@ fn a_full_queue_refuses_with_retry_advice() {
             let _ = sender.send(connection.call("POST", path, &[], body.as_bytes()));
         });
     }
-    // One request may run, one waits; no worker answers, so what answers first is a refusal.
+    // One request may run and one may wait. The workers are stopped, so the first reply is a
+    // rejection.
     let first = answers.recv_timeout(running::PATIENCE).unwrap();
     assert_eq!(first.status, 429, "{}", first.error());
     assert!(first.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);

@@ -1,6 +1,5 @@
-//! Workers are killed and stopped while requests of both protocols come faster than they can be
-//! run: each is answered, or refused at admission and counted. `ALBACORE_SOAK` makes it so
-//! many times as long.
+//! Workers are killed and stopped while the requests of both protocols exceed the capacity: each is
+//! answered, or refused at admission and counted. `ALBACORE_SOAK` multiplies the duration.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -17,25 +16,25 @@ use serde_json::{Value, json};
 
 const LENGTH: Duration = Duration::from_secs(6);
 
-/// Clients of each protocol, each of which waits for its answer.
+/// Closed-loop clients per protocol.
 const CLIENTS: usize = 12;
 
-/// Requests of each sort before the first kill: what a batch costs is known then. The hang timeout
-/// of others is 30 s, and twice that after each death.
+/// Requests of each type before the first kill, from which the costs of batches are learned.
+/// Without known costs the hang timeout is 30 s, and doubled after each death.
 const WARM_UP: usize = 16;
 
-/// Every so many kills a worker is stopped instead.
+/// Interval of kills at which a worker is stopped instead of killed.
 const STOP_EVERY: usize = 6;
 
 const FEATURES: usize = 29;
 
-/// Clients that compare every byte, and the number of different requests of each.
+/// Clients that compare every byte, and the number of different requests per client.
 const CHECKERS: usize = 2;
 const QUESTIONS: usize = 16;
 
 const INFER: &str = "/v2/models/small/infer";
 
-/// Predictions of few rows and contributions of many.
+/// Predictions of few rows and contributions of many rows.
 fn requests(server: &Running) -> Vec<Request> {
     let values = vec![0.5; 40 * FEATURES];
     let calls = [
@@ -63,7 +62,7 @@ fn requests(server: &Running) -> Vec<Request> {
     both.into_iter().flat_map(request).collect()
 }
 
-/// Requests that the server counted with one of these codes.
+/// Number of requests that the server counted with one of these codes.
 fn counted(metrics: &str, codes: &[&str]) -> usize {
     let of_code = |line: &&str| {
         let is_one = |code: &&str| line.contains(&format!("code=\"{code}\""));
@@ -85,7 +84,7 @@ fn question(checker: usize, turn: usize) -> Value {
     })
 }
 
-/// Sends every sort of request until the costs of each are known; returns all statuses.
+/// Sends each type of request until its cost is learned; returns all statuses.
 fn warm_up(server: &Running, requests: &[Request]) -> Vec<u16> {
     let count = WARM_UP * requests.len();
     let every = Duration::from_millis(20);
@@ -105,8 +104,8 @@ fn warm_up(server: &Running, requests: &[Request]) -> Vec<u16> {
     statuses.chain(of_checkers).collect()
 }
 
-/// Sends the same few requests until `is_over`: each reply has the id of its request and the same
-/// bytes each time. Returns all statuses.
+/// Repeats the same few requests until `is_over`: each reply has the ID of its request, and replies
+/// to the same request are equal. Returns all statuses.
 fn check_bytes(mut connection: Connection, checker: usize, is_over: &AtomicBool) -> Vec<u16> {
     let mut known: [Option<Value>; QUESTIONS] = Default::default();
     let mut statuses = Vec::new();
@@ -140,7 +139,7 @@ fn start_traffic(all: &[Request], length: Duration) -> Vec<JoinHandle<Vec<Sample
     all.chunks(all.len() / 2).map(start).collect()
 }
 
-/// Kills workers, and sometimes stops one, until `is_over`; returns how many.
+/// Kills workers, and sometimes stops one, until `is_over`; returns the number of both.
 fn kill_until(server: &mut Running, is_over: impl Fn() -> bool) -> usize {
     let mut pids = server.workers.clone();
     let mut kills = 0;

@@ -1,4 +1,4 @@
-//! Load reports of a real server: in replies over HTTP and gRPC, in refusals, and as a stream.
+//! Load reports of a real server: in HTTP and gRPC replies, in rejections, and as a stream.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -28,7 +28,7 @@ fn start(further: &[&str]) -> Running {
     Running::start(&[("small", "main_small_d6.ubj")], &arguments)
 }
 
-/// The report of a reply over HTTP to a request for this format.
+/// The report in an HTTP reply to a request for this format.
 fn report(server: &Running, format: &str) -> Option<String> {
     let reply = server.post(PATH, &[(FORMAT, format)], BODY.as_bytes());
     assert_eq!(reply.status, 200, "{reply:?}");
@@ -87,7 +87,7 @@ fn replies_over_http_carry_the_report_that_their_request_asks_for() {
     assert_eq!(report(&server, "xml"), None);
     let reply = server.post(PATH, &[], BODY.as_bytes());
     assert_eq!(reply.header("endpoint-load-metrics"), None);
-    // Who is refused learns the load, too.
+    // Rejections contain the report, too.
     let refused = server.post("/v2/models/absent/infer", &[(FORMAT, "text")], b"{}");
     assert_eq!(refused.status, 404);
     assert!(refused.header("endpoint-load-metrics").is_some());
@@ -127,7 +127,7 @@ async fn replies_over_grpc_and_streams_carry_the_report() {
         let report = stream.get_mut().message().await.unwrap().unwrap();
         assert!(report.named_metrics.contains_key("small.rps"));
     }
-    // A stream must not keep a server from stopping.
+    // An open stream must not delay the shutdown.
     assert!(running::kill("-TERM", server.pid()));
     let ended = async {
         while let Ok(Some(_report)) = stream.get_mut().message().await {} // bound: the stop

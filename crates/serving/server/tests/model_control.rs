@@ -1,5 +1,5 @@
-//! Triton's calls that load and unload models, to real servers: what later requests find, after
-//! respawns of workers and takeovers of fronts, too; what is refused; what fails.
+//! Triton's load and unload calls to real servers: their effect on later requests, also after
+//! respawns of workers and takeovers of fronts; rejected and failed calls.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -30,7 +30,7 @@ fn start() -> Running {
     Running::start(&MODELS, &further)
 }
 
-/// A server whose only model, `m`, is this file; by its argument or by a settings file.
+/// Starts a server whose only model, `m`, is this file, given by argument or by a settings file.
 fn start_on(file: &Path, folder: Option<&Path>) -> Running {
     let source = match folder {
         None => vec!["--model".to_owned(), format!("m={}", file.display())],
@@ -51,7 +51,7 @@ fn settings_of(file: &Path) -> String {
     json!({"models": [{"name": "m", "path": file}]}).to_string()
 }
 
-/// A file that another one replaces in one step, as those who publish models do.
+/// Replaces a file atomically, as publishers of models do.
 fn put(content: &[u8], file: &Path) {
     let new = file.with_extension("new");
     std::fs::write(&new, content).unwrap();
@@ -72,7 +72,7 @@ fn infer(server: &Running, model: &str) -> Answer {
     server.post(&format!("/v2/models/{model}/infer"), &[], &call(3))
 }
 
-/// The value of the model's output.
+/// The output `value` of the model.
 fn output(server: &Running, model: &str) -> Value {
     let answer = infer(server, model);
     assert_eq!(answer.status, 200, "{:?}", answer.json());
@@ -84,7 +84,7 @@ fn control(server: &Running, model: &str, call: &str) -> Answer {
     server.post(&path, &[], b"")
 }
 
-/// Loads or unloads a model.
+/// Loads or unloads a model; the call must succeed.
 fn done(server: &Running, model: &str, call: &str) {
     let answer = control(server, model, call);
     assert_eq!(answer.status, 200, "{:?}", answer.json());
@@ -99,7 +99,7 @@ fn index(server: &Running, model: &str) -> Value {
     found.next().unwrap().clone()
 }
 
-/// Every way to ask a model that is unloaded says so.
+/// Checks that every call for an unloaded model reports that it is unloaded.
 fn assert_unloaded(server: &Running, model: &str) {
     let answer = infer(server, model);
     assert_eq!(answer.status, 404);
@@ -131,7 +131,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// How many images of models the workers have mapped.
+/// Number of model images mapped by the workers.
 fn mapped_images(server: &Running) -> usize {
     let mapped = |pid: &u32| {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -140,7 +140,7 @@ fn mapped_images(server: &Running) -> usize {
     server.live_workers().iter().map(mapped).sum()
 }
 
-/// How many descriptors of images supervisor, front and standby have.
+/// Number of model image descriptors in supervisor, front and standby.
 fn open_images(server: &Running) -> usize {
     let fronts = server.processes("front").into_iter().map(|(pid, _)| pid);
     let open = |pid: u32| {
@@ -219,7 +219,7 @@ fn respawned_workers_and_the_next_front_keep_what_calls_have_done() {
     }
     done(&server, "a", "load");
     assert_eq!(output(&server, "a"), before[0]);
-    // One that is started later learns it, too.
+    // A standby that is started later gets the unloaded models, too.
     done(&server, "b", "unload");
     until("a standby is prepared", || is_prepared(&server));
     assert!(kill("-KILL", server.front()));
@@ -303,7 +303,7 @@ fn loading_takes_the_file_as_it_is_now_and_a_bad_one_changes_nothing() {
     put(&model_file(FILES[0]), &file);
     let mut server = start_on(&file, Some(folder.path()));
     check_versions(&server, &file, &expected);
-    // The settings say what is loaded, calls whether it is.
+    // The settings define the source of a model, calls whether it is loaded.
     done(&server, "m", "unload");
     put(&model_file(FILES[1]), &other);
     put(
@@ -317,7 +317,7 @@ fn loading_takes_the_file_as_it_is_now_and_a_bad_one_changes_nothing() {
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
-/// A source of a model that answers each request when it may.
+/// A model source that sends each response when the test permits it.
 struct SlowSource {
     arrivals: Receiver<()>,
     go: Sender<()>,
@@ -332,7 +332,7 @@ impl SlowSource {
         let (go, may_go) = channel();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                // It ends with the test.
+                // The thread ends with the test.
                 if answer_when(stream.unwrap(), &arrived, &may_go).is_none() {
                     return;
                 }
@@ -357,12 +357,12 @@ fn answer_when(mut stream: TcpStream, arrived: &Sender<()>, may_go: &Receiver<()
     may_go.recv().ok()?;
     let length = content.len();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
-    // A client may have given up.
+    // The client may have disconnected.
     let _ = stream.write_all(&[head.as_bytes(), &content].concat());
     Some(())
 }
 
-/// A server with the model `slow` of this source, and a model `fast`.
+/// Starts a server with model `slow` from this source and a model `fast`.
 fn start_slow(source: &SlowSource) -> Running {
     source.answer();
     let models = [
@@ -399,7 +399,7 @@ fn of_calls_for_one_model_one_runs_and_the_others_are_refused() {
             assert!(said.contains("another call"), "{said}");
             assert_eq!(refused.header("retry-after"), Some("1"));
         }
-        // Other models, and requests, do not wait for it.
+        // Other models and requests do not wait for the load.
         assert_eq!(output(&server, "slow"), expected);
         done(&server, "fast", "unload");
         done(&server, "fast", "load");

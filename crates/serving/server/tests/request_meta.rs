@@ -1,5 +1,4 @@
-//! Deadlines of requests over HTTP and gRPC: malformed ones, expired ones, and those that cannot be
-//! met.
+//! Deadlines of requests over HTTP and gRPC: malformed, expired, and unachievable ones.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -22,7 +21,7 @@ use tonic_types::StatusExt as _;
 
 const INFER: &str = "/v2/models/small/infer";
 
-/// Rows whose interactions take a worker long.
+/// Number of rows whose interactions take long.
 const LONG_ROWS: usize = 1000;
 
 fn start() -> Running {
@@ -174,7 +173,7 @@ async fn timeouts_and_priorities_are_applied_or_refused_by_name() {
 async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocols() {
     let server = start();
     let mut client = client(&server).await;
-    // So many batches teach what one costs.
+    // Number of batches after which their cost is learned.
     for _ in 0..8 {
         let call = request(LONG_ROWS, "interactions");
         client.model_infer(call).await.unwrap();
@@ -206,10 +205,10 @@ async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocol
     call.parameters.insert("timeout".to_owned(), parameter);
     let status = client.model_infer(call).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
-    // For people; the delay of a retry elsewhere is up to the client.
+    // Information for users only; the client decides on the delay of a retry on another server.
     assert!(status.get_details_retry_info().is_some());
     assert!(!status.metadata().contains_key("grpc-retry-pushback-ms"));
-    // gRPC's own deadline: 100 ms, less than any of these takes.
+    // gRPC deadline of 100 ms, shorter than any of these requests takes.
     let mut call = tonic::Request::new(request(LONG_ROWS, "interactions"));
     call.metadata_mut()
         .insert("grpc-timeout", "100m".parse().unwrap());
@@ -225,8 +224,8 @@ async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocol
     }
 }
 
-/// Waits until the kernel stamps arriving packets, which on a busy machine it begins to do some
-/// time after the request; it continues as long as the socket is open.
+/// Waits until the kernel timestamps arriving packets. On a busy machine this begins some time
+/// after it is requested; it continues as long as the socket is open.
 fn stamping() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     albacore_os::stamp_arrivals(&listener).unwrap();

@@ -1,5 +1,5 @@
-//! `POST /invocations` of MLflow and SageMaker, and Vertex AI's paths: the same numbers as by the
-//! Open Inference Protocol, in their forms.
+//! `POST /invocations` of MLflow and SageMaker, and the paths of Vertex AI: the same numbers as
+//! over the Open Inference Protocol, in their formats.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -31,7 +31,7 @@ fn rows(sample: &str) -> Vec<Vec<Value>> {
     rows.map(|row| row.iter().map(value).collect()).collect()
 }
 
-/// The rows as CSV, with these columns.
+/// The rows as CSV, with an optional header of column names.
 fn lines(rows: &[Vec<Value>], names: Option<&[String]>) -> String {
     let line = |row: &Vec<Value>| {
         let fields = row.iter().map(|value| match value {

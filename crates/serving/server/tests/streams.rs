@@ -1,5 +1,5 @@
-//! Streams of infer calls that end early: clients that go away inside a message, and a server that
-//! stops with requests in flight.
+//! Infer streams that end early: clients that disconnect within a message, and a server that stops
+//! with requests in flight.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 #[path = "bad_clients/frames.rs"]
@@ -23,7 +23,7 @@ use tonic::Code;
 const MODELS: [(&str, &str); 1] = [("small", "main_small_d6.ubj")];
 const FEATURES: usize = 29;
 
-/// Requests of a stream whose replies are waited for.
+/// Requests of a stream whose replies are awaited.
 const REQUESTS: usize = 5;
 
 fn request(id: usize) -> ModelInferRequest {
@@ -44,7 +44,7 @@ fn request(id: usize) -> ModelInferRequest {
     }
 }
 
-/// A message of gRPC that says that it has so many bytes, and these.
+/// A gRPC frame that announces `length` bytes and contains `bytes`.
 fn framed(length: usize, bytes: &[u8]) -> Vec<u8> {
     let mut framed = vec![0];
     framed.extend((length as u32).to_be_bytes());
@@ -74,8 +74,8 @@ fn counted(server: &Running) -> Value {
     stats["model_stats"][0].clone()
 }
 
-/// Opens a stream with a request and reads its reply; then sends the beginning of a message that
-/// says that it has `length` bytes.
+/// Opens a stream with one request and reads its reply; then sends the beginning of a message that
+/// announces `length` bytes.
 fn cut_inside(server: &Running, length: usize, sent: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(server.grpc).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -94,7 +94,7 @@ fn cut_inside(server: &Running, length: usize, sent: &[u8]) -> TcpStream {
     stream.write_all(&opening.concat()).unwrap();
     let mut seen = Vec::new();
     let mut piece = [0; 4096];
-    // The name of the output is in the reply.
+    // The reply contains the name of the output.
     while !seen.windows(6).any(|six| six == b"output") {
         let count = stream.read(&mut piece).unwrap();
         assert!(count > 0, "{:?}", String::from_utf8_lossy(&seen));
@@ -114,7 +114,7 @@ fn a_stream_that_is_cut_inside_a_message_leaves_no_trace() {
     let mut streams = 0;
     let mut memory = None;
     for _ in 0..3 {
-        // A part of a small one; a part of a large one; not even the length.
+        // A part of a small message; a part of a large message; a part of the frame header.
         let large = vec![0; 1 << 20];
         for (length, sent) in [
             (whole.len(), &whole[..20]),
@@ -132,7 +132,7 @@ fn a_stream_that_is_cut_inside_a_message_leaves_no_trace() {
             streams += 4;
         }
         until("its connections are closed", || {
-            // The one that asks is among them, as it was before.
+            // Includes the connection of the metrics request, as before.
             metric(&server, "albacore_connections") <= connections
         });
         until("its requests have left the queue", || {
@@ -145,7 +145,7 @@ fn a_stream_that_is_cut_inside_a_message_leaves_no_trace() {
             "shared memory is given back"
         );
     }
-    // Each request that was complete is counted once, and nothing else.
+    // Only complete requests are counted, each once.
     let stats = counted(&server);
     assert_eq!(stats["inference_count"], streams);
     assert_eq!(stats["inference_stats"]["success"]["count"], streams);
@@ -156,7 +156,7 @@ fn a_stream_that_is_cut_inside_a_message_leaves_no_trace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopping_server_answers_the_requests_of_a_stream_that_it_has_read() {
-    // Batches of one row: the others are seen in the queue.
+    // Batches of one row, so that the other requests are visible in the queue.
     let mut server = Running::start(&MODELS, &["--workers", "1", "--max-rows", "1"]);
     server.signal_workers("-STOP");
     let address = format!("http://{}", server.grpc);

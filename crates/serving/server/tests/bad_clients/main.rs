@@ -1,5 +1,5 @@
-//! Clients that are slow, silent, too many, too large or hostile, by real sockets: good clients are
-//! answered through all of it, memory stays bounded, and each cause is counted.
+//! Slow, silent, oversized, hostile or too many clients over real sockets. Meanwhile good clients
+//! are served, memory stays bounded, and each cause is counted.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod frames;
@@ -32,7 +32,7 @@ fn body() -> String {
     )
 }
 
-/// A client that behaves: on a connection that it keeps, and on a new one each time.
+/// A well-behaved client: requests on a keep-alive connection, and on a new one each time.
 struct Good {
     is_over: Arc<AtomicBool>,
     answered: Arc<AtomicU32>,
@@ -61,7 +61,7 @@ impl Good {
         }
     }
 
-    /// Ends it once it got more than so many answers; it must not have been failed.
+    /// Ends the client after it has received more than `answers` replies; none may have failed.
     async fn end(mut self, answers: u32) {
         let start = Instant::now();
         let thread = self.thread.take().unwrap();
@@ -74,7 +74,7 @@ impl Good {
     }
 }
 
-/// The value of a metric, by the start of its line.
+/// The value of the metric whose line begins with `name`.
 fn metric(server: &Running, name: &str) -> u64 {
     let text = String::from_utf8(server.get("/metrics").body).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -89,7 +89,7 @@ fn reached(server: &Running, bound: &str) -> u64 {
     )
 }
 
-/// Waits until a bound was reached so often.
+/// Waits until a limit was reached `count` times.
 async fn wait_for(server: &Running, bound: &str, count: u64) {
     let start = Instant::now();
     while reached(server, bound) < count {
@@ -118,7 +118,7 @@ async fn send(address: SocketAddr, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// Reads until the other end closes; what came.
+/// Reads until the peer closes; returns the received bytes.
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let reading = async {
@@ -133,7 +133,7 @@ async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     all
 }
 
-/// A head that announces a body.
+/// A request head with this `Content-Length`.
 fn head(bytes: usize) -> String {
     format!("POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {bytes}\r\n\r\n")
 }
@@ -146,7 +146,7 @@ async fn ten_thousand_half_open_connections_block_no_client_and_memory_stays_bou
     let before = resident(&server);
     let mut open = Vec::with_capacity(FLOOD);
     for place in 0..FLOOD {
-        // Most say nothing, some begin a head that never ends, some have been served.
+        // Most connections send nothing, some an incomplete head, some a complete request.
         let words: &[u8] = match place % 20 {
             0 | 1 => b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n",
             2 => b"PRI * HTTP/2.0",
@@ -162,10 +162,10 @@ async fn ten_thousand_half_open_connections_block_no_client_and_memory_stays_bou
         };
         open.push(stream);
     }
-    // Those with half a head may have had their time before.
+    // Connections with an incomplete head may have reached their time limit before.
     let crowded_out = (FLOOD - 8_192 - FLOOD / 20) as u64;
     wait_for(&server, "crowded_out", crowded_out).await;
-    // Who is crowded out is counted, and then let go.
+    // Evicted connections are counted first and closed later.
     let start = Instant::now();
     let mut connections = metric(&server, "albacore_connections ");
     while connections > 8_192 {
@@ -186,14 +186,14 @@ async fn ten_thousand_half_open_connections_block_no_client_and_memory_stays_bou
     );
 }
 
-/// Longer than any client may take for a head or a body.
+/// Longer than the time limits of heads and bodies.
 const STOPPED: Duration = Duration::from_secs(12);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stalled_front_does_not_treat_its_clients_as_slow() {
     let server = start();
     let request = head(body().len()) + &body();
-    // In the middle of the head, between head and body, and in the middle of the body.
+    // Within the head, between head and body, and within the body.
     let cuts = [20, head(body().len()).len(), request.len() - 20];
     let mut open = Vec::new();
     for cut in cuts.repeat(8) {
@@ -205,7 +205,7 @@ async fn a_stalled_front_does_not_treat_its_clients_as_slow() {
         let mut kill = std::process::Command::new("kill");
         assert!(kill.args([signal, &front]).status().unwrap().success());
     };
-    // The halves are read, most likely; if not, what follows holds all the more.
+    // Probably the first parts are read by now; if not, the test is only stricter.
     tokio::time::sleep(Duration::from_millis(500)).await;
     tell("-STOP");
     tokio::time::sleep(STOPPED).await;
@@ -228,7 +228,7 @@ async fn slow_senders_and_readers_are_closed_at_their_deadlines() {
     let good = Good::start(server.http);
     let (http, body) = (server.http, body());
     let mut slow = JoinSet::new();
-    // One byte a second of a head, of a body, of a chunked body; a body that stops.
+    // One byte per second of a head, of a body, of a chunked body; a body that stalls.
     for (begin, more) in [
         ("GET /v2 HTTP/1.1\r\nHost: x\r\nX: ".to_owned(), "1"),
         (head(1_000_000), "1"),
@@ -251,7 +251,7 @@ async fn slow_senders_and_readers_are_closed_at_their_deadlines() {
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
         assert!(answer.contains("too slow"), "{answer}");
     });
-    // 6 MB of an answer that nobody reads, over both versions of HTTP.
+    // A reply of 6 MB that is not read, over both versions of HTTP.
     let rows = 15_000;
     let json = format!(
         r#"{{"inputs":[{{"name":"input","shape":[{rows},{FEATURES}],"datatype":"FP32","parameters":{{"binary_data_size":{}}}}}],"outputs":[{{"name":"leaf","parameters":{{"binary_data":true}}}}]}}"#,
@@ -284,7 +284,7 @@ async fn requests_that_are_too_large_or_incomplete_are_refused_and_counted() {
     let server = start();
     let good = Good::start(server.http);
     let http = server.http;
-    // Gone in the middle of a head and of a body, and while it is computed.
+    // Clients that disconnect within a head, within a body, and during the computation.
     drop(send(http, b"GET /v2 HTTP/1.1\r\nHost: x\r\nX: ").await);
     drop(send(http, (head(1_000) + "{").as_bytes()).await);
     wait_for(&server, "broken_off", 2).await;
@@ -298,14 +298,14 @@ async fn requests_that_are_too_large_or_incomplete_are_refused_and_counted() {
     assert_eq!(&answer, b"HTTP/1.1 413 ");
     assert_eq!(reached(&server, "head_bytes"), 1);
     assert_eq!(reached(&server, "body_bytes"), 1);
-    // JSON five million levels deep: skipped where it is unknown, refused where it is not.
+    // JSON nested five million levels deep: skipped in unknown fields, otherwise rejected.
     let deep = "[".repeat(5_000_000) + &"]".repeat(5_000_000);
     for (place, status) in [("\"x\":", 200), ("\"id\":", 400), ("\"parameters\":", 400)] {
         let body = body().replacen('{', &format!("{{{place}{deep},"), 1);
         let answer = tokio::task::block_in_place(|| server.post(INFER, &[], body.as_bytes()));
         assert_eq!(answer.status, status, "{place}");
     }
-    // Not HTTP, and a thousand requests at once.
+    // Bytes that are not HTTP, and a thousand requests at once.
     let answer = rest(&mut send(http, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await).await;
     assert!(
         answer.starts_with(b"HTTP/1.1 400 "),
@@ -336,7 +336,7 @@ async fn floods_of_frames_close_only_their_connection() {
     for address in [server.http, server.grpc] {
         let counted = |bound: &str| reached(&server, bound);
         let (resets, floods) = (counted("resets"), counted("flood"));
-        // Calls begun and reset, a hundred in one packet.
+        // Streams opened and reset, a hundred in one packet.
         let rapid = (0..1_000).flat_map(|call| {
             let call = 2 * call + 1;
             let fields = frames::request("POST", INFER);
@@ -351,7 +351,7 @@ async fn floods_of_frames_close_only_their_connection() {
         let _ = stream.write_all(&rapid).await;
         rest(&mut stream).await;
         wait_for(&server, "flood", floods + 1).await;
-        // The same, slowly enough to be looked at one by one.
+        // The same, slow enough for the server to process each one.
         let mut stream = send(address, &frames::opening()).await;
         for call in 0..1_000 {
             let call = 2 * call + 1;
@@ -367,7 +367,7 @@ async fn floods_of_frames_close_only_their_connection() {
         }
         rest(&mut stream).await;
         wait_for(&server, "resets", resets + 1).await;
-        // Headers that never end.
+        // Endless headers.
         let mut stream = send(address, &frames::opening()).await;
         let fields = frames::request("GET", "/v2");
         let _ = stream
@@ -386,7 +386,7 @@ async fn floods_of_frames_close_only_their_connection() {
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
-/// Settings and pings by the hundred thousand.
+/// Hundreds of thousands of SETTINGS and PING frames.
 #[tokio::test(flavor = "multi_thread")]
 async fn floods_with_unread_replies_take_no_memory() {
     let server = start();
@@ -441,7 +441,7 @@ async fn a_good_request_over_http_2_is_answered_on_either_port() {
             assert!(bytes > 0, "{seen:?}");
             seen.extend(&piece[..bytes]);
         }
-        // By HTTP/1.1, too; an offer to change to HTTP/2 in its old way is passed over.
+        // Also over HTTP/1.1; the obsolete upgrade to h2c is ignored.
         let old = "GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\n\
             Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
         let mut connection = Connection::to(address);

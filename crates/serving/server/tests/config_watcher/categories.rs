@@ -1,5 +1,5 @@
-//! Texts of categories: tables of the file, the map of the settings in their place, and the next
-//! front, which knows both.
+//! Texts of categories: tables of the model file, their replacement by the settings, and both after
+//! a takeover by the next front.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::running::{PATIENCE, Running, kill, zoo};
 use super::{Volume, model, settings, start, until, until_in_force};
 
-/// The colors of the file by code, and other names for them.
+/// The colors in the file, by code, and other names for them.
 const COLORS: [&str; 6] = ["red", "a, b", "blue", "[x]", "q\"\\", "green"];
 const NAMES: [&str; 6] = ["rot", "a, b", "", "[x]", "green", "red"];
 
-/// Settings of a model of this file, with categories of columns.
+/// Settings of a model of this file, with categories for columns.
 fn with(file: &str, categories: &[(&str, &[&str])]) -> String {
     let mut model = model("xgb_exact.ubj");
     let path = zoo("../categories").join(file);
@@ -53,7 +53,7 @@ fn texts_are_the_codes_of_the_file_or_of_the_settings_also_after_a_front_died() 
         said.contains("\"rot\" is none of the categories \"red\""),
         "{said}"
     );
-    // "red" is the last one from here on.
+    // From here on "red" is the last category.
     volume.update(&with("xgboost.ubj", &[("color", &NAMES)]));
     until_in_force(&server, &volume);
     assert_eq!(predictions(&server, &NAMES), wanted);
@@ -103,7 +103,7 @@ fn categories_of_columns_that_a_model_does_not_have_are_refused_by_name() {
             "column \"shade\", which the model does not have; it has [\"amount\", \"color\", \
              \"age\", \"size\"]",
         ),
-        // Columns with names have no numbers.
+        // Columns with names cannot be addressed by number.
         ("1", "column \"1\", which the model does not have"),
     ] {
         volume.update(&with("xgboost.ubj", &[(name, &COLORS)]));

@@ -1,4 +1,4 @@
-//! Errors change nothing, are reported, and are retried.
+//! Errors leave the served models unchanged, are reported, and are retried.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,15 +13,15 @@ use super::running::{Running, zoo};
 use super::volume::digest;
 use super::{FILES, Volume, call, infer, model, settings, start, state, until, until_in_force};
 
-/// A server of models; `/gone` answers 404 until `is_found`, `/page` with a page, `/slow` drips,
-/// `/loop` redirects to itself.
+/// An HTTP server of models. `/gone` returns 404 until `is_found`, `/page` an HTML page, `/slow`
+/// sends slowly, `/loop` redirects to itself.
 fn store(is_found: Arc<AtomicBool>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let is_found = Arc::clone(&is_found);
-            // A client that goes away ends its thread.
+            // The thread ends when its client disconnects.
             std::thread::spawn(move || answer(stream, &is_found).is_ok());
         }
     });
@@ -132,7 +132,7 @@ fn a_server_without_its_model_is_live_and_becomes_ready_once_the_model_exists() 
     assert_eq!(infer(&server, "gone", &body).status, 200);
 }
 
-/// Puts `bad` into force; the model must fail with `words`, and `m` be served as before.
+/// Applies `bad`; the model must fail with `words`, and `m` must be served as before.
 fn fails(server: &Running, volume: &Volume, bad: Model, words: &str) {
     volume.update(&only(vec![bad]));
     let state = until(server, words, |state| {

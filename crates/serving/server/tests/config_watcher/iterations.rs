@@ -1,4 +1,4 @@
-//! Boosting iterations of a served model change by an edit of the settings.
+//! The boosting iterations of a served model are changed by an edit of the settings.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ fn with(file: &str, iterations: Option<Iterations>) -> String {
     settings(vec![model], Policy::Eager, 1024)
 }
 
-/// First and last iteration in use, of how many, and the best.
+/// First and last iteration in use, number of iterations in the file, and the best one.
 fn used(server: &Running) -> [Value; 4] {
     let metadata = server.get("/v2/models/m").json();
     let names = [
@@ -30,7 +30,7 @@ fn used(server: &Running) -> [Value; 4] {
     names.map(|name| metadata["parameters"][name].clone())
 }
 
-/// The indices of rows without NaN, which JSON does not have.
+/// The indices of rows without NaN, which JSON cannot represent.
 fn finite_rows(values: &[f32], width: usize) -> Vec<usize> {
     let rows = values.chunks_exact(width).enumerate();
     rows.filter(|(_, row)| row.iter().all(|value| value.is_finite()))
@@ -79,7 +79,7 @@ fn an_edit_of_iterations_loads_other_trees() {
 
     let edit = |iterations: Iterations, end: u64| {
         volume.update(&with(file, Some(iterations)));
-        // The same file: what is waited for is the model, not its digest.
+        // The file and its digest stay the same, so wait for the model itself.
         until(&server, "other iterations are used", |_| {
             used(&server)[1] == json!(end)
         });
@@ -92,7 +92,7 @@ fn an_edit_of_iterations_loads_other_trees() {
     edit(Iterations::All, whole);
     answers_as(&server, "pred", whole);
 
-    // What the file does not hold is reported, and what is served stays.
+    // Iterations beyond those in the file are an error, and the served model does not change.
     let beyond = Iterations::Range {
         begin: 0,
         end: 1 + whole as u32,
@@ -114,7 +114,7 @@ fn an_edit_of_iterations_loads_other_trees() {
     answers_as(&server, "pred", whole);
 }
 
-/// The first line on the standard error of a server that names a best iteration.
+/// The first line on standard error that contains a best iteration.
 fn notice(arguments: &[&str]) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_albacore-server"))
         .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
@@ -129,7 +129,7 @@ fn notice(arguments: &[&str]) -> String {
         let mut lines = stderr.lines().map_while(Result::ok);
         let line = lines.find(|line| line.contains("best_iteration"));
         send.send(line).unwrap();
-        // The server is never stopped by a full pipe.
+        // Keeps reading, so that the server never blocks on a full pipe.
         lines.for_each(drop);
     });
     let line = found.recv_timeout(PATIENCE);

@@ -1,5 +1,5 @@
-//! Batching and weight of single models: changed while the server runs, seen in its state, in
-//! `/metrics` and in why batches are dispatched.
+//! Batching params and weight of single models: edits while the server runs, shown in its state, in
+//! `/metrics` and in the dispatch reasons of batches.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::running::Running;
 use super::{FILES, Volume, call, infer, model, settings, start, state, until, until_in_force};
 
-/// Models `a`, with this batching of its own, and `b`.
+/// Model `a` with its own batching params, and model `b`.
 fn models(own: Option<ModelBatching>, weight: u32) -> Vec<Model> {
     let named = |name: &str| Model {
         name: name.to_owned(),
@@ -32,7 +32,7 @@ fn metrics(server: &Running) -> String {
     String::from_utf8(server.get("/metrics").body).unwrap()
 }
 
-/// Batches of a model that were dispatched for this reason.
+/// Number of batches of a model dispatched for this reason.
 fn dispatched(server: &Running, model: &str, reason: &str) -> f64 {
     let metrics = metrics(server);
     let labels = [format!("model=\"{model}\""), format!("cause=\"{reason}\"")];
@@ -92,7 +92,7 @@ fn a_model_is_batched_by_its_own_rule_from_an_edit_on_and_not_its_neighbor() {
     let chosen = metrics(&server);
     assert!(!chosen.contains("albacore_batching_deferred{model=\"a\""));
     assert!(chosen.contains("albacore_batching_deferred{model=\"b\""));
-    // Two rows wait for their delay, eight make two full batches.
+    // Two rows wait for their delay; eight rows are two full batches.
     let (full, arrived) = (
         dispatched(&server, "a", "full"),
         dispatched(&server, "b", "arrival"),
@@ -136,11 +136,11 @@ fn a_window_ends_the_wait_of_deferred_requests() {
     server.wait_until_ready();
     let state = until_in_force(&server, &volume);
     assert_eq!(of(&state, "a")["batching_params"]["window_us"], 5000);
-    // Without the window the requests that follow the first, which teach the costs, would wait for
-    // most of a minute each.
+    // Without the window the requests after the first, from which costs are learned, would each
+    // wait for most of a minute.
     (0..20).for_each(|_| answers(&server, "a", 1));
     assert!(dispatched(&server, "a", "due") > 0.0);
-    // A request that waits for a longer window goes when an edit makes it shorter.
+    // An edit that shortens the window dispatches the waiting request.
     volume.update(&with(Some(Duration::from_secs(50))));
     until_in_force(&server, &volume);
     let due = dispatched(&server, "a", "due");

@@ -1,4 +1,4 @@
-//! What names mean, by the settings: columns that requests lack, names of classes.
+//! Names defined by the settings: missing columns of requests, names of classes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::running::{Answer, PATIENCE, Running, kill, zoo};
 use super::{Volume, infer, model, settings, start, until, until_in_force};
 
-/// LightGBM's, whose ten columns are called `Column_0` and so on.
+/// A LightGBM model whose ten columns have the default names `Column_0` and so on.
 const FILE: &str = "lgb_binary.txt";
 
 fn with(missing: Missing) -> String {
@@ -28,7 +28,7 @@ fn post(server: &Running, path: &str, body: &Value) -> Answer {
     server.post(path, &[], body.to_string().as_bytes())
 }
 
-/// The answer to two rows that have columns 7 and 2 alone, as rows of ten.
+/// The reply for two rows with values in columns 7 and 2 only, sent as rows of ten columns.
 fn wanted(server: &Running) -> Value {
     let row = |seven: f64, two: f64| {
         let mut row = vec![Value::Null; 10];
@@ -46,7 +46,7 @@ fn wanted(server: &Running) -> Value {
     answer.json()["outputs"][0]["data"].clone()
 }
 
-/// Bodies with these two columns, their paths, and the key of the answers.
+/// Paths, bodies with these two columns, and the key of the results.
 fn bodies() -> Vec<(&'static str, Value, &'static str)> {
     let column = |name: &str, data: Value| json!({"name": name, "shape": [2], "datatype": "FP64", "data": data});
     let tensor = json!({"name": "x", "shape": [2, 2], "datatype": "FP64",
@@ -93,7 +93,7 @@ fn columns_that_requests_lack_are_refused_or_missing_values() {
         let answer = post(&server, path, &body);
         assert_eq!(answer.status, 400, "{path}");
         let said = text(&answer);
-        // Objects of two members cannot hold ten columns.
+        // Objects with two members are too short for ten columns.
         assert!(
             said.contains("missing") || said.contains("less data"),
             "{said}"
@@ -109,7 +109,7 @@ fn columns_that_requests_lack_are_refused_or_missing_values() {
             key => answer.json()[key].clone(),
         };
         assert_eq!(got, wanted, "{path} {body}");
-        // A misspelled name is no missing column.
+        // A misspelled name is not a missing column.
         body = serde_json::from_str(&body.to_string().replace("Column_7", "Column_seven")).unwrap();
         let answer = post(&server, path, &body);
         assert_eq!(answer.status, 400, "{path}");
@@ -127,7 +127,7 @@ fn columns_that_requests_lack_are_refused_or_missing_values() {
     grpc_columns(&server, &wanted);
 }
 
-/// A request over gRPC with the two columns, as tensors and by the parameter.
+/// gRPC requests with the two columns, as tensors and by the parameter.
 #[tokio::main(flavor = "current_thread")]
 async fn grpc_columns(server: &Running, wanted: &Value) {
     let address = format!("http://{}", server.grpc);
@@ -175,14 +175,14 @@ fn text(answer: &Answer) -> String {
     String::from_utf8_lossy(&answer.body).into_owned()
 }
 
-/// Settings of a model of this file whose classes have names.
+/// Settings of a model of this file with named classes.
 fn with_classes(file: &str, classes: &[&str]) -> String {
     let mut model = model(file);
     model.naming.classes = classes.iter().map(|&name| name.to_owned()).collect();
     settings(vec![model], Policy::Eager, 1024)
 }
 
-/// Rows of as many columns as the model has.
+/// Rows with the columns of the model.
 fn rows(features: usize) -> Value {
     let value = |at: usize| (at * 7919 % 1000) as f64 / 250.0 - 2.0;
     let data: Vec<f64> = (0..20 * features).map(value).collect();
@@ -194,7 +194,7 @@ fn features(server: &Running) -> usize {
     metadata["inputs"][0]["shape"][1].as_u64().unwrap() as usize
 }
 
-/// What the labels of these values are, two classes or more.
+/// The labels for these values, with two or more classes.
 fn labels_of(output: &Value, names: &[&str]) -> Vec<String> {
     let values: Vec<f64> = output["data"]
         .as_array()
@@ -251,7 +251,7 @@ fn classes_with_names_are_an_output_beside_the_value() {
     }
 }
 
-/// How many classes a model has, as it says when it gets one too many.
+/// Number of classes of a model, from the error for one class too many.
 fn class_count(server: &Running, volume: &Volume, file: &str) -> usize {
     volume.update(&with_classes(
         file,
@@ -304,7 +304,7 @@ fn labels_are_given_where_they_are_asked_for() {
         "{}",
         said.error()
     );
-    // Binary: each text after its length.
+    // Binary: each text follows its length.
     let answer = ask(json!([{"name": "label", "parameters": {"binary_data": true}}]));
     let split: usize = answer
         .header("inference-header-content-length")
@@ -320,7 +320,7 @@ fn labels_are_given_where_they_are_asked_for() {
         head["outputs"][0]["parameters"]["binary_data_size"],
         bytes.len()
     );
-    // V1 gives values.
+    // V1 returns values.
     let row: Vec<f64> = vec![0.5; features];
     let answer = post(
         &server,
@@ -331,7 +331,7 @@ fn labels_are_given_where_they_are_asked_for() {
     grpc_labels(&server, &wanted, &bytes);
 }
 
-/// Labels over gRPC, typed and raw, and the names in the metadata.
+/// Labels over gRPC, typed and raw, and class names in the metadata.
 #[tokio::main(flavor = "current_thread")]
 async fn grpc_labels(server: &Running, wanted: &[String], raw: &[u8]) {
     let address = format!("http://{}", server.grpc);
@@ -426,7 +426,7 @@ fn names_of_classes_that_a_model_does_not_have_are_refused() {
     }
 }
 
-/// The file of an `XGBClassifier`: as that of a `Booster`, with its type among the attributes.
+/// The file of an `XGBClassifier`: that of a `Booster`, plus its type in the attributes.
 fn classifier(folder: &Path) -> Source {
     let text = std::fs::read_to_string(zoo("xgb_binary_logistic.json")).unwrap();
     let mut file: Value = serde_json::from_str(&text).unwrap();

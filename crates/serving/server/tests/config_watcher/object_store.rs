@@ -1,4 +1,4 @@
-//! A model in a real object store: loaded, replaced, lost.
+//! A model in a real object store: loaded, replaced, deleted.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::seaweed::{READER, Seaweed};
 use super::volume::digest;
 use super::{FILES, Volume, call, infer, model, settings, until};
 
-/// A server whose environment has `variables`; its log goes to the file that is returned.
+/// Starts a server with `variables` in its environment; returns it with the path of its log.
 fn start(volume: &Volume, variables: &[(&str, &str)]) -> (Running, PathBuf) {
     let (script, log) = (volume.path().join("start"), volume.path().join("log"));
     let exported = variables.iter();
@@ -44,7 +44,7 @@ fn bytes(file: &str) -> Vec<u8> {
 fn a_model_follows_its_object_and_outlives_it() {
     let store = Seaweed::start();
     store.put("m.ubj", &bytes(FILES[0]));
-    // Its signature is part of the URL; no blob is there.
+    // A URL that contains a signature; the blob does not exist.
     let signed = Model {
         name: "signed".to_owned(),
         source: Source::Url("az://models/m.ubj".to_owned()),

@@ -1,5 +1,5 @@
-//! Several models in one server: which of them miss their objective, in its state and in
-//! `/metrics`, and how many threads each may use.
+//! Several models in one server: which models miss their objective, in its state and in `/metrics`,
+//! and the thread limits of models.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{FILES, Volume, call, infer, model, settings, start, state, until, un
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// No reply is that fast.
+/// Shorter than the latency of any reply.
 const TOO_SHORT: Duration = Duration::from_micros(1);
 
 fn named(name: &str, slo: Slo) -> Model {
@@ -83,7 +83,7 @@ fn check_state(state: &Value) {
         .sum();
     assert_eq!(replies, 400);
     assert!(meets["latency_p99_ms"].as_f64().unwrap() > 0.0);
-    // Nine of 1,112 requests were bad, and all of one model's.
+    // Nine of 1,112 requests were bad; they are all requests of one model.
     assert!(state["bad_rate"].as_f64().unwrap() < 0.01, "{state:#}");
     assert!(
         (state["load_factor"].as_f64().unwrap() - 10.0).abs() < 1e-9,
@@ -143,7 +143,7 @@ fn a_model_and_a_kind_that_miss_their_objective_are_named_beside_those_that_meet
     let mut contribs: Value = serde_json::from_slice(&row).unwrap();
     contribs["outputs"] = json!([{"name": "contribs"}]);
     let contribs = contribs.to_string().into_bytes();
-    // Fewer than teach what a batch costs: all are answered, these late.
+    // Too few to learn batch costs: all are answered, these late.
     send(&server, "meets", &row, 400);
     send(&server, "misses", &row, 5);
     send(&server, "explained", &row, 700);

@@ -1,4 +1,4 @@
-//! Models and batching change under load: no request fails, and each is answered by one edition.
+//! Models and batching change under load: no request fails, and each reply is from one edition.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -15,7 +15,7 @@ use super::{FILES, Volume, call, infer, model, settings, start, state, until, un
 
 const SWAPS: usize = 24;
 
-/// What every edition answers to a call, as the text of its output.
+/// The output of each edition for a call.
 fn answers(body: &[u8]) -> Vec<Value> {
     let answer = |file: &&str| {
         let volume = Volume::new(&settings(vec![model(file)], Policy::Eager, 1024));
@@ -30,8 +30,8 @@ fn answers(body: &[u8]) -> Vec<Value> {
     FILES.iter().map(answer).collect()
 }
 
-/// Sends calls until `is_over`; every answer must be one of `known`. Counts calls, and notes
-/// which were given.
+/// Sends calls until `is_over`; every reply must be one of `known`. Returns the number of calls,
+/// and adds the indexes of the replies to `given`.
 fn load(
     server: &Running,
     body: &[u8],
@@ -56,7 +56,7 @@ fn load(
     calls
 }
 
-/// Swaps models and batching while four clients send calls of `rows` rows; `meanwhile` runs beside.
+/// Swaps models and batching while four clients send calls of `rows` rows and `meanwhile` runs.
 fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync) {
     let body = call(rows);
     let known = answers(&body);
@@ -93,7 +93,7 @@ fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync
     });
     assert_eq!(given.into_inner().unwrap().len(), FILES.len());
     assert!(calls.into_inner() >= SWAPS, "there was load");
-    // Every old image is closed: the workers have one edition open.
+    // All old images are unmapped: workers have only one edition open.
     for pid in server.live_workers() {
         let images = || {
             let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -114,7 +114,7 @@ fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync
 
 #[test]
 fn no_request_fails_or_is_answered_by_two_versions_over_many_swaps() {
-    // Larger than some batches: the parts of a request run apart.
+    // Larger than some batches, so that the parts of a request run separately.
     swap_under_load(40, |_, _| {});
 }
 
@@ -150,7 +150,7 @@ fn objectives_and_bounds_change_without_loading_anything() {
     until(&server, "the workers were idle for a while", |state| {
         state["load_factor"].as_f64().unwrap() < 1.0
     });
-    // No reply is that fast.
+    // Shorter than the latency of any reply.
     slow.slo = Some(Slo::uniform(Duration::from_micros(1), 99.0));
     let text = settings(vec![slow], Policy::default(), 4);
     volume.update(&text.replace("max_rows: 65536", "max_rows: 4"));
@@ -210,7 +210,7 @@ fn models_are_added_and_removed_while_others_serve() {
         !metrics.contains("albacore_batches_total{model=\"b"),
         "{metrics}"
     );
-    // A worker that starts now has what is served, and nothing else.
+    // A new worker has the served models only.
     server.signal_workers("-KILL");
     until(&server, "the workers are back", |state| {
         state["workers"]["alive"] == 2

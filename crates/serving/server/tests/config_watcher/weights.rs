@@ -1,4 +1,4 @@
-//! Two models that always wait for the only worker are served by weight, also after an edit.
+//! Two models that saturate the only worker are served by weight, also after an edit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ const FILE: &str = "main_medium_d6.ubj";
 
 const FEATURES: usize = 155;
 
-/// Rows of a request, and of a batch: the others of a model wait meanwhile.
+/// Rows of a request, and of a batch, so that the other requests of a model wait.
 const ROWS: usize = 20;
 
-/// Connections for each model.
+/// Connections per model.
 const CLIENTS: usize = 6;
 
-/// Answers of both models in one comparison.
+/// Replies of both models per comparison.
 const ANSWERS: u64 = 100;
 
-/// A machine that stands still gives one model time that the other does not have: then once more.
+/// Comparisons before the test fails: a stall of the machine can favor one model.
 const COMPARISONS: usize = 10;
 
 fn file(weights: [u32; 2]) -> String {
@@ -59,7 +59,7 @@ fn compare(answers: &[AtomicU64; 2], more: usize) {
             assert!(start.elapsed() < PATIENCE, "{gained:?}");
             std::thread::sleep(Duration::from_millis(5));
         };
-        // Four times as many by weight.
+        // The ratio of the weights is four.
         if gained[more] >= 2 * gained[1 - more] {
             return;
         }
@@ -68,7 +68,7 @@ fn compare(answers: &[AtomicU64; 2], more: usize) {
     panic!("answers of a and b: {seen:?}");
 }
 
-/// Ends the clients, also if a comparison fails.
+/// Stops the clients on drop, also if a comparison fails.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {

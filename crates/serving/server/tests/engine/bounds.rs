@@ -1,4 +1,4 @@
-//! Refusals, backpressure, draining.
+//! Refusals, backpressure, drains.
 
 use albacore_engine::{ModelLookupError, Refusal};
 

@@ -1,10 +1,10 @@
-//! Clients that ask on and on, and check every answer.
+//! Closed-loop clients that check every result.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// Eight of them, each with rows of its own.
+/// Eight clients, each with its own rows.
 pub(crate) struct Clients {
     over: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<u64>>,
@@ -31,7 +31,7 @@ impl Clients {
         Self { over, tasks }
     }
 
-    /// How many answers all of them got.
+    /// Stops the clients; returns their total number of replies.
     pub(crate) async fn end(self) -> u64 {
         self.over.store(true, Ordering::Relaxed);
         let mut answers = 0;

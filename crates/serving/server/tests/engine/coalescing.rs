@@ -1,4 +1,4 @@
-//! Small requests that come together make one batch; what has work for a worker waits for nobody.
+//! Small requests that arrive together share a batch; large requests do not wait for others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,10 +6,10 @@ use super::*;
 
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 
-/// So many batches teach what a row costs.
+/// Number of batches after which the cost of a row is learned.
 const LESSONS: usize = 8;
 
-/// Submits so many calls of `rows` at once; how many batches they were.
+/// Submits concurrent calls of `rows`; returns the number of their batches.
 async fn batches_of(started: &Started, kinds: KindSet, (calls, rows): (usize, &[f32])) -> u64 {
     for _ in 0..LESSONS {
         started.submit(0, kinds, rows).await.unwrap();
@@ -22,13 +22,13 @@ async fn batches_of(started: &Started, kinds: KindSet, (calls, rows): (usize, &[
     started.engine.stats().models[0].batches_total - before
 }
 
-/// The handle of the only event loop.
+/// The flush handle of the only event loop.
 fn flush_handle(started: &Started) -> FlushHandle {
     started.engine.flush_handles().remove(0)
 }
 
-/// The rest of a request's life: the front's thread goes to sleep, again and again, until this
-/// value is dropped.
+/// Simulates an event loop that repeatedly goes to sleep, and flushes its requests before, until
+/// this value is dropped.
 struct Releases {
     is_wanted: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -65,8 +65,8 @@ async fn small_requests_that_come_together_share_a_batch() {
     let started = start(config(4, 1), &SMALL).await;
     let row = started.rows(0, 1, 1);
     let _releases = Releases::start(flush_handle(&started));
-    // Else each of the four would have a worker of its own. A busy machine may part them, or teach
-    // that a row takes long, which the next batches correct.
+    // Without coalescing each of the four would run on its own worker. On a busy machine they may
+    // be separated, or the learned cost of a row may be too high; later batches correct it.
     let begun = Instant::now();
     while batches_of(&started, value(), (4, &row)).await == 4 {
         assert!(begun.elapsed() < PATIENCE, "they never share a batch");

@@ -1,4 +1,4 @@
-//! A model that asks for little beside a flood of another.
+//! A model with little load beside a flood of requests for another model.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,20 +13,20 @@ const FLOOD_CLIENTS: u64 = 48;
 /// Rows of a request of the flood.
 const FLOOD_ROWS: usize = 100;
 
-/// Single rows of the first model, one every [`PERIOD`].
+/// Requests of one row for the first model, one every [`PERIOD`].
 const REQUESTS: usize = 100;
 
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Ten times those of `albacore bench isolation`, as are the rows of the flood: other tests run at
-/// the same time.
+/// Ten times those of `albacore bench isolation`, like the rows of the flood, because other tests
+/// run concurrently.
 const OBJECTIVES_MS: [u64; 2] = [250, 1000];
 
-/// A machine that stands still makes requests late, whoever floods: then once more.
+/// Runs before the test fails: a stall of the machine makes requests late regardless of the flood.
 const RUNS: usize = 10;
 
-/// Clients that ask for SHAP values of rows of the second model, and again when they are
-/// refused. Ends when `over` is set; returns the answers.
+/// Clients that request SHAP values of rows of the second model, and retry when they are refused.
+/// Runs until `over` is set; returns the number of answers.
 async fn flood(started: Arc<Started>, over: Arc<AtomicBool>) -> u64 {
     let client = |seed: u64| {
         let (started, over) = (Arc::clone(&started), Arc::clone(&over));
@@ -36,7 +36,7 @@ async fn flood(started: Arc<Started>, over: Arc<AtomicBool>) -> u64 {
             while !over.load(Ordering::Relaxed) {
                 match ask(&started, 1, KindSet::only(Kind::Contribs), &rows) {
                     Ok(reply) => answers += u64::from(reply.await.is_ok()),
-                    // Soon again.
+                    // Retry soon.
                     Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
                 }
             }
@@ -51,7 +51,7 @@ async fn flood(started: Arc<Started>, over: Arc<AtomicBool>) -> u64 {
     answers
 }
 
-/// Submits rows that just arrived, unless they are refused.
+/// Submits rows that have just arrived, unless they are refused.
 fn ask(
     started: &Started,
     model: usize,
@@ -67,7 +67,7 @@ fn ask(
     Ok(reservation.submit())
 }
 
-/// How many of the requests of the first model are refused.
+/// Number of refused requests of the first model.
 async fn refused(started: &Arc<Started>) -> usize {
     let mut refused = 0;
     let row = started.rows(0, 1, 1);

@@ -1,4 +1,4 @@
-//! Objectives of models and of single requests: what waits for others, what admission refuses.
+//! Objectives of models and requests: waiting for a batch, and refusal at admission.
 
 use albacore_engine::{Priority, Slo};
 
@@ -6,10 +6,10 @@ use super::*;
 
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 
-/// So many requests on their way may be in each other's.
+/// Number of requests in flight, enough to delay each other.
 const CROWD: usize = 32;
 
-/// So many batches teach what a batch costs.
+/// Number of batches after which the cost of a batch is learned.
 const LESSONS: usize = 8;
 
 async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
@@ -18,7 +18,7 @@ async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
     }
 }
 
-/// A server that has learned what a row costs, and a row; such is the objective.
+/// An engine that has learned the cost of a row, with this objective, and the row.
 async fn promised(config: EngineConfig, objective: Duration) -> (Started, Vec<f32>) {
     let started = start(config, &SMALL).await;
     let objective = Slo::uniform(objective, 99.0);
@@ -41,7 +41,7 @@ async fn deferred_requests_wait_for_others_as_long_as_their_objective_allows() {
         },
         ..config(1, 1)
     };
-    // A busy machine teaches that batches take long, which they may up to most of the objective.
+    // On a busy machine the learned cost of a batch may be high, up to most of the objective.
     let (started, row) = promised(config, Duration::from_secs(6)).await;
     let before = started.engine.stats().models[0].batches_total;
     let calls: Vec<_> = (0..10).map(|_| started.submit(0, value(), &row)).collect();
@@ -60,7 +60,7 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
     learn(&started, kinds, &rows).await;
     let running = started.submit(0, kinds, &rows);
     let waiting = started.submit(0, kinds, &rows);
-    // Neither is done however long this thread takes.
+    // Neither request completes, however long this thread takes.
     let worker = exits::stop_while_busy(&started).await;
     let within = |time| {
         let model = started.model(0).within(time);
@@ -83,7 +83,7 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
         .reserve(0, 1000, ElementType::F32, kinds)
         .map(drop)
         .unwrap();
-    // Predictions wait in a queue of their own, of whose costs nothing is known.
+    // Predictions wait in a separate queue, whose costs are unknown.
     let row = started.rows(0, 1, 1);
     let other = started.submit(0, value(), &row);
     signal("-CONT", worker);
@@ -91,7 +91,7 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
         call.await.unwrap();
     }
     other.await.unwrap();
-    // The only request is let in: it is late, but it teaches what such requests cost.
+    // An only request is admitted: it is late, but the cost of such requests is learned from it.
     let mut alone = within(Duration::from_millis(20)).unwrap();
     let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
     alone.input_mut().copy_from_slice(&bytes);
@@ -101,7 +101,7 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
         (stats.models[0].shed_total, stats.models[0].late_total),
         (2, 1)
     );
-    // Of the one that was refused before its body was read the kind is not known.
+    // The kind of a request that is refused before its body is read is unknown.
     let bad = |kind| {
         let mut window = stats.models[0].window.iter();
         let of = window.find(|of| of.kind == kind).unwrap();
@@ -140,13 +140,13 @@ async fn a_batch_that_crashed_two_workers_is_halved_and_its_requests_are_answere
     }
     let stats = started.engine.stats();
     assert_eq!(stats.models[0].failed_total, 0);
-    // The batch, the same again, and two halves.
+    // The batch, its retry, and two halves.
     assert_eq!(stats.models[0].batches_total, 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
-    // Each request is a batch of its own.
+    // Each request fills a batch.
     let config = EngineConfig {
         batching: BatchingParams {
             batch_rows_max: 1000,
@@ -163,7 +163,7 @@ async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
     let rows = started.rows(0, 1000, 3);
     learn(&started, value(), &rows).await;
     let long = tokio::spawn(started.submit(0, KindSet::only(Kind::Interactions), &rows));
-    // However long it takes to submit the others, they wait for this one.
+    // Holds the worker, so that the other requests wait while they are submitted.
     let worker = exits::stop_while_busy(&started).await;
     let begun = Instant::now();
     let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -253,7 +253,7 @@ async fn contributions_and_interactions_have_objectives_of_their_own() {
 async fn what_has_waited_for_the_front_has_less_time_left() {
     let second = Duration::from_secs(1);
     let (started, row) = promised(config(1, 1), second).await;
-    // Nothing has arrived before the engine was there.
+    // Requests must not arrive before the engine was started.
     tokio::time::sleep(3 * second).await;
     let reserve = |waited| {
         let model = started.model(0).arrived_at(Instant::now() - waited);
@@ -273,7 +273,7 @@ async fn what_has_waited_for_the_front_has_less_time_left() {
     for running in crowd {
         running.await.unwrap();
     }
-    // Late by what it has waited, not by what it takes.
+    // Late because of the time before its submission, not because of the computation.
     let call = reserve(2 * second).unwrap().submit();
     call.await.unwrap();
     assert_eq!(started.engine.stats().models[0].late_total, 1);
@@ -292,7 +292,7 @@ async fn while_replies_take_long_to_be_written_less_is_let_in() {
     drop(reply);
     let refused = started.model(0).admit_early().unwrap_err();
     assert!(matches!(refused, Refusal::Late { .. }), "{refused}");
-    // It is forgotten soon.
+    // The delay is soon forgotten.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(started.model(0).admit_early(), Ok(()));
     drop(crowd);

@@ -1,4 +1,4 @@
-//! The server as processes: names, maps, signals, bad starts.
+//! The processes of a server: names, maps, signals, failed starts.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ fn server() -> Command {
     command
 }
 
-/// Exit code, and what was said on the error output.
+/// Exit code, and content of standard error.
 fn failure(arguments: &[&str]) -> (Option<i32>, String) {
     let output = server().args(arguments).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();

@@ -139,7 +139,7 @@ async fn timeout_gathers_requests_into_one_batch() {
     let stats = &started.engine.stats().models[0];
     let of = &stats.kinds[0];
     assert_eq!((stats.batches_total, of.batch_rows.sum), (1, 10));
-    // One worker was free all the time: what was waited was waited on purpose.
+    // One worker was idle all the time, so the whole wait was deferral.
     assert_eq!(
         (of.kind, of.defer_nanos.sum),
         (Kind::Value, of.queue_nanos.sum)

@@ -1,4 +1,4 @@
-//! How the threads of a worker share a batch: by rows, and by trees where there are few rows.
+//! How the threads of a worker share a batch: by rows, or by trees if there are few rows.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ fn many_trees(trees: usize) -> Vec<u8> {
         "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx={}\n",
         FEATURES - 1
     );
-    // Splits are numbered level by level; leaves are behind them, as -1, -2 ...
+    // Splits are numbered in breadth-first order; leaves follow as -1, -2 ...
     let child = |number: usize| match number.checked_sub(splits) {
         Some(leaf) => format!("-{}", leaf + 1),
         None => number.to_string(),
@@ -54,12 +54,12 @@ fn batches(started: &Started, sharing: Sharing) -> u64 {
     kinds.map(|of| of.shared[sharing as usize]).sum()
 }
 
-/// Sharing depends on times measured at load and at the workers' start: a machine that is busy then
-/// makes a server share less. So many times another one is started.
+/// Sharing depends on times measured at load and at the start of workers; on a busy machine a
+/// server shares less. Number of servers that are started before the test fails.
 const SERVERS: usize = 10;
 
-/// Requests rows one by one and compares every bit; returns how many batches were shared in each
-/// way.
+/// Requests predictions in sequence and compares every bit; returns the number of batches for each
+/// way of sharing.
 async fn ask(started: &Started, rows: usize, kinds: KindSet) -> [u64; 3] {
     let before = Sharing::ALL.map(|sharing| batches(started, sharing));
     for call in 0..10 {
@@ -87,7 +87,7 @@ async fn few_rows_are_shared_by_trees_many_by_rows_and_the_bits_stay() {
         .with(Kind::Value)
         .with(Kind::Margin)
         .with(Kind::Leaf);
-    // Contributions of a row take hundreds of microseconds: many times what waking a thread takes.
+    // Contributions of a row take hundreds of microseconds: many times the wake-up of a thread.
     let mut seen = Vec::new();
     for _ in 0..SERVERS {
         let files = vec![("many".to_owned(), many_trees(1500))];
@@ -150,7 +150,7 @@ async fn busy_neighbors_leave_a_batch_one_thread() {
     let input = started.rows(0, 64, 3);
     let expected = started.expected(0, Kind::Contribs, &input);
     let by = |sharing| batches(&started, sharing);
-    // As many batches as keep every worker busy for a while, all there before the first is begun.
+    // Enough batches to keep every worker busy for a while, all queued before the first one starts.
     let pids = started.pids();
     pids.iter().for_each(|&pid| signal("-STOP", pid));
     let calls: Vec<_> = (0..8 * workers)
@@ -178,7 +178,7 @@ async fn a_model_uses_as_many_threads_as_it_is_given_from_its_next_batch_on() {
         assert_eq!(started.engine.stats().models[0].threads, Some(1));
         set(None);
         let all = ask(&started, 64, contribs).await;
-        // More than a worker has are as many as it has.
+        // More threads than those of the worker mean all of its threads.
         set(Some(9));
         let many = ask(&started, 64, contribs).await;
         if [all, many] == [[0, 10, 0], [0, 10, 0]] {

@@ -120,7 +120,7 @@ fn a_change_reaches_a_running_server_without_a_restart() {
         agent.send(rows);
         in_force(rows);
         times.push(sent.elapsed());
-        // Longer than params pauses between two messages, so that the pause is not measured.
+        // Longer than the minimum interval between two messages, so that it is not measured.
         std::thread::sleep(Duration::from_millis(60));
     }
     times.sort();
@@ -130,7 +130,7 @@ fn a_change_reaches_a_running_server_without_a_restart() {
         agent.send(rows);
     }
     in_force(1099);
-    // Killed: the last parameters stay in force, and the next process sends the current ones.
+    // After a kill the last parameters stay in force; the next process sends the current ones.
     drop(params);
     until(&server, "lost", |state| {
         state["params"]["connected"] == false
