@@ -41,7 +41,7 @@ struct Peer {
     handovers: mpsc::Sender<Handover>,
 }
 
-/// A connection that another loop accepted.
+/// A connection accepted by another loop.
 type Handover = (std::net::TcpStream, OpenGuard);
 
 /// The part of a port that one event loop serves.
@@ -160,7 +160,7 @@ pub async fn serve<H: Handler>(
     // deadlines of clients.
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let stage = loop {
-        // bound: ends when `shutdown` is closing; CONNECTIONS_MAX tasks at most
+        // bound: ends when `shutdown` reaches a closing stage; CONNECTIONS_MAX tasks at most
         tokio::select! {
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) => acceptor.distribute(stream),
@@ -186,7 +186,7 @@ pub async fn serve<H: Handler>(
     listening.wait().await;
     handovers.close();
     while let Ok(handover) = handovers.try_recv() {
-        // bound: HANDOVERS_MAX, as the channel is closed
+        // bound: HANDOVERS_MAX, because the channel is closed
         acceptor.take_over(handover);
     }
     if stage == ShutdownStage::Closing {
@@ -285,7 +285,7 @@ impl<H: Handler> Acceptor<H> {
     fn sweep(&mut self) {
         while self.tasks.try_join_next().is_some() {} // bound: connections that ended
         let begins_epoch = self.listener.tick();
-        self.conns.retain(|conn| Arc::strong_count(conn) > 1); // one is the connection's
+        self.conns.retain(|conn| Arc::strong_count(conn) > 1); // one is held by the connection
         for conn in &self.conns {
             conn.check_deadline();
             if begins_epoch {
@@ -301,7 +301,7 @@ impl<H: Handler> Acceptor<H> {
             conn.send_control(Control::Shutdown);
         }
         while !self.tasks.is_empty() {
-            // bound: connections end with their current request; the caller bounds the total time
+            // bound: connections end with their current request; the caller limits the total time
             tokio::select! {
                 _ = self.tasks.join_next() => {}
                 _ = sweep.tick() => self.sweep(),

@@ -32,7 +32,6 @@ const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The request handler of all connections.
 pub trait Handler: Send + Sync + 'static {
-    /// The body of a reply.
     type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
 
     /// Serves one request, which is active until `active` is dropped.
@@ -49,7 +48,7 @@ enum Protocol {
     Http2,
 }
 
-/// Serves one connection of a port.
+/// Serves one accepted connection.
 pub(crate) async fn serve_socket<H: Handler>(
     stream: TcpStream,
     conn: Arc<ConnState>,

@@ -30,7 +30,7 @@ pub enum HeadError {
     /// RFC 9112 6.1: `chunked` must not be applied more than once.
     #[error("the request has more than one transfer coding `chunked`, or an empty one: send one")]
     RepeatedTransferEncoding,
-    /// RFC 9112 6.1: a transfer coding that the server does not understand is answered with 501.
+    /// RFC 9112 6.1: an unknown transfer coding is answered with 501.
     #[error("the only Transfer-Encoding understood is chunked; use Content-Encoding to compress")]
     UnknownTransferEncoding,
 }
@@ -89,7 +89,7 @@ fn is_host(host: &HeaderValue) -> bool {
         return false;
     };
     let Some(port) = text.strip_prefix(authority.host()) else {
-        return false; // user information
+        return false; // userinfo is not allowed
     };
     let is_number = |port: &str| port.is_empty() || port.parse::<u16>().is_ok();
     !authority.host().is_empty()

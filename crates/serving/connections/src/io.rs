@@ -16,7 +16,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use crate::limit_metrics::Limit;
 use crate::state::ConnState;
 
-/// Wraps the byte stream of a connection.
+/// The byte stream of a connection.
 pub(crate) struct ConnIo<Io> {
     io: Io,
     conn: Arc<ConnState>,

@@ -17,7 +17,8 @@ pub enum ShutdownStage {
     Announced,
     /// Listening sockets are closed, and each connection after its current request.
     Closing,
-    /// Like [`Self::Closing`], but another process serves the same ports: nothing is announced.
+    /// Like [`ShutdownStage::Closing`], but another process serves the same ports, so that no
+    /// shutdown is announced.
     Replaced,
 }
 

@@ -155,7 +155,7 @@ pub(crate) enum Control {
 #[derive(Debug)]
 pub struct ConnState {
     listener: Arc<ListenerState>,
-    /// A [`PhaseDeadline`].
+    /// A packed [`PhaseDeadline`].
     phase: AtomicU64,
     is_http2: AtomicBool,
     /// The connection was opened after the shutdown was announced.

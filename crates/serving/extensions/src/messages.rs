@@ -48,7 +48,7 @@ pub fn regions_message(regions: Vec<RegionStatus>) -> SystemSharedMemoryStatusRe
 /// Parses the body of a registration of region `name`.
 ///
 /// # Errors
-/// The body is not an object of a key, an offset and a size.
+/// The body is not a JSON object with `key`, `offset` and `byte_size`.
 pub fn region_of_json(name: String, body: &[u8]) -> Result<RegionStatus, RegionError> {
     #[derive(Deserialize)]
     struct Body {

@@ -95,7 +95,7 @@ struct Region {
     file: File,
 }
 
-/// All regions of a server.
+/// The registered regions of a server.
 #[derive(Debug)]
 pub struct Regions {
     folder: PathBuf,
@@ -193,7 +193,7 @@ impl Regions {
     /// Returns one region, or all regions if the name is empty.
     ///
     /// # Errors
-    /// There is no such region, or the extension is off.
+    /// The region is not registered, or the extension is off.
     pub fn status(&self, name: &str) -> Result<Vec<RegionStatus>, RegionError> {
         if !name.is_empty() {
             return Ok(vec![self.find(name)?.status.clone()]);

@@ -6,7 +6,7 @@ use albacore_rows::datatype::Datatype;
 /// Name of the only input tensor in metadata; requests may use any name.
 pub const INPUT: &str = "input";
 
-/// The only version of every model.
+/// The version of every model: there is only one.
 pub const VERSION: &str = "1";
 
 /// The name of the tensor of `kind`.

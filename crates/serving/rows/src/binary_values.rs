@@ -1,4 +1,4 @@
-//! Widens binary tensors (packed, little-endian) and typed protobuf lists into rows.
+//! Converts binary tensors (packed, little-endian) and typed protobuf lists to rows.
 
 use albacore_proto::inference::InferTensorContents;
 
@@ -107,7 +107,7 @@ pub fn write_contents(
                 .iter()
                 .try_for_each(|&v| writer.put_integer(v.into()));
         }
-        Datatype::Fp16 | Datatype::Bf16 => {} // refused by list_of
+        Datatype::Fp16 | Datatype::Bf16 => {} // rejected by list_of
     }
     Ok(())
 }

@@ -149,7 +149,7 @@ impl<'a> CodeWriter<'a> {
         InvalidRows::new(format!("value {}: {problem}", self.written))
     }
 
-    /// Checks that the memory is full.
+    /// Checks that all memory was written.
     fn finish(self) -> Result<(), InvalidRows> {
         let (have, need) = (self.written, self.memory.len() / size_of::<f32>());
         match have == need {

@@ -90,7 +90,7 @@ impl ColumnOrder {
     /// them in place into the model's order. Values have type `element`.
     ///
     /// # Errors
-    /// That of `write`.
+    /// The error of `write`.
     pub fn write<E>(
         &self,
         element: ElementType,

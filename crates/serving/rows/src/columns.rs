@@ -165,7 +165,7 @@ impl fmt::Display for BinarySize {
 /// Columns that match those of a model; their values are not checked yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnTensors {
-    /// At least one.
+    /// Number of rows, at least one.
     pub rows: usize,
     /// Number of columns of the model.
     features: usize,

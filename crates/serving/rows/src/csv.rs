@@ -277,7 +277,7 @@ fn special(field: &str) -> Option<f64> {
         "" => Some(f64::NAN),
         "True" | "TRUE" | "true" => Some(1.0),
         "False" | "FALSE" | "false" => Some(0.0),
-        _ if field.as_bytes()[0].is_ascii_digit() => None, // nearly all
+        _ if field.as_bytes()[0].is_ascii_digit() => None, // most fields
         _ => MISSING.contains(&field).then_some(f64::NAN),
     }
 }

@@ -8,21 +8,13 @@ use albacore_engine::ElementType;
 pub enum Datatype {
     /// One byte, 0 or 1.
     Bool,
-    /// Unsigned, 8 bits.
     Uint8,
-    /// Unsigned, 16 bits.
     Uint16,
-    /// Unsigned, 32 bits.
     Uint32,
-    /// Unsigned, 64 bits.
     Uint64,
-    /// Signed, 8 bits.
     Int8,
-    /// Signed, 16 bits.
     Int16,
-    /// Signed, 32 bits.
     Int32,
-    /// Signed, 64 bits.
     Int64,
     /// IEEE 754 binary16.
     Fp16,

@@ -16,7 +16,7 @@ const NAMED_VALUE_BYTES_MIN: usize = 5;
 /// A table whose rows are counted and whose values are not checked yet.
 #[derive(Debug)]
 pub struct Table<'a> {
-    /// At least one.
+    /// Number of rows, at least one.
     pub rows: usize,
     /// Parameters of the request besides its rows.
     pub params: Params,
@@ -34,9 +34,9 @@ pub struct Params {
 /// The method of a scikit-learn classifier whose result is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PredictFunction {
-    /// Classes.
+    /// Returns classes.
     Predict,
-    /// Probabilities.
+    /// Returns probabilities.
     PredictProba,
 }
 

@@ -28,7 +28,7 @@ const ROUND: Duration = Duration::from_secs(3);
 /// Warm-up time of bad clients, after which they are connected and their replies are computed.
 const BEGINNING: Duration = Duration::from_millis(2_500);
 
-/// Rounds of each kind.
+/// Rounds per kind of client.
 const ROUNDS: usize = 5;
 
 const FEATURES: usize = 29;

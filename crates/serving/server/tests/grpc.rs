@@ -250,7 +250,7 @@ async fn typed_and_raw_tensors_equal_those_of_the_library_bit_for_bit() {
     assert_eq!(reply.raw_output_contents.len(), 2);
 }
 
-/// Makes a request invalid.
+/// A modification that makes a request invalid.
 type Bend = fn(&mut ModelInferRequest);
 
 /// Sends each invalid request, followed by a valid one.

@@ -17,7 +17,7 @@ const MODELS: [(&str, &str); 3] = [
     ("light", "lgb_binary.txt"),
 ];
 
-/// The infer call of the small model.
+/// Path of the infer call of the small model.
 const INFER: &str = "/v2/models/small/infer";
 
 /// Starts one server per test, because tests run concurrently.

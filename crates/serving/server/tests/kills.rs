@@ -72,7 +72,7 @@ fn counted(metrics: &str, codes: &[&str]) -> usize {
     metrics.lines().filter(of_code).filter_map(value).sum()
 }
 
-/// A request of a checker for values and contributions.
+/// The request of a checker for this turn, for values and contributions.
 fn question(checker: usize, turn: usize) -> Value {
     let rows = turn % QUESTIONS + 1;
     let value = |at: usize| (at * 7 + turn % QUESTIONS * 13 + checker) as f32 / 40.0 - 2.0;

@@ -60,7 +60,7 @@ fn instances(model: &ModelInfo, body: &Value) -> Result<Vec<f32>, String> {
     written(model, Table::of_instances(model, body.as_bytes()))
 }
 
-/// A row: number, code of a color, code of a size, number.
+/// A row: a number, the code of a color, the code of a size, a number.
 type Row = (i8, usize, usize, i8);
 
 fn any_rows() -> impl Strategy<Value = Vec<Row>> {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Rows of two features.
+/// Parses rows of two features.
 fn pairs(datatype: Datatype, text: &str, rows: usize) -> Result<Vec<f64>, String> {
     let mut memory = vec![0; rows * 2 * datatype.element().bytes()];
     write_json(RowWriter::new(datatype, &mut memory), 2, text)

@@ -115,7 +115,7 @@ impl Metrics {
 
     pub(super) fn print(&self) -> String {
         let mut text = String::new();
-        // infallible: writing to a string does not fail
+        // infallible: writing to a string cannot fail
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         text
     }

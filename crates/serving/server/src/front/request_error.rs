@@ -45,7 +45,7 @@ pub(super) enum ErrorKind {
     Unavailable,
     /// The timeout of the request expired.
     Expired,
-    /// The request was accepted and its computation failed.
+    /// The request was accepted, but its computation failed.
     Failed,
     /// A call or a coding that is not implemented.
     Unimplemented,

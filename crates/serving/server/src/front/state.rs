@@ -60,7 +60,7 @@ struct Workers {
     last_end: Option<String>,
 }
 
-/// The front end.
+/// State of the front end.
 #[derive(Debug, Serialize)]
 struct FrontState {
     threads: usize,
@@ -111,7 +111,7 @@ struct ParamsState {
     refused: Option<String>,
 }
 
-/// Requests of the window by outcome.
+/// Number of requests in the window, by outcome.
 #[derive(Debug, Serialize)]
 struct Requests {
     good: u64,
@@ -179,7 +179,7 @@ struct KindOutcomes {
 /// entry.
 #[derive(Debug, Serialize)]
 struct KernelState {
-    /// Null: no limit.
+    /// Null means no limit.
     rows_max: Option<usize>,
     kernel: &'static str,
     /// Time per row, measured when the model was loaded; null if the kernel was chosen by rule.

@@ -24,7 +24,7 @@ fn start() -> Running {
     Running::start(&models, &["--workers", "1", "--threads", "1"])
 }
 
-/// One row.
+/// An infer body with one row.
 fn body() -> String {
     let values = ["0.5"; FEATURES].join(",");
     format!(

@@ -1,7 +1,7 @@
 //! A directory as filled by the kubelet from a ConfigMap: the files are symlinks into `..data`,
 //! which is a symlink to a timestamped directory; an update is one rename of that symlink.
 
-#![allow(dead_code)] // each test program uses its part
+#![allow(dead_code)] // each test binary uses a part
 
 use std::cell::Cell;
 use std::os::unix::fs::symlink;

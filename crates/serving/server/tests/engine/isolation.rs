@@ -10,7 +10,7 @@ const MODELS: [&str; 2] = ["main_small_d6.ubj", "main_medium_d6.ubj"];
 
 const FLOOD_CLIENTS: u64 = 48;
 
-/// Rows of a request of the flood.
+/// Rows per request of the flood.
 const FLOOD_ROWS: usize = 100;
 
 /// Requests of one row for the first model, one every [`PERIOD`].

@@ -260,7 +260,7 @@ async fn what_has_waited_for_the_front_has_less_time_left() {
         model.reserve(1, ElementType::F32, value())
     };
     let old = second * 9 / 10;
-    drop(reserve(old).unwrap()); // nobody crowds the front, and a worker is free
+    drop(reserve(old).unwrap()); // the front is idle, and so is a worker
     let worker = started.pids()[0];
     signal("-STOP", worker);
     let crowd: Vec<_> = (0..CROWD)

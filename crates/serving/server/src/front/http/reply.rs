@@ -322,7 +322,7 @@ fn f32_text(body: &mut Vec<u8>, value: f32) {
     }
 }
 
-/// The bits of 7.038531e-26.
+/// Bit pattern of 7.038531e-26.
 const ROUNDED_TWICE: u32 = 0x15ae_43fd;
 
 /// Appends a string as JSON.

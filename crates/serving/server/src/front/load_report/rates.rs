@@ -21,7 +21,7 @@ pub(super) struct ModelRates {
     pub(super) queue_wait_ms: Option<f64>,
 }
 
-/// Rates of a server.
+/// Rates of all models of a server, and its load factor.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rates {
     all: ModelRates,

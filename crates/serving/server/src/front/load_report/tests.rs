@@ -46,7 +46,7 @@ fn head(reports: &LoadReporter, request: &HeaderMap, model: &str) -> Option<Stri
 #[test]
 fn rates_are_those_between_two_snapshots() {
     let report = reports(LoadReportMode::OnRequest).newest().unwrap();
-    // 0.4 s of work in 0.5 s of two workers.
+    // 0.4 s of work in 0.5 s with two workers.
     assert_eq!(report.application_utilization, 0.4);
     assert_eq!((report.rps_fractional, report.eps), (200.0, 20.0));
     let named: Vec<_> = report.named_metrics.into_iter().collect();
