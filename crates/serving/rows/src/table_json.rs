@@ -35,10 +35,10 @@ struct ScoringBody<'a> {
     instances: Option<&'a RawValue>,
     #[serde(borrow)]
     inputs: Option<&'a RawValue>,
-    /// MLflow only.
+    /// Key of MLflow.
     #[serde(borrow)]
     params: Option<&'a RawValue>,
-    /// Vertex AI only.
+    /// Key of Vertex AI.
     #[serde(borrow)]
     parameters: Option<&'a RawValue>,
 }
@@ -79,7 +79,7 @@ impl<'a> Table<'a> {
     /// The body is not JSON, does not have exactly one of the four keys, or its rows have the wrong
     /// form or columns.
     pub fn of_json(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
-        // serde would deserialize a list as a struct, with the members as fields in their order.
+        // serde accepts a list in place of an object: its members are the fields, in order.
         if body.trim_ascii_start().first() == Some(&b'[') {
             return Err(InvalidRows::new(
                 "the body is a list: send an object, {\"inputs\": [[1, 2]]}",
@@ -124,7 +124,7 @@ impl<'a> Table<'a> {
 
 /// Returns the text of the list `instances`.
 fn find_instances<'a>(model: &ModelInfo, body: &'a [u8]) -> Result<&'a str, InvalidRows> {
-    // serde would deserialize a list as a struct, with the members as fields in their order.
+    // serde accepts a list in place of an object: its members are the fields, in order.
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(InvalidRows::new(
             "the body is a list: send an object, {\"instances\": [[1, 2]]}",

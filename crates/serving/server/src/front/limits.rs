@@ -48,8 +48,8 @@ pub const PARAMETERS_MAX: usize = 64;
 /// Raw contents have no such limit.
 pub const TYPED_INTEGER_BYTES_MAX: usize = BODY_BYTES_MAX / 8;
 
-/// Typed texts in a gRPC message. A text takes at least two bytes encoded and about 56 decoded: 56
-/// MiB in total. Raw contents have no such limit.
+/// Typed texts in a gRPC message. A text takes at least two bytes encoded and about 56 decoded, in
+/// total 56 MiB. Raw contents have no such limit.
 pub const TYPED_TEXTS_MAX: usize = 1 << 20;
 
 /// Requests of an infer stream that are running or whose replies are unsent. Further requests wait
@@ -77,8 +77,8 @@ pub const HEALTH_PERIOD: Duration = Duration::from_millis(100);
 /// Period of load reports, and maximum age of the report in a reply.
 pub const LOAD_PERIOD: Duration = Duration::from_millis(100);
 
-/// Number of periods over which a load report is computed. Routers update weights once in 0.2 to 1
-/// s; a report over a shorter time is noisy, because it contains few requests.
+/// Number of periods over which a load report is computed. Routers update weights every 0.2 s to
+/// 1 s; a report over a shorter time is noisy, because it contains few requests.
 pub const LOAD_PERIODS: usize = 5;
 
 /// Periods between computations of the load factor, whose window is one minute.

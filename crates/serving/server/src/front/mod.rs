@@ -90,8 +90,8 @@ impl Front {
         validate::find_model(&self.engine, self.event_loop, name, version)
     }
 
-    /// Delays the reply to an unsuccessful infer call, so that clients that retry immediately leave
-    /// time of the front for others.
+    /// Delays the reply to an unsuccessful infer call, so that clients that retry immediately do
+    /// not take the front's time from others.
     async fn hold_error(&self, model: &str, kind: ErrorKind) {
         let is_refusal = matches!(
             kind,

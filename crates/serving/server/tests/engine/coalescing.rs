@@ -27,8 +27,8 @@ fn flush_handle(started: &Started) -> FlushHandle {
     started.engine.flush_handles().remove(0)
 }
 
-/// Simulates an event loop that repeatedly goes to sleep, and flushes its requests before, until
-/// this value is dropped.
+/// Simulates an event loop that flushes its requests each time before it sleeps, until this value
+/// is dropped.
 struct Releases {
     is_wanted: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,

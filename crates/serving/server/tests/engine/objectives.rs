@@ -6,7 +6,7 @@ use super::*;
 
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 
-/// Number of requests in flight, enough to delay each other.
+/// Requests in flight, more than the `CROWDED_REQUESTS_MIN` of the engine.
 const CROWD: usize = 32;
 
 /// Number of batches after which the cost of a batch is learned.

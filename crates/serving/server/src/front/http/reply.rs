@@ -1,4 +1,4 @@
-//! HTTP replies. Errors are always JSON; results are JSON, binary tensors after the JSON, or CSV.
+//! HTTP replies. Errors are JSON; results are JSON, optionally followed by binary tensors, or CSV.
 
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
