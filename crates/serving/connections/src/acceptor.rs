@@ -92,18 +92,18 @@ struct OpenGuard {
 }
 
 impl OpenGuard {
-    fn of(peers: &Arc<[Peer]>, index: usize) -> Self {
+    fn new(peers: &Arc<[Peer]>, index: usize) -> Self {
         peers[index].open.fetch_add(1, Ordering::Relaxed);
         peers[index].total.add();
         let peers = Arc::clone(peers);
         Self { peers, index }
     }
 
-    /// Counts a connection for the loop with the fewest connections; prefers `own` on a tie.
-    fn of_least_loaded(peers: &Arc<[Peer]>, own: usize) -> Self {
+    /// Counts a connection for the loop with the fewest connections; prefers `local` on a tie.
+    fn for_least_loaded(peers: &Arc<[Peer]>, local: usize) -> Self {
         let open = |index: usize| peers[index].open.load(Ordering::Relaxed);
-        let least = (0..peers.len()).min_by_key(|&index| (open(index), index != own));
-        Self::of(peers, least.unwrap_or(own))
+        let least = (0..peers.len()).min_by_key(|&index| (open(index), index != local));
+        Self::new(peers, least.unwrap_or(local))
     }
 }
 
@@ -198,7 +198,7 @@ pub async fn serve<H: Handler>(
 impl<H: Handler> Acceptor<H> {
     /// Passes an accepted connection to the loop with the fewest connections.
     fn distribute(&mut self, stream: TcpStream) {
-        let guard = OpenGuard::of_least_loaded(&self.peers, self.index);
+        let guard = OpenGuard::for_least_loaded(&self.peers, self.index);
         if guard.index == self.index {
             return self.admit(stream, guard);
         }
@@ -210,7 +210,7 @@ impl<H: Handler> Acceptor<H> {
             Ok(Ok(())) => {}
             // The other loop is stopping or its channel is full: serve the connection here.
             Ok(Err(TrySendError::Full((stream, _)) | TrySendError::Closed((stream, _)))) => {
-                self.take_over((stream, OpenGuard::of(&self.peers, self.index)));
+                self.take_over((stream, OpenGuard::new(&self.peers, self.index)));
             }
             Err(error) => tracing::warn!(%error, "a connection could not be handed over"),
         }
@@ -254,7 +254,7 @@ impl<H: Handler> Acceptor<H> {
         for _ in 0..self.connections_max {
             match tokio::time::timeout(Duration::ZERO, socket.accept()).await {
                 Ok(Ok((stream, _))) => {
-                    self.admit(stream, OpenGuard::of(&self.peers, self.index));
+                    self.admit(stream, OpenGuard::new(&self.peers, self.index));
                 }
                 Ok(Err(_)) | Err(_) => return,
             }
@@ -265,14 +265,14 @@ impl<H: Handler> Acceptor<H> {
     fn evict(&mut self) {
         let ranked = self.conns.iter().enumerate();
         let mut ranked: Vec<_> = ranked
-            .filter_map(|(place, conn)| Some((conn.eviction_rank()?, place)))
+            .filter_map(|(index, conn)| Some((conn.eviction_rank()?, index)))
             .collect();
         let count = EVICTIONS_AT_ONCE.min(ranked.len());
         if count < ranked.len() {
             ranked.select_nth_unstable(count);
         }
-        for &(_, place) in ranked.iter().take(count) {
-            if let Some(conn) = self.conns.get(place) {
+        for &(_, index) in ranked.iter().take(count) {
+            if let Some(conn) = self.conns.get(index) {
                 conn.evict();
             }
         }
@@ -342,9 +342,9 @@ mod tests {
 
     /// Counts the requests served by one event loop.
     #[derive(Default)]
-    struct Counting(AtomicUsize);
+    struct CountingHandler(AtomicUsize);
 
-    impl Handler for Counting {
+    impl Handler for CountingHandler {
         type Body = Empty;
 
         async fn answer(
@@ -357,7 +357,7 @@ mod tests {
         }
     }
 
-    async fn ask(stream: &mut TcpStream) {
+    async fn send_request(stream: &mut TcpStream) {
         let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
         stream.write_all(request).await.unwrap();
         let mut reply = [0; 1024];
@@ -372,11 +372,11 @@ mod tests {
         let (mut handlers, mut loops) = (Vec::new(), JoinSet::new());
         let memory = albacore_os::SharedMemory::create("test", 8192).unwrap();
         let total = ConnectionCount::new(memory.map_words().unwrap());
-        let counted = || memory.map_words().unwrap().words()[0].load(Ordering::Relaxed);
+        let total_open = || memory.map_words().unwrap().words()[0].load(Ordering::Relaxed);
         for share in divide_port(3, &LimitMetrics::default(), &total) {
             let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
             addresses.push(socket.local_addr().unwrap());
-            let handler = Arc::new(Counting::default());
+            let handler = Arc::new(CountingHandler::default());
             handlers.push(Arc::clone(&handler));
             loops.spawn(serve(socket, share, stopped.clone(), handler));
         }
@@ -384,13 +384,13 @@ mod tests {
         let mut streams = Vec::new();
         for _ in 0..9 {
             let mut stream = TcpStream::connect(addresses[0]).await.unwrap();
-            ask(&mut stream).await;
+            send_request(&mut stream).await;
             streams.push(stream);
         }
         let counts = || handlers.iter().map(|it| it.0.load(Ordering::Relaxed));
         assert_eq!(counts().collect::<Vec<_>>(), [3, 3, 3]);
         // A connection stays in its loop; closed connections free capacity in their loop.
-        ask(&mut streams[1]).await;
+        send_request(&mut streams[1]).await;
         assert_eq!(counts().sum::<usize>(), 10);
         streams.truncate(3);
         while handlers.iter().map(Arc::strong_count).sum::<usize>() > 3 * 2 + 3 {
@@ -398,7 +398,7 @@ mod tests {
         }
         for _ in 0..3 {
             let mut stream = TcpStream::connect(addresses[2]).await.unwrap();
-            ask(&mut stream).await;
+            send_request(&mut stream).await;
             streams.push(stream);
         }
         let counts: Vec<_> = counts().collect();
@@ -406,10 +406,10 @@ mod tests {
             counts.iter().all(|&count| (4..=5).contains(&count)),
             "{counts:?}"
         );
-        assert_eq!(counted(), 6);
+        assert_eq!(total_open(), 6);
         stop.send_replace(ShutdownStage::Closing);
         drop(streams);
         while loops.join_next().await.is_some() {}
-        assert_eq!(counted(), 0);
+        assert_eq!(total_open(), 0);
     }
 }

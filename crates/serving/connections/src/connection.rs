@@ -94,10 +94,10 @@ async fn serve_io<Io, H>(
     H: Handler,
 {
     let io = ConnIo::new(TokioIo::new(stream), Arc::clone(&conn));
-    let own = Arc::clone(&conn);
+    let service_conn = Arc::clone(&conn);
     let service = service_fn(move |request| {
         // Boxed: hyper stores the future inline and would keep its memory for each connection.
-        let answer = Box::pin(Arc::clone(&handler).answer(request, own.begin_request()));
+        let answer = Box::pin(Arc::clone(&handler).answer(request, service_conn.begin_request()));
         async move { Ok::<_, Infallible>(answer.await) }
     });
     match protocol {
@@ -153,14 +153,14 @@ async fn detect(stream: &TcpStream, conn: &ConnState) -> Option<(Protocol, bool)
 
 /// Detects the protocol without consuming bytes; `None` if the connection is closed first.
 async fn peek_protocol(stream: &TcpStream) -> Option<Protocol> {
-    let mut seen = [0; PREFACE.len()];
+    let mut received = [0; PREFACE.len()];
     loop {
         // bound: FIRST_BYTES_TIME_MAX of the connection
-        let length = stream.peek(&mut seen).await.ok()?;
+        let length = stream.peek(&mut received).await.ok()?;
         if length == 0 {
             return None;
         }
-        if !PREFACE.starts_with(&seen[..length]) {
+        if !PREFACE.starts_with(&received[..length]) {
             return Some(Protocol::Http1);
         }
         if length == PREFACE.len() {
@@ -214,7 +214,7 @@ async fn drive<C>(
             }
         };
         match control {
-            Some(Control::CloseIfUnchanged(seen, limit)) if conn.is_unchanged(seen) => {
+            Some(Control::CloseIfUnchanged(observed, limit)) if conn.is_unchanged(observed) => {
                 conn.count(limit);
                 if !is_http2 {
                     return;
@@ -257,6 +257,6 @@ fn count_error(error: &hyper::Error, conn: &ConnState) {
     } else if !error.is_parse()
         && matches!(conn.phase_deadline().phase(), Phase::Head | Phase::Replying)
     {
-        conn.count(Limit::BrokenOff);
+        conn.count(Limit::Aborted);
     }
 }

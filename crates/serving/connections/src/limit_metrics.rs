@@ -17,7 +17,7 @@ pub enum Limit {
     /// Refused: the maximum number of connections is open, and all are serving requests.
     Connections,
     /// Evicted to make room for other connections.
-    CrowdedOut,
+    Evicted,
     FirstBytesTime,
     /// The request head was not received in time.
     HeadTime,
@@ -34,7 +34,7 @@ pub enum Limit {
     /// A flood of HTTP/2 frames: calls reset before they were accepted, endless headers.
     Flood,
     /// The client closed the connection during a request or a reply.
-    BrokenOff,
+    Aborted,
     /// The client did not read a reply in time.
     ReplyTime,
     /// Too many bytes of replies were unsent, over all clients.
@@ -52,7 +52,7 @@ pub enum Limit {
 /// The limits in the order of their declaration, with their labels in metrics.
 const LIMITS: [(Limit, &str); 17] = [
     (Limit::Connections, "connections"),
-    (Limit::CrowdedOut, "crowded_out"),
+    (Limit::Evicted, "crowded_out"),
     (Limit::FirstBytesTime, "first_bytes_time"),
     (Limit::HeadTime, "head_time"),
     (Limit::HeadBytes, "head_bytes"),
@@ -61,7 +61,7 @@ const LIMITS: [(Limit, &str); 17] = [
     (Limit::Keepalive, "keepalive"),
     (Limit::Resets, "resets"),
     (Limit::Flood, "flood"),
-    (Limit::BrokenOff, "broken_off"),
+    (Limit::Aborted, "broken_off"),
     (Limit::ReplyTime, "reply_time"),
     (Limit::RepliesBytes, "replies_bytes"),
     (Limit::ReplyBytes, "reply_bytes"),

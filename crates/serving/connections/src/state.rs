@@ -159,7 +159,7 @@ pub struct ConnState {
     phase: AtomicU64,
     is_http2: AtomicBool,
     /// The connection was opened after the shutdown was announced.
-    is_opened_late: bool,
+    opened_after_announcement: bool,
     /// The connection was asked to close to make room for others.
     is_evicted: AtomicBool,
     /// HTTP/2: running requests and unsent replies.
@@ -179,12 +179,12 @@ pub struct ConnState {
 impl ConnState {
     /// State of a connection that has not received anything.
     pub(crate) fn new(listener: Arc<ListenerState>) -> Self {
-        let seen = PhaseDeadline::new(Phase::New, listener.now() + ticks(FIRST_BYTES_TIME_MAX));
+        let initial = PhaseDeadline::new(Phase::New, listener.now() + ticks(FIRST_BYTES_TIME_MAX));
         let open = listener.limit_metrics.connection_opened();
         Self {
-            is_opened_late: listener.is_announced(),
+            opened_after_announcement: listener.is_announced(),
             listener,
-            phase: AtomicU64::new(seen.0),
+            phase: AtomicU64::new(initial.0),
             is_http2: AtomicBool::new(false),
             is_evicted: AtomicBool::new(false),
             open_streams: AtomicU32::new(0),
@@ -294,7 +294,7 @@ impl ConnState {
     /// Records that the client abandoned a request. A client that abandons most of its requests is
     /// disconnected, because it only wastes the server's work.
     pub fn request_abandoned(&self) {
-        self.count(Limit::BrokenOff);
+        self.count(Limit::Aborted);
         let abandoned = self.requests_abandoned.fetch_add(1, Ordering::Relaxed) + 1;
         let begun = self.requests_begun.load(Ordering::Relaxed);
         if abandoned > RESETS_FREE && abandoned > begun / 2 {
@@ -325,7 +325,7 @@ impl ConnState {
         Some(Bytes::from_owner(TrackedBody {
             conn: Arc::clone(self),
             bytes,
-            counted: if is_large { length } else { 0 },
+            counted_bytes: if is_large { length } else { 0 },
             epoch,
         }))
     }
@@ -359,32 +359,32 @@ impl ConnState {
         }
     }
 
-    /// Whether the phase is still `seen` and no request is running.
-    pub(crate) fn is_unchanged(&self, seen: PhaseDeadline) -> bool {
-        self.phase_deadline() == seen && self.open_streams.load(Ordering::Acquire) == 0
+    /// Whether the phase is still `observed` and no request is running.
+    pub(crate) fn is_unchanged(&self, observed: PhaseDeadline) -> bool {
+        self.phase_deadline() == observed && self.open_streams.load(Ordering::Acquire) == 0
     }
 
     /// Sends [`Control::CloseIfUnchanged`] if the deadline of the phase has passed.
     pub(crate) fn check_deadline(&self) {
-        let seen = self.phase_deadline();
-        if seen.deadline() > self.listener.now() {
+        let observed = self.phase_deadline();
+        if observed.deadline() > self.listener.now() {
             return;
         }
-        let limit = match seen.phase() {
+        let limit = match observed.phase() {
             Phase::New => Limit::FirstBytesTime,
             Phase::Head => Limit::HeadTime,
             Phase::Replying => Limit::ReplyTime,
             Phase::Idle => Limit::IdleTime,
             Phase::Body | Phase::Serving => return,
         };
-        self.send_control(Control::CloseIfUnchanged(seen, limit));
+        self.send_control(Control::CloseIfUnchanged(observed, limit));
     }
 
     /// Eviction order, lowest first: connections that never sent a complete request, then idle
     /// ones, each by age. `None` if the connection must not be evicted.
     pub(crate) fn eviction_rank(&self) -> Option<(bool, u32)> {
-        let (seen, now) = (self.phase_deadline(), self.listener.now());
-        let is_idle = match seen.phase() {
+        let (observed, now) = (self.phase_deadline(), self.listener.now());
+        let is_idle = match observed.phase() {
             Phase::New | Phase::Head => false,
             Phase::Idle => true,
             Phase::Body | Phase::Serving | Phase::Replying => return None,
@@ -394,9 +394,10 @@ impl ConnState {
         } else {
             IDLE_TIME_MAX
         };
-        let is_long_idle = seen.deadline() <= now.saturating_add(ticks(time - EVICTION_IDLE_MIN));
+        let is_long_idle =
+            observed.deadline() <= now.saturating_add(ticks(time - EVICTION_IDLE_MIN));
         let is_evictable = !self.is_evicted.load(Ordering::Relaxed) && (!is_idle || is_long_idle);
-        is_evictable.then_some((is_idle, seen.deadline()))
+        is_evictable.then_some((is_idle, observed.deadline()))
     }
 
     /// Asks the connection to close to make room for others.
@@ -404,7 +405,7 @@ impl ConnState {
         self.is_evicted.store(true, Ordering::Relaxed);
         self.send_control(Control::CloseIfUnchanged(
             self.phase_deadline(),
-            Limit::CrowdedOut,
+            Limit::Evicted,
         ));
     }
 
@@ -439,12 +440,12 @@ impl ActiveRequest {
     /// Whether the connection is closed after this reply, which then needs `Connection: close`.
     pub fn is_last(&self) -> bool {
         let (conn, listener) = (&self.conn, &self.conn.listener);
-        let is_leaving = listener.is_announced() && !conn.is_opened_late;
+        let is_leaving = listener.is_announced() && !conn.opened_after_announcement;
         !conn.is_http2() && (is_leaving || listener.is_closing.load(Ordering::Relaxed))
     }
 
     /// Whether the shutdown of the server was announced.
-    pub fn is_end_announced(&self) -> bool {
+    pub fn is_shutdown_announced(&self) -> bool {
         self.conn.listener.is_announced()
     }
 
@@ -489,7 +490,7 @@ struct TrackedBody {
     conn: Arc<ConnState>,
     bytes: Bytes,
     /// Length, if it counts toward the unsent bytes of the listener; otherwise 0.
-    counted: usize,
+    counted_bytes: usize,
     /// HTTP/2: parity of the epoch in which the reply was tracked.
     epoch: Option<usize>,
 }
@@ -506,7 +507,7 @@ impl Drop for TrackedBody {
             .listener
             .unsent_bytes
             .0
-            .fetch_sub(self.counted, Ordering::Relaxed);
+            .fetch_sub(self.counted_bytes, Ordering::Relaxed);
         if let Some(epoch) = self.epoch {
             self.conn.unsent_replies[epoch].fetch_sub(1, Ordering::Relaxed);
             self.conn.stream_closed();

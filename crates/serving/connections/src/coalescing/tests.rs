@@ -53,10 +53,10 @@ impl Handler for Replies {
 }
 
 /// The server's end of a connection; records the length of each write.
-struct Noting(DuplexStream, Arc<Mutex<Vec<usize>>>);
+struct RecordingIo(DuplexStream, Arc<Mutex<Vec<usize>>>);
 
-impl Noting {
-    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+impl RecordingIo {
+    fn record(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = written {
             self.1.lock().unwrap().push(bytes);
         }
@@ -64,7 +64,7 @@ impl Noting {
     }
 }
 
-impl AsyncRead for Noting {
+impl AsyncRead for RecordingIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -74,14 +74,14 @@ impl AsyncRead for Noting {
     }
 }
 
-impl AsyncWrite for Noting {
+impl AsyncWrite for RecordingIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.0).poll_write(context, bytes);
-        self.note(written)
+        self.record(written)
     }
 
     fn poll_write_vectored(
@@ -90,7 +90,7 @@ impl AsyncWrite for Noting {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.0).poll_write_vectored(context, slices);
-        self.note(written)
+        self.record(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -116,7 +116,7 @@ async fn exchange(
     let (client, server) = duplex(pipe_bytes);
     let (mut client, mut requests) = tokio::io::split(client);
     let writes = Arc::new(Mutex::new(Vec::new()));
-    let server = Noting(server, Arc::clone(&writes));
+    let server = RecordingIo(server, Arc::clone(&writes));
     tokio::spawn(serve_stream(server, true, Arc::new(Replies(data_bytes))));
     // Writes concurrently with reading: a server may stop reading while it cannot write.
     let (start, started) = tokio::sync::oneshot::channel();
@@ -173,7 +173,7 @@ async fn replies_of_streams_that_are_ready_together_share_a_write() {
 
 /// No byte is lost or reordered, however few bytes the socket accepts per write.
 #[tokio::test]
-async fn replies_beyond_the_store_arrive_whole() {
+async fn replies_larger_than_the_write_buffer_are_complete() {
     for (data_bytes, pipe_bytes) in [(200_000, 1_000), (60_000, 1 << 20), (16_384, 7)] {
         let (frames, _) = exchange(3, data_bytes, pipe_bytes).await;
         let data: usize = frames.iter().filter(|f| f.0 == 0).map(|f| f.1).sum();

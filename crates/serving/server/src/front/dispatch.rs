@@ -54,7 +54,7 @@ impl Handler for Services {
             head.headers
                 .insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        if self.tells_envoy && active.is_end_announced() {
+        if self.tells_envoy && active.is_shutdown_announced() {
             head.headers
                 .insert(ENVOY_HEALTH, HeaderValue::from_static("true"));
         }
