@@ -34,13 +34,13 @@ impl Classification {
 
     /// Selects the `wanted` largest numbers in each row of `values`, which are rows of `output`.
     #[must_use]
-    pub fn of(model: &ModelInfo, output: &OutputInfo, wanted: usize, values: &[u8]) -> Self {
+    pub fn new(model: &ModelInfo, output: &OutputInfo, wanted: usize, values: &[u8]) -> Self {
         let (count, labels) = (Self::count(output, wanted), labels(model, output));
         let mut texts = Vec::new();
         for row in values.chunks_exact(output.row_bytes().max(1)) {
             let numbers = numbers(output.element, row);
-            for place in largest(&numbers, count) {
-                texts.push(text(output.element, numbers[place], place, &labels));
+            for index in largest(&numbers, count) {
+                texts.push(text(output.element, numbers[index], index, &labels));
             }
         }
         Self { count, texts }
@@ -75,8 +75,9 @@ fn labels(model: &ModelInfo, output: &OutputInfo) -> Vec<String> {
     let numbers: usize = output.row_shape.iter().product();
     let is_by_class = matches!(output.kind, Kind::Value | Kind::Margin);
     let fits = |rule, count| is_by_class && rule == ClassRule::Largest && count == numbers;
-    if let Some(own) = &model.class_names {
-        let names = fits(own.rule, own.names.len()).then(|| own.names.clone());
+    if let Some(class_names) = &model.class_names {
+        let names =
+            fits(class_names.rule, class_names.names.len()).then(|| class_names.names.clone());
         return names.unwrap_or_default();
     }
     let classes = model.classes.as_ref();
@@ -94,25 +95,25 @@ fn largest(numbers: &[f64], count: usize) -> Vec<usize> {
         let order = a.is_nan().cmp(&b.is_nan()).then(by_value);
         order.then(left.cmp(&right))
     };
-    let mut places: Vec<usize> = (0..numbers.len()).collect();
-    if count < places.len() {
-        places.select_nth_unstable_by(count, before);
-        places.truncate(count);
+    let mut indexes: Vec<usize> = (0..numbers.len()).collect();
+    if count < indexes.len() {
+        indexes.select_nth_unstable_by(count, before);
+        indexes.truncate(count);
     }
-    places.sort_unstable_by(before);
-    places
+    indexes.sort_unstable_by(before);
+    indexes
 }
 
 /// Formats a number, as the shortest text that parses to the same value, with its index and label.
-fn text(element: ElementType, number: f64, place: usize, labels: &[String]) -> String {
+fn text(element: ElementType, number: f64, index: usize, labels: &[String]) -> String {
     let number = match element {
         ElementType::F32 => format!("{:?}", number as f32),
         ElementType::F64 => format!("{number:?}"),
         ElementType::I32 => format!("{number}"),
     };
-    match labels.get(place) {
-        Some(label) => format!("{number}:{place}:{label}"),
-        None => format!("{number}:{place}"),
+    match labels.get(index) {
+        Some(label) => format!("{number}:{index}:{label}"),
+        None => format!("{number}:{index}"),
     }
 }
 
@@ -133,7 +134,7 @@ mod tests {
     fn classify(model: &ModelInfo, values: &[f32], row_shape: &[usize], k: usize) -> Vec<String> {
         let output = output(Kind::Value, ElementType::F32, row_shape);
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let classes = Classification::of(model, &output, k, &bytes);
+        let classes = Classification::new(model, &output, k, &bytes);
         let rows = values.len() / row_shape.iter().product::<usize>();
         assert_eq!(classes.texts().len(), rows * classes.row_classes());
         classes.texts().to_vec()
@@ -187,7 +188,7 @@ mod tests {
     fn integers_have_no_point_and_texts_are_packed_after_their_length() {
         let output = output(Kind::Leaf, ElementType::I32, &[2]);
         let values = [3_i32, -7].map(i32::to_le_bytes).concat();
-        let classes = Classification::of(&ModelInfo::default(), &output, 1, &values);
+        let classes = Classification::new(&ModelInfo::default(), &output, 1, &values);
         assert_eq!(classes.texts(), ["3:0"]);
         assert_eq!(classes.packed(), b"\x03\0\0\x003:0");
         let longest = format!("{:?}:4294967295", -f64::MIN_POSITIVE);

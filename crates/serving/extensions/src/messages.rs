@@ -13,7 +13,7 @@ use crate::regions::{RegionError, RegionStatus};
 
 /// Converts a registration message to the region to register.
 #[must_use]
-pub fn region_of_message(message: SystemSharedMemoryRegisterRequest) -> RegionStatus {
+pub fn region_from_message(message: SystemSharedMemoryRegisterRequest) -> RegionStatus {
     let SystemSharedMemoryRegisterRequest {
         name,
         key,
@@ -49,7 +49,7 @@ pub fn regions_message(regions: Vec<RegionStatus>) -> SystemSharedMemoryStatusRe
 ///
 /// # Errors
 /// The body is not a JSON object with `key`, `offset` and `byte_size`.
-pub fn region_of_json(name: String, body: &[u8]) -> Result<RegionStatus, RegionError> {
+pub fn region_from_json(name: String, body: &[u8]) -> Result<RegionStatus, RegionError> {
     #[derive(Deserialize)]
     struct Body {
         key: String,

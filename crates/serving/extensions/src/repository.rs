@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn every_other_parameter_is_refused_by_name() {
         let text = ParameterChoice::StringParam("{}".to_owned());
-        for (call, name, said) in [
+        for (call, name, reason) in [
             (RepositoryCall::Load, "config", "is in the settings"),
             (RepositoryCall::Load, "file:1/model.ubj", "its source"),
             (RepositoryCall::Load, "any", "takes no parameters"),
@@ -196,7 +196,7 @@ mod tests {
             let refusals = [json(call, &body), message(call, name, text.clone())];
             for refusal in refusals.map(Result::unwrap_err) {
                 assert!(
-                    refusal.contains(name) && refusal.contains(said),
+                    refusal.contains(name) && refusal.contains(reason),
                     "{refusal}"
                 );
             }

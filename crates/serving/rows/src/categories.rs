@@ -16,8 +16,8 @@ use crate::{ColumnOrder, InvalidRows, binary_values};
 pub(crate) const LENGTH_BYTES: usize = 4;
 
 /// Advice in the error for a text in a column without a table.
-pub(crate) const WAY_OUT: &str = "send the codes that it was trained with as numbers, or list the \
-                                  column's texts in \"categories\" of the model";
+pub(crate) const REMEDY: &str = "send the codes that it was trained with as numbers, or list the \
+                                 column's texts in \"categories\" of the model";
 
 /// Returns the code of a text, NaN for a missing value.
 ///
@@ -39,7 +39,7 @@ pub(crate) fn code(table: &CategoryTable, text: &str) -> Result<f32, String> {
 
 /// The model columns to which the values of a row belong.
 #[derive(Clone, Debug)]
-pub(crate) struct TextColumns<'a> {
+pub(crate) struct CategoryColumns<'a> {
     model: &'a ModelInfo,
     columns: RowColumns,
 }
@@ -54,7 +54,7 @@ enum RowColumns {
     Some(Vec<usize>),
 }
 
-impl<'a> TextColumns<'a> {
+impl<'a> CategoryColumns<'a> {
     /// For rows with the columns of `order`; `None` means all columns in the model's order.
     pub(crate) fn new(model: &'a ModelInfo, order: Option<&ColumnOrder>) -> Self {
         // The order is not used without categories.
@@ -66,7 +66,7 @@ impl<'a> TextColumns<'a> {
     }
 
     /// For rows with one column of the model.
-    pub(crate) fn one(model: &'a ModelInfo, column: usize) -> Self {
+    pub(crate) fn single(model: &'a ModelInfo, column: usize) -> Self {
         Self {
             model,
             columns: RowColumns::One(column),
@@ -84,27 +84,27 @@ impl<'a> TextColumns<'a> {
             RowColumns::All => index % self.model.features.max(1),
             RowColumns::One(column) => *column,
             RowColumns::Some(columns) => {
-                let place = index % columns.len().max(1);
-                columns.get(place).copied().unwrap_or_default()
+                let position = index % columns.len().max(1);
+                columns.get(position).copied().unwrap_or_default()
             }
         };
-        let of_column = |problem: &str| {
+        let column_error = |problem: &str| {
             let name = self.model.columns.name(column);
             format!("column {:?}: {problem}", excerpt(&name))
         };
         let Some(table) = self.model.columns.categories.get(&column) else {
             let problem = format!("`{}` is a text, and the column has no", excerpt(token));
-            return Err(of_column(&format!("{problem} categories: {WAY_OUT}")));
+            return Err(column_error(&format!("{problem} categories: {REMEDY}")));
         };
-        let Ok(text) = text_of_json(token) else {
-            return Err(of_column(&format!("`{}` is no string", excerpt(token))));
+        let Ok(text) = decode_json_string(token) else {
+            return Err(column_error(&format!("`{}` is no string", excerpt(token))));
         };
-        code(table, &text).map_err(|problem| of_column(&problem))
+        code(table, &text).map_err(|problem| column_error(&problem))
     }
 }
 
 /// Decodes a JSON string.
-fn text_of_json(token: &str) -> serde_json::Result<Cow<'_, str>> {
+fn decode_json_string(token: &str) -> serde_json::Result<Cow<'_, str>> {
     let plain = token.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
     match plain {
         Some(text) if !text.contains(['\\', '"']) && !text.contains(char::is_control) => {
@@ -180,7 +180,7 @@ pub(crate) fn write_json(
         let is_nested = reader.take(b'[');
         let token = reader.string_or_token();
         if token.starts_with('"') {
-            let text = text_of_json(token)
+            let text = decode_json_string(token)
                 .map_err(|_| writer.error(&format!("`{}` is no string", excerpt(token))))?;
             writer.put(&text)?;
         } else if token == "null" {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use albacore_engine::{CategoryTable, ElementType, ModelInfo};
 use albacore_proto::inference::InferTensorContents;
 
-use crate::categories::{self, LENGTH_BYTES, WAY_OUT};
+use crate::categories::{self, LENGTH_BYTES, REMEDY};
 use crate::column_order::put_nan;
 use crate::datatype::Datatype;
 use crate::excerpt::excerpt;
@@ -40,7 +40,7 @@ pub fn is_column(datatype: &str, shape: &[i64], is_pandas: bool) -> bool {
 pub enum ColumnKind {
     Numbers(Datatype),
     /// Texts of categories (`BYTES`), which are converted to codes.
-    Texts(Arc<CategoryTable>),
+    Categories(Arc<CategoryTable>),
 }
 
 impl From<Datatype> for ColumnKind {
@@ -50,22 +50,22 @@ impl From<Datatype> for ColumnKind {
 }
 
 impl ColumnKind {
-    fn of(
+    fn from_declared(
         model: &ModelInfo,
         column: &DeclaredColumn<'_>,
-        place: usize,
+        index: usize,
     ) -> Result<Self, InvalidRows> {
         if let Some(datatype) = Datatype::from_name(column.datatype) {
             return Ok(Self::Numbers(datatype));
         }
         let name = excerpt(column.name);
         if column.datatype == BYTES {
-            let table = model.columns.categories.get(&place);
-            let table = table.map(|table| Self::Texts(Arc::clone(table)));
+            let table = model.columns.categories.get(&index);
+            let table = table.map(|table| Self::Categories(Arc::clone(table)));
             return table.ok_or_else(|| {
                 InvalidRows::new(format!(
                     "column {name:?} has datatype {BYTES:?}, but the model has no categories of \
-                     it: {WAY_OUT}"
+                     it: {REMEDY}"
                 ))
             });
         }
@@ -82,7 +82,7 @@ impl ColumnKind {
     pub fn element(&self) -> ElementType {
         match self {
             Self::Numbers(datatype) => datatype.element(),
-            Self::Texts(_) => ElementType::F32,
+            Self::Categories(_) => ElementType::F32,
         }
     }
 
@@ -91,7 +91,7 @@ impl ColumnKind {
     pub fn binary_size(&self, values: usize) -> BinarySize {
         match self {
             Self::Numbers(datatype) => BinarySize::Exact(values.saturating_mul(datatype.bytes())),
-            Self::Texts(_) => BinarySize::AtLeast(values.saturating_mul(LENGTH_BYTES)),
+            Self::Categories(_) => BinarySize::AtLeast(values.saturating_mul(LENGTH_BYTES)),
         }
     }
 
@@ -104,7 +104,7 @@ impl ColumnKind {
             Self::Numbers(datatype) => {
                 json_values::write_json(RowWriter::new(*datatype, memory), 1, text)
             }
-            Self::Texts(table) => categories::write_json(table, text, memory),
+            Self::Categories(table) => categories::write_json(table, text, memory),
         }
     }
 
@@ -115,7 +115,7 @@ impl ColumnKind {
     pub fn write_bytes(&self, tensor: &[u8], memory: &mut [u8]) -> Result<(), InvalidRows> {
         match self {
             Self::Numbers(datatype) => binary_values::write_bytes(*datatype, tensor, memory),
-            Self::Texts(table) => categories::write_bytes(table, tensor, memory),
+            Self::Categories(table) => categories::write_bytes(table, tensor, memory),
         }
     }
 
@@ -130,7 +130,7 @@ impl ColumnKind {
     ) -> Result<(), InvalidRows> {
         match self {
             Self::Numbers(datatype) => binary_values::write_contents(*datatype, contents, memory),
-            Self::Texts(table) => categories::write_contents(table, contents, memory),
+            Self::Categories(table) => categories::write_contents(table, contents, memory),
         }
     }
 }
@@ -195,28 +195,30 @@ impl ColumnTensors {
                 model.features
             ))
         })?;
-        let places = order.as_ref().map(ColumnOrder::columns);
+        let model_columns = order.as_ref().map(ColumnOrder::columns);
         let mut kinds = Vec::with_capacity(columns.len());
         let mut rows = None;
-        for (sent, column) in columns.iter().enumerate() {
+        for (position, column) in columns.iter().enumerate() {
             let name = excerpt(column.name);
-            let place = places.as_ref().map_or(sent, |places| places[sent]);
-            kinds.push(ColumnKind::of(model, column, place)?);
-            let own = match *column.shape {
+            let index = model_columns
+                .as_ref()
+                .map_or(position, |columns| columns[position]);
+            kinds.push(ColumnKind::from_declared(model, column, index)?);
+            let column_rows = match *column.shape {
                 [rows] | [rows, 1] => usize::try_from(rows).ok().filter(|&rows| rows > 0),
                 _ => None,
             };
-            let own = own.ok_or_else(|| {
+            let column_rows = column_rows.ok_or_else(|| {
                 InvalidRows::new(format!(
                     "column {name:?} has shape {:?}; a column has [rows] or [rows, 1] with at \
                      least one row",
                     &column.shape[..column.shape.len().min(8)]
                 ))
             })?;
-            let first = *rows.get_or_insert(own);
-            if first != own {
+            let first = *rows.get_or_insert(column_rows);
+            if first != column_rows {
                 return Err(InvalidRows::new(format!(
-                    "column {name:?} has {own} rows where the first column has {first}"
+                    "column {name:?} has {column_rows} rows where the first column has {first}"
                 )));
             }
         }
@@ -255,17 +257,17 @@ impl ColumnTensors {
         mut read: impl FnMut(usize, &ColumnKind, &mut [u8]) -> Result<(), InvalidRows>,
     ) -> Result<(), InvalidRows> {
         let element = self.row_datatype().element();
-        write_columns(self.features, element, memory, |place, column| {
+        write_columns(self.features, element, memory, |index, buffer| {
             let source = match &self.order {
-                None => Some(place),
-                Some(order) => order.sources()[place],
+                None => Some(index),
+                Some(order) => order.sources()[index],
             };
             let Some(source) = source else {
                 return Ok(None);
             };
             let kind = &self.kinds[source];
-            column.resize(self.rows * kind.element().bytes(), 0);
-            read(source, kind, column)?;
+            buffer.resize(self.rows * kind.element().bytes(), 0);
+            read(source, kind, buffer)?;
             Ok(Some(kind.element()))
         })
     }
@@ -281,21 +283,21 @@ pub(crate) fn write_columns(
     memory: &mut [u8],
     mut read: impl FnMut(usize, &mut Vec<u8>) -> Result<Option<ElementType>, InvalidRows>,
 ) -> Result<(), InvalidRows> {
-    let mut column = Vec::new();
+    let mut buffer = Vec::new();
     let row_bytes = (features * element.bytes()).max(1);
-    for place in 0..features {
-        column.clear();
-        let own = read(place, &mut column)?;
+    for index in 0..features {
+        buffer.clear();
+        let column_element = read(index, &mut buffer)?;
         let cells = memory
             .chunks_exact_mut(row_bytes)
-            .map(|row| &mut row[place * element.bytes()..][..element.bytes()]);
-        let Some(own) = own else {
+            .map(|row| &mut row[index * element.bytes()..][..element.bytes()]);
+        let Some(column_element) = column_element else {
             cells.for_each(|cell| put_nan(element, cell));
             continue;
         };
-        let values = column.chunks_exact(own.bytes());
+        let values = buffer.chunks_exact(column_element.bytes());
         for (cell, value) in cells.zip(values) {
-            match (own, element) {
+            match (column_element, element) {
                 (ElementType::F32, ElementType::F64) => {
                     let value = value.try_into().map_or(0.0, f32::from_le_bytes);
                     cell.copy_from_slice(&f64::from(value).to_le_bytes());

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use albacore_engine::{CategoryTable, ModelInfo};
 
-use crate::categories::{self, WAY_OUT};
+use crate::categories::{self, REMEDY};
 use crate::excerpt::excerpt;
 use crate::row_writer::RowWriter;
 use crate::table::{Key, Params, Table, Values};
@@ -47,7 +47,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// The body is not UTF-8 or has no rows, or a column name in the header is invalid.
-    pub fn of_csv(
+    pub fn from_csv(
         model: &ModelInfo,
         body: &'a [u8],
         has_header: Option<bool>,
@@ -61,12 +61,15 @@ impl<'a> Table<'a> {
         let Some((number, first)) = all.rows().next() else {
             return Err(key.invalid("is empty: send at least one row"));
         };
-        let names = fields(first).map_err(|problem| at(number, problem))?;
+        let names = fields(first).map_err(|problem| line_error(number, problem))?;
         let is_row = || names.iter().all(|field| is_value(field));
         let has_header = has_header.unwrap_or_else(|| !is_row());
         let (lines, order) = match has_header {
             false if names.len() != model.features => {
-                return Err(at(number, &wrong_count(names.len(), model.features)));
+                return Err(line_error(
+                    number,
+                    &wrong_count(names.len(), model.features),
+                ));
             }
             false => (all, None),
             true => {
@@ -74,7 +77,7 @@ impl<'a> Table<'a> {
                 let order = order.map_err(|error| {
                     InvalidRows::new(format!("the first line of the text/csv body: {error}"))
                 })?;
-                (after(text, number), order)
+                (lines_after(text, number), order)
             }
         };
         let rows = lines.rows().count();
@@ -89,7 +92,7 @@ impl<'a> Table<'a> {
 }
 
 /// Returns the lines after line `number`.
-fn after(text: &str, number: usize) -> Lines<'_> {
+fn lines_after(text: &str, number: usize) -> Lines<'_> {
     let mut rest = text;
     for _ in 0..number {
         rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
@@ -139,7 +142,7 @@ impl OrderedLines<'_> {
         let (order, features) = (self.order, self.features);
         let width = order.map_or(features, ColumnOrder::width);
         for (number, line) in self.lines.rows() {
-            let fields = fields(line).map_err(|problem| at(number, problem))?;
+            let fields = fields(line).map_err(|problem| line_error(number, problem))?;
             if fields.len() != width {
                 let problem = match order {
                     Some(_) => format!(
@@ -148,17 +151,17 @@ impl OrderedLines<'_> {
                     ),
                     None => wrong_count(fields.len(), features),
                 };
-                return Err(at(number, &problem));
+                return Err(line_error(number, &problem));
             }
-            for place in 0..features {
-                let Some(source) = order.map_or(Some(place), |order| order.sources()[place]) else {
+            for index in 0..features {
+                let Some(source) = order.map_or(Some(index), |order| order.sources()[index]) else {
                     writer.put_f32(f32::NAN);
                     continue;
                 };
                 let field = &fields[source];
-                put(&mut writer, place, field).map_err(|problem| {
+                put(&mut writer, index, field).map_err(|problem| {
                     let field = excerpt(field.trim());
-                    at(
+                    line_error(
                         number,
                         &format!("field {}, {field:?}, {problem}", source + 1),
                     )
@@ -171,10 +174,10 @@ impl OrderedLines<'_> {
 
 fn put_number(writer: &mut RowWriter<'_>, field: &str) -> Result<(), String> {
     let written = match writer.is_narrow() {
-        true => narrow(field).map(|value| writer.put_f32(value)),
-        false => wide(field).map(|value| writer.put_f64(value)),
+        true => parse_f32(field).map(|value| writer.put_f32(value)),
+        false => parse_f64(field).map(|value| writer.put_f64(value)),
     };
-    written.ok_or_else(|| format!("is not a number; texts need categories: {WAY_OUT}"))
+    written.ok_or_else(|| format!("is not a number; texts need categories: {REMEDY}"))
 }
 
 /// Writes the code of a category. A number is a code; it is ambiguous if it is also the text of a
@@ -185,7 +188,7 @@ fn put_category(
     field: &str,
 ) -> Result<(), String> {
     let is_numeric = field.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
-    let number = wide(field.trim()).filter(|_| is_numeric);
+    let number = parse_f64(field.trim()).filter(|_| is_numeric);
     match (number, table.code(field)) {
         (Some(number), Some(code)) if number != f64::from(code) => Err(format!(
             "is a category and a number, which would be a code: send it in JSON, where a string \
@@ -195,7 +198,7 @@ fn put_category(
             writer.put_f32(code as f32); // exact: below 2^24
             Ok(())
         }
-        (None, None) if special(field.trim()).is_none() => {
+        (None, None) if parse_special(field.trim()).is_none() => {
             writer.put_f32(categories::code(table, field)?);
             Ok(())
         }
@@ -207,7 +210,7 @@ fn wrong_count(fields: usize, features: usize) -> String {
     format!("has {fields} fields where the model has {features} columns")
 }
 
-fn at(line: usize, problem: &str) -> InvalidRows {
+fn line_error(line: usize, problem: &str) -> InvalidRows {
     InvalidRows::new(format!("line {line} of the text/csv body: {problem}"))
 }
 
@@ -258,21 +261,21 @@ fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
 
 /// Whether the field is a number or a missing value, not a column name.
 fn is_value(field: &str) -> bool {
-    wide(field.trim()).is_some()
+    parse_f64(field.trim()).is_some()
 }
 
-fn narrow(field: &str) -> Option<f32> {
-    special(field)
+fn parse_f32(field: &str) -> Option<f32> {
+    parse_special(field)
         .map(|value| value as f32)
         .or_else(|| field.parse().ok())
 }
 
-fn wide(field: &str) -> Option<f64> {
-    special(field).or_else(|| field.parse().ok())
+fn parse_f64(field: &str) -> Option<f64> {
+    parse_special(field).or_else(|| field.parse().ok())
 }
 
 /// Returns the value of a boolean or missing field; `None` for other fields.
-fn special(field: &str) -> Option<f64> {
+fn parse_special(field: &str) -> Option<f64> {
     match field {
         "" => Some(f64::NAN),
         "True" | "TRUE" | "true" => Some(1.0),

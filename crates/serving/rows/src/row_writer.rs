@@ -4,7 +4,7 @@
 //! rather than rounded, because a split on an identifier would otherwise see a neighboring value.
 
 use crate::InvalidRows;
-use crate::categories::{TextColumns, WAY_OUT};
+use crate::categories::{CategoryColumns, REMEDY};
 use crate::datatype::Datatype;
 use crate::excerpt::excerpt;
 use albacore_engine::ElementType;
@@ -23,30 +23,30 @@ pub struct RowWriter<'a> {
     rest: &'a mut [u8],
     written: usize,
     /// The columns whose values may be texts of categories.
-    texts: Option<TextColumns<'a>>,
+    category_columns: Option<CategoryColumns<'a>>,
 }
 
 impl<'a> RowWriter<'a> {
     /// Creates a writer of `datatype` values to `memory`, for the input tensor of protocol v2.
     pub fn new(datatype: Datatype, memory: &'a mut [u8]) -> Self {
-        Self::of_input("input \"input\"", datatype, memory)
+        Self::for_input("input \"input\"", datatype, memory)
     }
 
     /// Creates a writer for values that error messages call `input`.
-    pub fn of_input(input: &'static str, datatype: Datatype, memory: &'a mut [u8]) -> Self {
+    pub fn for_input(input: &'static str, datatype: Datatype, memory: &'a mut [u8]) -> Self {
         Self {
             input,
             datatype,
             element: datatype.element(),
             rest: memory,
             written: 0,
-            texts: None,
+            category_columns: None,
         }
     }
 
     /// Accepts texts of categories in these columns.
-    pub(crate) fn with_texts(mut self, columns: TextColumns<'a>) -> Self {
-        self.texts = Some(columns);
+    pub(crate) fn with_categories(mut self, columns: CategoryColumns<'a>) -> Self {
+        self.category_columns = Some(columns);
         self
     }
 
@@ -108,15 +108,15 @@ impl<'a> RowWriter<'a> {
     }
 
     /// Writes the code of a category, given its text as a JSON string.
-    pub(crate) fn put_text(&mut self, token: &str) -> Result<(), InvalidRows> {
-        let code = match &self.texts {
+    pub(crate) fn put_category(&mut self, token: &str) -> Result<(), InvalidRows> {
+        let code = match &self.category_columns {
             Some(columns) if columns.has_tables() => columns.code(self.written, token),
             columns => Err(format!(
                 "`{}` is not a {} number{}",
                 excerpt(token),
                 self.datatype.name(),
                 match columns {
-                    Some(_) => format!(", and the model has no categories: {WAY_OUT}"),
+                    Some(_) => format!(", and the model has no categories: {REMEDY}"),
                     None => "; send texts of categories as an input of their own, of datatype \
                              BYTES and named as the column"
                         .to_owned(),

@@ -4,7 +4,7 @@ use albacore_engine::ModelInfo;
 use albacore_proto::array::Reader;
 use serde::de::IgnoredAny;
 
-use crate::categories::TextColumns;
+use crate::categories::CategoryColumns;
 use crate::columns::write_columns;
 use crate::datatype::Datatype;
 use crate::row_writer::RowWriter;
@@ -136,33 +136,33 @@ impl<'a> Table<'a> {
         match &self.values {
             Values::Columns(columns) => {
                 let element = datatype.element();
-                write_columns(features, element, memory, |place, column| {
-                    let Some(text) = columns[place] else {
+                write_columns(features, element, memory, |index, buffer| {
+                    let Some(text) = columns[index] else {
                         return Ok(None);
                     };
-                    column.resize(self.rows * element.bytes(), 0);
-                    let writer = RowWriter::of_input(input, datatype, column)
-                        .with_texts(TextColumns::one(model, place));
+                    buffer.resize(self.rows * element.bytes(), 0);
+                    let writer = RowWriter::for_input(input, datatype, buffer)
+                        .with_categories(CategoryColumns::single(model, index));
                     json_values::write_json(writer, 1, text)?;
                     Ok(Some(element))
                 })
             }
             Values::Lists(text, Some(order)) => order.write(datatype.element(), memory, |memory| {
-                let writer = RowWriter::of_input(input, datatype, memory)
-                    .with_texts(TextColumns::new(model, Some(order)));
+                let writer = RowWriter::for_input(input, datatype, memory)
+                    .with_categories(CategoryColumns::new(model, Some(order)));
                 json_values::write_json(writer, order.width(), text)
             }),
             Values::Lists(text, None) => {
-                let writer = RowWriter::of_input(input, datatype, memory)
-                    .with_texts(TextColumns::new(model, None));
+                let writer = RowWriter::for_input(input, datatype, memory)
+                    .with_categories(CategoryColumns::new(model, None));
                 json_values::write_json(writer, features, text)
             }
             Values::Objects(text) => {
-                let writer = RowWriter::of_input(input, datatype, memory);
+                let writer = RowWriter::for_input(input, datatype, memory);
                 objects::write_objects(model, writer, text)
             }
             Values::Csv(lines, order) => {
-                let writer = RowWriter::of_input(input, datatype, memory);
+                let writer = RowWriter::for_input(input, datatype, memory);
                 csv::write(writer, model, lines, order.as_ref())
             }
         }
@@ -187,8 +187,8 @@ pub(crate) fn count_rows<'a>(
     match reader.peek() {
         // Minus one for the bracket of the list itself.
         Some(b'[') => {
-            let brackets = match may_have_texts(model, text) {
-                true => brackets_outside_of_texts(text),
+            let brackets = match may_have_strings(model, text) {
+                true => brackets_outside_strings(text),
                 // Texts are rejected later.
                 false => text.bytes().filter(|&byte| byte == b'[').count(),
             };
@@ -204,18 +204,18 @@ pub(crate) fn count_rows<'a>(
 }
 
 /// Whether brackets in the JSON may be inside of texts of categories.
-pub(crate) fn may_have_texts(model: &ModelInfo, json: &str) -> bool {
+pub(crate) fn may_have_strings(model: &ModelInfo, json: &str) -> bool {
     !model.columns.categories.is_empty() && json.contains('"')
 }
 
-fn brackets_outside_of_texts(json: &str) -> usize {
-    let (mut brackets, mut is_text, mut is_escaped) = (0, false, false);
+fn brackets_outside_strings(json: &str) -> usize {
+    let (mut brackets, mut is_string, mut is_escaped) = (0, false, false);
     for byte in json.bytes() {
         match byte {
             _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = is_text,
-            b'"' => is_text = !is_text,
-            b'[' if !is_text => brackets += 1,
+            b'\\' => is_escaped = is_string,
+            b'"' => is_string = !is_string,
+            b'[' if !is_string => brackets += 1,
             _ => {}
         }
     }

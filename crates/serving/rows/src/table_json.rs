@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::excerpt::excerpt;
 use crate::limits::COLUMNS_MAX;
-use crate::table::{Key, Params, PredictFunction, Table, Values, count_rows, may_have_texts};
+use crate::table::{Key, Params, PredictFunction, Table, Values, count_rows, may_have_strings};
 use crate::{ColumnOrder, InvalidRows};
 
 #[derive(Deserialize)]
@@ -67,7 +67,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// The body is not JSON, or `instances` is not a list of rows.
-    pub fn of_instances(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
+    pub fn from_instances(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
         let text = find_instances(model, body)?;
         let (rows, values) = count_rows(model, Key::Instances, text)?;
         Self::new(model, Key::Instances, rows, values, Params::default())
@@ -78,7 +78,7 @@ impl<'a> Table<'a> {
     /// # Errors
     /// The body is not JSON, does not have exactly one of the four keys, or its rows have the wrong
     /// form or columns.
-    pub fn of_json(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
+    pub fn from_json(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
         // serde accepts a list in place of an object: its members are the fields, in order.
         if body.trim_ascii_start().first() == Some(&b'[') {
             return Err(InvalidRows::new(
@@ -132,7 +132,7 @@ fn find_instances<'a>(model: &ModelInfo, body: &'a [u8]) -> Result<&'a str, Inva
     }
     // Fast path, not for texts of categories: brackets in them would end the list too early.
     if let Some(split) = SplitBody::of_key(body, b"\"instances\"")
-        && !may_have_texts(model, split.array)
+        && !may_have_strings(model, split.array)
         && let Ok(document) = serde_json::from_slice::<InstancesBody<'_>>(&split.rest)
         && document
             .instances
@@ -281,13 +281,13 @@ fn read_columns<'a>(model: &ModelInfo, text: &'a str) -> Result<(usize, Values<'
 
 /// Parses `params` or `parameters`.
 fn read_params(value: Option<&RawValue>) -> Result<Params, InvalidRows> {
-    const WAY_OUT: &str = "the only one is \"predict_fn\", \"predict\" or \"predict_proba\"";
+    const REMEDY: &str = "the only one is \"predict_fn\", \"predict\" or \"predict_proba\"";
     let Some(value) = value.map(RawValue::get).filter(|text| *text != "null") else {
         return Ok(Params::default());
     };
     let members = serde_json::from_str::<Members<'_>>(value);
-    let members = members
-        .map_err(|_| InvalidRows::new(format!("the parameters are no object: {WAY_OUT}")))?;
+    let members =
+        members.map_err(|_| InvalidRows::new(format!("the parameters are no object: {REMEDY}")))?;
     let mut params = Params::default();
     for (name, value) in members.0 {
         let value = value.get();
@@ -297,7 +297,7 @@ fn read_params(value: Option<&RawValue>) -> Result<Params, InvalidRows> {
             _ => {
                 let (name, value) = (excerpt(&name), excerpt(value));
                 let problem = format!("parameter {name:?} with value {value} is not known");
-                return Err(InvalidRows::new(format!("{problem}: {WAY_OUT}")));
+                return Err(InvalidRows::new(format!("{problem}: {REMEDY}")));
             }
         };
     }

@@ -117,10 +117,10 @@ fn check_bytes(mut connection: Connection, checker: usize, is_over: &AtomicBool)
         let answer = connection.call("POST", INFER, &[], body.to_string().as_bytes());
         statuses.push(answer.status);
         if answer.status == 200 {
-            let said = answer.json();
-            assert_eq!(said["id"], body["id"]);
-            let outputs = known[nth].get_or_insert_with(|| said["outputs"].clone());
-            assert_eq!(*outputs, said["outputs"], "question {nth}, turn {turn}");
+            let reply = answer.json();
+            assert_eq!(reply["id"], body["id"]);
+            let outputs = known[nth].get_or_insert_with(|| reply["outputs"].clone());
+            assert_eq!(*outputs, reply["outputs"], "question {nth}, turn {turn}");
         }
     }
     statuses

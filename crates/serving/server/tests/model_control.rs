@@ -103,10 +103,10 @@ fn index(server: &Running, model: &str) -> Value {
 fn assert_unloaded(server: &Running, model: &str) {
     let answer = infer(server, model);
     assert_eq!(answer.status, 404);
-    let said = format!("model {model:?} is unloaded; load it first");
-    assert_eq!(answer.error(), said);
+    let message = format!("model {model:?} is unloaded; load it first");
+    assert_eq!(answer.error(), message);
     let ready = server.get(&format!("/v2/models/{model}/ready"));
-    assert_eq!((ready.status, ready.error()), (404, said));
+    assert_eq!((ready.status, ready.error()), (404, message));
     let entry = index(server, model);
     assert_eq!(
         entry,
@@ -262,10 +262,10 @@ fn check_versions(server: &Running, file: &Path, expected: &[Value; 2]) {
     put(b"no model", file);
     let failed = control(server, "m", "load");
     assert_eq!(failed.status, 500);
-    let said = failed.error();
+    let message = failed.error();
     assert!(
-        said.contains("\"m\" cannot be loaded") && said.contains("model.ubj"),
-        "{said}"
+        message.contains("\"m\" cannot be loaded") && message.contains("model.ubj"),
+        "{message}"
     );
     assert_eq!(output(server, "m"), expected[1], "the version before");
     assert_eq!(index(server, "m")["state"], "READY");
@@ -395,8 +395,8 @@ fn of_calls_for_one_model_one_runs_and_the_others_are_refused() {
         for call in ["load", "unload", "load"] {
             let refused = control(&server, "slow", call);
             assert_eq!(refused.status, 429);
-            let said = refused.error();
-            assert!(said.contains("another call"), "{said}");
+            let message = refused.error();
+            assert!(message.contains("another call"), "{message}");
             assert_eq!(refused.header("retry-after"), Some("1"));
         }
         // Other models and requests do not wait for the load.
@@ -431,8 +431,8 @@ fn a_load_goes_on_without_its_client_and_ends_with_the_server() {
         assert!(kill("-TERM", server.pid()));
         let ended = loading.join().unwrap();
         assert_eq!(ended.status, 503);
-        let said = ended.error();
-        assert!(said.contains("the server stops"), "{said}");
+        let message = ended.error();
+        assert!(message.contains("the server stops"), "{message}");
     });
     let mut code = None;
     until("the server ends", || {

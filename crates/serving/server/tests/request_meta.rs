@@ -119,8 +119,8 @@ async fn timeouts_and_priorities_are_applied_or_refused_by_name() {
         (None, json!({"priority": true}), "\"priority\""),
     ] {
         let answer = post(&server, header, parameters);
-        let said = answer.error();
-        assert!(answer.status == 400 && said.contains(name), "{said}");
+        let message = answer.error();
+        assert!(answer.status == 400 && message.contains(name), "{message}");
     }
     assert_eq!(post(&server, Some("0"), json!({})).status, 504);
 

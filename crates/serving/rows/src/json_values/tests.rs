@@ -84,8 +84,8 @@ fn wrong_data_is_named_by_its_place() {
         (Datatype::Fp32, "{}", 1, "not an array"),
         (Datatype::Fp32, "[]", 1, "has 0 values"),
     ] {
-        let said = pairs(datatype, text, rows).unwrap_err();
-        assert!(said.contains(part), "{text}: {said}");
+        let message = pairs(datatype, text, rows).unwrap_err();
+        assert!(message.contains(part), "{text}: {message}");
     }
 }
 

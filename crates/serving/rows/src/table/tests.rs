@@ -35,17 +35,17 @@ fn written(model: &ModelInfo, table: Result<Table<'_>, InvalidRows>) -> Result<V
 }
 
 fn rows_of(model: &ModelInfo, body: &str) -> Result<Vec<f32>, String> {
-    written(model, Table::of_instances(model, body.as_bytes()))
+    written(model, Table::from_instances(model, body.as_bytes()))
 }
 
 fn scored(body: &str) -> Result<Vec<f32>, String> {
     let model = model();
-    written(&model, Table::of_json(&model, body.as_bytes()))
+    written(&model, Table::from_json(&model, body.as_bytes()))
 }
 
 fn csv(body: &str) -> Result<Vec<f32>, String> {
     let model = model();
-    written(&model, Table::of_csv(&model, body.as_bytes(), None))
+    written(&model, Table::from_csv(&model, body.as_bytes(), None))
 }
 
 fn rows(body: &str) -> Result<Vec<f32>, String> {
@@ -221,7 +221,7 @@ fn the_forms_of_mlflow_are_the_same_rows_in_any_order_of_columns() {
 #[test]
 fn a_line_of_numbers_is_the_header_where_the_content_type_says_so() {
     let model = nameless();
-    let read = |header| written(&model, Table::of_csv(&model, b"1,0\n5,6\n", header));
+    let read = |header| written(&model, Table::from_csv(&model, b"1,0\n5,6\n", header));
     assert_eq!(read(None).unwrap(), [1.0, 0.0, 5.0, 6.0]);
     assert_eq!(read(Some(true)).unwrap(), [6.0, 5.0]);
 }
@@ -337,7 +337,7 @@ fn what_is_wrong_with_csv_is_named_by_its_line() {
         assert!(error.contains(part), "{body}: {error}");
     }
     let model = model();
-    let error = Table::of_csv(&model, b"1,\xff", None).unwrap_err();
+    let error = Table::from_csv(&model, b"1,\xff", None).unwrap_err();
     assert!(
         error.message.contains("is not UTF-8 after 2 bytes"),
         "{error}"
@@ -394,7 +394,7 @@ fn sparse() -> ModelInfo {
 #[test]
 fn columns_that_a_table_lacks_are_nan_where_they_may_be_missing() {
     let model = sparse();
-    let json = |body: &str| written(&model, Table::of_json(&model, body.as_bytes()));
+    let json = |body: &str| written(&model, Table::from_json(&model, body.as_bytes()));
     for body in [
         r#"{"dataframe_split": {"columns": ["amount"], "data": [[2], [4]]}}"#,
         r#"{"dataframe_records": [{"amount": 2}, {"amount": 4, "age": null}]}"#,
@@ -405,7 +405,7 @@ fn columns_that_a_table_lacks_are_nan_where_they_may_be_missing() {
         assert!(values[0].is_nan() && values[2].is_nan(), "{body}");
         assert_eq!((values[1], values[3]), (2.0, 4.0), "{body}");
     }
-    let values = written(&model, Table::of_csv(&model, b"amount\n2\n4\n", None)).unwrap();
+    let values = written(&model, Table::from_csv(&model, b"amount\n2\n4\n", None)).unwrap();
     assert!(values[0].is_nan() && values[2].is_nan());
     assert_eq!((values[1], values[3]), (2.0, 4.0));
     for (body, part) in [
@@ -426,9 +426,9 @@ fn columns_that_a_table_lacks_are_nan_where_they_may_be_missing() {
         // Without column names the missing column is unknown.
         (r#"{"inputs": [[1]]}"#, "has 1 values, not 2"),
     ] {
-        let said = json(body).unwrap_err();
-        assert!(said.contains(part), "{said}");
+        let message = json(body).unwrap_err();
+        assert!(message.contains(part), "{message}");
     }
-    let said = written(&model, Table::of_csv(&model, b"amount\n2,3\n", None)).unwrap_err();
-    assert!(said.contains("line 2 of the text/csv body: has 2 fields where the first line has 1"));
+    let message = written(&model, Table::from_csv(&model, b"amount\n2,3\n", None)).unwrap_err();
+    assert!(message.contains("line 2 of the text/csv body: has 2 fields where the first line has 1"));
 }

@@ -47,11 +47,11 @@ fn texts_are_the_codes_of_the_file_or_of_the_settings_also_after_a_front_died() 
     let wanted = predictions(&server, &[0, 1, 2, 3, 4, 5]);
     assert!(wanted[0].is_f64() && wanted[0] != wanted[1], "{wanted}");
     assert_eq!(predictions(&server, &COLORS), wanted);
-    let said = predictions(&server, &["rot"]);
-    let said = said.as_str().unwrap();
+    let message = predictions(&server, &["rot"]);
+    let message = message.as_str().unwrap();
     assert!(
-        said.contains("\"rot\" is none of the categories \"red\""),
-        "{said}"
+        message.contains("\"rot\" is none of the categories \"red\""),
+        "{message}"
     );
     // From here on "red" is the last category.
     volume.update(&with("xgboost.ubj", &[("color", &NAMES)]));
@@ -97,7 +97,7 @@ fn unknown_texts_of_lightgbm_are_missing_also_by_the_map_of_the_settings() {
 fn categories_of_columns_that_a_model_does_not_have_are_refused_by_name() {
     let volume = Volume::new(&with("xgboost.ubj", &[("shade", &COLORS)]));
     let server = start(&volume, &[]);
-    for (name, said) in [
+    for (name, message) in [
         (
             "shade",
             "column \"shade\", which the model does not have; it has [\"amount\", \"color\", \
@@ -107,9 +107,9 @@ fn categories_of_columns_that_a_model_does_not_have_are_refused_by_name() {
         ("1", "column \"1\", which the model does not have"),
     ] {
         volume.update(&with("xgboost.ubj", &[(name, &COLORS)]));
-        until(&server, said, |state| {
+        until(&server, message, |state| {
             let error = state["models"][0]["error"].as_str();
-            error.is_some_and(|error| error.contains(said))
+            error.is_some_and(|error| error.contains(message))
         });
     }
 }

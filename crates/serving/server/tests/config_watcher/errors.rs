@@ -282,12 +282,12 @@ fn invalid_settings_at_start_end_the_server_with_a_message() {
             .arg(&file)
             .output()
             .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(
-            said.contains(words) && said.contains("settings.yaml"),
-            "{said}"
+            stderr.contains(words) && stderr.contains("settings.yaml"),
+            "{stderr}"
         );
-        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
 }

@@ -92,11 +92,11 @@ fn columns_that_requests_lack_are_refused_or_missing_values() {
     for (path, body, _) in bodies() {
         let answer = post(&server, path, &body);
         assert_eq!(answer.status, 400, "{path}");
-        let said = text(&answer);
+        let message = text(&answer);
         // Objects with two members are too short for ten columns.
         assert!(
-            said.contains("missing") || said.contains("less data"),
-            "{said}"
+            message.contains("missing") || message.contains("less data"),
+            "{message}"
         );
     }
     volume.update(&with(Missing::Nan));
@@ -260,8 +260,8 @@ fn class_count(server: &Running, volume: &Volume, file: &str) -> usize {
     let state = until(server, "the names are too many", |state| {
         state["models"][0]["state"] == "failed"
     });
-    let said = state["models"][0]["error"].as_str().unwrap().to_owned();
-    let (_, rest) = said
+    let error = state["models"][0]["error"].as_str().unwrap().to_owned();
+    let (_, rest) = error
         .split_once("8 names of classes are given, but the model has ")
         .unwrap();
     rest.split_once(" classes: name each")
@@ -298,11 +298,11 @@ fn labels_are_given_where_they_are_asked_for() {
     let wanted = labels_of(&answer.json()["outputs"][2], &["legit", "fraud"]);
     assert_eq!(label["data"], json!(wanted));
     assert!(wanted.contains(&"legit".to_owned()) && wanted.contains(&"fraud".to_owned()));
-    let said = ask(json!([{"name": "label"}, {"name": "label"}]));
+    let answer = ask(json!([{"name": "label"}, {"name": "label"}]));
     assert!(
-        said.status == 400 && said.error().contains("twice"),
+        answer.status == 400 && answer.error().contains("twice"),
         "{}",
-        said.error()
+        answer.error()
     );
     // Binary: each text follows its length.
     let answer = ask(json!([{"name": "label", "parameters": {"binary_data": true}}]));
@@ -404,7 +404,7 @@ async fn grpc_labels(server: &Running, wanted: &[String], raw: &[u8]) {
 fn names_of_classes_that_a_model_does_not_have_are_refused() {
     let volume = Volume::new(&with_classes("xgb_exact.ubj", &["a", "b"]));
     let server = start(&volume, &[]);
-    for (file, said) in [
+    for (file, problem) in [
         (
             "xgb_exact.ubj",
             "2 names of classes are given, but the value of this model is no class",
@@ -419,9 +419,9 @@ fn names_of_classes_that_a_model_does_not_have_are_refused() {
         ),
     ] {
         volume.update(&with_classes(file, &["a", "b"]));
-        until(&server, said, |state| {
+        until(&server, problem, |state| {
             let error = state["models"][0]["error"].as_str();
-            error.is_some_and(|error| error.contains(said) && error.contains(file))
+            error.is_some_and(|error| error.contains(problem) && error.contains(file))
         });
     }
 }

@@ -18,8 +18,8 @@ fn server() -> Command {
 fn failure(arguments: &[&str]) -> (Option<i32>, String) {
     let output = server().args(arguments).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(!said.contains("worker_started"), "{arguments:?}: {said}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(!stdout.contains("worker_started"), "{arguments:?}: {stdout}");
     (output.status.code(), text)
 }
 

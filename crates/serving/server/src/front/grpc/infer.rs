@@ -376,7 +376,7 @@ fn named_order(
         return Ok(None);
     };
     match &names.parameter_choice {
-        Some(ParameterChoice::StringParam(text)) => Ok(feature_names::order_of_text(model, text)?),
+        Some(ParameterChoice::StringParam(text)) => Ok(feature_names::order_from_text(model, text)?),
         _ => Err(feature_names::not_a_list().into()),
     }
 }
@@ -487,7 +487,7 @@ fn response(
                 Bytes::new()
             }
             OutputForm::Classes(count) => {
-                let classes = Classification::of(model, output, *count, values);
+                let classes = Classification::new(model, output, *count, values);
                 BYTES.clone_into(&mut tensor.datatype);
                 tensor.shape = vec![size(rows), size(classes.row_classes())];
                 if requested.binary {

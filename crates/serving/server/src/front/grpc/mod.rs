@@ -294,7 +294,7 @@ impl GrpcService {
             }
             "SystemSharedMemoryRegister" => {
                 let region = self.message(headers, body, active).await?;
-                regions.register(messages::region_of_message(region))?;
+                regions.register(messages::region_from_message(region))?;
                 unary::reply(&SystemSharedMemoryRegisterResponse {})
             }
             "SystemSharedMemoryUnregister" => {

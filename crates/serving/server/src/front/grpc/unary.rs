@@ -188,8 +188,8 @@ mod tests {
             (framed(2, 3, b"abc"), "this is 2"),
             (framed(1, 3, b"abc"), "grpc-encoding is missing"),
         ] {
-            let said = message(&none, body).unwrap_err().message;
-            assert!(said.contains(part), "{part}: {said}");
+            let error_message = message(&none, body).unwrap_err().message;
+            assert!(error_message.contains(part), "{part}: {error_message}");
         }
     }
 

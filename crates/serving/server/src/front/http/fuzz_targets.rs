@@ -25,9 +25,9 @@ use super::route;
 pub fn http_body(bytes: &[u8], json_bytes: Option<usize>) {
     let model = fuzzed_model();
     let tables = [
-        Table::of_instances(&model, bytes),
-        Table::of_json(&model, bytes),
-        Table::of_csv(&model, bytes, None),
+        Table::from_instances(&model, bytes),
+        Table::from_json(&model, bytes),
+        Table::from_csv(&model, bytes, None),
     ];
     let tables = tables.into_iter().flatten();
     let tables = tables.map(|table| HttpInferRequest::of_table(&model, table, Kind::Value));

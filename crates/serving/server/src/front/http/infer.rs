@@ -86,7 +86,7 @@ impl<'a> InferTarget<'a> {
                 "Inference-Header-Content-Length is a header of protocol v2: bodies of V1 are JSON",
             ));
         }
-        let table = Table::of_instances(model, body)?;
+        let table = Table::from_instances(model, body)?;
         HttpInferRequest::of_table(model, table, kind)
     }
 }
@@ -175,7 +175,7 @@ impl HttpService {
         validate::write_regions(&outputs, &reply)?;
         call.answered(rows, input, reply.timing());
         let (model, id) = (edition.info(), id.as_deref());
-        let print_rows = |key| InferReply::of_json(nested::print(key, model, &outputs, &reply));
+        let print_rows = |key| InferReply::from_json(nested::print(key, model, &outputs, &reply));
         Ok(match target.form {
             InferForm::OpenInference => InferReply::print(model, id, rows, &outputs, &reply),
             InferForm::Predictions => print_rows("predictions"),

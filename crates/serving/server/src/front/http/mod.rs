@@ -142,7 +142,7 @@ impl HttpService {
         let regions = &self.front.regions;
         // First: the error of a server without the extension takes precedence.
         regions.status("")?;
-        regions.register(messages::region_of_json(name, &bytes)?)?;
+        regions.register(messages::region_from_json(name, &bytes)?)?;
         Ok(reply::json(StatusCode::OK, &json!({})))
     }
 

@@ -123,7 +123,7 @@ impl InferReply {
     }
 
     /// A reply with this JSON body.
-    pub(super) fn of_json(body: Vec<u8>) -> Self {
+    pub(super) fn from_json(body: Vec<u8>) -> Self {
         Self {
             body,
             json_bytes: None,
@@ -132,7 +132,7 @@ impl InferReply {
     }
 
     /// A reply with these lines of CSV as the body.
-    pub(super) fn of_csv(body: Vec<u8>) -> Self {
+    pub(super) fn from_csv(body: Vec<u8>) -> Self {
         Self {
             body,
             json_bytes: None,
@@ -199,7 +199,7 @@ impl<'a> Tensor<'a> {
         let (data, binary) = match &requested.form {
             OutputForm::Values => (TensorData::Values(values), requested.binary),
             OutputForm::Classes(count) => {
-                let classes = Classification::of(model, output, *count, values);
+                let classes = Classification::new(model, output, *count, values);
                 let packed = requested.binary.then(|| classes.packed());
                 let data = TensorData::Classes(classes, packed.unwrap_or_default());
                 (data, requested.binary)

@@ -3,7 +3,7 @@
 //! The array in `data` is cut out by its brackets, serde parses the rest, and `json_values` parses
 //! the array directly into the reservation, so that each number is parsed once. If the wrong part
 //! was cut out, serde parses the whole body with `data` as raw text. Unknown keys are ignored.
-//! Bodies of protocol V1 are parsed by [`Table::of_instances`].
+//! Bodies of protocol V1 are parsed by [`Table::from_instances`].
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -138,7 +138,7 @@ impl<'a> HttpInferRequest<'a> {
             shape: &input.shape.0,
         };
         let order = match document.feature_names() {
-            Some(names) => feature_names::order_of_json(model, names.get())?,
+            Some(names) => feature_names::order_from_json(model, names.get())?,
             None => None,
         };
         let (datatype, rows) = validate::check_input(model, &declared, order.as_ref())?;

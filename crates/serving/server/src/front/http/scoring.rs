@@ -98,8 +98,8 @@ pub(super) fn parse<'a>(
     form: BodyForm,
 ) -> Result<HttpInferRequest<'a>, RequestError> {
     let table = match form {
-        BodyForm::Csv(has_header) => Table::of_csv(model, body, has_header)?,
-        BodyForm::Json(_) => Table::of_json(model, body)?,
+        BodyForm::Csv(has_header) => Table::from_csv(model, body, has_header)?,
+        BodyForm::Json(_) => Table::from_json(model, body)?,
     };
     check_function(model, table.params)?;
     HttpInferRequest::of_table(model, table, Kind::Value)
@@ -153,8 +153,8 @@ pub(super) fn print(
     }
     frame.end(&mut body);
     match frame {
-        Frame::Lines => InferReply::of_csv(body),
-        Frame::Predictions => InferReply::of_json(body),
+        Frame::Lines => InferReply::from_csv(body),
+        Frame::Predictions => InferReply::from_json(body),
     }
 }
 

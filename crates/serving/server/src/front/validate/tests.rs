@@ -25,8 +25,8 @@ fn only_two_dimensions_with_rows_are_taken() {
         &[i64::MAX, 3],
         &[i64::MIN, 3],
     ] {
-        let said = check("FP32", shape).unwrap_err().to_string();
-        assert!(said.contains("takes [rows, 3]"), "{said}");
+        let message = check("FP32", shape).unwrap_err().to_string();
+        assert!(message.contains("takes [rows, 3]"), "{message}");
     }
 }
 
@@ -99,21 +99,21 @@ fn a_label_is_asked_for_as_text_and_once() {
     let mut wants = OutputSelection::new(&named);
     wants.add("output", false).unwrap();
     wants.add(LABEL, true).unwrap();
-    let said = wants.add(LABEL, false).unwrap_err().to_string();
-    assert!(said.contains("\"label\" is requested twice"), "{said}");
-    let said = wants
+    let message = wants.add(LABEL, false).unwrap_err().to_string();
+    assert!(message.contains("\"label\" is requested twice"), "{message}");
+    let error = wants
         .add_as(LABEL, false, OutputForm::Classes(2))
         .unwrap_err();
-    assert!(said.message.contains("it has no classification"), "{said}");
+    assert!(error.message.contains("it has no classification"), "{error}");
     let (wanted, _) = wants.or_default(false);
     let forms: Vec<_> = wanted.iter().map(|output| &output.form).collect();
     assert_eq!(forms, [&OutputForm::Values, &OutputForm::Labels]);
     let (wanted, _) = OutputSelection::new(&named).or_default(true);
     assert_eq!(wanted.len(), 2);
     let plain = model();
-    let said = OutputSelection::new(&plain).add(LABEL, true).unwrap_err();
+    let error = OutputSelection::new(&plain).add(LABEL, true).unwrap_err();
     assert!(
-        said.message.contains("output \"label\" is unknown"),
-        "{said}"
+        error.message.contains("output \"label\" is unknown"),
+        "{error}"
     );
 }

@@ -85,8 +85,8 @@ fn binary_tensors_follow_the_json() {
         (body.len(), body.len() + 1, "but the body has"),
         (body.len(), head.len() - 1, "not an infer request"),
     ] {
-        let said = rows(&body[..cut], Some(json_bytes)).unwrap_err();
-        assert!(said.contains(part), "{said}");
+        let message = rows(&body[..cut], Some(json_bytes)).unwrap_err();
+        assert!(message.contains(part), "{message}");
     }
     body.push(0);
     assert!(
@@ -173,8 +173,8 @@ fn what_is_wrong_is_said() {
             "duplicate field",
         ),
     ] {
-        let said = rows(body.as_bytes(), None).unwrap_err();
-        assert!(said.contains(part), "{body}: {said}");
+        let message = rows(body.as_bytes(), None).unwrap_err();
+        assert!(message.contains(part), "{body}: {message}");
     }
 }
 
@@ -192,13 +192,13 @@ fn an_array_that_is_not_the_data_is_not_taken_for_it() {
         assert_eq!(rows(body.as_bytes(), None).unwrap(), [3.0, 4.0], "{body}");
     }
     let twice = format!("{{\"inputs\":[{data},{data}]}}");
-    let said = rows(twice.as_bytes(), None).unwrap_err();
-    assert!(said.contains("2 inputs"), "{said}");
+    let message = rows(twice.as_bytes(), None).unwrap_err();
+    assert!(message.contains("2 inputs"), "{message}");
 }
 
 /// Removes digits: positions in the text depend on the spelling of the key.
-fn words(said: &str) -> String {
-    said.chars().filter(|c| !c.is_ascii_digit()).collect()
+fn without_digits(message: &str) -> String {
+    message.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
 proptest! {
@@ -224,7 +224,7 @@ proptest! {
                 whole.iter().map(|v| v.to_bits()).collect::<Vec<_>>(),
                 "{}", body
             ),
-            (Err(cut), Err(whole)) => prop_assert_eq!(words(&cut), words(&whole), "{}", body),
+            (Err(cut), Err(whole)) => prop_assert_eq!(without_digits(&cut), without_digits(&whole), "{}", body),
             (cut, whole) => prop_assert!(false, "{body}: {cut:?} where the whole is {whole:?}"),
         }
     }
@@ -238,7 +238,7 @@ proptest! {
     }
 
     #[test]
-    fn bent_requests_never_panic(
+    fn corrupted_requests_never_panic(
         at in 0_usize..180, byte in any::<u8>(), cut in 0_usize..200, json_bytes in 0_usize..200,
     ) {
         let mut body = br#"{"id":"a","inputs":[{"name":"input","shape":[2,2],"datatype":"FP32",
