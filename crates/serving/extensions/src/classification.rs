@@ -17,10 +17,10 @@ pub struct Classification {
 }
 
 impl Classification {
-    /// Classes per row of an output: the numbers in a row, at most `wanted`.
+    /// Classes per row of an output: the numbers in a row, at most `limit`.
     #[must_use]
-    pub fn count(output: &OutputInfo, wanted: usize) -> usize {
-        wanted.min(output.row_shape.iter().product())
+    pub fn count(output: &OutputInfo, limit: usize) -> usize {
+        limit.min(output.row_shape.iter().product())
     }
 
     /// Maximum size of a row of `count` classes, over all formats.
@@ -32,10 +32,10 @@ impl Classification {
         count.saturating_mul(CLASS_BYTES + label.unwrap_or_default())
     }
 
-    /// Selects the `wanted` largest numbers in each row of `values`, which are rows of `output`.
+    /// Selects the `limit` largest numbers in each row of `values`, which are rows of `output`.
     #[must_use]
-    pub fn new(model: &ModelInfo, output: &OutputInfo, wanted: usize, values: &[u8]) -> Self {
-        let (count, labels) = (Self::count(output, wanted), labels(model, output));
+    pub fn new(model: &ModelInfo, output: &OutputInfo, limit: usize, values: &[u8]) -> Self {
+        let (count, labels) = (Self::count(output, limit), labels(model, output));
         let mut texts = Vec::new();
         for row in values.chunks_exact(output.row_bytes().max(1)) {
             let numbers = numbers(output.element, row);

@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
 /// Runs a front with the arguments after the subcommand.
 #[must_use]
 pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let Some(own) = FrontArguments::parse(&mut arguments) else {
+    let Some(front_arguments) = FrontArguments::parse(&mut arguments) else {
         eprintln!("albacore-server: this subcommand is for the server's own use");
         return ExitCode::from(EXIT_USAGE);
     };
@@ -60,7 +60,7 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    if own.role != FrontRole::First {
+    if front_arguments.role != FrontRole::First {
         // The number of event loops is that of the inherited sockets, independent of the number of
         // CPUs now.
         args.front_threads = None;
@@ -78,8 +78,8 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
     // At a takeover clients wait for this thread, which does little otherwise.
     albacore_os::shorten_slice();
-    let result = start(config, own);
-    match own.role {
+    let result = start(config, front_arguments);
+    match front_arguments.role {
         // The supervisor reports why there is no standby.
         FrontRole::Standby => result.unwrap_or(ExitCode::FAILURE),
         FrontRole::First | FrontRole::Upgrade => exit_code("albacore-server", result),
@@ -100,10 +100,10 @@ fn log_to_stderr() {
         .init();
 }
 
-fn start(config: ServerConfig, own: FrontArguments) -> anyhow::Result<ExitCode> {
-    let link = control::inherited(own.control)?;
+fn start(config: ServerConfig, front_arguments: FrontArguments) -> anyhow::Result<ExitCode> {
+    let link = control::inherited(front_arguments.control)?;
     let handover = Handover::new(Arc::clone(&link));
-    let result = run_front(config, own, link, &handover);
+    let result = run_front(config, front_arguments, link, &handover);
     if let Err(error) = &result {
         let reason = format!("{error:#}")
             .chars()
@@ -116,7 +116,7 @@ fn start(config: ServerConfig, own: FrontArguments) -> anyhow::Result<ExitCode> 
 
 fn run_front(
     config: ServerConfig,
-    own: FrontArguments,
+    front_arguments: FrontArguments,
     link: Arc<Link>,
     handover: &Handover,
 ) -> anyhow::Result<ExitCode> {
@@ -125,7 +125,7 @@ fn run_front(
         storage = storage.with_cache(folder, *bytes_max)?;
     }
     // A standby gets its models from the serving front.
-    let models = match own.role {
+    let models = match front_arguments.role {
         FrontRole::Standby => None,
         FrontRole::First | FrontRole::Upgrade => Some(load_models(&config, &storage)?),
     };
@@ -134,24 +134,26 @@ fn run_front(
         .enable_all()
         .build()
         .context("the runtime of the main thread cannot be created")?;
-    let workers = Link::inherited(own.workers)?;
+    let workers = Link::inherited(front_arguments.workers)?;
     let process = FrontProcess {
         config,
-        number: own.number,
+        number: front_arguments.number,
         workers,
         storage,
         handover: handover.clone(),
     };
     runtime.block_on(async {
         let control = control::Control::new(link)?;
-        match (own.role, models) {
+        match (front_arguments.role, models) {
             (FrontRole::First, Some(models)) => {
                 let event_loops = EventLoops::start(process.config.front_threads)?;
                 let listeners = listen(&process.config)?;
                 handover.keep_listeners(&listeners);
-                serve::first(process, control, models, listeners, &event_loops).await
+                serve::run_first(process, control, models, listeners, &event_loops).await
             }
-            (FrontRole::Upgrade, Some(models)) => serve::upgrade(process, control, models).await,
+            (FrontRole::Upgrade, Some(models)) => {
+                serve::run_upgrade(process, control, models).await
+            }
             (FrontRole::Standby, _) | (_, None) => standby::run(process, control).await,
         }
     })

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::event_loops::EventLoops;
 use crate::front::{self, FrontSetup};
-use crate::standby::Inheritance;
+use crate::standby::KeptState;
 use albacore_live_settings::config_watcher::{ConfigWatcher, LoadedSettings, Served};
 use albacore_live_settings::control::Control;
 use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
@@ -61,7 +61,7 @@ pub(crate) struct PreparedFront {
     orders: Option<Orders>,
     /// Memory of the connection counter.
     connections: SharedMemory,
-    begin: watch::Sender<bool>,
+    accept_signal: watch::Sender<bool>,
     stop: watch::Sender<ShutdownStage>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct PreparedFront {
 pub(crate) type Accepting = JoinHandle<Result<(), front::FrontError>>;
 
 /// How a front starts to serve.
-pub(crate) enum Beginning {
+pub(crate) enum StartMode {
     First,
     /// Replaces the front of another binary; accepts connections once it is ready.
     Upgrade,
@@ -80,44 +80,44 @@ pub(crate) enum Beginning {
 }
 
 /// Serves the models of the command line or of the settings file on these sockets.
-pub(crate) async fn first(
+pub(crate) async fn run_first(
     process: FrontProcess,
     control: Control,
     models: StartModels,
     listeners: Vec<Listeners>,
     event_loops: &EventLoops,
 ) -> anyhow::Result<ExitCode> {
-    start_with(
+    run_with_mode(
         process,
         control,
         models,
         listeners,
         event_loops,
-        Beginning::First,
+        StartMode::First,
     )
     .await
 }
 
-/// Like [`first`], on the sockets of the front of another binary, which serves until this one is
-/// ready.
-pub(crate) async fn upgrade(
+/// Like [`run_first`], on the sockets of the front of another binary, which serves until this one
+/// is ready.
+pub(crate) async fn run_upgrade(
     process: FrontProcess,
     control: Control,
     models: StartModels,
 ) -> anyhow::Result<ExitCode> {
-    let inheritance = Inheritance::receive(&control).await?;
-    let event_loops = EventLoops::start(inheritance.listeners.len())?;
-    let (listeners, beginning) = (inheritance.listeners, Beginning::Upgrade);
-    start_with(process, control, models, listeners, &event_loops, beginning).await
+    let kept_state = KeptState::receive(&control).await?;
+    let event_loops = EventLoops::start(kept_state.listeners.len())?;
+    let (listeners, mode) = (kept_state.listeners, StartMode::Upgrade);
+    run_with_mode(process, control, models, listeners, &event_loops, mode).await
 }
 
-async fn start_with(
+async fn run_with_mode(
     process: FrontProcess,
     control: Control,
     models: StartModels,
     listeners: Vec<Listeners>,
     event_loops: &EventLoops,
-    beginning: Beginning,
+    mode: StartMode,
 ) -> anyhow::Result<ExitCode> {
     let (front, accepting, watcher) = match models {
         StartModels::Arguments(models, statuses, (batching, params)) => {
@@ -126,7 +126,7 @@ async fn start_with(
             front.effective.set_settings(batching, params)?;
             front.status.update(|status| status.models = statuses);
             let restored = front.keep_models();
-            let watcher = front.follow_calls(&restored)?;
+            let watcher = front.start_model_control(&restored)?;
             (front, accepting, watcher)
         }
         StartModels::SettingsFile(file, settings) => {
@@ -137,7 +137,7 @@ async fn start_with(
             (front, accepting, Some(watcher))
         }
     };
-    front.serve(accepting, control, watcher, beginning).await
+    front.serve(accepting, control, watcher, mode).await
 }
 
 /// Emits the engine's events. Batching choices are made on a thread of the front end, which must
@@ -179,7 +179,7 @@ pub(crate) fn prepare(
     let effective = Arc::new(effective);
     let status = Arc::new(StatusStore::new(ConfigStatus::default()));
     let connections = SharedMemory::create("albacore-connections", 2 * FUTEX_BYTES)?;
-    let (begin, begun) = watch::channel(false);
+    let (accept_signal, may_accept) = watch::channel(false);
     let (stop, shutdown) = watch::channel(ShutdownStage::Serving);
     let (calls, orders) = model_control();
     let is_explicit = config.model_control == ModelControlMode::Explicit;
@@ -187,9 +187,9 @@ pub(crate) fn prepare(
         listeners,
         event_loops: loops,
         connections: ConnectionCount::new(connections.map_words()?),
-        begun,
+        may_accept,
         shutdown,
-        tells_envoy: config.envoy_health_header,
+        sends_envoy_health_header: config.envoy_health_header,
         load_reports: config.load_reports,
         own_routes: config.own_routes.clone(),
         shared_memory_bytes_max: config.shared_memory_bytes_max,
@@ -211,7 +211,7 @@ pub(crate) fn prepare(
         handover,
         orders: Some(orders),
         connections,
-        begin,
+        accept_signal,
         stop,
     };
     Ok((front, tokio::spawn(accepting)))
@@ -254,7 +254,7 @@ impl PreparedFront {
     }
 
     /// Starts to load and unload the models of the command line by calls, if enabled.
-    pub(crate) fn follow_calls(
+    pub(crate) fn start_model_control(
         &mut self,
         restored: &Restored,
     ) -> anyhow::Result<Option<ConfigWatcher>> {
@@ -290,16 +290,16 @@ impl PreparedFront {
     }
 
     /// Starts to accept connections.
-    pub(crate) fn begin(&self) {
-        self.begin.send_replace(true);
+    pub(crate) fn start_accepting(&self) {
+        self.accept_signal.send_replace(true);
         self.handover.keep_connections(&self.connections);
     }
 
     /// Returns if the workers cannot be started; otherwise never.
-    async fn get_ready(&self, beginning: &Beginning) -> Result<(), StartError> {
+    async fn get_ready(&self, mode: &StartMode) -> Result<(), StartError> {
         let was_ready = matches!(
-            beginning,
-            Beginning::Takeover {
+            mode,
+            StartMode::Takeover {
                 was_ready: true,
                 ..
             }
@@ -315,13 +315,13 @@ impl PreparedFront {
         if !was_ready {
             self.status.all_loaded().await;
             self.engine.serve();
-            match beginning {
-                Beginning::Upgrade => {
-                    self.begin();
+            match mode {
+                StartMode::Upgrade => {
+                    self.start_accepting();
                     let version = env!("CARGO_PKG_VERSION");
                     emit(&ServerEvent::Upgraded { version });
                 }
-                Beginning::First | Beginning::Takeover { .. } => emit(&ServerEvent::Ready),
+                StartMode::First | StartMode::Takeover { .. } => emit(&ServerEvent::Ready),
             }
         }
         self.handover.send(&FrontMessage::Ready, &[]);
@@ -329,7 +329,7 @@ impl PreparedFront {
     }
 
     /// Waits until this front is stopped; returns whether another front serves then.
-    async fn until_ended(&self, control: &Control) -> Result<bool, LinkError> {
+    async fn until_stopped(&self, control: &Control) -> Result<bool, LinkError> {
         // bound: one pass per message; ends with the supervisor
         loop {
             match control.next().await?.0 {
@@ -350,17 +350,17 @@ impl PreparedFront {
         mut accepting: Accepting,
         control: Control,
         watcher: Option<ConfigWatcher>,
-        beginning: Beginning,
+        mode: StartMode,
     ) -> anyhow::Result<ExitCode> {
         // The front end runs before the models are loaded, so that health checks see a server that
         // is live but not ready.
-        if let Beginning::First = beginning {
-            self.begin();
+        if let StartMode::First = mode {
+            self.start_accepting();
         }
-        if let Beginning::Takeover {
+        if let StartMode::Takeover {
             predecessor: Some(dead),
             ..
-        } = &beginning
+        } = &mode
         {
             emit(&ServerEvent::FrontDied {
                 pid: dead.pid,
@@ -369,11 +369,11 @@ impl PreparedFront {
             });
         }
         let params_client = start_params_client(&self.config, &self.effective, &self.handover);
-        let ended = self.until_ended(&control);
+        let ended = self.until_stopped(&control);
         let (ended, accepted) = tokio::select! {
             ended = ended => (Some(ended), None),
             result = &mut accepting => (None, Some(result)),
-            Err(error) = self.get_ready(&beginning) => return Err(error.into()),
+            Err(error) = self.get_ready(&mode) => return Err(error.into()),
             broken = self.engine.broken() => {
                 eprintln!("albacore-server: {broken}");
                 return Ok(ExitCode::from(EXIT_BROKEN_INVARIANT));

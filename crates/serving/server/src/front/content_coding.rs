@@ -42,7 +42,7 @@ impl ContentCoding {
     ///
     /// A list of several codings is the default of client libraries; compressing for them costs
     /// milliseconds and gains nothing inside a cluster. A single coding is a deliberate choice.
-    pub(super) fn of_reply(headers: &HeaderMap) -> Option<Self> {
+    pub(super) fn for_reply(headers: &HeaderMap) -> Option<Self> {
         headers
             .get(hyper::header::ACCEPT_ENCODING)
             .and_then(|value| Self::from_name(value.to_str().ok()?))
@@ -107,7 +107,7 @@ mod tests {
                 hyper::header::ACCEPT_ENCODING,
                 HeaderValue::from_static(accept),
             );
-            assert_eq!(ContentCoding::of_reply(&headers), coding, "{accept}");
+            assert_eq!(ContentCoding::for_reply(&headers), coding, "{accept}");
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Services {
     pub(super) http: HttpService,
     pub(super) grpc: GrpcService,
     /// Whether replies contain [`ENVOY_HEALTH`] once shutdown is announced.
-    pub(super) tells_envoy: bool,
+    pub(super) sends_envoy_health_header: bool,
 }
 
 /// Makes Envoy mark this server as unhealthy immediately, if it actively checks its health.
@@ -54,7 +54,7 @@ impl Handler for Services {
             head.headers
                 .insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        if self.tells_envoy && active.is_shutdown_announced() {
+        if self.sends_envoy_health_header && active.is_shutdown_announced() {
             head.headers
                 .insert(ENVOY_HEALTH, HeaderValue::from_static("true"));
         }

@@ -17,7 +17,7 @@ pub const BODY_BYTES_MAX: usize = 64 << 20;
 pub const BODIES_BYTES_MAX: usize = 4 * BODY_BYTES_MAX;
 
 /// Time limit for a pause inside of a body. A request from a slower sender would miss any deadline.
-pub const BODY_SILENCE_MAX: Duration = Duration::from_secs(10);
+pub const BODY_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// A timer that fires later than this indicates that the process had no CPU, so received data may
 /// be unread ...
@@ -26,7 +26,7 @@ pub const STALL_MIN: Duration = Duration::from_millis(250);
 /// ... which then gets this much time to be read.
 pub const STALL_GRACE: Duration = Duration::from_secs(1);
 
-/// Minimum average rate of a body after [`BODY_SILENCE_MAX`], bytes per second. A sender of one
+/// Minimum average rate of a body after [`BODY_PAUSE_MAX`], bytes per second. A sender of one
 /// byte per second would occupy memory for days; mobile clients are faster than this limit.
 pub const BODY_RATE_MIN: u64 = 16 << 10;
 

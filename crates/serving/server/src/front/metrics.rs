@@ -46,7 +46,7 @@ impl InferCall {
 
     /// Records that the results are available. `input` is the time from the end of the body until
     /// its rows are in shared memory.
-    pub(super) fn answered(&mut self, rows: usize, input: Duration, timing: Timing) {
+    pub(super) fn set_answered(&mut self, rows: usize, input: Duration, timing: Timing) {
         let stages = CallStages {
             parse: input.saturating_sub(self.admission),
             admission: self.admission,

@@ -92,14 +92,14 @@ impl Front {
 
     /// Delays the reply to an unsuccessful infer call, so that clients that retry immediately do
     /// not take the front's time from others.
-    async fn hold_error(&self, model: &str, kind: ErrorKind) {
+    async fn delay_error(&self, model: &str, kind: ErrorKind) {
         let is_refusal = matches!(
             kind,
             ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::Expired
         );
-        let hold = self.engine.hold_error(model, is_refusal);
-        if !hold.is_zero() {
-            tokio::time::sleep(hold).await;
+        let delay = self.engine.hold_error(model, is_refusal);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
         }
     }
 
@@ -126,10 +126,10 @@ pub(crate) struct FrontSetup {
     pub(crate) listeners: Vec<Listeners>,
     pub(crate) event_loops: Vec<EventLoop>,
     pub(crate) connections: ConnectionCount,
-    pub(crate) begun: watch::Receiver<bool>,
+    pub(crate) may_accept: watch::Receiver<bool>,
     pub(crate) shutdown: watch::Receiver<ShutdownStage>,
     /// Whether replies announce the shutdown to Envoy.
-    pub(crate) tells_envoy: bool,
+    pub(crate) sends_envoy_health_header: bool,
     pub(crate) load_reports: LoadReportMode,
     pub(crate) own_routes: OwnRoutes,
     /// Limit of the system shared memory that clients may register, bytes; 0 disables it.
@@ -139,7 +139,7 @@ pub(crate) struct FrontSetup {
     pub(crate) model_control: Option<ModelControl>,
 }
 
-/// Prepares the services, waits until `begun` is true, and serves until `shutdown` reaches a
+/// Prepares the services, waits until `may_accept` is true, and serves until `shutdown` reaches a
 /// closing stage; then stops accepting, answers accepted requests and returns.
 ///
 /// The caller limits the time of the shutdown: dropping the future closes every connection
@@ -157,9 +157,9 @@ pub(crate) async fn serve(
         listeners,
         event_loops,
         connections,
-        begun,
+        may_accept,
         shutdown,
-        tells_envoy,
+        sends_envoy_health_header,
         load_reports,
         own_routes,
         shared_memory_bytes_max,
@@ -205,10 +205,10 @@ pub(crate) async fn serve(
                 front,
                 body_budget: body_budget.clone(),
             },
-            tells_envoy,
+            sends_envoy_health_header,
         });
-        let (begun, shutdown) = (begun.clone(), shutdown.clone());
-        let running = serve_loop(services, listeners, shares, begun, shutdown);
+        let (may_accept, shutdown) = (may_accept.clone(), shutdown.clone());
+        let running = serve_loop(services, listeners, shares, may_accept, shutdown);
         serving.spawn_on(running, &event_loop.runtime);
     }
     let ended = async {
@@ -224,16 +224,16 @@ pub(crate) async fn serve(
     }
 }
 
-/// Serves the connections of one event loop, from when `begun` is true until `shutdown` reaches a
-/// closing stage and all connections are closed.
+/// Serves the connections of one event loop, from when `may_accept` is true until `shutdown`
+/// reaches a closing stage and all connections are closed.
 async fn serve_loop(
     services: Arc<Services>,
     listeners: Listeners,
     (http, grpc): (PortShare, PortShare),
-    mut begun: watch::Receiver<bool>,
+    mut may_accept: watch::Receiver<bool>,
     shutdown: watch::Receiver<ShutdownStage>,
 ) -> Result<(), FrontError> {
-    if begun.wait_for(|&has_begun| has_begun).await.is_err() {
+    if may_accept.wait_for(|&may_accept| may_accept).await.is_err() {
         return Ok(());
     }
     let port = |listener: StdListener, share: PortShare| {

@@ -94,7 +94,7 @@ impl Body for ReplyBody {
             if frame.is_ready() || ends.as_mut().poll(context).is_pending() {
                 return frame;
             }
-            *this = Self::Whole(None, Some(stopped()));
+            *this = Self::Whole(None, Some(shutdown_trailers()));
         }
         let Self::Whole(bytes, trailers) = this else {
             return Poll::Ready(None);
@@ -128,7 +128,7 @@ impl Body for ReplyBody {
 }
 
 /// Trailers of a stream that is ended by the server.
-pub(super) fn stopped() -> HeaderMap {
+pub(super) fn shutdown_trailers() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(2);
     trailers.insert("grpc-status", HeaderValue::from(Code::Unavailable as i32));
     let message = HeaderValue::from_static("the server is shutting down");

@@ -13,7 +13,7 @@ use hyper::header::CONTENT_ENCODING;
 
 use super::content_coding::ContentCoding;
 use super::limits::{
-    BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_RATE_MIN, BODY_SILENCE_MAX, DISCARDED_BYTES_MAX,
+    BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_PAUSE_MAX, BODY_RATE_MIN, DISCARDED_BYTES_MAX,
     STALL_GRACE, STALL_MIN,
 };
 use super::request_error::{ErrorKind, RequestError};
@@ -111,7 +111,7 @@ async fn read_all(body: &mut Incoming, budget: &BodyBudget) -> Result<Bytes, Req
     }
 }
 
-/// Reads a body with time limits: no pause of [`BODY_SILENCE_MAX`], and after that time an average
+/// Reads a body with time limits: no pause of [`BODY_PAUSE_MAX`], and after that time an average
 /// rate of at least [`BODY_RATE_MIN`].
 pub(super) struct RateGuard {
     start: Instant,
@@ -133,9 +133,9 @@ impl RateGuard {
     ) -> Result<Option<Bytes>, RequestError> {
         // bound: one pass each time that this process was stalled for STALL_MIN, and one more.
         loop {
-            let total = BODY_SILENCE_MAX + Duration::from_secs(self.bytes / BODY_RATE_MIN);
+            let total = BODY_PAUSE_MAX + Duration::from_secs(self.bytes / BODY_RATE_MIN);
             let left = total.saturating_sub(self.start.elapsed());
-            let (time, polled_at) = (left.min(BODY_SILENCE_MAX), Instant::now());
+            let (time, polled_at) = (left.min(BODY_PAUSE_MAX), Instant::now());
             match tokio::time::timeout(time, body.frame()).await {
                 Err(_) => {
                     // If the timer is late, the process had no CPU, and received data may be
@@ -176,10 +176,10 @@ pub(super) fn discard(mut body: Incoming) {
     if body.is_end_stream() {
         return;
     }
-    tokio::spawn(tokio::time::timeout(BODY_SILENCE_MAX, async move {
+    tokio::spawn(tokio::time::timeout(BODY_PAUSE_MAX, async move {
         let mut rest = DISCARDED_BYTES_MAX;
         while let Some(Ok(frame)) = body.frame().await {
-            // bound: DISCARDED_BYTES_MAX, BODY_SILENCE_MAX
+            // bound: DISCARDED_BYTES_MAX, BODY_PAUSE_MAX
             let bytes = frame.into_data().map_or(0, |data| data.len());
             match rest.checked_sub(bytes) {
                 Some(less) => rest = less,

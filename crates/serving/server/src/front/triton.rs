@@ -30,10 +30,10 @@ pub(super) fn statistics(
         ));
     }
     let models = engine.stats().models;
-    let asked = models
+    let selected = models
         .iter()
         .filter(|model| name.is_empty() || model.name == name);
-    let statistics = asked.map(|model| calls.statistics(model, VERSION));
+    let statistics = selected.map(|model| calls.statistics(model, VERSION));
     Ok(statistics.collect())
 }
 

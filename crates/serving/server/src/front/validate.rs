@@ -242,8 +242,8 @@ pub(super) fn check_reply_size(
         let text = if requested.binary { 1 } else { TEXT_PER_BYTE };
         let row = match &requested.form {
             OutputForm::Values => output.row_bytes().saturating_mul(text),
-            OutputForm::Classes(wanted) => {
-                let count = Classification::count(output, *wanted);
+            OutputForm::Classes(limit) => {
+                let count = Classification::count(output, *limit);
                 Classification::row_bytes(model, output, count)
             }
             OutputForm::Labels => {
@@ -334,7 +334,7 @@ impl RegionParameters<'_> {
 /// request. The event loop reads it, so it must not be larger than a body.
 pub(super) fn check_shared(
     need: BinarySize,
-    has_own: bool,
+    has_data: bool,
     slice: &RegionSlice,
 ) -> Result<(), RequestError> {
     let have = slice.len();
@@ -342,7 +342,7 @@ pub(super) fn check_shared(
     if least.max(have) > BODY_BYTES_MAX {
         return Err(RequestError::body_too_large(least.max(have) as u64));
     }
-    match (has_own, need.admits(have)) {
+    match (has_data, need.admits(have)) {
         (false, true) => Ok(()),
         (true, _) => Err(RequestError::invalid(
             "an input has both data and shared_memory_region; send one of them",
@@ -385,8 +385,8 @@ pub(super) fn output_form(
             "classes are not written to shared memory; ask for classification or \
              shared_memory_region",
         )),
-        (Some(Some(wanted)), None) if wanted > 0 => Ok(OutputForm::Classes(
-            usize::try_from(wanted).unwrap_or(usize::MAX),
+        (Some(Some(limit)), None) if limit > 0 => Ok(OutputForm::Classes(
+            usize::try_from(limit).unwrap_or(usize::MAX),
         )),
         (Some(_), None) => Err(refusal(
             "parameter \"classification\" is not a number of classes: send a whole number from 1",

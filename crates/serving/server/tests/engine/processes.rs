@@ -19,7 +19,10 @@ fn failure(arguments: &[&str]) -> (Option<i32>, String) {
     let output = server().args(arguments).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
-    assert!(!stdout.contains("worker_started"), "{arguments:?}: {stdout}");
+    assert!(
+        !stdout.contains("worker_started"),
+        "{arguments:?}: {stdout}"
+    );
     (output.status.code(), text)
 }
 

@@ -143,14 +143,14 @@ impl InferSource<'_> {
         let mut reply = meta.await_reply(reply).await?;
         let _turn = reply.front_turn().await;
         validate::write_regions(&outputs, &reply)?;
-        call.answered(rows, input_time, reply.timing());
+        call.set_answered(rows, input_time, reply.timing());
         Ok(response(info, id, rows, &outputs, reply))
     }
 
     /// Counts a call. An error is delayed first, for as long as the front requires.
     pub(super) async fn count(&self, call: &InferCall, error: Option<ErrorKind>) {
         if let Some(kind) = error {
-            self.front.hold_error(&call.model, kind).await;
+            self.front.delay_error(&call.model, kind).await;
         }
         let code = error.map_or(Code::Ok, ErrorKind::code);
         let (front, code) = (self.front, format!("{code:?}"));
@@ -206,9 +206,9 @@ impl<'a> GrpcInferRequest<'a> {
         regions: &Regions,
     ) -> Result<Self, RequestError> {
         let (outputs, kinds) = requested_outputs(model, request, regions)?;
-        if has_columns(request) {
+        if is_columnar(request) {
             let selected = SelectedOutputs { outputs, kinds };
-            return Self::of_columns(model, request, selected, regions);
+            return Self::validate_columnar(model, request, selected, regions);
         }
         let input = only_input(model, request)?;
         let declared = DeclaredTensor {
@@ -232,7 +232,7 @@ impl<'a> GrpcInferRequest<'a> {
     }
 
     /// Validates a columnar request, with one input per column.
-    fn of_columns(
+    fn validate_columnar(
         model: &ModelInfo,
         request: &'a ModelInferRequest,
         SelectedOutputs { outputs, kinds }: SelectedOutputs,
@@ -255,10 +255,10 @@ impl<'a> GrpcInferRequest<'a> {
         }
         let mut tensors = Vec::with_capacity(inputs.len());
         let mut raw = raw.iter();
-        for (place, input) in inputs.iter().enumerate() {
-            let own = if is_shared(input) { None } else { raw.next() };
-            let data = GrpcInput::of(input, own, regions).and_then(|data| {
-                data.check_length(&columns.kinds()[place], columns.rows)?;
+        for (index, input) in inputs.iter().enumerate() {
+            let entry = if is_shared(input) { None } else { raw.next() };
+            let data = GrpcInput::new(input, entry, regions).and_then(|data| {
+                data.check_length(&columns.kinds()[index], columns.rows)?;
                 Ok(data)
             });
             tensors.push(data.map_err(|error| {
@@ -286,9 +286,9 @@ impl<'a> GrpcInferRequest<'a> {
                 order.write(element, memory, |memory| tensor.write(numbers, memory))
             }
             (GrpcRows::Columns(columns, inputs, tensors), _) => {
-                columns.write(memory, |place, kind, memory| {
-                    tensors[place].write(kind, memory).map_err(|error| {
-                        let name = validate::excerpt(&inputs[place].name);
+                columns.write(memory, |index, kind, memory| {
+                    tensors[index].write(kind, memory).map_err(|error| {
+                        let name = validate::excerpt(&inputs[index].name);
                         InvalidRows::new(format!("column {name:?}: {error}"))
                     })
                 })
@@ -354,7 +354,7 @@ fn only_input<'a>(
 }
 
 /// Whether the request is columnar: it has several inputs, or one that is declared as a column.
-fn has_columns(request: &ModelInferRequest) -> bool {
+fn is_columnar(request: &ModelInferRequest) -> bool {
     let content_type = request.parameters.get("content_type");
     let content_type = content_type.and_then(|value| value.parameter_choice.as_ref());
     let is_pandas =
@@ -371,12 +371,14 @@ fn named_order(
     request: &ModelInferRequest,
     input: &InferInputTensor,
 ) -> Result<Option<ColumnOrder>, RequestError> {
-    let own = input.parameters.get(FEATURE_NAMES);
-    let Some(names) = own.or_else(|| request.parameters.get(FEATURE_NAMES)) else {
+    let names = input.parameters.get(FEATURE_NAMES);
+    let Some(names) = names.or_else(|| request.parameters.get(FEATURE_NAMES)) else {
         return Ok(None);
     };
     match &names.parameter_choice {
-        Some(ParameterChoice::StringParam(text)) => Ok(feature_names::order_from_text(model, text)?),
+        Some(ParameterChoice::StringParam(text)) => {
+            Ok(feature_names::order_from_text(model, text)?)
+        }
         _ => Err(feature_names::not_a_list().into()),
     }
 }
@@ -395,8 +397,8 @@ impl<'a> GrpcInput<'a> {
         regions: &Regions,
     ) -> Result<Self, RequestError> {
         match &request.raw_input_contents[..] {
-            [] => Self::of(input, None, regions),
-            [raw] => Self::of(input, Some(raw), regions),
+            [] => Self::new(input, None, regions),
+            [raw] => Self::new(input, Some(raw), regions),
             several => Err(RequestError::invalid(format!(
                 "raw_input_contents has {} entries for one input",
                 several.len()
@@ -404,14 +406,14 @@ impl<'a> GrpcInput<'a> {
         }
     }
 
-    fn of(
+    fn new(
         input: &'a InferInputTensor,
         raw: Option<&'a Bytes>,
         regions: &Regions,
     ) -> Result<Self, RequestError> {
         if let Some(slice) = region(&input.parameters).find(regions, &input.name)? {
-            let has_own = raw.is_some() || input.contents.is_some();
-            validate::check_shared(BinarySize::Exact(slice.len()), has_own, &slice)?;
+            let has_data = raw.is_some() || input.contents.is_some();
+            validate::check_shared(BinarySize::Exact(slice.len()), has_data, &slice)?;
             return Ok(Self::Shared(slice));
         }
         match (raw, &input.contents) {

@@ -26,7 +26,7 @@ use tonic::Status;
 use super::super::Front;
 use super::super::limits::STREAM_REQUESTS_MAX;
 use super::super::metrics::InferCall;
-use super::super::reply_body::{ReplyBody, stopped};
+use super::super::reply_body::{ReplyBody, shutdown_trailers};
 use super::super::request_body::{BodyBudget, RateGuard, count_error};
 use super::super::request_error::{ErrorKind, RequestError};
 use super::super::request_meta::GRPC_TIMEOUT_HEADER;
@@ -130,7 +130,7 @@ impl InferStream {
                     None => trailers = Some(unary::ok()),
                 },
                 _ = server_ends.wait_for(|&ends| ends), if trailers.is_none() => {
-                    trailers = Some(stopped());
+                    trailers = Some(shutdown_trailers());
                 }
             }
         }
@@ -202,8 +202,8 @@ fn wants_final(request: &ModelInferRequest) -> bool {
 }
 
 /// Marks the only reply to a request as the final one.
-fn mark_final(mut response: ModelInferResponse, is_wanted: bool) -> ModelInferResponse {
-    if is_wanted {
+fn mark_final(mut response: ModelInferResponse, is_requested: bool) -> ModelInferResponse {
+    if is_requested {
         let parameter = InferParameter {
             parameter_choice: Some(ParameterChoice::BoolParam(true)),
         };

@@ -36,8 +36,8 @@ impl OpenRcaService for LoadStreams {
                 "this server gives no load reports: it runs with --load-reports never",
             ));
         }
-        let wanted = request.into_inner().report_interval;
-        let mut period = tokio::time::interval(wanted.map_or(LOAD_STREAM_PERIOD, bounded));
+        let interval = request.into_inner().report_interval;
+        let mut period = tokio::time::interval(interval.map_or(LOAD_STREAM_PERIOD, clamp_interval));
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stream = LoadStream {
             reports: Arc::clone(&self.0),
@@ -61,11 +61,11 @@ impl LoadStream {
 }
 
 /// Clamps the interval requested by a client; zero selects the default.
-fn bounded(wanted: orca::Duration) -> Duration {
-    let seconds = u64::try_from(wanted.seconds).unwrap_or_default();
-    let nanos = u32::try_from(wanted.nanos).unwrap_or_default();
+fn clamp_interval(interval: orca::Duration) -> Duration {
+    let seconds = u64::try_from(interval.seconds).unwrap_or_default();
+    let nanos = u32::try_from(interval.nanos).unwrap_or_default();
     match Duration::new(seconds.min(LOAD_STREAM_PERIOD_MAX.as_secs()), nanos) {
         Duration::ZERO => LOAD_STREAM_PERIOD,
-        wanted => wanted.clamp(LOAD_STREAM_PERIOD_MIN, LOAD_STREAM_PERIOD_MAX),
+        interval => interval.clamp(LOAD_STREAM_PERIOD_MIN, LOAD_STREAM_PERIOD_MAX),
     }
 }

@@ -118,10 +118,10 @@ struct Fields<'a>(&'a [u8]);
 impl<'a> Fields<'a> {
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
-        for place in 0..10 {
+        for index in 0..10 {
             let (&byte, rest) = self.0.split_first()?;
             self.0 = rest;
-            value |= u64::from(byte & 0x7f).checked_shl(7 * place)?;
+            value |= u64::from(byte & 0x7f).checked_shl(7 * index)?;
             if byte < 0x80 {
                 return Some(value);
             }
@@ -130,9 +130,9 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, bytes: u64) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(usize::try_from(bytes).ok()?)?;
+        let (head, rest) = self.0.split_at_checked(usize::try_from(bytes).ok()?)?;
         self.0 = rest;
-        Some(taken)
+        Some(head)
     }
 
     fn field(&mut self) -> Option<(u8, &'a [u8])> {

@@ -17,9 +17,9 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedLis
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-                let mut kept = Vec::new();
+                let mut list = Vec::new();
                 while let Some(member) = members.next_element()? {
-                    if kept.len() == MAX {
+                    if list.len() == MAX {
                         let mut all = MAX + 1;
                         // bound: members in the body, none of which is stored
                         while members.next_element::<IgnoredAny>()?.is_some() {
@@ -28,9 +28,9 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedLis
                         let problem = format!("at most {MAX} entries are taken, got {all}");
                         return Err(A::Error::custom(problem));
                     }
-                    kept.push(member);
+                    list.push(member);
                 }
-                Ok(BoundedList(kept))
+                Ok(BoundedList(list))
             }
         }
         deserializer.deserialize_seq(Members(std::marker::PhantomData))

@@ -87,7 +87,7 @@ impl<'a> InferTarget<'a> {
             ));
         }
         let table = Table::from_instances(model, body)?;
-        HttpInferRequest::of_table(model, table, kind)
+        HttpInferRequest::from_table(model, table, kind)
     }
 }
 
@@ -103,9 +103,9 @@ impl HttpService {
         let mut call = InferCall::new(conn.arrival());
         let result = self.compute(headers, target, body, conn, &mut call).await;
         let mut reply = match result {
-            Ok(reply) => reply.into_http(ContentCoding::of_reply(headers), &call),
+            Ok(reply) => reply.into_http(ContentCoding::for_reply(headers), &call),
             Err(error) => {
-                self.front.hold_error(&call.model, error.kind).await;
+                self.front.delay_error(&call.model, error.kind).await;
                 match target.form {
                     InferForm::Scoring => scoring::error(&error),
                     _ => reply::error(&error),
@@ -162,7 +162,7 @@ impl HttpService {
         call.admission = admission_start.elapsed();
         request.write_rows(edition.info(), reservation.input_mut())?;
         // Measured before the queue time begins, because the stages of a call must not overlap.
-        let input = parse_start.elapsed();
+        let input_time = parse_start.elapsed();
         let reply = reservation.submit();
         drop(turn);
 
@@ -173,7 +173,7 @@ impl HttpService {
         let mut reply = meta.await_reply(reply).await?;
         let _turn = reply.front_turn().await;
         validate::write_regions(&outputs, &reply)?;
-        call.answered(rows, input, reply.timing());
+        call.set_answered(rows, input_time, reply.timing());
         let (model, id) = (edition.info(), id.as_deref());
         let print_rows = |key| InferReply::from_json(nested::print(key, model, &outputs, &reply));
         Ok(match target.form {
@@ -194,7 +194,7 @@ impl HttpService {
     ) -> Result<(ModelHandle, BodyForm, RequestMeta), RequestError> {
         let path = &target.path;
         if target.form == InferForm::Scoring && path.name.is_empty() {
-            return Err(scoring::several_models(&self.front.engine.names()));
+            return Err(scoring::ambiguous_model_error(&self.front.engine.names()));
         }
         let model = self.front.find_model(&path.name, &path.version)?;
         let form = match target.form {

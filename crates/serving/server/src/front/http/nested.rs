@@ -129,8 +129,8 @@ fn each_row(
     values: &[u8],
     mut print: impl FnMut(&mut Vec<u8>, &[u8]),
 ) {
-    for (place, row) in values.chunks_exact(output.row_bytes().max(1)).enumerate() {
-        if place > 0 {
+    for (index, row) in values.chunks_exact(output.row_bytes().max(1)).enumerate() {
+        if index > 0 {
             body.push(frame.separator());
         }
         print(body, row);
@@ -148,8 +148,8 @@ fn print_nested(body: &mut Vec<u8>, element: ElementType, shape: &[usize], value
         return body.push(b']');
     }
     let part_bytes = (values.len() / length.max(1)).max(1);
-    for (place, part) in values.chunks_exact(part_bytes).enumerate() {
-        if place > 0 {
+    for (index, part) in values.chunks_exact(part_bytes).enumerate() {
+        if index > 0 {
             body.push(b',');
         }
         print_nested(body, element, inner, part);

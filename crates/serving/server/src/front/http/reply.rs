@@ -103,8 +103,8 @@ impl InferReply {
             text(&mut body, id);
         }
         body.extend_from_slice(b",\"outputs\":[");
-        for (place, tensor) in tensors.iter().enumerate() {
-            if place > 0 {
+        for (index, tensor) in tensors.iter().enumerate() {
+            if index > 0 {
                 body.push(b',');
             }
             tensor.print(&mut body, rows);
@@ -301,8 +301,8 @@ fn each<const N: usize>(
     values: &[u8],
     mut print: impl FnMut(&mut Vec<u8>, [u8; N]),
 ) {
-    for (place, &value) in values.as_chunks::<N>().0.iter().enumerate() {
-        if place > 0 {
+    for (index, &value) in values.as_chunks::<N>().0.iter().enumerate() {
+        if index > 0 {
             body.push(b',');
         }
         print(body, value);
@@ -316,14 +316,14 @@ fn each<const N: usize>(
 /// either sign) to its neighbor, as the test over all values shows; that value is printed as a
 /// binary64.
 fn f32_text(body: &mut Vec<u8>, value: f32) {
-    match value.abs().to_bits() == ROUNDED_TWICE {
+    match value.abs().to_bits() == DOUBLE_ROUNDED_BITS {
         true => json_value(body, &f64::from(value)),
         false => json_value(body, &value),
     }
 }
 
 /// Bit pattern of 7.038531e-26.
-const ROUNDED_TWICE: u32 = 0x15ae_43fd;
+const DOUBLE_ROUNDED_BITS: u32 = 0x15ae_43fd;
 
 /// Appends a string as JSON.
 fn text(body: &mut Vec<u8>, text: &str) {
@@ -369,7 +369,7 @@ mod tests {
             assert!(round_trips(bits, &mut text), "{bits:x}");
         }
         for sign in [0, 1 << 31] {
-            assert!(round_trips(ROUNDED_TWICE | sign, &mut text));
+            assert!(round_trips(DOUBLE_ROUNDED_BITS | sign, &mut text));
         }
     }
 }

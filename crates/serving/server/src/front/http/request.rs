@@ -94,7 +94,7 @@ impl<'a> HttpInferRequest<'a> {
             })?;
         if let Some(split) = SplitBody::new(json)
             && let Ok(document) = serde_json::from_slice::<InferBody<'_>>(&split.rest)
-            && !document.has_columns()
+            && !document.is_columnar()
             && document
                 .text()
                 .is_some_and(|text| split.is_placeholder(text))
@@ -108,8 +108,8 @@ impl<'a> HttpInferRequest<'a> {
         }
         let document: InferBody<'a> =
             serde_json::from_slice(json).map_err(|error| invalid_body(json, &error))?;
-        if document.has_columns() {
-            return Self::of_columns(model, document, binary, regions);
+        if document.is_columnar() {
+            return Self::validate_columnar(model, document, binary, regions);
         }
         let data = BodyData {
             text: document.text(),
@@ -167,7 +167,7 @@ impl<'a> HttpInferRequest<'a> {
     }
 
     /// Validates a parsed columnar request, with one input per column.
-    fn of_columns(
+    fn validate_columnar(
         model: &ModelInfo,
         document: InferBody<'a>,
         mut binary: &'a [u8],
@@ -177,15 +177,15 @@ impl<'a> HttpInferRequest<'a> {
         let declared: Vec<_> = inputs.iter().map(Input::column).collect();
         let columns = ColumnTensors::check(model, &declared)?;
         let mut tensors = Vec::with_capacity(inputs.len());
-        for (place, input) in inputs.iter().enumerate() {
-            let own = input.binary_size().map_or(0, |size| size.min(binary.len()));
-            let (own, rest) = binary.split_at(own);
+        for (index, input) in inputs.iter().enumerate() {
+            let size = input.binary_size().map_or(0, |size| size.min(binary.len()));
+            let (bytes, rest) = binary.split_at(size);
             binary = rest;
             let text = input.data.map(|data| (data.get(), &b""[..]));
-            let need = columns.kinds()[place].binary_size(columns.rows);
+            let need = columns.kinds()[index].binary_size(columns.rows);
             let data = match input.region(regions)? {
-                Some(slice) => input.shared(need, (text, own), slice),
-                None => input.data(columns.rows, need, text, own),
+                Some(slice) => input.shared(need, (text, bytes), slice),
+                None => input.data(columns.rows, need, text, bytes),
             };
             let data = data.map_err(|error| {
                 let name = validate::excerpt(&input.name);
@@ -251,7 +251,7 @@ impl<'a> HttpInferRequest<'a> {
 
     /// Creates a request from a table. Its rows have the model's own type; the only output is
     /// `kind`.
-    pub(super) fn of_table(
+    pub(super) fn from_table(
         model: &ModelInfo,
         table: Table<'a>,
         kind: Kind,
@@ -304,8 +304,8 @@ impl<'a> HttpInferRequest<'a> {
         let (datatype, columns_sent) = (self.datatype, self.columns);
         match &self.data {
             HttpInput::Columns(columns, names, tensors) => {
-                let written = columns.write(memory, |place, kind, memory| {
-                    let written = match &tensors[place] {
+                let written = columns.write(memory, |index, kind, memory| {
+                    let written = match &tensors[index] {
                         &HttpInput::Text(text, _) => kind.write_json(text, memory),
                         &HttpInput::Bytes(bytes) => kind.write_bytes(bytes, memory),
                         HttpInput::Shared(slice) => validate::write_shared(slice, kind, memory),
@@ -313,7 +313,7 @@ impl<'a> HttpInferRequest<'a> {
                         HttpInput::Table(_) | HttpInput::Columns(..) => Ok(()),
                     };
                     written.map_err(|error| {
-                        let name = validate::excerpt(&names[place]);
+                        let name = validate::excerpt(&names[index]);
                         InvalidRows::new(format!("column {name:?}: {error}"))
                     })
                 });
@@ -445,11 +445,11 @@ impl Input<'_> {
     fn shared<'b>(
         &self,
         need: BinarySize,
-        own: (Option<impl Sized>, &[u8]),
+        data: (Option<impl Sized>, &[u8]),
         slice: RegionSlice,
     ) -> Result<HttpInput<'b>, RequestError> {
-        let has_own = own.0.is_some() || !own.1.is_empty();
-        validate::check_shared(need, has_own, &slice)?;
+        let has_data = data.0.is_some() || !data.1.is_empty();
+        validate::check_shared(need, has_data, &slice)?;
         Ok(HttpInput::Shared(slice))
     }
 
@@ -499,7 +499,7 @@ impl Input<'_> {
 
 impl<'a> InferBody<'a> {
     /// Whether the request is columnar: several inputs, or one that is declared as a column.
-    fn has_columns(&self) -> bool {
+    fn is_columnar(&self) -> bool {
         let parameters = self.parameters.as_ref();
         let content_type = parameters.and_then(|parameters| parameters.content_type);
         let is_pandas = content_type.is_some_and(|value| value.get() == "\"pd\"");
@@ -520,8 +520,8 @@ impl<'a> InferBody<'a> {
     /// The column names of the request: a parameter of the input, or else of the request.
     fn feature_names(&self) -> Option<&'a RawValue> {
         let input = self.inputs.0.first()?.parameters.as_ref();
-        let own = input.and_then(|parameters| parameters.feature_names);
-        own.or_else(|| self.parameters.as_ref()?.feature_names)
+        let names = input.and_then(|parameters| parameters.feature_names);
+        names.or_else(|| self.parameters.as_ref()?.feature_names)
     }
 
     /// The raw text of a request parameter.
@@ -575,7 +575,7 @@ fn invalid_field(path: &str, problem: &str) -> RequestError {
     let (problem, _) = problem.rsplit_once(" at line ").unwrap_or((problem, ""));
     // serde quotes a string of the wrong type in full.
     let problem: String = problem.chars().take(QUOTED_CHARS_MAX).collect();
-    let place = match path {
+    let location = match path {
         "." => String::new(),
         path => format!(
             "{}: ",
@@ -583,7 +583,7 @@ fn invalid_field(path: &str, problem: &str) -> RequestError {
         ),
     };
     RequestError::invalid(format!(
-        "the body is not an infer request: {place}{problem}"
+        "the body is not an infer request: {location}{problem}"
     ))
 }
 

@@ -102,9 +102,10 @@ pub(super) struct RouteError {
 pub(super) fn parse<'a>(
     method: &Method,
     path: &'a str,
-    own: &OwnRoutes,
+    own_routes: &OwnRoutes,
 ) -> Result<Route<'a>, RouteError> {
-    let route = own_route(path, own).or_else(|| parse_path(path)).ok_or_else(|| RouteError {
+    let route = own_route(path, own_routes).or_else(|| parse_path(path));
+    let route = route.ok_or_else(|| RouteError {
         error: RequestError::new(
             ErrorKind::NotFound,
             format!(
@@ -138,11 +139,11 @@ pub(super) fn parse<'a>(
 }
 
 /// The call at a path configured by the platform (`OwnRoutes`).
-fn own_route(path: &str, own: &OwnRoutes) -> Option<Route<'static>> {
-    if own.predict.as_deref() == Some(path) {
+fn own_route(path: &str, own_routes: &OwnRoutes) -> Option<Route<'static>> {
+    if own_routes.predict.as_deref() == Some(path) {
         return Some(Route::Invocations);
     }
-    (own.health.as_deref() == Some(path)).then_some(Route::Ping)
+    (own_routes.health.as_deref() == Some(path)).then_some(Route::Ping)
 }
 
 fn parse_path(path: &str) -> Option<Route<'_>> {

@@ -38,7 +38,7 @@ pub(super) fn text(status: StatusCode, text: &str) -> HttpReply {
 }
 
 /// Returns the error for a call without a model name if the server does not have exactly one model.
-pub(super) fn several_models(names: &[String]) -> RequestError {
+pub(super) fn ambiguous_model_error(names: &[String]) -> RequestError {
     let message = format!(
         "this path is for a server with one model, and there are {}: send the request to \
          /models/NAME/invoke, NAME is one of {names:?}",
@@ -102,7 +102,7 @@ pub(super) fn parse<'a>(
         BodyForm::Json(_) => Table::from_json(model, body)?,
     };
     check_function(model, table.params)?;
-    HttpInferRequest::of_table(model, table, Kind::Value)
+    HttpInferRequest::from_table(model, table, Kind::Value)
 }
 
 /// Rejects a request for probabilities if the model has none.
@@ -161,10 +161,13 @@ pub(super) fn print(
 /// The classes of `predict`, with user-defined names if there are any.
 fn classes(model: &ModelInfo) -> Option<Cow<'_, Classes>> {
     let classes = model.classes.as_ref()?;
-    let Some(own) = &model.class_names else {
+    let Some(class_names) = &model.class_names else {
         return Some(Cow::Borrowed(classes));
     };
-    let quoted = own.names.iter().map(|name| Value::from(name.as_str()));
+    let quoted = class_names
+        .names
+        .iter()
+        .map(|name| Value::from(name.as_str()));
     Some(Cow::Owned(Classes {
         rule: classes.rule,
         labels: quoted.map(|name| name.to_string()).collect(),

@@ -129,12 +129,12 @@ impl LoadReporter {
         if !self.is_enabled() {
             return None;
         }
-        let otherwise = match self.mode {
+        let default_format = match self.mode {
             LoadReportMode::Always => Some(Format::Text),
             LoadReportMode::OnRequest | LoadReportMode::Never => None,
         };
-        let Some(wanted) = request.get(&FORMAT) else {
-            return otherwise;
+        let Some(requested) = request.get(&FORMAT) else {
+            return default_format;
         };
         let formats = [
             ("text", Format::Text),
@@ -143,11 +143,11 @@ impl LoadReporter {
         ];
         let known = formats
             .iter()
-            .find(|(name, _)| wanted.as_bytes().eq_ignore_ascii_case(name.as_bytes()));
+            .find(|(name, _)| requested.as_bytes().eq_ignore_ascii_case(name.as_bytes()));
         if known.is_none() {
             self.unknown_formats.fetch_add(1, Ordering::Relaxed);
         }
-        known.map(|&(_, format)| format).or(otherwise)
+        known.map(|&(_, format)| format).or(default_format)
     }
 
     /// Updates the reports for as long as it is polled.

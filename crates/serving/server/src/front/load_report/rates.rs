@@ -46,10 +46,10 @@ impl Rates {
         let seconds = new.at.saturating_sub(old.at).as_secs_f64();
         let capacity = seconds * new.workers_ready.max(1) as f64;
         Self {
-            all: ModelRates::of(&sum(&changes), seconds, capacity),
+            all: ModelRates::new(&sum(&changes), seconds, capacity),
             models: changes
                 .iter()
-                .map(|model| ModelRates::of(model, seconds, capacity))
+                .map(|model| ModelRates::new(model, seconds, capacity))
                 .collect(),
             load_factor,
         }
@@ -82,7 +82,7 @@ impl Rates {
 
 impl ModelRates {
     /// `capacity` is the time of all workers within `seconds`.
-    fn of(change: &ModelLoadTotals, seconds: f64, capacity: f64) -> Self {
+    fn new(change: &ModelLoadTotals, seconds: f64, capacity: f64) -> Self {
         let per = |count: f64, time: f64| match time > 0.0 {
             true => count / time,
             false => 0.0,
