@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_send_without_files_is_accepted() {
+    fn repository_calls_without_files_are_accepted() {
         for call in [RepositoryCall::Load, RepositoryCall::Unload] {
             for body in ["", " \n", "{}", r#"{"parameters": {}}"#] {
                 assert_eq!(json(call, body), Ok(()), "{body}");

@@ -47,7 +47,7 @@ async fn next(watched: &mut Streaming<HealthCheckResponse>) -> ServingStatus {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopping_server_tells_routers_and_answers_until_its_delay_is_over() {
+async fn a_draining_server_announces_its_shutdown_and_serves_during_the_drain_delay() {
     let delay = ["--drain-delay", "5s", "--envoy-health-header"];
     let mut server = Running::start(&MODELS, &delay);
     let mut watched = watch(&server).await;
@@ -88,7 +88,7 @@ async fn a_stopping_server_tells_routers_and_answers_until_its_delay_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_watch_its_health_do_not_hold_a_server_up() {
+async fn health_watch_streams_do_not_delay_the_shutdown() {
     let server = Running::start(&MODELS, &[]);
     let mut watched = watch(&server).await;
     assert!(running::kill("-TERM", server.pid()));
@@ -99,7 +99,7 @@ async fn clients_that_watch_its_health_do_not_hold_a_server_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_front_that_is_replaced_tells_routers_nothing() {
+async fn a_replaced_front_announces_no_shutdown() {
     let mut server = Running::start(&MODELS, &["--drain-delay", "60s", "--envoy-health-header"]);
     let mut old = server.connect();
     infer(&mut old);

@@ -30,7 +30,7 @@ const FEATURES: usize = 29;
 
 /// Clients that compare every byte, and the number of different requests per client.
 const CHECKERS: usize = 2;
-const QUESTIONS: usize = 16;
+const DISTINCT_REQUESTS: usize = 16;
 
 const INFER: &str = "/v2/models/small/infer";
 
@@ -72,13 +72,13 @@ fn counted(metrics: &str, codes: &[&str]) -> usize {
     metrics.lines().filter(of_code).filter_map(value).sum()
 }
 
-/// The request of a checker for this turn, for values and contributions.
-fn question(checker: usize, turn: usize) -> Value {
-    let rows = turn % QUESTIONS + 1;
-    let value = |at: usize| (at * 7 + turn % QUESTIONS * 13 + checker) as f32 / 40.0 - 2.0;
+/// The request of a checker for this round, for values and contributions.
+fn checker_request(checker: usize, round: usize) -> Value {
+    let rows = round % DISTINCT_REQUESTS + 1;
+    let value = |at: usize| (at * 7 + round % DISTINCT_REQUESTS * 13 + checker) as f32 / 40.0 - 2.0;
     let data: Vec<f32> = (0..rows * FEATURES).map(value).collect();
     json!({
-        "id": format!("{checker}.{turn}"),
+        "id": format!("{checker}.{round}"),
         "inputs": [{"name": "input", "shape": [rows, FEATURES], "datatype": "FP32", "data": data}],
         "outputs": [{"name": "output"}, {"name": "contribs"}],
     })
@@ -95,11 +95,11 @@ fn warm_up(server: &Running, requests: &[Request]) -> Vec<u16> {
     };
     let samples = drive(load).unwrap();
     let mut connection = server.connect();
-    let mut ask = |turn| {
-        let body = question(0, turn).to_string();
+    let mut send = |round| {
+        let body = checker_request(0, round).to_string();
         connection.call("POST", INFER, &[], body.as_bytes()).status
     };
-    let of_checkers: Vec<u16> = (0..WARM_UP).map(&mut ask).collect();
+    let of_checkers: Vec<u16> = (0..WARM_UP).map(&mut send).collect();
     let statuses = samples.iter().map(|sample| sample.status);
     statuses.chain(of_checkers).collect()
 }
@@ -107,20 +107,20 @@ fn warm_up(server: &Running, requests: &[Request]) -> Vec<u16> {
 /// Repeats the same few requests until `is_over`: each reply has the ID of its request, and replies
 /// to the same request are equal. Returns all statuses.
 fn check_bytes(mut connection: Connection, checker: usize, is_over: &AtomicBool) -> Vec<u16> {
-    let mut known: [Option<Value>; QUESTIONS] = Default::default();
+    let mut known: [Option<Value>; DISTINCT_REQUESTS] = Default::default();
     let mut statuses = Vec::new();
-    for turn in 0.. {
+    for round in 0.. {
         if is_over.load(Ordering::Relaxed) {
             break;
         }
-        let (body, nth) = (question(checker, turn), turn % QUESTIONS);
+        let (body, nth) = (checker_request(checker, round), round % DISTINCT_REQUESTS);
         let answer = connection.call("POST", INFER, &[], body.to_string().as_bytes());
         statuses.push(answer.status);
         if answer.status == 200 {
             let reply = answer.json();
             assert_eq!(reply["id"], body["id"]);
             let outputs = known[nth].get_or_insert_with(|| reply["outputs"].clone());
-            assert_eq!(*outputs, reply["outputs"], "question {nth}, turn {turn}");
+            assert_eq!(*outputs, reply["outputs"], "request {nth}, round {round}");
         }
     }
     statuses
@@ -190,7 +190,7 @@ fn under_kills_and_stops_each_request_is_answered_or_refused_and_counted() {
         .into_iter()
         .flat_map(|checker| checker.join().unwrap())
         .collect();
-    let statuses_seen = || {
+    let all_statuses = || {
         samples
             .iter()
             .map(|sample| sample.status)
@@ -204,15 +204,20 @@ fn under_kills_and_stops_each_request_is_answered_or_refused_and_counted() {
         ["429", "ResourceExhausted"],
         ["503", "Unavailable"],
     ]) {
-        let seen = statuses_seen().filter(|&seen| seen == status).count();
-        assert_eq!(counted(&metrics, &codes), seen, "{status}: {metrics}");
-        sum += seen;
+        let received = all_statuses()
+            .filter(|&received| received == status)
+            .count();
+        assert_eq!(counted(&metrics, &codes), received, "{status}: {metrics}");
+        sum += received;
     }
     let all = samples.len() + checked.len() + warm_up.len();
     assert_eq!(sum, all, "others than {statuses:?} were among {all}");
-    let answered = statuses_seen().filter(|&status| status == 200).count();
-    let alike = checked.iter().filter(|&&status| status == 200).count();
-    assert!(alike > QUESTIONS, "{alike} answers were looked at");
+    let answered = all_statuses().filter(|&status| status == 200).count();
+    let compared = checked.iter().filter(|&&status| status == 200).count();
+    assert!(
+        compared > DISTINCT_REQUESTS,
+        "{compared} answers were compared"
+    );
     assert!(
         answered > 50 && kills > 3,
         "{answered} answers, {kills} kills"
@@ -222,7 +227,7 @@ fn under_kills_and_stops_each_request_is_answered_or_refused_and_counted() {
         "{metrics}"
     );
     println!(
-        "{kills} kills and stops, {all} requests, {answered} answered, {alike} looked at byte by byte",
+        "{kills} kills and stops, {all} requests, {answered} answered, {compared} compared byte by byte",
     );
     assert_eq!(server.stop("-TERM"), Some(0));
 }

@@ -22,7 +22,7 @@ const UNPREPARED_EVERY: u32 = 5;
 
 /// Clients during kills, and the number of different requests per client.
 const CLIENTS: usize = 4;
-const QUESTIONS: usize = 8;
+const DISTINCT_REQUESTS: usize = 8;
 
 const FEATURES: usize = 29;
 
@@ -62,12 +62,12 @@ fn stop(pid: u32) {
 }
 
 /// Sends a request; returns status and body. A reset connection is an error.
-fn ask(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
+fn send_request(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
     let (status, body, _) = exchange(stream, request)?;
     Ok((status, body))
 }
 
-/// Like [`ask`]; also returns whether the reply has `Connection: close`.
+/// Like [`send_request`]; also returns whether the reply has `Connection: close`.
 fn exchange(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(u16, Vec<u8>, bool)> {
     stream.write_all(request)?;
     let mut answer = Vec::new();
@@ -101,7 +101,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 
 /// Observations of the clients.
 #[derive(Default)]
-struct Seen {
+struct ClientStats {
     is_over: AtomicBool,
     answered: AtomicU32,
     /// Connections that were reset.
@@ -110,38 +110,38 @@ struct Seen {
 
 /// Repeats the same few requests until `is_over` and reconnects after each reset; replies to the
 /// same request are equal.
-fn check_bytes(address: SocketAddr, client: usize, seen: &Seen) {
-    let questions: Vec<_> = (0..QUESTIONS)
+fn check_bytes(address: SocketAddr, client: usize, stats: &ClientStats) {
+    let requests: Vec<_> = (0..DISTINCT_REQUESTS)
         .map(|at| {
             infer(
                 "small",
                 at * 5 + 1,
-                client * QUESTIONS + at,
+                client * DISTINCT_REQUESTS + at,
                 &["output", "contribs"],
             )
         })
         .collect();
-    let mut known: Vec<Option<Value>> = vec![None; QUESTIONS];
+    let mut known: Vec<Option<Value>> = vec![None; DISTINCT_REQUESTS];
     let mut stream = connect(address);
-    for turn in 0.. {
-        if seen.is_over.load(Ordering::Relaxed) {
+    for round in 0.. {
+        if stats.is_over.load(Ordering::Relaxed) {
             return;
         }
-        let question = turn % QUESTIONS;
-        match ask(&mut stream, &questions[question]) {
+        let index = round % DISTINCT_REQUESTS;
+        match send_request(&mut stream, &requests[index]) {
             Ok((status, body)) => {
                 let body: Value = serde_json::from_slice(&body).unwrap();
                 // Requests may be refused during a takeover.
                 if status == 200 {
-                    let known = known[question].get_or_insert_with(|| body["outputs"].clone());
-                    assert_eq!(*known, body["outputs"], "client {client}, turn {turn}");
-                    seen.answered.fetch_add(1, Ordering::Relaxed);
+                    let known = known[index].get_or_insert_with(|| body["outputs"].clone());
+                    assert_eq!(*known, body["outputs"], "client {client}, round {round}");
+                    stats.answered.fetch_add(1, Ordering::Relaxed);
                 } else {
                     assert!([429, 503].contains(&status), "{status}: {body}");
                 }
             }
             Err(_) => {
-                seen.resets.fetch_add(1, Ordering::Relaxed);
+                stats.resets.fetch_add(1, Ordering::Relaxed);
                 stream = connect(address);
             }
         }
@@ -180,7 +180,7 @@ fn kill_front(server: &Running) -> Duration {
     front.kill().unwrap();
     loop {
         // The connection may have been accepted by the dying front.
-        if let Ok((200, _)) = ask(&mut connect(server.http), &request) {
+        if let Ok((200, _)) = send_request(&mut connect(server.http), &request) {
             return start.elapsed();
         }
         assert!(start.elapsed() < PATIENCE, "nothing is answered");
@@ -210,21 +210,21 @@ fn summary(mut times: Vec<Duration>) -> String {
 }
 
 #[test]
-fn under_kills_of_the_front_workers_and_models_stay_and_answers_are_right() {
+fn workers_and_models_survive_kills_of_the_front_and_every_answer_is_correct() {
     let soak: u32 = std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse().unwrap());
     let kills = KILLS * soak;
     let mut server = Running::start(&MODELS, &["--workers", "2", "--threads", "2"]);
     let (workers, before) = (server.live_workers(), state(&server));
-    let seen = Arc::new(Seen::default());
+    let stats = Arc::new(ClientStats::default());
     let clients: Vec<_> = (0..CLIENTS)
         .map(|client| {
-            let (seen, address) = (Arc::clone(&seen), server.http);
-            std::thread::spawn(move || check_bytes(address, client, &seen))
+            let (stats, address) = (Arc::clone(&stats), server.http);
+            std::thread::spawn(move || check_bytes(address, client, &stats))
         })
         .collect();
     let (mut with_standby, mut without, mut reset) = (Vec::new(), Vec::new(), 0);
-    for turn in 0..kills {
-        if turn % UNPREPARED_EVERY != 0 {
+    for round in 0..kills {
+        if round % UNPREPARED_EVERY != 0 {
             until_prepared(&server);
         }
         let times = match state(&server)["front"]["standby_ready"] == true {
@@ -239,14 +239,14 @@ fn under_kills_of_the_front_workers_and_models_stay_and_answers_are_right() {
         reset += died["connections"].as_u64().unwrap();
         assert_eq!(server.live_workers(), workers, "workers are not restarted");
         // Waits until every client can have received replies on its new connection.
-        let answered = seen.answered.load(Ordering::Relaxed);
+        let answered = stats.answered.load(Ordering::Relaxed);
         let start = Instant::now();
-        while seen.answered.load(Ordering::Relaxed) < answered + 20 {
+        while stats.answered.load(Ordering::Relaxed) < answered + 20 {
             assert!(start.elapsed() < PATIENCE, "clients are not answered");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    seen.is_over.store(true, Ordering::Relaxed);
+    stats.is_over.store(true, Ordering::Relaxed);
     for client in clients {
         client.join().unwrap();
     }
@@ -257,7 +257,7 @@ fn under_kills_of_the_front_workers_and_models_stay_and_answers_are_right() {
         (&kills.into(), &kills.into())
     );
     assert_eq!(front["connections_reset"], reset);
-    let resets = seen.resets.load(Ordering::Relaxed);
+    let resets = stats.resets.load(Ordering::Relaxed);
     assert!(reset >= u64::from(resets), "{reset} counted, {resets} seen");
     assert_eq!(after["workers"]["restarts"], 0);
     for field in ["loaded_at_unix_ms", "sha256", "source", "state"] {
@@ -287,7 +287,7 @@ fn the_connections_of_a_dead_front_are_counted_and_the_others_wait() {
     let request = infer("small", 1, 0, &["output"]);
     let mut open: Vec<_> = (0..7).map(|_| connect(server.http)).collect();
     for stream in &mut open {
-        assert_eq!(ask(stream, &request).unwrap().0, 200);
+        assert_eq!(send_request(stream, &request).unwrap().0, 200);
     }
     until_prepared(&server);
     let front = server.front();
@@ -299,14 +299,18 @@ fn the_connections_of_a_dead_front_are_counted_and_the_others_wait() {
     }
     assert!(kill("-KILL", front));
     for stream in &mut waiting {
-        assert_eq!(ask(stream, b"").unwrap().0, 200, "they are not reset");
+        assert_eq!(
+            send_request(stream, b"").unwrap().0,
+            200,
+            "they are not reset"
+        );
     }
     let died = server.event("front_died");
     let counted = died["connections"].as_u64().unwrap();
     // The connection of the state request may still be open.
     assert!((7..=8).contains(&counted), "{died}");
     for stream in &mut open {
-        assert!(ask(stream, &request).is_err());
+        assert!(send_request(stream, &request).is_err());
     }
 }
 
@@ -349,7 +353,10 @@ fn a_batch_of_a_dead_front_is_finished_and_not_computed_again() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
-    assert_eq!(ask(&mut connect(server.http), &request).unwrap().0, 200);
+    assert_eq!(
+        send_request(&mut connect(server.http), &request).unwrap().0,
+        200
+    );
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
@@ -445,7 +452,10 @@ fn a_standby_that_cannot_start_is_reported_and_the_server_goes_on() {
     });
     assert_eq!(state["front"]["standby_ready"], false);
     let request = infer("small", 1, 0, &["output"]);
-    assert_eq!(ask(&mut connect(server.http), &request).unwrap().0, 200);
+    assert_eq!(
+        send_request(&mut connect(server.http), &request).unwrap().0,
+        200
+    );
     std::fs::write(&roots, certificate).unwrap();
     let state = until_prepared(&server);
     assert_eq!(state["front"].get("standby_error"), None);
@@ -486,7 +496,7 @@ fn settings_in_force_and_reloads_under_way_survive_the_front() {
     }
     assert_eq!(digest(&now), digest(&before));
     // A reload is in progress when the front dies: the next front completes it.
-    for (turn, model) in ["main_medium_d6.ubj", "main_small_d6.ubj"]
+    for (round, model) in ["main_medium_d6.ubj", "main_small_d6.ubj"]
         .into_iter()
         .enumerate()
     {
@@ -494,7 +504,7 @@ fn settings_in_force_and_reloads_under_way_survive_the_front() {
         let before = digest(&state(&server));
         std::fs::write(&file, settings(model)).unwrap();
         server.event("settings_applied");
-        std::thread::sleep(Duration::from_millis(turn as u64 * 30));
+        std::thread::sleep(Duration::from_millis(round as u64 * 30));
         kill_front(&server);
         until(&server, "the new version is loaded", |state| {
             state["models"][0]["state"] == "loaded" && digest(state) != before
@@ -505,11 +515,11 @@ fn settings_in_force_and_reloads_under_way_survive_the_front() {
 }
 
 /// Sends sequential requests until `is_over`; none may fail. Returns the number of requests.
-fn never_fails(address: SocketAddr, seen: &Seen) -> u32 {
+fn send_without_failure(address: SocketAddr, stats: &ClientStats) -> u32 {
     let request = infer("small", 2, 0, &["output"]);
     let mut answered = 0;
     let mut stream = connect(address);
-    while !seen.is_over.load(Ordering::Relaxed) {
+    while !stats.is_over.load(Ordering::Relaxed) {
         match exchange(&mut stream, &request) {
             Ok((status, body, is_last)) => {
                 assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
@@ -543,11 +553,11 @@ fn the_binary_is_replaced_without_losing_a_request() {
     let arguments = ["--model", &format!("small={file}"), "--workers", "2"].map(str::to_owned);
     let mut server = Running::spawn_program(&program, &arguments);
     server.wait_until_ready();
-    let seen = Arc::new(Seen::default());
+    let stats = Arc::new(ClientStats::default());
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
-            let (seen, address) = (Arc::clone(&seen), server.http);
-            std::thread::spawn(move || never_fails(address, &seen))
+            let (stats, address) = (Arc::clone(&stats), server.http);
+            std::thread::spawn(move || send_without_failure(address, &stats))
         })
         .collect();
     // The new file is not a server: nothing changes.
@@ -580,7 +590,7 @@ fn the_binary_is_replaced_without_losing_a_request() {
     );
     // The standby of the new front takes over as before.
     until_prepared(&server);
-    seen.is_over.store(true, Ordering::Relaxed);
+    stats.is_over.store(true, Ordering::Relaxed);
     let answered: u32 = clients.into_iter().map(|it| it.join().unwrap()).sum();
     assert!(answered > 100, "{answered}");
     let workers = server.live_workers();

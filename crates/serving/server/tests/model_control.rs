@@ -289,7 +289,7 @@ fn check_versions(server: &Running, file: &Path, expected: &[Value; 2]) {
 }
 
 #[test]
-fn loading_takes_the_file_as_it_is_now_and_a_bad_one_changes_nothing() {
+fn load_reads_the_current_file_and_an_invalid_one_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model.ubj");
     let other = folder.path().join("other.ubj");
@@ -385,7 +385,7 @@ fn start_slow(source: &SlowSource) -> Running {
 }
 
 #[test]
-fn of_calls_for_one_model_one_runs_and_the_others_are_refused() {
+fn concurrent_calls_for_one_model_are_refused_while_one_runs() {
     let source = SlowSource::start();
     let server = start_slow(&source);
     let expected = output(&server, "slow");

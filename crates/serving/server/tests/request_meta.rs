@@ -82,7 +82,7 @@ fn post(server: &Running, header: Option<&str>, parameters: serde_json::Value) -
 }
 
 #[tokio::test]
-async fn a_request_whose_time_is_over_is_not_to_be_retried() {
+async fn expired_requests_are_marked_as_not_retriable() {
     let server = start();
     let answer = post(&server, Some("0"), json!({}));
     assert_eq!(answer.status, 504);

@@ -268,7 +268,7 @@ fn unknown_texts_are_refused_or_missing_as_in_the_library() {
 }
 
 #[test]
-fn texts_without_a_table_are_refused_with_the_way_out() {
+fn texts_without_categories_are_rejected_with_the_remedy() {
     let model = model(UnknownCategory::Missing);
     let message = refusal(scored(&model, &json!({"inputs": [["x", "red", 1, 1]]})));
     for part in [
@@ -343,7 +343,7 @@ fn a_field_of_csv_that_is_a_number_and_a_category_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_with_a_tensor_of_texts_is_named() {
+fn invalid_text_tensors_are_rejected_with_the_reason() {
     let table = CategoryTable::new(["a".to_owned()], UnknownCategory::Refused);
     let mut memory = [0; 8];
     for (text, part) in [

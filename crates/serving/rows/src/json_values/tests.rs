@@ -46,7 +46,7 @@ fn null_is_missing_and_booleans_are_numbers() {
 }
 
 #[test]
-fn wrong_data_is_named_by_its_place() {
+fn errors_contain_the_position_of_the_value() {
     for (datatype, text, rows, part) in [
         (Datatype::Fp32, "[1,2,3]", 2, "has 3 values of data"),
         (Datatype::Fp32, "[1,2,3,4,5]", 2, "has 5 values of data"),
@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn every_f32_comes_back_bit_for_bit(values in prop::collection::vec(any::<f32>(), 2)) {
+    fn every_f32_round_trips(values in prop::collection::vec(any::<f32>(), 2)) {
         prop_assume!(values.iter().all(|value| value.is_finite()));
         let text = serde_json::to_string(&values).unwrap();
         let mut memory = [0; 8];

@@ -73,7 +73,7 @@ fn rows_are_lists_or_objects_in_any_order_of_columns() {
 }
 
 #[test]
-fn brackets_in_names_of_columns_are_no_brackets_of_lists() {
+fn brackets_in_column_names_do_not_count_as_lists() {
     let model = ModelInfo {
         columns: Columns {
             names: ["a]", "[b"].map(str::to_owned).to_vec(),
@@ -98,7 +98,7 @@ fn assert_refused(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_is_wrong_with_a_body_or_a_list_is_named() {
+fn invalid_bodies_and_lists_are_rejected_with_the_reason() {
     assert_refused(&[
         ("{}", r#"the body has no "instances""#),
         (
@@ -146,7 +146,7 @@ fn what_is_wrong_with_a_body_or_a_list_is_named() {
 }
 
 #[test]
-fn what_is_wrong_with_an_object_is_named() {
+fn invalid_objects_are_rejected_with_the_reason() {
     assert_refused(&[
         (
             r#"{"instances": [{"age": 1}]}"#,
@@ -176,7 +176,7 @@ fn what_is_wrong_with_an_object_is_named() {
 }
 
 #[test]
-fn columns_without_names_take_lists_alone() {
+fn models_without_column_names_accept_lists_and_numbered_objects() {
     let model = nameless();
     let error = rows_of(&model, r#"{"instances": [{"age": 1, "amount": 2}]}"#).unwrap_err();
     assert!(error.contains("have no names: send lists"), "{error}");
@@ -219,7 +219,7 @@ fn the_forms_of_mlflow_are_the_same_rows_in_any_order_of_columns() {
 }
 
 #[test]
-fn a_line_of_numbers_is_the_header_where_the_content_type_says_so() {
+fn a_numeric_first_line_is_the_header_if_the_content_type_says_so() {
     let model = nameless();
     let read = |header| written(&model, Table::from_csv(&model, b"1,0\n5,6\n", header));
     assert_eq!(read(None).unwrap(), [1.0, 0.0, 5.0, 6.0]);
@@ -227,7 +227,7 @@ fn a_line_of_numbers_is_the_header_where_the_content_type_says_so() {
 }
 
 #[test]
-fn what_is_wrong_with_a_body_of_mlflow_is_named() {
+fn invalid_mlflow_bodies_are_rejected_with_the_reason() {
     for (body, part) in [
         ("{}", "it has none"),
         (
@@ -263,7 +263,7 @@ fn what_is_wrong_with_a_body_of_mlflow_is_named() {
 }
 
 #[test]
-fn what_is_wrong_with_a_data_frame_or_a_parameter_is_named() {
+fn invalid_data_frames_and_parameters_are_rejected_with_the_reason() {
     for (body, part) in [
         (r#"{"dataframe_split": [[1]]}"#, "is not an object: send"),
         (
@@ -313,7 +313,7 @@ fn what_is_wrong_with_a_data_frame_or_a_parameter_is_named() {
 }
 
 #[test]
-fn what_is_wrong_with_csv_is_named_by_its_line() {
+fn csv_errors_contain_the_line_number() {
     for (body, part) in [
         ("", "is empty"),
         ("age,amount\n", "is empty"),
@@ -392,7 +392,7 @@ fn sparse() -> ModelInfo {
 }
 
 #[test]
-fn columns_that_a_table_lacks_are_nan_where_they_may_be_missing() {
+fn missing_columns_are_nan_if_the_model_permits_it() {
     let model = sparse();
     let json = |body: &str| written(&model, Table::from_json(&model, body.as_bytes()));
     for body in [

@@ -84,7 +84,7 @@ fn bodies() -> Vec<(&'static str, Value, &'static str)> {
 }
 
 #[test]
-fn columns_that_requests_lack_are_refused_or_missing_values() {
+fn missing_columns_are_refused_or_nan() {
     let volume = Volume::new(&with(Missing::Refuse));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
@@ -272,7 +272,7 @@ fn class_count(server: &Running, volume: &Volume, file: &str) -> usize {
 }
 
 #[test]
-fn labels_are_given_where_they_are_asked_for() {
+fn labels_are_returned_on_request() {
     let volume = Volume::new(&with_classes(
         "xgb_binary_logistic.ubj",
         &["legit", "fraud"],

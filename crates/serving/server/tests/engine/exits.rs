@@ -15,7 +15,7 @@ fn open_descriptors() -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killing_workers_under_load_loses_doubles_and_leaks_nothing() {
+async fn killed_workers_under_load_lose_duplicate_and_leak_nothing() {
     let started = Arc::new(start(config(2, 2), &SMALL).await);
     let descriptors = open_descriptors();
     let clients = Clients::start(&started);
@@ -145,7 +145,7 @@ async fn a_batch_that_was_killed_from_outside_is_run_again_until_it_is_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_goes_away_is_forgotten_in_the_queue_in_the_batch_and_after_a_death() {
+async fn abandoned_requests_are_released_in_the_queue_in_a_batch_and_after_a_worker_death() {
     let started = start(config(1, 1), &SLOW).await;
     let rows = long_rows(&started);
     let running = tokio::spawn(started.submit(0, interactions(), &rows));

@@ -9,7 +9,7 @@ const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 const STOPS: u64 = 6;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopping_workers_under_load_loses_and_doubles_nothing() {
+async fn stopped_workers_under_load_lose_and_duplicate_no_request() {
     let started = Arc::new(start(config(2, 2), &SMALL).await);
     let clients = Clients::start(&started);
     // Until the costs are learned, the hang timeout is long.
@@ -68,34 +68,36 @@ async fn a_worker_stopped_in_the_middle_of_a_long_batch_is_replaced_and_the_batc
 
 /// A jump to itself.
 #[cfg(target_arch = "x86_64")]
-const ENDLESS: [u8; 2] = [0xeb, 0xfe];
+const JUMP_TO_SELF: [u8; 2] = [0xeb, 0xfe];
 #[cfg(target_arch = "aarch64")]
-const ENDLESS: [u8; 4] = [0x00, 0x00, 0x00, 0x14];
+const JUMP_TO_SELF: [u8; 4] = [0x00, 0x00, 0x00, 0x14];
 
 /// Makes the main thread of a stopped process loop forever at its current instruction.
-fn make_endless(pid: i32) {
+fn make_loop_forever(pid: i32) {
     use std::os::unix::fs::FileExt as _;
     // /proc/PID/syscall contains the number and arguments of a system call, or -1, then the stack
     // pointer and the program counter. It is "running" until the process has stopped, for which it
     // must be scheduled once more; among busy processes that takes a while.
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
-    let mut looks = std::iter::repeat_with(|| std::thread::sleep(Duration::from_millis(1)))
+    let mut attempts = std::iter::repeat_with(|| std::thread::sleep(Duration::from_millis(1)))
         .take_while(|()| std::time::Instant::now() < deadline);
-    let place = looks.find_map(|()| {
-        let seen = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
-        let place = seen
+    let program_counter = attempts.find_map(|()| {
+        let syscall = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
+        let counter = syscall
             .trim()
             .rsplit(' ')
             .next()?
             .strip_prefix("0x")?
             .to_owned();
-        u64::from_str_radix(&place, 16).ok()
+        u64::from_str_radix(&counter, 16).ok()
     });
     let memory = std::fs::File::options()
         .write(true)
         .open(format!("/proc/{pid}/mem"))
         .unwrap();
-    memory.write_all_at(&ENDLESS, place.unwrap()).unwrap();
+    memory
+        .write_all_at(&JUMP_TO_SELF, program_counter.unwrap())
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,7 +119,7 @@ async fn a_worker_in_an_endless_loop_is_replaced_and_its_batch_runs_again() {
                 .await;
         }
         signal("-STOP", worker);
-        make_endless(worker);
+        make_loop_forever(worker);
         signal("-CONT", worker);
         let call = call.unwrap_or_else(|| tokio::spawn(started.submit(0, kinds, &rows)));
         let reply = call.await.unwrap().unwrap();
@@ -135,7 +137,7 @@ async fn a_worker_in_an_endless_loop_is_replaced_and_its_batch_runs_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_front_that_was_stopped_itself_ends_nobody() {
+async fn a_stopped_front_kills_no_worker() {
     // The front is this process: a helper stops it for longer than any hang timeout and then
     // continues it.
     let started = start(config(1, 1), &SMALL).await;
@@ -158,9 +160,9 @@ async fn a_front_that_was_stopped_itself_ends_nobody() {
 }
 
 /// Processes that keep a CPU busy; killed on drop.
-struct Hogs(Vec<std::process::Child>);
+struct BusyProcesses(Vec<std::process::Child>);
 
-impl Hogs {
+impl BusyProcesses {
     /// Starts `count` processes on one CPU.
     fn start(count: usize, cpu: &str) -> Self {
         let start = |_| {
@@ -173,11 +175,11 @@ impl Hogs {
     }
 }
 
-impl Drop for Hogs {
+impl Drop for BusyProcesses {
     fn drop(&mut self) {
-        for hog in &mut self.0 {
-            let _ = hog.kill();
-            let _ = hog.wait();
+        for process in &mut self.0 {
+            let _ = process.kill();
+            let _ = process.wait();
         }
     }
 }
@@ -199,7 +201,7 @@ fn pin(pid: i32) -> String {
 
 /// Gives all threads of a process a ninth of the default scheduling weight, so that the costs
 /// learned on a busy machine are still much lower than those beside the other processes.
-fn lower(pid: i32) {
+fn lower_priority(pid: i32) {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let tids = tasks.map(|task| task.unwrap().file_name());
     let status = std::process::Command::new("renice")
@@ -218,18 +220,18 @@ async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_shares_its_cpu_with_twenty_busy_processes_is_not_ended() {
+async fn a_worker_that_shares_its_cpu_with_twenty_busy_processes_is_not_killed() {
     let started = start(config(1, 2), &SMALL).await;
     let rows = started.rows(0, 200, 3);
     let kinds = KindSet::only(Kind::Interactions);
     let expected = started.expected(0, Kind::Interactions, &rows);
     learn(&started, kinds, &rows).await;
     let worker = started.pids()[0];
-    lower(worker);
-    let _hogs = Hogs::start(20, &pin(worker));
-    let begun = Instant::now();
+    lower_priority(worker);
+    let _busy = BusyProcesses::start(20, &pin(worker));
+    let start_time = Instant::now();
     // At first each batch takes about 180 times the learned cost.
-    while begun.elapsed() < Duration::from_secs(10) {
+    while start_time.elapsed() < Duration::from_secs(10) {
         let reply = started.submit(0, kinds, &rows).await.unwrap();
         assert!(reply.output(Kind::Interactions) == Some(&expected[..]));
     }
@@ -247,10 +249,10 @@ async fn a_worker_that_loops_or_is_stopped_among_twenty_busy_processes_is_replac
     learn(&started, kinds, &rows).await;
     for loops in [true, false] {
         let worker = started.pids()[0];
-        let _hogs = Hogs::start(20, &pin(worker));
+        let _busy = BusyProcesses::start(20, &pin(worker));
         signal("-STOP", worker);
         if loops {
-            make_endless(worker);
+            make_loop_forever(worker);
             signal("-CONT", worker);
         }
         let reply = started.submit(0, kinds, &rows).await.unwrap();

@@ -7,19 +7,19 @@ use super::*;
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 
 /// Requests in flight, more than the `CROWDED_REQUESTS_MIN` of the engine.
-const CROWD: usize = 32;
+const CONCURRENT_REQUESTS: usize = 32;
 
 /// Number of batches after which the cost of a batch is learned.
-const LESSONS: usize = 8;
+const LEARNING_BATCHES: usize = 8;
 
 async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
-    for _ in 0..LESSONS {
+    for _ in 0..LEARNING_BATCHES {
         started.submit(0, kinds, rows).await.unwrap();
     }
 }
 
 /// An engine that has learned the cost of a row, with this objective, and the row.
-async fn promised(config: EngineConfig, objective: Duration) -> (Started, Vec<f32>) {
+async fn start_with_objective(config: EngineConfig, objective: Duration) -> (Started, Vec<f32>) {
     let started = start(config, &SMALL).await;
     let objective = Slo::uniform(objective, 99.0);
     started
@@ -42,7 +42,7 @@ async fn deferred_requests_wait_for_others_as_long_as_their_objective_allows() {
         ..config(1, 1)
     };
     // On a busy machine the learned cost of a batch may be high, up to most of the objective.
-    let (started, row) = promised(config, Duration::from_secs(6)).await;
+    let (started, row) = start_with_objective(config, Duration::from_secs(6)).await;
     let before = started.engine.stats().models[0].batches_total;
     let calls: Vec<_> = (0..10).map(|_| started.submit(0, value(), &row)).collect();
     for call in calls {
@@ -53,7 +53,7 @@ async fn deferred_requests_wait_for_others_as_long_as_their_objective_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered() {
+async fn requests_that_would_miss_their_deadline_are_refused_at_admission() {
     let started = start(config(1, 1), &SMALL).await;
     let rows = started.rows(0, 1000, 3);
     let kinds = KindSet::only(Kind::Interactions);
@@ -102,13 +102,13 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
         (2, 1)
     );
     // The kind of a request that is refused before its body is read is unknown.
-    let bad = |kind| {
+    let late_and_shed = |kind| {
         let mut window = stats.models[0].window.iter();
         let of = window.find(|of| of.kind == kind).unwrap();
         (of.outcomes.late, of.outcomes.shed)
     };
-    assert_eq!(bad(Some(Kind::Interactions)), (1, 1));
-    assert_eq!(bad(None), (0, 1));
+    assert_eq!(late_and_shed(Some(Kind::Interactions)), (1, 1));
+    assert_eq!(late_and_shed(None), (0, 1));
     assert_eq!((stats.queue_rows, stats.arena_used_bytes), (0, 0));
 }
 
@@ -145,7 +145,7 @@ async fn a_batch_that_crashed_two_workers_is_halved_and_its_requests_are_answere
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
+async fn queued_requests_run_in_order_of_priority() {
     // Each request fills a batch.
     let config = EngineConfig {
         batching: BatchingParams {
@@ -165,13 +165,13 @@ async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
     let long = tokio::spawn(started.submit(0, KindSet::only(Kind::Interactions), &rows));
     // Holds the worker, so that the other requests wait while they are submitted.
     let worker = exits::stop_while_busy(&started).await;
-    let begun = Instant::now();
+    let start_time = Instant::now();
     let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
     let submit = |priority| {
         let model = started.model(0).with_priority(priority);
         let mut reservation = model.reserve(1000, ElementType::F32, value()).unwrap();
         reservation.input_mut().copy_from_slice(&bytes);
-        let submitted = begun.elapsed();
+        let submitted = start_time.elapsed();
         let reply = reservation.submit();
         async move { submitted + reply.await.unwrap().timing().queue }
     };
@@ -193,7 +193,7 @@ async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_whose_time_is_over_is_refused_and_one_given_up_in_time_is_late() {
+async fn expired_requests_are_refused_and_abandoned_ones_are_late_only_past_their_deadline() {
     let started = start(config(1, 1), &SMALL).await;
     let model = started.model(0).within(Duration::ZERO);
     let refusal = model.reserve(1, ElementType::F32, value()).unwrap_err();
@@ -220,7 +220,7 @@ async fn a_request_whose_time_is_over_is_refused_and_one_given_up_in_time_is_lat
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn contributions_and_interactions_have_objectives_of_their_own() {
+async fn contributions_and_interactions_have_separate_objectives() {
     let started = start(config(1, 1), &SMALL).await;
     let objective = Slo {
         contribs: Some(Duration::from_secs(3600)),
@@ -250,9 +250,9 @@ async fn contributions_and_interactions_have_objectives_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_waited_for_the_front_has_less_time_left() {
+async fn time_before_submission_counts_toward_the_deadline() {
     let second = Duration::from_secs(1);
-    let (started, row) = promised(config(1, 1), second).await;
+    let (started, row) = start_with_objective(config(1, 1), second).await;
     // Requests must not arrive before the engine was started.
     tokio::time::sleep(3 * second).await;
     let reserve = |waited| {
@@ -263,14 +263,14 @@ async fn what_has_waited_for_the_front_has_less_time_left() {
     drop(reserve(old).unwrap()); // the front is idle, and so is a worker
     let worker = started.pids()[0];
     signal("-STOP", worker);
-    let crowd: Vec<_> = (0..CROWD)
+    let concurrent: Vec<_> = (0..CONCURRENT_REQUESTS)
         .map(|_| started.submit(0, value(), &row))
         .collect();
     drop(reserve(Duration::ZERO).unwrap());
     let refused = matches!(reserve(old), Err(Refusal::Late { .. }));
     assert!(refused, "it has waited for most of its time");
     signal("-CONT", worker);
-    for running in crowd {
+    for running in concurrent {
         running.await.unwrap();
     }
     // Late because of the time before its submission, not because of the computation.
@@ -280,12 +280,12 @@ async fn what_has_waited_for_the_front_has_less_time_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_replies_take_long_to_be_written_less_is_let_in() {
-    let (started, row) = promised(config(1, 1), Duration::from_secs(2)).await;
+async fn slow_reply_writing_reduces_admission() {
+    let (started, row) = start_with_objective(config(1, 1), Duration::from_secs(2)).await;
     let reply = started.submit(0, value(), &row).await.unwrap();
-    let mut crowd = Vec::new();
-    for _ in 0..CROWD {
-        crowd.push(started.submit(0, value(), &row).await.unwrap());
+    let mut concurrent = Vec::new();
+    for _ in 0..CONCURRENT_REQUESTS {
+        concurrent.push(started.submit(0, value(), &row).await.unwrap());
     }
     assert_eq!(started.model(0).admit_early(), Ok(()));
     tokio::time::sleep(Duration::from_secs(4)).await;
@@ -295,12 +295,12 @@ async fn while_replies_take_long_to_be_written_less_is_let_in() {
     // The delay is soon forgotten.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(started.model(0).admit_early(), Ok(()));
-    drop(crowd);
+    drop(concurrent);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_reply_that_took_long_keeps_nobody_out() {
-    let (started, row) = promised(config(1, 1), Duration::from_millis(200)).await;
+async fn a_single_slow_reply_does_not_reduce_admission() {
+    let (started, row) = start_with_objective(config(1, 1), Duration::from_millis(200)).await;
     let stalled = started.submit(0, value(), &row).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let other = started.submit(0, value(), &row).await.unwrap();

@@ -81,7 +81,7 @@ async fn ask(started: &Started, rows: usize, kinds: KindSet) -> [u64; 3] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn few_rows_are_shared_by_trees_many_by_rows_and_the_bits_stay() {
+async fn few_rows_are_split_by_trees_and_many_by_rows_with_equal_bits() {
     let contribs = KindSet::only(Kind::Contribs);
     let all = contribs
         .with(Kind::Value)
@@ -104,7 +104,7 @@ async fn few_rows_are_shared_by_trees_many_by_rows_and_the_bits_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_thread_shares_with_nobody() {
+async fn a_worker_with_one_thread_does_not_split_batches() {
     let started = start(config(1, 1), &["main_medium_d6.ubj"]).await;
     let contribs = KindSet::only(Kind::Contribs);
     for rows in [1, 64] {

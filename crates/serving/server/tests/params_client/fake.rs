@@ -248,7 +248,7 @@ fn latency_is_reported_while_the_stream_asks_for_it() {
 }
 
 #[test]
-fn what_auto_prefers_is_changed_without_a_restart() {
+fn the_preference_of_auto_batching_changes_without_a_restart() {
     let of_auto = |generation: u32, prefer: Prefer| {
         let mut auto = message(generation);
         auto.batching = Some(Batching {

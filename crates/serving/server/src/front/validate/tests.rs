@@ -13,7 +13,7 @@ fn check(datatype: &str, shape: &[i64]) -> Result<(Datatype, usize), RequestErro
 }
 
 #[test]
-fn only_two_dimensions_with_rows_are_taken() {
+fn only_two_dimensional_shapes_with_rows_are_accepted() {
     assert_eq!(check("FP32", &[2, 3]), Ok((Datatype::Fp32, 2)));
     for shape in [
         &[3][..],
@@ -88,7 +88,7 @@ fn outputs_keep_their_order_and_value_is_the_default() {
 }
 
 #[test]
-fn a_label_is_asked_for_as_text_and_once() {
+fn labels_can_be_requested_once_and_only_as_text() {
     let named = ModelInfo {
         class_names: Some(ClassNames {
             rule: ClassRule::AboveHalf,

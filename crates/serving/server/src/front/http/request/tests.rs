@@ -109,7 +109,7 @@ fn a_body_without_json_is_rows_of_the_models_own_type() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn invalid_requests_are_rejected_with_the_reason() {
     let input = |json: &str| format!("{{\"inputs\": [{json}]}}");
     let of_shape = |shape: &str| {
         input(&format!(
@@ -180,7 +180,7 @@ fn what_is_wrong_is_said() {
 
 /// The first array after `"data":` is not that of the tensor, or `"data":` is inside of a string.
 #[test]
-fn an_array_that_is_not_the_data_is_not_taken_for_it() {
+fn only_the_data_array_of_the_tensor_is_cut_out() {
     let data = r#"{"name":"input","shape":[1,2],"datatype":"FP32","data":[3,4]}"#;
     for before in [
         r#""parameters":{"data":[1,2]}"#,
