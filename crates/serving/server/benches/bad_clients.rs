@@ -56,24 +56,24 @@ fn main() {
     let mut done = KINDS.map(|_| 0);
     good_round(&server, 0); // warm
     for round in 0..ROUNDS {
-        for (place, (_, bad)) in KINDS.into_iter().enumerate() {
+        for (index, (_, bad)) in KINDS.into_iter().enumerate() {
             let is_over = Arc::<AtomicBool>::default();
             let count = Arc::<AtomicUsize>::default();
-            let (address, over, counted) = (server.http, Arc::clone(&is_over), Arc::clone(&count));
-            let thread = std::thread::spawn(move || bad(address, &over, &counted));
+            let (address, stop, counter) = (server.http, Arc::clone(&is_over), Arc::clone(&count));
+            let thread = std::thread::spawn(move || bad(address, &stop, &counter));
             std::thread::sleep(BEGINNING);
-            p99s[place].push(good_round(&server, round));
+            p99s[index].push(good_round(&server, round));
             is_over.store(true, Ordering::Relaxed);
             thread.join().unwrap();
-            done[place] += count.load(Ordering::Relaxed);
+            done[index] += count.load(Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(300));
         }
     }
     let p99s = p99s.map(median);
     println!("p99 of {RATE} requests/s of one row, medians of {ROUNDS} rounds of {ROUND:?}");
-    for (place, (name, _)) in KINDS.into_iter().enumerate() {
-        let (p99, quiet) = (p99s[place].as_secs_f64(), p99s[0].as_secs_f64());
-        let times = done[place];
+    for (index, (name, _)) in KINDS.into_iter().enumerate() {
+        let (p99, quiet) = (p99s[index].as_secs_f64(), p99s[0].as_secs_f64());
+        let times = done[index];
         let (us, ratio) = (p99 * 1e6, p99 / quiet);
         println!("{name:<32} p99 {us:8.1} us   ratio {ratio:5.2}   ({times} times)");
     }
@@ -120,9 +120,9 @@ fn wait_until(is_over: &AtomicBool) {
 
 fn half_open(address: SocketAddr, is_over: &AtomicBool, count: &AtomicUsize) {
     let open: Vec<_> = (0..10_000)
-        .filter_map(|place| {
+        .filter_map(|index| {
             let mut stream = TcpStream::connect(address).ok()?;
-            if place % 2 == 0 {
+            if index % 2 == 0 {
                 let _ = stream.write_all(b"POST /v2/models/small/infer HTTP/1.1\r\nX: ");
             }
             Some(stream)
@@ -135,9 +135,9 @@ fn half_open(address: SocketAddr, is_over: &AtomicBool, count: &AtomicUsize) {
 fn slow_senders(address: SocketAddr, is_over: &AtomicBool, count: &AtomicUsize) {
     let head = format!("POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n");
     let mut open: Vec<_> = (0..200)
-        .filter_map(|place| {
+        .filter_map(|index| {
             let mut stream = TcpStream::connect(address).ok()?;
-            let half = if place % 2 == 0 { head.len() } else { 20 };
+            let half = if index % 2 == 0 { head.len() } else { 20 };
             stream.write_all(&head.as_bytes()[..half]).ok()?;
             Some(stream)
         })

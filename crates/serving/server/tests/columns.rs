@@ -201,7 +201,7 @@ fn grpc_request(columns: &[Vec<f64>], order: &[usize], is_raw: bool) -> ModelInf
 }
 
 /// The predictions of the server for these columns.
-fn wanted(server: &Running, columns: &[Vec<f64>]) -> Vec<f64> {
+fn expected_predictions(server: &Running, columns: &[Vec<f64>]) -> Vec<f64> {
     let order: Vec<usize> = (0..FEATURES).collect();
     let answer = post(server, &json!({"inputs": [tensor(columns, &order)]})).json();
     serde_json::from_value(answer["outputs"][0]["data"].clone()).unwrap()
@@ -220,7 +220,7 @@ fn typed(answer: &ModelInferResponse) -> &[f64] {
 async fn grpc_takes_a_tensor_for_each_column_too() {
     let server = start();
     let columns = sample();
-    let want = wanted(&server, &columns);
+    let want = expected_predictions(&server, &columns);
     let mut client = connect(&server).await;
     let turned: Vec<usize> = (0..FEATURES).rev().collect();
     let request = grpc_request(&columns, &turned, false);
@@ -261,5 +261,5 @@ async fn grpc_puts_named_columns_of_one_tensor_in_order() {
         .parameters
         .insert("feature_names".to_owned(), parameter);
     let answer = client.model_infer(request).await.unwrap().into_inner();
-    assert_eq!(typed(&answer), wanted(&server, &columns));
+    assert_eq!(typed(&answer), expected_predictions(&server, &columns));
 }

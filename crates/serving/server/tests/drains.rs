@@ -20,7 +20,7 @@ const CLIENTS: usize = 8;
 
 /// How an HTTP/1.1 connection ended.
 #[derive(Debug, PartialEq, Eq)]
-enum Ended {
+enum ConnectionEnd {
     /// By a reply with `Connection: close`.
     Announced,
     /// Closed between two requests, before any byte of the next one was sent.
@@ -41,7 +41,7 @@ fn body(wire: WireFormat, address: SocketAddr) -> albacore_load::Request {
 }
 
 /// Sends requests on one connection until it is closed; returns the number of replies.
-fn send_until_closed(address: SocketAddr) -> (u32, Ended) {
+fn send_until_closed(address: SocketAddr) -> (u32, ConnectionEnd) {
     let request = body(WireFormat::Json, address);
     let head = format!(
         "POST {} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
@@ -52,19 +52,21 @@ fn send_until_closed(address: SocketAddr) -> (u32, Ended) {
     let mut answered = 0;
     let mut stream = match TcpStream::connect(address) {
         Ok(stream) => stream,
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return (0, Ended::Refused),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            return (0, ConnectionEnd::Refused);
+        }
         Err(error) => panic!("connect: {error}"),
     };
     stream.set_nodelay(true).unwrap();
     loop {
         stream.set_nonblocking(true).unwrap();
         if matches!(stream.read(&mut [0]), Ok(0)) {
-            return (answered, Ended::ClosedIdle);
+            return (answered, ConnectionEnd::ClosedIdle);
         }
         stream.set_nonblocking(false).unwrap();
         stream.write_all(&message).unwrap();
         let mut answer = Vec::new();
-        let is_whole = |answer: &[u8]| {
+        let parse_complete = |answer: &[u8]| {
             let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
             let (head, rest) = text.split_once("\r\n\r\n")?;
             let length = head.split("content-length: ").nth(1)?;
@@ -73,7 +75,7 @@ fn send_until_closed(address: SocketAddr) -> (u32, Ended) {
                 .then(|| (head.contains(" 200 "), head.contains("connection: close")))
         };
         let (is_good, is_last) = loop {
-            if let Some(found) = is_whole(&answer) {
+            if let Some(found) = parse_complete(&answer) {
                 break found;
             }
             let mut bytes = [0; 4096];
@@ -84,13 +86,13 @@ fn send_until_closed(address: SocketAddr) -> (u32, Ended) {
         assert!(is_good, "{}", String::from_utf8_lossy(&answer));
         answered += 1;
         if is_last {
-            return (answered, Ended::Announced);
+            return (answered, ConnectionEnd::Announced);
         }
     }
 }
 
 /// Waits until clients of both protocols have received replies.
-fn until_both_are_answered(server: &Running) {
+fn wait_for_both_protocols(server: &Running) {
     let start = Instant::now();
     loop {
         let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
@@ -123,7 +125,7 @@ fn a_drain_resets_no_connection() {
                     // bound: until the port is closed
                     loop {
                         let (answered, ended) = send_until_closed(http);
-                        let is_over = ended == Ended::Refused;
+                        let is_over = ended == ConnectionEnd::Refused;
                         all.push((answered, ended));
                         if is_over {
                             return all;
@@ -141,7 +143,7 @@ fn a_drain_resets_no_connection() {
                 connections: CLIENTS,
             })
         });
-        until_both_are_answered(&server);
+        wait_for_both_protocols(&server);
         std::thread::sleep(Duration::from_millis(u64::from(drain % 7) * 10));
         let start = Instant::now();
         assert_eq!(server.stop("-TERM"), Some(0));
@@ -149,10 +151,10 @@ fn a_drain_resets_no_connection() {
         for client in clients {
             for (answered, ended) in client.join().unwrap() {
                 answers += answered;
-                announced += u32::from(ended == Ended::Announced);
+                announced += u32::from(ended == ConnectionEnd::Announced);
                 assert_ne!(
                     ended,
-                    Ended::ClosedIdle,
+                    ConnectionEnd::ClosedIdle,
                     "a busy connection is closed with an announcement"
                 );
             }

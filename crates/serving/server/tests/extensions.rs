@@ -122,23 +122,23 @@ async fn grpc_answers_the_same() {
     let address = format!("http://{}", server.grpc);
     let mut client = GrpcInferenceServiceClient::connect(address).await.unwrap();
     let (name, version) = ("small".to_owned(), String::new());
-    let asked = ModelConfigRequest { name, version };
-    let config = client.model_config(asked).await.unwrap().into_inner();
+    let request = ModelConfigRequest { name, version };
+    let config = client.model_config(request).await.unwrap().into_inner();
     let config = config.config.unwrap();
     assert_eq!((config.max_batch_size, config.input[0].dims[0]), (64, 29));
     assert_eq!(config.output[0].data_type(), DataType::TypeFp32);
-    let asked = ModelStatisticsRequest::default();
-    let all = client.model_statistics(asked).await.unwrap().into_inner();
+    let request = ModelStatisticsRequest::default();
+    let all = client.model_statistics(request).await.unwrap().into_inner();
     let small = all.model_stats.iter().find(|model| model.name == "small");
     let small = small.unwrap();
     assert_eq!((small.inference_count, small.execution_count), (5, 1));
     assert_eq!(small.batch_stats[0].batch_size, 5);
-    let asked = RepositoryIndexRequest::default();
-    let index = client.repository_index(asked).await.unwrap().into_inner();
+    let request = RepositoryIndexRequest::default();
+    let index = client.repository_index(request).await.unwrap().into_inner();
     assert_eq!(index.models.len(), 2);
     let (name, version) = ("small".to_owned(), String::new());
-    let asked = ModelMetadataRequest { name, version };
-    let metadata = client.model_metadata(asked).await.unwrap().into_inner();
+    let request = ModelMetadataRequest { name, version };
+    let metadata = client.model_metadata(request).await.unwrap().into_inner();
     assert_eq!(metadata.outputs.len(), 1);
 }
 

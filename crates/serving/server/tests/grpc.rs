@@ -251,13 +251,13 @@ async fn typed_and_raw_tensors_equal_those_of_the_library_bit_for_bit() {
 }
 
 /// A modification that makes a request invalid.
-type Bend = fn(&mut ModelInferRequest);
+type Corruption = fn(&mut ModelInferRequest);
 
 /// Sends each invalid request, followed by a valid one.
-async fn refused(client: &mut Client, code: Code, cases: &[(&str, Bend)]) {
-    for (part, bend) in cases {
+async fn assert_refused(client: &mut Client, code: Code, cases: &[(&str, Corruption)]) {
+    for (part, corrupt) in cases {
         let mut request = halves(1);
-        bend(&mut request);
+        corrupt(&mut request);
         let status = client.model_infer(request).await.unwrap_err();
         assert_eq!(status.code(), code, "{status}");
         assert!(status.message().contains(part), "{part}: {status}");
@@ -278,12 +278,12 @@ fn make_raw(request: &mut ModelInferRequest, sizes: &[usize]) {
 async fn bad_input_gets_its_code_and_the_server_keeps_serving() {
     let server = start();
     let mut client = client(&server).await;
-    let unknown: [(&str, Bend); 2] = [
+    let unknown: [(&str, Corruption); 2] = [
         ("not served", |r| r.model_name = "nobody".to_owned()),
         ("no version", |r| r.model_version = "2".to_owned()),
     ];
-    refused(&mut client, Code::NotFound, &unknown).await;
-    let declared: [(&str, Bend); 8] = [
+    assert_refused(&mut client, Code::NotFound, &unknown).await;
+    let declared: [(&str, Corruption); 8] = [
         ("0 inputs", |r| r.inputs.clear()),
         ("datatype", |r| r.inputs[0].datatype = "BYTES".to_owned()),
         ("uint_contents", |r| {
@@ -297,8 +297,8 @@ async fn bad_input_gets_its_code_and_the_server_keeps_serving() {
         ("needs 58", |r| r.inputs[0].shape = vec![2, 29]),
         ("dimensions", |r| r.inputs[0].shape = vec![1; 99]),
     ];
-    refused(&mut client, Code::InvalidArgument, &declared).await;
-    let data: [(&str, Bend); 7] = [
+    assert_refused(&mut client, Code::InvalidArgument, &declared).await;
+    let data: [(&str, Corruption); 7] = [
         ("both", |r| {
             r.raw_input_contents.push(Bytes::from(vec![0; 116]))
         }),
@@ -311,7 +311,7 @@ async fn bad_input_gets_its_code_and_the_server_keeps_serving() {
         ("unknown", |r| r.outputs = outputs(&["x"])),
         ("twice", |r| r.outputs = outputs(&["leaf", "leaf"])),
     ];
-    refused(&mut client, Code::InvalidArgument, &data).await;
+    assert_refused(&mut client, Code::InvalidArgument, &data).await;
 }
 
 #[tokio::test]

@@ -96,10 +96,10 @@ fn health_and_metadata_are_json() {
 #[test]
 fn a_request_with_other_column_names_than_the_model_is_refused() {
     let server = start();
-    let infer = |model: &str, features: usize, place: &str, names: &Value| {
+    let infer = |model: &str, features: usize, location: &str, names: &Value| {
         let mut body = infer(1, &vec![0.5; features], features);
         let parameters = json!({ "feature_names": names });
-        match place {
+        match location {
             "input" => body["inputs"][0]["parameters"] = parameters,
             _ => body["parameters"] = parameters,
         }
@@ -109,14 +109,14 @@ fn a_request_with_other_column_names_than_the_model_is_refused() {
     let names: Vec<String> = (0..10).map(|column| format!("Column_{column}")).collect();
     let mut swapped = names.clone();
     swapped.swap(3, 4);
-    for place in ["input", "request"] {
+    for location in ["input", "request"] {
         for good in [
             json!(names),
             json!(names.join(",")),
             json!(json!(names).to_string()),
             json!(swapped),
         ] {
-            assert_eq!(infer("light", 10, place, &good).status, 200, "{good}");
+            assert_eq!(infer("light", 10, location, &good).status, 200, "{good}");
         }
         let mut other = names.clone();
         other[7] = "amount".to_owned();
@@ -128,7 +128,7 @@ fn a_request_with_other_column_names_than_the_model_is_refused() {
             (json!(7), "is not a list of strings"),
             (json!(["Column_0", true]), "is not a list of strings"),
         ] {
-            let refused = infer("light", 10, place, &wrong);
+            let refused = infer("light", 10, location, &wrong);
             assert_eq!(refused.status, 400, "{wrong}");
             assert!(refused.error().contains(part), "{}", refused.error());
         }
@@ -327,7 +327,7 @@ fn bad_requests_get_400_and_the_server_keeps_serving() {
     let server = start();
     let mut connection = server.connect();
     let good = infer(1, &[0.5; 29], 29);
-    for (place, value) in [
+    for (location, value) in [
         ("/inputs/0/shape", json!([29])),
         ("/inputs/0/shape", json!([1, 30])),
         ("/inputs/0/shape", json!([0, 29])),
@@ -346,7 +346,7 @@ fn bad_requests_get_400_and_the_server_keeps_serving() {
         ("/inputs", Value::Null),
     ] {
         let mut body = good.clone();
-        *body.pointer_mut(place).unwrap() = value;
+        *body.pointer_mut(location).unwrap() = value;
         refused(&mut connection, 400, INFER, &[], &body.to_string());
     }
     let text = good.to_string();

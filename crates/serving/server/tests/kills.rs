@@ -227,7 +227,8 @@ fn under_kills_and_stops_each_request_is_answered_or_refused_and_counted() {
         "{metrics}"
     );
     println!(
-        "{kills} kills and stops, {all} requests, {answered} answered, {compared} compared byte by byte",
+        "{kills} kills and stops, {all} requests, {answered} answered, {compared} compared byte \
+         by byte",
     );
     assert_eq!(server.stop("-TERM"), Some(0));
 }

@@ -67,7 +67,7 @@ fn trailer(metadata: &MetadataMap) -> Option<OrcaLoadReport> {
 #[test]
 fn replies_over_http_carry_the_report_that_their_request_asks_for() {
     let server = start(&[]);
-    let begun = Instant::now();
+    let start_time = Instant::now();
     let json = loop {
         let json = report(&server, "json").unwrap_or_default();
         let json = json.strip_prefix("JSON ").unwrap_or("{}").to_owned();
@@ -75,7 +75,7 @@ fn replies_over_http_carry_the_report_that_their_request_asks_for() {
         if json["application_utilization"].as_f64() > Some(0.0) {
             break json;
         }
-        assert!(begun.elapsed() < PATIENCE, "never any work: {json}");
+        assert!(start_time.elapsed() < PATIENCE, "never any work: {json}");
     };
     assert!(json["rps_fractional"].as_f64() > Some(0.0), "{json}");
     assert_eq!(json["eps"], 0.0);
@@ -101,12 +101,12 @@ fn replies_over_http_carry_the_report_that_their_request_asks_for() {
 async fn replies_over_grpc_and_streams_carry_the_report() {
     let mut server = start(&["--load-reports", "always"]);
     let mut client = GrpcInferenceServiceClient::new(channel(&server).await);
-    let begun = Instant::now();
+    let start_time = Instant::now();
     let report = loop {
         let reply = client.model_infer(request("small", None)).await.unwrap();
         match trailer(reply.metadata()) {
             Some(report) if report.application_utilization > 0.0 => break report,
-            _ => assert!(begun.elapsed() < PATIENCE, "never any work"),
+            _ => assert!(start_time.elapsed() < PATIENCE, "never any work"),
         }
     };
     assert!(report.rps_fractional > 0.0, "{report:?}");
@@ -115,14 +115,14 @@ async fn replies_over_grpc_and_streams_carry_the_report() {
     assert!(trailer(refused.unwrap_err().metadata()).is_some());
 
     let mut streams = OpenRcaServiceClient::new(channel(&server).await);
-    let wanted = OrcaLoadReportRequest {
+    let request = OrcaLoadReportRequest {
         report_interval: Some(orca::Duration {
             seconds: 0,
             nanos: 1,
         }),
         request_cost_names: Vec::new(),
     };
-    let mut stream = streams.stream_core_metrics(wanted).await.unwrap();
+    let mut stream = streams.stream_core_metrics(request).await.unwrap();
     for _ in 0..3 {
         let report = stream.get_mut().message().await.unwrap().unwrap();
         assert!(report.named_metrics.contains_key("small.rps"));
@@ -134,7 +134,7 @@ async fn replies_over_grpc_and_streams_carry_the_report() {
     };
     tokio::time::timeout(PATIENCE, ended).await.unwrap();
     while server.try_exit().is_none() {
-        assert!(begun.elapsed() < PATIENCE, "the server does not stop");
+        assert!(start_time.elapsed() < PATIENCE, "the server does not stop");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

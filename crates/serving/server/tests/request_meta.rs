@@ -260,10 +260,10 @@ async fn time_in_the_socket_buffer_counts_towards_the_deadline() {
     };
     tell("-STOP");
     let late = std::thread::scope(|scope| {
-        let asked = scope.spawn(|| post(&server, Some("150"), json!({})));
+        let delayed = scope.spawn(|| post(&server, Some("150"), json!({})));
         std::thread::sleep(Duration::from_millis(400));
         tell("-CONT");
-        asked.join().unwrap()
+        delayed.join().unwrap()
     });
     assert_eq!(late.status, 504, "{:?}", late.json());
     let answer = post(&server, Some("60000"), json!({}));

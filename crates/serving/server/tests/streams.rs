@@ -92,13 +92,13 @@ fn cut_inside(server: &Running, length: usize, sent: &[u8]) -> TcpStream {
         frames::data(1, &framed(whole.len(), &whole), false),
     ];
     stream.write_all(&opening.concat()).unwrap();
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     let mut piece = [0; 4096];
     // The reply contains the name of the output.
-    while !seen.windows(6).any(|six| six == b"output") {
+    while !received.windows(6).any(|six| six == b"output") {
         let count = stream.read(&mut piece).unwrap();
-        assert!(count > 0, "{:?}", String::from_utf8_lossy(&seen));
-        seen.extend(&piece[..count]);
+        assert!(count > 0, "{:?}", String::from_utf8_lossy(&received));
+        received.extend(&piece[..count]);
     }
     for part in framed(length, sent).chunks(16 << 10) {
         stream.write_all(&frames::data(1, part, false)).unwrap();

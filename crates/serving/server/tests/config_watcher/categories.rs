@@ -18,10 +18,10 @@ fn with(file: &str, categories: &[(&str, &[&str])]) -> String {
     let mut model = model("xgb_exact.ubj");
     let path = zoo("../categories").join(file);
     model.source = Source::Path(path.display().to_string());
-    let own = |texts: &[&str]| texts.iter().map(|&it| it.to_owned()).collect();
+    let owned = |texts: &[&str]| texts.iter().map(|&it| it.to_owned()).collect();
     let categories = categories.iter();
     model.naming.categories = categories
-        .map(|&(name, texts)| (name.to_owned(), own(texts)))
+        .map(|&(name, texts)| (name.to_owned(), owned(texts)))
         .collect();
     settings(vec![model], Policy::Eager, 1024)
 }
@@ -44,9 +44,12 @@ fn texts_are_the_codes_of_the_file_or_of_the_settings_also_after_a_front_died() 
     let volume = Volume::new(&with("xgboost.ubj", &[]));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
-    let wanted = predictions(&server, &[0, 1, 2, 3, 4, 5]);
-    assert!(wanted[0].is_f64() && wanted[0] != wanted[1], "{wanted}");
-    assert_eq!(predictions(&server, &COLORS), wanted);
+    let expected = predictions(&server, &[0, 1, 2, 3, 4, 5]);
+    assert!(
+        expected[0].is_f64() && expected[0] != expected[1],
+        "{expected}"
+    );
+    assert_eq!(predictions(&server, &COLORS), expected);
     let message = predictions(&server, &["rot"]);
     let message = message.as_str().unwrap();
     assert!(
@@ -56,7 +59,7 @@ fn texts_are_the_codes_of_the_file_or_of_the_settings_also_after_a_front_died() 
     // From here on "red" is the last category.
     volume.update(&with("xgboost.ubj", &[("color", &NAMES)]));
     until_in_force(&server, &volume);
-    assert_eq!(predictions(&server, &NAMES), wanted);
+    assert_eq!(predictions(&server, &NAMES), expected);
     let before = predictions(&server, &["blue"]);
     assert!(
         before
@@ -76,7 +79,7 @@ fn texts_are_the_codes_of_the_file_or_of_the_settings_also_after_a_front_died() 
         assert!(start.elapsed() < PATIENCE, "never: the front is gone");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(predictions(&server, &NAMES), wanted);
+    assert_eq!(predictions(&server, &NAMES), expected);
     assert_eq!(predictions(&server, &["blue"]), before);
 }
 
@@ -86,10 +89,13 @@ fn unknown_texts_of_lightgbm_are_missing_also_by_the_map_of_the_settings() {
         let volume = Volume::new(&with("lightgbm.txt", categories));
         let mut server = start(&volume, &[]);
         server.wait_until_ready();
-        let wanted = predictions(&server, &[json!("red"), Value::Null]);
-        assert!(wanted[0].is_f64() && wanted[0] != wanted[1], "{wanted}");
+        let expected = predictions(&server, &[json!("red"), Value::Null]);
+        assert!(
+            expected[0].is_f64() && expected[0] != expected[1],
+            "{expected}"
+        );
         let have = predictions(&server, &["red", "purple"]);
-        assert_eq!(have, wanted, "{categories:?}");
+        assert_eq!(have, expected, "{categories:?}");
     }
 }
 

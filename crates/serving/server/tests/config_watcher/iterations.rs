@@ -56,13 +56,13 @@ fn an_edit_of_iterations_loads_other_trees() {
     });
     let answers_as = |server: &Running, array: &str, trees: u64| {
         let answer = infer(server, "m", body.to_string().as_bytes()).json();
-        let wanted = sample.array(array).unwrap();
+        let expected = sample.array(array).unwrap();
         let output = answer["outputs"][0]["data"].as_array().unwrap();
-        for (&row, got) in kept.iter().zip(output) {
-            let got = got.as_f64().unwrap() as f32;
+        for (&row, actual) in kept.iter().zip(output) {
+            let actual = actual.as_f64().unwrap() as f32;
             assert_eq!(
-                got.to_bits(),
-                (wanted.data[row] as f32).to_bits(),
+                actual.to_bits(),
+                (expected.data[row] as f32).to_bits(),
                 "{array}"
             );
         }

@@ -73,9 +73,9 @@ pub(crate) fn until(server: &Running, what: &str, is_so: impl Fn(&Value) -> bool
 
 /// Waits until the settings of the volume are in force and all their models are loaded.
 pub(crate) fn until_in_force(server: &Running, volume: &Volume) -> Value {
-    let wanted = volume.sha256();
+    let expected = volume.sha256();
     until(server, "the settings are in force", |state| {
         let models = state["models"].as_array().unwrap();
-        state["settings_sha256"] == *wanted && models.iter().all(|m| m["state"] == "loaded")
+        state["settings_sha256"] == *expected && models.iter().all(|m| m["state"] == "loaded")
     })
 }

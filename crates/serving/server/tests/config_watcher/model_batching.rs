@@ -10,13 +10,13 @@ use super::running::Running;
 use super::{FILES, Volume, call, infer, model, settings, start, state, until, until_in_force};
 
 /// Model `a` with its own batching params, and model `b`.
-fn models(own: Option<ModelBatching>, weight: u32) -> Vec<Model> {
+fn models(batching: Option<ModelBatching>, weight: u32) -> Vec<Model> {
     let named = |name: &str| Model {
         name: name.to_owned(),
         ..model(FILES[0])
     };
     let a = Model {
-        batching: own,
+        batching,
         weight,
         ..named("a")
     };
@@ -51,7 +51,7 @@ fn answers(server: &Running, model: &str, rows: usize) {
 #[test]
 fn a_model_is_batched_by_its_own_rule_from_an_edit_on_and_not_its_neighbor() {
     let auto = Policy::Auto(Prefer::ShortWaits);
-    let file = |own, weight| settings(models(own, weight), auto, 1024);
+    let file = |batching, weight| settings(models(batching, weight), auto, 1024);
     let volume = Volume::new(&file(None, 100));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
@@ -69,17 +69,17 @@ fn a_model_is_batched_by_its_own_rule_from_an_edit_on_and_not_its_neighbor() {
     });
     assert_eq!(dispatched(&server, "a", "due"), 0.0);
 
-    let own = ModelBatching {
+    let batching = ModelBatching {
         policy: Policy::Timeout {
             delay: Duration::from_millis(20),
         },
         batch_rows_max: 4,
         window: None,
     };
-    volume.update(&file(Some(own), 250));
+    volume.update(&file(Some(batching), 250));
     let after = until_in_force(&server, &volume);
-    let wanted = json!({"policy": "timeout", "max_rows": 4, "max_delay_us": 20_000});
-    assert_eq!(of(&after, "a")["batching_params"], wanted);
+    let expected = json!({"policy": "timeout", "max_rows": 4, "max_delay_us": 20_000});
+    assert_eq!(of(&after, "a")["batching_params"], expected);
     assert_eq!(of(&after, "a")["weight"], 250);
     assert_eq!(of(&after, "b")["batching_params"], of_all);
     assert_eq!(after["batching"], of_all, "that of all is the same");
@@ -120,14 +120,14 @@ fn a_model_is_batched_by_its_own_rule_from_an_edit_on_and_not_its_neighbor() {
 fn a_window_ends_the_wait_of_deferred_requests() {
     let long = albacore_settings::Slo::uniform(Duration::from_secs(60), 99.0);
     let with = |window| {
-        let own = ModelBatching {
+        let batching = ModelBatching {
             policy: Policy::Deferred,
             batch_rows_max: 64,
             window,
         };
         let deferred = Model {
             slo: Some(long),
-            ..models(Some(own), 100).remove(0)
+            ..models(Some(batching), 100).remove(0)
         };
         settings(vec![deferred], Policy::Eager, 1024)
     };

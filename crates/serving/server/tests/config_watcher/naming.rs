@@ -29,7 +29,7 @@ fn post(server: &Running, path: &str, body: &Value) -> Answer {
 }
 
 /// The reply for two rows with values in columns 7 and 2 only, sent as rows of ten columns.
-fn wanted(server: &Running) -> Value {
+fn expected_predictions(server: &Running) -> Value {
     let row = |seven: f64, two: f64| {
         let mut row = vec![Value::Null; 10];
         (row[7], row[2]) = (json!(seven), json!(two));
@@ -88,7 +88,7 @@ fn missing_columns_are_refused_or_nan() {
     let volume = Volume::new(&with(Missing::Refuse));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
-    let wanted = wanted(&server);
+    let expected = expected_predictions(&server);
     for (path, body, _) in bodies() {
         let answer = post(&server, path, &body);
         assert_eq!(answer.status, 400, "{path}");
@@ -104,11 +104,11 @@ fn missing_columns_are_refused_or_nan() {
     for (path, mut body, key) in bodies() {
         let answer = post(&server, path, &body);
         assert_eq!(answer.status, 200, "{path}: {}", text(&answer));
-        let got = match key {
+        let actual = match key {
             "outputs" => answer.json()["outputs"][0]["data"].clone(),
             key => answer.json()[key].clone(),
         };
-        assert_eq!(got, wanted, "{path} {body}");
+        assert_eq!(actual, expected, "{path} {body}");
         // A misspelled name is not a missing column.
         body = serde_json::from_str(&body.to_string().replace("Column_7", "Column_seven")).unwrap();
         let answer = post(&server, path, &body);
@@ -121,15 +121,15 @@ fn missing_columns_are_refused_or_nan() {
         &csv,
         b"Column_7,Column_2\n0.5,-1.25\n2,0.75\n",
     );
-    assert_eq!(answer.json()["predictions"], wanted);
+    assert_eq!(answer.json()["predictions"], expected);
     let answer = post(&server, "/v1/models/m:predict", &json!({"instances": [{}]}));
     assert_eq!(answer.status, 400);
-    grpc_columns(&server, &wanted);
+    grpc_columns(&server, &expected);
 }
 
 /// gRPC requests with the two columns, as tensors and by the parameter.
 #[tokio::main(flavor = "current_thread")]
-async fn grpc_columns(server: &Running, wanted: &Value) {
+async fn grpc_columns(server: &Running, expected: &Value) {
     let address = format!("http://{}", server.grpc);
     let mut client = GrpcInferenceServiceClient::connect(address).await.unwrap();
     let input = |name: &str, shape: &[i64], values: &[f64]| InferInputTensor {
@@ -167,7 +167,7 @@ async fn grpc_columns(server: &Running, wanted: &Value) {
     for request in [request(columns, None), request(tensor, Some("7,Column_2"))] {
         let reply = client.model_infer(request).await.unwrap().into_inner();
         let contents = reply.outputs[0].contents.as_ref().unwrap();
-        assert_eq!(json!(contents.fp64_contents), *wanted);
+        assert_eq!(json!(contents.fp64_contents), *expected);
     }
 }
 
@@ -237,9 +237,9 @@ fn classes_with_names_are_an_output_beside_the_value() {
         let answer = infer(&server, "m", body.as_bytes()).json();
         let (value, label) = (&answer["outputs"][0], &answer["outputs"][1]);
         assert_eq!(*value, plain.json()["outputs"][0], "{file}");
-        let wanted = json!({"name": "label", "datatype": "BYTES", "shape": [20],
+        let expected = json!({"name": "label", "datatype": "BYTES", "shape": [20],
             "data": labels_of(value, names)});
-        assert_eq!(*label, wanted, "{file}");
+        assert_eq!(*label, expected, "{file}");
         let metadata = server.get("/v2/models/m").json();
         assert_eq!(metadata["parameters"]["classes"], json!(names));
         let outputs = metadata["outputs"].as_array().unwrap();
@@ -295,9 +295,9 @@ fn labels_are_returned_on_request() {
     let answer = ask(json!([{"name": "label"}, {"name": "margin"}, {"name": "output"}]));
     assert_eq!(names(&answer), ["label", "margin", "output"]);
     let label = answer.json()["outputs"][0].clone();
-    let wanted = labels_of(&answer.json()["outputs"][2], &["legit", "fraud"]);
-    assert_eq!(label["data"], json!(wanted));
-    assert!(wanted.contains(&"legit".to_owned()) && wanted.contains(&"fraud".to_owned()));
+    let expected = labels_of(&answer.json()["outputs"][2], &["legit", "fraud"]);
+    assert_eq!(label["data"], json!(expected));
+    assert!(expected.contains(&"legit".to_owned()) && expected.contains(&"fraud".to_owned()));
     let answer = ask(json!([{"name": "label"}, {"name": "label"}]));
     assert!(
         answer.status == 400 && answer.error().contains("twice"),
@@ -313,7 +313,7 @@ fn labels_are_returned_on_request() {
         .unwrap();
     let text =
         |label: &String| [&(label.len() as u32).to_le_bytes()[..], label.as_bytes()].concat();
-    let bytes: Vec<u8> = wanted.iter().flat_map(text).collect();
+    let bytes: Vec<u8> = expected.iter().flat_map(text).collect();
     assert_eq!(answer.body[split..], bytes);
     let head: Value = serde_json::from_slice(&answer.body[..split]).unwrap();
     assert_eq!(
@@ -328,12 +328,12 @@ fn labels_are_returned_on_request() {
         &json!({"instances": [row]}),
     );
     assert!(answer.json()["predictions"][0].is_f64());
-    grpc_labels(&server, &wanted, &bytes);
+    grpc_labels(&server, &expected, &bytes);
 }
 
 /// Labels over gRPC, typed and raw, and class names in the metadata.
 #[tokio::main(flavor = "current_thread")]
-async fn grpc_labels(server: &Running, wanted: &[String], raw: &[u8]) {
+async fn grpc_labels(server: &Running, expected: &[String], raw: &[u8]) {
     let address = format!("http://{}", server.grpc);
     let mut client = GrpcInferenceServiceClient::connect(address).await.unwrap();
     let metadata = client.model_metadata(ModelMetadataRequest {
@@ -390,7 +390,7 @@ async fn grpc_labels(server: &Running, wanted: &[String], raw: &[u8]) {
         texts
             .iter()
             .map(Vec::as_slice)
-            .eq(wanted.iter().map(String::as_bytes))
+            .eq(expected.iter().map(String::as_bytes))
     );
     let reply = client
         .model_infer(request(true))
@@ -430,8 +430,8 @@ fn names_of_classes_that_a_model_does_not_have_are_refused() {
 fn classifier(folder: &Path) -> Source {
     let text = std::fs::read_to_string(zoo("xgb_binary_logistic.json")).unwrap();
     let mut file: Value = serde_json::from_str(&text).unwrap();
-    let own = r#"{"_estimator_type": "classifier"}"#;
-    file["learner"]["attributes"]["scikit_learn"] = own.into();
+    let attributes = r#"{"_estimator_type": "classifier"}"#;
+    file["learner"]["attributes"]["scikit_learn"] = attributes.into();
     let path = folder.join("classifier.json");
     std::fs::write(&path, file.to_string()).unwrap();
     Source::Path(path.display().to_string())
@@ -459,9 +459,9 @@ fn the_classes_of_predict_have_the_names_and_the_next_front_knows_them() {
     until_in_force(&server, &volume);
     let names = post(&server, "/invocations", &body).json()["predictions"].clone();
     let name = |number: &Value| ["legit", "fraud"][number.as_u64().unwrap() as usize];
-    let wanted: Vec<_> = numbers.as_array().unwrap().iter().map(name).collect();
-    assert_eq!(names, json!(wanted));
-    assert!(wanted.contains(&"legit") && wanted.contains(&"fraud"));
+    let expected: Vec<_> = numbers.as_array().unwrap().iter().map(name).collect();
+    assert_eq!(names, json!(expected));
+    assert!(expected.contains(&"legit") && expected.contains(&"fraud"));
     let whole = json!({"inputs": [rows(features)]}).to_string();
     let sparse = json!({"dataframe_split": {"columns": ["0"], "data": [[0.5]]}});
     let before = infer(&server, "m", whole.as_bytes()).json();

@@ -67,9 +67,9 @@ fn a_model_follows_its_object_and_outlives_it() {
     let (mut server, log) = start(&volume, &variables);
     for file in [FILES[0], FILES[1]] {
         store.put("m.ubj", &bytes(file));
-        let wanted = digest(file).to_string();
+        let expected = digest(file).to_string();
         until(&server, "the object is served", |state| {
-            state["models"][0]["sha256"] == *wanted
+            state["models"][0]["sha256"] == *expected
         });
     }
     let before = infer(&server, "m", &call(3));

@@ -92,7 +92,7 @@ fn check_state(state: &Value) {
 }
 
 fn check_metrics(metrics: &str) {
-    for (series, wanted) in [
+    for (series, expected) in [
         ("albacore_slo_met{model=\"meets\"}", Some(1.0)),
         ("albacore_slo_met{model=\"misses\"}", Some(0.0)),
         ("albacore_slo_met{model=\"explained\"}", Some(0.0)),
@@ -114,7 +114,7 @@ fn check_metrics(metrics: &str) {
             Some(0.0),
         ),
     ] {
-        assert_eq!(metric(metrics, series), wanted, "{series} in {metrics}");
+        assert_eq!(metric(metrics, series), expected, "{series} in {metrics}");
     }
     let factor = metric(metrics, "albacore_load_factor").unwrap();
     assert!((factor - 10.0).abs() < 1e-9, "{factor}");

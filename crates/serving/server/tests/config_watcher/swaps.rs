@@ -228,9 +228,9 @@ fn a_model_file_that_is_replaced_is_loaded() {
         std::fs::rename(&new, &path).unwrap();
     };
     put(FILES[0]);
-    let mut own = model(FILES[0]);
-    own.source = albacore_settings::Source::Path(path.display().to_string());
-    let volume = Volume::new(&settings(vec![own], Policy::default(), 1024));
+    let mut model = model(FILES[0]);
+    model.source = albacore_settings::Source::Path(path.display().to_string());
+    let volume = Volume::new(&settings(vec![model], Policy::default(), 1024));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
     let body = call(3);
@@ -252,9 +252,9 @@ fn a_model_file_that_is_written_anew_in_a_folder_is_loaded() {
         std::fs::copy(super::running::zoo(file), folder.path().join(name)).unwrap();
     };
     write("model.bst", FILES[0]);
-    let mut own = model(FILES[0]);
-    own.source = albacore_settings::Source::Path(folder.path().display().to_string());
-    let volume = Volume::new(&settings(vec![own], Policy::default(), 1024));
+    let mut model = model(FILES[0]);
+    model.source = albacore_settings::Source::Path(folder.path().display().to_string());
+    let volume = Volume::new(&settings(vec![model], Policy::default(), 1024));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
     write("model.bst", FILES[1]);

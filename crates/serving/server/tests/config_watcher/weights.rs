@@ -48,7 +48,7 @@ fn contributions() -> Vec<u8> {
 /// Waits until the model at `more` has at least twice as many answers as the other one.
 fn compare(answers: &[AtomicU64; 2], more: usize) {
     let now = || [0, 1].map(|model| answers[model].load(Ordering::Relaxed));
-    let mut seen = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..COMPARISONS {
         let (before, start) = (now(), Instant::now());
         let gained = loop {
@@ -63,15 +63,15 @@ fn compare(answers: &[AtomicU64; 2], more: usize) {
         if gained[more] >= 2 * gained[1 - more] {
             return;
         }
-        seen.push(gained);
+        results.push(gained);
     }
-    panic!("answers of a and b: {seen:?}");
+    panic!("answers of a and b: {results:?}");
 }
 
 /// Stops the clients on drop, also if a comparison fails.
-struct Ending<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ending<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ fn models_that_always_wait_are_answered_by_weight_and_an_edit_of_it_applies_at_o
                 }
             });
         }
-        let _end = Ending(&is_over);
+        let _end = StopOnDrop(&is_over);
         compare(&answers, 1);
         volume.update(&file([400, 100]));
         until_in_force(&server, &volume);

@@ -26,15 +26,15 @@ const OBJECTIVES_MS: [u64; 2] = [250, 1000];
 const RUNS: usize = 10;
 
 /// Clients that request SHAP values of rows of the second model, and retry when they are refused.
-/// Runs until `over` is set; returns the number of answers.
-async fn flood(started: Arc<Started>, over: Arc<AtomicBool>) -> u64 {
+/// Runs until `is_over` is set; returns the number of answers.
+async fn flood(started: Arc<Started>, is_over: Arc<AtomicBool>) -> u64 {
     let client = |seed: u64| {
-        let (started, over) = (Arc::clone(&started), Arc::clone(&over));
+        let (started, is_over) = (Arc::clone(&started), Arc::clone(&is_over));
         tokio::spawn(async move {
             let rows = started.rows(1, FLOOD_ROWS, seed);
             let mut answers = 0;
-            while !over.load(Ordering::Relaxed) {
-                match ask(&started, 1, KindSet::only(Kind::Contribs), &rows) {
+            while !is_over.load(Ordering::Relaxed) {
+                match try_submit(&started, 1, KindSet::only(Kind::Contribs), &rows) {
                     Ok(reply) => answers += u64::from(reply.await.is_ok()),
                     // Retry soon.
                     Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -52,7 +52,7 @@ async fn flood(started: Arc<Started>, over: Arc<AtomicBool>) -> u64 {
 }
 
 /// Submits rows that have just arrived, unless they are refused.
-fn ask(
+fn try_submit(
     started: &Started,
     model: usize,
     kinds: KindSet,
@@ -68,14 +68,14 @@ fn ask(
 }
 
 /// Number of refused requests of the first model.
-async fn refused(started: &Arc<Started>) -> usize {
+async fn count_refused(started: &Arc<Started>) -> usize {
     let mut refused = 0;
     let row = started.rows(0, 1, 1);
     let mut ticks = tokio::time::interval(PERIOD);
     let mut replies = Vec::new();
     for _ in 0..REQUESTS {
         ticks.tick().await;
-        match ask(started, 0, value(), &row) {
+        match try_submit(started, 0, value(), &row) {
             Ok(reply) => replies.push(tokio::spawn(reply)),
             Err(_) => refused += 1,
         }
@@ -93,18 +93,18 @@ async fn a_model_within_its_share_is_not_refused_for_the_flood_of_another() {
     let [few, many] = OBJECTIVES_MS.map(slo);
     let declared = [(MODELS[0], few), (MODELS[1], many)];
     started.engine.declare(&declared).unwrap();
-    let mut seen = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..RUNS {
-        let over = Arc::new(AtomicBool::new(false));
-        let flooding = tokio::spawn(flood(Arc::clone(&started), Arc::clone(&over)));
-        let refused = refused(&started).await;
-        over.store(true, Ordering::Relaxed);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let flooding = tokio::spawn(flood(Arc::clone(&started), Arc::clone(&is_over)));
+        let refused = count_refused(&started).await;
+        is_over.store(true, Ordering::Relaxed);
         let answers = flooding.await.unwrap();
         assert!(answers > 0, "what the first leaves is the second's");
         if refused * 100 <= REQUESTS {
             return;
         }
-        seen.push((refused, answers));
+        results.push((refused, answers));
     }
-    panic!("refused, and answers of the flood: {seen:?}");
+    panic!("refused, and answers of the flood: {results:?}");
 }

@@ -56,11 +56,11 @@ fn batches(started: &Started, sharing: Sharing) -> u64 {
 
 /// Sharing depends on times measured at load and at the start of workers; on a busy machine a
 /// server shares less. Number of servers that are started before the test fails.
-const SERVERS: usize = 10;
+const ATTEMPTS_MAX: usize = 10;
 
 /// Requests predictions in sequence and compares every bit; returns the number of batches for each
 /// way of sharing.
-async fn ask(started: &Started, rows: usize, kinds: KindSet) -> [u64; 3] {
+async fn count_batches(started: &Started, rows: usize, kinds: KindSet) -> [u64; 3] {
     let before = Sharing::ALL.map(|sharing| batches(started, sharing));
     for call in 0..10 {
         let input = started.rows(0, rows, call);
@@ -88,19 +88,19 @@ async fn few_rows_are_split_by_trees_and_many_by_rows_with_equal_bits() {
         .with(Kind::Margin)
         .with(Kind::Leaf);
     // Contributions of a row take hundreds of microseconds: many times the wake-up of a thread.
-    let mut seen = Vec::new();
-    for _ in 0..SERVERS {
+    let mut results = Vec::new();
+    for _ in 0..ATTEMPTS_MAX {
         let files = vec![("many".to_owned(), many_trees(1500))];
         let started = start_with(config(1, 2), files).await;
-        let few = ask(&started, 1, contribs).await;
-        let few_of_all = ask(&started, 1, all).await;
-        let many = ask(&started, 64, contribs).await;
+        let few = count_batches(&started, 1, contribs).await;
+        let few_of_all = count_batches(&started, 1, all).await;
+        let many = count_batches(&started, 64, contribs).await;
         if [few, few_of_all, many] == [[0, 0, 10], [0, 0, 10], [0, 10, 0]] {
             return;
         }
-        seen.push([few, few_of_all, many]);
+        results.push([few, few_of_all, many]);
     }
-    panic!("alone, by rows, by trees: {seen:?}");
+    panic!("alone, by rows, by trees: {results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,17 +120,17 @@ async fn a_worker_with_one_thread_does_not_split_batches() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_neighbors_leave_a_batch_all_threads() {
-    let mut seen = Vec::new();
-    for _ in 0..SERVERS {
+    let mut results = Vec::new();
+    for _ in 0..ATTEMPTS_MAX {
         let files = vec![("many".to_owned(), many_trees(300))];
         let started = start_with(config(2, 2), files).await;
-        let counts = ask(&started, 64, KindSet::only(Kind::Contribs)).await;
+        let counts = count_batches(&started, 64, KindSet::only(Kind::Contribs)).await;
         if counts == [0, 10, 0] {
             return;
         }
-        seen.push(counts);
+        results.push(counts);
     }
-    panic!("alone, by rows, by trees: {seen:?}");
+    panic!("alone, by rows, by trees: {results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -168,23 +168,23 @@ async fn busy_neighbors_leave_a_batch_one_thread() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_uses_as_many_threads_as_it_is_given_from_its_next_batch_on() {
     let contribs = KindSet::only(Kind::Contribs);
-    let mut seen = Vec::new();
-    for _ in 0..SERVERS {
+    let mut results = Vec::new();
+    for _ in 0..ATTEMPTS_MAX {
         let files = vec![("many".to_owned(), many_trees(1500))];
         let started = start_with(config(1, 2), files).await;
         let set = |threads| started.engine.set_batch_threads(&[("many", threads)]);
         set(Some(1));
-        assert_eq!(ask(&started, 64, contribs).await, [10, 0, 0]);
+        assert_eq!(count_batches(&started, 64, contribs).await, [10, 0, 0]);
         assert_eq!(started.engine.stats().models[0].threads, Some(1));
         set(None);
-        let all = ask(&started, 64, contribs).await;
+        let all = count_batches(&started, 64, contribs).await;
         // More threads than those of the worker mean all of its threads.
         set(Some(9));
-        let many = ask(&started, 64, contribs).await;
+        let many = count_batches(&started, 64, contribs).await;
         if [all, many] == [[0, 10, 0], [0, 10, 0]] {
             return;
         }
-        seen.push([all, many]);
+        results.push([all, many]);
     }
-    panic!("alone, by rows, by trees: {seen:?}");
+    panic!("alone, by rows, by trees: {results:?}");
 }

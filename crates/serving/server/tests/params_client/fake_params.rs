@@ -43,10 +43,10 @@ impl FakeParams {
             message: receiver,
             reported: sender,
         };
-        let served = Server::builder()
+        let server = Server::builder()
             .add_service(ParamsServer::new(service))
             .serve_with_incoming(TcpIncoming::from(listener));
-        runtime.spawn(served);
+        runtime.spawn(server);
         Self {
             message,
             reported,
@@ -55,7 +55,7 @@ impl FakeParams {
         }
     }
 
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 

@@ -16,11 +16,11 @@ use albacore_proto::params as proto;
 use running::{PATIENCE, Running};
 use serde_json::{Value, json};
 
-/// Starts a server with `--params place`.
-pub(crate) fn start(arguments: &[&str], place: &str) -> Running {
+/// Starts a server with `--params endpoint`.
+pub(crate) fn start(arguments: &[&str], endpoint: &str) -> Running {
     let arguments: Vec<String> = arguments
         .iter()
-        .chain(&["--params", place])
+        .chain(&["--params", endpoint])
         .map(|&argument| argument.to_owned())
         .collect();
     let mut server = Running::spawn(&arguments);

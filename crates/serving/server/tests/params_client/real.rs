@@ -101,8 +101,8 @@ fn a_change_reaches_a_running_server_without_a_restart() {
             .success()
     );
     let model = format!("m={}", zoo("xgb_exact.ubj").display());
-    let place = format!("unix:{}", socket(folder.path()).display());
-    let server = start(&["--model", &model], &place);
+    let endpoint = format!("unix:{}", socket(folder.path()).display());
+    let server = start(&["--model", &model], &endpoint);
     assert_eq!(state(&server)["params"]["connected"], false);
     let workers = server.workers.clone();
     let params = Params::start(folder.path());

@@ -30,7 +30,7 @@ pub fn http_body(bytes: &[u8], json_bytes: Option<usize>) {
         Table::from_csv(&model, bytes, None),
     ];
     let tables = tables.into_iter().flatten();
-    let tables = tables.map(|table| HttpInferRequest::of_table(&model, table, Kind::Value));
+    let tables = tables.map(|table| HttpInferRequest::from_table(&model, table, Kind::Value));
     let regions = Regions::new(0);
     let call = HttpInferRequest::parse(&model, bytes, json_bytes, &regions);
     let calls = std::iter::once(call).chain(tables);
@@ -98,7 +98,7 @@ impl Handler for FuzzHandler {
 async fn read(request: Request<Incoming>, conn: &ConnState) -> HttpReply {
     let (head, body) = request.into_parts();
     let _ = route::parse(&head.method, head.uri.path(), &OwnRoutes::default());
-    let _ = ContentCoding::of_reply(&head.headers);
+    let _ = ContentCoding::for_reply(&head.headers);
     let read = async {
         let _ = RequestMeta::new(std::time::Instant::now(), &head.headers)?;
         let json_bytes = json_bytes(&head.headers)?;
