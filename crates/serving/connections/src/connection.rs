@@ -57,7 +57,7 @@ pub(crate) async fn serve_socket<H: Handler>(
     if stream.set_nodelay(true).is_err() {
         return; // already closed
     }
-    let Some((protocol, is_stopping)) = detect(&stream, &conn).await else {
+    let Some((protocol, is_stopping)) = detect_protocol(&stream, &conn).await else {
         return;
     };
     let stream = TimedSocket::new(stream, Arc::clone(&conn));
@@ -131,7 +131,7 @@ async fn serve_io<Io, H>(
 
 /// Waits for the first bytes. Returns the protocol and whether shutdown began while waiting; `None`
 /// if the connection must be closed.
-async fn detect(stream: &TcpStream, conn: &ConnState) -> Option<(Protocol, bool)> {
+async fn detect_protocol(stream: &TcpStream, conn: &ConnState) -> Option<(Protocol, bool)> {
     let mut protocol = pin!(peek_protocol(stream));
     let control = tokio::select! {
         biased;

@@ -19,7 +19,7 @@ pub enum RegionError {
         "system shared memory is off: start the server with --shared-memory-bytes-max BYTES \
          (ALBACORE_SHARED_MEMORY_BYTES_MAX)"
     )]
-    Off,
+    Disabled,
     #[error("shared memory region {name:?} is not registered; there is {known}")]
     Unknown {
         name: String,
@@ -40,11 +40,11 @@ pub enum RegionError {
     #[error("{REGIONS_MAX} shared memory regions are registered, no more can be: unregister one")]
     TooMany,
     #[error(
-        "{wanted} bytes more than the {registered} that are registered would be above \
+        "{requested} bytes more than the {registered} that are registered would be above \
          --shared-memory-bytes-max, {limit} bytes"
     )]
     TooLarge {
-        wanted: u64,
+        requested: u64,
         registered: u64,
         limit: u64,
     },
@@ -55,12 +55,12 @@ pub enum RegionError {
     #[error("byte_size of shared memory region {0:?} is 0: a region has a byte at least")]
     Empty(String),
     #[error(
-        "shared memory region {name:?} needs {wanted} bytes of object {key:?}, which has {found}"
+        "shared memory region {name:?} needs {required} bytes of object {key:?}, which has {found}"
     )]
-    Short {
+    ObjectTooSmall {
         name: String,
         key: String,
-        wanted: u64,
+        required: u64,
         found: u64,
     },
     #[error(
@@ -74,7 +74,7 @@ pub enum RegionError {
         size: u64,
     },
     #[error("shared memory region {name:?} cannot be used: {source}")]
-    Use { name: String, source: io::Error },
+    Io { name: String, source: io::Error },
 }
 
 /// A registered region, as reported to clients.
@@ -120,13 +120,13 @@ impl Regions {
     }
 
     #[must_use]
-    pub const fn is_on(&self) -> bool {
+    pub const fn is_enabled(&self) -> bool {
         self.limit > 0
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, BTreeMap<String, Arc<Region>>>, RegionError> {
-        if !self.is_on() {
-            return Err(RegionError::Off);
+        if !self.is_enabled() {
+            return Err(RegionError::Disabled);
         }
         // The map is consistent even if a thread panicked while holding the lock.
         let guard = self.registered.lock();
@@ -157,7 +157,7 @@ impl Regions {
         let bytes: u64 = registered.values().map(|region| region.status.bytes).sum();
         if bytes.saturating_add(status.bytes) > self.limit {
             return Err(RegionError::TooLarge {
-                wanted: status.bytes,
+                requested: status.bytes,
                 registered: bytes,
                 limit: self.limit,
             });
@@ -208,7 +208,7 @@ impl Regions {
         let found = registered.get(name).map(Arc::clone);
         found.ok_or_else(|| RegionError::Unknown {
             name: name.chars().take(REGION_NAME_BYTES_MAX).collect(),
-            known: named(&registered),
+            known: region_names(&registered),
         })
     }
 
@@ -237,7 +237,7 @@ impl Regions {
 }
 
 /// Formats the first names, and the total number if there are more.
-fn named(registered: &BTreeMap<String, Arc<Region>>) -> String {
+fn region_names(registered: &BTreeMap<String, Arc<Region>>) -> String {
     let first: Vec<_> = registered.keys().take(NAMES_SHOWN_MAX).collect();
     match registered.len() {
         all if all > first.len() => format!("{first:?} of {all}"),
@@ -258,21 +258,21 @@ fn object_name(key: &str) -> Result<&str, RegionError> {
 impl Region {
     /// Checks that the first `bytes` bytes of the region are inside of an object of size `found`.
     fn check_size(&self, bytes: u64, found: u64) -> Result<(), RegionError> {
-        let wanted = self.status.offset.saturating_add(bytes);
-        if wanted <= found {
+        let required = self.status.offset.saturating_add(bytes);
+        if required <= found {
             return Ok(());
         }
-        Err(RegionError::Short {
+        Err(RegionError::ObjectTooSmall {
             name: self.status.name.clone(),
             key: self.status.key.clone(),
-            wanted,
+            required,
             found,
         })
     }
 
     fn unusable(&self, source: io::Error) -> RegionError {
         let name = self.status.name.clone();
-        RegionError::Use { name, source }
+        RegionError::Io { name, source }
     }
 }
 

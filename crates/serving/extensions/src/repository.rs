@@ -59,9 +59,9 @@ impl RepositoryCall {
     /// The body is too large, is not a JSON object, or has a field or parameter that the call does
     /// not accept.
     pub fn check_json(self, body: &[u8]) -> Result<(), RepositoryError> {
-        for (field, value) in object(body)? {
+        for (field, value) in parse_object(body)? {
             let field_error = |remedy| {
-                let field = shown(&field);
+                let field = truncated(&field);
                 Err(RepositoryError::Field { field, remedy })
             };
             match (field.as_str(), value) {
@@ -88,7 +88,7 @@ impl RepositoryCall {
         parameters: &HashMap<String, ModelRepositoryParameter>,
     ) -> Result<(), RepositoryError> {
         if !repository.is_empty() {
-            return Err(RepositoryError::Repository(shown(repository)));
+            return Err(RepositoryError::Repository(truncated(repository)));
         }
         let mut parameters = parameters.iter();
         parameters.try_for_each(|(name, value)| {
@@ -99,7 +99,7 @@ impl RepositoryCall {
     }
 
     fn check_parameter(self, name: &str, is_flag: bool) -> Result<(), RepositoryError> {
-        let refused = |why| Err(RepositoryError::Parameter(shown(name), why));
+        let refused = |reason| Err(RepositoryError::Parameter(truncated(name), reason));
         match (self, name) {
             (Self::Unload, UNLOAD_DEPENDENTS) if is_flag => Ok(()),
             (Self::Unload, UNLOAD_DEPENDENTS) => refused("it takes true or false"),
@@ -120,7 +120,7 @@ impl RepositoryCall {
 /// # Errors
 /// The body is not a JSON object, or its `ready` is not a Boolean.
 pub fn only_ready(body: &[u8]) -> Result<bool, RepositoryError> {
-    match object(body)?.get("ready") {
+    match parse_object(body)?.get("ready") {
         None | Some(Value::Null) => Ok(false),
         Some(&Value::Bool(ready)) => Ok(ready),
         Some(_) => Err(RepositoryError::Field {
@@ -131,7 +131,7 @@ pub fn only_ready(body: &[u8]) -> Result<bool, RepositoryError> {
 }
 
 /// Parses a body as a JSON object; an empty body is an empty object.
-fn object(body: &[u8]) -> Result<Map<String, Value>, RepositoryError> {
+fn parse_object(body: &[u8]) -> Result<Map<String, Value>, RepositoryError> {
     RepositoryCall::check_size(body)?;
     if body.trim_ascii().is_empty() {
         return Ok(Map::new());
@@ -139,7 +139,7 @@ fn object(body: &[u8]) -> Result<Map<String, Value>, RepositoryError> {
     serde_json::from_slice(body).map_err(RepositoryError::Body)
 }
 
-fn shown(text: &str) -> String {
+fn truncated(text: &str) -> String {
     text.chars().take(PARAMETER_CHARS_SHOWN).collect()
 }
 

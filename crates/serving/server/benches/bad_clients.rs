@@ -26,7 +26,7 @@ const RATE: f64 = 1_000.0;
 const ROUND: Duration = Duration::from_secs(3);
 
 /// Warm-up time of bad clients, after which they are connected and their replies are computed.
-const BEGINNING: Duration = Duration::from_millis(2_500);
+const WARM_UP: Duration = Duration::from_millis(2_500);
 
 /// Rounds per kind of client.
 const ROUNDS: usize = 5;
@@ -61,7 +61,7 @@ fn main() {
             let count = Arc::<AtomicUsize>::default();
             let (address, stop, counter) = (server.http, Arc::clone(&is_over), Arc::clone(&count));
             let thread = std::thread::spawn(move || bad(address, &stop, &counter));
-            std::thread::sleep(BEGINNING);
+            std::thread::sleep(WARM_UP);
             p99s[index].push(good_round(&server, round));
             is_over.store(true, Ordering::Relaxed);
             thread.join().unwrap();

@@ -13,7 +13,7 @@ use albacore_engine::{
 };
 
 /// Calls that warm up the caches and the cpuidle governor of the kernel.
-const WARMING: usize = 2_000;
+const WARM_UP: usize = 2_000;
 
 /// Measured calls.
 const MEASURED: usize = 20_000;
@@ -76,7 +76,7 @@ async fn roundtrip(file: &str, threads: usize, rows: usize) {
     let started = start.elapsed();
     let mut times = Vec::with_capacity(MEASURED);
     let mut compute = Duration::ZERO;
-    for call in 0..WARMING + MEASURED {
+    for call in 0..WARM_UP + MEASURED {
         let start = Instant::now();
         let kinds = KindSet::only(Kind::Value);
         let model = engine.model("m").unwrap();
@@ -84,7 +84,7 @@ async fn roundtrip(file: &str, threads: usize, rows: usize) {
         room.input_mut().fill(0);
         let reply = room.submit().await.unwrap();
         std::hint::black_box(reply.output(Kind::Value));
-        if call >= WARMING {
+        if call >= WARM_UP {
             times.push(start.elapsed());
             compute += reply.timing().compute;
         }

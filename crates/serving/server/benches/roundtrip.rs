@@ -14,7 +14,7 @@ use albacore_proto::inference::model_infer_request::InferInputTensor;
 use running::Running;
 
 /// Calls that warm up the caches, the branch predictors and the learned cost model.
-const WARMING: usize = 2_000;
+const WARM_UP: usize = 2_000;
 
 /// Measured calls.
 const MEASURED: usize = 20_000;
@@ -87,7 +87,7 @@ fn main() {
 
 /// Times `call` and prints the percentiles.
 fn report(name: &str, mut call: impl FnMut()) {
-    (0..WARMING).for_each(|_| call());
+    (0..WARM_UP).for_each(|_| call());
     let mut times: Vec<Duration> = (0..MEASURED)
         .map(|_| {
             let start = Instant::now();

@@ -116,7 +116,7 @@ fn the_index_lists_models_and_loading_by_call_is_refused() {
 }
 
 #[tokio::test]
-async fn grpc_answers_the_same() {
+async fn grpc_extensions_equal_those_of_http() {
     let server = start();
     assert_eq!(infer(&server, 5, &Value::Null), 200);
     let address = format!("http://{}", server.grpc);
@@ -179,7 +179,7 @@ fn metadata_advertises_the_listed_outputs_and_all_can_be_requested() {
 
 /// Clients that share `/dev/shm` with the server can register any file there.
 #[test]
-fn the_servers_own_memory_is_in_no_file() {
+fn the_memory_of_the_server_has_no_files_in_dev_shm() {
     let server = Running::start(
         &MODELS,
         &["--workers", "2", "--shared-memory-bytes-max", "4096"],

@@ -42,7 +42,7 @@ async fn client(server: &Running) -> Client {
 }
 
 /// `rows` rows for the small model, with all values one half.
-fn halves(rows: usize) -> ModelInferRequest {
+fn infer_request(rows: usize) -> ModelInferRequest {
     ModelInferRequest {
         model_name: "small".to_owned(),
         id: "an id".to_owned(),
@@ -160,7 +160,7 @@ async fn columns_are_described_and_compared() {
     assert_eq!(end, &metadata.parameters["iterations_in_file"]);
     assert!(!metadata.parameters.contains_key("best_iteration"));
     let named = |choice: ParameterChoice| {
-        let mut request = halves(1);
+        let mut request = infer_request(1);
         request.model_name = "light".to_owned();
         request.inputs[0].shape = vec![1, 10];
         request.inputs[0].contents.as_mut().unwrap().fp32_contents = vec![0.5; 10];
@@ -201,7 +201,7 @@ async fn typed_and_raw_tensors_equal_those_of_the_library_bit_for_bit() {
     let sample = zoo::sample("main_small_d6");
     let (rows, want) = (sample.array("X").unwrap(), sample.array("margin").unwrap());
     let want: Vec<u32> = want.as_f32().iter().map(|value| value.to_bits()).collect();
-    let mut typed = halves(rows.shape[0]);
+    let mut typed = infer_request(rows.shape[0]);
     typed.inputs[0].contents.as_mut().unwrap().fp32_contents = rows.as_f32();
     typed.outputs = outputs(&["margin", "leaf"]);
     let reply = client
@@ -256,12 +256,15 @@ type Corruption = fn(&mut ModelInferRequest);
 /// Sends each invalid request, followed by a valid one.
 async fn assert_refused(client: &mut Client, code: Code, cases: &[(&str, Corruption)]) {
     for (part, corrupt) in cases {
-        let mut request = halves(1);
+        let mut request = infer_request(1);
         corrupt(&mut request);
         let status = client.model_infer(request).await.unwrap_err();
         assert_eq!(status.code(), code, "{status}");
         assert!(status.message().contains(part), "{part}: {status}");
-        assert!(client.model_infer(halves(1)).await.is_ok(), "after {part}");
+        assert!(
+            client.model_infer(infer_request(1)).await.is_ok(),
+            "after {part}"
+        );
     }
 }
 
@@ -318,7 +321,7 @@ async fn bad_input_gets_its_code_and_the_server_keeps_serving() {
 async fn messages_beyond_four_mebibytes_pass() {
     let server = start();
     let mut client = client(&server).await;
-    let reply = client.model_infer(halves(50_000)).await;
+    let reply = client.model_infer(infer_request(50_000)).await;
     let reply = reply
         .unwrap_or_else(|status| panic!("{status}"))
         .into_inner();
@@ -334,7 +337,7 @@ async fn a_full_queue_is_resource_exhausted() {
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let mut client = client.clone();
-        calls.spawn(async move { client.model_infer(halves(3)).await });
+        calls.spawn(async move { client.model_infer(infer_request(3)).await });
     }
     let status = calls.join_next().await.unwrap().unwrap().unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
@@ -352,12 +355,16 @@ async fn cancelled_calls_do_not_harm_the_server() {
     let client = client(&server).await;
     for round in 0..50 {
         let mut client = client.clone();
-        let call = tokio::spawn(async move { client.model_infer(halves(200)).await });
+        let call = tokio::spawn(async move { client.model_infer(infer_request(200)).await });
         tokio::time::sleep(std::time::Duration::from_micros(round * 20)).await;
         call.abort();
     }
     let mut client = client;
-    let reply = client.model_infer(halves(1)).await.unwrap().into_inner();
+    let reply = client
+        .model_infer(infer_request(1))
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!(reply.outputs[0].shape, [1]);
 }
 
@@ -369,7 +376,10 @@ async fn compressed_messages_are_accepted() {
         tonic::codec::CompressionEncoding::Deflate,
     ] {
         let mut client = client(&server).await.send_compressed(coding);
-        assert!(client.model_infer(halves(10)).await.is_ok(), "{coding:?}");
+        assert!(
+            client.model_infer(infer_request(10)).await.is_ok(),
+            "{coding:?}"
+        );
     }
 }
 

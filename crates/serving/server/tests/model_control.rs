@@ -62,14 +62,14 @@ fn model_file(name: &str) -> Vec<u8> {
     std::fs::read(zoo(name)).unwrap()
 }
 
-fn call(rows: usize) -> Vec<u8> {
+fn infer_body(rows: usize) -> Vec<u8> {
     let data: Vec<f64> = (0..rows * 10).map(|at| at as f64 / 7.0 - 2.0).collect();
     let input = json!({"name": "input", "shape": [rows, 10], "datatype": "FP32", "data": data});
     json!({ "inputs": [input] }).to_string().into_bytes()
 }
 
 fn infer(server: &Running, model: &str) -> Answer {
-    server.post(&format!("/v2/models/{model}/infer"), &[], &call(3))
+    server.post(&format!("/v2/models/{model}/infer"), &[], &infer_body(3))
 }
 
 /// The output `value` of the model.
@@ -85,7 +85,7 @@ fn control(server: &Running, model: &str, call: &str) -> Answer {
 }
 
 /// Loads or unloads a model; the call must succeed.
-fn done(server: &Running, model: &str, call: &str) {
+fn control_ok(server: &Running, model: &str, call: &str) {
     let answer = control(server, model, call);
     assert_eq!(answer.status, 200, "{:?}", answer.json());
     assert_eq!(answer.json(), json!({}));
@@ -170,7 +170,7 @@ fn an_unloaded_model_is_found_by_no_request_until_it_is_loaded() {
         open >= 6,
         "two models in supervisor, front and standby: {open}"
     );
-    done(&server, "a", "unload");
+    control_ok(&server, "a", "unload");
     assert_unloaded(&server, "a");
     assert_eq!(state(&server)["models"][0]["state"], "unloaded");
     until("the others close it", || open_images(&server) == open / 2);
@@ -178,12 +178,12 @@ fn an_unloaded_model_is_found_by_no_request_until_it_is_loaded() {
         mapped_images(&server) == images / 2
     });
     assert_eq!(output(&server, "b"), before[1]);
-    done(&server, "a", "unload");
+    control_ok(&server, "a", "unload");
     assert_unloaded(&server, "a");
     let only_ready = server.post("/v2/repository/index", &[], br#"{"ready": true}"#);
     assert_eq!(only_ready.json(), json!([index(&server, "b")]));
     for _ in 0..2 {
-        done(&server, "a", "load");
+        control_ok(&server, "a", "load");
         assert_eq!(output(&server, "a"), before[0]);
         assert_eq!(index(&server, "a")["state"], "READY");
     }
@@ -195,7 +195,7 @@ fn an_unloaded_model_is_found_by_no_request_until_it_is_loaded() {
 fn respawned_workers_and_the_next_front_keep_what_calls_have_done() {
     let mut server = start();
     let before = [output(&server, "a"), output(&server, "b")];
-    done(&server, "a", "unload");
+    control_ok(&server, "a", "unload");
     server.signal_workers("-KILL");
     until("the workers are respawned", || {
         let workers = &state(&server)["workers"];
@@ -205,7 +205,7 @@ fn respawned_workers_and_the_next_front_keep_what_calls_have_done() {
     assert_eq!(output(&server, "b"), before[1]);
     for is_loaded in [false, true, false] {
         until("a standby is prepared", || is_prepared(&server));
-        done(&server, "a", if is_loaded { "load" } else { "unload" });
+        control_ok(&server, "a", if is_loaded { "load" } else { "unload" });
         let front = server.front();
         assert!(kill("-KILL", front));
         assert_eq!(server.event("front_died")["pid"], front);
@@ -217,10 +217,10 @@ fn respawned_workers_and_the_next_front_keep_what_calls_have_done() {
         }
         assert_eq!(output(&server, "b"), before[1]);
     }
-    done(&server, "a", "load");
+    control_ok(&server, "a", "load");
     assert_eq!(output(&server, "a"), before[0]);
     // A standby that is started later gets the unloaded models, too.
-    done(&server, "b", "unload");
+    control_ok(&server, "b", "unload");
     until("a standby is prepared", || is_prepared(&server));
     assert!(kill("-KILL", server.front()));
     server.event("front_died");
@@ -234,7 +234,7 @@ fn requests_in_flight_are_answered_after_their_model_is_unloaded() {
     let expected = output(&server, "a");
     server.signal_workers("-STOP");
     let mut connection = server.connect();
-    let body = call(3);
+    let body = infer_body(3);
     let head = format!(
         "POST /v2/models/a/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
         body.len()
@@ -244,7 +244,7 @@ fn requests_in_flight_are_answered_after_their_model_is_unloaded() {
         let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
         metrics.contains("albacore_workers_busy 1")
     });
-    done(&server, "a", "unload");
+    control_ok(&server, "a", "unload");
     assert_unloaded(&server, "a");
     server.signal_workers("-CONT");
     let answer = connection.answer();
@@ -257,7 +257,7 @@ fn requests_in_flight_are_answered_after_their_model_is_unloaded() {
 fn check_versions(server: &Running, file: &Path, expected: &[Value; 2]) {
     assert_eq!(output(server, "m"), expected[0]);
     put(&model_file(FILES[1]), file);
-    done(server, "m", "load");
+    control_ok(server, "m", "load");
     assert_eq!(output(server, "m"), expected[1]);
     put(b"no model", file);
     let failed = control(server, "m", "load");
@@ -269,7 +269,7 @@ fn check_versions(server: &Running, file: &Path, expected: &[Value; 2]) {
     );
     assert_eq!(output(server, "m"), expected[1], "the version before");
     assert_eq!(index(server, "m")["state"], "READY");
-    done(server, "m", "unload");
+    control_ok(server, "m", "unload");
     assert_unloaded(server, "m");
     assert_eq!(control(server, "m", "load").status, 500);
     assert_eq!(
@@ -284,7 +284,7 @@ fn check_versions(server: &Running, file: &Path, expected: &[Value; 2]) {
         "{entry}"
     );
     put(&model_file(FILES[0]), file);
-    done(server, "m", "load");
+    control_ok(server, "m", "load");
     assert_eq!(output(server, "m"), expected[0]);
 }
 
@@ -304,7 +304,7 @@ fn load_reads_the_current_file_and_an_invalid_one_changes_nothing() {
     let mut server = start_on(&file, Some(folder.path()));
     check_versions(&server, &file, &expected);
     // The settings define the source of a model, calls whether it is loaded.
-    done(&server, "m", "unload");
+    control_ok(&server, "m", "unload");
     put(&model_file(FILES[1]), &other);
     put(
         settings_of(&other).as_bytes(),
@@ -312,7 +312,7 @@ fn load_reads_the_current_file_and_an_invalid_one_changes_nothing() {
     );
     server.event("settings_applied");
     assert_unloaded(&server, "m");
-    done(&server, "m", "load");
+    control_ok(&server, "m", "load");
     assert_eq!(output(&server, "m"), expected[1]);
     assert_eq!(server.stop("-TERM"), Some(0));
 }
@@ -329,11 +329,11 @@ impl SlowSource {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/model.ubj", listener.local_addr().unwrap());
         let (arrived, arrivals) = channel();
-        let (go, may_go) = channel();
+        let (go, release) = channel();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 // The thread ends with the test.
-                if answer_when(stream.unwrap(), &arrived, &may_go).is_none() {
+                if answer_when(stream.unwrap(), &arrived, &release).is_none() {
                     return;
                 }
             }
@@ -350,11 +350,11 @@ impl SlowSource {
     }
 }
 
-fn answer_when(mut stream: TcpStream, arrived: &Sender<()>, may_go: &Receiver<()>) -> Option<()> {
+fn answer_when(mut stream: TcpStream, arrived: &Sender<()>, release: &Receiver<()>) -> Option<()> {
     let content = model_file(FILES[0]);
     assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
     arrived.send(()).ok()?;
-    may_go.recv().ok()?;
+    release.recv().ok()?;
     let length = content.len();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     // The client may have disconnected.
@@ -401,8 +401,8 @@ fn concurrent_calls_for_one_model_are_refused_while_one_runs() {
         }
         // Other models and requests do not wait for the load.
         assert_eq!(output(&server, "slow"), expected);
-        done(&server, "fast", "unload");
-        done(&server, "fast", "load");
+        control_ok(&server, "fast", "unload");
+        control_ok(&server, "fast", "load");
         source.answer();
         assert_eq!(loading.join().unwrap().status, 200);
     });
@@ -462,7 +462,7 @@ fn many_calls_at_once_leave_a_server_that_answers() {
             assert!([200, 404].contains(&infer(&server, "a").status));
         }
     });
-    done(&server, "a", "load");
+    control_ok(&server, "a", "load");
     assert_eq!(output(&server, "a"), expected[0]);
     assert_eq!(state(&server)["workers"]["restarts"], 0);
     assert_eq!(server.stop("-TERM"), Some(0));
@@ -513,14 +513,14 @@ fn by_default_calls_do_not_load_or_unload_models() {
     assert_eq!(index(&server, "a")["state"], "READY");
 }
 
-fn loads(model: &str) -> RepositoryModelLoadRequest {
+fn load(model: &str) -> RepositoryModelLoadRequest {
     RepositoryModelLoadRequest {
         model_name: model.to_owned(),
         ..Default::default()
     }
 }
 
-fn unloads(model: &str) -> RepositoryModelUnloadRequest {
+fn unload(model: &str) -> RepositoryModelUnloadRequest {
     RepositoryModelUnloadRequest {
         model_name: model.to_owned(),
         ..Default::default()
@@ -528,7 +528,7 @@ fn unloads(model: &str) -> RepositoryModelUnloadRequest {
 }
 
 #[tokio::test]
-async fn grpc_does_the_same() {
+async fn grpc_loads_and_unloads_models() {
     let server = start();
     let address = format!("http://{}", server.grpc);
     let mut client = GrpcInferenceServiceClient::connect(address).await.unwrap();
@@ -536,7 +536,7 @@ async fn grpc_does_the_same() {
         name: "a".to_owned(),
         version: String::new(),
     };
-    client.repository_model_unload(unloads("a")).await.unwrap();
+    client.repository_model_unload(unload("a")).await.unwrap();
     assert_unloaded(&server, "a");
     assert!(
         !client
@@ -549,20 +549,20 @@ async fn grpc_does_the_same() {
     let value = ModelRepositoryParameter {
         parameter_choice: Some(ParameterChoice::BytesParam(b"x".to_vec())),
     };
-    let mut with_file = loads("a");
+    let mut with_file = load("a");
     with_file
         .parameters
         .insert("file:1/model".to_owned(), value);
     let refused = client.repository_model_load(with_file).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("file:1/model"), "{refused}");
-    let mut named = unloads("a");
+    let mut named = unload("a");
     named.repository_name = "models".to_owned();
     let refused = client.repository_model_unload(named).await.unwrap_err();
     assert!(refused.message().contains("repository_name"), "{refused}");
-    let unknown = client.repository_model_load(loads("c")).await.unwrap_err();
+    let unknown = client.repository_model_load(load("c")).await.unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
-    client.repository_model_load(loads("a")).await.unwrap();
+    client.repository_model_load(load("a")).await.unwrap();
     assert!(
         client
             .model_ready(ready())
@@ -575,9 +575,9 @@ async fn grpc_does_the_same() {
     let address = format!("http://{}", without.grpc);
     let mut client = GrpcInferenceServiceClient::connect(address).await.unwrap();
     let refused = [
-        client.repository_model_load(loads("a")).await.unwrap_err(),
+        client.repository_model_load(load("a")).await.unwrap_err(),
         client
-            .repository_model_unload(unloads("a"))
+            .repository_model_unload(unload("a"))
             .await
             .unwrap_err(),
     ];

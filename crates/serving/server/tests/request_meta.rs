@@ -226,17 +226,17 @@ async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocol
 
 /// Waits until the kernel timestamps arriving packets. On a busy machine this begins some time
 /// after it is requested; it continues as long as the socket is open.
-fn stamping() -> TcpListener {
+fn timestamped_listener() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     albacore_os::stamp_arrivals(&listener).unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (served, _) = listener.accept().unwrap();
+    let (accepted, _) = listener.accept().unwrap();
     let mut reader = albacore_os::ArrivalReader::default();
     let start = Instant::now();
     let mut is_stamped = || {
         client.write_all(b"x").unwrap();
         let arrived = reader
-            .receive(&served, &mut Vec::with_capacity(16))
+            .receive(&accepted, &mut Vec::with_capacity(16))
             .unwrap();
         arrived.waited.is_some()
     };
@@ -251,7 +251,7 @@ fn stamping() -> TcpListener {
 #[tokio::test]
 async fn time_in_the_socket_buffer_counts_towards_the_deadline() {
     let server = start();
-    let _stamping = stamping();
+    let _stamping = timestamped_listener();
     assert_eq!(post(&server, None, json!({})).status, 200);
     let front = server.front().to_string();
     let tell = |signal: &str| {

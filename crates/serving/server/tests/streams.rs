@@ -69,14 +69,14 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn counted(server: &Running) -> Value {
+fn model_statistics(server: &Running) -> Value {
     let stats = server.get("/v2/models/small/stats").json();
     stats["model_stats"][0].clone()
 }
 
 /// Opens a stream with one request and reads its reply; then sends the beginning of a message that
 /// announces `length` bytes.
-fn cut_inside(server: &Running, length: usize, sent: &[u8]) -> TcpStream {
+fn open_with_partial_message(server: &Running, length: usize, sent: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(server.grpc).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let path = "/inference.GRPCInferenceService/ModelStreamInfer";
@@ -121,13 +121,13 @@ fn a_stream_that_is_cut_inside_a_message_leaves_no_trace() {
             (60 << 20, &large[..]),
             (1 << 20, &[]),
         ] {
-            let closed = cut_inside(&server, length, sent);
+            let closed = open_with_partial_message(&server, length, sent);
             drop(closed);
-            let half_closed = cut_inside(&server, length, sent);
+            let half_closed = open_with_partial_message(&server, length, sent);
             half_closed.shutdown(Shutdown::Write).unwrap();
-            let mut reset = cut_inside(&server, length, sent);
+            let mut reset = open_with_partial_message(&server, length, sent);
             reset.write_all(&frames::reset(1)).unwrap();
-            let mut ended = cut_inside(&server, length, sent);
+            let mut ended = open_with_partial_message(&server, length, sent);
             ended.write_all(&frames::data(1, b"", true)).unwrap();
             streams += 4;
         }
@@ -146,11 +146,11 @@ fn a_stream_that_is_cut_inside_a_message_leaves_no_trace() {
         );
     }
     // Only complete requests are counted, each once.
-    let stats = counted(&server);
+    let stats = model_statistics(&server);
     assert_eq!(stats["inference_count"], streams);
     assert_eq!(stats["inference_stats"]["success"]["count"], streams);
     assert_eq!(stats["inference_stats"]["fail"]["count"], 0);
-    drop(cut_inside(&server, 60 << 20, &[0; 1000]));
+    drop(open_with_partial_message(&server, 60 << 20, &[0; 1000]));
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 

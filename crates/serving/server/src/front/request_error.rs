@@ -172,7 +172,7 @@ impl From<InvalidRows> for RequestError {
 impl From<RegionError> for RequestError {
     fn from(error: RegionError) -> Self {
         let kind = match error {
-            RegionError::Off => ErrorKind::Unimplemented,
+            RegionError::Disabled => ErrorKind::Unimplemented,
             RegionError::Unknown { .. } => ErrorKind::NotFound,
             _ => ErrorKind::Invalid,
         };

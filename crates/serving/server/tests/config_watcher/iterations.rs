@@ -12,14 +12,14 @@ use super::{Volume, infer, model, settings, start, until, until_in_force};
 #[path = "../../../../models/trees/tests/zoo/mod.rs"]
 mod zoo;
 
-fn with(file: &str, iterations: Option<Iterations>) -> String {
+fn settings_with(file: &str, iterations: Option<Iterations>) -> String {
     let mut model = model(file);
     model.iterations = iterations;
     settings(vec![model], Policy::Eager, 1024)
 }
 
 /// First and last iteration in use, number of iterations in the file, and the best one.
-fn used(server: &Running) -> [Value; 4] {
+fn iterations_in_use(server: &Running) -> [Value; 4] {
     let metadata = server.get("/v2/models/m").json();
     let names = [
         "iterations_begin",
@@ -69,19 +69,19 @@ fn an_edit_of_iterations_loads_other_trees() {
         assert_eq!(answer["outputs"][1]["shape"][1], trees);
     };
     let file = "xgb_early_stop.ubj";
-    let volume = Volume::new(&with(file, None));
+    let volume = Volume::new(&settings_with(file, None));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
-    let [begin, end, in_file, best] = used(&server);
+    let [begin, end, in_file, best] = iterations_in_use(&server);
     assert_eq!((begin, &end, best), (json!(0), &in_file, json!(5)));
     let whole = in_file.as_u64().unwrap();
     answers_as(&server, "pred", whole);
 
     let edit = |iterations: Iterations, end: u64| {
-        volume.update(&with(file, Some(iterations)));
+        volume.update(&settings_with(file, Some(iterations)));
         // The file and its digest stay the same, so wait for the model itself.
         until(&server, "other iterations are used", |_| {
-            used(&server)[1] == json!(end)
+            iterations_in_use(&server)[1] == json!(end)
         });
         until_in_force(&server, &volume);
     };
@@ -97,7 +97,7 @@ fn an_edit_of_iterations_loads_other_trees() {
         begin: 0,
         end: 1 + whole as u32,
     };
-    volume.update(&with(file, Some(beyond)));
+    volume.update(&settings_with(file, Some(beyond)));
     let state = until(&server, "the model failed", |state| {
         state["models"][0]["state"] == "failed"
     });
@@ -105,7 +105,7 @@ fn an_edit_of_iterations_loads_other_trees() {
     assert!(error.contains("not within the file"), "{error}");
     assert!(error.contains(file), "{error}");
     answers_as(&server, "pred", whole);
-    volume.update(&with("xgb_exact.ubj", Some(Iterations::Best)));
+    volume.update(&settings_with("xgb_exact.ubj", Some(Iterations::Best)));
     let state = until(&server, "no best iteration", |state| {
         let error = state["models"][0]["error"].as_str();
         error.is_some_and(|error| error.contains("names no best iteration"))
@@ -115,7 +115,7 @@ fn an_edit_of_iterations_loads_other_trees() {
 }
 
 /// The first line on standard error that contains a best iteration.
-fn notice(arguments: &[&str]) -> String {
+fn iterations_log_line(arguments: &[&str]) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_albacore-server"))
         .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
         .args(arguments)
@@ -143,14 +143,14 @@ fn notice(arguments: &[&str]) -> String {
 #[test]
 fn a_server_logs_which_iterations_are_used_where_none_were_chosen() {
     let file = "xgb_early_stop.ubj";
-    let volume = Volume::new(&with(file, None));
+    let volume = Volume::new(&settings_with(file, None));
     let settings = volume.settings().display().to_string();
     let fixed = format!("m={}", zoo_file(file).display());
     for arguments in [
         ["--settings", settings.as_str()],
         ["--model", fixed.as_str()],
     ] {
-        let line = notice(&arguments);
+        let line = iterations_log_line(&arguments);
         for part in [
             "best_iteration is 5",
             "as the Booster that saved the file predicts",

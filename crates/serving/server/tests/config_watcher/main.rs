@@ -42,7 +42,7 @@ pub(crate) fn start(volume: &Volume, further: &[&str]) -> Running {
 }
 
 /// An infer call of `rows` rows of ten features.
-pub(crate) fn call(rows: usize) -> Vec<u8> {
+pub(crate) fn infer_body(rows: usize) -> Vec<u8> {
     let value = |at: usize| (at * 7919 % 1000) as f64 / 250.0 - 2.0;
     let data: Vec<f64> = (0..rows * 10).map(value).collect();
     let input = json!({"name": "input", "shape": [rows, 10], "datatype": "FP32", "data": data});

@@ -7,7 +7,9 @@ use albacore_settings::{Model, ModelBatching, Policy, Prefer};
 use serde_json::{Value, json};
 
 use super::running::Running;
-use super::{FILES, Volume, call, infer, model, settings, start, state, until, until_in_force};
+use super::{
+    FILES, Volume, infer, infer_body, model, settings, start, state, until, until_in_force,
+};
 
 /// Model `a` with its own batching params, and model `b`.
 fn models(batching: Option<ModelBatching>, weight: u32) -> Vec<Model> {
@@ -23,7 +25,7 @@ fn models(batching: Option<ModelBatching>, weight: u32) -> Vec<Model> {
     vec![a, named("b")]
 }
 
-fn of<'a>(state: &'a Value, model: &str) -> &'a Value {
+fn model_state<'a>(state: &'a Value, model: &str) -> &'a Value {
     let mut models = state["models"].as_array().unwrap().iter();
     models.find(|found| found["name"] == model).unwrap()
 }
@@ -33,7 +35,7 @@ fn metrics(server: &Running) -> String {
 }
 
 /// Number of batches of a model dispatched for this reason.
-fn dispatched(server: &Running, model: &str, reason: &str) -> f64 {
+fn dispatch_count(server: &Running, model: &str, reason: &str) -> f64 {
     let metrics = metrics(server);
     let labels = [format!("model=\"{model}\""), format!("cause=\"{reason}\"")];
     let lines = metrics.lines().filter(|line| {
@@ -44,8 +46,12 @@ fn dispatched(server: &Running, model: &str, reason: &str) -> f64 {
     counts.sum()
 }
 
-fn answers(server: &Running, model: &str, rows: usize) {
-    assert_eq!(infer(server, model, &call(rows)).status, 200, "{model}");
+fn assert_answered(server: &Running, model: &str, rows: usize) {
+    assert_eq!(
+        infer(server, model, &infer_body(rows)).status,
+        200,
+        "{model}"
+    );
 }
 
 #[test]
@@ -58,16 +64,16 @@ fn a_model_is_batched_by_its_own_rule_from_an_edit_on_and_not_its_neighbor() {
     let before = until_in_force(&server, &volume);
     let of_all = json!({"policy": "auto", "max_rows": 1024, "prefer": "short_waits"});
     for name in ["a", "b"] {
-        assert_eq!(of(&before, name)["batching_params"], of_all);
-        assert_eq!(of(&before, name)["weight"], 100);
-        (0..20).for_each(|_| answers(&server, name, 8));
+        assert_eq!(model_state(&before, name)["batching_params"], of_all);
+        assert_eq!(model_state(&before, name)["weight"], 100);
+        (0..20).for_each(|_| assert_answered(&server, name, 8));
     }
     until(&server, "auto reports both", |state| {
         ["a", "b"]
             .iter()
-            .all(|name| of(state, name)["batching"].is_array())
+            .all(|name| model_state(state, name)["batching"].is_array())
     });
-    assert_eq!(dispatched(&server, "a", "due"), 0.0);
+    assert_eq!(dispatch_count(&server, "a", "due"), 0.0);
 
     let batching = ModelBatching {
         policy: Policy::Timeout {
@@ -79,38 +85,42 @@ fn a_model_is_batched_by_its_own_rule_from_an_edit_on_and_not_its_neighbor() {
     volume.update(&file(Some(batching), 250));
     let after = until_in_force(&server, &volume);
     let expected = json!({"policy": "timeout", "max_rows": 4, "max_delay_us": 20_000});
-    assert_eq!(of(&after, "a")["batching_params"], expected);
-    assert_eq!(of(&after, "a")["weight"], 250);
-    assert_eq!(of(&after, "b")["batching_params"], of_all);
+    assert_eq!(model_state(&after, "a")["batching_params"], expected);
+    assert_eq!(model_state(&after, "a")["weight"], 250);
+    assert_eq!(model_state(&after, "b")["batching_params"], of_all);
     assert_eq!(after["batching"], of_all, "that of all is the same");
     assert_eq!(
-        of(&after, "a")["batching"],
+        model_state(&after, "a")["batching"],
         Value::Null,
         "auto is no longer asked"
     );
-    assert!(of(&after, "b")["batching"].is_array());
+    assert!(model_state(&after, "b")["batching"].is_array());
     let chosen = metrics(&server);
     assert!(!chosen.contains("albacore_batching_deferred{model=\"a\""));
     assert!(chosen.contains("albacore_batching_deferred{model=\"b\""));
     // Two rows wait for their delay; eight rows are two full batches.
     let (full, arrived) = (
-        dispatched(&server, "a", "full"),
-        dispatched(&server, "b", "arrival"),
+        dispatch_count(&server, "a", "full"),
+        dispatch_count(&server, "b", "arrival"),
     );
-    answers(&server, "a", 2);
-    answers(&server, "b", 2);
-    assert_eq!(dispatched(&server, "a", "due"), 1.0);
-    assert_eq!(dispatched(&server, "b", "due"), 0.0);
-    assert_eq!(dispatched(&server, "b", "arrival"), arrived + 1.0);
-    answers(&server, "a", 8);
-    assert_eq!(dispatched(&server, "a", "full"), full + 2.0);
+    assert_answered(&server, "a", 2);
+    assert_answered(&server, "b", 2);
+    assert_eq!(dispatch_count(&server, "a", "due"), 1.0);
+    assert_eq!(dispatch_count(&server, "b", "due"), 0.0);
+    assert_eq!(dispatch_count(&server, "b", "arrival"), arrived + 1.0);
+    assert_answered(&server, "a", 8);
+    assert_eq!(dispatch_count(&server, "a", "full"), full + 2.0);
 
     volume.update(&file(None, 100));
     let again = until_in_force(&server, &volume);
-    assert_eq!(of(&again, "a")["batching_params"], of_all);
-    answers(&server, "a", 2);
-    assert_eq!(dispatched(&server, "a", "due"), 1.0, "it waits no longer");
-    let loaded = |state: &Value| of(state, "a")["loaded_at_unix_ms"].clone();
+    assert_eq!(model_state(&again, "a")["batching_params"], of_all);
+    assert_answered(&server, "a", 2);
+    assert_eq!(
+        dispatch_count(&server, "a", "due"),
+        1.0,
+        "it waits no longer"
+    );
+    let loaded = |state: &Value| model_state(state, "a")["loaded_at_unix_ms"].clone();
     assert_eq!(loaded(&before), loaded(&again), "nothing was loaded");
     assert_eq!(state(&server)["workers"]["restarts"], 0);
     assert_eq!(server.stop("-TERM"), Some(0));
@@ -135,23 +145,26 @@ fn a_window_ends_the_wait_of_deferred_requests() {
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
     let state = until_in_force(&server, &volume);
-    assert_eq!(of(&state, "a")["batching_params"]["window_us"], 5000);
+    assert_eq!(
+        model_state(&state, "a")["batching_params"]["window_us"],
+        5000
+    );
     // Without the window the requests after the first, from which costs are learned, would each
     // wait for most of a minute.
-    (0..20).for_each(|_| answers(&server, "a", 1));
-    assert!(dispatched(&server, "a", "due") > 0.0);
+    (0..20).for_each(|_| assert_answered(&server, "a", 1));
+    assert!(dispatch_count(&server, "a", "due") > 0.0);
     // An edit that shortens the window dispatches the waiting request.
     volume.update(&with(Some(Duration::from_secs(50))));
     until_in_force(&server, &volume);
-    let due = dispatched(&server, "a", "due");
+    let due = dispatch_count(&server, "a", "due");
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| infer(&server, "a", &call(1)).status);
+        let waiting = scope.spawn(|| infer(&server, "a", &infer_body(1)).status);
         until(&server, "it waits", |_| {
             metrics(&server).contains("\nalbacore_queue_rows 1\n")
         });
         volume.update(&with(Some(Duration::from_millis(5))));
         assert_eq!(waiting.join().unwrap(), 200);
     });
-    assert_eq!(dispatched(&server, "a", "due"), due + 1.0);
+    assert_eq!(dispatch_count(&server, "a", "due"), due + 1.0);
     assert_eq!(server.stop("-TERM"), Some(0));
 }

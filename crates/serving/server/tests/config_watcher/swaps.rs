@@ -11,7 +11,9 @@ use serde_json::Value;
 
 use super::running::{Connection, Running};
 use super::volume::digest;
-use super::{FILES, Volume, call, infer, model, settings, start, state, until, until_in_force};
+use super::{
+    FILES, Volume, infer, infer_body, model, settings, start, state, until, until_in_force,
+};
 
 const SWAPS: usize = 24;
 
@@ -58,7 +60,7 @@ fn load(
 
 /// Swaps models and batching while four clients send calls of `rows` rows and `meanwhile` runs.
 fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync) {
-    let body = call(rows);
+    let body = infer_body(rows);
     let known = answers(&body);
     let volume = Volume::new(&settings(vec![model(FILES[0])], Policy::default(), 1024));
     let mut server = start(&volume, &[]);
@@ -140,7 +142,7 @@ fn objectives_and_bounds_change_without_loading_anything() {
     let volume = Volume::new(&settings(vec![slow.clone()], Policy::default(), 1024));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
-    let body = call(5);
+    let body = infer_body(5);
     assert_eq!(infer(&server, "m", &body).status, 200);
     let before = until_in_force(&server, &volume);
     assert_eq!(
@@ -160,7 +162,7 @@ fn objectives_and_bounds_change_without_loading_anything() {
         old["loaded_at_unix_ms"], new["loaded_at_unix_ms"],
         "nothing was loaded"
     );
-    assert_eq!(infer(&server, "m", &call(4)).status, 200);
+    assert_eq!(infer(&server, "m", &infer_body(4)).status, 200);
     let refused = infer(&server, "m", &body);
     assert_eq!(refused.status, 413, "5 rows, and 4 may wait");
     let state = state(&server);
@@ -193,7 +195,7 @@ fn models_are_added_and_removed_while_others_serve() {
     let volume = Volume::new(&only(vec![named("a", FILES[0])]));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
-    let body = call(3);
+    let body = infer_body(3);
     for round in 0..5 {
         let name = format!("b{round}");
         assert_eq!(infer(&server, &name, &body).status, 404);
@@ -233,7 +235,7 @@ fn a_model_file_that_is_replaced_is_loaded() {
     let volume = Volume::new(&settings(vec![model], Policy::default(), 1024));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
-    let body = call(3);
+    let body = infer_body(3);
     let first = infer(&server, "m", &body).json();
     put(FILES[1]);
     until(&server, "the new file is loaded", |state| {
@@ -265,5 +267,5 @@ fn a_model_file_that_is_written_anew_in_a_folder_is_loaded() {
         let error = state["models"][0]["error"].as_str();
         error.is_some_and(|text| text.contains("model.bst and other.bst")) && is_second(state)
     });
-    assert_eq!(infer(&server, "m", &call(3)).status, 200);
+    assert_eq!(infer(&server, "m", &infer_body(3)).status, 200);
 }

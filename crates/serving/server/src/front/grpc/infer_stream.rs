@@ -127,7 +127,7 @@ impl InferStream {
                         self.running.send_replace(running.len());
                     }
                     Some(Err(error)) => trailers = Some(unary::error_trailers(error)),
-                    None => trailers = Some(unary::ok()),
+                    None => trailers = Some(unary::ok_trailers()),
                 },
                 _ = server_ends.wait_for(|&ends| ends), if trailers.is_none() => {
                     trailers = Some(shutdown_trailers());
@@ -245,7 +245,9 @@ impl Messages {
             let frame = tokio::select! {
                 biased;
                 frame = self.body.frame() => frame,
-                () = idle_for(self.idle_max, &mut self.running) => return Err(idle(self.idle_max)),
+                () = wait_until_idle(self.idle_max, &mut self.running) => {
+                    return Err(idle_timeout_error(self.idle_max));
+                }
             };
             let Some(frame) = frame else {
                 return Ok(None);
@@ -284,7 +286,7 @@ impl Messages {
 }
 
 /// Waits until no request has been running for this time.
-async fn idle_for(time: Duration, running: &mut watch::Receiver<usize>) {
+async fn wait_until_idle(time: Duration, running: &mut watch::Receiver<usize>) {
     // bound: one pass per request that begins or ends, while the stream exists
     while running.wait_for(|&count| count == 0).await.is_ok() {
         if tokio::time::timeout(time, running.changed()).await.is_err() {
@@ -293,7 +295,7 @@ async fn idle_for(time: Duration, running: &mut watch::Receiver<usize>) {
     }
 }
 
-fn idle(time: Duration) -> RequestError {
+fn idle_timeout_error(time: Duration) -> RequestError {
     RequestError::new(
         ErrorKind::Unavailable,
         format!("no request came for {time:?}: open another stream"),

@@ -203,7 +203,7 @@ impl GrpcService {
             }
             "ServerMetadata" => {
                 let ServerMetadataRequest {} = self.message(headers, body, active).await?;
-                unary::reply(&server_metadata(self.front.regions.is_on()))
+                unary::reply(&server_metadata(self.front.regions.is_enabled()))
             }
             "ModelMetadata" => {
                 let ModelMetadataRequest { name, version } =

@@ -70,7 +70,7 @@ pub(super) fn reply(message: &impl Message) -> Response<ReplyBody> {
         Ok(framed) => framed,
         Err(too_large) => return error(too_large),
     };
-    let mut reply = Response::new(ReplyBody::Whole(Some(framed), Some(ok())));
+    let mut reply = Response::new(ReplyBody::Whole(Some(framed), Some(ok_trailers())));
     reply.headers_mut().insert(CONTENT_TYPE, GRPC);
     reply
 }
@@ -83,7 +83,7 @@ pub(super) fn stream(body: ReplyBody) -> Response<ReplyBody> {
 }
 
 /// Trailers of a successful call.
-pub(super) fn ok() -> HeaderMap {
+pub(super) fn ok_trailers() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
     trailers

@@ -178,7 +178,7 @@ impl HttpService {
         let reply = match route {
             Route::Server => reply::json(
                 StatusCode::OK,
-                &metadata::server(self.front.regions.is_on()),
+                &metadata::server(self.front.regions.is_enabled()),
             ),
             Route::Live => reply::json(StatusCode::OK, &json!({"live": true})),
             Route::Alive => reply::json(StatusCode::OK, &json!({"status": "alive"})),
@@ -239,7 +239,7 @@ impl HttpService {
             | Route::Invoke(_) => reply::error(&RequestError::invalid("this call needs a body")),
         };
         Ok(if route.is_volatile() {
-            uncached(reply)
+            forbid_caching(reply)
         } else {
             reply
         })
@@ -247,7 +247,7 @@ impl HttpService {
 }
 
 /// Forbids caching of the reply.
-fn uncached(mut reply: HttpReply) -> HttpReply {
+fn forbid_caching(mut reply: HttpReply) -> HttpReply {
     let headers = reply.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     reply
