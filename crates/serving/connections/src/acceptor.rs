@@ -1,13 +1,13 @@
-//! The accept loops of one port, one in each event loop. They close connections at their deadlines,
-//! and evict idle ones when the port is near [`CONNECTIONS_MAX`].
+//! The accept loops of one port, one per event loop. They close connections at their deadlines and
+//! evict idle connections when the port is near [`CONNECTIONS_MAX`].
 //!
-//! Each loop has a listening socket of its own, to which the kernel assigns connections by a hash.
-//! Few connections are divided unevenly so; a loop therefore passes a connection on to the loop
-//! that has fewest.
+//! Each event loop has its own listening socket (`SO_REUSEPORT`), to which the kernel assigns
+//! connections by a hash. A small number of connections is distributed unevenly by the hash; a loop
+//! therefore hands an accepted connection over to the loop with the fewest connections.
 //!
-//! A flood of connections that send nothing does not block other clients: near the bound,
-//! connections that never sent a complete request are evicted first, then those that have been idle
-//! longest. A new connection is refused only if all others are being served.
+//! Many connections that send nothing cannot lock out other clients: near the limit, connections
+//! that never sent a complete request are evicted first, then those that have been idle longest. A
+//! new connection is refused only if all others are serving requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,19 +29,19 @@ use crate::limits::{
 use crate::shutdown::{ShutdownStage, next_stage};
 use crate::state::{ConnState, Control, ListenerState, UnsentBytes};
 
-/// Connections that a loop may be given before it takes the first of them.
+/// Capacity of the handover channel of a loop.
 const HANDOVERS_MAX: usize = 256;
 
-/// One event loop of a port, as the others see it.
+/// One event loop of a port, as seen by the other loops.
 #[derive(Debug)]
 struct Peer {
-    /// Connections, those that are being handed over included.
+    /// Open connections, including those being handed over.
     open: AtomicUsize,
     total: ConnectionCount,
     handovers: mpsc::Sender<Handover>,
 }
 
-/// A connection that another loop accepted.
+/// A connection accepted by another loop.
 type Handover = (std::net::TcpStream, OpenGuard);
 
 /// The part of a port that one event loop serves.
@@ -50,13 +50,13 @@ pub struct PortShare {
     peers: Arc<[Peer]>,
     index: usize,
     handovers: mpsc::Receiver<Handover>,
-    /// The loops that stop listening wait here for the others.
+    /// Loops that have stopped accepting wait here for the others.
     listening: Arc<Barrier>,
     unsent_bytes: UnsentBytes,
     limit_metrics: LimitMetrics,
 }
 
-/// Divides a port among so many event loops, which add their connections to `total`.
+/// Divides a port among this number of event loops; all of them count their connections in `total`.
 #[must_use]
 pub fn divide_port(
     loops: usize,
@@ -84,7 +84,7 @@ pub fn divide_port(
     receivers.into_iter().enumerate().map(share).collect()
 }
 
-/// Counts a connection of a loop until it is dropped.
+/// Counts a connection of a loop as open until it is dropped.
 #[derive(Debug)]
 struct OpenGuard {
     peers: Arc<[Peer]>,
@@ -92,18 +92,18 @@ struct OpenGuard {
 }
 
 impl OpenGuard {
-    fn of(peers: &Arc<[Peer]>, index: usize) -> Self {
+    fn new(peers: &Arc<[Peer]>, index: usize) -> Self {
         peers[index].open.fetch_add(1, Ordering::Relaxed);
         peers[index].total.add();
         let peers = Arc::clone(peers);
         Self { peers, index }
     }
 
-    /// Counts a connection of the loop with fewest; of loop `own` if it is one of them.
-    fn of_least_loaded(peers: &Arc<[Peer]>, own: usize) -> Self {
+    /// Counts a connection for the loop with the fewest connections; prefers `local` on a tie.
+    fn for_least_loaded(peers: &Arc<[Peer]>, local: usize) -> Self {
         let open = |index: usize| peers[index].open.load(Ordering::Relaxed);
-        let least = (0..peers.len()).min_by_key(|&index| (open(index), index != own));
-        Self::of(peers, least.unwrap_or(own))
+        let least = (0..peers.len()).min_by_key(|&index| (open(index), index != local));
+        Self::new(peers, least.unwrap_or(local))
     }
 }
 
@@ -126,9 +126,10 @@ struct Acceptor<H> {
     evictions_left: usize,
 }
 
-/// Accepts connections until `shutdown` is closing and answers their requests by `handler`; returns
-/// when the last connection of this share is closed. Arrivals at `socket` should be stamped
-/// ([`albacore_os::stamp_arrivals`]), otherwise [`ConnState::arrival`] is the time of the read.
+/// Accepts connections until `shutdown` reaches a closing stage and serves their requests with
+/// `handler`; returns when the last connection of this share is closed. Arrivals at `socket` should
+/// be timestamped ([`albacore_os::stamp_arrivals`]); otherwise [`ConnState::arrival`] is the time
+/// of the read.
 pub async fn serve<H: Handler>(
     socket: TcpListener,
     share: PortShare,
@@ -155,10 +156,11 @@ pub async fn serve<H: Handler>(
         evictions_left: 0,
     };
     let mut sweep = tokio::time::interval(SWEEP_PERIOD);
-    // Missed sweeps are skipped: clients are not charged for time in which this process had no CPU.
+    // Missed sweeps are skipped, so that time without CPU for this process does not expire the
+    // deadlines of clients.
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let stage = loop {
-        // bound: ends when `shutdown` is closing; CONNECTIONS_MAX tasks at most
+        // bound: ends when `shutdown` reaches a closing stage; CONNECTIONS_MAX tasks at most
         tokio::select! {
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) => acceptor.distribute(stream),
@@ -179,12 +181,12 @@ pub async fn serve<H: Handler>(
     };
     acceptor.admit_pending(&socket).await;
     drop(socket);
-    // Clients whose connections are closed connect again at once: to a socket that is about to be
-    // closed, they would be reset. So no loop closes connections before all have closed the port.
+    // Clients reconnect as soon as their connections are closed. A reconnection to a listening
+    // socket that is then closed would be reset, so all loops close their sockets first.
     listening.wait().await;
     handovers.close();
     while let Ok(handover) = handovers.try_recv() {
-        // bound: HANDOVERS_MAX, as the channel is closed
+        // bound: HANDOVERS_MAX, because the channel is closed
         acceptor.take_over(handover);
     }
     if stage == ShutdownStage::Closing {
@@ -194,9 +196,9 @@ pub async fn serve<H: Handler>(
 }
 
 impl<H: Handler> Acceptor<H> {
-    /// Serves an accepted connection in the loop with the fewest connections.
+    /// Passes an accepted connection to the loop with the fewest connections.
     fn distribute(&mut self, stream: TcpStream) {
-        let guard = OpenGuard::of_least_loaded(&self.peers, self.index);
+        let guard = OpenGuard::for_least_loaded(&self.peers, self.index);
         if guard.index == self.index {
             return self.admit(stream, guard);
         }
@@ -206,15 +208,15 @@ impl<H: Handler> Acceptor<H> {
         });
         match handed_over {
             Ok(Ok(())) => {}
-            // The other loop stops, or has many to take over: the connection stays here.
+            // The other loop is stopping or its channel is full: serve the connection here.
             Ok(Err(TrySendError::Full((stream, _)) | TrySendError::Closed((stream, _)))) => {
-                self.take_over((stream, OpenGuard::of(&self.peers, self.index)));
+                self.take_over((stream, OpenGuard::new(&self.peers, self.index)));
             }
             Err(error) => tracing::warn!(%error, "a connection could not be handed over"),
         }
     }
 
-    /// Serves a connection that another loop accepted.
+    /// Serves a connection handed over by another loop.
     fn take_over(&mut self, (stream, guard): Handover) {
         match TcpStream::from_std(stream) {
             Ok(stream) => self.admit(stream, guard),
@@ -247,35 +249,35 @@ impl<H: Handler> Acceptor<H> {
         });
     }
 
-    /// Admits connections that the kernel has completed: closing the port would reset them.
+    /// Accepts the connections in the accept queue, which closing the socket would reset.
     async fn admit_pending(&mut self, socket: &TcpListener) {
         for _ in 0..self.connections_max {
             match tokio::time::timeout(Duration::ZERO, socket.accept()).await {
                 Ok(Ok((stream, _))) => {
-                    self.admit(stream, OpenGuard::of(&self.peers, self.index));
+                    self.admit(stream, OpenGuard::new(&self.peers, self.index));
                 }
                 Ok(Err(_)) | Err(_) => return,
             }
         }
     }
 
-    /// Asks idle connections to close, in the order of [`ConnState::eviction_rank`].
+    /// Asks connections to close, in the order of [`ConnState::eviction_rank`].
     fn evict(&mut self) {
         let ranked = self.conns.iter().enumerate();
         let mut ranked: Vec<_> = ranked
-            .filter_map(|(place, conn)| Some((conn.eviction_rank()?, place)))
+            .filter_map(|(index, conn)| Some((conn.eviction_rank()?, index)))
             .collect();
         let count = EVICTIONS_AT_ONCE.min(ranked.len());
         if count < ranked.len() {
             ranked.select_nth_unstable(count);
         }
-        for &(_, place) in ranked.iter().take(count) {
-            if let Some(conn) = self.conns.get(place) {
+        for &(_, index) in ranked.iter().take(count) {
+            if let Some(conn) = self.conns.get(index) {
                 conn.evict();
             }
         }
-        // Half of them, since some may receive a request meanwhile. After a search without a result
-        // some connections are accepted before the next one.
+        // Only half of them, because some may receive a request before they close. The minimum
+        // keeps a search without a result from being repeated for every connection.
         self.evictions_left = count.max(EVICTIONS_AT_ONCE) / 2;
     }
 
@@ -283,7 +285,7 @@ impl<H: Handler> Acceptor<H> {
     fn sweep(&mut self) {
         while self.tasks.try_join_next().is_some() {} // bound: connections that ended
         let begins_epoch = self.listener.tick();
-        self.conns.retain(|conn| Arc::strong_count(conn) > 1); // one is the connection's
+        self.conns.retain(|conn| Arc::strong_count(conn) > 1); // one is held by the connection
         for conn in &self.conns {
             conn.check_deadline();
             if begins_epoch {
@@ -292,14 +294,14 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 
-    /// Waits until all connections are closed.
+    /// Closes all connections gracefully and waits until they are closed.
     async fn drain(&mut self, sweep: &mut Interval) {
         self.listener.close();
         for conn in &self.conns {
             conn.send_control(Control::Shutdown);
         }
         while !self.tasks.is_empty() {
-            // bound: connections end with their current request; the caller bounds the total time
+            // bound: connections end with their current request; the caller limits the total time
             tokio::select! {
                 _ = self.tasks.join_next() => {}
                 _ = sweep.tick() => self.sweep(),
@@ -338,11 +340,11 @@ mod tests {
         }
     }
 
-    /// Counts the requests of one event loop.
+    /// Counts the requests served by one event loop.
     #[derive(Default)]
-    struct Counting(AtomicUsize);
+    struct CountingHandler(AtomicUsize);
 
-    impl Handler for Counting {
+    impl Handler for CountingHandler {
         type Body = Empty;
 
         async fn answer(
@@ -355,7 +357,7 @@ mod tests {
         }
     }
 
-    async fn ask(stream: &mut TcpStream) {
+    async fn send_request(stream: &mut TcpStream) {
         let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
         stream.write_all(request).await.unwrap();
         let mut reply = [0; 1024];
@@ -370,25 +372,25 @@ mod tests {
         let (mut handlers, mut loops) = (Vec::new(), JoinSet::new());
         let memory = albacore_os::SharedMemory::create("test", 8192).unwrap();
         let total = ConnectionCount::new(memory.map_words().unwrap());
-        let counted = || memory.map_words().unwrap().words()[0].load(Ordering::Relaxed);
+        let total_open = || memory.map_words().unwrap().words()[0].load(Ordering::Relaxed);
         for share in divide_port(3, &LimitMetrics::default(), &total) {
             let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
             addresses.push(socket.local_addr().unwrap());
-            let handler = Arc::new(Counting::default());
+            let handler = Arc::new(CountingHandler::default());
             handlers.push(Arc::clone(&handler));
             loops.spawn(serve(socket, share, stopped.clone(), handler));
         }
-        // All of them come to the first loop.
+        // All connections are accepted by the first loop.
         let mut streams = Vec::new();
         for _ in 0..9 {
             let mut stream = TcpStream::connect(addresses[0]).await.unwrap();
-            ask(&mut stream).await;
+            send_request(&mut stream).await;
             streams.push(stream);
         }
         let counts = || handlers.iter().map(|it| it.0.load(Ordering::Relaxed));
         assert_eq!(counts().collect::<Vec<_>>(), [3, 3, 3]);
-        // A connection stays with its loop, and those that end leave room for others.
-        ask(&mut streams[1]).await;
+        // A connection stays in its loop; closed connections free capacity in their loop.
+        send_request(&mut streams[1]).await;
         assert_eq!(counts().sum::<usize>(), 10);
         streams.truncate(3);
         while handlers.iter().map(Arc::strong_count).sum::<usize>() > 3 * 2 + 3 {
@@ -396,7 +398,7 @@ mod tests {
         }
         for _ in 0..3 {
             let mut stream = TcpStream::connect(addresses[2]).await.unwrap();
-            ask(&mut stream).await;
+            send_request(&mut stream).await;
             streams.push(stream);
         }
         let counts: Vec<_> = counts().collect();
@@ -404,10 +406,10 @@ mod tests {
             counts.iter().all(|&count| (4..=5).contains(&count)),
             "{counts:?}"
         );
-        assert_eq!(counted(), 6);
+        assert_eq!(total_open(), 6);
         stop.send_replace(ShutdownStage::Closing);
         drop(streams);
         while loops.join_next().await.is_some() {}
-        assert_eq!(counted(), 0);
+        assert_eq!(total_open(), 0);
     }
 }

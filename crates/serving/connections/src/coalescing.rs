@@ -1,18 +1,18 @@
-//! Coalesces what one poll of an HTTP/2 connection sends into one write.
+//! Coalesces the writes of one poll of an HTTP/2 connection into one system call.
 //!
-//! **Problem.** A reply of gRPC has three frames: head, data and trailers. h2 writes what it has
-//! encoded before the frame that follows a payload of 256 bytes or more. A client that received a
-//! head may not send its request again, so a process that is killed between the two writes loses
-//! the request.
+//! **Problem.** A gRPC reply has three frames: headers, data and trailers. h2 flushes its encode
+//! buffer before the frame after a payload of 256 bytes or more. A client that has received the
+//! response headers may not retry, so if the process is killed between the two writes, the request
+//! is lost.
 //!
-//! **Approach.** hyper gets a stream that stores what is written. When a poll of the connection has
-//! ended, all of it is written in one call: the replies of all streams that were ready, which also
-//! saves system calls.
+//! **Approach.** hyper writes to a buffering stream. After each poll of the connection, the buffer
+//! is written in one call. It contains the replies of all streams that were ready, which also saves
+//! system calls.
 //!
-//! **Limits.** At most [`COALESCED_BYTES_MAX`] are stored. Where more is ready in one poll, what is
-//! stored is written first, and a reply may break off there, as a larger one may anyway.
+//! **Limits.** The buffer holds at most [`COALESCED_BYTES_MAX`]. If one poll writes more, the
+//! buffer is written first, and a reply may be split there; a larger reply is split anyway.
 //!
-//! **Backpressure.** While the socket takes nothing, the store fills up to its limit, and from then
+//! **Backpressure.** While the socket is not writable, the buffer fills up to its limit; from then
 //! on hyper waits for the socket.
 
 use std::io::{self, IoSlice};
@@ -25,7 +25,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 
 use crate::limits::COALESCED_BYTES_MAX;
 
-/// The stream that hyper gets; clones share it.
+/// The buffering stream passed to hyper; clones share the buffer.
 pub(crate) struct CoalescedIo<Io>(Arc<Mutex<Coalesced<Io>>>);
 
 impl<Io> Clone for CoalescedIo<Io> {
@@ -37,9 +37,9 @@ impl<Io> Clone for CoalescedIo<Io> {
 struct Coalesced<Io> {
     io: Io,
     unsent: BytesMut,
-    /// hyper flushed, and `io` was not flushed since.
+    /// hyper has flushed, and `io` has not been flushed since.
     is_flush_due: bool,
-    /// The error of the last write, which the next call of hyper returns.
+    /// The error of the last write, returned by the next call of hyper.
     error: Option<io::Error>,
 }
 
@@ -57,7 +57,7 @@ impl<Io: Write + Unpin> CoalescedIo<Io> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what hyper has flushed; to be called after each poll of the connection, by its task.
+    /// Writes the flushed bytes. Must be called after each poll of the connection, by its task.
     pub(crate) fn send(&self, context: &mut Context<'_>) {
         let mut coalesced = self.lock();
         if !coalesced.is_flush_due || coalesced.error.is_some() {
@@ -68,7 +68,7 @@ impl<Io: Write + Unpin> CoalescedIo<Io> {
                 coalesced.error = Some(error);
                 context.waker().wake_by_ref();
             }
-            // The socket wakes the task.
+            // If pending, the socket wakes the task.
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
     }
@@ -93,7 +93,7 @@ impl<Io: Write + Unpin> Coalesced<Io> {
         Poll::Ready(Ok(()))
     }
 
-    /// Makes room for bytes to be stored; false if they are too many.
+    /// Makes room for `bytes`; returns false if they exceed the buffer.
     fn poll_room(&mut self, bytes: usize, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if let Some(error) = self.error.take() {
             return Poll::Ready(Err(error));

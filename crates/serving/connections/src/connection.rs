@@ -1,5 +1,5 @@
-//! Drives one connection. Every port accepts HTTP/1.1 and HTTP/2, which the connection preface
-//! distinguishes.
+//! Drives one connection. Every port accepts HTTP/1.1 and HTTP/2; the connection preface of HTTP/2
+//! tells them apart.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -27,15 +27,14 @@ use crate::limits::{
 use crate::socket::TimedSocket;
 use crate::state::{ActiveRequest, ConnState, Control, ListenerState, Phase, UnsentBytes};
 
-/// The connection preface of HTTP/2.
+/// The HTTP/2 connection preface.
 const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Answers the requests of all connections.
+/// The request handler of all connections.
 pub trait Handler: Send + Sync + 'static {
-    /// The body of a reply.
     type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
 
-    /// Answers one request; `active` counts as being served until it is dropped.
+    /// Serves one request, which is active until `active` is dropped.
     fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -49,7 +48,7 @@ enum Protocol {
     Http2,
 }
 
-/// Serves one connection of a port.
+/// Serves one accepted connection.
 pub(crate) async fn serve_socket<H: Handler>(
     stream: TcpStream,
     conn: Arc<ConnState>,
@@ -58,7 +57,7 @@ pub(crate) async fn serve_socket<H: Handler>(
     if stream.set_nodelay(true).is_err() {
         return; // already closed
     }
-    let Some((protocol, is_stopping)) = detect(&stream, &conn).await else {
+    let Some((protocol, is_stopping)) = detect_protocol(&stream, &conn).await else {
         return;
     };
     let stream = TimedSocket::new(stream, Arc::clone(&conn));
@@ -95,10 +94,10 @@ async fn serve_io<Io, H>(
     H: Handler,
 {
     let io = ConnIo::new(TokioIo::new(stream), Arc::clone(&conn));
-    let own = Arc::clone(&conn);
+    let service_conn = Arc::clone(&conn);
     let service = service_fn(move |request| {
-        // In a box: hyper moves what it is given, and would keep its memory for each connection.
-        let answer = Box::pin(Arc::clone(&handler).answer(request, own.begin_request()));
+        // Boxed: hyper stores the future inline and would keep its memory for each connection.
+        let answer = Box::pin(Arc::clone(&handler).answer(request, service_conn.begin_request()));
         async move { Ok::<_, Infallible>(answer.await) }
     });
     match protocol {
@@ -130,9 +129,9 @@ async fn serve_io<Io, H>(
     }
 }
 
-/// Waits for the first bytes. Returns the protocol and whether a shutdown began meanwhile; `None`
-/// if the connection is to be closed.
-async fn detect(stream: &TcpStream, conn: &ConnState) -> Option<(Protocol, bool)> {
+/// Waits for the first bytes. Returns the protocol and whether shutdown began while waiting; `None`
+/// if the connection must be closed.
+async fn detect_protocol(stream: &TcpStream, conn: &ConnState) -> Option<(Protocol, bool)> {
     let mut protocol = pin!(peek_protocol(stream));
     let control = tokio::select! {
         biased;
@@ -144,7 +143,7 @@ async fn detect(stream: &TcpStream, conn: &ConnState) -> Option<(Protocol, bool)
             conn.count(limit);
             None
         }
-        // A client that has just connected will send a request soon.
+        // A client that has just connected is about to send a request.
         Control::Shutdown => {
             let protocol = tokio::time::timeout(SHUTDOWN_GRACE, protocol).await;
             Some((protocol.ok()??, true))
@@ -152,16 +151,16 @@ async fn detect(stream: &TcpStream, conn: &ConnState) -> Option<(Protocol, bool)
     }
 }
 
-/// Detects the protocol without consuming bytes; `None` if the connection ends before.
+/// Detects the protocol without consuming bytes; `None` if the connection is closed first.
 async fn peek_protocol(stream: &TcpStream) -> Option<Protocol> {
-    let mut seen = [0; PREFACE.len()];
+    let mut received = [0; PREFACE.len()];
     loop {
         // bound: FIRST_BYTES_TIME_MAX of the connection
-        let length = stream.peek(&mut seen).await.ok()?;
+        let length = stream.peek(&mut received).await.ok()?;
         if length == 0 {
             return None;
         }
-        if !PREFACE.starts_with(&seen[..length]) {
+        if !PREFACE.starts_with(&received[..length]) {
             return Some(Protocol::Http1);
         }
         if length == PREFACE.len() {
@@ -171,7 +170,8 @@ async fn peek_protocol(stream: &TcpStream) -> Option<Protocol> {
     }
 }
 
-/// Runs a connection until it ends or a control message ends it; `after_poll` follows each poll.
+/// Runs a connection until it ends or a control message ends it; calls `after_poll` after each
+/// poll.
 async fn drive<C>(
     connection: C,
     conn: &ConnState,
@@ -182,15 +182,15 @@ async fn drive<C>(
 {
     let mut connection = pin!(connection);
     let mut is_closing = false;
-    // Shutdown of HTTP/1.1: the phase when the shutdown began, or SHUTDOWN_GRACE ago.
+    // Shutdown of HTTP/1.1: the phase when shutdown began, then at the last check, SHUTDOWN_GRACE
+    // ago.
     let mut phase_at_shutdown = (is_stopping && !is_http2).then(|| conn.phase_deadline());
     if is_stopping && is_http2 {
         connection.as_mut().graceful_shutdown();
         is_closing = true;
     }
     loop {
-        // bound: one pass for each control message, and each time that CLOSE_TIME_MAX or
-        // SHUTDOWN_GRACE has passed
+        // bound: one pass per control message, per CLOSE_TIME_MAX and per SHUTDOWN_GRACE
         let control = tokio::select! {
             biased;
             ended = poll_fn(|context| {
@@ -214,7 +214,7 @@ async fn drive<C>(
             }
         };
         match control {
-            Some(Control::CloseIfUnchanged(seen, limit)) if conn.is_unchanged(seen) => {
+            Some(Control::CloseIfUnchanged(observed, limit)) if conn.is_unchanged(observed) => {
                 conn.count(limit);
                 if !is_http2 {
                     return;
@@ -228,7 +228,7 @@ async fn drive<C>(
                 conn.count(limit);
                 return;
             }
-            // Closing at once would reset a request that is in flight.
+            // Closing immediately would reset a request in flight.
             Some(Control::Shutdown) if !is_http2 && phase_at_shutdown.is_none() => {
                 phase_at_shutdown = Some(conn.phase_deadline());
                 continue;
@@ -242,11 +242,11 @@ async fn drive<C>(
     }
 }
 
-/// Counts why a connection ended early.
+/// Counts the reason why a connection ended early.
 fn count_error(error: &hyper::Error, conn: &ConnState) {
     tracing::debug!(?error, "a connection ended early");
-    // hyper does not expose the error codes of HTTP/2 except in its debug output. This code means a
-    // flood of resets, continuations or small frames, which its parser bounds.
+    // hyper exposes the HTTP/2 error code only in its debug output. ENHANCE_YOUR_CALM means a flood
+    // of resets, continuations or small frames, which the parser of h2 limits.
     let debug = format!("{error:?}");
     if error.is_timeout() {
         conn.count(Limit::Keepalive);
@@ -257,6 +257,6 @@ fn count_error(error: &hyper::Error, conn: &ConnState) {
     } else if !error.is_parse()
         && matches!(conn.phase_deadline().phase(), Phase::Head | Phase::Replying)
     {
-        conn.count(Limit::BrokenOff);
+        conn.count(Limit::Aborted);
     }
 }

@@ -1,12 +1,12 @@
-//! How many connections are open, in memory that outlives this process: whoever finds it dead knows
-//! how many were reset.
+//! Number of open connections, in memory that outlives this process: if the process dies, it is the
+//! number of connections that were reset.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use albacore_os::Words;
 
-/// The first 64-bit word of a memory file.
+/// A counter in the first 64-bit word of a memory file.
 #[derive(Clone, Debug)]
 pub struct ConnectionCount(Arc<Words>);
 

@@ -1,6 +1,6 @@
-//! Checks of a request's head that hyper leaves to the service (RFC 9110, 9112 and 9113).
+//! Checks of the request head that hyper leaves to the service (RFC 9110, 9112 and 9113).
 //!
-//! Requests can be smuggled past a proxy by heads that two parsers read differently. hyper refuses
+//! Requests can be smuggled past a proxy if two parsers interpret a head differently. hyper rejects
 //! malformed lines, folded headers, `Content-Length` values that differ, a `Transfer-Encoding`
 //! whose last coding is not `chunked`, and any `Transfer-Encoding` in HTTP/1.0. If a request has
 //! both headers, hyper ignores `Content-Length` and closes the connection after the reply (RFC 9112
@@ -10,11 +10,11 @@ use hyper::header::{HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
 
-/// Why a head is refused. The connection has to be closed after the reply, since the start of the
-/// next request is unknown.
+/// Why a head is rejected. The connection must be closed after the reply, because the boundary of
+/// the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// RFC 9112 3.2: HTTP/1.1 needs the header. RFC 9113 8.3.1: HTTP/2 needs it or `:authority`.
+    /// RFC 9112 3.2: HTTP/1.1 requires `Host`. RFC 9113 8.3.1: HTTP/2 requires it or `:authority`.
     #[error("the request has no Host header: send one")]
     NoHost,
     /// RFC 9112 3.2.
@@ -23,14 +23,14 @@ pub enum HeadError {
     /// RFC 9110 7.2.
     #[error("the Host header is not a host name or address with an optional port")]
     InvalidHost,
-    /// RFC 9113 8.3.1: a server that saw another name than a proxy before it would route
-    /// differently.
+    /// RFC 9113 8.3.1: `Host` and `:authority` differ, so a proxy and the server could route by
+    /// different names.
     #[error("the Host header differs from :authority: send the same or none")]
     OtherAuthority,
-    /// RFC 9112 6.1: `chunked` is applied once.
+    /// RFC 9112 6.1: `chunked` must not be applied more than once.
     #[error("the request has more than one transfer coding `chunked`, or an empty one: send one")]
     RepeatedTransferEncoding,
-    /// RFC 9112 6.1: a transfer coding that the server does not understand is answered with 501.
+    /// RFC 9112 6.1: an unknown transfer coding is answered with 501.
     #[error("the only Transfer-Encoding understood is chunked; use Content-Encoding to compress")]
     UnknownTransferEncoding,
 }
@@ -77,7 +77,7 @@ fn check_authority(
     }
 }
 
-/// `uri-host [":" port]`; empty where the client knows no name.
+/// `uri-host [":" port]`, or empty if the client has no authority.
 fn is_host(host: &HeaderValue) -> bool {
     let Ok(text) = host.to_str() else {
         return false;
@@ -89,7 +89,7 @@ fn is_host(host: &HeaderValue) -> bool {
         return false;
     };
     let Some(port) = text.strip_prefix(authority.host()) else {
-        return false; // user information
+        return false; // userinfo is not allowed
     };
     let is_number = |port: &str| port.is_empty() || port.parse::<u16>().is_ok();
     !authority.host().is_empty()

@@ -1,10 +1,10 @@
-//! The IO wrapper of one connection: records in its state when bytes are received and when all are
-//! sent, and adds a JSON body to the errors that hyper answers by itself.
+//! IO wrapper of one connection. It records when bytes are received and when all bytes are sent,
+//! and adds a JSON body to the error replies that hyper sends on its own.
 //!
-//! A head that cannot be parsed never reaches the service; hyper writes a `400`, `414` or `431`
-//! without a body and closes. Clients read `error` from the body of every failure, so this wrapper
-//! detects that write (an error status and `content-length: 0`, which no reply of the service has)
-//! and sends a reply with a body instead.
+//! A request head that cannot be parsed never reaches the service; hyper sends a `400`, `414` or
+//! `431` without a body and closes. Clients read `error` from the body of every failure, so this
+//! wrapper detects such a write (an error status and `content-length: 0`, which the service never
+//! sends) and sends a reply with a body instead.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,11 +16,11 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use crate::limit_metrics::Limit;
 use crate::state::ConnState;
 
-/// Wraps the byte stream of a connection.
+/// The byte stream of a connection.
 pub(crate) struct ConnIo<Io> {
     io: Io,
     conn: Arc<ConnState>,
-    /// Bytes to be written instead of a head without a body.
+    /// Bytes to write in place of a head without a body.
     pending: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ impl<Io: Write + Unpin> ConnIo<Io> {
         Poll::Ready(Ok(()))
     }
 
-    /// Replaces an error head without a body by a reply with one; false for anything else.
+    /// Replaces an error reply without a body by one with a body; returns false for other bytes.
     fn try_replace(&mut self, head: &[u8]) -> bool {
         let Some((reply, limit)) = replacement(head) else {
             return false;
@@ -55,7 +55,7 @@ impl<Io: Write + Unpin> ConnIo<Io> {
     }
 }
 
-/// The reply with a body for an error head without one; `None` for anything else.
+/// Returns the reply with a body for an error reply without one; `None` for other bytes.
 fn replacement(head: &[u8]) -> Option<(Vec<u8>, Limit)> {
     const HEAD_BYTES_MAX: usize = 256;
     if !head.starts_with(b"HTTP/1.1 4")
@@ -91,7 +91,7 @@ fn replacement(head: &[u8]) -> Option<(Vec<u8>, Limit)> {
     Some((closing_reply(status, message), limit))
 }
 
-/// A reply with an error that closes the connection.
+/// Serializes an error reply that closes the connection.
 pub(crate) fn closing_reply(status: &str, message: &str) -> Vec<u8> {
     let body = format!("{{\"error\":\"{message}\"}}");
     let length = body.len();

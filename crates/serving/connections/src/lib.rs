@@ -1,8 +1,9 @@
-//! Connections of the server: accepted, bounded and closed; their requests go to a [`Handler`].
+//! Connections of the server: accepts, limits and closes them, and passes requests to a
+//! [`Handler`].
 //!
-//! `acceptor` is the accept loop of a port, `connection` drives one connection over `io`,
-//! `coalescing` and `socket`, `state` is its phase and deadline, `head` checks what hyper leaves
-//! unchecked, `shutdown` has the stages of a server's end. The limits and their reasons are in
+//! `acceptor` is the accept loop of a port; `connection` drives one connection over `io`,
+//! `coalescing` and `socket`; `state` is its phase and deadline; `head` makes the checks that hyper
+//! does not make; `shutdown` defines the stages of a shutdown. The limits and their reasons are in
 //! [`limits`]; [`LimitMetrics`] counts how often clients reach them.
 #![forbid(unsafe_code)]
 

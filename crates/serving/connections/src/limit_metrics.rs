@@ -11,48 +11,48 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// A limit that a client reached, or another reason why its connection was closed early.
+/// A limit that a client reached, or another reason for closing its connection early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Refused: the maximum of connections is open and all are being served.
+    /// Refused: the maximum number of connections is open, and all are serving requests.
     Connections,
-    /// Evicted to make room for others.
-    CrowdedOut,
+    /// Evicted to make room for other connections.
+    Evicted,
     FirstBytesTime,
-    /// The head of a request took too long.
+    /// The request head was not received in time.
     HeadTime,
-    /// The head was too large.
+    /// The request head was too large.
     HeadBytes,
     /// The bytes were not HTTP.
     NotHttp,
     /// Idle for too long.
     IdleTime,
-    /// The peer did not answer a keepalive.
+    /// The peer did not acknowledge a keepalive ping.
     Keepalive,
     /// The client abandoned most of its calls.
     Resets,
     /// A flood of HTTP/2 frames: calls reset before they were accepted, endless headers.
     Flood,
     /// The client closed the connection during a request or a reply.
-    BrokenOff,
+    Aborted,
     /// The client did not read a reply in time.
     ReplyTime,
-    /// Too many bytes of replies are unsent, over all clients.
+    /// Too many bytes of replies were unsent, over all clients.
     RepliesBytes,
     /// The reply would be too large.
     ReplyBytes,
-    /// A body stalled, or was too slow.
+    /// A body stalled or was too slow.
     BodyTime,
     /// A body was too large, before or after decompression.
     BodyBytes,
-    /// Too many bytes of bodies are in memory, over all clients.
+    /// Too many bytes of bodies were in memory, over all clients.
     BodiesBytes,
 }
 
 /// The limits in the order of their declaration, with their labels in metrics.
 const LIMITS: [(Limit, &str); 17] = [
     (Limit::Connections, "connections"),
-    (Limit::CrowdedOut, "crowded_out"),
+    (Limit::Evicted, "crowded_out"),
     (Limit::FirstBytesTime, "first_bytes_time"),
     (Limit::HeadTime, "head_time"),
     (Limit::HeadBytes, "head_bytes"),
@@ -61,7 +61,7 @@ const LIMITS: [(Limit, &str); 17] = [
     (Limit::Keepalive, "keepalive"),
     (Limit::Resets, "resets"),
     (Limit::Flood, "flood"),
-    (Limit::BrokenOff, "broken_off"),
+    (Limit::Aborted, "broken_off"),
     (Limit::ReplyTime, "reply_time"),
     (Limit::RepliesBytes, "replies_bytes"),
     (Limit::ReplyBytes, "reply_bytes"),
@@ -70,7 +70,7 @@ const LIMITS: [(Limit, &str); 17] = [
     (Limit::BodiesBytes, "bodies_bytes"),
 ];
 
-/// The counters of all ports; a clone counts into the same.
+/// The counters of all ports; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct LimitMetrics(Arc<Counts>);
 

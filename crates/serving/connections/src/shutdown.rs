@@ -1,33 +1,36 @@
-//! How far a server is with its end.
+//! The stages of a server shutdown.
 
 use tokio::sync::watch;
 
-/// The stages of a server, in order.
+/// The stages of a server's lifetime, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShutdownStage {
     #[default]
     Serving,
-    /// It answers as before and accepts connections, because routers still send requests here. Each
-    /// HTTP/1.1 connection that is older than this stage ends with its next reply.
+    /// Shutdown is announced. The server still accepts connections and serves requests, because
+    /// load balancers still route requests to it. Each HTTP/1.1 connection that was opened before
+    /// this stage is closed after its next reply.
     ///
-    /// HTTP/2 connections stay: after GOAWAY a client asks once for other addresses, and often not
-    /// again for half a minute, which is too early before the answer has changed.
+    /// HTTP/2 connections are kept: on GOAWAY a client resolves the name of the server again, and
+    /// often not a second time within half a minute. At this stage the name may still resolve to
+    /// the old addresses.
     Announced,
-    /// It closes its ports, and each connection after its current request.
+    /// Listening sockets are closed, and each connection after its current request.
     Closing,
-    /// The same, while another process serves the same ports: nothing is announced.
+    /// Like [`ShutdownStage::Closing`], but another process serves the same ports, so that no
+    /// shutdown is announced.
     Replaced,
 }
 
 impl ShutdownStage {
-    /// Whether ports and connections are to be closed.
+    /// Whether ports and connections are being closed.
     #[must_use]
     pub fn is_closing(self) -> bool {
         matches!(self, Self::Closing | Self::Replaced)
     }
 }
 
-/// Waits for the next stage. A dropped sender is a shutdown, too.
+/// Waits for the next stage. A dropped sender means [`ShutdownStage::Closing`].
 pub async fn next_stage(stage: &mut watch::Receiver<ShutdownStage>) -> ShutdownStage {
     match stage.changed().await {
         Ok(()) => *stage.borrow_and_update(),

@@ -1,5 +1,5 @@
-//! The socket of a connection. It records how long the bytes that were read had waited in the
-//! kernel, which is time that a request has already lost.
+//! The socket of a connection. It measures how long received bytes waited in the socket buffer,
+//! because this time counts against the deadline of the request.
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use crate::state::ConnState;
 
-/// A socket whose reads are timed.
+/// A socket whose reads measure the waiting time of the bytes.
 pub(crate) struct TimedSocket {
     socket: TcpStream,
     reader: ArrivalReader,
@@ -20,7 +20,7 @@ pub(crate) struct TimedSocket {
 }
 
 impl TimedSocket {
-    /// `socket` must come from a listener with stamped arrivals.
+    /// `socket` must be accepted from a listener with timestamped arrivals.
     pub(crate) fn new(socket: TcpStream, conn: Arc<ConnState>) -> Self {
         Self {
             socket,
@@ -43,7 +43,7 @@ impl AsyncRead for TimedSocket {
         } = self.get_mut();
         let room = buffer.remaining();
         loop {
-            // bound: each pass but the last one finds that the socket was not readable.
+            // bound: in each pass except the last one the socket was not readable
             ready!(socket.poll_read_ready(context))?;
             let mut arrived = None;
             let tried = socket.try_io(Interest::READABLE, || {
@@ -51,8 +51,8 @@ impl AsyncRead for TimedSocket {
                 arrived = Some(read);
                 match read.bytes {
                     0 => Ok(()),
-                    // A short read empties the socket: this saves the call that would find that
-                    // out.
+                    // A short read has emptied the socket: clear its readiness now, which saves the
+                    // read that would return `EWOULDBLOCK`.
                     few if few < room => Err(io::ErrorKind::WouldBlock.into()),
                     _ => Ok(()),
                 }

@@ -1,8 +1,8 @@
-//! The phase of a connection and its deadline: one atomic word that the connection writes and that
-//! a sweep over all connections reads four times a second.
+//! The phase of a connection and its deadline, in one atomic word that is written by the connection
+//! and read four times per second by a sweep over all connections.
 //!
-//! Connections have no timers for this: a request costs some stores, an idle connection nothing.
-//! The clock counts sweeps, so that requests need no system call for the time.
+//! There are no timers per connection: a request costs a few stores, an idle connection nothing.
+//! The clock counts sweeps, so that requests need no system call to read the time.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,9 +22,9 @@ use crate::limits::{
 pub(crate) enum Phase {
     /// No byte was received yet.
     New,
-    /// Part of a head was received.
+    /// A part of a request head was received.
     Head,
-    /// The head was received, the body is incomplete; the body has bounds of its own.
+    /// The head was received, the body is incomplete; the body has its own time limits.
     Body,
     /// A request is being served.
     Serving,
@@ -34,21 +34,20 @@ pub(crate) enum Phase {
     Idle,
 }
 
-/// Bytes of large replies of one port that are not sent yet.
+/// Unsent bytes of large replies on one port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UnsentBytes(Arc<AtomicUsize>);
 
-/// State that the connections of one port in one event loop share.
+/// State shared by the connections of one port in one event loop.
 #[derive(Debug)]
 pub(crate) struct ListenerState {
     /// Time in units of [`SWEEP_PERIOD`].
     clock: AtomicU32,
-    /// Shared by the event loops.
+    /// Shared by all event loops of the port.
     unsent_bytes: UnsentBytes,
-    /// The server will end: the next reply of each HTTP/1.1 connection from before this was set is
-    /// its last.
+    /// Shutdown was announced: an HTTP/1.1 connection opened before is closed after its next reply.
     is_announced: AtomicBool,
-    /// The server shuts down: the next reply of each connection is its last.
+    /// The server is shutting down: every connection is closed after its next reply.
     is_closing: AtomicBool,
     pub(crate) limit_metrics: LimitMetrics,
 }
@@ -64,7 +63,7 @@ impl ListenerState {
         }
     }
 
-    /// Says that the server will end.
+    /// Announces the shutdown.
     pub(crate) fn announce(&self) {
         self.is_announced.store(true, Ordering::Relaxed);
     }
@@ -73,7 +72,7 @@ impl ListenerState {
         self.is_announced.load(Ordering::Relaxed)
     }
 
-    /// Makes the next reply of each connection its last.
+    /// Closes every connection after its next reply.
     pub(crate) fn close(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
     }
@@ -82,7 +81,7 @@ impl ListenerState {
         self.clock.load(Ordering::Relaxed)
     }
 
-    /// Counts the bytes of a large reply; false if too many bytes are unsent.
+    /// Adds the bytes of a large reply to the unsent bytes; returns false if the limit is exceeded.
     fn reserve_reply(&self, bytes: usize) -> bool {
         let before = self.unsent_bytes.0.fetch_add(bytes, Ordering::Relaxed);
         let is_reserved = before + bytes <= REPLIES_BYTES_MAX;
@@ -92,31 +91,31 @@ impl ListenerState {
         is_reserved
     }
 
-    /// Advances the clock by a period; returns whether an epoch begins.
+    /// Advances the clock by one period; returns whether a new epoch begins.
     pub(crate) fn tick(&self) -> bool {
         let now = self.clock.fetch_add(1, Ordering::Relaxed) + 1;
         now.is_multiple_of(ticks(reply_time(REPLY_BYTES_MAX)))
     }
 
-    /// Parity of the epoch. An epoch is as long as sending the largest reply may take: a reply of
-    /// the epoch before the last that is still unsent is overdue.
+    /// Parity of the epoch. An epoch is as long as the time limit for sending the largest reply, so
+    /// a reply is overdue if it is still unsent when the second epoch after its own begins.
     fn epoch(&self) -> usize {
         (self.now() / ticks(reply_time(REPLY_BYTES_MAX))) as usize % 2
     }
 }
 
-/// Converts to units of the clock, rounded up, plus one because the current one has partly passed.
+/// Converts a time to clock units: rounded up, plus one because the current unit has partly passed.
 fn ticks(time: Duration) -> u32 {
     let ticks = time.as_millis().div_ceil(SWEEP_PERIOD.as_millis()) + 1;
     u32::try_from(ticks).unwrap_or(u32::MAX)
 }
 
-/// How long sending a reply of so many bytes may take.
+/// Time limit for sending a reply of this size.
 fn reply_time(bytes: usize) -> Duration {
     REPLY_TIME_MAX + Duration::from_secs(bytes as u64 / REPLY_RATE_MIN)
 }
 
-/// A phase and its deadline by the clock of the listener, packed into one word.
+/// A phase and its deadline in units of the listener's clock, packed into one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PhaseDeadline(u64);
 
@@ -144,11 +143,11 @@ impl PhaseDeadline {
 /// A control message to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// Close for this reason, unless its phase has changed since.
+    /// Close for this reason if the phase has not changed.
     CloseIfUnchanged(PhaseDeadline, Limit),
-    /// Close for this reason in any phase.
+    /// Close for this reason regardless of the phase.
     Close(Limit),
-    /// The server shuts down: close after the current request.
+    /// The server is shutting down: close after the current request.
     Shutdown,
 }
 
@@ -156,21 +155,21 @@ pub(crate) enum Control {
 #[derive(Debug)]
 pub struct ConnState {
     listener: Arc<ListenerState>,
-    /// A [`PhaseDeadline`].
+    /// A packed [`PhaseDeadline`].
     phase: AtomicU64,
     is_http2: AtomicBool,
-    /// The end of the server was announced before it was opened.
-    is_opened_late: bool,
-    /// It was asked to close to make room for others.
+    /// The connection was opened after the shutdown was announced.
+    opened_after_announcement: bool,
+    /// The connection was asked to close to make room for others.
     is_evicted: AtomicBool,
-    /// HTTP/2: running calls and unsent replies.
+    /// HTTP/2: running requests and unsent replies.
     open_streams: AtomicU32,
-    /// HTTP/2: calls so far.
+    /// HTTP/2: number of requests so far.
     requests_begun: AtomicU32,
     requests_abandoned: AtomicU32,
-    /// HTTP/2: unsent replies of even and of odd epochs.
+    /// HTTP/2: unsent replies, by parity of their epoch.
     unsent_replies: [AtomicU32; 2],
-    /// How long the bytes of the last read had waited in the kernel, microseconds.
+    /// How long the bytes of the last read had waited in the socket buffer, microseconds.
     read_delay: AtomicU32,
     control: Mutex<Option<Control>>,
     wake: Notify,
@@ -178,14 +177,14 @@ pub struct ConnState {
 }
 
 impl ConnState {
-    /// A connection that has not received anything.
+    /// State of a connection that has not received anything.
     pub(crate) fn new(listener: Arc<ListenerState>) -> Self {
-        let seen = PhaseDeadline::new(Phase::New, listener.now() + ticks(FIRST_BYTES_TIME_MAX));
+        let initial = PhaseDeadline::new(Phase::New, listener.now() + ticks(FIRST_BYTES_TIME_MAX));
         let open = listener.limit_metrics.connection_opened();
         Self {
-            is_opened_late: listener.is_announced(),
+            opened_after_announcement: listener.is_announced(),
             listener,
-            phase: AtomicU64::new(seen.0),
+            phase: AtomicU64::new(initial.0),
             is_http2: AtomicBool::new(false),
             is_evicted: AtomicBool::new(false),
             open_streams: AtomicU32::new(0),
@@ -204,8 +203,8 @@ impl ConnState {
         self.listener.limit_metrics.count(limit);
     }
 
-    /// Switches to HTTP/2, where several calls run at once and the connection is idle when none
-    /// does.
+    /// Switches to HTTP/2, where requests run concurrently and the connection is idle if none is
+    /// running.
     pub(crate) fn set_http2(&self) {
         self.is_http2.store(true, Ordering::Relaxed);
         self.enter(Phase::Idle, Some(IDLE_TIME_MAX_H2));
@@ -234,13 +233,13 @@ impl ConnState {
         }
     }
 
-    /// Records how long the bytes of a read had waited in the kernel.
+    /// Records how long the bytes of a read had waited in the socket buffer.
     pub(crate) fn set_read_delay(&self, waited: Duration) {
         let micros = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
         self.read_delay.store(micros, Ordering::Relaxed);
     }
 
-    /// When the bytes of the last read arrived at the kernel.
+    /// When the bytes of the last read arrived in the socket buffer.
     pub fn arrival(&self) -> Instant {
         let waited = Duration::from_micros(self.read_delay.load(Ordering::Relaxed).into());
         let now = Instant::now();
@@ -266,7 +265,7 @@ impl ConnState {
         }
     }
 
-    /// Begins to serve a request.
+    /// Begins a request; it is active until the result is dropped.
     pub(crate) fn begin_request(self: &Arc<Self>) -> ActiveRequest {
         if self.is_http2() {
             self.requests_begun.fetch_add(1, Ordering::Relaxed);
@@ -292,10 +291,10 @@ impl ConnState {
         }
     }
 
-    /// Records that the client abandoned a request. A client that abandons most of its requests
-    /// only wants to waste the server's work.
+    /// Records that the client abandoned a request. A client that abandons most of its requests is
+    /// disconnected, because it only wastes the server's work.
     pub fn request_abandoned(&self) {
-        self.count(Limit::BrokenOff);
+        self.count(Limit::Aborted);
         let abandoned = self.requests_abandoned.fetch_add(1, Ordering::Relaxed) + 1;
         let begun = self.requests_begun.load(Ordering::Relaxed);
         if abandoned > RESETS_FREE && abandoned > begun / 2 {
@@ -303,8 +302,8 @@ impl ConnState {
         }
     }
 
-    /// Counts the bytes of a reply, or of a part of one, until they are sent; `None` if too many
-    /// bytes of all connections are unsent.
+    /// Tracks a reply, or a part of one, until it is sent; `None` if there are too many unsent
+    /// bytes over all connections.
     pub fn track(self: &Arc<Self>, bytes: Bytes) -> Option<Bytes> {
         let length = bytes.len();
         let is_large = length >= TRACKED_REPLY_BYTES_MIN;
@@ -326,7 +325,7 @@ impl ConnState {
         Some(Bytes::from_owner(TrackedBody {
             conn: Arc::clone(self),
             bytes,
-            counted: if is_large { length } else { 0 },
+            counted_bytes: if is_large { length } else { 0 },
             epoch,
         }))
     }
@@ -338,7 +337,7 @@ impl ConnState {
             || self.open_streams.load(Ordering::Acquire) > 0
     }
 
-    /// Sends a control message; it replaces one that was not received yet.
+    /// Sends a control message; it replaces a pending one.
     pub(crate) fn send_control(&self, control: Control) {
         *self.control.lock().unwrap_or_else(PoisonError::into_inner) = Some(control);
         self.wake.notify_one();
@@ -347,7 +346,7 @@ impl ConnState {
     /// Waits for a control message.
     pub(crate) async fn next_control(&self) -> Control {
         loop {
-            // bound: one pass for each message, and one that finds it already received
+            // bound: one pass per message, and one if the message was already received
             self.wake.notified().await;
             let control = self
                 .control
@@ -360,32 +359,32 @@ impl ConnState {
         }
     }
 
-    /// Whether the phase is still `seen`, and no call runs.
-    pub(crate) fn is_unchanged(&self, seen: PhaseDeadline) -> bool {
-        self.phase_deadline() == seen && self.open_streams.load(Ordering::Acquire) == 0
+    /// Whether the phase is still `observed` and no request is running.
+    pub(crate) fn is_unchanged(&self, observed: PhaseDeadline) -> bool {
+        self.phase_deadline() == observed && self.open_streams.load(Ordering::Acquire) == 0
     }
 
     /// Sends [`Control::CloseIfUnchanged`] if the deadline of the phase has passed.
     pub(crate) fn check_deadline(&self) {
-        let seen = self.phase_deadline();
-        if seen.deadline() > self.listener.now() {
+        let observed = self.phase_deadline();
+        if observed.deadline() > self.listener.now() {
             return;
         }
-        let limit = match seen.phase() {
+        let limit = match observed.phase() {
             Phase::New => Limit::FirstBytesTime,
             Phase::Head => Limit::HeadTime,
             Phase::Replying => Limit::ReplyTime,
             Phase::Idle => Limit::IdleTime,
             Phase::Body | Phase::Serving => return,
         };
-        self.send_control(Control::CloseIfUnchanged(seen, limit));
+        self.send_control(Control::CloseIfUnchanged(observed, limit));
     }
 
-    /// Order of eviction, the first to close first: connections that never sent a complete request,
-    /// then idle ones, each by age. `None` if it must not be closed.
+    /// Eviction order, lowest first: connections that never sent a complete request, then idle
+    /// ones, each by age. `None` if the connection must not be evicted.
     pub(crate) fn eviction_rank(&self) -> Option<(bool, u32)> {
-        let (seen, now) = (self.phase_deadline(), self.listener.now());
-        let is_idle = match seen.phase() {
+        let (observed, now) = (self.phase_deadline(), self.listener.now());
+        let is_idle = match observed.phase() {
             Phase::New | Phase::Head => false,
             Phase::Idle => true,
             Phase::Body | Phase::Serving | Phase::Replying => return None,
@@ -395,27 +394,28 @@ impl ConnState {
         } else {
             IDLE_TIME_MAX
         };
-        let is_long_idle = seen.deadline() <= now.saturating_add(ticks(time - EVICTION_IDLE_MIN));
+        let is_long_idle =
+            observed.deadline() <= now.saturating_add(ticks(time - EVICTION_IDLE_MIN));
         let is_evictable = !self.is_evicted.load(Ordering::Relaxed) && (!is_idle || is_long_idle);
-        is_evictable.then_some((is_idle, seen.deadline()))
+        is_evictable.then_some((is_idle, observed.deadline()))
     }
 
-    /// Asks it to close to make room for others.
+    /// Asks the connection to close to make room for others.
     pub(crate) fn evict(&self) {
         self.is_evicted.store(true, Ordering::Relaxed);
         self.send_control(Control::CloseIfUnchanged(
             self.phase_deadline(),
-            Limit::CrowdedOut,
+            Limit::Evicted,
         ));
     }
 
-    /// Records that it did not close, since a request came.
+    /// Records that the connection was not closed, because a request arrived.
     pub(crate) fn cancel_eviction(&self) {
         self.is_evicted.store(false, Ordering::Relaxed);
     }
 
-    /// Closes the connection if replies of the epoch before the last are unsent. To be called when
-    /// an epoch begins.
+    /// Closes the connection if replies of the epoch before the last one are unsent. Must be called
+    /// when an epoch begins.
     pub(crate) fn check_unsent_replies(&self) {
         let [even, odd] = &self.unsent_replies;
         let overdue = if self.listener.epoch() == 0 {
@@ -437,15 +437,15 @@ pub struct ActiveRequest {
 }
 
 impl ActiveRequest {
-    /// Whether this reply is the last one on its connection, which its head must say.
+    /// Whether the connection is closed after this reply, which then needs `Connection: close`.
     pub fn is_last(&self) -> bool {
         let (conn, listener) = (&self.conn, &self.conn.listener);
-        let is_leaving = listener.is_announced() && !conn.is_opened_late;
+        let is_leaving = listener.is_announced() && !conn.opened_after_announcement;
         !conn.is_http2() && (is_leaving || listener.is_closing.load(Ordering::Relaxed))
     }
 
-    /// Whether it has been announced that the server will end.
-    pub fn is_end_announced(&self) -> bool {
+    /// Whether the shutdown of the server was announced.
+    pub fn is_shutdown_announced(&self) -> bool {
         self.conn.listener.is_announced()
     }
 
@@ -454,19 +454,19 @@ impl ActiveRequest {
         &self.conn
     }
 
-    /// Records that it has a reply, or will have sent a stream when it is dropped; otherwise it
-    /// counts as abandoned then.
+    /// Records that the request is answered, or that its stream of replies will be complete when
+    /// `self` is dropped. Without this call a dropped request counts as abandoned.
     pub fn set_answered(&mut self) {
         self.is_answered = true;
     }
 
-    /// The same, for what outlives the call of the handler.
+    /// Shared state of the connection, for use after the handler has returned.
     pub fn shared_conn(&self) -> Arc<ConnState> {
         Arc::clone(&self.conn)
     }
 
-    /// Counts the bytes of its reply until they are sent; `None` if too many bytes of all
-    /// connections are unsent.
+    /// Tracks the reply until it is sent; `None` if there are too many unsent bytes over all
+    /// connections.
     pub fn track(&mut self, bytes: Bytes) -> Option<Bytes> {
         let tracked = self.conn.track(bytes);
         self.is_answered |= tracked.is_some();
@@ -485,13 +485,13 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// The body of a reply; it is dropped when it is sent.
+/// The body of a reply; it is dropped once it is sent.
 struct TrackedBody {
     conn: Arc<ConnState>,
     bytes: Bytes,
-    /// Length, if it counts as unsent bytes of the listener; else 0.
-    counted: usize,
-    /// HTTP/2: parity of its epoch.
+    /// Length, if it counts toward the unsent bytes of the listener; otherwise 0.
+    counted_bytes: usize,
+    /// HTTP/2: parity of the epoch in which the reply was tracked.
     epoch: Option<usize>,
 }
 
@@ -507,7 +507,7 @@ impl Drop for TrackedBody {
             .listener
             .unsent_bytes
             .0
-            .fetch_sub(self.counted, Ordering::Relaxed);
+            .fetch_sub(self.counted_bytes, Ordering::Relaxed);
         if let Some(epoch) = self.epoch {
             self.conn.unsent_replies[epoch].fetch_sub(1, Ordering::Relaxed);
             self.conn.stream_closed();

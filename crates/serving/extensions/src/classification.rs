@@ -1,4 +1,4 @@
-//! Outputs as classes: of each row the largest numbers with their places, as Triton prints them.
+//! Classification outputs: the largest numbers of each row with their indexes, in Triton's format.
 
 use std::cmp::Ordering;
 
@@ -9,8 +9,7 @@ use crate::limits::CLASS_BYTES;
 
 /// The classes of all rows: a tensor of type BYTES and shape `[rows, count]`.
 ///
-/// An output of several dimensions counts as the list of its numbers, and one without as a list of
-/// one.
+/// A row of several dimensions is flattened; a scalar is a list of one number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classification {
     count: usize,
@@ -18,36 +17,36 @@ pub struct Classification {
 }
 
 impl Classification {
-    /// Classes of each row of an output: as many as there are numbers, and `wanted` at most.
+    /// Classes per row of an output: the numbers in a row, at most `limit`.
     #[must_use]
-    pub fn count(output: &OutputInfo, wanted: usize) -> usize {
-        wanted.min(output.row_shape.iter().product())
+    pub fn count(output: &OutputInfo, limit: usize) -> usize {
+        limit.min(output.row_shape.iter().product())
     }
 
-    /// Most bytes of a row of `count` classes, in every form.
+    /// Maximum size of a row of `count` classes, over all formats.
     #[must_use]
     pub fn row_bytes(model: &ModelInfo, output: &OutputInfo, count: usize) -> usize {
         let labels = labels(model, output);
-        // A character of a label may become six in JSON.
+        // A character of a label can take six characters in JSON (`\u0000`).
         let label = labels.iter().map(|label| 6 * label.len() + 1).max();
         count.saturating_mul(CLASS_BYTES + label.unwrap_or_default())
     }
 
-    /// The `wanted` largest numbers of each row of `values`, rows of `output`.
+    /// Selects the `limit` largest numbers in each row of `values`, which are rows of `output`.
     #[must_use]
-    pub fn of(model: &ModelInfo, output: &OutputInfo, wanted: usize, values: &[u8]) -> Self {
-        let (count, labels) = (Self::count(output, wanted), labels(model, output));
+    pub fn new(model: &ModelInfo, output: &OutputInfo, limit: usize, values: &[u8]) -> Self {
+        let (count, labels) = (Self::count(output, limit), labels(model, output));
         let mut texts = Vec::new();
         for row in values.chunks_exact(output.row_bytes().max(1)) {
             let numbers = numbers(output.element, row);
-            for place in largest(&numbers, count) {
-                texts.push(text(output.element, numbers[place], place, &labels));
+            for index in largest(&numbers, count) {
+                texts.push(text(output.element, numbers[index], index, &labels));
             }
         }
         Self { count, texts }
     }
 
-    /// Classes of each row.
+    /// Classes per row.
     #[must_use]
     pub const fn row_classes(&self) -> usize {
         self.count
@@ -59,7 +58,7 @@ impl Classification {
         &self.texts
     }
 
-    /// The texts in the binary form of BYTES: each after its length, four bytes.
+    /// Serializes the texts as binary BYTES: each follows its length in four bytes.
     #[must_use]
     pub fn packed(&self) -> Vec<u8> {
         let mut packed = Vec::with_capacity(self.texts.iter().map(|text| text.len() + 4).sum());
@@ -70,14 +69,15 @@ impl Classification {
     }
 }
 
-/// The label of each number of an output; empty where numbers have none. Here alone is decided what
-/// follows the index of a class.
+/// The label for each number of an output; empty if the numbers have no labels. The only function
+/// that decides which text follows the index of a class.
 fn labels(model: &ModelInfo, output: &OutputInfo) -> Vec<String> {
     let numbers: usize = output.row_shape.iter().product();
     let is_by_class = matches!(output.kind, Kind::Value | Kind::Margin);
     let fits = |rule, count| is_by_class && rule == ClassRule::Largest && count == numbers;
-    if let Some(own) = &model.class_names {
-        let names = fits(own.rule, own.names.len()).then(|| own.names.clone());
+    if let Some(class_names) = &model.class_names {
+        let names =
+            fits(class_names.rule, class_names.names.len()).then(|| class_names.names.clone());
         return names.unwrap_or_default();
     }
     let classes = model.classes.as_ref();
@@ -87,7 +87,7 @@ fn labels(model: &ModelInfo, output: &OutputInfo) -> Vec<String> {
     labels.unwrap_or_default().iter().map(plain).collect()
 }
 
-/// The places of the `count` largest numbers, largest first; of equal ones the first, NaN last.
+/// Indexes of the `count` largest numbers in descending order; ties by index, NaN last.
 fn largest(numbers: &[f64], count: usize) -> Vec<usize> {
     let before = |&left: &usize, &right: &usize| {
         let (a, b) = (numbers[left], numbers[right]);
@@ -95,25 +95,25 @@ fn largest(numbers: &[f64], count: usize) -> Vec<usize> {
         let order = a.is_nan().cmp(&b.is_nan()).then(by_value);
         order.then(left.cmp(&right))
     };
-    let mut places: Vec<usize> = (0..numbers.len()).collect();
-    if count < places.len() {
-        places.select_nth_unstable_by(count, before);
-        places.truncate(count);
+    let mut indexes: Vec<usize> = (0..numbers.len()).collect();
+    if count < indexes.len() {
+        indexes.select_nth_unstable_by(count, before);
+        indexes.truncate(count);
     }
-    places.sort_unstable_by(before);
-    places
+    indexes.sort_unstable_by(before);
+    indexes
 }
 
-/// The shortest text that is read as the same number, and its place.
-fn text(element: ElementType, number: f64, place: usize, labels: &[String]) -> String {
+/// Formats a number, as the shortest text that parses to the same value, with its index and label.
+fn text(element: ElementType, number: f64, index: usize, labels: &[String]) -> String {
     let number = match element {
         ElementType::F32 => format!("{:?}", number as f32),
         ElementType::F64 => format!("{number:?}"),
         ElementType::I32 => format!("{number}"),
     };
-    match labels.get(place) {
-        Some(label) => format!("{number}:{place}:{label}"),
-        None => format!("{number}:{place}"),
+    match labels.get(index) {
+        Some(label) => format!("{number}:{index}:{label}"),
+        None => format!("{number}:{index}"),
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
     fn classify(model: &ModelInfo, values: &[f32], row_shape: &[usize], k: usize) -> Vec<String> {
         let output = output(Kind::Value, ElementType::F32, row_shape);
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let classes = Classification::of(model, &output, k, &bytes);
+        let classes = Classification::new(model, &output, k, &bytes);
         let rows = values.len() / row_shape.iter().product::<usize>();
         assert_eq!(classes.texts().len(), rows * classes.row_classes());
         classes.texts().to_vec()
@@ -150,7 +150,7 @@ mod tests {
         );
         let all = ["0.5:1", "0.25:0", "0.25:2", "1e-9:0", "0.0:1", "NaN:2"];
         assert_eq!(classify(&none, &rows, &[3], usize::MAX), all);
-        // A list of its numbers, and a list of one.
+        // A row of two dimensions is flattened; a scalar is a list of one number.
         assert_eq!(
             classify(&none, &[1.0, 4.0, 3.0, 2.0], &[2, 2], 1),
             ["4.0:1"]
@@ -188,7 +188,7 @@ mod tests {
     fn integers_have_no_point_and_texts_are_packed_after_their_length() {
         let output = output(Kind::Leaf, ElementType::I32, &[2]);
         let values = [3_i32, -7].map(i32::to_le_bytes).concat();
-        let classes = Classification::of(&ModelInfo::default(), &output, 1, &values);
+        let classes = Classification::new(&ModelInfo::default(), &output, 1, &values);
         assert_eq!(classes.texts(), ["3:0"]);
         assert_eq!(classes.packed(), b"\x03\0\0\x003:0");
         let longest = format!("{:?}:4294967295", -f64::MIN_POSITIVE);

@@ -1,4 +1,4 @@
-//! Messages of Triton's extensions as JSON, which has the same fields over HTTP.
+//! JSON form of the messages of Triton's extensions. The fields are the same as over gRPC.
 
 use albacore_proto::inference::repository_index_response::ModelIndex;
 use albacore_proto::inference::{DataType, ModelConfig, ModelStatistics, StatisticDuration};

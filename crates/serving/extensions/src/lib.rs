@@ -1,10 +1,10 @@
 //! Metadata of the server and its models, and Triton's extensions of the Open Inference Protocol:
-//! outputs as classes ([`Classification`]), the configuration of a model ([`model_config`]),
-//! regions of system shared memory for tensors ([`Regions`]), calls that load and unload models
-//! ([`RepositoryCall`]), and their messages and JSON.
+//! classification outputs ([`Classification`]), model configuration ([`model_config`]), system
+//! shared memory regions for tensors ([`Regions`]), model repository calls ([`RepositoryCall`]),
+//! and their gRPC and JSON messages.
 //!
-//! Regions are read and written by system calls and never mapped: a client that truncates its file
-//! gets an error, where a mapping would end the process.
+//! Regions are accessed by `pread` and `pwrite` and never mapped: if a client truncates its file,
+//! the call returns an error, whereas access to a mapping would raise SIGBUS.
 #![forbid(unsafe_code)]
 
 mod classification;

@@ -1,4 +1,4 @@
-//! Triton's calls for system shared memory: their messages over both protocols.
+//! Messages of Triton's system shared memory calls, for both protocols.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use crate::regions::{RegionError, RegionStatus};
 
-/// The region that a call registers.
+/// Converts a registration message to the region to register.
 #[must_use]
-pub fn region_of_message(message: SystemSharedMemoryRegisterRequest) -> RegionStatus {
+pub fn region_from_message(message: SystemSharedMemoryRegisterRequest) -> RegionStatus {
     let SystemSharedMemoryRegisterRequest {
         name,
         key,
@@ -28,7 +28,7 @@ pub fn region_of_message(message: SystemSharedMemoryRegisterRequest) -> RegionSt
     }
 }
 
-/// The answer over gRPC to a question for regions.
+/// Returns the gRPC response to a status call.
 #[must_use]
 pub fn regions_message(regions: Vec<RegionStatus>) -> SystemSharedMemoryStatusResponse {
     let regions = regions.into_iter().map(|region| {
@@ -45,11 +45,11 @@ pub fn regions_message(regions: Vec<RegionStatus>) -> SystemSharedMemoryStatusRe
     }
 }
 
-/// The region that a body registers under `name`.
+/// Parses the body of a registration of region `name`.
 ///
 /// # Errors
-/// The body is not an object of a key, an offset and a size.
-pub fn region_of_json(name: String, body: &[u8]) -> Result<RegionStatus, RegionError> {
+/// The body is not a JSON object with `key`, `offset` and `byte_size`.
+pub fn region_from_json(name: String, body: &[u8]) -> Result<RegionStatus, RegionError> {
     #[derive(Deserialize)]
     struct Body {
         key: String,
@@ -66,7 +66,7 @@ pub fn region_of_json(name: String, body: &[u8]) -> Result<RegionStatus, RegionE
     })
 }
 
-/// The list of regions as HTTP has it.
+/// Returns the HTTP response to a status call.
 #[must_use]
 pub fn regions_json(regions: &[RegionStatus]) -> Value {
     let regions = regions.iter().map(|region| {

@@ -8,7 +8,7 @@ use albacore_engine::{Columns, KindSet, ModelInfo};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::labels::{BYTES, LABEL};
 
-/// The supported extensions of the protocol; the last one may be off.
+/// Supported extensions of the protocol; the last one is optional.
 const EXTENSIONS: [&str; 7] = [
     "binary_tensor_data",
     "classification",
@@ -19,7 +19,7 @@ const EXTENSIONS: [&str; 7] = [
     "system_shared_memory",
 ];
 
-/// The answer to `GET /v2`.
+/// Response to `GET /v2`.
 #[derive(Serialize)]
 pub struct ServerMetadata {
     pub name: &'static str,
@@ -27,10 +27,10 @@ pub struct ServerMetadata {
     pub extensions: &'static [&'static str],
 }
 
-/// That of this build.
+/// Version of this build.
 pub const VERSION_OF_SERVER: &str = env!("CARGO_PKG_VERSION");
 
-/// What this server is, and whether it takes tensors in shared memory.
+/// Describes this server; `has_shared_memory` adds the shared memory extension.
 #[must_use]
 pub fn server(has_shared_memory: bool) -> ServerMetadata {
     let [always @ .., _] = &EXTENSIONS;
@@ -45,7 +45,7 @@ pub fn server(has_shared_memory: bool) -> ServerMetadata {
     }
 }
 
-/// The answer to `GET /v2/models/{name}`.
+/// Response to `GET /v2/models/{name}`.
 #[derive(Serialize)]
 pub struct ModelMetadata<'a> {
     pub name: &'a str,
@@ -53,39 +53,39 @@ pub struct ModelMetadata<'a> {
     pub platform: &'a str,
     pub inputs: [TensorMetadata<'a>; 1],
     /// The advertised outputs. Other outputs can be requested by name; they are not advertised,
-    /// since some clients request all advertised outputs.
+    /// because some clients request all advertised outputs.
     pub outputs: Vec<TensorMetadata<'a>>,
-    /// An extension of the protocol by MLServer.
+    /// An extension by MLServer.
     pub parameters: ModelParameters<'a>,
 }
 
-/// The boosting iterations that predict, counted from 0, and names of classes.
+/// Boosting iterations used for prediction, counted from 0, and class names.
 #[derive(Serialize)]
 pub struct ModelParameters<'a> {
     pub iterations_begin: usize,
-    /// One beyond the last.
+    /// One past the last iteration.
     pub iterations_end: usize,
     pub iterations_in_file: usize,
-    /// The best iteration that the file records.
+    /// The best iteration recorded in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_iteration: Option<usize>,
-    /// The names that the user gave to the classes, by number.
+    /// User-defined class names, by class index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<&'a [String]>,
 }
 
-/// One tensor; -1 stands for any number of rows.
+/// One tensor; -1 in the shape is any number of rows.
 #[derive(Serialize)]
 pub struct TensorMetadata<'a> {
     pub name: &'static str,
     pub datatype: &'static str,
     pub shape: Vec<i64>,
-    /// Present if the model's file has names or types of columns.
+    /// Present if the model file has column names or types.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<TensorParameters<'a>>,
 }
 
-/// Names and types of columns in the model's file.
+/// Column names and types in the model file.
 #[derive(Serialize)]
 pub struct TensorParameters<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -94,8 +94,8 @@ pub struct TensorParameters<'a> {
     pub feature_types: &'a [String],
 }
 
-/// The parameters of the input; `None` if the file has neither names nor types, or if they are too
-/// large for a reply that all clients accept.
+/// Parameters of the input tensor; `None` if the file has neither column names nor types, or if
+/// they exceed the reply size that all clients accept.
 fn input_parameters(columns: &Columns) -> Option<TensorParameters<'_>> {
     let texts = || columns.names.iter().chain(&columns.types);
     let bytes: usize = texts().map(|text| text.len() + 3).sum();
@@ -105,7 +105,7 @@ fn input_parameters(columns: &Columns) -> Option<TensorParameters<'_>> {
     })
 }
 
-/// Describes `model`, which advertises `outputs`.
+/// Metadata of `model` with the advertised `outputs`.
 #[must_use]
 pub fn describe(model: &ModelInfo, outputs: KindSet) -> ModelMetadata<'_> {
     let input = TensorMetadata {

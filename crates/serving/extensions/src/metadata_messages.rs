@@ -1,4 +1,4 @@
-//! Metadata of the server and its models as messages of gRPC.
+//! Metadata of the server and its models as gRPC messages.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use albacore_rows::feature_names::FEATURE_NAMES;
 
 use crate::metadata;
 
-/// The answer to `ServerMetadata`.
+/// Returns the response to `ServerMetadata`.
 #[must_use]
 pub fn server_metadata(has_shared_memory: bool) -> ServerMetadataResponse {
     let metadata::ServerMetadata {
@@ -24,7 +24,7 @@ pub fn server_metadata(has_shared_memory: bool) -> ServerMetadataResponse {
     }
 }
 
-/// The answer to `ModelMetadata`.
+/// Returns the response to `ModelMetadata`.
 #[must_use]
 pub fn model_metadata(model: &metadata::ModelMetadata<'_>) -> ModelMetadataResponse {
     ModelMetadataResponse {
@@ -58,7 +58,7 @@ fn model_parameters(parameters: &metadata::ModelParameters<'_>) -> HashMap<Strin
             parameter(ParameterChoice::Int64Param(count)),
         ))
     });
-    // A list as JSON text: parameters of gRPC cannot be lists.
+    // A list as JSON text, because gRPC parameters cannot be lists.
     let classes = classes.map(|names| {
         let json = serde_json::Value::from(names.to_vec()).to_string();
         let choice = ParameterChoice::StringParam(json);
@@ -67,7 +67,7 @@ fn model_parameters(parameters: &metadata::ModelParameters<'_>) -> HashMap<Strin
     counts.chain(classes).collect()
 }
 
-/// Names and types as JSON text: parameters of gRPC cannot be lists.
+/// Names and types as JSON text, because gRPC parameters cannot be lists.
 fn tensor_parameters(
     parameters: &metadata::TensorParameters<'_>,
 ) -> HashMap<String, InferParameter> {

@@ -1,4 +1,4 @@
-//! Triton's model configuration.
+//! Model configuration of Triton.
 
 use albacore_engine::{KindSet, ModelBatching, ModelInfo};
 use albacore_proto::inference::{
@@ -10,7 +10,7 @@ use albacore_rows::labels::LABEL;
 
 use crate::tensors::{INPUT, advertised, input_datatype, output_name};
 
-/// The configuration of a model with `workers` instances, batched by `params`.
+/// Configuration of a model with `workers` instances and the batching `params`.
 #[must_use]
 pub fn model_config(
     model: &ModelInfo,
@@ -61,7 +61,7 @@ pub fn model_config(
     }
 }
 
-/// Shape of the output of a row; Triton has no scalars, a single value is a list of one.
+/// Dimensions of an output row; Triton has no scalars, so a single value is a list of one.
 fn dims(row_shape: &[usize]) -> Vec<i64> {
     if row_shape.is_empty() {
         return vec![1];

@@ -1,4 +1,4 @@
-//! Regions of system shared memory that clients register: parts of files in `/dev/shm`.
+//! System shared memory regions registered by clients: byte ranges of files in `/dev/shm`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,21 +9,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::limits::{KEY_BYTES_MAX, NAMES_SHOWN_MAX, REGION_NAME_BYTES_MAX, REGIONS_MAX};
 
-/// Where the system keeps shared memory objects.
+/// Mount point of shared memory objects.
 const FOLDER: &str = "/dev/shm";
 
-/// Why a region is not registered, or a tensor not read or written.
+/// Error of registering, reading or writing a region.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
     #[error(
         "system shared memory is off: start the server with --shared-memory-bytes-max BYTES \
          (ALBACORE_SHARED_MEMORY_BYTES_MAX)"
     )]
-    Off,
+    Disabled,
     #[error("shared memory region {name:?} is not registered; there is {known}")]
     Unknown {
         name: String,
-        /// Some of the names that are registered, and the number of all.
+        /// Some of the registered names, and their total number.
         known: String,
     },
     #[error("shared memory region {0:?} is registered already: unregister it first")]
@@ -40,11 +40,11 @@ pub enum RegionError {
     #[error("{REGIONS_MAX} shared memory regions are registered, no more can be: unregister one")]
     TooMany,
     #[error(
-        "{wanted} bytes more than the {registered} that are registered would be above \
+        "{requested} bytes more than the {registered} that are registered would be above \
          --shared-memory-bytes-max, {limit} bytes"
     )]
     TooLarge {
-        wanted: u64,
+        requested: u64,
         registered: u64,
         limit: u64,
     },
@@ -55,12 +55,12 @@ pub enum RegionError {
     #[error("byte_size of shared memory region {0:?} is 0: a region has a byte at least")]
     Empty(String),
     #[error(
-        "shared memory region {name:?} needs {wanted} bytes of object {key:?}, which has {found}"
+        "shared memory region {name:?} needs {required} bytes of object {key:?}, which has {found}"
     )]
-    Short {
+    ObjectTooSmall {
         name: String,
         key: String,
-        wanted: u64,
+        required: u64,
         found: u64,
     },
     #[error(
@@ -74,16 +74,16 @@ pub enum RegionError {
         size: u64,
     },
     #[error("shared memory region {name:?} cannot be used: {source}")]
-    Use { name: String, source: io::Error },
+    Io { name: String, source: io::Error },
 }
 
-/// A registered region, as a client sees it.
+/// A registered region, as reported to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionStatus {
     pub name: String,
-    /// Name of its shared memory object, as the client gave it.
+    /// Name of the shared memory object, as sent by the client.
     pub key: String,
-    /// In the object, bytes.
+    /// Offset in the object, bytes.
     pub offset: u64,
     pub bytes: u64,
 }
@@ -95,17 +95,17 @@ struct Region {
     file: File,
 }
 
-/// All regions of a server.
+/// The registered regions of a server.
 #[derive(Debug)]
 pub struct Regions {
     folder: PathBuf,
-    /// Bytes of all regions together; 0 if the extension is off.
+    /// Limit of the total size of all regions, bytes; 0 if the extension is off.
     limit: u64,
     registered: Mutex<BTreeMap<String, Arc<Region>>>,
 }
 
 impl Regions {
-    /// For regions of at most `limit` bytes together; 0 switches the extension off.
+    /// Limits the total size of all regions to `limit` bytes; 0 disables the extension.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self::in_folder(Path::new(FOLDER), limit)
@@ -120,24 +120,24 @@ impl Regions {
     }
 
     #[must_use]
-    pub const fn is_on(&self) -> bool {
+    pub const fn is_enabled(&self) -> bool {
         self.limit > 0
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, BTreeMap<String, Arc<Region>>>, RegionError> {
-        if !self.is_on() {
-            return Err(RegionError::Off);
+        if !self.is_enabled() {
+            return Err(RegionError::Disabled);
         }
-        // A panic of another holder leaves the map consistent.
+        // The map is consistent even if a thread panicked while holding the lock.
         let guard = self.registered.lock();
         Ok(guard.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Registers a part of a shared memory object.
+    /// Registers a byte range of a shared memory object.
     ///
     /// # Errors
-    /// A name, key, offset or size that cannot be; a bound; a file that is not a shared memory
-    /// object of this size which the server may read and write.
+    /// An invalid name, key, offset or size; an exceeded limit; the file is not a shared memory
+    /// object of sufficient size, or the server may not read and write it.
     pub fn register(&self, status: RegionStatus) -> Result<(), RegionError> {
         let mut registered = self.lock()?;
         let name = status.name.len();
@@ -157,7 +157,7 @@ impl Regions {
         let bytes: u64 = registered.values().map(|region| region.status.bytes).sum();
         if bytes.saturating_add(status.bytes) > self.limit {
             return Err(RegionError::TooLarge {
-                wanted: status.bytes,
+                requested: status.bytes,
                 registered: bytes,
                 limit: self.limit,
             });
@@ -176,8 +176,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Gives up a region, or all for an empty name; it is no error if there is none. Requests that
-    /// were read before still use it.
+    /// Unregisters a region, or all regions if the name is empty; unknown names are ignored.
+    /// Requests that were already parsed still use the region.
     ///
     /// # Errors
     /// The extension is off.
@@ -190,10 +190,10 @@ impl Regions {
         Ok(())
     }
 
-    /// One region, or all for an empty name.
+    /// Returns one region, or all regions if the name is empty.
     ///
     /// # Errors
-    /// There is no such region, or the extension is off.
+    /// The region is not registered, or the extension is off.
     pub fn status(&self, name: &str) -> Result<Vec<RegionStatus>, RegionError> {
         if !name.is_empty() {
             return Ok(vec![self.find(name)?.status.clone()]);
@@ -208,14 +208,14 @@ impl Regions {
         let found = registered.get(name).map(Arc::clone);
         found.ok_or_else(|| RegionError::Unknown {
             name: name.chars().take(REGION_NAME_BYTES_MAX).collect(),
-            known: named(&registered),
+            known: region_names(&registered),
         })
     }
 
-    /// The `bytes` bytes at `offset` of region `name`, for a tensor.
+    /// Returns the slice of `bytes` bytes at `offset` in region `name`, for a tensor.
     ///
     /// # Errors
-    /// There is no such region, it is smaller, or the extension is off.
+    /// The region is not registered or too small, or the extension is off.
     pub fn slice(&self, name: &str, offset: u64, bytes: u64) -> Result<RegionSlice, RegionError> {
         let region = self.find(name)?;
         let size = region.status.bytes;
@@ -236,8 +236,8 @@ impl Regions {
     }
 }
 
-/// The first names, and how many there are if these are not all.
-fn named(registered: &BTreeMap<String, Arc<Region>>) -> String {
+/// Formats the first names, and the total number if there are more.
+fn region_names(registered: &BTreeMap<String, Arc<Region>>) -> String {
     let first: Vec<_> = registered.keys().take(NAMES_SHOWN_MAX).collect();
     match registered.len() {
         all if all > first.len() => format!("{first:?} of {all}"),
@@ -245,7 +245,7 @@ fn named(registered: &BTreeMap<String, Arc<Region>>) -> String {
     }
 }
 
-/// The file of a shared memory object, by its key.
+/// Returns the file name of the shared memory object with this key.
 fn object_name(key: &str) -> Result<&str, RegionError> {
     let name = key.strip_prefix('/').unwrap_or(key);
     let is_name = (1..=KEY_BYTES_MAX).contains(&name.len()) && !name.contains(['/', '\0']);
@@ -256,49 +256,49 @@ fn object_name(key: &str) -> Result<&str, RegionError> {
 }
 
 impl Region {
-    /// Refuses to use `bytes` bytes from its beginning of an object that has only `found`.
+    /// Checks that the first `bytes` bytes of the region are inside of an object of size `found`.
     fn check_size(&self, bytes: u64, found: u64) -> Result<(), RegionError> {
-        let wanted = self.status.offset.saturating_add(bytes);
-        if wanted <= found {
+        let required = self.status.offset.saturating_add(bytes);
+        if required <= found {
             return Ok(());
         }
-        Err(RegionError::Short {
+        Err(RegionError::ObjectTooSmall {
             name: self.status.name.clone(),
             key: self.status.key.clone(),
-            wanted,
+            required,
             found,
         })
     }
 
     fn unusable(&self, source: io::Error) -> RegionError {
         let name = self.status.name.clone();
-        RegionError::Use { name, source }
+        RegionError::Io { name, source }
     }
 }
 
-/// A part of a region: where a tensor is read from or written to.
+/// A slice of a region, from which a tensor is read or to which it is written.
 #[derive(Clone, Debug)]
 pub struct RegionSlice {
     region: Arc<Region>,
-    /// In the region.
+    /// Offset in the region.
     offset: u64,
     length: usize,
 }
 
 impl RegionSlice {
-    /// Name of its region.
+    /// Name of the region.
     #[must_use]
     pub fn region(&self) -> &str {
         &self.region.status.name
     }
 
-    /// Where it begins in its region, bytes.
+    /// Offset in the region, bytes.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Its size, bytes.
+    /// Size in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.length
@@ -309,13 +309,13 @@ impl RegionSlice {
         self.length == 0
     }
 
-    /// Reads all of it.
+    /// Reads the slice.
     ///
     /// # Errors
-    /// The object has become smaller, or cannot be read.
+    /// The object was truncated, or cannot be read.
     pub fn read(&self) -> Result<Vec<u8>, RegionError> {
         let region = &*self.region;
-        // Before memory is taken, and again if it is truncated meanwhile.
+        // Checked before memory is allocated, and again if the object is truncated during the read.
         self.check()?;
         let mut bytes = vec![0; self.length];
         let begin = region.status.offset + self.offset;
@@ -329,13 +329,13 @@ impl RegionSlice {
         }
     }
 
-    /// Writes `bytes` to its beginning.
+    /// Writes `bytes` to the beginning of the slice.
     ///
-    /// The object is not made larger, unless the client truncates it between the check and the
-    /// write; then it grows to the end of `bytes` at most, which is inside of the region.
+    /// The object does not grow, unless the client truncates it between the check and the write;
+    /// then it grows at most to the end of `bytes`, which is inside of the region.
     ///
     /// # Errors
-    /// `bytes` are more than its own; the object has become smaller, or cannot be written.
+    /// `bytes` are larger than the slice; the object was truncated, or cannot be written.
     pub fn write(&self, bytes: &[u8]) -> Result<(), RegionError> {
         let region = &*self.region;
         if bytes.len() > self.length {
@@ -353,7 +353,7 @@ impl RegionSlice {
         written.map_err(|error| region.unusable(error))
     }
 
-    /// Compares it with the size of the object.
+    /// Checks that the slice is inside of the object.
     fn check(&self) -> Result<(), RegionError> {
         let metadata = self.region.file.metadata();
         let found = metadata.map_err(|error| self.region.unusable(error))?.len();

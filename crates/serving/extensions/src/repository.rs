@@ -1,5 +1,5 @@
-//! Triton's calls for the model repository: what they ask for, over both protocols. Models and
-//! their sources come from the settings alone, so no parameter that brings one is accepted.
+//! Checks of Triton's model repository calls, for both protocols. Models and their sources are
+//! defined in the settings only, so parameters that define them are rejected.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,11 @@ use serde_json::{Map, Value};
 
 use crate::limits::{PARAMETER_CHARS_SHOWN, REPOSITORY_BYTES_MAX};
 
-/// Of unloading: whether to unload models that only this one needs. There are none.
+/// Parameter of the unload call: also unload models that only this model depends on. There are
+/// none.
 const UNLOAD_DEPENDENTS: &str = "unload_dependents";
 
-/// Prefix of the names of a model's files.
+/// Prefix of parameters that contain the files of a model.
 const FILE: &str = "file:";
 
 /// A call that loads or unloads a model.
@@ -22,7 +23,7 @@ pub enum RepositoryCall {
     Unload,
 }
 
-/// A call for the model repository is invalid.
+/// Error for an invalid model repository call.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     #[error(
@@ -41,7 +42,7 @@ pub enum RepositoryError {
 }
 
 impl RepositoryCall {
-    /// Refuses a message that holds more than names and flags, before it is read.
+    /// Rejects a message that is too large for names and flags, before it is deserialized.
     ///
     /// # Errors
     /// [`RepositoryError::TooLarge`].
@@ -52,14 +53,15 @@ impl RepositoryCall {
         }
     }
 
-    /// Checks a body of HTTP, which may be empty.
+    /// Checks an HTTP body, which may be empty.
     ///
     /// # Errors
-    /// It is too large, is not an object of parameters, or has one that the call does not take.
+    /// The body is too large, is not a JSON object, or has a field or parameter that the call does
+    /// not accept.
     pub fn check_json(self, body: &[u8]) -> Result<(), RepositoryError> {
-        for (field, value) in object(body)? {
+        for (field, value) in parse_object(body)? {
             let field_error = |remedy| {
-                let field = shown(&field);
+                let field = truncated(&field);
                 Err(RepositoryError::Field { field, remedy })
             };
             match (field.as_str(), value) {
@@ -76,17 +78,17 @@ impl RepositoryCall {
         Ok(())
     }
 
-    /// Checks the fields of a message of gRPC besides the model's name.
+    /// Checks the fields of a gRPC message, except for the model name.
     ///
     /// # Errors
-    /// It names a repository, or has a parameter that the call does not take.
+    /// It names a repository, or has a parameter that the call does not accept.
     pub fn check_message(
         self,
         repository: &str,
         parameters: &HashMap<String, ModelRepositoryParameter>,
     ) -> Result<(), RepositoryError> {
         if !repository.is_empty() {
-            return Err(RepositoryError::Repository(shown(repository)));
+            return Err(RepositoryError::Repository(truncated(repository)));
         }
         let mut parameters = parameters.iter();
         parameters.try_for_each(|(name, value)| {
@@ -97,7 +99,7 @@ impl RepositoryCall {
     }
 
     fn check_parameter(self, name: &str, is_flag: bool) -> Result<(), RepositoryError> {
-        let refused = |why| Err(RepositoryError::Parameter(shown(name), why));
+        let refused = |reason| Err(RepositoryError::Parameter(truncated(name), reason));
         match (self, name) {
             (Self::Unload, UNLOAD_DEPENDENTS) if is_flag => Ok(()),
             (Self::Unload, UNLOAD_DEPENDENTS) => refused("it takes true or false"),
@@ -113,12 +115,12 @@ impl RepositoryCall {
     }
 }
 
-/// Whether a body of HTTP asks for ready models only.
+/// Whether an HTTP body asks for ready models only.
 ///
 /// # Errors
-/// It is not an object, or its `ready` is not true or false.
+/// The body is not a JSON object, or its `ready` is not a Boolean.
 pub fn only_ready(body: &[u8]) -> Result<bool, RepositoryError> {
-    match object(body)?.get("ready") {
+    match parse_object(body)?.get("ready") {
         None | Some(Value::Null) => Ok(false),
         Some(&Value::Bool(ready)) => Ok(ready),
         Some(_) => Err(RepositoryError::Field {
@@ -128,8 +130,8 @@ pub fn only_ready(body: &[u8]) -> Result<bool, RepositoryError> {
     }
 }
 
-/// The object of a body; an empty body is an empty one.
-fn object(body: &[u8]) -> Result<Map<String, Value>, RepositoryError> {
+/// Parses a body as a JSON object; an empty body is an empty object.
+fn parse_object(body: &[u8]) -> Result<Map<String, Value>, RepositoryError> {
     RepositoryCall::check_size(body)?;
     if body.trim_ascii().is_empty() {
         return Ok(Map::new());
@@ -137,7 +139,7 @@ fn object(body: &[u8]) -> Result<Map<String, Value>, RepositoryError> {
     serde_json::from_slice(body).map_err(RepositoryError::Body)
 }
 
-fn shown(text: &str) -> String {
+fn truncated(text: &str) -> String {
     text.chars().take(PARAMETER_CHARS_SHOWN).collect()
 }
 
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_send_without_files_is_accepted() {
+    fn repository_calls_without_files_are_accepted() {
         for call in [RepositoryCall::Load, RepositoryCall::Unload] {
             for body in ["", " \n", "{}", r#"{"parameters": {}}"#] {
                 assert_eq!(json(call, body), Ok(()), "{body}");
@@ -178,7 +180,7 @@ mod tests {
     #[test]
     fn every_other_parameter_is_refused_by_name() {
         let text = ParameterChoice::StringParam("{}".to_owned());
-        for (call, name, said) in [
+        for (call, name, reason) in [
             (RepositoryCall::Load, "config", "is in the settings"),
             (RepositoryCall::Load, "file:1/model.ubj", "its source"),
             (RepositoryCall::Load, "any", "takes no parameters"),
@@ -194,7 +196,7 @@ mod tests {
             let refusals = [json(call, &body), message(call, name, text.clone())];
             for refusal in refusals.map(Result::unwrap_err) {
                 assert!(
-                    refusal.contains(name) && refusal.contains(said),
+                    refusal.contains(name) && refusal.contains(reason),
                     "{refusal}"
                 );
             }

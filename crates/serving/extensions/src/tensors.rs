@@ -1,12 +1,12 @@
-//! Names and types of the tensors of a model, and which of them it advertises.
+//! Names and types of the tensors of a model, and the advertised outputs.
 
 use albacore_engine::{Kind, KindSet, ModelInfo, OutputInfo};
 use albacore_rows::datatype::Datatype;
 
-/// The name of the only input tensor in metadata; a request may give it any.
+/// Name of the only input tensor in metadata; requests may use any name.
 pub const INPUT: &str = "input";
 
-/// The only version of every model.
+/// The version of every model: there is only one.
 pub const VERSION: &str = "1";
 
 /// The name of the tensor of `kind`.
@@ -21,7 +21,7 @@ pub const fn output_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The default data type of rows: that of the model's value.
+/// The default data type of rows: that of the model's output `value`.
 #[must_use]
 pub fn input_datatype(model: &ModelInfo) -> Datatype {
     model.output(Kind::Value).map_or(Datatype::Fp32, |value| {
@@ -29,7 +29,7 @@ pub fn input_datatype(model: &ModelInfo) -> Datatype {
     })
 }
 
-/// The outputs of `model` among `outputs`.
+/// The outputs of `model` whose kind is in `outputs`.
 pub fn advertised(model: &ModelInfo, outputs: KindSet) -> impl Iterator<Item = &OutputInfo> {
     let all = model.outputs.iter();
     all.filter(move |output| outputs.contains(output.kind))

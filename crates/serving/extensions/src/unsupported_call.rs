@@ -1,17 +1,17 @@
-//! Calls of Triton and SageMaker that this server has not.
+//! Calls of Triton and SageMaker that this server does not support.
 
-/// Calls of Triton and SageMaker that this server has not, and says so.
+/// A call of Triton or SageMaker that the server rejects explicitly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnsupportedCall {
     CudaSharedMemory,
     Trace,
     Logging,
-    /// Of SageMaker, for containers with several models.
+    /// SageMaker's calls for multi-model containers.
     MultiModel,
 }
 
 impl UnsupportedCall {
-    /// By its name over gRPC.
+    /// Finds a call by its gRPC method name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -24,7 +24,7 @@ impl UnsupportedCall {
         }
     }
 
-    /// Why not, and what to use instead.
+    /// The error message: the reason and the alternative.
     #[must_use]
     pub const fn refusal(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Widens binary tensors (packed, little-endian) and typed protobuf lists into rows.
+//! Converts binary tensors (packed, little-endian) and typed protobuf lists to rows.
 
 use albacore_proto::inference::InferTensorContents;
 
@@ -6,8 +6,8 @@ use crate::InvalidRows;
 use crate::datatype::Datatype;
 use crate::row_writer::RowWriter;
 
-/// Writes the values of a binary tensor to `memory`. Lengths must agree; floats of the row's own
-/// type are copied.
+/// Writes the values of a binary tensor to `memory`. The number of values must match the memory.
+/// `FP32` and `FP64` values are copied unchanged.
 pub fn write_bytes(
     datatype: Datatype,
     tensor: &[u8],
@@ -50,8 +50,7 @@ pub fn write_bytes(
     Ok(())
 }
 
-/// Writes the one list of `contents` that belongs to `datatype` to `memory`; the others must be
-/// empty.
+/// Writes the list of `contents` for `datatype` to `memory`; the other lists must be empty.
 pub fn write_contents(
     datatype: Datatype,
     contents: &InferTensorContents,
@@ -108,7 +107,7 @@ pub fn write_contents(
                 .iter()
                 .try_for_each(|&v| writer.put_integer(v.into()));
         }
-        Datatype::Fp16 | Datatype::Bf16 => {} // refused by list_of
+        Datatype::Fp16 | Datatype::Bf16 => {} // rejected by list_of
     }
     Ok(())
 }
@@ -125,7 +124,7 @@ pub(crate) fn value_count(contents: &InferTensorContents) -> usize {
         + contents.bytes_contents.len()
 }
 
-/// Name and length of the list for values of `datatype`.
+/// Name and length of the list that contains values of `datatype`.
 fn list_of(
     datatype: Datatype,
     contents: &InferTensorContents,
@@ -170,7 +169,7 @@ fn try_each<const N: usize>(
         .try_for_each(|&bytes| put(bytes))
 }
 
-/// Converts a binary16, which is exact. NaN keeps the upper bits of its payload.
+/// Converts a binary16 exactly. NaN keeps the upper bits of its payload.
 fn f32_of_fp16(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
     let exponent = u32::from(bits >> 10 & 0x1f);

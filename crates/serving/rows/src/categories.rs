@@ -1,7 +1,7 @@
-//! Texts of categories, in place of which trees have numbers: the codes of training.
+//! Converts the texts of categories to the integer codes of training, which the trees contain.
 //!
-//! A number is a code, wherever it is sent; a text is a category, if its column has a table of
-//! them. `null` and an empty text, unless that is a category, are missing values.
+//! A number is a code in every format; a text is a category if its column has a table of
+//! categories. `null` and the empty text are missing values, unless the empty text is a category.
 
 use std::borrow::Cow;
 
@@ -12,17 +12,17 @@ use albacore_proto::inference::InferTensorContents;
 use crate::excerpt::{excerpt, some_names};
 use crate::{ColumnOrder, InvalidRows, binary_values};
 
-/// Bytes of the length before each text of a binary tensor.
+/// Size of the length prefix of each text in a binary tensor.
 pub(crate) const LENGTH_BYTES: usize = 4;
 
-/// What a client can do where a text has no table.
-pub(crate) const WAY_OUT: &str = "send the codes that it was trained with as numbers, or list the \
-                                  column's texts in \"categories\" of the model";
+/// Advice in the error for a text in a column without a table.
+pub(crate) const REMEDY: &str = "send the codes that it was trained with as numbers, or list the \
+                                 column's texts in \"categories\" of the model";
 
-/// The code of a text, NaN for a missing value.
+/// Returns the code of a text, NaN for a missing value.
 ///
 /// # Errors
-/// A problem that begins with the text: it is no category.
+/// The text is not a category. The message begins with the text.
 pub(crate) fn code(table: &CategoryTable, text: &str) -> Result<f32, String> {
     match table.code(text) {
         Some(code) => Ok(code as f32), // exact: below 2^24
@@ -37,27 +37,27 @@ pub(crate) fn code(table: &CategoryTable, text: &str) -> Result<f32, String> {
     }
 }
 
-/// Which columns the values of rows are in.
+/// The model columns to which the values of a row belong.
 #[derive(Clone, Debug)]
-pub(crate) struct TextColumns<'a> {
+pub(crate) struct CategoryColumns<'a> {
     model: &'a ModelInfo,
     columns: RowColumns,
 }
 
-/// The columns of a model in a row.
+/// The model columns of a row.
 #[derive(Clone, Debug)]
 enum RowColumns {
-    /// All in the model's order.
+    /// All columns, in the model's order.
     All,
     One(usize),
-    /// By place in a row.
+    /// Model columns by position in the row.
     Some(Vec<usize>),
 }
 
-impl<'a> TextColumns<'a> {
-    /// Rows of these columns of the model; of all in their order for `None`.
+impl<'a> CategoryColumns<'a> {
+    /// For rows with the columns of `order`; `None` means all columns in the model's order.
     pub(crate) fn new(model: &'a ModelInfo, order: Option<&ColumnOrder>) -> Self {
-        // Without categories they are not looked at.
+        // The order is not used without categories.
         let order = order.filter(|_| !model.columns.categories.is_empty());
         Self {
             model,
@@ -65,46 +65,46 @@ impl<'a> TextColumns<'a> {
         }
     }
 
-    /// One column of the model.
-    pub(crate) fn one(model: &'a ModelInfo, column: usize) -> Self {
+    /// For rows with one column of the model.
+    pub(crate) fn single(model: &'a ModelInfo, column: usize) -> Self {
         Self {
             model,
             columns: RowColumns::One(column),
         }
     }
 
-    /// Whether the model has categories at all.
+    /// Whether any column of the model has categories.
     pub(crate) fn has_tables(&self) -> bool {
         !self.model.columns.categories.is_empty()
     }
 
-    /// The code of the value number `index`, whose JSON is `token`.
+    /// Returns the code for the JSON string `token`, which is value number `index`.
     pub(crate) fn code(&self, index: usize, token: &str) -> Result<f32, String> {
         let column = match &self.columns {
             RowColumns::All => index % self.model.features.max(1),
             RowColumns::One(column) => *column,
             RowColumns::Some(columns) => {
-                let place = index % columns.len().max(1);
-                columns.get(place).copied().unwrap_or_default()
+                let position = index % columns.len().max(1);
+                columns.get(position).copied().unwrap_or_default()
             }
         };
-        let of_column = |problem: &str| {
+        let column_error = |problem: &str| {
             let name = self.model.columns.name(column);
             format!("column {:?}: {problem}", excerpt(&name))
         };
         let Some(table) = self.model.columns.categories.get(&column) else {
             let problem = format!("`{}` is a text, and the column has no", excerpt(token));
-            return Err(of_column(&format!("{problem} categories: {WAY_OUT}")));
+            return Err(column_error(&format!("{problem} categories: {REMEDY}")));
         };
-        let Ok(text) = text_of_json(token) else {
-            return Err(of_column(&format!("`{}` is no string", excerpt(token))));
+        let Ok(text) = decode_json_string(token) else {
+            return Err(column_error(&format!("`{}` is no string", excerpt(token))));
         };
-        code(table, &text).map_err(|problem| of_column(&problem))
+        code(table, &text).map_err(|problem| column_error(&problem))
     }
 }
 
-/// The text of a JSON string.
-fn text_of_json(token: &str) -> serde_json::Result<Cow<'_, str>> {
+/// Decodes a JSON string.
+fn decode_json_string(token: &str) -> serde_json::Result<Cow<'_, str>> {
     let plain = token.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
     match plain {
         Some(text) if !text.contains(['\\', '"']) && !text.contains(char::is_control) => {
@@ -114,7 +114,7 @@ fn text_of_json(token: &str) -> serde_json::Result<Cow<'_, str>> {
     }
 }
 
-/// Writes codes one after the other, as `f32`.
+/// Writes codes sequentially, as `f32`.
 struct CodeWriter<'a> {
     table: &'a CategoryTable,
     memory: &'a mut [u8],
@@ -144,12 +144,12 @@ impl<'a> CodeWriter<'a> {
         self.written += 1;
     }
 
-    /// An error that names the value by its index.
+    /// Returns an error that contains the index of the value.
     fn error(&self, problem: &str) -> InvalidRows {
         InvalidRows::new(format!("value {}: {problem}", self.written))
     }
 
-    /// Checks that the memory is full.
+    /// Checks that all memory was written.
     fn finish(self) -> Result<(), InvalidRows> {
         let (have, need) = (self.written, self.memory.len() / size_of::<f32>());
         match have == need {
@@ -161,7 +161,8 @@ impl<'a> CodeWriter<'a> {
     }
 }
 
-/// Writes the codes of a list of strings, flat or with a list for each row, as `f32`.
+/// Writes the codes of a list of strings as `f32`. The list is flat, or nested with one string per
+/// inner list.
 pub(crate) fn write_json(
     table: &CategoryTable,
     text: &str,
@@ -179,7 +180,7 @@ pub(crate) fn write_json(
         let is_nested = reader.take(b'[');
         let token = reader.string_or_token();
         if token.starts_with('"') {
-            let text = text_of_json(token)
+            let text = decode_json_string(token)
                 .map_err(|_| writer.error(&format!("`{}` is no string", excerpt(token))))?;
             writer.put(&text)?;
         } else if token == "null" {
@@ -205,7 +206,7 @@ pub(crate) fn write_json(
     writer.finish()
 }
 
-/// The same of a binary tensor: each text after its length in bytes as a `u32`.
+/// Writes the codes of a binary tensor: each text follows its length in bytes as a `u32`.
 pub(crate) fn write_bytes(
     table: &CategoryTable,
     mut tensor: &[u8],
@@ -231,7 +232,7 @@ pub(crate) fn write_bytes(
     writer.finish()
 }
 
-/// The same of typed contents.
+/// Writes the codes of typed gRPC contents.
 pub(crate) fn write_contents(
     table: &CategoryTable,
     contents: &InferTensorContents,

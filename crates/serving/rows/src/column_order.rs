@@ -1,8 +1,8 @@
-//! Where the columns of a model are in the rows of a request that names its columns.
+//! Maps the columns of a model to the columns of a request that names them.
 //!
-//! A model without names calls its columns by their numbers, "0", "1" and so on, as pandas does;
-//! LightGBM's own `Column_0` have these names, too. Columns that a request lacks are refused, or
-//! are NaN where the settings of the model say so.
+//! The columns of a model without names are called by their numbers, "0", "1" and so on, as in
+//! pandas; the numbers are also accepted for LightGBM's default names (`Column_0`). A column that
+//! is missing in the request is an error, or NaN if the settings of the model say so.
 
 use std::collections::HashMap;
 
@@ -11,49 +11,49 @@ use albacore_engine::{ElementType, ModelInfo};
 use crate::InvalidRows;
 use crate::excerpt::{excerpt, some_names};
 
-/// For each column of a model its place in the rows of a request.
+/// For each column of a model, its position in the rows of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnOrder {
-    /// `None` for a column that the request lacks.
+    /// `None` for a column that is missing in the request.
     sources: Vec<Option<usize>>,
-    /// Columns of the request.
+    /// Number of columns in the request.
     width: usize,
 }
 
 impl ColumnOrder {
-    /// Finds the columns of `model` among `names`; `None` if they are in the model's order.
+    /// Matches `names` with the columns of `model`; `None` if they are in the model's order.
     ///
     /// # Errors
-    /// A name is unknown or comes twice; one is missing, or all are where some may be.
+    /// A name is unknown or a duplicate; a column is missing, or all are if some may be missing.
     pub fn find(model: &ModelInfo, names: &[impl AsRef<str>]) -> Result<Option<Self>, InvalidRows> {
-        let columns = Columns::of(model);
+        let columns = Columns::new(model);
         if columns.are_in_order(names) {
             return Ok(None);
         }
-        let places = columns.places();
+        let positions = columns.positions();
         let mut sources = vec![None; model.features];
         let mut unknown = Vec::new();
         for (source, name) in names.iter().enumerate() {
             let name = name.as_ref();
-            match places.get(name) {
+            match positions.get(name) {
                 None => unknown.push(name),
-                Some(&place) if sources[place].is_some() => {
+                Some(&index) if sources[index].is_some() => {
                     let name = excerpt(name);
-                    return Err(columns.refusal(&format!("column {name:?} comes twice")));
+                    return Err(columns.error(&format!("column {name:?} comes twice")));
                 }
-                Some(&place) => sources[place] = Some(source),
+                Some(&index) => sources[index] = Some(source),
             }
         }
         if !unknown.is_empty() {
-            return Err(columns.unknown(&unknown));
+            return Err(columns.unknown_error(&unknown));
         }
-        let missing = (0..model.features).filter(|&place| sources[place].is_none());
-        let missing: Vec<String> = missing.map(|place| model.columns.name(place)).collect();
+        let missing = (0..model.features).filter(|&index| sources[index].is_none());
+        let missing: Vec<String> = missing.map(|index| model.columns.name(index)).collect();
         let may_be_missing = model.missing_is_nan && !names.is_empty();
         if !missing.is_empty() && !may_be_missing {
             let names = some_names(missing.iter().map(String::as_str));
             let are = if missing.len() == 1 { "is" } else { "are" };
-            return Err(columns.refusal(&format!(
+            return Err(columns.error(&format!(
                 "column {names} {are} missing: send null where a value is not known"
             )));
         }
@@ -63,34 +63,34 @@ impl ColumnOrder {
         }))
     }
 
-    /// By column of the model: the place in a row of the request; `None` if it is missing.
+    /// For each column of the model, its position in a request row; `None` if it is missing.
     #[must_use]
     pub fn sources(&self) -> &[Option<usize>] {
         &self.sources
     }
 
-    /// Columns of the request: at least one, at most those of the model.
+    /// Number of columns in the request: at least one, at most those of the model.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// By column of the request: the column of the model.
+    /// For each column of the request, its column of the model.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let mut columns = vec![0; self.width];
         for (column, source) in self.sources.iter().enumerate() {
-            if let Some(place) = source {
-                columns[*place] = column;
+            if let Some(position) = source {
+                columns[*position] = column;
             }
         }
         columns
     }
 
-    /// Has `write` write the rows of the request into the first bytes of `memory`, then puts them
-    /// into the model's order. Values have type `element`.
+    /// Calls `write` to write the rows of the request to the beginning of `memory`, then reorders
+    /// them in place into the model's order. Values have type `element`.
     ///
     /// # Errors
-    /// That of `write`.
+    /// The error of `write`.
     pub fn write<E>(
         &self,
         element: ElementType,
@@ -100,13 +100,13 @@ impl ColumnOrder {
         let bytes = element.bytes();
         let rows = memory.len() / (self.sources.len() * bytes).max(1);
         write(&mut memory[..rows * self.width * bytes])?;
-        self.spread(element, memory);
+        self.expand(element, memory);
         Ok(())
     }
 
-    /// Spreads rows at the beginning of `memory` over all of it, the last one first: no row is
-    /// written over one that is still to be read.
-    fn spread(&self, element: ElementType, memory: &mut [u8]) {
+    /// Expands the request rows at the beginning of `memory` to model rows, from the last to the
+    /// first, so that no row is overwritten before it is read.
+    fn expand(&self, element: ElementType, memory: &mut [u8]) {
         let bytes = element.bytes();
         let (from, to) = (self.width * bytes, self.sources.len() * bytes);
         let mut before = vec![0; from];
@@ -131,16 +131,16 @@ pub(crate) fn put_nan(element: ElementType, cell: &mut [u8]) {
     }
 }
 
-/// The columns of a model by their names.
+/// Column names of a model.
 struct Columns<'a> {
     model: &'a ModelInfo,
     names: &'a [String],
-    /// Whether numbers are names.
+    /// Whether column numbers are accepted as names.
     is_numbered: bool,
 }
 
 impl<'a> Columns<'a> {
-    fn of(model: &'a ModelInfo) -> Self {
+    fn new(model: &'a ModelInfo) -> Self {
         Self {
             model,
             names: &model.columns.names,
@@ -149,52 +149,55 @@ impl<'a> Columns<'a> {
     }
 
     fn are_in_order(&self, names: &[impl AsRef<str>]) -> bool {
-        let is_here = |(place, name): (usize, &str)| {
-            self.names.get(place).is_some_and(|own| own == name)
-                || self.is_numbered && is_number(name, place)
+        let is_in_order = |(index, name): (usize, &str)| {
+            self.names
+                .get(index)
+                .is_some_and(|expected| expected == name)
+                || self.is_numbered && is_number(name, index)
         };
         let names_as_text = names.iter().map(AsRef::as_ref);
-        names.len() == self.model.features && names_as_text.enumerate().all(is_here)
+        names.len() == self.model.features && names_as_text.enumerate().all(is_in_order)
     }
 
-    fn places(&self) -> HashMap<std::borrow::Cow<'a, str>, usize> {
-        let own = self.names.iter().map(String::as_str).enumerate();
+    fn positions(&self) -> HashMap<std::borrow::Cow<'a, str>, usize> {
+        let named = self.names.iter().map(String::as_str).enumerate();
         let numbers = 0..if self.is_numbered {
             self.model.features
         } else {
             0
         };
-        let numbers = numbers.map(|place| (place.to_string().into(), place));
-        own.map(|(place, name)| (name.into(), place))
+        let numbers = numbers.map(|index| (index.to_string().into(), index));
+        named
+            .map(|(index, name)| (name.into(), index))
             .chain(numbers)
             .collect()
     }
 
-    fn unknown(&self, names: &[&str]) -> InvalidRows {
+    fn unknown_error(&self, names: &[&str]) -> InvalidRows {
         let unknown = some_names(names.iter().copied());
         let are = if names.len() == 1 { "is" } else { "are" };
         if self.names.is_empty() {
-            return self.refusal(&format!(
+            return self.error(&format!(
                 "column {unknown} {are} unknown: the model's file has no names of columns, so \
                  they are called \"0\", \"1\" and so on; send rows without names, or train with \
                  named columns"
             ));
         }
-        let own = some_names(self.names.iter().map(String::as_str));
-        self.refusal(&format!(
-            "column {unknown} {are} unknown; the model has {own}"
+        let known = some_names(self.names.iter().map(String::as_str));
+        self.error(&format!(
+            "column {unknown} {are} unknown; the model has {known}"
         ))
     }
 
-    fn refusal(&self, problem: &str) -> InvalidRows {
+    fn error(&self, problem: &str) -> InvalidRows {
         let name = &self.model.name;
         InvalidRows::new(format!("model {name:?}: {problem}"))
     }
 }
 
-/// Whether `name` is the number `place` without leading zeros.
-fn is_number(name: &str, place: usize) -> bool {
-    name.parse() == Ok(place) && (name == "0" || !name.starts_with(['0', '+']))
+/// Whether `name` is the decimal number `index` without leading zeros.
+fn is_number(name: &str, index: usize) -> bool {
+    name.parse() == Ok(index) && (name == "0" || !name.starts_with(['0', '+']))
 }
 
 #[cfg(test)]

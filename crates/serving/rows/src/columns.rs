@@ -1,5 +1,5 @@
-//! Rows that a request sends as columns, a tensor each: MLServer's codec of pandas, and `inputs` of
-//! MLflow. A column is read as a tensor of its own and then spread over the rows.
+//! Columnar requests, with one tensor per column: MLServer's pandas codec, and `inputs` of MLflow.
+//! Each column is deserialized into a buffer and then scattered over the rows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use albacore_engine::{CategoryTable, ElementType, ModelInfo};
 use albacore_proto::inference::InferTensorContents;
 
-use crate::categories::{self, LENGTH_BYTES, WAY_OUT};
+use crate::categories::{self, LENGTH_BYTES, REMEDY};
 use crate::column_order::put_nan;
 use crate::datatype::Datatype;
 use crate::excerpt::excerpt;
@@ -15,7 +15,7 @@ use crate::labels::BYTES;
 use crate::row_writer::RowWriter;
 use crate::{ColumnOrder, InvalidRows, binary_values, json_values};
 
-/// A column as the Open Inference Protocol declares it.
+/// A column as declared in the Open Inference Protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct DeclaredColumn<'a> {
     pub name: &'a str,
@@ -24,8 +24,8 @@ pub struct DeclaredColumn<'a> {
     pub shape: &'a [i64],
 }
 
-/// Whether the only input of a request is a column, and not rows of all of them: MLServer's codec
-/// of pandas says so, or it has texts.
+/// Whether the only input of a request is a single column rather than rows of all columns: it has
+/// texts, or the request declares MLServer's pandas codec.
 #[must_use]
 pub fn is_column(datatype: &str, shape: &[i64], is_pandas: bool) -> bool {
     match shape {
@@ -35,12 +35,12 @@ pub fn is_column(datatype: &str, shape: &[i64], is_pandas: bool) -> bool {
     }
 }
 
-/// What the values of a column are.
+/// Type of the values in a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     Numbers(Datatype),
-    /// Texts of categories, `BYTES`, which become their codes.
-    Texts(Arc<CategoryTable>),
+    /// Texts of categories (`BYTES`), which are converted to codes.
+    Categories(Arc<CategoryTable>),
 }
 
 impl From<Datatype> for ColumnKind {
@@ -50,22 +50,22 @@ impl From<Datatype> for ColumnKind {
 }
 
 impl ColumnKind {
-    fn of(
+    fn from_declared(
         model: &ModelInfo,
         column: &DeclaredColumn<'_>,
-        place: usize,
+        index: usize,
     ) -> Result<Self, InvalidRows> {
         if let Some(datatype) = Datatype::from_name(column.datatype) {
             return Ok(Self::Numbers(datatype));
         }
         let name = excerpt(column.name);
         if column.datatype == BYTES {
-            let table = model.columns.categories.get(&place);
-            let table = table.map(|table| Self::Texts(Arc::clone(table)));
+            let table = model.columns.categories.get(&index);
+            let table = table.map(|table| Self::Categories(Arc::clone(table)));
             return table.ok_or_else(|| {
                 InvalidRows::new(format!(
                     "column {name:?} has datatype {BYTES:?}, but the model has no categories of \
-                     it: {WAY_OUT}"
+                     it: {REMEDY}"
                 ))
             });
         }
@@ -77,49 +77,49 @@ impl ColumnKind {
         )))
     }
 
-    /// The type of the values in rows.
+    /// The type of the values in engine rows.
     #[must_use]
     pub fn element(&self) -> ElementType {
         match self {
             Self::Numbers(datatype) => datatype.element(),
-            Self::Texts(_) => ElementType::F32,
+            Self::Categories(_) => ElementType::F32,
         }
     }
 
-    /// The bytes of a binary tensor of so many values.
+    /// Size of a binary tensor with this number of values.
     #[must_use]
     pub fn binary_size(&self, values: usize) -> BinarySize {
         match self {
             Self::Numbers(datatype) => BinarySize::Exact(values.saturating_mul(datatype.bytes())),
-            Self::Texts(_) => BinarySize::AtLeast(values.saturating_mul(LENGTH_BYTES)),
+            Self::Categories(_) => BinarySize::AtLeast(values.saturating_mul(LENGTH_BYTES)),
         }
     }
 
-    /// Writes the values of a JSON list to `memory`, which has room for as many as there should be.
+    /// Writes the values of a JSON list to `memory`, whose size is that of the expected values.
     ///
     /// # Errors
-    /// A value is wrong, or there is another number of them.
+    /// A value is invalid, or the number of values is wrong.
     pub fn write_json(&self, text: &str, memory: &mut [u8]) -> Result<(), InvalidRows> {
         match self {
             Self::Numbers(datatype) => {
                 json_values::write_json(RowWriter::new(*datatype, memory), 1, text)
             }
-            Self::Texts(table) => categories::write_json(table, text, memory),
+            Self::Categories(table) => categories::write_json(table, text, memory),
         }
     }
 
-    /// The same of a binary tensor.
+    /// Writes the values of a binary tensor, like [`Self::write_json`].
     ///
     /// # Errors
     /// As [`Self::write_json`].
     pub fn write_bytes(&self, tensor: &[u8], memory: &mut [u8]) -> Result<(), InvalidRows> {
         match self {
             Self::Numbers(datatype) => binary_values::write_bytes(*datatype, tensor, memory),
-            Self::Texts(table) => categories::write_bytes(table, tensor, memory),
+            Self::Categories(table) => categories::write_bytes(table, tensor, memory),
         }
     }
 
-    /// The same of the typed contents of gRPC.
+    /// Writes the values of typed gRPC contents, like [`Self::write_json`].
     ///
     /// # Errors
     /// As [`Self::write_json`].
@@ -130,16 +130,16 @@ impl ColumnKind {
     ) -> Result<(), InvalidRows> {
         match self {
             Self::Numbers(datatype) => binary_values::write_contents(*datatype, contents, memory),
-            Self::Texts(table) => categories::write_contents(table, contents, memory),
+            Self::Categories(table) => categories::write_contents(table, contents, memory),
         }
     }
 }
 
-/// Bytes that a binary tensor has for its shape.
+/// Size of a binary tensor according to its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinarySize {
     Exact(usize),
-    /// Of texts, whose length is not known before they are read.
+    /// Texts: their lengths are only known from the data.
     AtLeast(usize),
 }
 
@@ -162,16 +162,16 @@ impl fmt::Display for BinarySize {
     }
 }
 
-/// Columns that are those of a model, whose values are not checked yet.
+/// Columns that match those of a model; their values are not checked yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnTensors {
-    /// At least one.
+    /// Number of rows, at least one.
     pub rows: usize,
-    /// Columns of the model.
+    /// Number of columns of the model.
     features: usize,
-    /// In the order of the request.
+    /// One for each column, in the order of the request.
     kinds: Vec<ColumnKind>,
-    /// `None` if they are in the model's order.
+    /// `None` if the columns are in the model's order.
     order: Option<ColumnOrder>,
 }
 
@@ -179,8 +179,8 @@ impl ColumnTensors {
     /// Checks names, types and shapes.
     ///
     /// # Errors
-    /// A name is unknown, comes twice or is missing; a type is unknown; the columns do not have
-    /// the same number of rows.
+    /// A name is unknown, a duplicate or missing; a type is unknown; the columns differ in their
+    /// number of rows.
     pub fn check(model: &ModelInfo, columns: &[DeclaredColumn<'_>]) -> Result<Self, InvalidRows> {
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
         let order = ColumnOrder::find(model, &names).map_err(|error| {
@@ -195,28 +195,30 @@ impl ColumnTensors {
                 model.features
             ))
         })?;
-        let places = order.as_ref().map(ColumnOrder::columns);
+        let model_columns = order.as_ref().map(ColumnOrder::columns);
         let mut kinds = Vec::with_capacity(columns.len());
         let mut rows = None;
-        for (sent, column) in columns.iter().enumerate() {
+        for (position, column) in columns.iter().enumerate() {
             let name = excerpt(column.name);
-            let place = places.as_ref().map_or(sent, |places| places[sent]);
-            kinds.push(ColumnKind::of(model, column, place)?);
-            let own = match *column.shape {
+            let index = model_columns
+                .as_ref()
+                .map_or(position, |columns| columns[position]);
+            kinds.push(ColumnKind::from_declared(model, column, index)?);
+            let column_rows = match *column.shape {
                 [rows] | [rows, 1] => usize::try_from(rows).ok().filter(|&rows| rows > 0),
                 _ => None,
             };
-            let own = own.ok_or_else(|| {
+            let column_rows = column_rows.ok_or_else(|| {
                 InvalidRows::new(format!(
                     "column {name:?} has shape {:?}; a column has [rows] or [rows, 1] with at \
                      least one row",
                     &column.shape[..column.shape.len().min(8)]
                 ))
             })?;
-            let first = *rows.get_or_insert(own);
-            if first != own {
+            let first = *rows.get_or_insert(column_rows);
+            if first != column_rows {
                 return Err(InvalidRows::new(format!(
-                    "column {name:?} has {own} rows where the first column has {first}"
+                    "column {name:?} has {column_rows} rows where the first column has {first}"
                 )));
             }
         }
@@ -228,13 +230,13 @@ impl ColumnTensors {
         })
     }
 
-    /// What the column at each place of the request holds.
+    /// The value types of the columns, in the order of the request.
     #[must_use]
     pub fn kinds(&self) -> &[ColumnKind] {
         &self.kinds
     }
 
-    /// A type whose rows hold every value of the columns.
+    /// The row type that can represent every value of the columns.
     #[must_use]
     pub fn row_datatype(&self) -> Datatype {
         let is_wide = |kind: &ColumnKind| kind.element() == ElementType::F64;
@@ -244,63 +246,63 @@ impl ColumnTensors {
         }
     }
 
-    /// Writes the rows to `memory`. `read` writes the values of the column at a place in the
-    /// request into memory for them.
+    /// Writes the rows to `memory`. `read` writes the values of one column, given its position in
+    /// the request, to a buffer of their size.
     ///
     /// # Errors
-    /// That of `read`.
+    /// The error of `read`.
     pub fn write(
         &self,
         memory: &mut [u8],
         mut read: impl FnMut(usize, &ColumnKind, &mut [u8]) -> Result<(), InvalidRows>,
     ) -> Result<(), InvalidRows> {
         let element = self.row_datatype().element();
-        write_columns(self.features, element, memory, |place, column| {
+        write_columns(self.features, element, memory, |index, buffer| {
             let source = match &self.order {
-                None => Some(place),
-                Some(order) => order.sources()[place],
+                None => Some(index),
+                Some(order) => order.sources()[index],
             };
             let Some(source) = source else {
                 return Ok(None);
             };
             let kind = &self.kinds[source];
-            column.resize(self.rows * kind.element().bytes(), 0);
-            read(source, kind, column)?;
+            buffer.resize(self.rows * kind.element().bytes(), 0);
+            read(source, kind, buffer)?;
             Ok(Some(kind.element()))
         })
     }
 }
 
-/// Writes the columns of rows with `features` values to `memory`, whose values have type `element`.
+/// Writes columns to the rows in `memory`, which have `features` values of type `element`.
 ///
-/// `read` fills a buffer with the values of a column of the model, by its number, and returns
-/// their type; `None` for a column that is missing.
+/// `read` fills a buffer with the values of a model column, given its number, and returns their
+/// type; `None` if the column is missing.
 pub(crate) fn write_columns(
     features: usize,
     element: ElementType,
     memory: &mut [u8],
     mut read: impl FnMut(usize, &mut Vec<u8>) -> Result<Option<ElementType>, InvalidRows>,
 ) -> Result<(), InvalidRows> {
-    let mut column = Vec::new();
+    let mut buffer = Vec::new();
     let row_bytes = (features * element.bytes()).max(1);
-    for place in 0..features {
-        column.clear();
-        let own = read(place, &mut column)?;
+    for index in 0..features {
+        buffer.clear();
+        let column_element = read(index, &mut buffer)?;
         let cells = memory
             .chunks_exact_mut(row_bytes)
-            .map(|row| &mut row[place * element.bytes()..][..element.bytes()]);
-        let Some(own) = own else {
+            .map(|row| &mut row[index * element.bytes()..][..element.bytes()]);
+        let Some(column_element) = column_element else {
             cells.for_each(|cell| put_nan(element, cell));
             continue;
         };
-        let values = column.chunks_exact(own.bytes());
+        let values = buffer.chunks_exact(column_element.bytes());
         for (cell, value) in cells.zip(values) {
-            match (own, element) {
+            match (column_element, element) {
                 (ElementType::F32, ElementType::F64) => {
                     let value = value.try_into().map_or(0.0, f32::from_le_bytes);
                     cell.copy_from_slice(&f64::from(value).to_le_bytes());
                 }
-                // The rows have the widest type of their columns.
+                // The row type is the widest type of the columns: no narrowing is needed.
                 _ => cell.copy_from_slice(value),
             }
         }

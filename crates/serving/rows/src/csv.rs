@@ -1,31 +1,31 @@
-//! Tables in `text/csv`: with a line of names, as MLflow's clients write them, or without, as those
+//! Tables in `text/csv`: with a header line, as MLflow's clients send them, or without, as clients
 //! of SageMaker's XGBoost container do.
 //!
-//! A first line of numbers is a row, any other the names; the parameter `header` of the content
-//! type says it where a name is a number. Fields may be quoted (RFC 4180); a line ends with LF or
-//! CR LF. Missing values are what `pandas.read_csv` takes for such.
+//! The first line is a row if all its fields are numbers, otherwise the header; if a column name is
+//! a number, the parameter `header` of the content type decides. Fields may be quoted (RFC 4180);
+//! lines end with LF or CR LF. Missing values are those of `pandas.read_csv`.
 
 use std::borrow::Cow;
 
 use albacore_engine::{CategoryTable, ModelInfo};
 
-use crate::categories::{self, WAY_OUT};
+use crate::categories::{self, REMEDY};
 use crate::excerpt::excerpt;
 use crate::row_writer::RowWriter;
 use crate::table::{Key, Params, Table, Values};
 use crate::{ColumnOrder, InvalidRows};
 
-/// Values that are missing, beside an empty field.
+/// Missing values of `pandas.read_csv`, besides the empty field.
 const MISSING: [&str; 18] = [
     "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>",
     "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
 ];
 
-/// Lines that are rows. Blank ones are skipped.
+/// The lines that contain rows; blank lines are skipped.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines<'a> {
     text: &'a str,
-    /// Lines before the text.
+    /// Number of lines before the text.
     before: usize,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Lines<'a> {
         self.text.len()
     }
 
-    /// The lines with their numbers, from 1.
+    /// Iterates over the lines with their line numbers, from 1.
     fn rows(&self) -> impl Iterator<Item = (usize, &'a str)> + use<'a> {
         let numbered = (self.before + 1..).zip(self.text.lines());
         numbered.filter(|(_, line)| !line.trim_ascii().is_empty())
@@ -42,12 +42,12 @@ impl<'a> Lines<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Reads a body in `text/csv`; `has_header` says whether its first line has names, where the
-    /// content type does.
+    /// Parses a `text/csv` body. `has_header` is the parameter of the content type: whether the
+    /// first line contains names.
     ///
     /// # Errors
-    /// The body is not UTF-8 or has no rows, or a name in its first line is wrong.
-    pub fn of_csv(
+    /// The body is not UTF-8 or has no rows, or a column name in the header is invalid.
+    pub fn from_csv(
         model: &ModelInfo,
         body: &'a [u8],
         has_header: Option<bool>,
@@ -61,12 +61,15 @@ impl<'a> Table<'a> {
         let Some((number, first)) = all.rows().next() else {
             return Err(key.invalid("is empty: send at least one row"));
         };
-        let names = fields(first).map_err(|problem| at(number, problem))?;
+        let names = fields(first).map_err(|problem| line_error(number, problem))?;
         let is_row = || names.iter().all(|field| is_value(field));
         let has_header = has_header.unwrap_or_else(|| !is_row());
         let (lines, order) = match has_header {
             false if names.len() != model.features => {
-                return Err(at(number, &wrong_count(names.len(), model.features)));
+                return Err(line_error(
+                    number,
+                    &wrong_count(names.len(), model.features),
+                ));
             }
             false => (all, None),
             true => {
@@ -74,7 +77,7 @@ impl<'a> Table<'a> {
                 let order = order.map_err(|error| {
                     InvalidRows::new(format!("the first line of the text/csv body: {error}"))
                 })?;
-                (after(text, number), order)
+                (lines_after(text, number), order)
             }
         };
         let rows = lines.rows().count();
@@ -88,8 +91,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The lines after that of this number.
-fn after(text: &str, number: usize) -> Lines<'_> {
+/// Returns the lines after line `number`.
+fn lines_after(text: &str, number: usize) -> Lines<'_> {
     let mut rest = text;
     for _ in 0..number {
         rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
@@ -122,7 +125,7 @@ pub(crate) fn write(
     })
 }
 
-/// Lines with the order of their columns, if it is not the model's.
+/// Lines with their column order, if it differs from the model's.
 struct OrderedLines<'a> {
     lines: &'a Lines<'a>,
     features: usize,
@@ -130,7 +133,7 @@ struct OrderedLines<'a> {
 }
 
 impl OrderedLines<'_> {
-    /// Writes the rows; `put` writes a field of a column, or says what is wrong with it.
+    /// Writes the rows; `put` writes the field of a column, or returns the problem with it.
     fn write(
         &self,
         mut writer: RowWriter<'_>,
@@ -139,7 +142,7 @@ impl OrderedLines<'_> {
         let (order, features) = (self.order, self.features);
         let width = order.map_or(features, ColumnOrder::width);
         for (number, line) in self.lines.rows() {
-            let fields = fields(line).map_err(|problem| at(number, problem))?;
+            let fields = fields(line).map_err(|problem| line_error(number, problem))?;
             if fields.len() != width {
                 let problem = match order {
                     Some(_) => format!(
@@ -148,17 +151,17 @@ impl OrderedLines<'_> {
                     ),
                     None => wrong_count(fields.len(), features),
                 };
-                return Err(at(number, &problem));
+                return Err(line_error(number, &problem));
             }
-            for place in 0..features {
-                let Some(source) = order.map_or(Some(place), |order| order.sources()[place]) else {
+            for index in 0..features {
+                let Some(source) = order.map_or(Some(index), |order| order.sources()[index]) else {
                     writer.put_f32(f32::NAN);
                     continue;
                 };
                 let field = &fields[source];
-                put(&mut writer, place, field).map_err(|problem| {
+                put(&mut writer, index, field).map_err(|problem| {
                     let field = excerpt(field.trim());
-                    at(
+                    line_error(
                         number,
                         &format!("field {}, {field:?}, {problem}", source + 1),
                     )
@@ -171,20 +174,21 @@ impl OrderedLines<'_> {
 
 fn put_number(writer: &mut RowWriter<'_>, field: &str) -> Result<(), String> {
     let written = match writer.is_narrow() {
-        true => narrow(field).map(|value| writer.put_f32(value)),
-        false => wide(field).map(|value| writer.put_f64(value)),
+        true => parse_f32(field).map(|value| writer.put_f32(value)),
+        false => parse_f64(field).map(|value| writer.put_f64(value)),
     };
-    written.ok_or_else(|| format!("is not a number; texts need categories: {WAY_OUT}"))
+    written.ok_or_else(|| format!("is not a number; texts need categories: {REMEDY}"))
 }
 
-/// Writes the code of a category. A number is a code, unless it is the text of a category, too.
+/// Writes the code of a category. A number is a code; it is ambiguous if it is also the text of a
+/// category with another code.
 fn put_category(
     writer: &mut RowWriter<'_>,
     table: &CategoryTable,
     field: &str,
 ) -> Result<(), String> {
     let is_numeric = field.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
-    let number = wide(field.trim()).filter(|_| is_numeric);
+    let number = parse_f64(field.trim()).filter(|_| is_numeric);
     match (number, table.code(field)) {
         (Some(number), Some(code)) if number != f64::from(code) => Err(format!(
             "is a category and a number, which would be a code: send it in JSON, where a string \
@@ -194,7 +198,7 @@ fn put_category(
             writer.put_f32(code as f32); // exact: below 2^24
             Ok(())
         }
-        (None, None) if special(field.trim()).is_none() => {
+        (None, None) if parse_special(field.trim()).is_none() => {
             writer.put_f32(categories::code(table, field)?);
             Ok(())
         }
@@ -206,11 +210,11 @@ fn wrong_count(fields: usize, features: usize) -> String {
     format!("has {fields} fields where the model has {features} columns")
 }
 
-fn at(line: usize, problem: &str) -> InvalidRows {
+fn line_error(line: usize, problem: &str) -> InvalidRows {
     InvalidRows::new(format!("line {line} of the text/csv body: {problem}"))
 }
 
-/// The fields of a line.
+/// Splits a line into fields.
 fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
     if !line.contains('"') {
         return Ok(line.split(',').map(Cow::Borrowed).collect());
@@ -231,7 +235,7 @@ fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
             continue;
         };
         let mut end = 0;
-        // Two quotes in a field are one.
+        // Two quotes in a quoted field are one quote.
         while let Some(quote) = quoted[end..].find('"') {
             end += quote;
             if !quoted[end + 1..].starts_with('"') {
@@ -255,28 +259,28 @@ fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
     }
 }
 
-/// Whether the field is a value and no name.
+/// Whether the field is a number or a missing value, not a column name.
 fn is_value(field: &str) -> bool {
-    wide(field.trim()).is_some()
+    parse_f64(field.trim()).is_some()
 }
 
-fn narrow(field: &str) -> Option<f32> {
-    special(field)
+fn parse_f32(field: &str) -> Option<f32> {
+    parse_special(field)
         .map(|value| value as f32)
         .or_else(|| field.parse().ok())
 }
 
-fn wide(field: &str) -> Option<f64> {
-    special(field).or_else(|| field.parse().ok())
+fn parse_f64(field: &str) -> Option<f64> {
+    parse_special(field).or_else(|| field.parse().ok())
 }
 
-/// The value of a field that is no number.
-fn special(field: &str) -> Option<f64> {
+/// Returns the value of a boolean or missing field; `None` for other fields.
+fn parse_special(field: &str) -> Option<f64> {
     match field {
         "" => Some(f64::NAN),
         "True" | "TRUE" | "true" => Some(1.0),
         "False" | "FALSE" | "false" => Some(0.0),
-        _ if field.as_bytes()[0].is_ascii_digit() => None, // nearly all
+        _ if field.as_bytes()[0].is_ascii_digit() => None, // most fields
         _ => MISSING.contains(&field).then_some(f64::NAN),
     }
 }

@@ -1,32 +1,24 @@
-//! The data types of the protocol, and the row type of the engine for each.
+//! The data types of the protocol, and the row type of the engine for each of them.
 
 use albacore_engine::ElementType;
 
-/// A numeric data type of the Open Inference Protocol. `BYTES` is not here: columns of texts become
-/// numbers before they are rows ([`crate::columns::ColumnKind`]).
+/// A numeric data type of the Open Inference Protocol. `BYTES` is not included: texts are converted
+/// to numbers before they are written to rows ([`crate::columns::ColumnKind`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Datatype {
     /// One byte, 0 or 1.
     Bool,
-    /// Unsigned, 8 bits.
     Uint8,
-    /// Unsigned, 16 bits.
     Uint16,
-    /// Unsigned, 32 bits.
     Uint32,
-    /// Unsigned, 64 bits.
     Uint64,
-    /// Signed, 8 bits.
     Int8,
-    /// Signed, 16 bits.
     Int16,
-    /// Signed, 32 bits.
     Int32,
-    /// Signed, 64 bits.
     Int64,
     /// IEEE 754 binary16.
     Fp16,
-    /// The upper half of a binary32.
+    /// bfloat16, the upper half of a binary32.
     Bf16,
     /// IEEE 754 binary32.
     Fp32,
@@ -52,7 +44,7 @@ impl Datatype {
         (Self::Fp64, "FP64"),
     ];
 
-    /// The data type of this name; names are case-sensitive.
+    /// Returns the data type with this case-sensitive name.
     pub fn from_name(name: &str) -> Option<Self> {
         let found = Self::NAMES.into_iter().find(|(_, known)| *known == name);
         found.map(|(datatype, _)| datatype)
@@ -62,7 +54,7 @@ impl Datatype {
         Self::NAMES[self as usize].1
     }
 
-    /// Bytes of one element in binary form.
+    /// Size of one element in binary form, bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Bool | Self::Uint8 | Self::Int8 => 1,
@@ -72,7 +64,8 @@ impl Datatype {
         }
     }
 
-    /// The float that holds every value of this type exactly (64-bit integers: those up to 2^53).
+    /// The float type that represents every value of this type exactly (64-bit integers: up to
+    /// 2^53).
     pub const fn element(self) -> ElementType {
         match self {
             Self::Bool | Self::Uint8 | Self::Uint16 | Self::Int8 | Self::Int16 => ElementType::F32,
@@ -83,7 +76,7 @@ impl Datatype {
         }
     }
 
-    /// Smallest and largest value of an integer type (`BOOL`: 0 and 1); none for floats.
+    /// Smallest and largest value of an integer type (`BOOL`: 0 and 1); `None` for floats.
     pub const fn integer_range(self) -> Option<(i128, i128)> {
         match self {
             Self::Bool => Some((0, 1)),

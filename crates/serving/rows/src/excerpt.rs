@@ -1,12 +1,12 @@
-//! Texts of clients in messages.
+//! Excerpts of client texts for error messages.
 
-/// The beginning of a client's text, short enough for an error message.
+/// Returns the beginning of a client's text, short enough for an error message.
 pub(crate) fn excerpt(text: &str) -> String {
     const SHOWN_CHARS: usize = 64;
     text.chars().take(SHOWN_CHARS).collect()
 }
 
-/// The first of some names, quoted, and how many more there are.
+/// Formats the first few names, quoted, and the number of the others.
 pub(crate) fn some_names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN_NAMES: usize = 5;
     let mut names = names.into_iter();

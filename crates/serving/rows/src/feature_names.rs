@@ -1,7 +1,7 @@
-//! The parameter `feature_names`: the names of the columns that a request sends, in any order.
+//! The parameter `feature_names`: the column names of a request, in any order.
 //!
-//! Over HTTP a list of strings; over gRPC, whose parameters cannot be lists, one string: the same
-//! list as JSON, or the names separated by commas. HTTP accepts both forms, too.
+//! Over HTTP it is a list of strings; over gRPC, whose parameters cannot be lists, it is one
+//! string: the list as JSON, or the names separated by commas. HTTP accepts the string, too.
 
 use std::borrow::Cow;
 
@@ -12,38 +12,38 @@ use crate::{ColumnOrder, InvalidRows};
 
 pub const FEATURE_NAMES: &str = "feature_names";
 
-/// Finds the columns of `model` in the value of the parameter, as JSON; `None` if they are in its
-/// order.
+/// Matches the names in the JSON value of the parameter with the columns of `model`; `None` if they
+/// are in the model's order.
 ///
 /// # Errors
-/// The value is not a list of strings, or a name is unknown, comes twice or is missing.
-pub fn order_of_json(model: &ModelInfo, value: &str) -> Result<Option<ColumnOrder>, InvalidRows> {
+/// The value is not a list of strings, or a name is unknown, a duplicate or missing.
+pub fn order_from_json(model: &ModelInfo, value: &str) -> Result<Option<ColumnOrder>, InvalidRows> {
     match value.as_bytes().first() {
-        Some(b'[') => order_of_list(model, value),
+        Some(b'[') => order_from_list(model, value),
         Some(b'"') => match serde_json::from_str::<Cow<'_, str>>(value) {
-            Ok(text) => order_of_text(model, &text),
+            Ok(text) => order_from_text(model, &text),
             Err(_) => Err(not_a_list()),
         },
         _ => Err(not_a_list()),
     }
 }
 
-/// The same of a string, a list as JSON or names separated by commas.
+/// Like [`order_from_json`], for a string: a list as JSON, or names separated by commas.
 ///
 /// # Errors
-/// As [`order_of_json`].
-pub fn order_of_text(model: &ModelInfo, text: &str) -> Result<Option<ColumnOrder>, InvalidRows> {
+/// As [`order_from_json`].
+pub fn order_from_text(model: &ModelInfo, text: &str) -> Result<Option<ColumnOrder>, InvalidRows> {
     match text.trim_start().starts_with('[') {
-        true => order_of_list(model, text),
+        true => order_from_list(model, text),
         false => {
-            // One more than there are columns is unknown or comes twice.
+            // Enough to find an error: with more names than columns, one is unknown or a duplicate.
             let names = text.split(',').take(model.features + 1);
             find(model, &names.collect::<Vec<_>>())
         }
     }
 }
 
-fn order_of_list(model: &ModelInfo, text: &str) -> Result<Option<ColumnOrder>, InvalidRows> {
+fn order_from_list(model: &ModelInfo, text: &str) -> Result<Option<ColumnOrder>, InvalidRows> {
     let names = names(text, model.features).map_err(|_| not_a_list())?;
     find(model, &names)
 }
@@ -53,7 +53,7 @@ fn find(model: &ModelInfo, names: &[impl AsRef<str>]) -> Result<Option<ColumnOrd
         .map_err(|error| InvalidRows::new(format!("parameter {FEATURE_NAMES:?}, {error}")))
 }
 
-/// Refuses a value of another kind.
+/// Returns the error for a value of another type.
 #[must_use]
 pub fn not_a_list() -> InvalidRows {
     InvalidRows::new(format!(
@@ -96,23 +96,23 @@ mod tests {
             (r#""[\"c\",\"a,b\",\"age\"]""#, [2, 1, 0]),
             (r#"["c","age","a,b"]"#, [1, 2, 0]),
         ] {
-            assert_eq!(sources(order_of_json(&model, json)), wanted, "{json}");
+            assert_eq!(sources(order_from_json(&model, json)), wanted, "{json}");
         }
         let plain = self::model(["x", "y", "z"]);
-        assert_eq!(sources(order_of_text(&plain, "x,y,z")), [0, 1, 2]);
-        assert_eq!(sources(order_of_json(&plain, r#""z,x,y""#)), [1, 2, 0]);
+        assert_eq!(sources(order_from_text(&plain, "x,y,z")), [0, 1, 2]);
+        assert_eq!(sources(order_from_json(&plain, r#""z,x,y""#)), [1, 2, 0]);
         for (json, part) in [
             (r#"["x", "z", "w"]"#, "column \"w\" is unknown"),
             (r#""x,z""#, "column \"y\" is missing"),
             (r#"["x", "y", "z", "x", "x"]"#, "column \"x\" comes twice"),
             (r#""x,y,z,w,v""#, "column \"w\" is unknown"),
         ] {
-            let said = order_of_json(&plain, json).unwrap_err().to_string();
+            let message = order_from_json(&plain, json).unwrap_err().to_string();
             assert!(
-                said.starts_with("parameter \"feature_names\", model \"m\": "),
-                "{said}"
+                message.starts_with("parameter \"feature_names\", model \"m\": "),
+                "{message}"
             );
-            assert!(said.contains(part), "{said}");
+            assert!(message.contains(part), "{message}");
         }
     }
 
@@ -129,10 +129,10 @@ mod tests {
             "[\"age\"",
             "[[]]",
         ] {
-            let said = order_of_json(&model, json).unwrap_err().to_string();
+            let message = order_from_json(&model, json).unwrap_err().to_string();
             assert!(
-                said.contains("\"feature_names\" is not a list of strings"),
-                "{said}"
+                message.contains("\"feature_names\" is not a list of strings"),
+                "{message}"
             );
         }
     }

@@ -1,9 +1,9 @@
 //! Parses the `data` of a JSON tensor directly into rows.
 //!
-//! The text is not validated as JSON before; invalid JSON is refused here. Flat (`[1, 2, 3, 4]`)
+//! Invalid JSON is rejected here; the text is not validated before. Flat (`[1, 2, 3, 4]`)
 //! and nested (`[[1, 2], [3, 4]]`) data are the same row-major values. `null` is a missing value,
-//! because JSON has no NaN. No recursion and no allocation: time is linear in the text, memory
-//! constant.
+//! because JSON has no NaN. No recursion and no allocation: linear time in the length of the text,
+//! constant memory.
 
 use crate::InvalidRows;
 use crate::datatype::Datatype;
@@ -30,9 +30,9 @@ pub fn write_json(
         return Err(InvalidRows::new(message));
     }
     if reader.peek() == Some(b'[') {
-        nested(&mut reader, &mut writer, Shape { rows, features })?;
+        parse_nested(&mut reader, &mut writer, Shape { rows, features })?;
     } else {
-        values(&mut reader, &mut writer)?;
+        parse_values(&mut reader, &mut writer)?;
         let (have, need) = (writer.written(), rows * features);
         if have != need {
             return Err(InvalidRows::new(format!(
@@ -48,15 +48,15 @@ pub fn write_json(
     Ok(())
 }
 
-/// The shape that a request declared.
+/// The shape declared in the request.
 #[derive(Clone, Copy)]
 struct Shape {
     rows: usize,
     features: usize,
 }
 
-/// Parses rows in brackets of their own, after the first bracket.
-fn nested(
+/// Parses nested rows (one array per row), after the opening bracket of the outer array.
+fn parse_nested(
     reader: &mut Reader<'_>,
     writer: &mut RowWriter<'_>,
     Shape { rows, features }: Shape,
@@ -72,7 +72,7 @@ fn nested(
             )));
         }
         let before = writer.written();
-        values(reader, writer)?;
+        parse_values(reader, writer)?;
         let values = writer.written() - before;
         if values != features {
             return Err(InvalidRows::new(format!(
@@ -97,9 +97,9 @@ fn nested(
     Ok(())
 }
 
-/// Parses values up to and including the closing bracket. Those beyond the memory are counted, not
-/// written.
-fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), InvalidRows> {
+/// Parses values up to and including the closing bracket. Values beyond the end of the memory are
+/// counted, but not written.
+fn parse_values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), InvalidRows> {
     if reader.take(b']') {
         return Ok(());
     }
@@ -111,7 +111,7 @@ fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), Inv
             None => {
                 let token = reader.token();
                 if !put_number(token, writer)? {
-                    put_text(reader, token, writer)?;
+                    put_category(reader, token, writer)?;
                 }
             }
         }
@@ -124,34 +124,34 @@ fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), Inv
     }
 }
 
-/// Writes the text of a category that begins with `token`; refuses anything else.
-fn put_text(
+/// Writes the code of the category whose text begins with `token`; rejects any other token.
+fn put_category(
     reader: &mut Reader<'_>,
     token: &str,
     writer: &mut RowWriter<'_>,
 ) -> Result<(), InvalidRows> {
     match token.starts_with('"') {
-        true => writer.put_text(reader.rest_of_string(token)),
-        false => Err(no_number(token, writer)),
+        true => writer.put_category(reader.rest_of_string(token)),
+        false => Err(not_a_number_error(token, writer)),
     }
 }
 
-/// Writes one value, if it has the form of a JSON number or literal, or is the text of a category.
+/// Writes one value: a JSON number, a JSON literal or the text of a category.
 pub(crate) fn write_value(token: &str, writer: &mut RowWriter<'_>) -> Result<(), InvalidRows> {
     match put_number(token, writer)? {
         true => Ok(()),
-        false if token.starts_with('"') => writer.put_text(token),
-        false => Err(no_number(token, writer)),
+        false if token.starts_with('"') => writer.put_category(token),
+        false => Err(not_a_number_error(token, writer)),
     }
 }
 
-fn no_number(token: &str, writer: &RowWriter<'_>) -> InvalidRows {
+fn not_a_number_error(token: &str, writer: &RowWriter<'_>) -> InvalidRows {
     let shown: String = token.chars().take(32).collect();
     let name = writer.datatype().name();
     writer.error(&format!("`{shown}` is not a {name} number"))
 }
 
-/// Writes one value, if it has the form of a JSON number or literal; returns whether it has.
+/// Writes one JSON number or literal; returns false for any other token.
 fn put_number(token: &str, writer: &mut RowWriter<'_>) -> Result<bool, InvalidRows> {
     let parsed = match (writer.datatype(), token.as_bytes().first()) {
         (_, Some(b'n')) if token == "null" => {
@@ -175,7 +175,7 @@ fn put_number(token: &str, writer: &mut RowWriter<'_>) -> Result<bool, InvalidRo
         (Datatype::Bool, Some(b'f')) if token == "false" => {
             return writer.put_integer(0).map(|()| true);
         }
-        (_, Some(b'-' | b'0'..=b'9')) => match integer(token) {
+        (_, Some(b'-' | b'0'..=b'9')) => match parse_integer(token) {
             Some(value) => return writer.put_integer(value).map(|()| true),
             None => None,
         },
@@ -184,8 +184,8 @@ fn put_number(token: &str, writer: &mut RowWriter<'_>) -> Result<bool, InvalidRo
     Ok(parsed.is_some())
 }
 
-/// Parses a whole number, also in the forms `3.0` and `3e2`.
-fn integer(token: &str) -> Option<i128> {
+/// Parses an integer, also in the forms `3.0` and `3e2`.
+fn parse_integer(token: &str) -> Option<i128> {
     token.parse().ok().or_else(|| {
         let value: f64 = token.parse().ok()?;
         (value.fract() == 0.0 && value.abs() < 9.3e18).then_some(value as i128)

@@ -1,15 +1,15 @@
-//! Labels: the names that a user gave to the classes of a model, one for each row of a reply.
+//! Labels: user-defined names of the classes of a model, one for each row of a reply.
 
 use albacore_engine::{ClassNames, ElementType, OutputInfo};
 
-/// The name of their tensor.
+/// The name of the tensor of labels.
 pub const LABEL: &str = "label";
 
 /// The data type of texts in the protocol.
 pub const BYTES: &str = "BYTES";
 
-/// The labels of the rows with these values, each after its length in bytes as a `u32`, the form
-/// that binary tensors of texts have.
+/// Returns the labels of the rows in `values` as a binary tensor of texts: each label follows its
+/// length in bytes as a `u32`.
 #[must_use]
 pub fn label_bytes(classes: &ClassNames, output: &OutputInfo, values: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -21,7 +21,7 @@ pub fn label_bytes(classes: &ClassNames, output: &OutputInfo, values: &[u8]) -> 
     bytes
 }
 
-/// Appends a text to a binary tensor, after its length in bytes.
+/// Appends a text to a binary tensor, prefixed by its length in bytes.
 pub fn push_text(bytes: &mut Vec<u8>, text: &str) {
     // Names and numbers are much shorter than 2^32 bytes.
     let length = u32::try_from(text.len()).unwrap_or_default();
@@ -29,7 +29,7 @@ pub fn push_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// The texts of a binary tensor, up to one that is cut off.
+/// Iterates over the texts of a binary tensor; stops at a truncated one.
 pub fn texts(mut bytes: &[u8]) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let (length, rest) = bytes.split_first_chunk()?;
@@ -40,14 +40,14 @@ pub fn texts(mut bytes: &[u8]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Most bytes of the label of a row, with its length.
+/// Maximum size of the label of a row, including its length prefix.
 #[must_use]
 pub fn row_bytes_max(classes: &ClassNames) -> usize {
     let longest = classes.names.iter().map(String::len).max();
     4 + longest.unwrap_or_default()
 }
 
-/// The numbers in a row, which a binary64 holds exactly.
+/// Returns the numbers in a row as binary64, which is exact.
 #[must_use]
 pub fn numbers(element: ElementType, row: &[u8]) -> Vec<f64> {
     match element {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn labels_are_those_of_the_class_that_the_value_means() {
-        // As the training libraries: one half is not above one half.
+        // As in the training libraries, the comparison is strict: one half is not above one half.
         let values = [0.0, 0.5, 0.500_001, f64::NAN];
         assert_eq!(
             labels(ClassRule::AboveHalf, &[], &values),

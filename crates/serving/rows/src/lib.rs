@@ -1,16 +1,16 @@
-//! The rows of requests: values and names of columns, read from the forms in which clients send
-//! them and written as rows of the engine.
+//! Deserializes the rows of requests, with values and column names, from all request formats into
+//! rows of the engine.
 //!
-//! Pure: texts and bytes in, the memory of a reservation out; no sockets, no clock.
+//! Pure functions from text and bytes to the memory of a reservation; no sockets, no clock.
 //!
-//! * [`row_writer`] writes checked values one after the other; [`json_values`] and
-//!   [`binary_values`] feed it with arrays of numbers. This is the plain path.
-//! * [`ColumnOrder`] compares the names that a request gives to its columns with the model's.
-//! * [`Table`] is the body of a call of KServe's V1 protocol, MLflow, SageMaker or Vertex AI; its
+//! * [`row_writer`] writes checked values sequentially; [`json_values`] and [`binary_values`] pass
+//!   it arrays of numbers. This is the fast path.
+//! * [`ColumnOrder`] maps the column names of a request to those of the model.
+//! * [`Table`] is the request body of KServe's V1 protocol, MLflow, SageMaker or Vertex AI; its
 //!   rows are lists, objects, columns or CSV.
-//! * `categories` puts codes in the place of texts of categories.
+//! * `categories` replaces the texts of categories by their codes.
 //! * [`labels`] names the classes of rows in replies.
-//! * [`feature_names`] reads the parameter of that name of the Open Inference Protocol.
+//! * [`feature_names`] parses the parameter of that name of the Open Inference Protocol.
 #![forbid(unsafe_code)]
 
 pub mod binary_values;
@@ -35,16 +35,16 @@ pub use column_order::ColumnOrder;
 pub use table::{Params, PredictFunction, Table};
 pub use table_json::invalid_json;
 
-/// Rows, or names of columns, that a model cannot take.
+/// Error for rows or column names that a model does not accept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct InvalidRows {
-    /// One sentence for the client: what is wrong, where, and what to do.
+    /// One sentence for the client: the problem, its location and the remedy.
     pub message: Cow<'static, str>,
 }
 
 impl InvalidRows {
-    /// The error with this sentence.
+    /// Creates the error with this sentence.
     pub fn new(message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             message: message.into(),

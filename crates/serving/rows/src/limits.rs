@@ -1,5 +1,5 @@
-//! The bounds of the crate, each with its reason.
+//! Limits of the crate, each with its reason.
 
-/// Names of columns in a request, and tensors of columns: more than any trained model has. A name
-/// takes many times the two bytes that it may have in a body.
+/// Column names in a request, and column tensors: more than any trained model has. A deserialized
+/// name takes many times the two bytes that it can have in a body.
 pub const COLUMNS_MAX: usize = 1 << 16;

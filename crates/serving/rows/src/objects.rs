@@ -1,4 +1,4 @@
-//! Writes rows that are objects of values by the names of columns, whatever their order.
+//! Writes rows that are JSON objects of values keyed by column name, in any order.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -11,12 +11,12 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::InvalidRows;
-use crate::categories::TextColumns;
+use crate::categories::CategoryColumns;
 use crate::excerpt::excerpt;
 use crate::json_values;
 use crate::row_writer::RowWriter;
 
-/// Writes the objects in `text`, a list; the columns of a model without names are called by their
+/// Writes the list of objects in `text`. If the model has no column names, the keys are column
 /// numbers.
 pub(crate) fn write_objects(
     model: &ModelInfo,
@@ -34,17 +34,17 @@ pub(crate) fn write_objects(
         }
         names => names,
     };
-    let writer = writer.with_texts(TextColumns::new(model, None));
-    let mut refused = None;
+    let writer = writer.with_categories(CategoryColumns::new(model, None));
+    let mut row_error = None;
     let rows = ObjectRows {
         model,
         names,
         writer,
-        refused: &mut refused,
+        row_error: &mut row_error,
     };
     let mut json = serde_json::Deserializer::from_str(text);
     let read = rows.deserialize(&mut json);
-    match (refused, read) {
+    match (row_error, read) {
         (Some(error), _) => Err(error),
         (None, Ok(())) => Ok(()),
         (None, Err(error)) => {
@@ -54,14 +54,14 @@ pub(crate) fn write_objects(
     }
 }
 
-/// Reads rows one after the other, so that no more than one is stored.
+/// Deserializes rows one at a time, so that at most one is in memory.
 struct ObjectRows<'a> {
     model: &'a ModelInfo,
-    /// Of its columns.
+    /// Column names of the model.
     names: &'a [String],
     writer: RowWriter<'a>,
-    /// Why a row was refused.
-    refused: &'a mut Option<InvalidRows>,
+    /// The error of the rejected row.
+    row_error: &'a mut Option<InvalidRows>,
 }
 
 impl<'de> DeserializeSeed<'de> for ObjectRows<'_> {
@@ -85,10 +85,10 @@ impl<'de> Visitor<'de> for ObjectRows<'_> {
         let mut index = 0;
         // bound: rows of the body
         while let Some(object) = list.next_element::<Object<'de>>()? {
-            if self.refused.is_none() {
+            if self.row_error.is_none() {
                 let written = row.write(&object, &mut writer);
-                *self.refused = written.err().map(|problem| {
-                    let (row, model) = (row_of(writer.input()), &self.model.name);
+                *self.row_error = written.err().map(|problem| {
+                    let (row, model) = (row_noun(writer.input()), &self.model.name);
                     InvalidRows::new(format!("{row} {index}, model {model:?}: {problem}"))
                 });
             }
@@ -98,7 +98,7 @@ impl<'de> Visitor<'de> for ObjectRows<'_> {
     }
 }
 
-/// The members of an object, in its order.
+/// The members of a JSON object, in the order of the text.
 struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Object<'de> {
@@ -124,18 +124,18 @@ impl<'de> Deserialize<'de> for Object<'de> {
     }
 }
 
-/// A name, which is a part of the body unless it has escapes.
+/// A key, borrowed from the body unless it has escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Where the columns of a model are, and the values of one row.
+/// Column positions of a model, and the values of the current row.
 struct ObjectRow<'a, 'de> {
     names: &'a [String],
-    /// Whether the model's file has no names.
+    /// Whether the model file has no column names.
     is_nameless: bool,
-    /// Whether columns may be missing, though not all of a row.
+    /// Whether missing columns are NaN. A row without any column is rejected.
     missing_is_nan: bool,
-    places: OnceCell<HashMap<&'a str, usize>>,
+    positions: OnceCell<HashMap<&'a str, usize>>,
     values: Vec<Option<&'de str>>,
 }
 
@@ -145,17 +145,17 @@ impl<'a, 'de> ObjectRow<'a, 'de> {
             names,
             is_nameless: model.columns.names.is_empty(),
             missing_is_nan: model.missing_is_nan,
-            places: OnceCell::new(),
+            positions: OnceCell::new(),
             values: vec![None; names.len()],
         }
     }
 
     fn write(&mut self, object: &Object<'de>, writer: &mut RowWriter<'_>) -> Result<(), String> {
         self.values.fill(None);
-        for (at, (name, value)) in object.0.iter().enumerate() {
-            let place = self.place(at, name);
-            let place = place.ok_or_else(|| self.unknown(name))?;
-            if self.values[place].replace(value.get()).is_some() {
+        for (index, (name, value)) in object.0.iter().enumerate() {
+            let position = self.position(index, name);
+            let position = position.ok_or_else(|| self.unknown_column_error(name))?;
+            if self.values[position].replace(value.get()).is_some() {
                 return Err(format!("column {:?} comes twice", excerpt(name)));
             }
         }
@@ -173,7 +173,7 @@ impl<'a, 'de> ObjectRow<'a, 'de> {
         Ok(())
     }
 
-    fn unknown(&self, name: &str) -> String {
+    fn unknown_column_error(&self, name: &str) -> String {
         let name = excerpt(name);
         match self.is_nameless {
             true => format!(
@@ -184,21 +184,28 @@ impl<'a, 'de> ObjectRow<'a, 'de> {
         }
     }
 
-    /// The column with this name, which most clients send in the model's order.
-    fn place(&self, at: usize, name: &str) -> Option<usize> {
-        if self.names.get(at).is_some_and(|expected| expected == name) {
-            return Some(at);
+    /// Position of the column with this name. Tries `index` first, because most clients send columns
+    /// in the model's order.
+    fn position(&self, index: usize, name: &str) -> Option<usize> {
+        if self
+            .names
+            .get(index)
+            .is_some_and(|expected| expected == name)
+        {
+            return Some(index);
         }
-        let places = self.places.get_or_init(|| {
+        let positions = self.positions.get_or_init(|| {
             let names = self.names.iter().enumerate();
-            names.map(|(place, name)| (name.as_str(), place)).collect()
+            names
+                .map(|(position, name)| (name.as_str(), position))
+                .collect()
         });
-        places.get(name).copied()
+        positions.get(name).copied()
     }
 }
 
-/// What messages call a row of an input.
-fn row_of(input: &str) -> &'static str {
+/// The word for a row of this input in error messages.
+fn row_noun(input: &str) -> &'static str {
     match input {
         "\"instances\"" => "instance",
         _ => "record",

@@ -1,10 +1,10 @@
-//! Writes values into rows: checked for exactness, as little-endian floats.
+//! Writes values into rows as little-endian floats, and checks that they are exact.
 //!
-//! The engine takes rows of `f32` or `f64`. An integer that the float cannot represent exactly is
-//! refused rather than rounded: a split on an identifier must not see a neighboring value.
+//! Engine rows are `f32` or `f64`. An integer that the float cannot represent exactly is rejected
+//! rather than rounded, because a split on an identifier would otherwise see a neighboring value.
 
 use crate::InvalidRows;
-use crate::categories::{TextColumns, WAY_OUT};
+use crate::categories::{CategoryColumns, REMEDY};
 use crate::datatype::Datatype;
 use crate::excerpt::excerpt;
 use albacore_engine::ElementType;
@@ -12,50 +12,50 @@ use albacore_engine::ElementType;
 /// Integers up to this magnitude are exact in a binary64.
 const EXACT_IN_F64: i128 = 1 << 53;
 
-/// Writes values one after the other into the memory of a reservation. Values beyond its end are
-/// dropped: the caller compares the counts.
+/// Writes values sequentially into the memory of a reservation. Values beyond its end are counted
+/// but not written; the caller compares the counts.
 pub struct RowWriter<'a> {
-    /// What the client calls the values.
+    /// Name of the values in error messages.
     input: &'static str,
     datatype: Datatype,
     element: ElementType,
-    /// The memory after the last value.
+    /// The unwritten part of the memory.
     rest: &'a mut [u8],
     written: usize,
-    /// Where texts of categories may be.
-    texts: Option<TextColumns<'a>>,
+    /// The columns whose values may be texts of categories.
+    category_columns: Option<CategoryColumns<'a>>,
 }
 
 impl<'a> RowWriter<'a> {
-    /// A writer of values of type `datatype` to `memory`, for the tensor of protocol v2.
+    /// Creates a writer of `datatype` values to `memory`, for the input tensor of protocol v2.
     pub fn new(datatype: Datatype, memory: &'a mut [u8]) -> Self {
-        Self::of_input("input \"input\"", datatype, memory)
+        Self::for_input("input \"input\"", datatype, memory)
     }
 
-    /// The same for values that the client calls `input`.
-    pub fn of_input(input: &'static str, datatype: Datatype, memory: &'a mut [u8]) -> Self {
+    /// Creates a writer for values that error messages call `input`.
+    pub fn for_input(input: &'static str, datatype: Datatype, memory: &'a mut [u8]) -> Self {
         Self {
             input,
             datatype,
             element: datatype.element(),
             rest: memory,
             written: 0,
-            texts: None,
+            category_columns: None,
         }
     }
 
-    /// The same, which takes texts of categories in these columns.
-    pub(crate) fn with_texts(mut self, columns: TextColumns<'a>) -> Self {
-        self.texts = Some(columns);
+    /// Accepts texts of categories in these columns.
+    pub(crate) fn with_categories(mut self, columns: CategoryColumns<'a>) -> Self {
+        self.category_columns = Some(columns);
         self
     }
 
-    /// Number of values so far, those beyond the end included.
+    /// Number of values so far, including those beyond the end.
     pub fn written(&self) -> usize {
         self.written
     }
 
-    /// Number of values that there is memory for.
+    /// Number of values that fit into the rest of the memory.
     pub fn room(&self) -> usize {
         self.rest.len() / self.element.bytes()
     }
@@ -65,17 +65,17 @@ impl<'a> RowWriter<'a> {
         self.element != ElementType::F64
     }
 
-    /// What the client calls the values.
+    /// Name of the values in error messages.
     pub fn input(&self) -> &'static str {
         self.input
     }
 
-    /// The data type that the values were declared to have.
+    /// The declared data type of the values.
     pub fn datatype(&self) -> Datatype {
         self.datatype
     }
 
-    /// Writes a float, which needs no check.
+    /// Writes a float without a check.
     pub fn put_f32(&mut self, value: f32) {
         match self.element {
             ElementType::F64 => self.put(f64::from(value).to_le_bytes()),
@@ -83,7 +83,7 @@ impl<'a> RowWriter<'a> {
         }
     }
 
-    /// Writes a float, which needs no check; a row of `f32` rounds it.
+    /// Writes a float without a check; rounds it if rows are `f32`.
     pub fn put_f64(&mut self, value: f64) {
         match self.element {
             ElementType::F64 => self.put(value.to_le_bytes()),
@@ -91,7 +91,7 @@ impl<'a> RowWriter<'a> {
         }
     }
 
-    /// Writes an integer, checked against the range of the declared type and against exactness.
+    /// Writes an integer, after checking the range of the declared type and exactness.
     pub fn put_integer(&mut self, value: i128) -> Result<(), InvalidRows> {
         if let Some((least, most)) = self.datatype.integer_range()
             && !(least..=most).contains(&value)
@@ -107,16 +107,16 @@ impl<'a> RowWriter<'a> {
         Ok(())
     }
 
-    /// Writes the code of a category, given its text as JSON.
-    pub(crate) fn put_text(&mut self, token: &str) -> Result<(), InvalidRows> {
-        let code = match &self.texts {
+    /// Writes the code of a category, given its text as a JSON string.
+    pub(crate) fn put_category(&mut self, token: &str) -> Result<(), InvalidRows> {
+        let code = match &self.category_columns {
             Some(columns) if columns.has_tables() => columns.code(self.written, token),
             columns => Err(format!(
                 "`{}` is not a {} number{}",
                 excerpt(token),
                 self.datatype.name(),
                 match columns {
-                    Some(_) => format!(", and the model has no categories: {WAY_OUT}"),
+                    Some(_) => format!(", and the model has no categories: {REMEDY}"),
                     None => "; send texts of categories as an input of their own, of datatype \
                              BYTES and named as the column"
                         .to_owned(),
@@ -127,7 +127,7 @@ impl<'a> RowWriter<'a> {
         Ok(())
     }
 
-    /// An error that names the value by its index.
+    /// Returns an error that contains the index of the value.
     pub fn error(&self, problem: &str) -> InvalidRows {
         let (index, input, name) = (self.written, self.input, self.datatype.name());
         InvalidRows::new(format!("value {index} of {input} ({name}): {problem}"))

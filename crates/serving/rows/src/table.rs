@@ -1,24 +1,24 @@
-//! A table of rows in the body of a request: KServe's V1 protocol, MLflow, SageMaker, Vertex AI.
+//! Tables of rows in request bodies: KServe's V1 protocol, MLflow, SageMaker, Vertex AI.
 
 use albacore_engine::ModelInfo;
 use albacore_proto::array::Reader;
 use serde::de::IgnoredAny;
 
-use crate::categories::TextColumns;
+use crate::categories::CategoryColumns;
 use crate::columns::write_columns;
 use crate::datatype::Datatype;
 use crate::row_writer::RowWriter;
 use crate::{ColumnOrder, InvalidRows, csv, json_values, objects};
 
-/// The shortest text of a value in an object, `"":0,`.
+/// Size of the shortest member of an object, `"":0,`.
 const NAMED_VALUE_BYTES_MIN: usize = 5;
 
-/// Rows that are counted, whose values are not checked yet.
+/// A table whose rows are counted and whose values are not checked yet.
 #[derive(Debug)]
 pub struct Table<'a> {
-    /// At least one.
+    /// Number of rows, at least one.
     pub rows: usize,
-    /// What the request asks for beside its rows.
+    /// Parameters of the request besides its rows.
     pub params: Params,
     key: Key,
     values: Values<'a>,
@@ -27,33 +27,33 @@ pub struct Table<'a> {
 /// Parameters of a request, under `params` (MLflow) or `parameters` (Vertex AI).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Params {
-    /// In place of the model's own.
+    /// Overrides the predict function of the model.
     pub predict_function: Option<PredictFunction>,
 }
 
-/// What a classifier answers, by the names of scikit-learn's methods.
+/// The method of a scikit-learn classifier whose result is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PredictFunction {
-    /// Classes.
+    /// Returns classes.
     Predict,
-    /// Probabilities.
+    /// Returns probabilities.
     PredictProba,
 }
 
-/// The values of a table, as text.
+/// The values of a table, as unparsed text.
 #[derive(Debug)]
 pub(crate) enum Values<'a> {
-    /// A list of lists, with the order of their columns if it is not the model's.
+    /// A list of lists, with the column order if it differs from the model's.
     Lists(&'a str, Option<ColumnOrder>),
     /// A list of objects.
     Objects(&'a str),
-    /// By column of the model, a list each; `None` for one that is missing.
+    /// One list for each column of the model; `None` if the column is missing.
     Columns(Vec<Option<&'a str>>),
-    /// Lines after the header.
+    /// The lines after the header, with the column order if it differs from the model's.
     Csv(csv::Lines<'a>, Option<ColumnOrder>),
 }
 
-/// The key of some rows in a body, with what messages call it.
+/// The key of the rows in a body, and its name in error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Instances,
@@ -90,7 +90,7 @@ impl<'a> Table<'a> {
         if rows == 0 {
             return Err(key.invalid("is empty: send at least one row"));
         }
-        // Before memory is allocated for them.
+        // Checked before memory for the rows is allocated.
         let width = |order: &Option<ColumnOrder>| {
             let order = order.as_ref();
             order.map_or(model.features, ColumnOrder::width)
@@ -106,7 +106,7 @@ impl<'a> Table<'a> {
                 let bytes = present().map(|text| text.len()).sum();
                 (bytes, 2, present().count())
             }
-            // An empty field has a separator alone; the last line may have no end.
+            // An empty field has only its separator; the last line may have no line ending.
             Values::Csv(lines, order) => (lines.bytes() + 1, 1, width(order)),
         };
         if bytes / value_bytes_min < rows.saturating_mul(width) {
@@ -124,7 +124,7 @@ impl<'a> Table<'a> {
     /// Checks the values and writes them as rows of `datatype` for `model`.
     ///
     /// # Errors
-    /// A value, a name or the length of a row is wrong.
+    /// A value or a name is invalid, or a row has the wrong length.
     pub fn write(
         &self,
         model: &ModelInfo,
@@ -136,40 +136,40 @@ impl<'a> Table<'a> {
         match &self.values {
             Values::Columns(columns) => {
                 let element = datatype.element();
-                write_columns(features, element, memory, |place, column| {
-                    let Some(text) = columns[place] else {
+                write_columns(features, element, memory, |index, buffer| {
+                    let Some(text) = columns[index] else {
                         return Ok(None);
                     };
-                    column.resize(self.rows * element.bytes(), 0);
-                    let writer = RowWriter::of_input(input, datatype, column)
-                        .with_texts(TextColumns::one(model, place));
+                    buffer.resize(self.rows * element.bytes(), 0);
+                    let writer = RowWriter::for_input(input, datatype, buffer)
+                        .with_categories(CategoryColumns::single(model, index));
                     json_values::write_json(writer, 1, text)?;
                     Ok(Some(element))
                 })
             }
             Values::Lists(text, Some(order)) => order.write(datatype.element(), memory, |memory| {
-                let writer = RowWriter::of_input(input, datatype, memory)
-                    .with_texts(TextColumns::new(model, Some(order)));
+                let writer = RowWriter::for_input(input, datatype, memory)
+                    .with_categories(CategoryColumns::new(model, Some(order)));
                 json_values::write_json(writer, order.width(), text)
             }),
             Values::Lists(text, None) => {
-                let writer = RowWriter::of_input(input, datatype, memory)
-                    .with_texts(TextColumns::new(model, None));
+                let writer = RowWriter::for_input(input, datatype, memory)
+                    .with_categories(CategoryColumns::new(model, None));
                 json_values::write_json(writer, features, text)
             }
             Values::Objects(text) => {
-                let writer = RowWriter::of_input(input, datatype, memory);
+                let writer = RowWriter::for_input(input, datatype, memory);
                 objects::write_objects(model, writer, text)
             }
             Values::Csv(lines, order) => {
-                let writer = RowWriter::of_input(input, datatype, memory);
+                let writer = RowWriter::for_input(input, datatype, memory);
                 csv::write(writer, model, lines, order.as_ref())
             }
         }
     }
 }
 
-/// Counts the rows in the text of a list, whose members are lists or objects.
+/// Counts the rows in the text of a list of lists or objects.
 pub(crate) fn count_rows<'a>(
     model: &ModelInfo,
     key: Key,
@@ -185,11 +185,11 @@ pub(crate) fn count_rows<'a>(
             .map_err(|error| key.invalid(&format!("is not a list: {error}")))
     };
     match reader.peek() {
-        // The first bracket is that of the list.
+        // Minus one for the bracket of the list itself.
         Some(b'[') => {
-            let brackets = match may_have_texts(model, text) {
-                true => brackets_outside_of_texts(text),
-                // A text is refused later.
+            let brackets = match may_have_strings(model, text) {
+                true => brackets_outside_strings(text),
+                // Texts are rejected later.
                 false => text.bytes().filter(|&byte| byte == b'[').count(),
             };
             Ok((brackets - 1, Values::Lists(text, None)))
@@ -203,19 +203,19 @@ pub(crate) fn count_rows<'a>(
     }
 }
 
-/// Whether brackets in JSON may be part of texts of categories.
-pub(crate) fn may_have_texts(model: &ModelInfo, json: &str) -> bool {
+/// Whether brackets in the JSON may be inside of texts of categories.
+pub(crate) fn may_have_strings(model: &ModelInfo, json: &str) -> bool {
     !model.columns.categories.is_empty() && json.contains('"')
 }
 
-fn brackets_outside_of_texts(json: &str) -> usize {
-    let (mut brackets, mut is_text, mut is_escaped) = (0, false, false);
+fn brackets_outside_strings(json: &str) -> usize {
+    let (mut brackets, mut is_string, mut is_escaped) = (0, false, false);
     for byte in json.bytes() {
         match byte {
             _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = is_text,
-            b'"' => is_text = !is_text,
-            b'[' if !is_text => brackets += 1,
+            b'\\' => is_escaped = is_string,
+            b'"' => is_string = !is_string,
+            b'[' if !is_string => brackets += 1,
             _ => {}
         }
     }

@@ -1,5 +1,5 @@
-//! Tables in JSON: `instances` of KServe's V1 protocol, and one of the four keys of MLflow, two of
-//! which Vertex AI and TensorFlow Serving have, too.
+//! Tables in JSON: `instances` of KServe's V1 protocol, and the four keys of MLflow, two of which
+//! are also keys of Vertex AI and TensorFlow Serving.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,17 +14,17 @@ use serde_json::value::RawValue;
 
 use crate::excerpt::excerpt;
 use crate::limits::COLUMNS_MAX;
-use crate::table::{Key, Params, PredictFunction, Table, Values, count_rows, may_have_texts};
+use crate::table::{Key, Params, PredictFunction, Table, Values, count_rows, may_have_strings};
 use crate::{ColumnOrder, InvalidRows};
 
 #[derive(Deserialize)]
 struct InstancesBody<'a> {
-    // KServe's own servers take both names.
+    // KServe's own servers accept both names.
     #[serde(borrow, alias = "inputs")]
     instances: Option<&'a RawValue>,
 }
 
-/// A body of MLflow or Vertex AI; other keys are skipped, as MLflow does.
+/// A body of MLflow or Vertex AI; unknown keys are ignored, as MLflow does.
 #[derive(Deserialize)]
 struct ScoringBody<'a> {
     #[serde(borrow)]
@@ -35,10 +35,10 @@ struct ScoringBody<'a> {
     instances: Option<&'a RawValue>,
     #[serde(borrow)]
     inputs: Option<&'a RawValue>,
-    /// Of MLflow.
+    /// Key of MLflow.
     #[serde(borrow)]
     params: Option<&'a RawValue>,
-    /// Of Vertex AI.
+    /// Key of Vertex AI.
     #[serde(borrow)]
     parameters: Option<&'a RawValue>,
 }
@@ -54,7 +54,7 @@ struct Split<'a> {
     data: &'a RawValue,
 }
 
-/// A string, or a number as pandas names columns that have no names.
+/// A column name: a string, or the number that pandas gives to an unnamed column.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ColumnName<'a> {
@@ -67,7 +67,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// The body is not JSON, or `instances` is not a list of rows.
-    pub fn of_instances(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
+    pub fn from_instances(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
         let text = find_instances(model, body)?;
         let (rows, values) = count_rows(model, Key::Instances, text)?;
         Self::new(model, Key::Instances, rows, values, Params::default())
@@ -76,10 +76,10 @@ impl<'a> Table<'a> {
     /// Reads a body of MLflow, SageMaker or Vertex AI.
     ///
     /// # Errors
-    /// The body is not JSON, has not exactly one of the four keys, or its rows have not the form
-    /// or the columns that they should have.
-    pub fn of_json(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
-        // serde takes a list for an object whose names are left out.
+    /// The body is not JSON, does not have exactly one of the four keys, or its rows have the wrong
+    /// form or columns.
+    pub fn from_json(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
+        // serde accepts a list in place of an object: its members are the fields, in order.
         if body.trim_ascii_start().first() == Some(&b'[') {
             return Err(InvalidRows::new(
                 "the body is a list: send an object, {\"inputs\": [[1, 2]]}",
@@ -122,17 +122,17 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The text of the list.
+/// Returns the text of the list `instances`.
 fn find_instances<'a>(model: &ModelInfo, body: &'a [u8]) -> Result<&'a str, InvalidRows> {
-    // serde takes a list for an object whose names are left out.
+    // serde accepts a list in place of an object: its members are the fields, in order.
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(InvalidRows::new(
             "the body is a list: send an object, {\"instances\": [[1, 2]]}",
         ));
     }
-    // Brackets in texts would cut the list in the wrong place.
+    // Fast path, not for texts of categories: brackets in them would end the list too early.
     if let Some(split) = SplitBody::of_key(body, b"\"instances\"")
-        && !may_have_texts(model, split.array)
+        && !may_have_strings(model, split.array)
         && let Ok(document) = serde_json::from_slice::<InstancesBody<'_>>(&split.rest)
         && document
             .instances
@@ -174,8 +174,8 @@ fn read_split<'a>(model: &ModelInfo, text: &'a str) -> Result<(usize, Values<'a>
     }
 }
 
-/// The names in a list: at most one more than there are columns, which is then unknown or comes
-/// twice.
+/// Parses a list of names. Returns at most `columns + 1` names: if there are more names than
+/// columns, one of the first `columns + 1` is unknown or a duplicate.
 pub(crate) fn names(text: &str, columns: usize) -> serde_json::Result<Vec<Cow<'_, str>>> {
     struct Names(usize);
     impl<'de> DeserializeSeed<'de> for Names {
@@ -212,7 +212,7 @@ pub(crate) fn names(text: &str, columns: usize) -> serde_json::Result<Vec<Cow<'_
     Ok(names)
 }
 
-/// The members of an object, in its order.
+/// The members of a JSON object, in the order of the text.
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
@@ -241,11 +241,11 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// A name, which is a part of the body unless it has escapes.
+/// A key, borrowed from the body unless it has escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// An object of columns, a list of values each.
+/// Reads an object that maps column names to lists of values.
 fn read_columns<'a>(model: &ModelInfo, text: &'a str) -> Result<(usize, Values<'a>), InvalidRows> {
     let key = Key::Inputs;
     let members = serde_json::from_str::<Members<'a>>(text);
@@ -279,15 +279,15 @@ fn read_columns<'a>(model: &ModelInfo, text: &'a str) -> Result<(usize, Values<'
     Ok((rows.unwrap_or_default(), Values::Columns(texts)))
 }
 
-/// Reads `params` or `parameters`.
+/// Parses `params` or `parameters`.
 fn read_params(value: Option<&RawValue>) -> Result<Params, InvalidRows> {
-    const WAY_OUT: &str = "the only one is \"predict_fn\", \"predict\" or \"predict_proba\"";
+    const REMEDY: &str = "the only one is \"predict_fn\", \"predict\" or \"predict_proba\"";
     let Some(value) = value.map(RawValue::get).filter(|text| *text != "null") else {
         return Ok(Params::default());
     };
     let members = serde_json::from_str::<Members<'_>>(value);
-    let members = members
-        .map_err(|_| InvalidRows::new(format!("the parameters are no object: {WAY_OUT}")))?;
+    let members =
+        members.map_err(|_| InvalidRows::new(format!("the parameters are no object: {REMEDY}")))?;
     let mut params = Params::default();
     for (name, value) in members.0 {
         let value = value.get();
@@ -297,14 +297,14 @@ fn read_params(value: Option<&RawValue>) -> Result<Params, InvalidRows> {
             _ => {
                 let (name, value) = (excerpt(&name), excerpt(value));
                 let problem = format!("parameter {name:?} with value {value} is not known");
-                return Err(InvalidRows::new(format!("{problem}: {WAY_OUT}")));
+                return Err(InvalidRows::new(format!("{problem}: {REMEDY}")));
             }
         };
     }
     Ok(params)
 }
 
-/// The error for a body that cannot be read as JSON.
+/// Returns the error for a body that cannot be parsed as JSON.
 #[must_use]
 pub fn invalid_json(json: &[u8], error: &serde_json::Error) -> InvalidRows {
     let line = json

@@ -1,7 +1,8 @@
-//! What good clients notice of bad ones: `cargo bench -p albacore-server --bench bad_clients`.
-//! Rounds with and without bad clients take turns; printed is the median of the rounds' p99, and
-//! its ratio to that of the rounds without. The aim is a ratio of at most 1.1. Bad clients run on
-//! the same cpus: a flood that costs its sender cpu time takes that from the server, too.
+//! Effect of misbehaving clients on good ones: `cargo bench -p albacore-server --bench
+//! bad_clients`. Rounds with and without bad clients alternate. Prints the median of the p99 of the
+//! rounds, and its ratio to that of the rounds without bad clients; the target is a ratio of at
+//! most 1.1. Bad clients run on the same CPUs, so the CPU time of their senders is also taken from
+//! the server.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 #[path = "../tests/bad_clients/frames.rs"]
@@ -18,22 +19,22 @@ use std::time::Duration;
 use albacore_load::{InferRequest, Load, Shape, WireFormat, drive, poisson, summarize};
 use running::Running;
 
-/// Good requests a second: a tenth of what one worker can take.
+/// Good requests per second: a tenth of the capacity of one worker.
 const RATE: f64 = 1_000.0;
 
 /// Length of a round.
 const ROUND: Duration = Duration::from_secs(3);
 
-/// After so long bad clients are at what they do: connected, their answers computed.
-const BEGINNING: Duration = Duration::from_millis(2_500);
+/// Warm-up time of bad clients, after which they are connected and their replies are computed.
+const WARM_UP: Duration = Duration::from_millis(2_500);
 
-/// Rounds of each kind.
+/// Rounds per kind of client.
 const ROUNDS: usize = 5;
 
 const FEATURES: usize = 29;
 const INFER: &str = "/v2/models/small/infer";
 
-/// Something bad to do, again and again until it is to end.
+/// A misbehaving client, which repeats its behavior until the flag is set.
 type Bad = fn(SocketAddr, &AtomicBool, &AtomicUsize);
 
 const KINDS: [(&str, Bad); 6] = [
@@ -55,24 +56,24 @@ fn main() {
     let mut done = KINDS.map(|_| 0);
     good_round(&server, 0); // warm
     for round in 0..ROUNDS {
-        for (place, (_, bad)) in KINDS.into_iter().enumerate() {
+        for (index, (_, bad)) in KINDS.into_iter().enumerate() {
             let is_over = Arc::<AtomicBool>::default();
             let count = Arc::<AtomicUsize>::default();
-            let (address, over, counted) = (server.http, Arc::clone(&is_over), Arc::clone(&count));
-            let thread = std::thread::spawn(move || bad(address, &over, &counted));
-            std::thread::sleep(BEGINNING);
-            p99s[place].push(good_round(&server, round));
+            let (address, stop, counter) = (server.http, Arc::clone(&is_over), Arc::clone(&count));
+            let thread = std::thread::spawn(move || bad(address, &stop, &counter));
+            std::thread::sleep(WARM_UP);
+            p99s[index].push(good_round(&server, round));
             is_over.store(true, Ordering::Relaxed);
             thread.join().unwrap();
-            done[place] += count.load(Ordering::Relaxed);
+            done[index] += count.load(Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(300));
         }
     }
     let p99s = p99s.map(median);
     println!("p99 of {RATE} requests/s of one row, medians of {ROUNDS} rounds of {ROUND:?}");
-    for (place, (name, _)) in KINDS.into_iter().enumerate() {
-        let (p99, quiet) = (p99s[place].as_secs_f64(), p99s[0].as_secs_f64());
-        let times = done[place];
+    for (index, (name, _)) in KINDS.into_iter().enumerate() {
+        let (p99, quiet) = (p99s[index].as_secs_f64(), p99s[0].as_secs_f64());
+        let times = done[index];
         let (us, ratio) = (p99 * 1e6, p99 / quiet);
         println!("{name:<32} p99 {us:8.1} us   ratio {ratio:5.2}   ({times} times)");
     }
@@ -119,9 +120,9 @@ fn wait_until(is_over: &AtomicBool) {
 
 fn half_open(address: SocketAddr, is_over: &AtomicBool, count: &AtomicUsize) {
     let open: Vec<_> = (0..10_000)
-        .filter_map(|place| {
+        .filter_map(|index| {
             let mut stream = TcpStream::connect(address).ok()?;
-            if place % 2 == 0 {
+            if index % 2 == 0 {
                 let _ = stream.write_all(b"POST /v2/models/small/infer HTTP/1.1\r\nX: ");
             }
             Some(stream)
@@ -134,9 +135,9 @@ fn half_open(address: SocketAddr, is_over: &AtomicBool, count: &AtomicUsize) {
 fn slow_senders(address: SocketAddr, is_over: &AtomicBool, count: &AtomicUsize) {
     let head = format!("POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n");
     let mut open: Vec<_> = (0..200)
-        .filter_map(|place| {
+        .filter_map(|index| {
             let mut stream = TcpStream::connect(address).ok()?;
-            let half = if place % 2 == 0 { head.len() } else { 20 };
+            let half = if index % 2 == 0 { head.len() } else { 20 };
             stream.write_all(&head.as_bytes()[..half]).ok()?;
             Some(stream)
         })
@@ -152,7 +153,7 @@ fn slow_senders(address: SocketAddr, is_over: &AtomicBool, count: &AtomicUsize) 
     }
 }
 
-/// Replies of 6 MB each, of which the kernel takes a part.
+/// Replies of 6 MB each, which fill the socket buffer in part.
 fn slow_readers(address: SocketAddr, is_over: &AtomicBool, count: &AtomicUsize) {
     let rows = 15_000;
     let bytes = rows * FEATURES * 4;

@@ -1,5 +1,5 @@
-//! The engine alone, without a protocol: `cargo bench -p albacore-server --bench engine`. One call
-//! at a time through reserve, submit, worker and back; starts; and respawns after SIGKILL.
+//! The engine without a protocol: `cargo bench -p albacore-server --bench engine`. Measures single
+//! calls from reserve and submit through a worker to the reply, starts, and respawns after SIGKILL.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::path::Path;
@@ -12,13 +12,13 @@ use albacore_engine::{
     LoadedModel, Observer,
 };
 
-/// Calls that warm caches and the kernel's idle governor.
-const WARMING: usize = 2_000;
+/// Calls that warm up the caches and the cpuidle governor of the kernel.
+const WARM_UP: usize = 2_000;
 
-/// Calls that are measured.
+/// Measured calls.
 const MEASURED: usize = 20_000;
 
-/// Workers that are killed one after the other.
+/// Workers that are killed, one at a time.
 const KILLS: usize = 50;
 
 fn main() {
@@ -41,7 +41,7 @@ fn main() {
     });
 }
 
-/// The program of the workers.
+/// The worker binary.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_albacore-server");
 
 fn load(file: &str) -> Vec<LoadedModel> {
@@ -76,7 +76,7 @@ async fn roundtrip(file: &str, threads: usize, rows: usize) {
     let started = start.elapsed();
     let mut times = Vec::with_capacity(MEASURED);
     let mut compute = Duration::ZERO;
-    for call in 0..WARMING + MEASURED {
+    for call in 0..WARM_UP + MEASURED {
         let start = Instant::now();
         let kinds = KindSet::only(Kind::Value);
         let model = engine.model("m").unwrap();
@@ -84,7 +84,7 @@ async fn roundtrip(file: &str, threads: usize, rows: usize) {
         room.input_mut().fill(0);
         let reply = room.submit().await.unwrap();
         std::hint::black_box(reply.output(Kind::Value));
-        if call >= WARMING {
+        if call >= WARM_UP {
             times.push(start.elapsed());
             compute += reply.timing().compute;
         }

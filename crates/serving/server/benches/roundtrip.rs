@@ -1,6 +1,6 @@
-//! One row through front, worker and back, one after the other on a kept-alive connection: `cargo
-//! bench -p albacore-server --bench roundtrip`. Prints p50 and p99 in microseconds; the aim is p50
-//! <= 150 us over HTTP.
+//! Sequential requests of one row through front and worker, on a keep-alive connection: `cargo
+//! bench -p albacore-server --bench roundtrip`. Prints p50 and p99 in microseconds; the target is
+//! p50 <= 150 us over HTTP.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 #[path = "../tests/running/mod.rs"]
@@ -13,10 +13,10 @@ use albacore_proto::inference::grpc_inference_service_client::GrpcInferenceServi
 use albacore_proto::inference::model_infer_request::InferInputTensor;
 use running::Running;
 
-/// Calls that warm caches, branch predictors and the learned model.
-const WARMING: usize = 2_000;
+/// Calls that warm up the caches, the branch predictors and the learned cost model.
+const WARM_UP: usize = 2_000;
 
-/// Calls that are measured.
+/// Measured calls.
 const MEASURED: usize = 20_000;
 
 fn main() {
@@ -87,7 +87,7 @@ fn main() {
 
 /// Times `call` and prints the percentiles.
 fn report(name: &str, mut call: impl FnMut()) {
-    (0..WARMING).for_each(|_| call());
+    (0..WARM_UP).for_each(|_| call());
     let mut times: Vec<Duration> = (0..MEASURED)
         .map(|_| {
             let start = Instant::now();

@@ -1,9 +1,9 @@
-//! How the front end scales with its event loops: `cargo bench -p albacore-server --bench
-//! serial_section`. Loops submit requests of one row without a protocol. Prints the rate, the cpu
-//! time of the front for a request, and for how long each lock that another thread may wait for is
-//! held for a request: the scheduler's state, in which only one loop can work; the inboxes, the
-//! memory and the tallies of answers, which are a loop's own but for moments. Admission takes no
-//! lock.
+//! Scaling of the front end with the number of event loops: `cargo bench -p albacore-server --bench
+//! serial_section`. Loops submit requests of one row without a protocol. Prints the rate, the CPU
+//! time of the front per request, and the hold time per request of each lock that another thread
+//! may wait for: the state of the scheduler, which only one loop can use at a time; the inboxes,
+//! the memory and the tallies of answers, which are private to a loop almost all of the time.
+//! Admission is lock-free.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::path::Path;
@@ -20,7 +20,7 @@ use albacore_os::Clock;
 use albacore_supervision::WorkerHost;
 use tokio::runtime::Runtime;
 
-/// Requests that each loop has in flight.
+/// Requests in flight per loop.
 const IN_FLIGHT: usize = 32;
 
 const MEASURED: Duration = Duration::from_secs(3);
@@ -42,7 +42,7 @@ fn load() -> Vec<LoadedModel> {
     vec![LoadedModel::compile("m", &bytes, Iterations::All).unwrap()]
 }
 
-/// A runtime that flushes before it sleeps, as the server's event loops do.
+/// A runtime that flushes before it sleeps, like the event loops of the server.
 fn runtime(flush: Arc<std::sync::OnceLock<FlushHandle>>) -> Runtime {
     tokio::runtime::Builder::new_current_thread()
         .on_thread_park(move || flush.get().into_iter().for_each(FlushHandle::flush))
@@ -123,7 +123,7 @@ fn measure(loops: usize) {
         .for_each(|thread| thread.join().unwrap());
 }
 
-/// For how long the locks of the state, the inboxes, the memory and the tallies were held so far.
+/// Total hold times of the locks of the state, the inboxes, the memory and the tallies.
 fn lock_nanos(engine: &Engine) -> [f64; 4] {
     let LockTimes {
         state,

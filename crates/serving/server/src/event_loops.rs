@@ -1,4 +1,5 @@
-//! The threads of the front end: each runs one event loop with connections of its own.
+//! Threads of the front end: each runs one event loop (a single-threaded tokio runtime) with its
+//! own connections.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -8,19 +9,19 @@ use anyhow::Context as _;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
-/// The event loops; dropping them ends their threads and everything that runs on them.
+/// The event loops. On drop, their threads and all their tasks end.
 pub(crate) struct EventLoops(Vec<LoopThread>);
 
 struct LoopThread {
     handle: EventLoop,
     flush_handle: Arc<OnceLock<FlushHandle>>,
-    /// Ends the loop when it is dropped.
+    /// Ends the loop on drop.
     running: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl EventLoops {
-    /// Starts so many event loops.
+    /// Starts this number of event loops.
     pub(crate) fn start(loops: usize) -> anyhow::Result<Self> {
         (0..loops).map(LoopThread::start).collect()
     }
@@ -29,7 +30,7 @@ impl EventLoops {
         self.0.iter().map(|it| it.handle.clone()).collect()
     }
 
-    /// From now on each loop flushes requests that it has submitted before it sleeps.
+    /// Sets the handle with which each loop flushes its submitted requests before it sleeps.
     pub(crate) fn flush_with(&self, handles: Vec<FlushHandle>) {
         for (event_loop, handle) in self.0.iter().zip(handles) {
             event_loop.flush_handle.get_or_init(|| handle);
@@ -62,12 +63,12 @@ impl LoopThread {
         let thread = std::thread::Builder::new()
             .name(format!("albf.io{index}"))
             .spawn(move || {
-                // A worker occupies its cpu for milliseconds: an event loop on the same cpu should
-                // preempt it soon.
+                // A worker occupies its CPU for milliseconds, and an event loop on the same CPU
+                // should preempt it soon.
                 albacore_os::shorten_slice();
-                // The receiver waits for this.
+                // Cannot fail, because the receiver waits for this message.
                 let _ = started.send(albacore_os::current_thread());
-                // The sender is dropped, nothing is sent.
+                // Ends when the sender is dropped; nothing is sent.
                 let _ = runtime.block_on(ended);
             })
             .context("a thread of the front end cannot be started")?;

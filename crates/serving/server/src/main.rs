@@ -1,17 +1,17 @@
-//! `albacore-server`: the supervisor, and, as its own subcommands, its fronts and workers.
+//! `albacore-server`: the supervisor, and the fronts and workers as subcommands.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use albacore_server::run;
 
-/// Static builds: with musl's own allocator a request costs up to a quarter more cpu time.
+/// For static builds: with musl's own allocator a request costs up to 25 % more CPU time.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Before anything else: a worker must be up within milliseconds.
+    // First, because a worker must be up within milliseconds.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == albacore_worker::SUBCOMMAND => {

@@ -1,4 +1,4 @@
-//! The server from its command line to its exit code: the supervisor, and its fronts.
+//! The server from its command line to its exit code: the supervisor and the fronts.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ pub fn main() -> ExitCode {
         return ExitCode::from(EXIT_USAGE);
     }
     log_to_stderr();
-    // It holds the descriptors of every worker and model.
+    // The supervisor holds the file descriptors of all workers and models.
     if let Err(error) = albacore_os::raise_descriptor_limit() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
 /// Runs a front with the arguments after the subcommand.
 #[must_use]
 pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let Some(own) = FrontArguments::parse(&mut arguments) else {
+    let Some(front_arguments) = FrontArguments::parse(&mut arguments) else {
         eprintln!("albacore-server: this subcommand is for the server's own use");
         return ExitCode::from(EXIT_USAGE);
     };
@@ -60,8 +60,9 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    if own.role != FrontRole::First {
-        // There are as many as there are sockets, whatever the number of cpus is now.
+    if front_arguments.role != FrontRole::First {
+        // The number of event loops is that of the inherited sockets, independent of the number of
+        // CPUs now.
         args.front_threads = None;
     }
     let config = match args.check() {
@@ -75,11 +76,11 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     if let Err(error) = albacore_os::set_thread_name("albf.main") {
         tracing::debug!(%error, "the main thread has no name");
     }
-    // Clients wait for it at a takeover, and it does little otherwise.
+    // At a takeover clients wait for this thread, which does little otherwise.
     albacore_os::shorten_slice();
-    let result = start(config, own);
-    match own.role {
-        // The supervisor says why there is none.
+    let result = start(config, front_arguments);
+    match front_arguments.role {
+        // The supervisor reports why there is no standby.
         FrontRole::Standby => result.unwrap_or(ExitCode::FAILURE),
         FrontRole::First | FrontRole::Upgrade => exit_code("albacore-server", result),
     }
@@ -88,7 +89,7 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ALBACORE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,h2=error"));
-    // The client that fetches models logs whole URLs at `trace`, in which signatures may be.
+    // The HTTP client that fetches models logs whole URLs at `trace`, which may contain signatures.
     let filter = match "ureq=off".parse() {
         Ok(off) => filter.add_directive(off),
         Err(_) => filter,
@@ -99,10 +100,10 @@ fn log_to_stderr() {
         .init();
 }
 
-fn start(config: ServerConfig, own: FrontArguments) -> anyhow::Result<ExitCode> {
-    let link = control::inherited(own.control)?;
+fn start(config: ServerConfig, front_arguments: FrontArguments) -> anyhow::Result<ExitCode> {
+    let link = control::inherited(front_arguments.control)?;
     let handover = Handover::new(Arc::clone(&link));
-    let result = run_front(config, own, link, &handover);
+    let result = run_front(config, front_arguments, link, &handover);
     if let Err(error) = &result {
         let reason = format!("{error:#}")
             .chars()
@@ -115,7 +116,7 @@ fn start(config: ServerConfig, own: FrontArguments) -> anyhow::Result<ExitCode> 
 
 fn run_front(
     config: ServerConfig,
-    own: FrontArguments,
+    front_arguments: FrontArguments,
     link: Arc<Link>,
     handover: &Handover,
 ) -> anyhow::Result<ExitCode> {
@@ -123,34 +124,36 @@ fn run_front(
     if let Some((folder, bytes_max)) = &config.model_cache {
         storage = storage.with_cache(folder, *bytes_max)?;
     }
-    // A standby takes the models of the front that serves.
-    let models = match own.role {
+    // A standby gets its models from the serving front.
+    let models = match front_arguments.role {
         FrontRole::Standby => None,
         FrontRole::First | FrontRole::Upgrade => Some(load_models(&config, &storage)?),
     };
-    // Everything but requests and their connections runs here, on the main thread.
+    // The main thread runs everything except for requests and their connections.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("the runtime of the main thread cannot be created")?;
-    let workers = Link::inherited(own.workers)?;
+    let workers = Link::inherited(front_arguments.workers)?;
     let process = FrontProcess {
         config,
-        number: own.number,
+        number: front_arguments.number,
         workers,
         storage,
         handover: handover.clone(),
     };
     runtime.block_on(async {
         let control = control::Control::new(link)?;
-        match (own.role, models) {
+        match (front_arguments.role, models) {
             (FrontRole::First, Some(models)) => {
                 let event_loops = EventLoops::start(process.config.front_threads)?;
                 let listeners = listen(&process.config)?;
                 handover.keep_listeners(&listeners);
-                serve::first(process, control, models, listeners, &event_loops).await
+                serve::run_first(process, control, models, listeners, &event_loops).await
             }
-            (FrontRole::Upgrade, Some(models)) => serve::upgrade(process, control, models).await,
+            (FrontRole::Upgrade, Some(models)) => {
+                serve::run_upgrade(process, control, models).await
+            }
             (FrontRole::Standby, _) | (_, None) => standby::run(process, control).await,
         }
     })

@@ -1,4 +1,4 @@
-//! A front from its models to its end: the first one, and one of a newer binary. A standby begins
+//! The lifecycle of a front: the first one, or that of a newer binary (upgrade). A standby begins
 //! in `standby`.
 
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::event_loops::EventLoops;
 use crate::front::{self, FrontSetup};
-use crate::standby::Inheritance;
+use crate::standby::KeptState;
 use albacore_live_settings::config_watcher::{ConfigWatcher, LoadedSettings, Served};
 use albacore_live_settings::control::Control;
 use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
@@ -27,19 +27,19 @@ use albacore_live_settings::model_control::{Orders, model_control};
 use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
 use albacore_server_args::{ModelControlMode, ModelSource, ServerConfig};
 
-/// What a front was started with.
+/// Configuration and resources of a front process.
 pub(crate) struct FrontProcess {
     pub(crate) config: ServerConfig,
     pub(crate) number: u64,
-    /// The host of the workers.
+    /// Link to the worker host.
     pub(crate) workers: Link,
     pub(crate) storage: Storage,
     pub(crate) handover: Handover,
 }
 
-/// The models to start with.
+/// The models at startup.
 pub(crate) enum StartModels {
-    /// Loaded models of the command line.
+    /// Models of the command line, already loaded.
     Arguments(
         Vec<LoadedModel>,
         Vec<ModelStatus>,
@@ -49,7 +49,7 @@ pub(crate) enum StartModels {
     SettingsFile(PathBuf, Box<LoadedSettings>),
 }
 
-/// A front that can begin to accept connections at any time.
+/// A front that is ready to accept connections but does not accept them yet.
 pub(crate) struct PreparedFront {
     pub(crate) engine: Arc<Engine>,
     pub(crate) status: Arc<StatusStore>,
@@ -57,21 +57,21 @@ pub(crate) struct PreparedFront {
     pub(crate) config: ServerConfig,
     storage: Arc<Storage>,
     handover: Handover,
-    /// Calls that load and unload models, until their thread is started.
+    /// Requests to load and unload models; taken when their thread is started.
     orders: Option<Orders>,
-    /// Where it counts its connections.
+    /// Memory of the connection counter.
     connections: SharedMemory,
-    begin: watch::Sender<bool>,
+    accept_signal: watch::Sender<bool>,
     stop: watch::Sender<ShutdownStage>,
 }
 
-/// The front end, which runs until it is stopped.
+/// The running front end.
 pub(crate) type Accepting = JoinHandle<Result<(), front::FrontError>>;
 
-/// How a front came to serve.
-pub(crate) enum Beginning {
+/// How a front starts to serve.
+pub(crate) enum StartMode {
     First,
-    /// It accepts connections once it is ready.
+    /// Replaces the front of another binary; accepts connections once it is ready.
     Upgrade,
     Takeover {
         predecessor: Option<Predecessor>,
@@ -79,44 +79,45 @@ pub(crate) enum Beginning {
     },
 }
 
-/// Serves the models of the command line or of the settings on these sockets.
-pub(crate) async fn first(
+/// Serves the models of the command line or of the settings file on these sockets.
+pub(crate) async fn run_first(
     process: FrontProcess,
     control: Control,
     models: StartModels,
     listeners: Vec<Listeners>,
     event_loops: &EventLoops,
 ) -> anyhow::Result<ExitCode> {
-    start_with(
+    run_with_mode(
         process,
         control,
         models,
         listeners,
         event_loops,
-        Beginning::First,
+        StartMode::First,
     )
     .await
 }
 
-/// As [`first`], on the sockets of another binary's front, which serves until this one is ready.
-pub(crate) async fn upgrade(
+/// Like [`run_first`], on the sockets of the front of another binary, which serves until this one
+/// is ready.
+pub(crate) async fn run_upgrade(
     process: FrontProcess,
     control: Control,
     models: StartModels,
 ) -> anyhow::Result<ExitCode> {
-    let inheritance = Inheritance::receive(&control).await?;
-    let event_loops = EventLoops::start(inheritance.listeners.len())?;
-    let (listeners, beginning) = (inheritance.listeners, Beginning::Upgrade);
-    start_with(process, control, models, listeners, &event_loops, beginning).await
+    let kept_state = KeptState::receive(&control).await?;
+    let event_loops = EventLoops::start(kept_state.listeners.len())?;
+    let (listeners, mode) = (kept_state.listeners, StartMode::Upgrade);
+    run_with_mode(process, control, models, listeners, &event_loops, mode).await
 }
 
-async fn start_with(
+async fn run_with_mode(
     process: FrontProcess,
     control: Control,
     models: StartModels,
     listeners: Vec<Listeners>,
     event_loops: &EventLoops,
-    beginning: Beginning,
+    mode: StartMode,
 ) -> anyhow::Result<ExitCode> {
     let (front, accepting, watcher) = match models {
         StartModels::Arguments(models, statuses, (batching, params)) => {
@@ -125,7 +126,7 @@ async fn start_with(
             front.effective.set_settings(batching, params)?;
             front.status.update(|status| status.models = statuses);
             let restored = front.keep_models();
-            let watcher = front.follow_calls(&restored)?;
+            let watcher = front.start_model_control(&restored)?;
             (front, accepting, watcher)
         }
         StartModels::SettingsFile(file, settings) => {
@@ -136,11 +137,11 @@ async fn start_with(
             (front, accepting, Some(watcher))
         }
     };
-    front.serve(accepting, control, watcher, beginning).await
+    front.serve(accepting, control, watcher, mode).await
 }
 
-/// Writes the engine's events. A choice of batching is made on a thread of the front end, which
-/// must not wait for the reader of standard output.
+/// Emits the engine's events. Batching choices are made on a thread of the front end, which must
+/// not block on standard output.
 fn observer(runtime: tokio::runtime::Handle) -> Observer {
     Observer(Box::new(move |event| {
         let line = event.into();
@@ -151,8 +152,8 @@ fn observer(runtime: tokio::runtime::Handle) -> Observer {
     }))
 }
 
-/// Starts the engine, whose workers are not started before their host says so, and the front end,
-/// which does not accept connections yet.
+/// Starts the engine and the front end. The workers are started when the worker host permits it;
+/// the front end does not accept connections yet.
 pub(crate) fn prepare(
     process: FrontProcess,
     models: Vec<LoadedModel>,
@@ -178,7 +179,7 @@ pub(crate) fn prepare(
     let effective = Arc::new(effective);
     let status = Arc::new(StatusStore::new(ConfigStatus::default()));
     let connections = SharedMemory::create("albacore-connections", 2 * FUTEX_BYTES)?;
-    let (begin, begun) = watch::channel(false);
+    let (accept_signal, may_accept) = watch::channel(false);
     let (stop, shutdown) = watch::channel(ShutdownStage::Serving);
     let (calls, orders) = model_control();
     let is_explicit = config.model_control == ModelControlMode::Explicit;
@@ -186,9 +187,9 @@ pub(crate) fn prepare(
         listeners,
         event_loops: loops,
         connections: ConnectionCount::new(connections.map_words()?),
-        begun,
+        may_accept,
         shutdown,
-        tells_envoy: config.envoy_health_header,
+        sends_envoy_health_header: config.envoy_health_header,
         load_reports: config.load_reports,
         own_routes: config.own_routes.clone(),
         shared_memory_bytes_max: config.shared_memory_bytes_max,
@@ -210,13 +211,13 @@ pub(crate) fn prepare(
         handover,
         orders: Some(orders),
         connections,
-        begin,
+        accept_signal,
         stop,
     };
     Ok((front, tokio::spawn(accepting)))
 }
 
-/// Starts the client of `--params`, if that is given.
+/// Starts the client of `--params`, if configured.
 fn start_params_client(
     config: &ServerConfig,
     effective: &Arc<EffectiveConfig>,
@@ -228,7 +229,7 @@ fn start_params_client(
 }
 
 impl PreparedFront {
-    /// What the thread that loads models works on, once.
+    /// The state shared with the thread that loads models; can be taken once.
     fn served(&mut self) -> anyhow::Result<Served> {
         Ok(Served {
             engine: Arc::clone(&self.engine),
@@ -241,7 +242,7 @@ impl PreparedFront {
         })
     }
 
-    /// Applies the settings, and watches their file from now on.
+    /// Applies the settings and starts to watch their file.
     pub(crate) fn watch(
         &mut self,
         file: PathBuf,
@@ -252,8 +253,8 @@ impl PreparedFront {
         Ok(ConfigWatcher::start(file, settings, served, restored)?)
     }
 
-    /// Loads and unloads models of the command line by calls, if calls may do that.
-    pub(crate) fn follow_calls(
+    /// Starts to load and unload the models of the command line by calls, if enabled.
+    pub(crate) fn start_model_control(
         &mut self,
         restored: &Restored,
     ) -> anyhow::Result<Option<ConfigWatcher>> {
@@ -271,7 +272,7 @@ impl PreparedFront {
             .transpose()
     }
 
-    /// Keeps the models of the command line for other fronts.
+    /// Keeps the models of the command line for later fronts.
     fn keep_models(&self) -> Restored {
         let mut restored = Restored::default();
         let status = self.status.snapshot();
@@ -288,23 +289,23 @@ impl PreparedFront {
         restored
     }
 
-    /// Accepts connections from now on.
-    pub(crate) fn begin(&self) {
-        self.begin.send_replace(true);
+    /// Starts to accept connections.
+    pub(crate) fn start_accepting(&self) {
+        self.accept_signal.send_replace(true);
         self.handover.keep_connections(&self.connections);
     }
 
-    /// Resolves if the workers cannot be started; never otherwise.
-    async fn get_ready(&self, beginning: &Beginning) -> Result<(), StartError> {
+    /// Returns if the workers cannot be started; otherwise never.
+    async fn get_ready(&self, mode: &StartMode) -> Result<(), StartError> {
         let was_ready = matches!(
-            beginning,
-            Beginning::Takeover {
+            mode,
+            StartMode::Takeover {
                 was_ready: true,
                 ..
             }
         );
         match self.engine.workers_up().await {
-            // As of any server that is ready, its workers are started again and again.
+            // As in any ready server, the start of its workers is retried.
             Err(error) if was_ready => {
                 tracing::warn!(%error, "not every worker is up");
                 return std::future::pending().await;
@@ -314,22 +315,22 @@ impl PreparedFront {
         if !was_ready {
             self.status.all_loaded().await;
             self.engine.serve();
-            match beginning {
-                Beginning::Upgrade => {
-                    self.begin();
+            match mode {
+                StartMode::Upgrade => {
+                    self.start_accepting();
                     let version = env!("CARGO_PKG_VERSION");
                     emit(&ServerEvent::Upgraded { version });
                 }
-                Beginning::First | Beginning::Takeover { .. } => emit(&ServerEvent::Ready),
+                StartMode::First | StartMode::Takeover { .. } => emit(&ServerEvent::Ready),
             }
         }
         self.handover.send(&FrontMessage::Ready, &[]);
         std::future::pending().await
     }
 
-    /// Waits until this front is to end; returns whether another one serves then.
-    async fn until_ended(&self, control: &Control) -> Result<bool, LinkError> {
-        // bound: one pass for each message; ends with the supervisor
+    /// Waits until this front is stopped; returns whether another front serves then.
+    async fn until_stopped(&self, control: &Control) -> Result<bool, LinkError> {
+        // bound: one pass per message; ends with the supervisor
         loop {
             match control.next().await?.0 {
                 SupervisorMessage::Drain => return Ok(false),
@@ -343,23 +344,23 @@ impl PreparedFront {
         }
     }
 
-    /// Serves until the supervisor ends it.
+    /// Serves until the supervisor stops this front.
     pub(crate) async fn serve(
         self,
         mut accepting: Accepting,
         control: Control,
         watcher: Option<ConfigWatcher>,
-        beginning: Beginning,
+        mode: StartMode,
     ) -> anyhow::Result<ExitCode> {
-        // The front end runs before the models are loaded, so that health checks see a live server
-        // that is not ready.
-        if let Beginning::First = beginning {
-            self.begin();
+        // The front end runs before the models are loaded, so that health checks see a server that
+        // is live but not ready.
+        if let StartMode::First = mode {
+            self.start_accepting();
         }
-        if let Beginning::Takeover {
+        if let StartMode::Takeover {
             predecessor: Some(dead),
             ..
-        } = &beginning
+        } = &mode
         {
             emit(&ServerEvent::FrontDied {
                 pid: dead.pid,
@@ -368,11 +369,11 @@ impl PreparedFront {
             });
         }
         let params_client = start_params_client(&self.config, &self.effective, &self.handover);
-        let ended = self.until_ended(&control);
+        let ended = self.until_stopped(&control);
         let (ended, accepted) = tokio::select! {
             ended = ended => (Some(ended), None),
             result = &mut accepting => (None, Some(result)),
-            Err(error) = self.get_ready(&beginning) => return Err(error.into()),
+            Err(error) = self.get_ready(&mode) => return Err(error.into()),
             broken = self.engine.broken() => {
                 eprintln!("albacore-server: {broken}");
                 return Ok(ExitCode::from(EXIT_BROKEN_INVARIANT));
@@ -403,9 +404,9 @@ impl PreparedFront {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Says that it will end and goes on for a while, unless another front serves the same ports;
-    /// then stops accepting, waits for accepted requests and stops the workers. Returns whether all
-    /// requests were answered in time.
+    /// Announces the shutdown and continues to serve for the drain delay, unless another front
+    /// serves the same ports; then stops accepting, waits for accepted requests and stops the
+    /// workers. Returns whether all requests were answered in time.
     async fn drain(&self, mut accepting: Accepting, is_replaced: bool) -> bool {
         self.engine.drain();
         let (stage, delay) = match is_replaced {

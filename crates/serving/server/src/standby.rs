@@ -1,4 +1,4 @@
-//! A front that follows what the serving one keeps, and takes its place when asked to.
+//! A standby front: it replicates the state kept by the serving front, and takes over on request.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -12,49 +12,48 @@ use albacore_server_args::ModelSource;
 use albacore_supervision::{FrontMessage, SupervisorMessage};
 
 use crate::event_loops::EventLoops;
-use crate::serve::{Accepting, Beginning, FrontProcess, PreparedFront, prepare};
+use crate::serve::{Accepting, FrontProcess, PreparedFront, StartMode, prepare};
 
-/// What the front that serves has kept.
+/// The state kept by the serving front.
 #[derive(Default)]
-pub(crate) struct Inheritance {
+pub(crate) struct KeptState {
     pub(crate) listeners: Vec<Listeners>,
     settings: Option<Box<LoadedSettings>>,
     models: Vec<KeptModel>,
     /// A message of the params stream.
     parameters: Option<Vec<u8>>,
-    /// The models that calls have unloaded.
+    /// The models that were unloaded by calls.
     unloaded: BTreeSet<String>,
 }
 
-impl Inheritance {
-    /// Receives everything that has been kept so far.
+impl KeptState {
+    /// Receives all state kept so far.
     pub(crate) async fn receive(control: &Control) -> anyhow::Result<Self> {
-        let mut inheritance = Self::default();
-        // bound: what is kept; ends with the supervisor
+        let mut kept_state = Self::default();
+        // bound: number of kept entries; ends with the supervisor
         loop {
             match control.next().await? {
                 (SupervisorMessage::Kept { key }, fds) => match Kept::read(&key, fds)? {
-                    Kept::Listeners(listeners) => inheritance.listeners = listeners,
-                    Kept::Settings(settings) => inheritance.settings = Some(settings),
-                    Kept::Model(model) => inheritance.models.push(*model),
-                    Kept::Parameters(message) => inheritance.parameters = Some(message),
-                    Kept::Unloaded(names) => inheritance.unloaded = names,
+                    Kept::Listeners(listeners) => kept_state.listeners = listeners,
+                    Kept::Settings(settings) => kept_state.settings = Some(settings),
+                    Kept::Model(model) => kept_state.models.push(*model),
+                    Kept::Parameters(message) => kept_state.parameters = Some(message),
+                    Kept::Unloaded(names) => kept_state.unloaded = names,
                     Kept::Other => {}
                 },
-                (SupervisorMessage::AllKept, _) => return Ok(inheritance),
+                (SupervisorMessage::AllKept, _) => return Ok(kept_state),
                 _ => {}
             }
         }
     }
 }
 
-/// Prepares everything, follows what the front that serves changes, and takes its place when asked
-/// to.
+/// Prepares a front, applies the changes kept by the serving front, and takes over on request.
 pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Result<ExitCode> {
     let handover = process.handover.clone();
-    let inheritance = Inheritance::receive(&control).await?;
-    let event_loops = EventLoops::start(inheritance.listeners.len())?;
-    let batching = match (&process.config.models, &inheritance.settings) {
+    let kept_state = KeptState::receive(&control).await?;
+    let event_loops = EventLoops::start(kept_state.listeners.len())?;
+    let batching = match (&process.config.models, &kept_state.settings) {
         (ModelSource::Arguments { batching, .. }, _) => *batching,
         (ModelSource::SettingsFile(_), Some(settings)) => settings.settings.batching,
         (ModelSource::SettingsFile(file), None) => {
@@ -64,7 +63,7 @@ pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Resu
                 .batching
         }
     };
-    let listeners = inheritance.listeners;
+    let listeners = kept_state.listeners;
     let (front, accepting) = prepare(process, Vec::new(), batching, listeners, &event_loops)?;
     let mut standby = Standby {
         front,
@@ -75,31 +74,31 @@ pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Resu
         let params = models.iter().map(|model| model.config()).collect();
         standby.front.effective.set_settings(*batching, params)?;
     }
-    if let Some(settings) = inheritance.settings {
+    if let Some(settings) = kept_state.settings {
         standby.set_settings(settings)?;
     }
-    for model in inheritance.models {
+    for model in kept_state.models {
         standby.restore(model)?;
     }
-    for name in &inheritance.unloaded {
-        standby.forget(name);
+    for name in &kept_state.unloaded {
+        standby.release_model(name);
     }
-    standby.restored.unloaded = inheritance.unloaded;
-    if let Some(message) = inheritance.parameters {
+    standby.restored.unloaded = kept_state.unloaded;
+    if let Some(message) = kept_state.parameters {
         standby.set_parameters(&message);
     }
     handover.send(&FrontMessage::Prepared, &[]);
-    // bound: one pass for each change; ends with the supervisor
-    let beginning = loop {
+    // bound: one pass per change; ends with the supervisor
+    let mode = loop {
         match control.next().await? {
-            (SupervisorMessage::Kept { key }, fds) => standby.follow(&key, fds)?,
+            (SupervisorMessage::Kept { key }, fds) => standby.apply(&key, fds)?,
             (SupervisorMessage::Forgotten { key }, _) if Kept::is_parameters(&key) => {
                 standby.front.effective.inherit_stream(None);
             }
             (SupervisorMessage::Forgotten { key }, _) => {
                 Kept::model_name(&key)
                     .into_iter()
-                    .for_each(|name| standby.forget(name));
+                    .for_each(|name| standby.release_model(name));
             }
             (
                 SupervisorMessage::Serve {
@@ -108,7 +107,7 @@ pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Resu
                 },
                 _,
             ) => {
-                break Beginning::Takeover {
+                break StartMode::Takeover {
                     predecessor,
                     was_ready,
                 };
@@ -119,10 +118,10 @@ pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Resu
             _ => {}
         }
     };
-    standby.serve(accepting, control, beginning).await
+    standby.serve(accepting, control, mode).await
 }
 
-/// A prepared front with what the one that serves has kept.
+/// A prepared front with the state kept by the serving front.
 struct Standby {
     front: PreparedFront,
     settings: Option<Box<LoadedSettings>>,
@@ -130,7 +129,7 @@ struct Standby {
 }
 
 impl Standby {
-    fn follow(&mut self, key: &str, fds: Vec<std::os::fd::OwnedFd>) -> anyhow::Result<()> {
+    fn apply(&mut self, key: &str, fds: Vec<std::os::fd::OwnedFd>) -> anyhow::Result<()> {
         match Kept::read(key, fds)? {
             Kept::Settings(settings) => self.set_settings(settings),
             Kept::Model(model) => self.restore(*model),
@@ -155,7 +154,7 @@ impl Standby {
         Ok(())
     }
 
-    /// Those of the stream; without them it goes on with the settings, as when it has just started.
+    /// Applies parameters of the stream. Without them, the settings are in force, as after a start.
     fn set_parameters(&self, message: &[u8]) {
         let effective = &self.front.effective;
         match albacore_params_client::decode_parameters(message, effective.threads()) {
@@ -168,7 +167,7 @@ impl Standby {
         let KeptModel { model, record } = kept;
         let records = &mut self.restored.records;
         let known = records.get(&record.name);
-        // The same edition may be described anew.
+        // The record of the same edition may have changed.
         if known.is_none_or(|known| known.edition() != record.edition()) {
             self.front.engine.restore(model, record.edition())?;
         }
@@ -176,8 +175,8 @@ impl Standby {
         Ok(())
     }
 
-    /// A model is served no longer: its memory is released.
-    fn forget(&mut self, name: &str) {
+    /// Releases the memory of a model that is no longer served.
+    fn release_model(&mut self, name: &str) {
         self.restored.records.remove(name);
         self.front.engine.unload(name);
     }
@@ -186,17 +185,17 @@ impl Standby {
         self,
         accepting: Accepting,
         control: Control,
-        beginning: Beginning,
+        mode: StartMode,
     ) -> anyhow::Result<ExitCode> {
         let mut front = self.front;
-        if let Beginning::Takeover {
+        if let StartMode::Takeover {
             was_ready: true, ..
-        } = beginning
+        } = mode
         {
             front.engine.serve();
         }
-        // First of all: clients wait.
-        front.begin();
+        // First, because clients are waiting.
+        front.start_accepting();
         let watcher = match front.config.models.clone() {
             ModelSource::Arguments { models, .. } => {
                 let status = models.iter().map(|model| {
@@ -209,7 +208,7 @@ impl Standby {
                 });
                 let statuses = status.collect();
                 front.status.update(|status| status.models = statuses);
-                front.follow_calls(&self.restored)?
+                front.start_model_control(&self.restored)?
             }
             ModelSource::SettingsFile(file) => {
                 let settings = match self.settings {
@@ -219,6 +218,6 @@ impl Standby {
                 Some(front.watch(file, settings, &self.restored)?)
             }
         };
-        front.serve(accepting, control, watcher, beginning).await
+        front.serve(accepting, control, watcher, mode).await
     }
 }

@@ -1,4 +1,4 @@
-//! A server that is to stop says so to routers, and answers until they have noticed.
+//! A server that is shutting down announces it to load balancers, and serves until they react.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -15,7 +15,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 const MODELS: [(&str, &str); 1] = [("small", "main_small_d6.ubj")];
 
-/// On replies that tell Envoy to send nothing more.
+/// Reply header that makes Envoy stop sending requests.
 const ENVOY: &str = "x-envoy-immediate-health-check-fail";
 
 fn infer(connection: &mut Connection) -> Answer {
@@ -32,12 +32,12 @@ async fn channel(server: &Running) -> Channel {
     endpoint.connect().await.unwrap()
 }
 
-/// Watches the health of a server that is ready.
+/// Watches the health of a ready server.
 async fn watch(server: &Running) -> Streaming<HealthCheckResponse> {
     let mut client = HealthClient::new(channel(server).await);
     let watched = client.watch(HealthCheckRequest::default()).await.unwrap();
     let mut watched = watched.into_inner();
-    // It was ready before the health service, which looks every 100 ms, knew.
+    // The server may be ready before the health service, which polls every 100 ms, reports it.
     while next(&mut watched).await != ServingStatus::Serving {}
     watched
 }
@@ -47,7 +47,7 @@ async fn next(watched: &mut Streaming<HealthCheckResponse>) -> ServingStatus {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopping_server_tells_routers_and_answers_until_its_delay_is_over() {
+async fn a_draining_server_announces_its_shutdown_and_serves_during_the_drain_delay() {
     let delay = ["--drain-delay", "5s", "--envoy-health-header"];
     let mut server = Running::start(&MODELS, &delay);
     let mut watched = watch(&server).await;
@@ -68,7 +68,7 @@ async fn a_stopping_server_tells_routers_and_answers_until_its_delay_is_over() {
     assert_eq!((ready.status, ready.header(ENVOY)), (503, Some("true")));
     let live = server.get("/v2/health/live");
     assert_eq!(live.status, 200, "a liveness probe does not end it early");
-    // A connection from before moves on, one that still comes here is served.
+    // An existing connection is closed; a new one is still served.
     let answer = infer(&mut old);
     assert_eq!(answer.header("connection"), Some("close"));
     assert_eq!(answer.header(ENVOY), Some("true"));
@@ -79,8 +79,8 @@ async fn a_stopping_server_tells_routers_and_answers_until_its_delay_is_over() {
     let reply = grpc.server_ready(ServerReadyRequest {}).await.unwrap();
     assert_eq!(reply.metadata().get(ENVOY).unwrap(), "true");
     assert!(!reply.into_inner().ready);
-    // Its delay is over: the connection from before is gone, the newer one ends with its next reply
-    // or idle.
+    // After the drain delay the existing connection is closed, and the new one is closed after its
+    // next reply or when idle.
     server.event("stopped");
     let ended = watched.message().await.unwrap_err();
     assert_eq!(ended.code(), Code::Unavailable, "{ended}");
@@ -88,7 +88,7 @@ async fn a_stopping_server_tells_routers_and_answers_until_its_delay_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_watch_its_health_do_not_hold_a_server_up() {
+async fn health_watch_streams_do_not_delay_the_shutdown() {
     let server = Running::start(&MODELS, &[]);
     let mut watched = watch(&server).await;
     assert!(running::kill("-TERM", server.pid()));
@@ -99,13 +99,13 @@ async fn clients_that_watch_its_health_do_not_hold_a_server_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_front_that_is_replaced_tells_routers_nothing() {
+async fn a_replaced_front_announces_no_shutdown() {
     let mut server = Running::start(&MODELS, &["--drain-delay", "60s", "--envoy-health-header"]);
     let mut old = server.connect();
     infer(&mut old);
     assert!(running::kill("-USR2", server.pid()));
     server.event("upgraded");
-    // It ends with this reply, without the delay, or had ended before.
+    // The connection ends with this reply, without a delay, or has ended before.
     let mut served = 0;
     loop {
         // bound: PATIENCE of the connection

@@ -1,4 +1,4 @@
-//! Columns by name: a tensor for each, and names of the columns of one tensor, in any order.
+//! Columns by name: one tensor per column, or named columns of one tensor, in any order.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -24,7 +24,7 @@ fn start() -> Running {
     Running::start(&[("light", "lgb_binary.txt")], &workers)
 }
 
-/// Rows of the sample without missing values, by column.
+/// Rows of the sample that have no missing values, by column.
 fn sample() -> Vec<Vec<f64>> {
     let sample = zoo::sample("lgb_binary");
     let array = sample.array("X").unwrap();
@@ -34,27 +34,27 @@ fn sample() -> Vec<Vec<f64>> {
         .take(ROWS)
         .collect();
     assert_eq!(whole.len(), ROWS);
-    let column = |place: usize| whole.iter().map(|row| row[place]).collect();
+    let column = |index: usize| whole.iter().map(|row| row[index]).collect();
     (0..FEATURES).map(column).collect()
 }
 
-fn name(place: usize) -> String {
-    format!("Column_{place}")
+fn name(column: usize) -> String {
+    format!("Column_{column}")
 }
 
 fn post(server: &Running, body: &Value) -> Answer {
     server.post("/v2/models/light/infer", &[], body.to_string().as_bytes())
 }
 
-/// The values of all columns as one tensor, its columns in this order.
+/// One tensor with the values of all columns, in this order.
 fn tensor(columns: &[Vec<f64>], order: &[usize]) -> Value {
-    let row = |row: usize| order.iter().map(move |&place| columns[place][row]);
+    let row = |row: usize| order.iter().map(move |&column| columns[column][row]);
     let data: Vec<f64> = (0..ROWS).flat_map(row).collect();
     json!({"name": "x", "shape": [ROWS, FEATURES], "datatype": "FP64", "data": data})
 }
 
-fn input(columns: &[Vec<f64>], place: usize, shape: &Value) -> Value {
-    json!({"name": name(place), "shape": shape, "datatype": "FP64", "data": columns[place]})
+fn input(columns: &[Vec<f64>], column: usize, shape: &Value) -> Value {
+    json!({"name": name(column), "shape": shape, "datatype": "FP64", "data": columns[column]})
 }
 
 #[test]
@@ -62,9 +62,9 @@ fn a_tensor_for_each_column_is_the_same_as_one_tensor() {
     let server = start();
     let columns = sample();
     let order: Vec<usize> = (0..FEATURES).collect();
-    let want = post(&server, &json!({"inputs": [tensor(&columns, &order)]})).json();
-    let turned: Vec<usize> = order.iter().rev().copied().collect();
-    for (order, shape) in [(&order, json!([ROWS])), (&turned, json!([ROWS, 1]))] {
+    let expected = post(&server, &json!({"inputs": [tensor(&columns, &order)]})).json();
+    let reordered: Vec<usize> = order.iter().rev().copied().collect();
+    for (order, shape) in [(&order, json!([ROWS])), (&reordered, json!([ROWS, 1]))] {
         let inputs: Vec<Value> = order
             .iter()
             .map(|&at| input(&columns, at, &shape))
@@ -72,13 +72,13 @@ fn a_tensor_for_each_column_is_the_same_as_one_tensor() {
         let body = json!({"inputs": inputs, "parameters": {"content_type": "pd"}});
         let answer = post(&server, &body);
         assert_eq!(answer.status, 200, "{}", answer.error());
-        assert_eq!(answer.json(), want);
+        assert_eq!(answer.json(), expected);
     }
-    // Binary data of all inputs follows the JSON.
+    // The binary data of all inputs follows the JSON.
     let mut binary = Vec::new();
-    let inputs = turned.iter().map(|&place| {
-        binary.extend(columns[place].iter().flat_map(|value| value.to_le_bytes()));
-        json!({"name": name(place), "shape": [ROWS], "datatype": "FP64",
+    let inputs = reordered.iter().map(|&column| {
+        binary.extend(columns[column].iter().flat_map(|value| value.to_le_bytes()));
+        json!({"name": name(column), "shape": [ROWS], "datatype": "FP64",
                "parameters": {"binary_data_size": 8 * ROWS}})
     });
     let json = json!({"inputs": inputs.collect::<Vec<_>>()}).to_string();
@@ -87,7 +87,7 @@ fn a_tensor_for_each_column_is_the_same_as_one_tensor() {
     let headers = [("inference-header-content-length", length.as_str())];
     let answer = server.post("/v2/models/light/infer", &headers, &body);
     assert_eq!(answer.status, 200, "{}", answer.error());
-    assert_eq!(answer.json(), want);
+    assert_eq!(answer.json(), expected);
 }
 
 #[test]
@@ -95,16 +95,17 @@ fn names_put_the_columns_of_one_tensor_in_order() {
     let server = start();
     let columns = sample();
     let order: Vec<usize> = (0..FEATURES).collect();
-    let want = post(&server, &json!({"inputs": [tensor(&columns, &order)]})).json();
-    let turned = [3, 1, 4, 0, 5, 9, 2, 6, 8, 7];
-    let names: Vec<String> = turned.iter().map(|&place| name(place)).collect();
+    let expected = post(&server, &json!({"inputs": [tensor(&columns, &order)]})).json();
+    let reordered = [3, 1, 4, 0, 5, 9, 2, 6, 8, 7];
+    let names: Vec<String> = reordered.iter().map(|&column| name(column)).collect();
     for names in [json!(names), json!(names.join(","))] {
         let parameters = json!({"feature_names": names});
-        let mut of_input = json!({"inputs": [tensor(&columns, &turned)]});
-        of_input["inputs"][0]["parameters"] = parameters.clone();
-        let of_request = json!({"inputs": [tensor(&columns, &turned)], "parameters": parameters});
-        for body in [of_input, of_request] {
-            assert_eq!(post(&server, &body).json(), want, "{body}");
+        let mut input_names = json!({"inputs": [tensor(&columns, &reordered)]});
+        input_names["inputs"][0]["parameters"] = parameters.clone();
+        let request_names =
+            json!({"inputs": [tensor(&columns, &reordered)], "parameters": parameters});
+        for body in [input_names, request_names] {
+            assert_eq!(post(&server, &body).json(), expected, "{body}");
         }
     }
 }
@@ -117,7 +118,7 @@ fn wrong_columns_are_refused_by_their_names() {
     let inputs: Vec<Value> = (0..FEATURES)
         .map(|at| input(&columns, at, &shape))
         .collect();
-    for (place, field, value, part) in [
+    for (column, field, value, part) in [
         (2, "name", json!("amount"), "column \"amount\" is unknown"),
         (
             2,
@@ -163,7 +164,7 @@ fn wrong_columns_are_refused_by_their_names() {
         ),
     ] {
         let mut wrong = inputs.clone();
-        wrong[place][field] = value;
+        wrong[column][field] = value;
         let refused = post(&server, &json!({"inputs": wrong}));
         assert_eq!(refused.status, 400);
         assert!(refused.error().contains(part), "{}", refused.error());
@@ -173,20 +174,20 @@ fn wrong_columns_are_refused_by_their_names() {
     assert!(refused.error().contains(part), "{}", refused.error());
 }
 
-/// A request with an input for each of these columns.
+/// A columnar request with one input for each of these columns.
 fn grpc_request(columns: &[Vec<f64>], order: &[usize], is_raw: bool) -> ModelInferRequest {
-    let input = |&place: &usize| InferInputTensor {
-        name: name(place),
+    let input = |&column: &usize| InferInputTensor {
+        name: name(column),
         datatype: "FP64".to_owned(),
         shape: vec![ROWS as i64],
         contents: (!is_raw).then(|| InferTensorContents {
-            fp64_contents: columns[place].clone(),
+            fp64_contents: columns[column].clone(),
             ..Default::default()
         }),
         ..Default::default()
     };
-    let raw = |&place: &usize| {
-        let bytes = columns[place].iter().flat_map(|value| value.to_le_bytes());
+    let raw = |&column: &usize| {
+        let bytes = columns[column].iter().flat_map(|value| value.to_le_bytes());
         Bytes::from(bytes.collect::<Vec<u8>>())
     };
     ModelInferRequest {
@@ -200,8 +201,8 @@ fn grpc_request(columns: &[Vec<f64>], order: &[usize], is_raw: bool) -> ModelInf
     }
 }
 
-/// The values that the server gives for these columns.
-fn wanted(server: &Running, columns: &[Vec<f64>]) -> Vec<f64> {
+/// The predictions of the server for these columns.
+fn expected_predictions(server: &Running, columns: &[Vec<f64>]) -> Vec<f64> {
     let order: Vec<usize> = (0..FEATURES).collect();
     let answer = post(server, &json!({"inputs": [tensor(columns, &order)]})).json();
     serde_json::from_value(answer["outputs"][0]["data"].clone()).unwrap()
@@ -220,17 +221,20 @@ fn typed(answer: &ModelInferResponse) -> &[f64] {
 async fn grpc_takes_a_tensor_for_each_column_too() {
     let server = start();
     let columns = sample();
-    let want = wanted(&server, &columns);
+    let expected = expected_predictions(&server, &columns);
     let mut client = connect(&server).await;
-    let turned: Vec<usize> = (0..FEATURES).rev().collect();
-    let request = grpc_request(&columns, &turned, false);
+    let reordered: Vec<usize> = (0..FEATURES).rev().collect();
+    let request = grpc_request(&columns, &reordered, false);
     let answer = client.model_infer(request).await.unwrap().into_inner();
-    assert_eq!(typed(&answer), want);
-    let request = grpc_request(&columns, &turned, true);
+    assert_eq!(typed(&answer), expected);
+    let request = grpc_request(&columns, &reordered, true);
     let raw = client.model_infer(request).await.unwrap().into_inner();
-    let bytes: Vec<u8> = want.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let bytes: Vec<u8> = expected
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
     assert_eq!(raw.raw_output_contents[0], bytes);
-    let mut named = grpc_request(&columns, &turned, false);
+    let mut named = grpc_request(&columns, &reordered, false);
     named.inputs[0].name = "amount".to_owned();
     let refused = client.model_infer(named).await.unwrap_err();
     let part = "column \"amount\" is unknown";
@@ -242,12 +246,12 @@ async fn grpc_puts_named_columns_of_one_tensor_in_order() {
     let server = start();
     let columns = sample();
     let mut client = connect(&server).await;
-    let turned: Vec<usize> = (0..FEATURES).rev().collect();
-    let names: Vec<String> = turned.iter().map(|&place| name(place)).collect();
+    let reordered: Vec<usize> = (0..FEATURES).rev().collect();
+    let names: Vec<String> = reordered.iter().map(|&column| name(column)).collect();
     let row = |row: usize| {
-        turned
+        reordered
             .iter()
-            .map(|&place| columns[place][row])
+            .map(|&column| columns[column][row])
             .collect::<Vec<_>>()
     };
     let mut request = grpc_request(&columns, &[0], false);
@@ -261,5 +265,5 @@ async fn grpc_puts_named_columns_of_one_tensor_in_order() {
         .parameters
         .insert("feature_names".to_owned(), parameter);
     let answer = client.model_infer(request).await.unwrap().into_inner();
-    assert_eq!(typed(&answer), wanted(&server, &columns));
+    assert_eq!(typed(&answer), expected_predictions(&server, &columns));
 }

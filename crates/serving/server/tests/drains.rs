@@ -1,5 +1,6 @@
-//! A server is stopped while clients of both protocols send requests as fast as they can: every
-//! accepted request is answered, and no connection is reset. `ALBACORE_SOAK` multiplies the drains.
+//! Drains under load: a server is stopped while clients of both protocols send requests as fast as
+//! they can. Every accepted request is answered, and no connection is reset. `ALBACORE_SOAK`
+//! multiplies the number of drains.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -14,17 +15,17 @@ use running::Running;
 /// Number of drains without a soak.
 const DRAINS: u32 = 8;
 
-/// Connections of each protocol.
+/// Connections per protocol.
 const CLIENTS: usize = 8;
 
-/// How one connection of HTTP/1.1 ended.
+/// How an HTTP/1.1 connection ended.
 #[derive(Debug, PartialEq, Eq)]
-enum Ended {
-    /// A reply announced that it was the last.
+enum ConnectionEnd {
+    /// By a reply with `Connection: close`.
     Announced,
-    /// Closed between two requests, before a byte of the next was sent.
+    /// Closed between two requests, before any byte of the next one was sent.
     ClosedIdle,
-    /// The port was closed.
+    /// The connection was refused, because the port is closed.
     Refused,
 }
 
@@ -39,8 +40,8 @@ fn body(wire: WireFormat, address: SocketAddr) -> albacore_load::Request {
     call.request(wire, address)
 }
 
-/// Sends requests over one connection until it ends; returns the number of replies.
-fn send_until_closed(address: SocketAddr) -> (u32, Ended) {
+/// Sends requests on one connection until it is closed; returns the number of replies.
+fn send_until_closed(address: SocketAddr) -> (u32, ConnectionEnd) {
     let request = body(WireFormat::Json, address);
     let head = format!(
         "POST {} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
@@ -51,19 +52,21 @@ fn send_until_closed(address: SocketAddr) -> (u32, Ended) {
     let mut answered = 0;
     let mut stream = match TcpStream::connect(address) {
         Ok(stream) => stream,
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return (0, Ended::Refused),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            return (0, ConnectionEnd::Refused);
+        }
         Err(error) => panic!("connect: {error}"),
     };
     stream.set_nodelay(true).unwrap();
     loop {
         stream.set_nonblocking(true).unwrap();
         if matches!(stream.read(&mut [0]), Ok(0)) {
-            return (answered, Ended::ClosedIdle);
+            return (answered, ConnectionEnd::ClosedIdle);
         }
         stream.set_nonblocking(false).unwrap();
         stream.write_all(&message).unwrap();
         let mut answer = Vec::new();
-        let is_whole = |answer: &[u8]| {
+        let parse_complete = |answer: &[u8]| {
             let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
             let (head, rest) = text.split_once("\r\n\r\n")?;
             let length = head.split("content-length: ").nth(1)?;
@@ -72,7 +75,7 @@ fn send_until_closed(address: SocketAddr) -> (u32, Ended) {
                 .then(|| (head.contains(" 200 "), head.contains("connection: close")))
         };
         let (is_good, is_last) = loop {
-            if let Some(found) = is_whole(&answer) {
+            if let Some(found) = parse_complete(&answer) {
                 break found;
             }
             let mut bytes = [0; 4096];
@@ -83,13 +86,13 @@ fn send_until_closed(address: SocketAddr) -> (u32, Ended) {
         assert!(is_good, "{}", String::from_utf8_lossy(&answer));
         answered += 1;
         if is_last {
-            return (answered, Ended::Announced);
+            return (answered, ConnectionEnd::Announced);
         }
     }
 }
 
-/// Waits until a client of each protocol was answered.
-fn until_both_are_answered(server: &Running) {
+/// Waits until clients of both protocols have received replies.
+fn wait_for_both_protocols(server: &Running) {
     let start = Instant::now();
     loop {
         let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
@@ -122,7 +125,7 @@ fn a_drain_resets_no_connection() {
                     // bound: until the port is closed
                     loop {
                         let (answered, ended) = send_until_closed(http);
-                        let is_over = ended == Ended::Refused;
+                        let is_over = ended == ConnectionEnd::Refused;
                         all.push((answered, ended));
                         if is_over {
                             return all;
@@ -140,7 +143,7 @@ fn a_drain_resets_no_connection() {
                 connections: CLIENTS,
             })
         });
-        until_both_are_answered(&server);
+        wait_for_both_protocols(&server);
         std::thread::sleep(Duration::from_millis(u64::from(drain % 7) * 10));
         let start = Instant::now();
         assert_eq!(server.stop("-TERM"), Some(0));
@@ -148,16 +151,16 @@ fn a_drain_resets_no_connection() {
         for client in clients {
             for (answered, ended) in client.join().unwrap() {
                 answers += answered;
-                announced += u32::from(ended == Ended::Announced);
+                announced += u32::from(ended == ConnectionEnd::Announced);
                 assert_ne!(
                     ended,
-                    Ended::ClosedIdle,
+                    ConnectionEnd::ClosedIdle,
                     "a busy connection is closed with an announcement"
                 );
             }
         }
         let samples = over_grpc.join().unwrap().unwrap();
-        // Until the port was closed; after that, connections are refused.
+        // Requests are answered until the port is closed; after that, connections are refused.
         let first = samples.iter().position(|sample| sample.status == 0);
         let (before, after) = samples.split_at(first.unwrap_or(samples.len()));
         assert!(before.iter().all(|sample| sample.status == 200) && !before.is_empty());

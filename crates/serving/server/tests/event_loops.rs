@@ -1,4 +1,4 @@
-//! A server with two event loops: both serve, are named and measured; a third needs another cpu.
+//! A server with two event loops: both serve, are named and measured; a third needs another CPU.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -11,7 +11,7 @@ use running::{PATIENCE, Running};
 const BODY: &str = r#"{"inputs":[{"name":"input","shape":[1,29],"datatype":"FP32","data":
     [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28]}]}"#;
 
-/// Cpu time of the threads of a process whose names begin so, by name; clock ticks.
+/// CPU times of the threads of a process whose names have this prefix, in clock ticks.
 fn cpu_ticks(pid: u32, prefix: &str) -> Vec<(String, u64)> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let of_task = |task: std::io::Result<std::fs::DirEntry>| {
@@ -44,7 +44,7 @@ fn connections_are_divided_between_the_event_loops_and_both_are_measured() {
         let value = metrics.lines().find_map(|line| line.strip_prefix(&name));
         value.is_some_and(|value| value.parse::<f64>().unwrap() > 0.0)
     };
-    // Work until both threads have used a tick of cpu time that shows in the metrics.
+    // Work until both threads have used a tick of CPU time that is visible in the metrics.
     loop {
         for connection in &mut connections {
             let reply = connection.call("POST", "/v2/models/small/infer", &[], BODY.as_bytes());
@@ -69,7 +69,7 @@ fn connections_are_divided_between_the_event_loops_and_both_are_measured() {
     };
     assert_eq!(state["front"]["threads"], 2, "{state}");
     assert!(state["front"]["busy"].as_f64().unwrap() > 0.0, "{state}");
-    // The counters of both loops are added up.
+    // The counters of both loops are summed.
     let answered = state["requests"]["good"].as_u64().unwrap();
     let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
     let counted = metrics.lines().find_map(|line| {

@@ -1,5 +1,5 @@
-//! Triton's extensions over HTTP and gRPC: configuration, statistics, repository index, and what
-//! metadata advertises.
+//! Triton's extensions over HTTP and gRPC: configuration, statistics, repository index, and the
+//! advertised metadata.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -78,7 +78,7 @@ fn statistics_are_of_calls_and_of_batches() {
     let parts = ["queue", "compute_input", "compute_infer", "compute_output"];
     for phase in parts {
         assert_eq!(phases[phase]["count"], 3, "{phase}");
-        // On an idle server nothing waits.
+        // On an idle server the queue time is zero.
         assert!(phase == "queue" || ns(phase) > 0, "{phase}: {phases}");
     }
     assert!(
@@ -116,29 +116,29 @@ fn the_index_lists_models_and_loading_by_call_is_refused() {
 }
 
 #[tokio::test]
-async fn grpc_answers_the_same() {
+async fn grpc_extensions_equal_those_of_http() {
     let server = start();
     assert_eq!(infer(&server, 5, &Value::Null), 200);
     let address = format!("http://{}", server.grpc);
     let mut client = GrpcInferenceServiceClient::connect(address).await.unwrap();
     let (name, version) = ("small".to_owned(), String::new());
-    let asked = ModelConfigRequest { name, version };
-    let config = client.model_config(asked).await.unwrap().into_inner();
+    let request = ModelConfigRequest { name, version };
+    let config = client.model_config(request).await.unwrap().into_inner();
     let config = config.config.unwrap();
     assert_eq!((config.max_batch_size, config.input[0].dims[0]), (64, 29));
     assert_eq!(config.output[0].data_type(), DataType::TypeFp32);
-    let asked = ModelStatisticsRequest::default();
-    let all = client.model_statistics(asked).await.unwrap().into_inner();
+    let request = ModelStatisticsRequest::default();
+    let all = client.model_statistics(request).await.unwrap().into_inner();
     let small = all.model_stats.iter().find(|model| model.name == "small");
     let small = small.unwrap();
     assert_eq!((small.inference_count, small.execution_count), (5, 1));
     assert_eq!(small.batch_stats[0].batch_size, 5);
-    let asked = RepositoryIndexRequest::default();
-    let index = client.repository_index(asked).await.unwrap().into_inner();
+    let request = RepositoryIndexRequest::default();
+    let index = client.repository_index(request).await.unwrap().into_inner();
     assert_eq!(index.models.len(), 2);
     let (name, version) = ("small".to_owned(), String::new());
-    let asked = ModelMetadataRequest { name, version };
-    let metadata = client.model_metadata(asked).await.unwrap().into_inner();
+    let request = ModelMetadataRequest { name, version };
+    let metadata = client.model_metadata(request).await.unwrap().into_inner();
     assert_eq!(metadata.outputs.len(), 1);
 }
 
@@ -177,9 +177,9 @@ fn metadata_advertises_the_listed_outputs_and_all_can_be_requested() {
     assert_eq!(config["output"].as_array().unwrap().len(), 1);
 }
 
-/// Clients that share `/dev/shm` with the server name any file there.
+/// Clients that share `/dev/shm` with the server can register any file there.
 #[test]
-fn the_servers_own_memory_is_in_no_file() {
+fn the_memory_of_the_server_has_no_files_in_dev_shm() {
     let server = Running::start(
         &MODELS,
         &["--workers", "2", "--shared-memory-bytes-max", "4096"],

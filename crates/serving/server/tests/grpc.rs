@@ -1,4 +1,4 @@
-//! The real server over gRPC: the six calls, typed and raw tensors, status codes, health and
+//! A real server over gRPC: the six calls, typed and raw tensors, status codes, health and
 //! reflection.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
@@ -41,8 +41,8 @@ async fn client(server: &Running) -> Client {
     Client::new(channel(server).await).max_decoding_message_size(usize::MAX)
 }
 
-/// `rows` rows of the small model, all values one half.
-fn halves(rows: usize) -> ModelInferRequest {
+/// `rows` rows for the small model, with all values one half.
+fn infer_request(rows: usize) -> ModelInferRequest {
     ModelInferRequest {
         model_name: "small".to_owned(),
         id: "an id".to_owned(),
@@ -120,7 +120,7 @@ async fn health_and_metadata_answer() {
         let request = tonic_health::pb::HealthCheckRequest {
             service: service.to_owned(),
         };
-        // It looks at the engine ten times a second.
+        // The health service polls the engine ten times per second.
         let start = std::time::Instant::now();
         while health
             .check(request.clone())
@@ -160,7 +160,7 @@ async fn columns_are_described_and_compared() {
     assert_eq!(end, &metadata.parameters["iterations_in_file"]);
     assert!(!metadata.parameters.contains_key("best_iteration"));
     let named = |choice: ParameterChoice| {
-        let mut request = halves(1);
+        let mut request = infer_request(1);
         request.model_name = "light".to_owned();
         request.inputs[0].shape = vec![1, 10];
         request.inputs[0].contents.as_mut().unwrap().fp32_contents = vec![0.5; 10];
@@ -201,7 +201,7 @@ async fn typed_and_raw_tensors_equal_those_of_the_library_bit_for_bit() {
     let sample = zoo::sample("main_small_d6");
     let (rows, want) = (sample.array("X").unwrap(), sample.array("margin").unwrap());
     let want: Vec<u32> = want.as_f32().iter().map(|value| value.to_bits()).collect();
-    let mut typed = halves(rows.shape[0]);
+    let mut typed = infer_request(rows.shape[0]);
     typed.inputs[0].contents.as_mut().unwrap().fp32_contents = rows.as_f32();
     typed.outputs = outputs(&["margin", "leaf"]);
     let reply = client
@@ -250,22 +250,25 @@ async fn typed_and_raw_tensors_equal_those_of_the_library_bit_for_bit() {
     assert_eq!(reply.raw_output_contents.len(), 2);
 }
 
-/// Makes a request invalid.
-type Bend = fn(&mut ModelInferRequest);
+/// A modification that makes a request invalid.
+type Corruption = fn(&mut ModelInferRequest);
 
-/// Sends each invalid request, then a valid one.
-async fn refused(client: &mut Client, code: Code, cases: &[(&str, Bend)]) {
-    for (part, bend) in cases {
-        let mut request = halves(1);
-        bend(&mut request);
+/// Sends each invalid request, followed by a valid one.
+async fn assert_refused(client: &mut Client, code: Code, cases: &[(&str, Corruption)]) {
+    for (part, corrupt) in cases {
+        let mut request = infer_request(1);
+        corrupt(&mut request);
         let status = client.model_infer(request).await.unwrap_err();
         assert_eq!(status.code(), code, "{status}");
         assert!(status.message().contains(part), "{part}: {status}");
-        assert!(client.model_infer(halves(1)).await.is_ok(), "after {part}");
+        assert!(
+            client.model_infer(infer_request(1)).await.is_ok(),
+            "after {part}"
+        );
     }
 }
 
-/// Replaces typed contents by raw tensors of these sizes.
+/// Replaces typed contents with raw tensors of these sizes.
 fn make_raw(request: &mut ModelInferRequest, sizes: &[usize]) {
     request.inputs[0].contents = None;
     request.raw_input_contents = sizes
@@ -278,12 +281,12 @@ fn make_raw(request: &mut ModelInferRequest, sizes: &[usize]) {
 async fn bad_input_gets_its_code_and_the_server_keeps_serving() {
     let server = start();
     let mut client = client(&server).await;
-    let unknown: [(&str, Bend); 2] = [
+    let unknown: [(&str, Corruption); 2] = [
         ("not served", |r| r.model_name = "nobody".to_owned()),
         ("no version", |r| r.model_version = "2".to_owned()),
     ];
-    refused(&mut client, Code::NotFound, &unknown).await;
-    let declared: [(&str, Bend); 8] = [
+    assert_refused(&mut client, Code::NotFound, &unknown).await;
+    let declared: [(&str, Corruption); 8] = [
         ("0 inputs", |r| r.inputs.clear()),
         ("datatype", |r| r.inputs[0].datatype = "BYTES".to_owned()),
         ("uint_contents", |r| {
@@ -297,8 +300,8 @@ async fn bad_input_gets_its_code_and_the_server_keeps_serving() {
         ("needs 58", |r| r.inputs[0].shape = vec![2, 29]),
         ("dimensions", |r| r.inputs[0].shape = vec![1; 99]),
     ];
-    refused(&mut client, Code::InvalidArgument, &declared).await;
-    let data: [(&str, Bend); 7] = [
+    assert_refused(&mut client, Code::InvalidArgument, &declared).await;
+    let data: [(&str, Corruption); 7] = [
         ("both", |r| {
             r.raw_input_contents.push(Bytes::from(vec![0; 116]))
         }),
@@ -311,14 +314,14 @@ async fn bad_input_gets_its_code_and_the_server_keeps_serving() {
         ("unknown", |r| r.outputs = outputs(&["x"])),
         ("twice", |r| r.outputs = outputs(&["leaf", "leaf"])),
     ];
-    refused(&mut client, Code::InvalidArgument, &data).await;
+    assert_refused(&mut client, Code::InvalidArgument, &data).await;
 }
 
 #[tokio::test]
 async fn messages_beyond_four_mebibytes_pass() {
     let server = start();
     let mut client = client(&server).await;
-    let reply = client.model_infer(halves(50_000)).await;
+    let reply = client.model_infer(infer_request(50_000)).await;
     let reply = reply
         .unwrap_or_else(|status| panic!("{status}"))
         .into_inner();
@@ -334,11 +337,11 @@ async fn a_full_queue_is_resource_exhausted() {
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let mut client = client.clone();
-        calls.spawn(async move { client.model_infer(halves(3)).await });
+        calls.spawn(async move { client.model_infer(infer_request(3)).await });
     }
     let status = calls.join_next().await.unwrap().unwrap().unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
-    // For people; the delay of a retry elsewhere is up to the client.
+    // Information for users only; the client decides on the delay of a retry on another server.
     assert!(status.get_details_retry_info().is_some());
     assert!(!status.metadata().contains_key("grpc-retry-pushback-ms"));
     server.signal_workers("-CONT");
@@ -352,12 +355,16 @@ async fn cancelled_calls_do_not_harm_the_server() {
     let client = client(&server).await;
     for round in 0..50 {
         let mut client = client.clone();
-        let call = tokio::spawn(async move { client.model_infer(halves(200)).await });
+        let call = tokio::spawn(async move { client.model_infer(infer_request(200)).await });
         tokio::time::sleep(std::time::Duration::from_micros(round * 20)).await;
         call.abort();
     }
     let mut client = client;
-    let reply = client.model_infer(halves(1)).await.unwrap().into_inner();
+    let reply = client
+        .model_infer(infer_request(1))
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!(reply.outputs[0].shape, [1]);
 }
 
@@ -369,7 +376,10 @@ async fn compressed_messages_are_accepted() {
         tonic::codec::CompressionEncoding::Deflate,
     ] {
         let mut client = client(&server).await.send_compressed(coding);
-        assert!(client.model_infer(halves(10)).await.is_ok(), "{coding:?}");
+        assert!(
+            client.model_infer(infer_request(10)).await.is_ok(),
+            "{coding:?}"
+        );
     }
 }
 

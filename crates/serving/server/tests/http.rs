@@ -1,5 +1,5 @@
-//! The real server over HTTP: replies equal the libraries' bit for bit, and errors of bad input say
-//! what is wrong.
+//! A real server over HTTP: replies equal those of the libraries bit by bit, and errors of invalid
+//! requests describe the problem.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -17,10 +17,10 @@ const MODELS: [(&str, &str); 3] = [
     ("light", "lgb_binary.txt"),
 ];
 
-/// The infer call of the small model.
+/// Path of the infer call of the small model.
 const INFER: &str = "/v2/models/small/infer";
 
-/// One server for each test: they run side by side.
+/// Starts one server per test, because tests run concurrently.
 fn start() -> Running {
     Running::start(&MODELS, &["--workers", "2", "--threads", "1"])
 }
@@ -96,10 +96,10 @@ fn health_and_metadata_are_json() {
 #[test]
 fn a_request_with_other_column_names_than_the_model_is_refused() {
     let server = start();
-    let infer = |model: &str, features: usize, place: &str, names: &Value| {
+    let infer = |model: &str, features: usize, location: &str, names: &Value| {
         let mut body = infer(1, &vec![0.5; features], features);
         let parameters = json!({ "feature_names": names });
-        match place {
+        match location {
             "input" => body["inputs"][0]["parameters"] = parameters,
             _ => body["parameters"] = parameters,
         }
@@ -109,14 +109,14 @@ fn a_request_with_other_column_names_than_the_model_is_refused() {
     let names: Vec<String> = (0..10).map(|column| format!("Column_{column}")).collect();
     let mut swapped = names.clone();
     swapped.swap(3, 4);
-    for place in ["input", "request"] {
+    for location in ["input", "request"] {
         for good in [
             json!(names),
             json!(names.join(",")),
             json!(json!(names).to_string()),
             json!(swapped),
         ] {
-            assert_eq!(infer("light", 10, place, &good).status, 200, "{good}");
+            assert_eq!(infer("light", 10, location, &good).status, 200, "{good}");
         }
         let mut other = names.clone();
         other[7] = "amount".to_owned();
@@ -128,7 +128,7 @@ fn a_request_with_other_column_names_than_the_model_is_refused() {
             (json!(7), "is not a list of strings"),
             (json!(["Column_0", true]), "is not a list of strings"),
         ] {
-            let refused = infer("light", 10, place, &wrong);
+            let refused = infer("light", 10, location, &wrong);
             assert_eq!(refused.status, 400, "{wrong}");
             assert!(refused.error().contains(part), "{}", refused.error());
         }
@@ -303,7 +303,7 @@ fn compressed_bodies_are_accepted_and_sent() {
     assert_eq!(packed.body, plain.body);
 }
 
-/// Sends a bad request on a kept-alive connection, then a good one.
+/// Sends an invalid request on a keep-alive connection, followed by a valid one.
 fn refused(
     connection: &mut running::Connection,
     status: u16,
@@ -327,7 +327,7 @@ fn bad_requests_get_400_and_the_server_keeps_serving() {
     let server = start();
     let mut connection = server.connect();
     let good = infer(1, &[0.5; 29], 29);
-    for (place, value) in [
+    for (location, value) in [
         ("/inputs/0/shape", json!([29])),
         ("/inputs/0/shape", json!([1, 30])),
         ("/inputs/0/shape", json!([0, 29])),
@@ -346,7 +346,7 @@ fn bad_requests_get_400_and_the_server_keeps_serving() {
         ("/inputs", Value::Null),
     ] {
         let mut body = good.clone();
-        *body.pointer_mut(place).unwrap() = value;
+        *body.pointer_mut(location).unwrap() = value;
         refused(&mut connection, 400, INFER, &[], &body.to_string());
     }
     let text = good.to_string();
@@ -415,7 +415,7 @@ fn a_body_beyond_the_limit_is_refused_and_the_answer_can_be_read() {
     let body = vec![b' '; 65 << 20];
     let answer = server.post("/v2/models/small/infer", &[], &body);
     assert_eq!(answer.status, 413, "{}", answer.error());
-    // A bomb: 80 MiB of zeros in 80 KiB.
+    // A decompression bomb: 80 MiB of zeros in 80 KiB.
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     gzip.write_all(&vec![0; 80 << 20]).unwrap();
     let packed = gzip.finish().unwrap();
@@ -544,7 +544,8 @@ fn a_full_queue_refuses_with_retry_advice() {
             let _ = sender.send(connection.call("POST", path, &[], body.as_bytes()));
         });
     }
-    // One request may run, one waits; no worker answers, so what answers first is a refusal.
+    // One request may run and one may wait. The workers are stopped, so the first reply is a
+    // rejection.
     let first = answers.recv_timeout(running::PATIENCE).unwrap();
     assert_eq!(first.status, 429, "{}", first.error());
     assert!(first.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);

@@ -1,6 +1,5 @@
-//! Workers are killed and stopped while requests of both protocols come faster than they can be
-//! run: each is answered, or refused at admission and counted. `ALBACORE_SOAK` makes it so
-//! many times as long.
+//! Workers are killed and stopped while the requests of both protocols exceed the capacity: each is
+//! answered, or refused at admission and counted. `ALBACORE_SOAK` multiplies the duration.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -17,25 +16,25 @@ use serde_json::{Value, json};
 
 const LENGTH: Duration = Duration::from_secs(6);
 
-/// Clients of each protocol, each of which waits for its answer.
+/// Closed-loop clients per protocol.
 const CLIENTS: usize = 12;
 
-/// Requests of each sort before the first kill: what a batch costs is known then. The hang timeout
-/// of others is 30 s, and twice that after each death.
+/// Requests of each type before the first kill, from which the costs of batches are learned.
+/// Without known costs the hang timeout is 30 s, and doubled after each death.
 const WARM_UP: usize = 16;
 
-/// Every so many kills a worker is stopped instead.
+/// Interval of kills at which a worker is stopped instead of killed.
 const STOP_EVERY: usize = 6;
 
 const FEATURES: usize = 29;
 
-/// Clients that compare every byte, and the number of different requests of each.
+/// Clients that compare every byte, and the number of different requests per client.
 const CHECKERS: usize = 2;
-const QUESTIONS: usize = 16;
+const DISTINCT_REQUESTS: usize = 16;
 
 const INFER: &str = "/v2/models/small/infer";
 
-/// Predictions of few rows and contributions of many.
+/// Predictions of few rows and contributions of many rows.
 fn requests(server: &Running) -> Vec<Request> {
     let values = vec![0.5; 40 * FEATURES];
     let calls = [
@@ -63,7 +62,7 @@ fn requests(server: &Running) -> Vec<Request> {
     both.into_iter().flat_map(request).collect()
 }
 
-/// Requests that the server counted with one of these codes.
+/// Number of requests that the server counted with one of these codes.
 fn counted(metrics: &str, codes: &[&str]) -> usize {
     let of_code = |line: &&str| {
         let is_one = |code: &&str| line.contains(&format!("code=\"{code}\""));
@@ -73,19 +72,19 @@ fn counted(metrics: &str, codes: &[&str]) -> usize {
     metrics.lines().filter(of_code).filter_map(value).sum()
 }
 
-/// A request of a checker for values and contributions.
-fn question(checker: usize, turn: usize) -> Value {
-    let rows = turn % QUESTIONS + 1;
-    let value = |at: usize| (at * 7 + turn % QUESTIONS * 13 + checker) as f32 / 40.0 - 2.0;
+/// The request of a checker for this round, for values and contributions.
+fn checker_request(checker: usize, round: usize) -> Value {
+    let rows = round % DISTINCT_REQUESTS + 1;
+    let value = |at: usize| (at * 7 + round % DISTINCT_REQUESTS * 13 + checker) as f32 / 40.0 - 2.0;
     let data: Vec<f32> = (0..rows * FEATURES).map(value).collect();
     json!({
-        "id": format!("{checker}.{turn}"),
+        "id": format!("{checker}.{round}"),
         "inputs": [{"name": "input", "shape": [rows, FEATURES], "datatype": "FP32", "data": data}],
         "outputs": [{"name": "output"}, {"name": "contribs"}],
     })
 }
 
-/// Sends every sort of request until the costs of each are known; returns all statuses.
+/// Sends each type of request until its cost is learned; returns all statuses.
 fn warm_up(server: &Running, requests: &[Request]) -> Vec<u16> {
     let count = WARM_UP * requests.len();
     let every = Duration::from_millis(20);
@@ -96,32 +95,32 @@ fn warm_up(server: &Running, requests: &[Request]) -> Vec<u16> {
     };
     let samples = drive(load).unwrap();
     let mut connection = server.connect();
-    let mut ask = |turn| {
-        let body = question(0, turn).to_string();
+    let mut send = |round| {
+        let body = checker_request(0, round).to_string();
         connection.call("POST", INFER, &[], body.as_bytes()).status
     };
-    let of_checkers: Vec<u16> = (0..WARM_UP).map(&mut ask).collect();
+    let of_checkers: Vec<u16> = (0..WARM_UP).map(&mut send).collect();
     let statuses = samples.iter().map(|sample| sample.status);
     statuses.chain(of_checkers).collect()
 }
 
-/// Sends the same few requests until `is_over`: each reply has the id of its request and the same
-/// bytes each time. Returns all statuses.
+/// Repeats the same few requests until `is_over`: each reply has the ID of its request, and replies
+/// to the same request are equal. Returns all statuses.
 fn check_bytes(mut connection: Connection, checker: usize, is_over: &AtomicBool) -> Vec<u16> {
-    let mut known: [Option<Value>; QUESTIONS] = Default::default();
+    let mut known: [Option<Value>; DISTINCT_REQUESTS] = Default::default();
     let mut statuses = Vec::new();
-    for turn in 0.. {
+    for round in 0.. {
         if is_over.load(Ordering::Relaxed) {
             break;
         }
-        let (body, nth) = (question(checker, turn), turn % QUESTIONS);
+        let (body, nth) = (checker_request(checker, round), round % DISTINCT_REQUESTS);
         let answer = connection.call("POST", INFER, &[], body.to_string().as_bytes());
         statuses.push(answer.status);
         if answer.status == 200 {
-            let said = answer.json();
-            assert_eq!(said["id"], body["id"]);
-            let outputs = known[nth].get_or_insert_with(|| said["outputs"].clone());
-            assert_eq!(*outputs, said["outputs"], "question {nth}, turn {turn}");
+            let reply = answer.json();
+            assert_eq!(reply["id"], body["id"]);
+            let outputs = known[nth].get_or_insert_with(|| reply["outputs"].clone());
+            assert_eq!(*outputs, reply["outputs"], "request {nth}, round {round}");
         }
     }
     statuses
@@ -140,7 +139,7 @@ fn start_traffic(all: &[Request], length: Duration) -> Vec<JoinHandle<Vec<Sample
     all.chunks(all.len() / 2).map(start).collect()
 }
 
-/// Kills workers, and sometimes stops one, until `is_over`; returns how many.
+/// Kills workers, and sometimes stops one, until `is_over`; returns the number of both.
 fn kill_until(server: &mut Running, is_over: impl Fn() -> bool) -> usize {
     let mut pids = server.workers.clone();
     let mut kills = 0;
@@ -191,7 +190,7 @@ fn under_kills_and_stops_each_request_is_answered_or_refused_and_counted() {
         .into_iter()
         .flat_map(|checker| checker.join().unwrap())
         .collect();
-    let statuses_seen = || {
+    let all_statuses = || {
         samples
             .iter()
             .map(|sample| sample.status)
@@ -205,15 +204,20 @@ fn under_kills_and_stops_each_request_is_answered_or_refused_and_counted() {
         ["429", "ResourceExhausted"],
         ["503", "Unavailable"],
     ]) {
-        let seen = statuses_seen().filter(|&seen| seen == status).count();
-        assert_eq!(counted(&metrics, &codes), seen, "{status}: {metrics}");
-        sum += seen;
+        let received = all_statuses()
+            .filter(|&received| received == status)
+            .count();
+        assert_eq!(counted(&metrics, &codes), received, "{status}: {metrics}");
+        sum += received;
     }
     let all = samples.len() + checked.len() + warm_up.len();
     assert_eq!(sum, all, "others than {statuses:?} were among {all}");
-    let answered = statuses_seen().filter(|&status| status == 200).count();
-    let alike = checked.iter().filter(|&&status| status == 200).count();
-    assert!(alike > QUESTIONS, "{alike} answers were looked at");
+    let answered = all_statuses().filter(|&status| status == 200).count();
+    let compared = checked.iter().filter(|&&status| status == 200).count();
+    assert!(
+        compared > DISTINCT_REQUESTS,
+        "{compared} answers were compared"
+    );
     assert!(
         answered > 50 && kills > 3,
         "{answered} answers, {kills} kills"
@@ -223,7 +227,8 @@ fn under_kills_and_stops_each_request_is_answered_or_refused_and_counted() {
         "{metrics}"
     );
     println!(
-        "{kills} kills and stops, {all} requests, {answered} answered, {alike} looked at byte by byte",
+        "{kills} kills and stops, {all} requests, {answered} answered, {compared} compared byte \
+         by byte",
     );
     assert_eq!(server.stop("-TERM"), Some(0));
 }

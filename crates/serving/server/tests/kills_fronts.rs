@@ -1,5 +1,5 @@
-//! Fronts are killed while clients send requests: the sockets stay open, a standby takes over the
-//! workers and models, and every answer is right. `ALBACORE_SOAK` multiplies the kills.
+//! Fronts are killed under load: the sockets stay open, a standby takes over the workers and
+//! models, and every reply is correct. `ALBACORE_SOAK` multiplies the kills.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 /// Kills of fronts without a soak.
 const KILLS: u32 = 20;
 
-/// Of so many kills one does not wait until the next standby is prepared.
+/// Interval of kills at which the next standby need not be prepared.
 const UNPREPARED_EVERY: u32 = 5;
 
-/// Clients under kills, and the number of different requests of each.
+/// Clients during kills, and the number of different requests per client.
 const CLIENTS: usize = 4;
-const QUESTIONS: usize = 8;
+const DISTINCT_REQUESTS: usize = 8;
 
 const FEATURES: usize = 29;
 
@@ -42,8 +42,8 @@ fn infer(model: &str, rows: usize, seed: usize, outputs: &[&str]) -> Vec<u8> {
     [head, body].concat().into_bytes()
 }
 
-/// Stops a process. The signal takes effect in each thread when that thread handles it, which on a
-/// busy machine is milliseconds after `kill` has returned.
+/// Stops a process. Each thread stops when it handles the signal, which on a busy machine is
+/// milliseconds after `kill` has returned.
 fn stop(pid: u32) {
     assert!(kill("-STOP", pid));
     let is_stopped = || {
@@ -61,13 +61,13 @@ fn stop(pid: u32) {
     }
 }
 
-/// Sends a request; its status and body. A reset connection is an error.
-fn ask(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
+/// Sends a request; returns status and body. A reset connection is an error.
+fn send_request(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
     let (status, body, _) = exchange(stream, request)?;
     Ok((status, body))
 }
 
-/// As [`ask`], and whether the reply announces that it is the last one.
+/// Like [`send_request`]; also returns whether the reply has `Connection: close`.
 fn exchange(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(u16, Vec<u8>, bool)> {
     stream.write_all(request)?;
     let mut answer = Vec::new();
@@ -99,49 +99,49 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// What clients see.
+/// Observations of the clients.
 #[derive(Default)]
-struct Seen {
+struct ClientStats {
     is_over: AtomicBool,
     answered: AtomicU32,
     /// Connections that were reset.
     resets: AtomicU32,
 }
 
-/// Sends the same few requests and connects again after each reset, until it is over; each answer
-/// to a request has the same bytes each time.
-fn check_bytes(address: SocketAddr, client: usize, seen: &Seen) {
-    let questions: Vec<_> = (0..QUESTIONS)
+/// Repeats the same few requests until `is_over` and reconnects after each reset; replies to the
+/// same request are equal.
+fn check_bytes(address: SocketAddr, client: usize, stats: &ClientStats) {
+    let requests: Vec<_> = (0..DISTINCT_REQUESTS)
         .map(|at| {
             infer(
                 "small",
                 at * 5 + 1,
-                client * QUESTIONS + at,
+                client * DISTINCT_REQUESTS + at,
                 &["output", "contribs"],
             )
         })
         .collect();
-    let mut known: Vec<Option<Value>> = vec![None; QUESTIONS];
+    let mut known: Vec<Option<Value>> = vec![None; DISTINCT_REQUESTS];
     let mut stream = connect(address);
-    for turn in 0.. {
-        if seen.is_over.load(Ordering::Relaxed) {
+    for round in 0.. {
+        if stats.is_over.load(Ordering::Relaxed) {
             return;
         }
-        let question = turn % QUESTIONS;
-        match ask(&mut stream, &questions[question]) {
+        let index = round % DISTINCT_REQUESTS;
+        match send_request(&mut stream, &requests[index]) {
             Ok((status, body)) => {
                 let body: Value = serde_json::from_slice(&body).unwrap();
-                // While a takeover lasts, requests may be refused.
+                // Requests may be refused during a takeover.
                 if status == 200 {
-                    let known = known[question].get_or_insert_with(|| body["outputs"].clone());
-                    assert_eq!(*known, body["outputs"], "client {client}, turn {turn}");
-                    seen.answered.fetch_add(1, Ordering::Relaxed);
+                    let known = known[index].get_or_insert_with(|| body["outputs"].clone());
+                    assert_eq!(*known, body["outputs"], "client {client}, round {round}");
+                    stats.answered.fetch_add(1, Ordering::Relaxed);
                 } else {
                     assert!([429, 503].contains(&status), "{status}: {body}");
                 }
             }
             Err(_) => {
-                seen.resets.fetch_add(1, Ordering::Relaxed);
+                stats.resets.fetch_add(1, Ordering::Relaxed);
                 stream = connect(address);
             }
         }
@@ -170,24 +170,24 @@ fn until_prepared(server: &Running) -> Value {
     })
 }
 
-/// From the kill of the front to the first answer on a new connection.
+/// Time from the kill of the front to the first reply on a new connection.
 fn kill_front(server: &Running) -> Duration {
     let request = infer("small", 1, 0, &["output"]);
     let front = PidFd::open(Pid(server.front().cast_signed())).unwrap();
-    // The turns of this thread on busy cpus are not the server's time.
+    // Reduces the scheduling delay of this thread on busy CPUs, which is not time of the server.
     albacore_os::shorten_slice();
     let start = Instant::now();
     front.kill().unwrap();
     loop {
-        // It may have been accepted by the front that is dying.
-        if let Ok((200, _)) = ask(&mut connect(server.http), &request) {
+        // The connection may have been accepted by the dying front.
+        if let Ok((200, _)) = send_request(&mut connect(server.http), &request) {
             return start.elapsed();
         }
         assert!(start.elapsed() < PATIENCE, "nothing is answered");
     }
 }
 
-/// Times from a kill to the first answer, in words.
+/// Formats statistics of the times from a kill to the first reply.
 fn summary(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
     let at = |share: f64| {
@@ -210,21 +210,21 @@ fn summary(mut times: Vec<Duration>) -> String {
 }
 
 #[test]
-fn under_kills_of_the_front_workers_and_models_stay_and_answers_are_right() {
+fn workers_and_models_survive_kills_of_the_front_and_every_answer_is_correct() {
     let soak: u32 = std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse().unwrap());
     let kills = KILLS * soak;
     let mut server = Running::start(&MODELS, &["--workers", "2", "--threads", "2"]);
     let (workers, before) = (server.live_workers(), state(&server));
-    let seen = Arc::new(Seen::default());
+    let stats = Arc::new(ClientStats::default());
     let clients: Vec<_> = (0..CLIENTS)
         .map(|client| {
-            let (seen, address) = (Arc::clone(&seen), server.http);
-            std::thread::spawn(move || check_bytes(address, client, &seen))
+            let (stats, address) = (Arc::clone(&stats), server.http);
+            std::thread::spawn(move || check_bytes(address, client, &stats))
         })
         .collect();
     let (mut with_standby, mut without, mut reset) = (Vec::new(), Vec::new(), 0);
-    for turn in 0..kills {
-        if turn % UNPREPARED_EVERY != 0 {
+    for round in 0..kills {
+        if round % UNPREPARED_EVERY != 0 {
             until_prepared(&server);
         }
         let times = match state(&server)["front"]["standby_ready"] == true {
@@ -238,15 +238,15 @@ fn under_kills_of_the_front_workers_and_models_stay_and_answers_are_right() {
         assert_eq!(died["cause"], "signal 9");
         reset += died["connections"].as_u64().unwrap();
         assert_eq!(server.live_workers(), workers, "workers are not restarted");
-        // So long every client is answered on its new connection.
-        let answered = seen.answered.load(Ordering::Relaxed);
+        // Waits until every client can have received replies on its new connection.
+        let answered = stats.answered.load(Ordering::Relaxed);
         let start = Instant::now();
-        while seen.answered.load(Ordering::Relaxed) < answered + 20 {
+        while stats.answered.load(Ordering::Relaxed) < answered + 20 {
             assert!(start.elapsed() < PATIENCE, "clients are not answered");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    seen.is_over.store(true, Ordering::Relaxed);
+    stats.is_over.store(true, Ordering::Relaxed);
     for client in clients {
         client.join().unwrap();
     }
@@ -257,7 +257,7 @@ fn under_kills_of_the_front_workers_and_models_stay_and_answers_are_right() {
         (&kills.into(), &kills.into())
     );
     assert_eq!(front["connections_reset"], reset);
-    let resets = seen.resets.load(Ordering::Relaxed);
+    let resets = stats.resets.load(Ordering::Relaxed);
     assert!(reset >= u64::from(resets), "{reset} counted, {resets} seen");
     assert_eq!(after["workers"]["restarts"], 0);
     for field in ["loaded_at_unix_ms", "sha256", "source", "state"] {
@@ -287,11 +287,11 @@ fn the_connections_of_a_dead_front_are_counted_and_the_others_wait() {
     let request = infer("small", 1, 0, &["output"]);
     let mut open: Vec<_> = (0..7).map(|_| connect(server.http)).collect();
     for stream in &mut open {
-        assert_eq!(ask(stream, &request).unwrap().0, 200);
+        assert_eq!(send_request(stream, &request).unwrap().0, 200);
     }
     until_prepared(&server);
     let front = server.front();
-    // A stopped front accepts nothing: these connections are in the queue of the sockets.
+    // A stopped front accepts nothing: these connections are in the accept queues.
     stop(front);
     let mut waiting: Vec<_> = (0..5).map(|_| connect(server.http)).collect();
     for stream in &mut waiting {
@@ -299,14 +299,18 @@ fn the_connections_of_a_dead_front_are_counted_and_the_others_wait() {
     }
     assert!(kill("-KILL", front));
     for stream in &mut waiting {
-        assert_eq!(ask(stream, b"").unwrap().0, 200, "they are not reset");
+        assert_eq!(
+            send_request(stream, b"").unwrap().0,
+            200,
+            "they are not reset"
+        );
     }
     let died = server.event("front_died");
     let counted = died["connections"].as_u64().unwrap();
-    // The connection that asked for the state may not be closed yet.
+    // The connection of the state request may still be open.
     assert!((7..=8).contains(&counted), "{died}");
     for stream in &mut open {
-        assert!(ask(stream, &request).is_err());
+        assert!(send_request(stream, &request).is_err());
     }
 }
 
@@ -315,7 +319,7 @@ fn a_batch_of_a_dead_front_is_finished_and_not_computed_again() {
     let server = Running::start(&MODELS, &["--workers", "1", "--threads", "2"]);
     let workers = server.live_workers();
     until_prepared(&server);
-    // Its worker computes nothing for a while.
+    // The worker computes nothing for a while.
     stop(workers[0]);
     let mut stream = connect(server.http);
     let request = infer("small", 400, 0, &["output", "contribs"]);
@@ -349,7 +353,10 @@ fn a_batch_of_a_dead_front_is_finished_and_not_computed_again() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
-    assert_eq!(ask(&mut connect(server.http), &request).unwrap().0, 200);
+    assert_eq!(
+        send_request(&mut connect(server.http), &request).unwrap().0,
+        200
+    );
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
@@ -381,13 +388,13 @@ fn a_signal_while_no_front_lives_ends_the_server() {
     let server = Running::start(&MODELS, &["--workers", "2"]);
     let workers = server.live_workers();
     until_prepared(&server);
-    // Stopped, the supervisor does not see the ends before its own signal.
+    // A stopped supervisor does not see the exits before its own signal.
     stop(server.pid());
     let fronts: Vec<u32> = server.processes("front").iter().map(|it| it.0).collect();
     for &pid in &fronts {
         assert!(kill("-KILL", pid));
     }
-    // They are dead, and their parent has not looked.
+    // Zombies: dead, but not yet reaped by their parent.
     let is_dead = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.contains(") Z ")
@@ -405,7 +412,7 @@ fn a_signal_while_no_front_lives_ends_the_server() {
 
 #[test]
 fn fronts_that_die_before_they_are_ready_end_the_server_with_code_70() {
-    // It never gets ready: its model does not exist.
+    // The server never becomes ready, because its model does not exist.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("settings.yaml");
     std::fs::write(&file, settings("no-such-model")).unwrap();
@@ -430,7 +437,7 @@ fn fronts_that_die_before_they_are_ready_end_the_server_with_code_70() {
 fn a_standby_that_cannot_start_is_reported_and_the_server_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let roots = folder.path().join("roots.pem");
-    // Nothing is fetched: only that the file is there matters.
+    // The certificate is not used; the file only has to exist.
     let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     std::fs::write(&roots, certificate).unwrap();
     let file = roots.display().to_string();
@@ -445,7 +452,10 @@ fn a_standby_that_cannot_start_is_reported_and_the_server_goes_on() {
     });
     assert_eq!(state["front"]["standby_ready"], false);
     let request = infer("small", 1, 0, &["output"]);
-    assert_eq!(ask(&mut connect(server.http), &request).unwrap().0, 200);
+    assert_eq!(
+        send_request(&mut connect(server.http), &request).unwrap().0,
+        200
+    );
     std::fs::write(&roots, certificate).unwrap();
     let state = until_prepared(&server);
     assert_eq!(state["front"].get("standby_error"), None);
@@ -485,8 +495,8 @@ fn settings_in_force_and_reloads_under_way_survive_the_front() {
         assert_eq!(without_costs(&now), without_costs(&before), "{field}");
     }
     assert_eq!(digest(&now), digest(&before));
-    // A reload is under way when the front dies: the next one finishes it.
-    for (turn, model) in ["main_medium_d6.ubj", "main_small_d6.ubj"]
+    // A reload is in progress when the front dies: the next front completes it.
+    for (round, model) in ["main_medium_d6.ubj", "main_small_d6.ubj"]
         .into_iter()
         .enumerate()
     {
@@ -494,7 +504,7 @@ fn settings_in_force_and_reloads_under_way_survive_the_front() {
         let before = digest(&state(&server));
         std::fs::write(&file, settings(model)).unwrap();
         server.event("settings_applied");
-        std::thread::sleep(Duration::from_millis(turn as u64 * 30));
+        std::thread::sleep(Duration::from_millis(round as u64 * 30));
         kill_front(&server);
         until(&server, "the new version is loaded", |state| {
             state["models"][0]["state"] == "loaded" && digest(state) != before
@@ -504,17 +514,17 @@ fn settings_in_force_and_reloads_under_way_survive_the_front() {
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
-/// Sends requests one after the other until it is over; none fails. Returns how many.
-fn never_fails(address: SocketAddr, seen: &Seen) -> u32 {
+/// Sends sequential requests until `is_over`; none may fail. Returns the number of requests.
+fn send_without_failure(address: SocketAddr, stats: &ClientStats) -> u32 {
     let request = infer("small", 2, 0, &["output"]);
     let mut answered = 0;
     let mut stream = connect(address);
-    while !seen.is_over.load(Ordering::Relaxed) {
+    while !stats.is_over.load(Ordering::Relaxed) {
         match exchange(&mut stream, &request) {
             Ok((status, body, is_last)) => {
                 assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
                 answered += 1;
-                // The front drains.
+                // The front is draining.
                 if is_last {
                     stream = connect(address);
                 }
@@ -543,14 +553,14 @@ fn the_binary_is_replaced_without_losing_a_request() {
     let arguments = ["--model", &format!("small={file}"), "--workers", "2"].map(str::to_owned);
     let mut server = Running::spawn_program(&program, &arguments);
     server.wait_until_ready();
-    let seen = Arc::new(Seen::default());
+    let stats = Arc::new(ClientStats::default());
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
-            let (seen, address) = (Arc::clone(&seen), server.http);
-            std::thread::spawn(move || never_fails(address, &seen))
+            let (stats, address) = (Arc::clone(&stats), server.http);
+            std::thread::spawn(move || send_without_failure(address, &stats))
         })
         .collect();
-    // A file that is no server: nothing changes.
+    // The new file is not a server: nothing changes.
     let (front, workers) = (server.front(), server.live_workers());
     replace(b"#!/bin/false\n");
     assert!(kill("-USR2", server.pid()));
@@ -578,9 +588,9 @@ fn the_binary_is_replaced_without_losing_a_request() {
             .iter()
             .all(|pid| !workers.contains(pid))
     );
-    // Its standby takes over as before.
+    // The standby of the new front takes over as before.
     until_prepared(&server);
-    seen.is_over.store(true, Ordering::Relaxed);
+    stats.is_over.store(true, Ordering::Relaxed);
     let answered: u32 = clients.into_iter().map(|it| it.join().unwrap()).sum();
     assert!(answered > 100, "{answered}");
     let workers = server.live_workers();

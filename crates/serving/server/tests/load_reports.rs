@@ -1,4 +1,4 @@
-//! Load reports of a real server: in replies over HTTP and gRPC, in refusals, and as a stream.
+//! Load reports of a real server: in HTTP and gRPC replies, in rejections, and as a stream.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -28,7 +28,7 @@ fn start(further: &[&str]) -> Running {
     Running::start(&[("small", "main_small_d6.ubj")], &arguments)
 }
 
-/// The report of a reply over HTTP to a request for this format.
+/// The report in an HTTP reply to a request for this format.
 fn report(server: &Running, format: &str) -> Option<String> {
     let reply = server.post(PATH, &[(FORMAT, format)], BODY.as_bytes());
     assert_eq!(reply.status, 200, "{reply:?}");
@@ -67,7 +67,7 @@ fn trailer(metadata: &MetadataMap) -> Option<OrcaLoadReport> {
 #[test]
 fn replies_over_http_carry_the_report_that_their_request_asks_for() {
     let server = start(&[]);
-    let begun = Instant::now();
+    let start_time = Instant::now();
     let json = loop {
         let json = report(&server, "json").unwrap_or_default();
         let json = json.strip_prefix("JSON ").unwrap_or("{}").to_owned();
@@ -75,7 +75,7 @@ fn replies_over_http_carry_the_report_that_their_request_asks_for() {
         if json["application_utilization"].as_f64() > Some(0.0) {
             break json;
         }
-        assert!(begun.elapsed() < PATIENCE, "never any work: {json}");
+        assert!(start_time.elapsed() < PATIENCE, "never any work: {json}");
     };
     assert!(json["rps_fractional"].as_f64() > Some(0.0), "{json}");
     assert_eq!(json["eps"], 0.0);
@@ -87,7 +87,7 @@ fn replies_over_http_carry_the_report_that_their_request_asks_for() {
     assert_eq!(report(&server, "xml"), None);
     let reply = server.post(PATH, &[], BODY.as_bytes());
     assert_eq!(reply.header("endpoint-load-metrics"), None);
-    // Who is refused learns the load, too.
+    // Rejections contain the report, too.
     let refused = server.post("/v2/models/absent/infer", &[(FORMAT, "text")], b"{}");
     assert_eq!(refused.status, 404);
     assert!(refused.header("endpoint-load-metrics").is_some());
@@ -101,12 +101,12 @@ fn replies_over_http_carry_the_report_that_their_request_asks_for() {
 async fn replies_over_grpc_and_streams_carry_the_report() {
     let mut server = start(&["--load-reports", "always"]);
     let mut client = GrpcInferenceServiceClient::new(channel(&server).await);
-    let begun = Instant::now();
+    let start_time = Instant::now();
     let report = loop {
         let reply = client.model_infer(request("small", None)).await.unwrap();
         match trailer(reply.metadata()) {
             Some(report) if report.application_utilization > 0.0 => break report,
-            _ => assert!(begun.elapsed() < PATIENCE, "never any work"),
+            _ => assert!(start_time.elapsed() < PATIENCE, "never any work"),
         }
     };
     assert!(report.rps_fractional > 0.0, "{report:?}");
@@ -115,26 +115,26 @@ async fn replies_over_grpc_and_streams_carry_the_report() {
     assert!(trailer(refused.unwrap_err().metadata()).is_some());
 
     let mut streams = OpenRcaServiceClient::new(channel(&server).await);
-    let wanted = OrcaLoadReportRequest {
+    let request = OrcaLoadReportRequest {
         report_interval: Some(orca::Duration {
             seconds: 0,
             nanos: 1,
         }),
         request_cost_names: Vec::new(),
     };
-    let mut stream = streams.stream_core_metrics(wanted).await.unwrap();
+    let mut stream = streams.stream_core_metrics(request).await.unwrap();
     for _ in 0..3 {
         let report = stream.get_mut().message().await.unwrap().unwrap();
         assert!(report.named_metrics.contains_key("small.rps"));
     }
-    // A stream must not keep a server from stopping.
+    // An open stream must not delay the shutdown.
     assert!(running::kill("-TERM", server.pid()));
     let ended = async {
         while let Ok(Some(_report)) = stream.get_mut().message().await {} // bound: the stop
     };
     tokio::time::timeout(PATIENCE, ended).await.unwrap();
     while server.try_exit().is_none() {
-        assert!(begun.elapsed() < PATIENCE, "the server does not stop");
+        assert!(start_time.elapsed() < PATIENCE, "the server does not stop");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

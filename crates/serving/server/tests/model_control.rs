@@ -1,5 +1,5 @@
-//! Triton's calls that load and unload models, to real servers: what later requests find, after
-//! respawns of workers and takeovers of fronts, too; what is refused; what fails.
+//! Triton's load and unload calls to real servers: their effect on later requests, also after
+//! respawns of workers and takeovers of fronts; rejected and failed calls.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -30,7 +30,7 @@ fn start() -> Running {
     Running::start(&MODELS, &further)
 }
 
-/// A server whose only model, `m`, is this file; by its argument or by a settings file.
+/// Starts a server whose only model, `m`, is this file, given by argument or by a settings file.
 fn start_on(file: &Path, folder: Option<&Path>) -> Running {
     let source = match folder {
         None => vec!["--model".to_owned(), format!("m={}", file.display())],
@@ -51,7 +51,7 @@ fn settings_of(file: &Path) -> String {
     json!({"models": [{"name": "m", "path": file}]}).to_string()
 }
 
-/// A file that another one replaces in one step, as those who publish models do.
+/// Replaces a file atomically, as publishers of models do.
 fn put(content: &[u8], file: &Path) {
     let new = file.with_extension("new");
     std::fs::write(&new, content).unwrap();
@@ -62,17 +62,17 @@ fn model_file(name: &str) -> Vec<u8> {
     std::fs::read(zoo(name)).unwrap()
 }
 
-fn call(rows: usize) -> Vec<u8> {
+fn infer_body(rows: usize) -> Vec<u8> {
     let data: Vec<f64> = (0..rows * 10).map(|at| at as f64 / 7.0 - 2.0).collect();
     let input = json!({"name": "input", "shape": [rows, 10], "datatype": "FP32", "data": data});
     json!({ "inputs": [input] }).to_string().into_bytes()
 }
 
 fn infer(server: &Running, model: &str) -> Answer {
-    server.post(&format!("/v2/models/{model}/infer"), &[], &call(3))
+    server.post(&format!("/v2/models/{model}/infer"), &[], &infer_body(3))
 }
 
-/// The value of the model's output.
+/// The output `value` of the model.
 fn output(server: &Running, model: &str) -> Value {
     let answer = infer(server, model);
     assert_eq!(answer.status, 200, "{:?}", answer.json());
@@ -84,8 +84,8 @@ fn control(server: &Running, model: &str, call: &str) -> Answer {
     server.post(&path, &[], b"")
 }
 
-/// Loads or unloads a model.
-fn done(server: &Running, model: &str, call: &str) {
+/// Loads or unloads a model; the call must succeed.
+fn control_ok(server: &Running, model: &str, call: &str) {
     let answer = control(server, model, call);
     assert_eq!(answer.status, 200, "{:?}", answer.json());
     assert_eq!(answer.json(), json!({}));
@@ -99,14 +99,14 @@ fn index(server: &Running, model: &str) -> Value {
     found.next().unwrap().clone()
 }
 
-/// Every way to ask a model that is unloaded says so.
+/// Checks that every call for an unloaded model reports that it is unloaded.
 fn assert_unloaded(server: &Running, model: &str) {
     let answer = infer(server, model);
     assert_eq!(answer.status, 404);
-    let said = format!("model {model:?} is unloaded; load it first");
-    assert_eq!(answer.error(), said);
+    let message = format!("model {model:?} is unloaded; load it first");
+    assert_eq!(answer.error(), message);
     let ready = server.get(&format!("/v2/models/{model}/ready"));
-    assert_eq!((ready.status, ready.error()), (404, said));
+    assert_eq!((ready.status, ready.error()), (404, message));
     let entry = index(server, model);
     assert_eq!(
         entry,
@@ -131,7 +131,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// How many images of models the workers have mapped.
+/// Number of model images mapped by the workers.
 fn mapped_images(server: &Running) -> usize {
     let mapped = |pid: &u32| {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -140,7 +140,7 @@ fn mapped_images(server: &Running) -> usize {
     server.live_workers().iter().map(mapped).sum()
 }
 
-/// How many descriptors of images supervisor, front and standby have.
+/// Number of model image descriptors in supervisor, front and standby.
 fn open_images(server: &Running) -> usize {
     let fronts = server.processes("front").into_iter().map(|(pid, _)| pid);
     let open = |pid: u32| {
@@ -170,7 +170,7 @@ fn an_unloaded_model_is_found_by_no_request_until_it_is_loaded() {
         open >= 6,
         "two models in supervisor, front and standby: {open}"
     );
-    done(&server, "a", "unload");
+    control_ok(&server, "a", "unload");
     assert_unloaded(&server, "a");
     assert_eq!(state(&server)["models"][0]["state"], "unloaded");
     until("the others close it", || open_images(&server) == open / 2);
@@ -178,12 +178,12 @@ fn an_unloaded_model_is_found_by_no_request_until_it_is_loaded() {
         mapped_images(&server) == images / 2
     });
     assert_eq!(output(&server, "b"), before[1]);
-    done(&server, "a", "unload");
+    control_ok(&server, "a", "unload");
     assert_unloaded(&server, "a");
     let only_ready = server.post("/v2/repository/index", &[], br#"{"ready": true}"#);
     assert_eq!(only_ready.json(), json!([index(&server, "b")]));
     for _ in 0..2 {
-        done(&server, "a", "load");
+        control_ok(&server, "a", "load");
         assert_eq!(output(&server, "a"), before[0]);
         assert_eq!(index(&server, "a")["state"], "READY");
     }
@@ -195,7 +195,7 @@ fn an_unloaded_model_is_found_by_no_request_until_it_is_loaded() {
 fn respawned_workers_and_the_next_front_keep_what_calls_have_done() {
     let mut server = start();
     let before = [output(&server, "a"), output(&server, "b")];
-    done(&server, "a", "unload");
+    control_ok(&server, "a", "unload");
     server.signal_workers("-KILL");
     until("the workers are respawned", || {
         let workers = &state(&server)["workers"];
@@ -205,7 +205,7 @@ fn respawned_workers_and_the_next_front_keep_what_calls_have_done() {
     assert_eq!(output(&server, "b"), before[1]);
     for is_loaded in [false, true, false] {
         until("a standby is prepared", || is_prepared(&server));
-        done(&server, "a", if is_loaded { "load" } else { "unload" });
+        control_ok(&server, "a", if is_loaded { "load" } else { "unload" });
         let front = server.front();
         assert!(kill("-KILL", front));
         assert_eq!(server.event("front_died")["pid"], front);
@@ -217,10 +217,10 @@ fn respawned_workers_and_the_next_front_keep_what_calls_have_done() {
         }
         assert_eq!(output(&server, "b"), before[1]);
     }
-    done(&server, "a", "load");
+    control_ok(&server, "a", "load");
     assert_eq!(output(&server, "a"), before[0]);
-    // One that is started later learns it, too.
-    done(&server, "b", "unload");
+    // A standby that is started later gets the unloaded models, too.
+    control_ok(&server, "b", "unload");
     until("a standby is prepared", || is_prepared(&server));
     assert!(kill("-KILL", server.front()));
     server.event("front_died");
@@ -234,7 +234,7 @@ fn requests_in_flight_are_answered_after_their_model_is_unloaded() {
     let expected = output(&server, "a");
     server.signal_workers("-STOP");
     let mut connection = server.connect();
-    let body = call(3);
+    let body = infer_body(3);
     let head = format!(
         "POST /v2/models/a/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
         body.len()
@@ -244,7 +244,7 @@ fn requests_in_flight_are_answered_after_their_model_is_unloaded() {
         let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
         metrics.contains("albacore_workers_busy 1")
     });
-    done(&server, "a", "unload");
+    control_ok(&server, "a", "unload");
     assert_unloaded(&server, "a");
     server.signal_workers("-CONT");
     let answer = connection.answer();
@@ -257,19 +257,19 @@ fn requests_in_flight_are_answered_after_their_model_is_unloaded() {
 fn check_versions(server: &Running, file: &Path, expected: &[Value; 2]) {
     assert_eq!(output(server, "m"), expected[0]);
     put(&model_file(FILES[1]), file);
-    done(server, "m", "load");
+    control_ok(server, "m", "load");
     assert_eq!(output(server, "m"), expected[1]);
     put(b"no model", file);
     let failed = control(server, "m", "load");
     assert_eq!(failed.status, 500);
-    let said = failed.error();
+    let message = failed.error();
     assert!(
-        said.contains("\"m\" cannot be loaded") && said.contains("model.ubj"),
-        "{said}"
+        message.contains("\"m\" cannot be loaded") && message.contains("model.ubj"),
+        "{message}"
     );
     assert_eq!(output(server, "m"), expected[1], "the version before");
     assert_eq!(index(server, "m")["state"], "READY");
-    done(server, "m", "unload");
+    control_ok(server, "m", "unload");
     assert_unloaded(server, "m");
     assert_eq!(control(server, "m", "load").status, 500);
     assert_eq!(
@@ -284,12 +284,12 @@ fn check_versions(server: &Running, file: &Path, expected: &[Value; 2]) {
         "{entry}"
     );
     put(&model_file(FILES[0]), file);
-    done(server, "m", "load");
+    control_ok(server, "m", "load");
     assert_eq!(output(server, "m"), expected[0]);
 }
 
 #[test]
-fn loading_takes_the_file_as_it_is_now_and_a_bad_one_changes_nothing() {
+fn load_reads_the_current_file_and_an_invalid_one_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model.ubj");
     let other = folder.path().join("other.ubj");
@@ -303,8 +303,8 @@ fn loading_takes_the_file_as_it_is_now_and_a_bad_one_changes_nothing() {
     put(&model_file(FILES[0]), &file);
     let mut server = start_on(&file, Some(folder.path()));
     check_versions(&server, &file, &expected);
-    // The settings say what is loaded, calls whether it is.
-    done(&server, "m", "unload");
+    // The settings define the source of a model, calls whether it is loaded.
+    control_ok(&server, "m", "unload");
     put(&model_file(FILES[1]), &other);
     put(
         settings_of(&other).as_bytes(),
@@ -312,12 +312,12 @@ fn loading_takes_the_file_as_it_is_now_and_a_bad_one_changes_nothing() {
     );
     server.event("settings_applied");
     assert_unloaded(&server, "m");
-    done(&server, "m", "load");
+    control_ok(&server, "m", "load");
     assert_eq!(output(&server, "m"), expected[1]);
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
-/// A source of a model that answers each request when it may.
+/// A model source that sends each response when the test permits it.
 struct SlowSource {
     arrivals: Receiver<()>,
     go: Sender<()>,
@@ -329,11 +329,11 @@ impl SlowSource {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/model.ubj", listener.local_addr().unwrap());
         let (arrived, arrivals) = channel();
-        let (go, may_go) = channel();
+        let (go, release) = channel();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                // It ends with the test.
-                if answer_when(stream.unwrap(), &arrived, &may_go).is_none() {
+                // The thread ends with the test.
+                if answer_when(stream.unwrap(), &arrived, &release).is_none() {
                     return;
                 }
             }
@@ -350,19 +350,19 @@ impl SlowSource {
     }
 }
 
-fn answer_when(mut stream: TcpStream, arrived: &Sender<()>, may_go: &Receiver<()>) -> Option<()> {
+fn answer_when(mut stream: TcpStream, arrived: &Sender<()>, release: &Receiver<()>) -> Option<()> {
     let content = model_file(FILES[0]);
     assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
     arrived.send(()).ok()?;
-    may_go.recv().ok()?;
+    release.recv().ok()?;
     let length = content.len();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
-    // A client may have given up.
+    // The client may have disconnected.
     let _ = stream.write_all(&[head.as_bytes(), &content].concat());
     Some(())
 }
 
-/// A server with the model `slow` of this source, and a model `fast`.
+/// Starts a server with model `slow` from this source and a model `fast`.
 fn start_slow(source: &SlowSource) -> Running {
     source.answer();
     let models = [
@@ -385,7 +385,7 @@ fn start_slow(source: &SlowSource) -> Running {
 }
 
 #[test]
-fn of_calls_for_one_model_one_runs_and_the_others_are_refused() {
+fn concurrent_calls_for_one_model_are_refused_while_one_runs() {
     let source = SlowSource::start();
     let server = start_slow(&source);
     let expected = output(&server, "slow");
@@ -395,14 +395,14 @@ fn of_calls_for_one_model_one_runs_and_the_others_are_refused() {
         for call in ["load", "unload", "load"] {
             let refused = control(&server, "slow", call);
             assert_eq!(refused.status, 429);
-            let said = refused.error();
-            assert!(said.contains("another call"), "{said}");
+            let message = refused.error();
+            assert!(message.contains("another call"), "{message}");
             assert_eq!(refused.header("retry-after"), Some("1"));
         }
-        // Other models, and requests, do not wait for it.
+        // Other models and requests do not wait for the load.
         assert_eq!(output(&server, "slow"), expected);
-        done(&server, "fast", "unload");
-        done(&server, "fast", "load");
+        control_ok(&server, "fast", "unload");
+        control_ok(&server, "fast", "load");
         source.answer();
         assert_eq!(loading.join().unwrap().status, 200);
     });
@@ -431,8 +431,8 @@ fn a_load_goes_on_without_its_client_and_ends_with_the_server() {
         assert!(kill("-TERM", server.pid()));
         let ended = loading.join().unwrap();
         assert_eq!(ended.status, 503);
-        let said = ended.error();
-        assert!(said.contains("the server stops"), "{said}");
+        let message = ended.error();
+        assert!(message.contains("the server stops"), "{message}");
     });
     let mut code = None;
     until("the server ends", || {
@@ -462,7 +462,7 @@ fn many_calls_at_once_leave_a_server_that_answers() {
             assert!([200, 404].contains(&infer(&server, "a").status));
         }
     });
-    done(&server, "a", "load");
+    control_ok(&server, "a", "load");
     assert_eq!(output(&server, "a"), expected[0]);
     assert_eq!(state(&server)["workers"]["restarts"], 0);
     assert_eq!(server.stop("-TERM"), Some(0));
@@ -513,14 +513,14 @@ fn by_default_calls_do_not_load_or_unload_models() {
     assert_eq!(index(&server, "a")["state"], "READY");
 }
 
-fn loads(model: &str) -> RepositoryModelLoadRequest {
+fn load(model: &str) -> RepositoryModelLoadRequest {
     RepositoryModelLoadRequest {
         model_name: model.to_owned(),
         ..Default::default()
     }
 }
 
-fn unloads(model: &str) -> RepositoryModelUnloadRequest {
+fn unload(model: &str) -> RepositoryModelUnloadRequest {
     RepositoryModelUnloadRequest {
         model_name: model.to_owned(),
         ..Default::default()
@@ -528,7 +528,7 @@ fn unloads(model: &str) -> RepositoryModelUnloadRequest {
 }
 
 #[tokio::test]
-async fn grpc_does_the_same() {
+async fn grpc_loads_and_unloads_models() {
     let server = start();
     let address = format!("http://{}", server.grpc);
     let mut client = GrpcInferenceServiceClient::connect(address).await.unwrap();
@@ -536,7 +536,7 @@ async fn grpc_does_the_same() {
         name: "a".to_owned(),
         version: String::new(),
     };
-    client.repository_model_unload(unloads("a")).await.unwrap();
+    client.repository_model_unload(unload("a")).await.unwrap();
     assert_unloaded(&server, "a");
     assert!(
         !client
@@ -549,20 +549,20 @@ async fn grpc_does_the_same() {
     let value = ModelRepositoryParameter {
         parameter_choice: Some(ParameterChoice::BytesParam(b"x".to_vec())),
     };
-    let mut with_file = loads("a");
+    let mut with_file = load("a");
     with_file
         .parameters
         .insert("file:1/model".to_owned(), value);
     let refused = client.repository_model_load(with_file).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("file:1/model"), "{refused}");
-    let mut named = unloads("a");
+    let mut named = unload("a");
     named.repository_name = "models".to_owned();
     let refused = client.repository_model_unload(named).await.unwrap_err();
     assert!(refused.message().contains("repository_name"), "{refused}");
-    let unknown = client.repository_model_load(loads("c")).await.unwrap_err();
+    let unknown = client.repository_model_load(load("c")).await.unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
-    client.repository_model_load(loads("a")).await.unwrap();
+    client.repository_model_load(load("a")).await.unwrap();
     assert!(
         client
             .model_ready(ready())
@@ -575,9 +575,9 @@ async fn grpc_does_the_same() {
     let address = format!("http://{}", without.grpc);
     let mut client = GrpcInferenceServiceClient::connect(address).await.unwrap();
     let refused = [
-        client.repository_model_load(loads("a")).await.unwrap_err(),
+        client.repository_model_load(load("a")).await.unwrap_err(),
         client
-            .repository_model_unload(unloads("a"))
+            .repository_model_unload(unload("a"))
             .await
             .unwrap_err(),
     ];

@@ -1,4 +1,4 @@
-//! KServe's V1 protocol: the same numbers as by the Open Inference Protocol, in its forms.
+//! KServe's V1 protocol: the same numbers as over the Open Inference Protocol, in V1 formats.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;

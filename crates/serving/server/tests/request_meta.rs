@@ -1,5 +1,4 @@
-//! Deadlines of requests over HTTP and gRPC: malformed ones, expired ones, and those that cannot be
-//! met.
+//! Deadlines of requests over HTTP and gRPC: malformed, expired, and unachievable ones.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -22,7 +21,7 @@ use tonic_types::StatusExt as _;
 
 const INFER: &str = "/v2/models/small/infer";
 
-/// Rows whose interactions take a worker long.
+/// Number of rows whose interactions take long.
 const LONG_ROWS: usize = 1000;
 
 fn start() -> Running {
@@ -83,7 +82,7 @@ fn post(server: &Running, header: Option<&str>, parameters: serde_json::Value) -
 }
 
 #[tokio::test]
-async fn a_request_whose_time_is_over_is_not_to_be_retried() {
+async fn expired_requests_are_marked_as_not_retriable() {
     let server = start();
     let answer = post(&server, Some("0"), json!({}));
     assert_eq!(answer.status, 504);
@@ -120,8 +119,8 @@ async fn timeouts_and_priorities_are_applied_or_refused_by_name() {
         (None, json!({"priority": true}), "\"priority\""),
     ] {
         let answer = post(&server, header, parameters);
-        let said = answer.error();
-        assert!(answer.status == 400 && said.contains(name), "{said}");
+        let message = answer.error();
+        assert!(answer.status == 400 && message.contains(name), "{message}");
     }
     assert_eq!(post(&server, Some("0"), json!({})).status, 504);
 
@@ -174,7 +173,7 @@ async fn timeouts_and_priorities_are_applied_or_refused_by_name() {
 async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocols() {
     let server = start();
     let mut client = client(&server).await;
-    // So many batches teach what one costs.
+    // Number of batches after which their cost is learned.
     for _ in 0..8 {
         let call = request(LONG_ROWS, "interactions");
         client.model_infer(call).await.unwrap();
@@ -206,10 +205,10 @@ async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocol
     call.parameters.insert("timeout".to_owned(), parameter);
     let status = client.model_infer(call).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
-    // For people; the delay of a retry elsewhere is up to the client.
+    // Information for users only; the client decides on the delay of a retry on another server.
     assert!(status.get_details_retry_info().is_some());
     assert!(!status.metadata().contains_key("grpc-retry-pushback-ms"));
-    // gRPC's own deadline: 100 ms, less than any of these takes.
+    // gRPC deadline of 100 ms, shorter than any of these requests takes.
     let mut call = tonic::Request::new(request(LONG_ROWS, "interactions"));
     call.metadata_mut()
         .insert("grpc-timeout", "100m".parse().unwrap());
@@ -225,19 +224,19 @@ async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocol
     }
 }
 
-/// Waits until the kernel stamps arriving packets, which on a busy machine it begins to do some
-/// time after the request; it continues as long as the socket is open.
-fn stamping() -> TcpListener {
+/// Waits until the kernel timestamps arriving packets. On a busy machine this begins some time
+/// after it is requested; it continues as long as the socket is open.
+fn timestamped_listener() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     albacore_os::stamp_arrivals(&listener).unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (served, _) = listener.accept().unwrap();
+    let (accepted, _) = listener.accept().unwrap();
     let mut reader = albacore_os::ArrivalReader::default();
     let start = Instant::now();
     let mut is_stamped = || {
         client.write_all(b"x").unwrap();
         let arrived = reader
-            .receive(&served, &mut Vec::with_capacity(16))
+            .receive(&accepted, &mut Vec::with_capacity(16))
             .unwrap();
         arrived.waited.is_some()
     };
@@ -252,7 +251,7 @@ fn stamping() -> TcpListener {
 #[tokio::test]
 async fn time_in_the_socket_buffer_counts_towards_the_deadline() {
     let server = start();
-    let _stamping = stamping();
+    let _stamping = timestamped_listener();
     assert_eq!(post(&server, None, json!({})).status, 200);
     let front = server.front().to_string();
     let tell = |signal: &str| {
@@ -261,10 +260,10 @@ async fn time_in_the_socket_buffer_counts_towards_the_deadline() {
     };
     tell("-STOP");
     let late = std::thread::scope(|scope| {
-        let asked = scope.spawn(|| post(&server, Some("150"), json!({})));
+        let delayed = scope.spawn(|| post(&server, Some("150"), json!({})));
         std::thread::sleep(Duration::from_millis(400));
         tell("-CONT");
-        asked.join().unwrap()
+        delayed.join().unwrap()
     });
     assert_eq!(late.status, 504, "{:?}", late.json());
     let answer = post(&server, Some("60000"), json!({}));

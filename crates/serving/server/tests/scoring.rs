@@ -1,5 +1,5 @@
-//! `POST /invocations` of MLflow and SageMaker, and Vertex AI's paths: the same numbers as by the
-//! Open Inference Protocol, in their forms.
+//! `POST /invocations` of MLflow and SageMaker, and the paths of Vertex AI: the same numbers as
+//! over the Open Inference Protocol, in their formats.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -31,7 +31,7 @@ fn rows(sample: &str) -> Vec<Vec<Value>> {
     rows.map(|row| row.iter().map(value).collect()).collect()
 }
 
-/// The rows as CSV, with these columns.
+/// The rows as CSV, with an optional header of column names.
 fn lines(rows: &[Vec<Value>], names: Option<&[String]>) -> String {
     let line = |row: &Vec<Value>| {
         let fields = row.iter().map(|value| match value {
@@ -90,7 +90,7 @@ fn all_forms_of_a_body_have_the_answer_of_protocol_v1() {
 }
 
 #[test]
-fn csv_is_answered_where_it_is_accepted() {
+fn csv_is_returned_if_accepted() {
     let server = start("lgb_multiclass.txt", &[]);
     let rows = rows("lgb_multiclass");
     let want = post(&server, "/invocations", &json!({"instances": rows})).json();
@@ -166,7 +166,7 @@ fn errors_have_the_form_of_mlflow_and_calls_are_counted() {
 }
 
 #[test]
-fn loading_by_a_path_as_sagemaker_does_is_refused_with_the_way_out() {
+fn model_loading_as_by_sagemaker_is_refused_with_the_remedy() {
     let server = start("main_small_d6.ubj", &[]);
     let load = json!({"model_name": "a", "url": "/opt/ml/models/a/model"});
     let refused = post(&server, "/models", &load);

@@ -1,5 +1,5 @@
-//! Streams of infer calls that end early: clients that go away inside a message, and a server that
-//! stops with requests in flight.
+//! Infer streams that end early: clients that disconnect within a message, and a server that stops
+//! with requests in flight.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 #[path = "bad_clients/frames.rs"]
@@ -23,7 +23,7 @@ use tonic::Code;
 const MODELS: [(&str, &str); 1] = [("small", "main_small_d6.ubj")];
 const FEATURES: usize = 29;
 
-/// Requests of a stream whose replies are waited for.
+/// Requests of a stream whose replies are awaited.
 const REQUESTS: usize = 5;
 
 fn request(id: usize) -> ModelInferRequest {
@@ -44,7 +44,7 @@ fn request(id: usize) -> ModelInferRequest {
     }
 }
 
-/// A message of gRPC that says that it has so many bytes, and these.
+/// A gRPC frame that announces `length` bytes and contains `bytes`.
 fn framed(length: usize, bytes: &[u8]) -> Vec<u8> {
     let mut framed = vec![0];
     framed.extend((length as u32).to_be_bytes());
@@ -69,14 +69,14 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn counted(server: &Running) -> Value {
+fn model_statistics(server: &Running) -> Value {
     let stats = server.get("/v2/models/small/stats").json();
     stats["model_stats"][0].clone()
 }
 
-/// Opens a stream with a request and reads its reply; then sends the beginning of a message that
-/// says that it has `length` bytes.
-fn cut_inside(server: &Running, length: usize, sent: &[u8]) -> TcpStream {
+/// Opens a stream with one request and reads its reply; then sends the beginning of a message that
+/// announces `length` bytes.
+fn open_with_partial_message(server: &Running, length: usize, sent: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(server.grpc).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let path = "/inference.GRPCInferenceService/ModelStreamInfer";
@@ -92,13 +92,13 @@ fn cut_inside(server: &Running, length: usize, sent: &[u8]) -> TcpStream {
         frames::data(1, &framed(whole.len(), &whole), false),
     ];
     stream.write_all(&opening.concat()).unwrap();
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     let mut piece = [0; 4096];
-    // The name of the output is in the reply.
-    while !seen.windows(6).any(|six| six == b"output") {
+    // The reply contains the name of the output.
+    while !received.windows(6).any(|six| six == b"output") {
         let count = stream.read(&mut piece).unwrap();
-        assert!(count > 0, "{:?}", String::from_utf8_lossy(&seen));
-        seen.extend(&piece[..count]);
+        assert!(count > 0, "{:?}", String::from_utf8_lossy(&received));
+        received.extend(&piece[..count]);
     }
     for part in framed(length, sent).chunks(16 << 10) {
         stream.write_all(&frames::data(1, part, false)).unwrap();
@@ -114,25 +114,25 @@ fn a_stream_that_is_cut_inside_a_message_leaves_no_trace() {
     let mut streams = 0;
     let mut memory = None;
     for _ in 0..3 {
-        // A part of a small one; a part of a large one; not even the length.
+        // A part of a small message; a part of a large message; a part of the frame header.
         let large = vec![0; 1 << 20];
         for (length, sent) in [
             (whole.len(), &whole[..20]),
             (60 << 20, &large[..]),
             (1 << 20, &[]),
         ] {
-            let closed = cut_inside(&server, length, sent);
+            let closed = open_with_partial_message(&server, length, sent);
             drop(closed);
-            let half_closed = cut_inside(&server, length, sent);
+            let half_closed = open_with_partial_message(&server, length, sent);
             half_closed.shutdown(Shutdown::Write).unwrap();
-            let mut reset = cut_inside(&server, length, sent);
+            let mut reset = open_with_partial_message(&server, length, sent);
             reset.write_all(&frames::reset(1)).unwrap();
-            let mut ended = cut_inside(&server, length, sent);
+            let mut ended = open_with_partial_message(&server, length, sent);
             ended.write_all(&frames::data(1, b"", true)).unwrap();
             streams += 4;
         }
         until("its connections are closed", || {
-            // The one that asks is among them, as it was before.
+            // Includes the connection of the metrics request, as before.
             metric(&server, "albacore_connections") <= connections
         });
         until("its requests have left the queue", || {
@@ -145,18 +145,18 @@ fn a_stream_that_is_cut_inside_a_message_leaves_no_trace() {
             "shared memory is given back"
         );
     }
-    // Each request that was complete is counted once, and nothing else.
-    let stats = counted(&server);
+    // Only complete requests are counted, each once.
+    let stats = model_statistics(&server);
     assert_eq!(stats["inference_count"], streams);
     assert_eq!(stats["inference_stats"]["success"]["count"], streams);
     assert_eq!(stats["inference_stats"]["fail"]["count"], 0);
-    drop(cut_inside(&server, 60 << 20, &[0; 1000]));
+    drop(open_with_partial_message(&server, 60 << 20, &[0; 1000]));
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopping_server_answers_the_requests_of_a_stream_that_it_has_read() {
-    // Batches of one row: the others are seen in the queue.
+    // Batches of one row, so that the other requests are visible in the queue.
     let mut server = Running::start(&MODELS, &["--workers", "1", "--max-rows", "1"]);
     server.signal_workers("-STOP");
     let address = format!("http://{}", server.grpc);

@@ -1,5 +1,5 @@
-//! HTTP heads that two parsers could read in different ways: what is refused, what is not, over raw
-//! sockets. The codes are those of RFC 9110, 9112 and 9113.
+//! HTTP request heads that two parsers could interpret differently: rejected and accepted ones,
+//! over raw sockets. The status codes are those of RFC 9110, 9112 and 9113.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::io::{ErrorKind, Read, Write};
@@ -13,7 +13,7 @@ fn start() -> Running {
     Running::start(&[("small", "main_small_d6.ubj")], &[])
 }
 
-/// Sends bytes on a connection of their own and reads until the server closes it.
+/// Sends bytes on a new connection and reads until the server closes it.
 fn exchange(server: &Running, sent: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(server.http).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -26,7 +26,7 @@ fn exchange(server: &Running, sent: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// The statuses of all replies.
+/// The status codes of all replies.
 fn statuses(answer: &[u8]) -> Vec<u16> {
     let text = String::from_utf8_lossy(answer);
     let lines = text.match_indices("HTTP/1.");
@@ -37,7 +37,7 @@ fn statuses(answer: &[u8]) -> Vec<u16> {
 
 const BODY: &str = r#"{"inputs":[]}"#;
 
-/// What a case is about, the bytes sent, and the status of the answer.
+/// Description of a case, bytes sent, and expected status.
 type Case = (&'static str, String, u16);
 
 fn get(head: &str) -> String {
@@ -262,7 +262,8 @@ fn requests_after_an_ambiguous_head_are_not_answered() {
             "gzip and chunked",
             "Host: a\r\nTransfer-Encoding: gzip, chunked\r\n".to_owned(),
         ),
-        // RFC 9112 6.3: Transfer-Encoding counts, and the connection ends with the reply.
+        // RFC 9112 6.3: Transfer-Encoding overrides Content-Length, and the connection is closed
+        // after the reply.
         (
             "a length before chunked",
             format!("Host: a\r\nContent-Length: {length}\r\nTransfer-Encoding: chunked\r\n"),

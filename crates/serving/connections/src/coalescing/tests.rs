@@ -1,4 +1,4 @@
-//! Replies over an HTTP/2 connection, frame by frame, and the writes that they came in.
+//! Replies over an HTTP/2 connection: their frames, and the writes that contain them.
 
 use std::convert::Infallible;
 
@@ -12,18 +12,18 @@ use super::*;
 use crate::{ActiveRequest, Handler, serve_stream};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Windows of 1 MiB for each stream, and of as many bytes more for the connection.
+/// Stream window of 1 MiB; the connection window is enlarged by the same size.
 const SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 16, 0, 0];
 const WINDOW_UPDATE: &[u8] = &[0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 16, 0, 0];
 
-/// `GET http://a/` on a stream, in indexed fields but for the authority.
+/// `GET http://a/` on a stream, with indexed fields except for the authority.
 fn request(stream: u8) -> Vec<u8> {
     let block = [0x82, 0x84, 0x86, 0x01, 1, b'a'];
     let head = [0, 0, block.len() as u8, 1, 5, 0, 0, 0, stream];
     [&head[..], &block].concat()
 }
 
-/// Data, and then trailers.
+/// A reply of one data frame, optionally followed by trailers.
 struct Reply(Option<Bytes>, bool);
 
 impl Body for Reply {
@@ -52,11 +52,11 @@ impl Handler for Replies {
     }
 }
 
-/// The server's end of a connection, which notes the length of each write.
-struct Noting(DuplexStream, Arc<Mutex<Vec<usize>>>);
+/// The server's end of a connection; records the length of each write.
+struct RecordingIo(DuplexStream, Arc<Mutex<Vec<usize>>>);
 
-impl Noting {
-    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+impl RecordingIo {
+    fn record(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = written {
             self.1.lock().unwrap().push(bytes);
         }
@@ -64,7 +64,7 @@ impl Noting {
     }
 }
 
-impl AsyncRead for Noting {
+impl AsyncRead for RecordingIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -74,14 +74,14 @@ impl AsyncRead for Noting {
     }
 }
 
-impl AsyncWrite for Noting {
+impl AsyncWrite for RecordingIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.0).poll_write(context, bytes);
-        self.note(written)
+        self.record(written)
     }
 
     fn poll_write_vectored(
@@ -90,7 +90,7 @@ impl AsyncWrite for Noting {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.0).poll_write_vectored(context, slices);
-        self.note(written)
+        self.record(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -106,7 +106,8 @@ impl AsyncWrite for Noting {
     }
 }
 
-/// Frames of the replies of so many streams, type and length, and the writes they came in.
+/// Returns the frames (type and length) of the replies on this number of streams, and the lengths
+/// of the writes that sent them.
 async fn exchange(
     streams: u8,
     data_bytes: usize,
@@ -115,9 +116,9 @@ async fn exchange(
     let (client, server) = duplex(pipe_bytes);
     let (mut client, mut requests) = tokio::io::split(client);
     let writes = Arc::new(Mutex::new(Vec::new()));
-    let server = Noting(server, Arc::clone(&writes));
+    let server = RecordingIo(server, Arc::clone(&writes));
     tokio::spawn(serve_stream(server, true, Arc::new(Replies(data_bytes))));
-    // Beside reading: a server may read nothing while it cannot write.
+    // Writes concurrently with reading: a server may stop reading while it cannot write.
     let (start, started) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
         let first = [PREFACE, SETTINGS, WINDOW_UPDATE].concat();
@@ -136,7 +137,7 @@ async fn exchange(
         let mut payload = vec![0; length];
         client.read_exact(&mut payload).await.unwrap();
         let (kind, flags) = (head[3], head[4]);
-        // The acknowledgment of the settings is the last frame before the replies.
+        // The SETTINGS acknowledgment is the last frame before the replies.
         if kind == 4
             && flags == 1
             && let Some(start) = start.take()
@@ -170,9 +171,9 @@ async fn replies_of_streams_that_are_ready_together_share_a_write() {
     assert_eq!(writes.len(), 1, "{writes:?}");
 }
 
-/// Nothing is lost or changes its place, however little the socket takes at a time.
+/// No byte is lost or reordered, however few bytes the socket accepts per write.
 #[tokio::test]
-async fn replies_beyond_the_store_arrive_whole() {
+async fn replies_larger_than_the_write_buffer_are_complete() {
     for (data_bytes, pipe_bytes) in [(200_000, 1_000), (60_000, 1 << 20), (16_384, 7)] {
         let (frames, _) = exchange(3, data_bytes, pipe_bytes).await;
         let data: usize = frames.iter().filter(|f| f.0 == 0).map(|f| f.1).sum();

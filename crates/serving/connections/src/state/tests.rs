@@ -1,4 +1,4 @@
-//! Phases and their deadlines, with a clock that the tests advance.
+//! Phases and their deadlines, with a clock advanced by the tests.
 
 use super::*;
 
@@ -20,12 +20,12 @@ fn advance(listener: &ListenerState, time: Duration) {
     }
 }
 
-/// The control message that was sent, if any.
+/// Takes the pending control message, if any.
 fn control(conn: &ConnState) -> Option<Control> {
     conn.control.lock().unwrap().take()
 }
 
-/// Checks that the deadline is after `time`; returns the limit.
+/// Checks that the deadline expires after `time`; returns the limit.
 fn limit_after(listener: &ListenerState, conn: &ConnState, time: Duration) -> Limit {
     advance(listener, time);
     conn.check_deadline();
@@ -33,7 +33,7 @@ fn limit_after(listener: &ListenerState, conn: &ConnState, time: Duration) -> Li
     advance(listener, 2 * SWEEP_PERIOD);
     conn.check_deadline();
     match control(conn) {
-        Some(Control::CloseIfUnchanged(seen, limit)) if conn.is_unchanged(seen) => limit,
+        Some(Control::CloseIfUnchanged(observed, limit)) if conn.is_unchanged(observed) => limit,
         other => panic!("{other:?}"),
     }
 }
@@ -82,10 +82,10 @@ fn a_connection_in_a_new_phase_is_not_unchanged() {
     advance(&listener, FIRST_BYTES_TIME_MAX + 2 * SWEEP_PERIOD);
     conn.check_deadline();
     conn.bytes_received();
-    let Some(Control::CloseIfUnchanged(seen, _)) = control(&conn) else {
+    let Some(Control::CloseIfUnchanged(observed, _)) = control(&conn) else {
         panic!("a message is sent")
     };
-    assert!(!conn.is_unchanged(seen));
+    assert!(!conn.is_unchanged(observed));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn connections_without_a_request_are_evicted_first_then_the_longest_idle() {
 }
 
 #[test]
-fn calls_of_http_2_keep_it_busy_until_their_replies_are_sent() {
+fn an_http_2_connection_is_serving_until_its_replies_are_sent() {
     let listener = listener();
     let conn = conn(&listener);
     conn.set_http2();

@@ -1,4 +1,4 @@
-//! Regions of real files: what is refused, what is read and written, and files that change.
+//! Regions of real files: rejected registrations, reads and writes, and truncated files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -46,20 +46,20 @@ fn tensors_are_read_and_written_inside_of_their_region() {
     assert_eq!((file.len(), &file[29..34]), (100, &[7, 1, 2, 3, 7][..]));
     assert!(slice.write(&[0; 31]).is_err());
     for (offset, bytes) in [(20, 31), (51, 0), (0, 51), (u64::MAX, 2), (1, u64::MAX)] {
-        let said = shm
+        let message = shm
             .regions
             .slice("r", offset, bytes)
             .unwrap_err()
             .to_string();
         assert!(
-            said.contains("not inside of shared memory region \"r\""),
-            "{said}"
+            message.contains("not inside of shared memory region \"r\""),
+            "{message}"
         );
     }
-    let said = shm.regions.slice("q", 0, 1).unwrap_err().to_string();
+    let message = shm.regions.slice("q", 0, 1).unwrap_err().to_string();
     assert!(
-        said.contains("\"q\" is not registered; there is [\"r\"]"),
-        "{said}"
+        message.contains("\"q\" is not registered; there is [\"r\"]"),
+        "{message}"
     );
 }
 
@@ -79,10 +79,10 @@ fn a_truncated_object_is_an_error_with_both_sizes_and_is_not_made_larger() {
         slice.read().unwrap_err(),
         slice.write(&[0; 60]).unwrap_err(),
     ] {
-        let said = error.to_string();
+        let message = error.to_string();
         assert!(
-            said.contains("needs 100 bytes of object \"object\", which has 50"),
-            "{said}"
+            message.contains("needs 100 bytes of object \"object\", which has 50"),
+            "{message}"
         );
     }
     assert_eq!(fs::metadata(&path).unwrap().len(), 50);
@@ -90,7 +90,7 @@ fn a_truncated_object_is_an_error_with_both_sizes_and_is_not_made_larger() {
         shm.regions.slice("r", 0, 50).unwrap().read().unwrap(),
         [7; 50]
     );
-    // The open object is used, not what has its name now.
+    // The open file is used, not the file that has its name now.
     fs::remove_file(&path).unwrap();
     assert_eq!(
         shm.regions.slice("r", 0, 50).unwrap().read().unwrap(),
@@ -120,15 +120,15 @@ fn only_plain_names_of_regular_files_are_opened() {
         "../object",
         "a\0b",
     ] {
-        let said = shm.refusal("r", key, (0, 1));
+        let message = shm.refusal("r", key, (0, 1));
         assert!(
-            said.contains("is not the name of a shared memory object"),
-            "{key}: {said}"
+            message.contains("is not the name of a shared memory object"),
+            "{key}: {message}"
         );
     }
     for key in ["link", "nothing", "sub"] {
-        let said = shm.refusal("r", key, (0, 1));
-        assert!(said.contains("cannot be opened"), "{key}: {said}");
+        let message = shm.refusal("r", key, (0, 1));
+        assert!(message.contains("cannot be opened"), "{key}: {message}");
     }
     let long = "k".repeat(256);
     assert!(shm.refusal("r", &long, (0, 1)).contains("not the name"));
@@ -155,14 +155,14 @@ fn sizes_and_numbers_are_bounded() {
         shm.refusal(&"n".repeat(254), "object", (0, 1))
             .contains("not 254")
     );
-    for place in 0..10 {
-        let name = format!("r{place}");
+    for index in 0..10 {
+        let name = format!("r{index}");
         shm.regions.register(part(&name, "object", 0, 100)).unwrap();
     }
-    let said = shm.refusal("more", "object", (0, 1));
+    let message = shm.refusal("more", "object", (0, 1));
     assert!(
-        said.contains("--shared-memory-bytes-max, 1000 bytes"),
-        "{said}"
+        message.contains("--shared-memory-bytes-max, 1000 bytes"),
+        "{message}"
     );
     assert!(
         shm.refusal("r0", "object", (0, 1))
@@ -178,13 +178,13 @@ fn sizes_and_numbers_are_bounded() {
     shm.regions.unregister("").unwrap();
     assert!(shm.regions.status("").unwrap().is_empty());
     assert!(shm.regions.status("r1").is_err());
-    for place in 0..REGIONS_MAX {
-        let name = format!("r{place}");
+    for index in 0..REGIONS_MAX {
+        let name = format!("r{index}");
         shm.regions.register(part(&name, "object", 0, 1)).unwrap();
     }
     assert!(shm.refusal("more", "object", (0, 1)).contains("no more"));
-    let said = shm.regions.slice("more", 0, 1).unwrap_err().to_string();
-    assert!(said.ends_with("\"r104\"] of 256"), "{said}");
+    let message = shm.regions.slice("more", 0, 1).unwrap_err().to_string();
+    assert!(message.ends_with("\"r104\"] of 256"), "{message}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Texts of categories become their codes in every form of a request, whatever the order of the
-//! columns, and anything else is named.
+//! Texts of categories are converted to their codes in every request format and column order; other
+//! texts are rejected with an error that names them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::columns::{BinarySize, ColumnKind, ColumnTensors, DeclaredColumn};
 use crate::datatype::Datatype;
 use crate::labels::push_text;
 
-/// Texts that break readers of brackets, separators, escapes and missing values.
+/// Texts that are hard to parse: brackets, separators, escapes, missing values, a number.
 const COLORS: [&str; 8] = ["red", "a, b", "[x", "]]", "\"q\"\\", "\u{e9}\n", "NA", "7"];
 const SIZES: [&str; 3] = ["10", "20", "true"];
 const NAMES: [&str; 4] = ["amount", "color", "size", "age"];
@@ -41,7 +41,7 @@ fn floats(memory: &[u8]) -> Vec<f32> {
     values.map(|&bytes| f32::from_le_bytes(bytes)).collect()
 }
 
-/// The rows of a table, or the error message.
+/// Returns the rows of a table, or the error message.
 fn written(model: &ModelInfo, table: Result<Table<'_>, InvalidRows>) -> Result<Vec<f32>, String> {
     let table = table.map_err(|error| error.to_string())?;
     let mut memory = vec![0xa5; table.rows * model.features * 4];
@@ -52,15 +52,15 @@ fn written(model: &ModelInfo, table: Result<Table<'_>, InvalidRows>) -> Result<V
 
 fn scored(model: &ModelInfo, body: &Value) -> Result<Vec<f32>, String> {
     let body = body.to_string();
-    written(model, Table::of_json(model, body.as_bytes()))
+    written(model, Table::from_json(model, body.as_bytes()))
 }
 
 fn instances(model: &ModelInfo, body: &Value) -> Result<Vec<f32>, String> {
     let body = body.to_string();
-    written(model, Table::of_instances(model, body.as_bytes()))
+    written(model, Table::from_instances(model, body.as_bytes()))
 }
 
-/// A row: number, code of a color, code of a size, number.
+/// A row: a number, the code of a color, the code of a size, a number.
 type Row = (i8, usize, usize, i8);
 
 fn any_rows() -> impl Strategy<Value = Vec<Row>> {
@@ -68,7 +68,7 @@ fn any_rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec(row, 1..5)
 }
 
-/// The columns in any order.
+/// A permutation of the columns.
 fn any_order() -> impl Strategy<Value = Vec<usize>> {
     Just(vec![0, 1, 2, 3]).prop_shuffle()
 }
@@ -80,7 +80,7 @@ fn codes(rows: &[Row]) -> Vec<f32> {
     codes.collect()
 }
 
-/// The value of a column as clients send it.
+/// The JSON value of a column as clients send it.
 fn value(&(amount, color, size, age): &Row, column: usize) -> Value {
     match column {
         0 => json!(amount),
@@ -105,7 +105,7 @@ fn objects(rows: &[Row], order: &[usize]) -> Value {
     Value::Array(rows.iter().map(object).collect())
 }
 
-/// CSV with a line of names; a text in quotes.
+/// CSV with a header line and quoted texts.
 fn csv(rows: &[Row], order: &[usize]) -> String {
     let line = |fields: Vec<String>| fields.join(",") + "\n";
     let names = line(order.iter().map(|&it| NAMES[it].to_owned()).collect());
@@ -119,7 +119,7 @@ fn csv(rows: &[Row], order: &[usize]) -> String {
     names + &rows.collect::<String>()
 }
 
-/// The rows of a tensor for each column, texts in the form that `texts` makes of them.
+/// Returns the rows of a request with one tensor per column; `write` writes a column.
 fn tensors(
     rows: &[Row],
     order: &[usize],
@@ -139,8 +139,8 @@ fn tensors(
     let columns = ColumnTensors::check(&model, &declared.collect::<Vec<_>>()).unwrap();
     let mut memory = vec![0xa5; rows.len() * NAMES.len() * 4];
     columns
-        .write(&mut memory, |place, kind, memory| {
-            let values: Vec<_> = rows.iter().map(|row| value(row, order[place])).collect();
+        .write(&mut memory, |position, kind, memory| {
+            let values: Vec<_> = rows.iter().map(|row| value(row, order[position])).collect();
             write(kind, &values, memory)
         })
         .unwrap();
@@ -223,7 +223,7 @@ proptest! {
         prop_assume!(!rows.is_empty());
         let model = model(UnknownCategory::Refused);
         let body = csv(&rows, &order);
-        let table = Table::of_csv(&model, body.as_bytes(), Some(true));
+        let table = Table::from_csv(&model, body.as_bytes(), Some(true));
         prop_assert_eq!(written(&model, table), Ok(codes(&rows)), "{}", body);
     }
 
@@ -248,14 +248,14 @@ fn refusal(result: Result<Vec<f32>, String>) -> String {
 #[test]
 fn unknown_texts_are_refused_or_missing_as_in_the_library() {
     let row = json!({"dataframe_records": [{"amount": 1, "color": "re", "size": "10", "age": 2}]});
-    let said = refusal(scored(&model(UnknownCategory::Refused), &row));
+    let message = refusal(scored(&model(UnknownCategory::Refused), &row));
     for part in [
         "column \"color\"",
         "\"re\" is none of the categories",
         "\"red\", \"a, b\"",
         "3 more",
     ] {
-        assert!(said.contains(part), "{said}");
+        assert!(message.contains(part), "{message}");
     }
     let values = scored(&model(UnknownCategory::Missing), &row).unwrap();
     assert!(values[1].is_nan() && (values[0], values[2], values[3]) == (1.0, 0.0, 2.0));
@@ -268,15 +268,15 @@ fn unknown_texts_are_refused_or_missing_as_in_the_library() {
 }
 
 #[test]
-fn texts_without_a_table_are_refused_with_the_way_out() {
+fn texts_without_categories_are_rejected_with_the_remedy() {
     let model = model(UnknownCategory::Missing);
-    let said = refusal(scored(&model, &json!({"inputs": [["x", "red", 1, 1]]})));
+    let message = refusal(scored(&model, &json!({"inputs": [["x", "red", 1, 1]]})));
     for part in [
         "column \"amount\"",
         "the column has no categories",
         "\"categories\" of the model",
     ] {
-        assert!(said.contains(part), "{said}");
+        assert!(message.contains(part), "{message}");
     }
     let plain = ModelInfo {
         columns: Columns {
@@ -286,31 +286,31 @@ fn texts_without_a_table_are_refused_with_the_way_out() {
         ..model.clone()
     };
     let body = json!({"instances": [{"amount": 1, "color": "red", "size": 1, "age": 1}]});
-    let said = refusal(instances(&plain, &body));
+    let message = refusal(instances(&plain, &body));
     for part in [
         "instance 0",
         "column \"color\"",
         "the model has no categories",
         "as numbers",
     ] {
-        assert!(said.contains(part), "{said}");
+        assert!(message.contains(part), "{message}");
     }
     let columns = |name, datatype| {
         let shape = [1];
-        let declared = NAMES.map(|own| DeclaredColumn {
-            name: own,
-            datatype: if own == name { datatype } else { "FP32" },
+        let declared = NAMES.map(|column| DeclaredColumn {
+            name: column,
+            datatype: if column == name { datatype } else { "FP32" },
             shape: &shape,
         });
         ColumnTensors::check(&model, &declared).map_err(|error| error.to_string())
     };
-    let said = columns("age", "BYTES").unwrap_err();
+    let message = columns("age", "BYTES").unwrap_err();
     assert!(
-        said.contains("column \"age\" has datatype \"BYTES\", but the model has no"),
-        "{said}"
+        message.contains("column \"age\" has datatype \"BYTES\", but the model has no"),
+        "{message}"
     );
-    let said = columns("color", "TEXT").unwrap_err();
-    assert!(said.contains("FP64 BYTES"), "{said}");
+    let message = columns("color", "TEXT").unwrap_err();
+    assert!(message.contains("FP64 BYTES"), "{message}");
     assert_eq!(
         columns("color", "BYTES").unwrap().kinds()[1].binary_size(3),
         BinarySize::AtLeast(12)
@@ -322,15 +322,15 @@ fn a_field_of_csv_that_is_a_number_and_a_category_is_refused() {
     let row = |line: &str| {
         let model = model(UnknownCategory::Refused);
         let body = format!("amount,color,size,age\n{line}\n");
-        written(&model, Table::of_csv(&model, body.as_bytes(), None))
+        written(&model, Table::from_csv(&model, body.as_bytes(), None))
     };
-    let said = refusal(row("1,red,10,1"));
+    let message = refusal(row("1,red,10,1"));
     for part in [
         "line 2",
         "field 3, \"10\", is a category and a number",
         "its code 0",
     ] {
-        assert!(said.contains(part), "{said}");
+        assert!(message.contains(part), "{message}");
     }
     assert_eq!(row("1,red,1,1").unwrap(), [1.0, 0.0, 1.0, 1.0]);
     // The number 7 is the code of the category "7".
@@ -343,7 +343,7 @@ fn a_field_of_csv_that_is_a_number_and_a_category_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_with_a_tensor_of_texts_is_named() {
+fn invalid_text_tensors_are_rejected_with_the_reason() {
     let table = CategoryTable::new(["a".to_owned()], UnknownCategory::Refused);
     let mut memory = [0; 8];
     for (text, part) in [
@@ -361,8 +361,8 @@ fn what_is_wrong_with_a_tensor_of_texts_is_named() {
             "value 1: \"b\" is none of the categories \"a\"",
         ),
     ] {
-        let said = write_json(&table, text, &mut memory).unwrap_err().message;
-        assert!(said.contains(part), "{text}: {said}");
+        let message = write_json(&table, text, &mut memory).unwrap_err().message;
+        assert!(message.contains(part), "{text}: {message}");
     }
     for (bytes, part) in [
         (&b"\x01\0\0\0a"[..], "has 1 texts where its shape needs 2"),
@@ -376,16 +376,16 @@ fn what_is_wrong_with_a_tensor_of_texts_is_named() {
             "value 1: its text is not UTF-8 after 1 bytes",
         ),
     ] {
-        let said = write_bytes(&table, bytes, &mut memory).unwrap_err().message;
-        assert!(said.contains(part), "{bytes:?}: {said}");
+        let message = write_bytes(&table, bytes, &mut memory).unwrap_err().message;
+        assert!(message.contains(part), "{bytes:?}: {message}");
     }
     let contents = InferTensorContents {
         bytes_contents: vec![b"a".to_vec(); 2],
         int_contents: vec![1],
         ..Default::default()
     };
-    let said = write_contents(&table, &contents, &mut memory)
+    let message = write_contents(&table, &contents, &mut memory)
         .unwrap_err()
         .message;
-    assert!(said.contains("bytes_contents alone"), "{said}");
+    assert!(message.contains("bytes_contents alone"), "{message}");
 }

@@ -1,10 +1,10 @@
-//! Tensors of JSON numbers: values, nesting, counts, and texts that are none.
+//! JSON tensors of numbers: values, nesting, counts, and invalid text.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Rows of two features.
+/// Parses rows of two features.
 fn pairs(datatype: Datatype, text: &str, rows: usize) -> Result<Vec<f64>, String> {
     let mut memory = vec![0; rows * 2 * datatype.element().bytes()];
     write_json(RowWriter::new(datatype, &mut memory), 2, text)
@@ -46,7 +46,7 @@ fn null_is_missing_and_booleans_are_numbers() {
 }
 
 #[test]
-fn wrong_data_is_named_by_its_place() {
+fn errors_contain_the_position_of_the_value() {
     for (datatype, text, rows, part) in [
         (Datatype::Fp32, "[1,2,3]", 2, "has 3 values of data"),
         (Datatype::Fp32, "[1,2,3,4,5]", 2, "has 5 values of data"),
@@ -84,8 +84,8 @@ fn wrong_data_is_named_by_its_place() {
         (Datatype::Fp32, "{}", 1, "not an array"),
         (Datatype::Fp32, "[]", 1, "has 0 values"),
     ] {
-        let said = pairs(datatype, text, rows).unwrap_err();
-        assert!(said.contains(part), "{text}: {said}");
+        let message = pairs(datatype, text, rows).unwrap_err();
+        assert!(message.contains(part), "{text}: {message}");
     }
 }
 
@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn every_f32_comes_back_bit_for_bit(values in prop::collection::vec(any::<f32>(), 2)) {
+    fn every_f32_round_trips(values in prop::collection::vec(any::<f32>(), 2)) {
         prop_assume!(values.iter().all(|value| value.is_finite()));
         let text = serde_json::to_string(&values).unwrap();
         let mut memory = [0; 8];

@@ -1,4 +1,4 @@
-//! Which bodies are tables, whatever their form, and what is wrong with others.
+//! Request bodies in every table format, and the errors of invalid ones.
 
 use albacore_engine::Columns;
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn model() -> ModelInfo {
     }
 }
 
-/// The rows of a table, or the error message.
+/// Returns the rows of a table, or the error message.
 fn written(model: &ModelInfo, table: Result<Table<'_>, InvalidRows>) -> Result<Vec<f32>, String> {
     let table = table.map_err(|error| error.to_string())?;
     let mut memory = vec![0xa5; table.rows * model.features * 4];
@@ -35,17 +35,17 @@ fn written(model: &ModelInfo, table: Result<Table<'_>, InvalidRows>) -> Result<V
 }
 
 fn rows_of(model: &ModelInfo, body: &str) -> Result<Vec<f32>, String> {
-    written(model, Table::of_instances(model, body.as_bytes()))
+    written(model, Table::from_instances(model, body.as_bytes()))
 }
 
 fn scored(body: &str) -> Result<Vec<f32>, String> {
     let model = model();
-    written(&model, Table::of_json(&model, body.as_bytes()))
+    written(&model, Table::from_json(&model, body.as_bytes()))
 }
 
 fn csv(body: &str) -> Result<Vec<f32>, String> {
     let model = model();
-    written(&model, Table::of_csv(&model, body.as_bytes(), None))
+    written(&model, Table::from_csv(&model, body.as_bytes(), None))
 }
 
 fn rows(body: &str) -> Result<Vec<f32>, String> {
@@ -73,7 +73,7 @@ fn rows_are_lists_or_objects_in_any_order_of_columns() {
 }
 
 #[test]
-fn brackets_in_names_of_columns_are_no_brackets_of_lists() {
+fn brackets_in_column_names_do_not_count_as_lists() {
     let model = ModelInfo {
         columns: Columns {
             names: ["a]", "[b"].map(str::to_owned).to_vec(),
@@ -98,7 +98,7 @@ fn assert_refused(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_is_wrong_with_a_body_or_a_list_is_named() {
+fn invalid_bodies_and_lists_are_rejected_with_the_reason() {
     assert_refused(&[
         ("{}", r#"the body has no "instances""#),
         (
@@ -146,7 +146,7 @@ fn what_is_wrong_with_a_body_or_a_list_is_named() {
 }
 
 #[test]
-fn what_is_wrong_with_an_object_is_named() {
+fn invalid_objects_are_rejected_with_the_reason() {
     assert_refused(&[
         (
             r#"{"instances": [{"age": 1}]}"#,
@@ -176,7 +176,7 @@ fn what_is_wrong_with_an_object_is_named() {
 }
 
 #[test]
-fn columns_without_names_take_lists_alone() {
+fn models_without_column_names_accept_lists_and_numbered_objects() {
     let model = nameless();
     let error = rows_of(&model, r#"{"instances": [{"age": 1, "amount": 2}]}"#).unwrap_err();
     assert!(error.contains("have no names: send lists"), "{error}");
@@ -219,15 +219,15 @@ fn the_forms_of_mlflow_are_the_same_rows_in_any_order_of_columns() {
 }
 
 #[test]
-fn a_line_of_numbers_is_the_header_where_the_content_type_says_so() {
+fn a_numeric_first_line_is_the_header_if_the_content_type_says_so() {
     let model = nameless();
-    let read = |header| written(&model, Table::of_csv(&model, b"1,0\n5,6\n", header));
+    let read = |header| written(&model, Table::from_csv(&model, b"1,0\n5,6\n", header));
     assert_eq!(read(None).unwrap(), [1.0, 0.0, 5.0, 6.0]);
     assert_eq!(read(Some(true)).unwrap(), [6.0, 5.0]);
 }
 
 #[test]
-fn what_is_wrong_with_a_body_of_mlflow_is_named() {
+fn invalid_mlflow_bodies_are_rejected_with_the_reason() {
     for (body, part) in [
         ("{}", "it has none"),
         (
@@ -263,7 +263,7 @@ fn what_is_wrong_with_a_body_of_mlflow_is_named() {
 }
 
 #[test]
-fn what_is_wrong_with_a_data_frame_or_a_parameter_is_named() {
+fn invalid_data_frames_and_parameters_are_rejected_with_the_reason() {
     for (body, part) in [
         (r#"{"dataframe_split": [[1]]}"#, "is not an object: send"),
         (
@@ -313,7 +313,7 @@ fn what_is_wrong_with_a_data_frame_or_a_parameter_is_named() {
 }
 
 #[test]
-fn what_is_wrong_with_csv_is_named_by_its_line() {
+fn csv_errors_contain_the_line_number() {
     for (body, part) in [
         ("", "is empty"),
         ("age,amount\n", "is empty"),
@@ -337,7 +337,7 @@ fn what_is_wrong_with_csv_is_named_by_its_line() {
         assert!(error.contains(part), "{body}: {error}");
     }
     let model = model();
-    let error = Table::of_csv(&model, b"1,\xff", None).unwrap_err();
+    let error = Table::from_csv(&model, b"1,\xff", None).unwrap_err();
     assert!(
         error.message.contains("is not UTF-8 after 2 bytes"),
         "{error}"
@@ -345,7 +345,7 @@ fn what_is_wrong_with_csv_is_named_by_its_line() {
 }
 
 proptest! {
-    /// Lists and objects of the same values are the same rows.
+    /// Lists and objects of the same values result in the same rows.
     #[test]
     fn both_forms_are_the_same_rows(
         values in prop::collection::vec((any::<i32>(), prop::option::of(-1e6..1e6_f32)), 1..20),
@@ -383,7 +383,7 @@ proptest! {
     }
 }
 
-/// The model, of whose columns requests may lack some.
+/// A model whose requests may omit columns.
 fn sparse() -> ModelInfo {
     ModelInfo {
         missing_is_nan: true,
@@ -392,9 +392,9 @@ fn sparse() -> ModelInfo {
 }
 
 #[test]
-fn columns_that_a_table_lacks_are_nan_where_they_may_be_missing() {
+fn missing_columns_are_nan_if_the_model_permits_it() {
     let model = sparse();
-    let json = |body: &str| written(&model, Table::of_json(&model, body.as_bytes()));
+    let json = |body: &str| written(&model, Table::from_json(&model, body.as_bytes()));
     for body in [
         r#"{"dataframe_split": {"columns": ["amount"], "data": [[2], [4]]}}"#,
         r#"{"dataframe_records": [{"amount": 2}, {"amount": 4, "age": null}]}"#,
@@ -405,7 +405,7 @@ fn columns_that_a_table_lacks_are_nan_where_they_may_be_missing() {
         assert!(values[0].is_nan() && values[2].is_nan(), "{body}");
         assert_eq!((values[1], values[3]), (2.0, 4.0), "{body}");
     }
-    let values = written(&model, Table::of_csv(&model, b"amount\n2\n4\n", None)).unwrap();
+    let values = written(&model, Table::from_csv(&model, b"amount\n2\n4\n", None)).unwrap();
     assert!(values[0].is_nan() && values[2].is_nan());
     assert_eq!((values[1], values[3]), (2.0, 4.0));
     for (body, part) in [
@@ -423,12 +423,12 @@ fn columns_that_a_table_lacks_are_nan_where_they_may_be_missing() {
             r#"{"dataframe_split": {"columns": ["amount"], "data": [[1, 2]]}}"#,
             "has 2 values, not 1",
         ),
-        // Without names nothing says which column is missing.
+        // Without column names the missing column is unknown.
         (r#"{"inputs": [[1]]}"#, "has 1 values, not 2"),
     ] {
-        let said = json(body).unwrap_err();
-        assert!(said.contains(part), "{said}");
+        let message = json(body).unwrap_err();
+        assert!(message.contains(part), "{message}");
     }
-    let said = written(&model, Table::of_csv(&model, b"amount\n2,3\n", None)).unwrap_err();
-    assert!(said.contains("line 2 of the text/csv body: has 2 fields where the first line has 1"));
+    let message = written(&model, Table::from_csv(&model, b"amount\n2,3\n", None)).unwrap_err();
+    assert!(message.contains("line 2 of the text/csv body: has 2 fields where the first line has 1"));
 }

@@ -168,7 +168,7 @@ impl Collector for LoadReportCollector {
     }
 }
 
-/// Encodes metric families.
+/// Encoder of metric families.
 struct Families<'a>(DescriptorEncoder<'a>);
 
 impl Families<'_> {
@@ -182,7 +182,7 @@ impl Families<'_> {
         ConstCounter::new(value).encode(metric)
     }
 
-    /// A counter for each set of labels.
+    /// Encodes a counter with one sample per label set.
     fn counters<L: EncodeLabelSet, N: EncodeCounterValue>(
         &mut self,
         name: &str,
@@ -197,7 +197,7 @@ impl Families<'_> {
         Ok(())
     }
 
-    /// A histogram for each model and kind; of times if there is a unit.
+    /// Encodes a histogram per model and kind; with a unit, the values are times.
     fn histograms<'s>(
         &mut self,
         name: &str,
@@ -291,7 +291,7 @@ fn encode_server(families: &mut Families<'_>, stats: &Stats) -> Result<(), Error
     families.counter("replayed_batches", help, stats.replayed_batches_total)
 }
 
-/// Counters of each worker. Idle workers have samples, too: rates begin at zero.
+/// Counters of each worker. Idle workers have samples, too, so that rates start at zero.
 fn encode_workers(families: &mut Families<'_>, stats: &Stats) -> Result<(), Error> {
     let of = |worker: usize| stats.each_worker.get(worker).copied().unwrap_or_default();
     let label = |worker: usize| [("worker", worker.to_string())];
@@ -308,7 +308,7 @@ fn encode_workers(families: &mut Families<'_>, stats: &Stats) -> Result<(), Erro
     families.counters("worker_busy", help, Some(&Unit::Seconds), busy)
 }
 
-/// On which NUMA nodes the memory of models and workers lies.
+/// NUMA placement of the memory of models and workers.
 fn encode_memory(families: &mut Families<'_>, memory: &MemoryStats) -> Result<(), Error> {
     let mut by_node: BTreeMap<_, u64> = BTreeMap::new();
     let mut huge: BTreeMap<_, u64> = BTreeMap::new();
@@ -343,7 +343,7 @@ fn encode_memory(families: &mut Families<'_>, memory: &MemoryStats) -> Result<()
     families.counter("worker_scratch_moves", help, memory.scratch_moves_total)
 }
 
-/// The load of the last minute.
+/// Load of the last minute.
 fn encode_load(families: &mut Families<'_>, load: &Load) -> Result<(), Error> {
     let help = "What to multiply the pods by: 1/(1-r), r bad share of worst model; if 0, (1-f)/0.8, f idle";
     families.gauge("load_factor", help, load.factor)?;
@@ -395,7 +395,7 @@ fn encode_models(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(
     Ok(())
 }
 
-/// Requests by model, costliest kind of output and how they ended, and who meets its objective.
+/// Requests by model, costliest output kind and outcome, and whether objectives are met.
 fn encode_outcomes(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
     let outcomes = models.iter().flat_map(|model| {
         let of_kinds = model.kinds.iter();
@@ -439,7 +439,7 @@ fn encode_outcomes(families: &mut Families<'_>, models: &[ModelStats]) -> Result
     Ok(())
 }
 
-/// Durations, sizes and dispatch reasons of batches by model and by the costliest kind of output.
+/// Durations, sizes and dispatch reasons of batches, by model and costliest output kind.
 fn encode_kinds(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
     type Of = fn(&KindStats) -> &Histogram;
     let defer = "Of queue_duration, while a worker was free: waited on purpose";
@@ -492,7 +492,7 @@ fn kinds(models: &[ModelStats]) -> impl Iterator<Item = (&str, &KindStats)> {
     })
 }
 
-/// The learned cost of batches, l(b) = alpha b + beta, by the costliest kind of their requests.
+/// Learned cost of batches, l(b) = alpha b + beta, by the costliest output kind of their requests.
 fn encode_batch_cost(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
     type Part = fn(&CostEstimate) -> f64;
     let margin = "Measured over learned time that the objective's percentile of batches keeps to";
@@ -519,7 +519,7 @@ fn encode_batch_cost(families: &mut Families<'_>, models: &[ModelStats]) -> Resu
     Ok(())
 }
 
-/// What policy `auto` chose, and what deferring would gain and cost.
+/// Choices of policy `auto`, and the estimated gain and cost of deferring batches.
 fn encode_choices(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
     type Part = fn(&Choice) -> Option<f64>;
     let chosen = "1 while policy auto defers batches, 0 while it dispatches them at once";

@@ -16,12 +16,12 @@ use super::request_error::RequestError;
 pub(super) enum ContentCoding {
     /// RFC 1952.
     Gzip,
-    /// RFC 1950, the format that HTTP calls deflate.
+    /// RFC 1950 (zlib), which HTTP calls deflate.
     Deflate,
 }
 
 impl ContentCoding {
-    /// The name in headers.
+    /// The name of the coding in headers.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -29,7 +29,7 @@ impl ContentCoding {
         }
     }
 
-    /// The coding of this name.
+    /// Returns the coding with this name.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         match name.trim() {
             name if name.eq_ignore_ascii_case("gzip") => Some(Self::Gzip),
@@ -38,17 +38,17 @@ impl ContentCoding {
         }
     }
 
-    /// The coding of a reply: that of `Accept-Encoding` if it names one only.
+    /// Selects the coding of a reply: that of `Accept-Encoding` if it names exactly one.
     ///
-    /// A list of several is the default of a client library; compression then costs milliseconds
-    /// and gains nothing inside a cluster. A single name is a deliberate choice of the client.
-    pub(super) fn of_reply(headers: &HeaderMap) -> Option<Self> {
+    /// A list of several codings is the default of client libraries; compressing for them costs
+    /// milliseconds and gains nothing inside a cluster. A single coding is a deliberate choice.
+    pub(super) fn for_reply(headers: &HeaderMap) -> Option<Self> {
         headers
             .get(hyper::header::ACCEPT_ENCODING)
             .and_then(|value| Self::from_name(value.to_str().ok()?))
     }
 
-    /// Compresses `body`, fast rather than small.
+    /// Compresses `body`, at the fastest level.
     pub(super) fn compress(self, body: &[u8]) -> Option<Vec<u8>> {
         let into = Vec::with_capacity(body.len() / 2);
         match self {
@@ -107,7 +107,7 @@ mod tests {
                 hyper::header::ACCEPT_ENCODING,
                 HeaderValue::from_static(accept),
             );
-            assert_eq!(ContentCoding::of_reply(&headers), coding, "{accept}");
+            assert_eq!(ContentCoding::for_reply(&headers), coding, "{accept}");
         }
     }
 }

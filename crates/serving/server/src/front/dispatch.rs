@@ -1,4 +1,4 @@
-//! Passes each request to the gRPC or the HTTP service, and tracks the bytes of its reply.
+//! Dispatches each request to the gRPC or the HTTP service, and tracks the bytes of its reply.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use super::reply_body::ReplyBody;
 use super::request_body;
 use super::request_error::RequestError;
 
-/// The services of both ports.
+/// The services, which both ports provide.
 pub(super) struct Services {
     pub(super) http: HttpService,
     pub(super) grpc: GrpcService,
-    /// Whether replies say [`ENVOY_HEALTH`] once the end of the server is announced.
-    pub(super) tells_envoy: bool,
+    /// Whether replies contain [`ENVOY_HEALTH`] once shutdown is announced.
+    pub(super) sends_envoy_health_header: bool,
 }
 
-/// Makes Envoy consider this server unhealthy at once, where it checks the health of servers.
+/// Makes Envoy mark this server as unhealthy immediately, if it actively checks its health.
 const ENVOY_HEALTH: HeaderName = HeaderName::from_static("x-envoy-immediate-health-check-fail");
 
 impl Handler for Services {
@@ -54,7 +54,7 @@ impl Handler for Services {
             head.headers
                 .insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        if self.tells_envoy && active.is_end_announced() {
+        if self.sends_envoy_health_header && active.is_shutdown_announced() {
             head.headers
                 .insert(ENVOY_HEALTH, HeaderValue::from_static("true"));
         }

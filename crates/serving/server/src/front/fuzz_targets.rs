@@ -1,10 +1,10 @@
-//! Entry points of the fuzz targets (`fuzz/`): all parsers of client bytes, without an engine.
-//! Compiled with `--cfg fuzzing`, and for the test that runs the committed corpora.
+//! Entry points of the fuzz targets (`fuzz/`): all parsers of client input, without an engine.
+//! Compiled with `--cfg fuzzing`, and for the test that replays the committed corpora.
 
 pub use super::grpc::fuzz_targets::grpc_message;
 pub use super::http::fuzz_targets::{http_body, http_connection};
 
-/// Decodes and validates a message of the stream of parameters.
+/// Decodes and validates a message of the params stream.
 pub fn params_message(bytes: &[u8]) {
     if bytes.len() <= albacore_params_client::limits::PARAMS_BYTES_MAX {
         let _ = albacore_params_client::decode_parameters(bytes, usize::MAX);

@@ -1,7 +1,7 @@
 //! `/metrics`: the counters of the front and a snapshot of the engine as OpenMetrics text, which
-//! [`albacore_program::MetricsFormat`] converts to the format that the scraper accepts.
+//! [`albacore_program::MetricsFormat`] converts to a format accepted by the scraper.
 //!
-//! Label values are bounded: served models (unknown ones count as empty), kinds, protocols, codes.
+//! Label values are bounded: served models (empty for unknown models), kinds, protocols, codes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,21 +19,21 @@ use albacore_engine::{Engine, KindSet, LoopIndex, Timing, kind_name};
 use albacore_live_settings::effective_config::EffectiveConfig;
 use albacore_live_settings::model_status::StatusStore;
 
-/// What the metrics need of an infer call; filled while the call proceeds.
+/// Values of an infer call for metrics, recorded during the call.
 pub(super) struct InferCall {
     pub(super) arrival: Instant,
-    /// Name of the model; empty if there is no such model.
+    /// Name of the model; empty if it is unknown.
     pub(super) model: String,
     /// The requested outputs; empty if the request could not be parsed.
     pub(super) kinds: KindSet,
-    /// For a turn of the front, and for memory of the queue.
+    /// Wait for a turn of the front and for queue memory.
     pub(super) admission: Duration,
-    /// `None` if the call was refused or failed.
+    /// `None` if the call was rejected or failed.
     answered: Option<AnsweredCall>,
 }
 
 impl InferCall {
-    /// A call whose first byte came at `arrival`.
+    /// For a call whose first byte arrived at `arrival`.
     pub(super) fn new(arrival: Instant) -> Self {
         Self {
             arrival,
@@ -44,9 +44,9 @@ impl InferCall {
         }
     }
 
-    /// Records that results are available; `input` is the time from the end of the body to rows in
-    /// shared memory.
-    pub(super) fn answered(&mut self, rows: usize, input: Duration, timing: Timing) {
+    /// Records that the results are available. `input` is the time from the end of the body until
+    /// its rows are in shared memory.
+    pub(super) fn set_answered(&mut self, rows: usize, input: Duration, timing: Timing) {
         let stages = CallStages {
             parse: input.saturating_sub(self.admission),
             admission: self.admission,
@@ -56,10 +56,10 @@ impl InferCall {
         self.answered = Some(AnsweredCall { rows, stages });
     }
 
-    /// The value of `Server-Timing` of the reply, which is encoded; `None` of an error.
+    /// Value of `Server-Timing`, after the reply is encoded; `None` for an error.
     pub(super) fn server_timing(&self) -> Option<HeaderValue> {
         let text = self.answered?.stages.header(self.kinds);
-        // infallible: digits, letters and punctuation
+        // infallible: consists of digits, letters and punctuation
         HeaderValue::try_from(text).ok()
     }
 }
@@ -71,7 +71,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// For so many event loops.
+    /// Registers all collectors, for this number of event loops.
     pub(super) fn new(
         engine: Arc<Engine>,
         config: Arc<EffectiveConfig>,
@@ -91,8 +91,8 @@ impl Metrics {
         Self { registry, calls }
     }
 
-    /// Counts one infer call of an event loop, whose reply is encoded. `code` is the HTTP status or
-    /// gRPC code.
+    /// Counts one infer call of an event loop after its reply is encoded. `code` is the HTTP status
+    /// or gRPC code.
     pub(super) fn count(
         &self,
         event_loop: LoopIndex,
@@ -115,7 +115,7 @@ impl Metrics {
 
     pub(super) fn print(&self) -> String {
         let mut text = String::new();
-        // infallible: writing to a string does not fail
+        // infallible: writing to a string cannot fail
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         text
     }

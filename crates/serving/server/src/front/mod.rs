@@ -1,12 +1,11 @@
-//! The front: serves the Open Inference Protocol v2 over HTTP and gRPC and passes rows to the
-//! engine.
+//! The front: serves the inference protocols over HTTP and gRPC, and passes rows to the engine.
 //!
-//! Crate `connections` accepts and bounds connections; `dispatch` passes their requests to `http`
-//! or `grpc`, which read in the same order: parse, validate, admit, submit, await, reply
-//! (`http/infer.rs`, `grpc/infer.rs`). `request_body` and `content_coding` are shared by both;
-//! `validate` checks what a request asks for; crate `rows` writes its rows into the engine's shared
-//! memory; `request_meta` is its deadline and priority;
-//! `request_error` maps every error to the codes of both protocols. Bounds are in `limits`.
+//! Crate `connections` accepts and limits connections. `dispatch` passes requests to `http` or
+//! `grpc`, which process an infer call in the same steps: parse, validate, admit, submit, await,
+//! reply (`http/infer.rs`, `grpc/infer.rs`). Both use `request_body`, `content_coding`, `validate`
+//! (checks of models, tensors and outputs), `request_meta` (deadline and priority) and
+//! `request_error` (status codes of both protocols for each error). Crate `rows` writes rows into
+//! the shared memory of the engine. Limits are in `limits`.
 
 mod collectors;
 mod content_coding;
@@ -53,13 +52,13 @@ use metrics::Metrics;
 use request_body::BodyBudget;
 use request_error::{ErrorKind, RequestError};
 
-/// The front cannot start.
+/// Error at startup of the front.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrontError {
-    /// The reflection service does not accept the descriptors of this build.
+    /// The reflection service rejected the descriptors of this build.
     #[error("the descriptors of the gRPC services cannot be served")]
     Descriptors(#[from] tonic_reflection::server::Error),
-    /// The kernel does not stamp arrivals on the sockets.
+    /// The kernel does not support arrival timestamps on the sockets.
     #[error("requests cannot be timed")]
     Stamps(#[from] albacore_os::OsError),
     #[error("a listening socket cannot be used")]
@@ -68,7 +67,7 @@ pub(crate) enum FrontError {
     EventLoop(#[source] tokio::task::JoinError),
 }
 
-/// What the services of both protocols share in one event loop.
+/// State of one event loop that the services of both protocols share.
 #[derive(Clone)]
 struct Front {
     engine: Arc<Engine>,
@@ -79,9 +78,9 @@ struct Front {
     load_reports: Arc<LoadReporter>,
     own_routes: Arc<OwnRoutes>,
     regions: Arc<Regions>,
-    /// How long a stream of infer calls may be without a request.
+    /// Idle timeout of infer streams.
     stream_idle_max: Duration,
-    /// `None` where calls do not load and unload models.
+    /// `None` if models are not loaded and unloaded by calls.
     model_control: Option<ModelControl>,
 }
 
@@ -91,25 +90,25 @@ impl Front {
         validate::find_model(&self.engine, self.event_loop, name, version)
     }
 
-    /// Waits before the reply to an infer call without a result, so that clients that repeat it at
-    /// once leave the front time for others.
-    async fn hold_error(&self, model: &str, kind: ErrorKind) {
+    /// Delays the reply to an unsuccessful infer call, so that clients that retry immediately do
+    /// not take the front's time from others.
+    async fn delay_error(&self, model: &str, kind: ErrorKind) {
         let is_refusal = matches!(
             kind,
             ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::Expired
         );
-        let hold = self.engine.hold_error(model, is_refusal);
-        if !hold.is_zero() {
-            tokio::time::sleep(hold).await;
+        let delay = self.engine.hold_error(model, is_refusal);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
         }
     }
 
-    /// The outputs that the metadata of model `name` advertises.
+    /// The advertised outputs of model `name`.
     fn outputs(&self, name: &str) -> KindSet {
         self.status.outputs(name)
     }
 
-    /// The configuration of `model` for Triton's extension.
+    /// The model configuration in Triton's format.
     fn model_config(&self, model: &ModelInfo) -> ModelConfig {
         let workers = self.engine.stats().workers;
         let batching = self.config.batching_of(&model.name);
@@ -117,33 +116,34 @@ impl Front {
     }
 }
 
-/// Whole microseconds.
+/// Converts to whole microseconds.
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What a front serves with: its sockets by event loop, when it begins and ends, and its options.
+/// Setup of a front: its sockets by event loop, its begin and end signals, and its options.
 pub(crate) struct FrontSetup {
     pub(crate) listeners: Vec<Listeners>,
     pub(crate) event_loops: Vec<EventLoop>,
     pub(crate) connections: ConnectionCount,
-    pub(crate) begun: watch::Receiver<bool>,
+    pub(crate) may_accept: watch::Receiver<bool>,
     pub(crate) shutdown: watch::Receiver<ShutdownStage>,
-    /// Whether replies say to Envoy that the server will end.
-    pub(crate) tells_envoy: bool,
+    /// Whether replies announce the shutdown to Envoy.
+    pub(crate) sends_envoy_health_header: bool,
     pub(crate) load_reports: LoadReportMode,
     pub(crate) own_routes: OwnRoutes,
-    /// Bytes of system shared memory that clients may register; 0 for none.
+    /// Limit of the system shared memory that clients may register, bytes; 0 disables it.
     pub(crate) shared_memory_bytes_max: u64,
-    /// How long a stream of infer calls may be without a request.
+    /// Idle timeout of infer streams.
     pub(crate) stream_idle_max: Duration,
     pub(crate) model_control: Option<ModelControl>,
 }
 
-/// Prepares everything, waits until `begun` is true, and serves until `shutdown` is closing; then
-/// stops accepting, answers what was accepted and returns.
+/// Prepares the services, waits until `may_accept` is true, and serves until `shutdown` reaches a
+/// closing stage; then stops accepting, answers accepted requests and returns.
 ///
-/// The caller bounds how long that may take: dropping the future closes every connection at once.
+/// The caller limits the time of the shutdown: dropping the future closes every connection
+/// immediately.
 ///
 /// # Errors
 /// [`FrontError`].
@@ -157,9 +157,9 @@ pub(crate) async fn serve(
         listeners,
         event_loops,
         connections,
-        begun,
+        may_accept,
         shutdown,
-        tells_envoy,
+        sends_envoy_health_header,
         load_reports,
         own_routes,
         shared_memory_bytes_max,
@@ -191,7 +191,7 @@ pub(crate) async fn serve(
     let body_budget = BodyBudget::default();
     let http = divide_port(listeners.len(), &limit_metrics, &connections);
     let grpc = divide_port(listeners.len(), &limit_metrics, &connections);
-    // Dropping the set ends what runs on the event loops.
+    // Dropping the set aborts the tasks on the event loops.
     let mut serving = JoinSet::new();
     let shares = listeners.into_iter().zip(http.into_iter().zip(grpc));
     for (index, ((listeners, shares), event_loop)) in shares.zip(event_loops).enumerate() {
@@ -205,15 +205,15 @@ pub(crate) async fn serve(
                 front,
                 body_budget: body_budget.clone(),
             },
-            tells_envoy,
+            sends_envoy_health_header,
         });
-        let (begun, shutdown) = (begun.clone(), shutdown.clone());
-        let running = serve_loop(services, listeners, shares, begun, shutdown);
+        let (may_accept, shutdown) = (may_accept.clone(), shutdown.clone());
+        let running = serve_loop(services, listeners, shares, may_accept, shutdown);
         serving.spawn_on(running, &event_loop.runtime);
     }
     let ended = async {
         while let Some(ended) = serving.join_next().await {
-            // bound: one pass for each event loop
+            // bound: one pass per event loop
             ended.map_err(FrontError::EventLoop)??;
         }
         Ok(())
@@ -224,16 +224,16 @@ pub(crate) async fn serve(
     }
 }
 
-/// Serves the connections of one event loop from when `begun` is true until `shutdown` is closing
-/// and they are closed.
+/// Serves the connections of one event loop, from when `may_accept` is true until `shutdown`
+/// reaches a closing stage and all connections are closed.
 async fn serve_loop(
     services: Arc<Services>,
     listeners: Listeners,
     (http, grpc): (PortShare, PortShare),
-    mut begun: watch::Receiver<bool>,
+    mut may_accept: watch::Receiver<bool>,
     shutdown: watch::Receiver<ShutdownStage>,
 ) -> Result<(), FrontError> {
-    if begun.wait_for(|&has_begun| has_begun).await.is_err() {
+    if may_accept.wait_for(|&may_accept| may_accept).await.is_err() {
         return Ok(());
     }
     let port = |listener: StdListener, share: PortShare| {

@@ -1,5 +1,5 @@
-//! Bodies of replies: complete ones, with the trailers of gRPC, and streamed ones of infer calls
-//! and of the health and reflection services.
+//! Reply bodies: complete ones, with gRPC trailers, and streams of infer calls and of the health
+//! and reflection services.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use albacore_connections::ActiveRequest;
 
 pub(super) enum ReplyBody {
     Whole(Option<Bytes>, Option<HeaderMap>),
-    /// A stream, what ends it if it does not end by itself, and the request that it answers.
+    /// A stream, the condition that ends it early, and the active request.
     Stream {
         body: tonic::body::Body,
         ends: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -37,10 +37,11 @@ impl From<Vec<u8>> for ReplyBody {
 }
 
 impl ReplyBody {
-    /// The reply of a tonic service. Once `ends` is true it ends as soon as it has nothing to send.
+    /// The reply stream of a tonic service. Once `ends` is true, it ends as soon as no frame is
+    /// ready.
     pub(super) fn stream(body: tonic::body::Body, mut ends: watch::Receiver<bool>) -> Self {
         let ends = Box::pin(async move {
-            // An error means that the service is gone.
+            // Fails only if the service was dropped.
             let _ = ends.wait_for(|&ends| ends).await;
         });
         Self::Stream {
@@ -50,7 +51,7 @@ impl ReplyBody {
         }
     }
 
-    /// The replies of a stream of infer calls, which ends by itself, after those in flight.
+    /// The reply stream of an infer stream, which ends itself after the requests in flight.
     pub(super) fn infer_stream(body: tonic::body::Body) -> Self {
         Self::Stream {
             body,
@@ -59,8 +60,8 @@ impl ReplyBody {
         }
     }
 
-    /// Counts the bytes of the reply to `active` until they are sent; returns `active` if too many
-    /// bytes of replies are unsent.
+    /// Tracks the reply to `active` until it is sent; returns `active` if there are too many unsent
+    /// bytes of replies.
     pub(super) fn track(self, mut active: ActiveRequest) -> Result<Self, ActiveRequest> {
         match self {
             Self::Whole(bytes, trailers) => match active.track(bytes.unwrap_or_default()) {
@@ -93,7 +94,7 @@ impl Body for ReplyBody {
             if frame.is_ready() || ends.as_mut().poll(context).is_pending() {
                 return frame;
             }
-            *this = Self::Whole(None, Some(stopped()));
+            *this = Self::Whole(None, Some(shutdown_trailers()));
         }
         let Self::Whole(bytes, trailers) = this else {
             return Poll::Ready(None);
@@ -126,8 +127,8 @@ impl Body for ReplyBody {
     }
 }
 
-/// The end of a stream that the server ends.
-pub(super) fn stopped() -> HeaderMap {
+/// Trailers of a stream that is ended by the server.
+pub(super) fn shutdown_trailers() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(2);
     trailers.insert("grpc-status", HeaderValue::from(Code::Unavailable as i32));
     let message = HeaderValue::from_static("the server is shutting down");

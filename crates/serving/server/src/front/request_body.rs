@@ -1,4 +1,4 @@
-//! Bodies of requests over both protocols: read and decompressed within bounds.
+//! Request bodies of both protocols: reads and decompresses them within limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,17 +13,17 @@ use hyper::header::CONTENT_ENCODING;
 
 use super::content_coding::ContentCoding;
 use super::limits::{
-    BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_RATE_MIN, BODY_SILENCE_MAX, DISCARDED_BYTES_MAX,
+    BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_PAUSE_MAX, BODY_RATE_MIN, DISCARDED_BYTES_MAX,
     STALL_GRACE, STALL_MIN,
 };
 use super::request_error::{ErrorKind, RequestError};
 use super::request_meta::single_header;
 
-/// Bytes of incomplete bodies in memory, over all connections.
+/// Size of incomplete bodies in memory, over all connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BodyBudget(Arc<AtomicUsize>);
 
-/// The bytes of one body; subtracted from the budget on drop.
+/// Size of one body; subtracted from the budget on drop.
 pub(super) struct BudgetShare<'a> {
     budget: &'a BodyBudget,
     bytes: usize,
@@ -57,7 +57,7 @@ impl Drop for BudgetShare<'_> {
     }
 }
 
-/// Reads the whole body. After an error the rest is discarded in the background.
+/// Reads the whole body. On error, the rest is discarded in the background.
 pub(super) async fn read(
     mut body: Incoming,
     budget: &BodyBudget,
@@ -73,7 +73,7 @@ pub(super) async fn read(
     result
 }
 
-/// Counts why a body cannot be read.
+/// Counts the reason why a body could not be read.
 pub(super) fn count_error(error: &RequestError, conn: &ConnState) {
     match error.kind {
         ErrorKind::TooLarge => conn.count(Limit::BodyBytes),
@@ -97,7 +97,7 @@ async fn read_all(body: &mut Incoming, budget: &BodyBudget) -> Result<Bytes, Req
     let mut whole = Vec::new();
     let mut frame = first;
     loop {
-        // bound: BODY_BYTES_MAX bytes, each frame in time by `RateGuard`
+        // bound: BODY_BYTES_MAX bytes; `RateGuard` limits the time of each frame
         let length = whole.len() + frame.len();
         if length > BODY_BYTES_MAX {
             return Err(RequestError::body_too_large(length as u64));
@@ -111,8 +111,8 @@ async fn read_all(body: &mut Incoming, budget: &BodyBudget) -> Result<Bytes, Req
     }
 }
 
-/// Reads a body that must not pause for [`BODY_SILENCE_MAX`], nor be slower than [`BODY_RATE_MIN`]
-/// on average after that time.
+/// Reads a body with time limits: no pause of [`BODY_PAUSE_MAX`], and after that time an average
+/// rate of at least [`BODY_RATE_MIN`].
 pub(super) struct RateGuard {
     start: Instant,
     bytes: u64,
@@ -126,19 +126,20 @@ impl RateGuard {
         }
     }
 
-    /// The next frame of data; `None` at the end.
+    /// Reads the next data frame; `None` at the end of the body.
     pub(super) async fn next_frame(
         &mut self,
         body: &mut Incoming,
     ) -> Result<Option<Bytes>, RequestError> {
         // bound: one pass each time that this process was stalled for STALL_MIN, and one more.
         loop {
-            let total = BODY_SILENCE_MAX + Duration::from_secs(self.bytes / BODY_RATE_MIN);
+            let total = BODY_PAUSE_MAX + Duration::from_secs(self.bytes / BODY_RATE_MIN);
             let left = total.saturating_sub(self.start.elapsed());
-            let (time, polled_at) = (left.min(BODY_SILENCE_MAX), Instant::now());
+            let (time, polled_at) = (left.min(BODY_PAUSE_MAX), Instant::now());
             match tokio::time::timeout(time, body.frame()).await {
                 Err(_) => {
-                    // A late timer: the process had no CPU, and received data may be unread.
+                    // If the timer is late, the process had no CPU, and received data may be
+                    // unread.
                     let late = polled_at.elapsed().saturating_sub(time);
                     if late < STALL_MIN {
                         return Err(self.too_slow());
@@ -169,16 +170,16 @@ impl RateGuard {
     }
 }
 
-/// Reads and drops the rest of a body in the background, so that the client can read the reply
+/// Reads and drops the rest of a body in the background, so that the client receives the reply
 /// instead of a connection reset.
 pub(super) fn discard(mut body: Incoming) {
     if body.is_end_stream() {
         return;
     }
-    tokio::spawn(tokio::time::timeout(BODY_SILENCE_MAX, async move {
+    tokio::spawn(tokio::time::timeout(BODY_PAUSE_MAX, async move {
         let mut rest = DISCARDED_BYTES_MAX;
         while let Some(Ok(frame)) = body.frame().await {
-            // bound: DISCARDED_BYTES_MAX, BODY_SILENCE_MAX
+            // bound: DISCARDED_BYTES_MAX, BODY_PAUSE_MAX
             let bytes = frame.into_data().map_or(0, |data| data.len());
             match rest.checked_sub(bytes) {
                 Some(less) => rest = less,
@@ -188,7 +189,7 @@ pub(super) fn discard(mut body: Incoming) {
     }));
 }
 
-/// Decodes the content coding that the headers name.
+/// Decompresses a body according to its `Content-Encoding`.
 pub(super) fn decompress(
     headers: &HeaderMap,
     body: Bytes,

@@ -1,10 +1,11 @@
-//! Errors of requests, with an HTTP status and a gRPC code for each kind.
+//! Errors of requests; each kind has an HTTP status code and a gRPC code.
 //!
-//! 429 and `RESOURCE_EXHAUSTED` mean "overloaded"; 503 and `UNAVAILABLE` only "shutting down or not
-//! ready yet": clients and proxies retry the latter by themselves, and retries multiply an
-//! overload. Whoever sets a bound for retries may have both retried on another server: nothing of
-//! such a request was computed. What is not to be retried anywhere says so
-//! ([`ErrorKind::forbids_retries`]). Why: `docs/decisions/2026-11-26-refusals-and-retries.md`.
+//! 429 and `RESOURCE_EXHAUSTED` mean "overloaded"; 503 and `UNAVAILABLE` mean only "shutting down
+//! or not ready yet", because clients and proxies retry the latter by default, and retries amplify
+//! an overload. With a retry budget, both may be retried on another server: no part of such a
+//! request was computed. Errors that must not be retried anywhere are marked
+//! ([`ErrorKind::forbids_retries`]). Rationale:
+//! `docs/decisions/2026-11-26-refusals-and-retries.md`.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -20,38 +21,38 @@ use albacore_extensions::{RegionError, RepositoryError};
 use albacore_live_settings::model_control::ModelControlError;
 use albacore_rows::InvalidRows;
 
-/// On a reply, this keeps Envoy from a retry, also where it retries every 5xx or gateway error.
+/// Reply header that prevents Envoy from retrying, even if it retries every 5xx or gateway error.
 pub(super) const ENVOY_RATE_LIMITED: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
 
-/// Kind of an error, which determines both codes.
+/// Kind of an error, which determines both status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorKind {
-    /// The request is invalid; a retry without a change fails again.
+    /// The request is invalid; an unchanged retry fails again.
     Invalid,
-    /// No such model, version or path.
+    /// Unknown model, version or path.
     NotFound,
-    /// The path exists, the method does not.
+    /// The path is known, but not with this method.
     Method,
-    /// The body arrives too slowly.
+    /// The body arrived too slowly.
     Slow,
-    /// More bytes or rows than one request may hold.
+    /// Too many bytes or rows for one request.
     TooLarge,
-    /// A content type or encoding that is not supported.
+    /// Unsupported content type or content coding.
     MediaType,
     /// The queue is full.
     Overloaded,
-    /// The server shuts down, or cannot compute yet.
+    /// The server is shutting down, or not ready yet.
     Unavailable,
-    /// The timeout of the request passed.
+    /// The timeout of the request expired.
     Expired,
-    /// The request was accepted and its computation failed.
+    /// The request was accepted, but its computation failed.
     Failed,
-    /// A call or a coding that this server does not implement.
+    /// A call or a coding that is not implemented.
     Unimplemented,
 }
 
 impl ErrorKind {
-    /// The status of an HTTP reply.
+    /// The HTTP status code.
     pub(super) const fn status(self) -> StatusCode {
         match self {
             Self::Invalid => StatusCode::BAD_REQUEST,
@@ -68,7 +69,7 @@ impl ErrorKind {
         }
     }
 
-    /// The code of a gRPC reply.
+    /// The gRPC code.
     pub(super) const fn code(self) -> Code {
         match self {
             Self::Invalid | Self::TooLarge | Self::MediaType => Code::InvalidArgument,
@@ -83,26 +84,26 @@ impl ErrorKind {
 }
 
 impl ErrorKind {
-    /// Whether no other server is to get the request: its time is over, or its rows may end the
-    /// workers there, too.
+    /// Whether the request must not be retried on another server, because its deadline has passed
+    /// or its rows may crash the workers there, too.
     pub(super) const fn forbids_retries(self) -> bool {
         matches!(self, Self::Expired | Self::Failed)
     }
 }
 
-/// Why a request has no result.
+/// The error of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct RequestError {
     pub(super) kind: ErrorKind,
-    /// One sentence for the client: what is wrong, where, and what to do.
+    /// One sentence for the client: the problem, its location and the remedy.
     pub(super) message: Cow<'static, str>,
-    /// When a retry makes sense.
+    /// When to retry.
     pub(super) retry_after: Option<Duration>,
 }
 
 impl RequestError {
-    /// An error without advice on when to retry.
+    /// An error without `retry_after`.
     pub(super) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             kind,
@@ -116,7 +117,7 @@ impl RequestError {
         Self::new(ErrorKind::Invalid, message)
     }
 
-    /// A body of more than [`BODY_BYTES_MAX`] bytes.
+    /// A body that exceeds [`BODY_BYTES_MAX`].
     pub(super) fn body_too_large(bytes: u64) -> Self {
         let message = format!(
             "a body of {bytes} bytes is more than the limit of {BODY_BYTES_MAX} bytes: send fewer \
@@ -125,7 +126,7 @@ impl RequestError {
         Self::new(ErrorKind::TooLarge, message)
     }
 
-    /// The server is overloaded: the client should retry after a second.
+    /// The server is overloaded; the client should retry after one second.
     pub(super) fn overloaded(message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             retry_after: Some(Duration::from_secs(1)),
@@ -133,7 +134,7 @@ impl RequestError {
         }
     }
 
-    /// `Retry-After` in whole seconds, rounded up: HTTP has no finer unit.
+    /// `Retry-After` in seconds, rounded up, because HTTP has no finer unit.
     pub(super) fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after
             .map(|after| after.as_millis().div_ceil(1000).max(1) as u64)
@@ -171,7 +172,7 @@ impl From<InvalidRows> for RequestError {
 impl From<RegionError> for RequestError {
     fn from(error: RegionError) -> Self {
         let kind = match error {
-            RegionError::Off => ErrorKind::Unimplemented,
+            RegionError::Disabled => ErrorKind::Unimplemented,
             RegionError::Unknown { .. } => ErrorKind::NotFound,
             _ => ErrorKind::Invalid,
         };

@@ -1,9 +1,9 @@
 //! Deadline and priority of a request.
 //!
-//! The timeout comes from the header `x-request-timeout-ms`, from the header `grpc-timeout`, or
-//! from the parameter `timeout` in microseconds. The shortest one counts, and none extends the
-//! objective of a model. The parameter `priority` is 1 for high, 2 for normal, more for low. In
-//! both parameters 0 means "not set", as in Triton.
+//! The timeout is in the header `x-request-timeout-ms`, in the header `grpc-timeout`, or in the
+//! parameter `timeout`, in microseconds. The shortest one applies, and none extends the objective
+//! of a model. Values of parameter `priority` are 1 for high, 2 for normal, larger for low. In both
+//! parameters 0 means "not set", as in Triton.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use super::request_error::{ErrorKind, RequestError};
 use super::validate::excerpt;
 use albacore_engine::{Failure, ModelHandle, Priority, Reply};
 
-/// The value of a header that may be sent once.
+/// Returns the value of a header that must not be repeated.
 ///
 /// # Errors
-/// It was sent more than once: a proxy and this server could read different values.
+/// The header is repeated: a proxy and this server could read different values.
 pub(super) fn single_header(
     headers: &HeaderMap,
     name: impl AsHeaderName + Display + Copy,
@@ -33,13 +33,13 @@ pub(super) fn single_header(
     }
 }
 
-/// Timeout in milliseconds, over both protocols.
+/// Timeout in milliseconds, for both protocols.
 const TIMEOUT_HEADER: &str = "x-request-timeout-ms";
 
 /// Timeout of a gRPC call.
 pub(super) const GRPC_TIMEOUT_HEADER: &str = "grpc-timeout";
 
-/// Most digits of its number, by the gRPC specification.
+/// Maximum number of digits, by the gRPC specification.
 const GRPC_TIMEOUT_DIGITS: usize = 8;
 
 pub(super) const TIMEOUT: &str = "timeout";
@@ -49,15 +49,15 @@ pub(super) const PRIORITY: &str = "priority";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestMeta {
     arrival: Instant,
-    /// When its last byte arrived; the arrival of its first byte until that is known.
+    /// Arrival of the last byte; that of the first byte until it is known.
     complete_at: Instant,
-    /// From `arrival`.
+    /// Measured from `arrival`.
     timeout: Option<Duration>,
     priority: Priority,
 }
 
 impl RequestMeta {
-    /// For a request with these headers whose first byte came at `arrival`.
+    /// For a request with these headers whose first byte arrived at `arrival`.
     pub(super) fn new(arrival: Instant, headers: &HeaderMap) -> Result<Self, RequestError> {
         let mut meta = Self {
             arrival,
@@ -88,7 +88,7 @@ impl RequestMeta {
         Ok(meta)
     }
 
-    /// Sets when the last byte of the request arrived.
+    /// Sets the arrival of the last byte.
     pub(super) fn set_complete_at(&mut self, complete_at: Instant) {
         self.complete_at = complete_at;
     }
@@ -97,7 +97,7 @@ impl RequestMeta {
         self.timeout = Some(self.timeout.map_or(timeout, |other| other.min(timeout)));
     }
 
-    /// Applies parameter `timeout`; `None` stands for a value that is not a whole number.
+    /// Applies parameter `timeout`; `None` if its value is not an integer.
     pub(super) fn set_timeout(&mut self, micros: Option<u64>) -> Result<(), RequestError> {
         match micros {
             Some(0) => Ok(()),
@@ -112,7 +112,7 @@ impl RequestMeta {
         }
     }
 
-    /// Applies parameter `priority`; `None` stands for a value that is not a whole number.
+    /// Applies parameter `priority`; `None` if its value is not an integer.
     pub(super) fn set_priority(&mut self, priority: Option<u64>) -> Result<(), RequestError> {
         self.priority = match priority {
             Some(1) => Priority::High,
@@ -128,7 +128,7 @@ impl RequestMeta {
         Ok(())
     }
 
-    /// Sets deadline and priority of the request that `model` is used for.
+    /// Applies deadline and priority to the handle for the request.
     pub(super) fn apply_to(&self, model: ModelHandle) -> ModelHandle {
         let model = model
             .with_priority(self.priority)
@@ -139,7 +139,7 @@ impl RequestMeta {
         }
     }
 
-    /// Awaits `reply` until the timeout of the request.
+    /// Awaits `reply` until the timeout of the request expires.
     pub(super) async fn await_reply(
         &self,
         reply: impl Future<Output = Result<Reply, Failure>>,
@@ -158,7 +158,7 @@ impl RequestMeta {
     }
 }
 
-/// Parses digits, and nothing else; a number above the range of the type becomes its maximum.
+/// Parses a decimal number without a sign; saturates above the range of the type.
 pub(super) fn whole_number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))

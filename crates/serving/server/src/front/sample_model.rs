@@ -2,7 +2,7 @@
 
 use albacore_engine::{CategoryTable, Columns, ElementType, Kind, ModelInfo, OutputInfo};
 
-/// Model `m` with rows of `features` values: a value, and four numbers of kind `other`.
+/// Model `m` with `features` columns and two outputs: the value, and four numbers of kind `other`.
 pub(super) fn sample_model(features: usize, other: Kind) -> ModelInfo {
     let output = |kind, row_shape: &[usize]| OutputInfo {
         kind,
@@ -18,7 +18,7 @@ pub(super) fn sample_model(features: usize, other: Kind) -> ModelInfo {
     }
 }
 
-/// The model of the fuzz targets: rows of three features, the second with categories; two outputs.
+/// The model of the fuzz targets: three features, the second with categories; two outputs.
 pub(super) fn fuzzed_model() -> ModelInfo {
     let names = ["a", "b", "c"].map(str::to_owned);
     let table = CategoryTable::new(names.clone(), albacore_engine::UnknownCategory::Refused);
@@ -32,8 +32,8 @@ pub(super) fn fuzzed_model() -> ModelInfo {
     }
 }
 
-/// Memory for rows of that model, as the engine would allocate it; none for sizes that no input of
-/// a fuzz target can have.
+/// Memory for rows of the fuzzed model, as allocated by the engine; `None` for sizes that no fuzz
+/// input can have.
 pub(super) fn fuzzed_memory(rows: usize, element: ElementType) -> Option<Vec<u8>> {
     let bytes = rows.checked_mul(3 * element.bytes())?;
     (bytes <= 1 << 24).then(|| vec![0xa5; bytes])

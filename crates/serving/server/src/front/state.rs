@@ -1,8 +1,8 @@
-//! The reply to `GET /albacore/v1/state`, which the controller reads.
+//! The reply to `GET /albacore/v1/state`, read by the controller.
 //!
-//! Fields may be added, but not removed. Rates and latencies are those of the last minute. `sha256`
-//! and `loaded_at_unix_ms` of a model describe the served version; `source`, `state` and `error`
-//! the version that the settings name: of a `failed` model with a digest, the previous version is
+//! Fields may be added, but not removed. Rates and latencies cover the last minute. `sha256` and
+//! `loaded_at_unix_ms` of a model describe the served version; `source`, `state` and `error`
+//! describe the version in the settings: if a `failed` model has a digest, its previous version is
 //! served.
 
 use serde::Serialize;
@@ -21,8 +21,8 @@ pub(super) struct ServerState {
     /// Digest of the settings file in force; absent without a settings file.
     #[serde(skip_serializing_if = "Option::is_none")]
     settings_sha256: Option<String>,
-    /// Digest of the effective settings in the form that the controller writes: the file,
-    /// overridden by the params stream. Absent without a settings file.
+    /// Digest of the effective settings (the file, overridden by the params stream), in the form
+    /// written by the controller. Absent without a settings file.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_force_sha256: Option<String>,
     /// Why the current settings file is not in force.
@@ -32,7 +32,7 @@ pub(super) struct ServerState {
     threads: usize,
     batching: Batching,
     queue: Queue,
-    /// The stream of `--params`; absent without.
+    /// The params stream; absent without `--params`.
     #[serde(skip_serializing_if = "Option::is_none")]
     params: Option<ParamsState>,
     models: Vec<ModelState>,
@@ -53,43 +53,43 @@ pub(super) struct ServerState {
 struct Workers {
     wanted: usize,
     alive: usize,
-    /// Respawns of workers since the server started.
+    /// Restarts of workers since the server started.
     restarts: u64,
-    /// How the worker ended that was respawned last.
+    /// Exit reason of the last restarted worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_end: Option<String>,
 }
 
-/// The front end.
+/// State of the front end.
 #[derive(Debug, Serialize)]
 struct FrontState {
     threads: usize,
-    /// Share of the last seconds in which its busiest thread used its cpu, 0 to 1.
+    /// CPU utilization of its busiest thread over the last seconds, 0 to 1.
     busy: f64,
-    /// Id of its process.
+    /// Process ID of the front.
     pid: u32,
-    /// Front processes that died, and their connections, since the server was started.
+    /// Front processes that died since the server was started, and their open connections.
     deaths: u64,
     connections_reset: u64,
-    /// Fronts whose place a standby has taken.
+    /// Fronts that were replaced by a standby.
     takeovers: u64,
-    /// Binaries that were replaced while the server ran.
+    /// Binary upgrades while the server was running.
     upgrades: u64,
-    /// Whether a standby could take the place of the front at once.
+    /// Whether a standby is ready to take over from the front.
     standby_ready: bool,
-    /// Why no standby can be started.
+    /// Why a standby cannot be started.
     #[serde(skip_serializing_if = "Option::is_none")]
     standby_error: Option<String>,
 }
 
-/// The params in force.
+/// The batching params in force.
 #[derive(Debug, Serialize)]
 struct Batching {
     policy: &'static str,
     max_rows: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_delay_us: Option<u64>,
-    /// What policy auto prefers.
+    /// Preference of policy auto.
     #[serde(skip_serializing_if = "Option::is_none")]
     prefer: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,14 +104,14 @@ struct Queue {
 #[derive(Debug, Serialize)]
 struct ParamsState {
     connected: bool,
-    /// Generation of the stream's parameters in force; null while the settings are in force.
+    /// Generation of the params from the stream; null while those of the settings are in force.
     generation: Option<u64>,
-    /// Why the last message was refused.
+    /// Why the last message was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<String>,
 }
 
-/// Requests of the window by outcome.
+/// Number of requests in the window, by outcome.
 #[derive(Debug, Serialize)]
 struct Requests {
     good: u64,
@@ -131,21 +131,21 @@ struct ModelState {
     #[serde(skip_serializing_if = "Option::is_none")]
     loaded_at_unix_ms: Option<u64>,
     latency: Vec<BatchCost>,
-    /// Most threads of a worker that compute one of its batches; null: all of them.
+    /// Maximum number of threads of a worker for one of its batches; null: all threads.
     threads: Option<usize>,
-    /// Its share of the server while requests have to be refused.
+    /// Its share of the server during overload.
     #[serde(skip_serializing_if = "Option::is_none")]
     weight: Option<u32>,
-    /// How its batches are made.
+    /// Its batching params.
     #[serde(skip_serializing_if = "Option::is_none")]
     batching_params: Option<Batching>,
-    /// The last minute of its requests.
+    /// Its requests in the last minute.
     #[serde(flatten)]
     requests: ModelRequests,
-    /// What policy auto chose for the same kinds; absent under another policy.
+    /// Choices of policy auto for the same kinds; absent under another policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     batching: Vec<BatchingChoice>,
-    /// The prediction kernels by rows of a batch; empty while the model is not served.
+    /// Prediction kernels by number of rows in a batch; empty while the model is not served.
     kernels: Vec<KernelState>,
 }
 
@@ -155,8 +155,8 @@ struct ModelRequests {
     goodput_per_second: f64,
     bad_rate: f64,
     latency_p99_ms: Option<f64>,
-    /// Whether no more requests were bad than the objective allows, of all and of each kind; null
-    /// without an objective or a request.
+    /// Whether the ratio of bad requests is within the objective, over all requests and for each
+    /// kind; null without an objective or a request.
     slo_met: Option<bool>,
     outcomes: Vec<KindOutcomes>,
 }
@@ -164,29 +164,30 @@ struct ModelRequests {
 /// Requests of the window whose costliest output is of this kind.
 #[derive(Debug, Serialize)]
 struct KindOutcomes {
-    /// `unread`: refused before the body was read.
+    /// `unread`: rejected before the body was read.
     kind: &'static str,
     #[serde(flatten)]
     requests: Requests,
-    /// Those of the last 15 to 20 s.
+    /// Requests of the last 15 to 20 s.
     newest: Requests,
-    /// Replies by their time from arrival: the upper bounds of buckets in microseconds and how many
-    /// replies are in each. Empty buckets are left out.
+    /// Histogram of latencies from arrival to reply: upper bounds of buckets in microseconds, and
+    /// number of replies. Empty buckets are omitted.
     latency_us: Vec<(u64, u64)>,
 }
 
-/// The kernel for batches of at most `rows_max` rows, and more than those of the previous entry.
+/// The kernel for batches of at most `rows_max` rows, and more than `rows_max` of the previous
+/// entry.
 #[derive(Debug, Serialize)]
 struct KernelState {
-    /// Null: no limit.
+    /// Null means no limit.
     rows_max: Option<usize>,
     kernel: &'static str,
-    /// Time of a row, measured when the model was loaded. Null: chosen by rule.
+    /// Time per row, measured when the model was loaded; null if the kernel was chosen by rule.
     row_ns: Option<f64>,
     reads_bytes: usize,
 }
 
-/// A batch of b rows takes alpha b + beta on one worker.
+/// Cost of batches: a batch of b rows takes alpha b + beta on one worker.
 #[derive(Debug, Serialize)]
 struct BatchCost {
     kind: &'static str,
@@ -200,20 +201,20 @@ struct BatchCost {
 struct BatchingChoice {
     kind: &'static str,
     deferred: bool,
-    /// In one word, for programs.
+    /// One word, for programs.
     reason: &'static str,
-    /// In a sentence with figures.
+    /// One sentence with figures.
     explanation: String,
-    /// Work of all queues in eager batches, as a share of what the workers can do.
+    /// Work in all queues with eager batching, relative to the capacity of the workers.
     load_ratio: f64,
-    /// What deferring gains and costs; absent while costs, objective or rate are not known.
+    /// Gain and cost of deferring; absent while costs, objective or arrival rate are unknown.
     #[serde(flatten)]
     deferral: Option<Deferral>,
 }
 
 #[derive(Debug, Serialize)]
 struct Deferral {
-    /// Goodput, as a share of eager goodput.
+    /// Gain in goodput, relative to eager goodput.
     goodput_gain_ratio: f64,
     idle_workers_gain: f64,
     p50_cost_ms: f64,

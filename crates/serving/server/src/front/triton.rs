@@ -1,5 +1,5 @@
-//! Triton's extensions of the protocol: statistics, the repository index, loading and unloading.
-//! Builds the messages of gRPC; the JSON of HTTP has the same fields.
+//! Triton's extensions of the protocol: statistics, repository index, loading and unloading. Builds
+//! the gRPC messages; the JSON over HTTP has the same fields.
 
 use albacore_call_counts::CallCounts;
 use albacore_engine::{Engine, LoopIndex, ModelLookupError};
@@ -13,10 +13,10 @@ use super::Front;
 use super::request_error::{ErrorKind, RequestError};
 use super::validate::{self, VERSION};
 
-/// The counters of a model, or of all for an empty name.
+/// Statistics of a model, or of all models if the name is empty.
 ///
 /// # Errors
-/// There is no such model or version.
+/// The model or version is unknown.
 pub(super) fn statistics(
     engine: &Engine,
     calls: &CallCounts,
@@ -30,14 +30,14 @@ pub(super) fn statistics(
         ));
     }
     let models = engine.stats().models;
-    let asked = models
+    let selected = models
         .iter()
         .filter(|model| name.is_empty() || model.name == name);
-    let statistics = asked.map(|model| calls.statistics(model, VERSION));
+    let statistics = selected.map(|model| calls.statistics(model, VERSION));
     Ok(statistics.collect())
 }
 
-/// All models of the settings, or only those that are ready.
+/// Lists all models of the settings, or only those that are ready.
 pub(super) fn index(engine: &Engine, status: &ConfigStatus, only_ready: bool) -> Vec<ModelIndex> {
     let models = status.models.iter().map(|model| {
         let is_served = model.serving.is_some() && engine.model(&model.name).is_ok();
@@ -65,7 +65,7 @@ pub(super) fn index(engine: &Engine, status: &ConfigStatus, only_ready: bool) ->
         .collect()
 }
 
-/// The error for a call that this server has not.
+/// Returns the error for a call that is not supported.
 pub(super) fn unsupported(call: UnsupportedCall) -> RequestError {
     RequestError::new(ErrorKind::Unimplemented, call.refusal())
 }
@@ -93,10 +93,10 @@ impl Front {
         Ok(control.run(name, action).await?)
     }
 
-    /// What loads and unloads models.
+    /// Returns the handle for loading and unloading models.
     ///
     /// # Errors
-    /// Calls do not load and unload models here.
+    /// Models are not loaded and unloaded by calls on this server.
     pub(super) fn model_control(&self) -> Result<&ModelControl, RequestError> {
         self.model_control.as_ref().ok_or_else(|| {
             RequestError::new(

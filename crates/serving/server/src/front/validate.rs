@@ -1,8 +1,8 @@
-//! Validates what a request asks for, over both protocols: model, version, rows, outputs.
+//! Validates requests of both protocols: model, version, rows, outputs.
 //!
-//! A request has one input tensor of shape `[rows, features]`, and names its outputs; `output` is
-//! the default. A tensor of shape `[features]` is refused, since it is ambiguous for a model with
-//! one feature: one row or many.
+//! A request has one input tensor of shape `[rows, features]` and names its outputs; the default is
+//! `output`. A tensor of shape `[features]` is rejected, because it is ambiguous for a model with
+//! one feature: one row or many rows.
 
 use super::limits::{BODY_BYTES_MAX, TEXT_PER_BYTE};
 use super::request_error::{ErrorKind, RequestError};
@@ -17,7 +17,7 @@ use albacore_rows::datatype::Datatype;
 use albacore_rows::labels::{self, LABEL};
 use albacore_rows::{ColumnOrder, InvalidRows};
 
-/// Looks up a model for a request of `event_loop`; an empty version matches any.
+/// Looks up a model for a request in `event_loop`; an empty version matches any.
 pub(super) fn find_model(
     engine: &Engine,
     event_loop: LoopIndex,
@@ -54,15 +54,15 @@ pub(super) fn find_model(
     ))
 }
 
-/// The input tensor as the request declares it, without its data.
+/// The input tensor as declared in the request, without its data.
 pub(super) struct DeclaredTensor<'a> {
     pub(super) datatype: &'a str,
     pub(super) shape: &'a [i64],
 }
 
-/// Checks the input tensor, which has the model's columns or those of `order`; returns its data
-/// type and its number of rows (at least one). Its name is ignored: there is only one, and clients
-/// of other servers use other names.
+/// Checks the input tensor, whose columns are those of the model or of `order`; returns its data
+/// type and number of rows (at least one). Its name is ignored: there is only one input, and
+/// clients of other servers use other names.
 pub(super) fn check_input(
     model: &ModelInfo,
     declared: &DeclaredTensor<'_>,
@@ -98,17 +98,17 @@ pub(super) fn check_input(
     }
 }
 
-/// One output of the reply, in the order of the request.
+/// A requested output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestedOutput {
     pub(super) kind: Kind,
-    /// As bytes rather than as text or typed lists.
+    /// As bytes rather than as JSON text or typed lists.
     pub(super) binary: bool,
     pub(super) form: OutputForm,
 }
 
 impl RequestedOutput {
-    /// Its name in the reply.
+    /// Name of the output in the reply.
     fn name(&self) -> &'static str {
         match self.form {
             OutputForm::Labels => LABEL,
@@ -117,19 +117,19 @@ impl RequestedOutput {
     }
 }
 
-/// What the reply has of an output.
+/// Form of an output in the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OutputForm {
     Values,
-    /// The most likely classes of each row, so many.
+    /// This number of most likely classes per row.
     Classes(usize),
-    /// Of each row the name of the class that the value means.
+    /// The name of the predicted class of each row.
     Labels,
-    /// Its values are written there.
+    /// Values are written to this slice of shared memory.
     Region(RegionSlice),
 }
 
-/// Collects and checks the outputs of a request.
+/// Collects and checks the requested outputs.
 pub(super) struct OutputSelection<'a> {
     model: &'a ModelInfo,
     outputs: Vec<RequestedOutput>,
@@ -137,7 +137,7 @@ pub(super) struct OutputSelection<'a> {
 }
 
 impl<'a> OutputSelection<'a> {
-    /// Without any output of `model`.
+    /// An empty selection.
     pub(super) fn new(model: &'a ModelInfo) -> Self {
         Self {
             model,
@@ -151,7 +151,7 @@ impl<'a> OutputSelection<'a> {
         self.add_as(name, binary, OutputForm::Values)
     }
 
-    /// Adds the output called `name` in this form.
+    /// Adds the output called `name` in the given form.
     pub(super) fn add_as(
         &mut self,
         name: &str,
@@ -199,8 +199,8 @@ impl<'a> OutputSelection<'a> {
         Ok(())
     }
 
-    /// The outputs that were added, or if there are none the value, and its label where the model's
-    /// classes have names.
+    /// Returns the selected outputs. The default is the value, and the label if the classes of the
+    /// model have names.
     pub(super) fn or_default(self, binary: bool) -> (Vec<RequestedOutput>, KindSet) {
         let has_label = self.outputs.is_empty() && self.model.class_names.is_some();
         let (mut outputs, kinds) = self.or_value(binary);
@@ -214,7 +214,7 @@ impl<'a> OutputSelection<'a> {
         (outputs, kinds)
     }
 
-    /// The outputs that were added, or the value if there are none.
+    /// Returns the selected outputs; the default is the value.
     pub(super) fn or_value(mut self, binary: bool) -> (Vec<RequestedOutput>, KindSet) {
         if self.outputs.is_empty() {
             self.outputs.push(RequestedOutput {
@@ -228,7 +228,7 @@ impl<'a> OutputSelection<'a> {
     }
 }
 
-/// Refuses a request whose reply would be too large.
+/// Rejects a request whose reply would be too large.
 pub(super) fn check_reply_size(
     model: &ModelInfo,
     rows: usize,
@@ -242,8 +242,8 @@ pub(super) fn check_reply_size(
         let text = if requested.binary { 1 } else { TEXT_PER_BYTE };
         let row = match &requested.form {
             OutputForm::Values => output.row_bytes().saturating_mul(text),
-            OutputForm::Classes(wanted) => {
-                let count = Classification::count(output, *wanted);
+            OutputForm::Classes(limit) => {
+                let count = Classification::count(output, *limit);
                 Classification::row_bytes(model, output, count)
             }
             OutputForm::Labels => {
@@ -271,7 +271,7 @@ pub(super) fn check_reply_size(
     ))
 }
 
-/// Refuses an output that its part of a shared memory region cannot hold.
+/// Rejects an output that does not fit into its slice of shared memory.
 fn check_region(output: &OutputInfo, rows: usize, slice: &RegionSlice) -> Result<(), RequestError> {
     let (need, have) = (output.row_bytes().saturating_mul(rows), slice.len());
     if need <= have {
@@ -285,7 +285,7 @@ fn check_region(output: &OutputInfo, rows: usize, slice: &RegionSlice) -> Result
     )))
 }
 
-/// Writes the outputs that are wanted in shared memory.
+/// Writes the outputs requested in shared memory.
 pub(super) fn write_regions(
     outputs: &[RequestedOutput],
     reply: &Reply,
@@ -298,7 +298,7 @@ pub(super) fn write_regions(
     Ok(())
 }
 
-/// The shared memory that a tensor names by its parameters.
+/// Shared memory parameters of a tensor.
 #[derive(Default)]
 pub(super) struct RegionParameters<'a> {
     pub(super) region: Option<&'a str>,
@@ -307,7 +307,7 @@ pub(super) struct RegionParameters<'a> {
 }
 
 impl RegionParameters<'_> {
-    /// Finds it; `None` if the tensor names none. `tensor` is its name.
+    /// Finds the slice; `None` if no region is named. `tensor` is the name for errors.
     pub(super) fn find(
         &self,
         regions: &Regions,
@@ -330,11 +330,11 @@ impl RegionParameters<'_> {
     }
 }
 
-/// Refuses an input in shared memory whose size is not `need` bytes, or that the request has, too.
-/// It is read by the event loop, and may be no larger than a body.
+/// Rejects an input in shared memory that is not of size `need`, or that also has data in the
+/// request. The event loop reads it, so it must not be larger than a body.
 pub(super) fn check_shared(
     need: BinarySize,
-    has_own: bool,
+    has_data: bool,
     slice: &RegionSlice,
 ) -> Result<(), RequestError> {
     let have = slice.len();
@@ -342,7 +342,7 @@ pub(super) fn check_shared(
     if least.max(have) > BODY_BYTES_MAX {
         return Err(RequestError::body_too_large(least.max(have) as u64));
     }
-    match (has_own, need.admits(have)) {
+    match (has_data, need.admits(have)) {
         (false, true) => Ok(()),
         (true, _) => Err(RequestError::invalid(
             "an input has both data and shared_memory_region; send one of them",
@@ -367,8 +367,8 @@ pub(super) fn write_shared(
     kind.write_bytes(&bytes, memory)
 }
 
-/// The form of an output by its parameters; `classes` is that of `classification`, if there is one,
-/// and `None` inside where it is not a number of classes.
+/// Form of an output according to its parameters. `classes` is the value of `classification`, if
+/// present; its inner value is `None` if it is not an integer.
 pub(super) fn output_form(
     name: &str,
     classes: Option<Option<u64>>,
@@ -385,8 +385,8 @@ pub(super) fn output_form(
             "classes are not written to shared memory; ask for classification or \
              shared_memory_region",
         )),
-        (Some(Some(wanted)), None) if wanted > 0 => Ok(OutputForm::Classes(
-            usize::try_from(wanted).unwrap_or(usize::MAX),
+        (Some(Some(limit)), None) if limit > 0 => Ok(OutputForm::Classes(
+            usize::try_from(limit).unwrap_or(usize::MAX),
         )),
         (Some(_), None) => Err(refusal(
             "parameter \"classification\" is not a number of classes: send a whole number from 1",
@@ -394,7 +394,7 @@ pub(super) fn output_form(
     }
 }
 
-/// The beginning of a client's text, short enough for an error message.
+/// Returns the beginning of a client's text, short enough for an error message.
 pub(super) fn excerpt(text: &str) -> String {
     const SHOWN_CHARS: usize = 64;
     text.chars().take(SHOWN_CHARS).collect()

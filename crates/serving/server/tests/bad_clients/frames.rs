@@ -1,9 +1,9 @@
-//! Frames of HTTP/2 as a bad client writes them, byte by byte.
+//! HTTP/2 frames of misbehaving clients, byte by byte.
 
-// Tests and the benchmark each use their part.
+// Tests and the benchmark use different parts.
 #![allow(dead_code)]
 
-/// The connection preface, and settings without an entry.
+/// The connection preface and an empty SETTINGS frame.
 pub(crate) fn opening() -> Vec<u8> {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend(settings(&[]));
@@ -34,7 +34,7 @@ pub(crate) fn ping() -> Vec<u8> {
     frame(6, 0, 0, b"12345678")
 }
 
-/// A header field that is not kept in the table.
+/// A literal header field without indexing.
 pub(crate) fn field(name: &str, value: &str) -> Vec<u8> {
     let mut field = vec![0];
     for text in [name, value] {
@@ -55,7 +55,7 @@ pub(crate) fn field(name: &str, value: &str) -> Vec<u8> {
     field
 }
 
-/// Fields of a request that asks for `path`.
+/// Header fields of a request for `path`.
 pub(crate) fn request(method: &str, path: &str) -> Vec<u8> {
     [
         field(":method", method),
@@ -66,18 +66,18 @@ pub(crate) fn request(method: &str, path: &str) -> Vec<u8> {
     .concat()
 }
 
-/// `HEADERS`, with the end of headers or without, with the end of the stream or without.
+/// `HEADERS`, optionally with END_HEADERS and END_STREAM.
 pub(crate) fn headers(stream: u32, fields: &[u8], (ends, closes): (bool, bool)) -> Vec<u8> {
     let flags = if ends { 4 } else { 0 } | u8::from(closes);
     frame(1, flags, stream, fields)
 }
 
-/// `CONTINUATION` that does not end the headers.
+/// `CONTINUATION` without END_HEADERS.
 pub(crate) fn continuation(stream: u32, fields: &[u8]) -> Vec<u8> {
     frame(9, 0, stream, fields)
 }
 
-/// `RST_STREAM`, cancelled.
+/// `RST_STREAM` with code CANCEL.
 pub(crate) fn reset(stream: u32) -> Vec<u8> {
     frame(3, 0, stream, &8_u32.to_be_bytes())
 }

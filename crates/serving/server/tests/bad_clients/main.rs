@@ -1,5 +1,5 @@
-//! Clients that are slow, silent, too many, too large or hostile, by real sockets: good clients are
-//! answered through all of it, memory stays bounded, and each cause is counted.
+//! Slow, silent, oversized, hostile or too many clients over real sockets. Meanwhile good clients
+//! are served, memory stays bounded, and each cause is counted.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod frames;
@@ -24,7 +24,7 @@ fn start() -> Running {
     Running::start(&models, &["--workers", "1", "--threads", "1"])
 }
 
-/// One row.
+/// An infer body with one row.
 fn body() -> String {
     let values = ["0.5"; FEATURES].join(",");
     format!(
@@ -32,21 +32,21 @@ fn body() -> String {
     )
 }
 
-/// A client that behaves: on a connection that it keeps, and on a new one each time.
-struct Good {
+/// A well-behaved client: requests on a keep-alive connection, and on a new one each time.
+struct GoodClient {
     is_over: Arc<AtomicBool>,
     answered: Arc<AtomicU32>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Good {
+impl GoodClient {
     fn start(address: SocketAddr) -> Self {
         let (is_over, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
-        let (over, count, body) = (Arc::clone(&is_over), Arc::clone(&answered), body());
+        let (stop, count, body) = (Arc::clone(&is_over), Arc::clone(&answered), body());
         let thread = std::thread::spawn(move || {
-            let mut kept = Connection::to(address);
-            while !over.load(Ordering::Relaxed) {
-                for connection in [&mut kept, &mut Connection::to(address)] {
+            let mut keep_alive = Connection::to(address);
+            while !stop.load(Ordering::Relaxed) {
+                for connection in [&mut keep_alive, &mut Connection::to(address)] {
                     let answer = connection.call("POST", INFER, &[], body.as_bytes());
                     assert_eq!(answer.status, 200, "{:?}", answer.json());
                     count.fetch_add(1, Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl Good {
         }
     }
 
-    /// Ends it once it got more than so many answers; it must not have been failed.
+    /// Ends the client after it has received more than `answers` replies; none may have failed.
     async fn end(mut self, answers: u32) {
         let start = Instant::now();
         let thread = self.thread.take().unwrap();
@@ -74,7 +74,7 @@ impl Good {
     }
 }
 
-/// The value of a metric, by the start of its line.
+/// The value of the metric whose line begins with `name`.
 fn metric(server: &Running, name: &str) -> u64 {
     let text = String::from_utf8(server.get("/metrics").body).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -82,18 +82,18 @@ fn metric(server: &Running, name: &str) -> u64 {
     value.trim().parse().unwrap()
 }
 
-fn reached(server: &Running, bound: &str) -> u64 {
+fn limit_count(server: &Running, bound: &str) -> u64 {
     metric(
         server,
         &format!("albacore_bounds_reached_total{{bound=\"{bound}\"}}"),
     )
 }
 
-/// Waits until a bound was reached so often.
+/// Waits until a limit was reached `count` times.
 async fn wait_for(server: &Running, bound: &str, count: u64) {
     let start = Instant::now();
-    while reached(server, bound) < count {
-        let have = reached(server, bound);
+    while limit_count(server, bound) < count {
+        let have = limit_count(server, bound);
         assert!(
             start.elapsed() < PATIENCE,
             "{bound} was reached {have} times, not {count}"
@@ -118,8 +118,8 @@ async fn send(address: SocketAddr, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// Reads until the other end closes; what came.
-async fn rest(stream: &mut TcpStream) -> Vec<u8> {
+/// Reads until the peer closes; returns the received bytes.
+async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let reading = async {
         let mut piece = [0; 1 << 16];
@@ -133,7 +133,7 @@ async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     all
 }
 
-/// A head that announces a body.
+/// A request head with this `Content-Length`.
 fn head(bytes: usize) -> String {
     format!("POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {bytes}\r\n\r\n")
 }
@@ -142,12 +142,12 @@ fn head(bytes: usize) -> String {
 async fn ten_thousand_half_open_connections_block_no_client_and_memory_stays_bounded() {
     const FLOOD: usize = 10_000;
     let server = start();
-    let good = Good::start(server.http);
+    let good = GoodClient::start(server.http);
     let before = resident(&server);
     let mut open = Vec::with_capacity(FLOOD);
-    for place in 0..FLOOD {
-        // Most say nothing, some begin a head that never ends, some have been served.
-        let words: &[u8] = match place % 20 {
+    for index in 0..FLOOD {
+        // Most connections send nothing, some an incomplete head, some a complete request.
+        let words: &[u8] = match index % 20 {
             0 | 1 => b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n",
             2 => b"PRI * HTTP/2.0",
             3 => b"POST /v2/models/small/infer HTTP/1.1\r\nHost: x\r\nX-Slow: ",
@@ -158,14 +158,14 @@ async fn ten_thousand_half_open_connections_block_no_client_and_memory_stays_bou
                 let _ = stream.write_all(words).await;
                 stream
             }
-            Err(error) => panic!("connection {place}: {error}"),
+            Err(error) => panic!("connection {index}: {error}"),
         };
         open.push(stream);
     }
-    // Those with half a head may have had their time before.
-    let crowded_out = (FLOOD - 8_192 - FLOOD / 20) as u64;
-    wait_for(&server, "crowded_out", crowded_out).await;
-    // Who is crowded out is counted, and then let go.
+    // Connections with an incomplete head may have reached their time limit before.
+    let evicted = (FLOOD - 8_192 - FLOOD / 20) as u64;
+    wait_for(&server, "crowded_out", evicted).await;
+    // Evicted connections are counted first and closed later.
     let start = Instant::now();
     let mut connections = metric(&server, "albacore_connections ");
     while connections > 8_192 {
@@ -173,7 +173,11 @@ async fn ten_thousand_half_open_connections_block_no_client_and_memory_stays_bou
         tokio::time::sleep(Duration::from_millis(50)).await;
         connections = metric(&server, "albacore_connections ");
     }
-    assert_eq!(reached(&server, "connections"), 0, "nobody was turned away");
+    assert_eq!(
+        limit_count(&server, "connections"),
+        0,
+        "nobody was turned away"
+    );
     let grown = resident(&server) - before;
     println!("{connections} connections: {grown} MiB more resident");
     assert!(grown < 256, "{grown} MiB");
@@ -186,14 +190,14 @@ async fn ten_thousand_half_open_connections_block_no_client_and_memory_stays_bou
     );
 }
 
-/// Longer than any client may take for a head or a body.
+/// Longer than the time limits of heads and bodies.
 const STOPPED: Duration = Duration::from_secs(12);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stalled_front_does_not_treat_its_clients_as_slow() {
     let server = start();
     let request = head(body().len()) + &body();
-    // In the middle of the head, between head and body, and in the middle of the body.
+    // Within the head, between head and body, and within the body.
     let cuts = [20, head(body().len()).len(), request.len() - 20];
     let mut open = Vec::new();
     for cut in cuts.repeat(8) {
@@ -201,18 +205,18 @@ async fn a_stalled_front_does_not_treat_its_clients_as_slow() {
         open.push((send(server.http, begin).await, end.to_vec()));
     }
     let front = server.front().to_string();
-    let tell = |signal: &str| {
+    let signal_front = |signal: &str| {
         let mut kill = std::process::Command::new("kill");
         assert!(kill.args([signal, &front]).status().unwrap().success());
     };
-    // The halves are read, most likely; if not, what follows holds all the more.
+    // Probably the first parts are read by now; if not, the test is only stricter.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    tell("-STOP");
+    signal_front("-STOP");
     tokio::time::sleep(STOPPED).await;
     for (stream, end) in &mut open {
         stream.write_all(end).await.unwrap();
     }
-    tell("-CONT");
+    signal_front("-CONT");
     for (mut stream, _) in open {
         let mut answer = [0; 12];
         let read = tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer));
@@ -225,10 +229,10 @@ async fn a_stalled_front_does_not_treat_its_clients_as_slow() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_senders_and_readers_are_closed_at_their_deadlines() {
     let server = start();
-    let good = Good::start(server.http);
+    let good = GoodClient::start(server.http);
     let (http, body) = (server.http, body());
     let mut slow = JoinSet::new();
-    // One byte a second of a head, of a body, of a chunked body; a body that stops.
+    // One byte per second of a head, of a body, of a chunked body; a body that stalls.
     for (begin, more) in [
         ("GET /v2 HTTP/1.1\r\nHost: x\r\nX: ".to_owned(), "1"),
         (head(1_000_000), "1"),
@@ -246,12 +250,12 @@ async fn slow_senders_and_readers_are_closed_at_their_deadlines() {
     }
     slow.spawn(async move {
         let mut stream = send(http, (head(1_000) + &body[..40]).as_bytes()).await;
-        let answer = rest(&mut stream).await;
+        let answer = read_to_end(&mut stream).await;
         let answer = String::from_utf8_lossy(&answer);
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
         assert!(answer.contains("too slow"), "{answer}");
     });
-    // 6 MB of an answer that nobody reads, over both versions of HTTP.
+    // A reply of 6 MB that is not read, over both versions of HTTP.
     let rows = 15_000;
     let json = format!(
         r#"{{"inputs":[{{"name":"input","shape":[{rows},{FEATURES}],"datatype":"FP32","parameters":{{"binary_data_size":{}}}}}],"outputs":[{{"name":"leaf","parameters":{{"binary_data":true}}}}]}}"#,
@@ -282,43 +286,44 @@ async fn slow_senders_and_readers_are_closed_at_their_deadlines() {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_are_too_large_or_incomplete_are_refused_and_counted() {
     let server = start();
-    let good = Good::start(server.http);
+    let good = GoodClient::start(server.http);
     let http = server.http;
-    // Gone in the middle of a head and of a body, and while it is computed.
+    // Clients that disconnect within a head, within a body, and during the computation.
     drop(send(http, b"GET /v2 HTTP/1.1\r\nHost: x\r\nX: ").await);
     drop(send(http, (head(1_000) + "{").as_bytes()).await);
     wait_for(&server, "broken_off", 2).await;
     // A head of 40 KB, a body of 65 MiB.
     let long = format!("GET /v2 HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(40_000));
-    let answer = rest(&mut send(http, long.as_bytes()).await).await;
+    let answer = read_to_end(&mut send(http, long.as_bytes()).await).await;
     assert!(answer.starts_with(b"HTTP/1.1 431 "));
     let mut stream = send(http, head(65 << 20).as_bytes()).await;
     let mut answer = [0; 13];
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 413 ");
-    assert_eq!(reached(&server, "head_bytes"), 1);
-    assert_eq!(reached(&server, "body_bytes"), 1);
-    // JSON five million levels deep: skipped where it is unknown, refused where it is not.
+    assert_eq!(limit_count(&server, "head_bytes"), 1);
+    assert_eq!(limit_count(&server, "body_bytes"), 1);
+    // JSON nested five million levels deep: skipped in unknown fields, otherwise rejected.
     let deep = "[".repeat(5_000_000) + &"]".repeat(5_000_000);
-    for (place, status) in [("\"x\":", 200), ("\"id\":", 400), ("\"parameters\":", 400)] {
-        let body = body().replacen('{', &format!("{{{place}{deep},"), 1);
+    for (key, status) in [("\"x\":", 200), ("\"id\":", 400), ("\"parameters\":", 400)] {
+        let body = body().replacen('{', &format!("{{{key}{deep},"), 1);
         let answer = tokio::task::block_in_place(|| server.post(INFER, &[], body.as_bytes()));
-        assert_eq!(answer.status, status, "{place}");
+        assert_eq!(answer.status, status, "{key}");
     }
-    // Not HTTP, and a thousand requests at once.
-    let answer = rest(&mut send(http, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await).await;
+    // Bytes that are not HTTP, and a thousand requests at once.
+    let answer =
+        read_to_end(&mut send(http, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await).await;
     assert!(
         answer.starts_with(b"HTTP/1.1 400 "),
         "a TLS handshake gets an HTTP error"
     );
-    assert_eq!(reached(&server, "not_http"), 1);
+    assert_eq!(limit_count(&server, "not_http"), 1);
     let many = "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1_000);
     let mut stream = send(http, many.as_bytes()).await;
     stream
         .write_all(b"GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         .await
         .unwrap();
-    let answers = rest(&mut stream).await;
+    let answers = read_to_end(&mut stream).await;
     assert_eq!(
         String::from_utf8_lossy(&answers)
             .matches("HTTP/1.1 200 ")
@@ -332,11 +337,11 @@ async fn requests_that_are_too_large_or_incomplete_are_refused_and_counted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn floods_of_frames_close_only_their_connection() {
     let server = start();
-    let good = Good::start(server.http);
+    let good = GoodClient::start(server.http);
     for address in [server.http, server.grpc] {
-        let counted = |bound: &str| reached(&server, bound);
+        let counted = |bound: &str| limit_count(&server, bound);
         let (resets, floods) = (counted("resets"), counted("flood"));
-        // Calls begun and reset, a hundred in one packet.
+        // Streams opened and reset, a hundred in one packet.
         let rapid = (0..1_000).flat_map(|call| {
             let call = 2 * call + 1;
             let fields = frames::request("POST", INFER);
@@ -349,15 +354,15 @@ async fn floods_of_frames_close_only_their_connection() {
         let rapid: Vec<u8> = rapid.collect();
         let mut stream = send(address, &frames::opening()).await;
         let _ = stream.write_all(&rapid).await;
-        rest(&mut stream).await;
+        read_to_end(&mut stream).await;
         wait_for(&server, "flood", floods + 1).await;
-        // The same, slowly enough to be looked at one by one.
+        // The same, slow enough for the server to process each one.
         let mut stream = send(address, &frames::opening()).await;
         for call in 0..1_000 {
             let call = 2 * call + 1;
             let fields = frames::request("POST", INFER);
-            let begun = frames::headers(call, &fields, (true, false));
-            if stream.write_all(&begun).await.is_err() {
+            let request = frames::headers(call, &fields, (true, false));
+            if stream.write_all(&request).await.is_err() {
                 break;
             }
             tokio::time::sleep(Duration::from_micros(500)).await;
@@ -365,9 +370,9 @@ async fn floods_of_frames_close_only_their_connection() {
                 break;
             }
         }
-        rest(&mut stream).await;
+        read_to_end(&mut stream).await;
         wait_for(&server, "resets", resets + 1).await;
-        // Headers that never end.
+        // Endless headers.
         let mut stream = send(address, &frames::opening()).await;
         let fields = frames::request("GET", "/v2");
         let _ = stream
@@ -379,18 +384,18 @@ async fn floods_of_frames_close_only_their_connection() {
                 break;
             }
         }
-        rest(&mut stream).await;
+        read_to_end(&mut stream).await;
         wait_for(&server, "flood", floods + 2).await;
     }
     good.end(1).await;
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
-/// Settings and pings by the hundred thousand.
+/// Hundreds of thousands of SETTINGS and PING frames.
 #[tokio::test(flavor = "multi_thread")]
 async fn floods_with_unread_replies_take_no_memory() {
     let server = start();
-    let good = Good::start(server.http);
+    let good = GoodClient::start(server.http);
     let before = resident(&server);
     let mut floods = JoinSet::new();
     for flood in [frames::settings(&[(3, 100)]), frames::ping()] {
@@ -434,14 +439,14 @@ async fn a_good_request_over_http_2_is_answered_on_either_port() {
             .write_all(&frames::data(1, body.as_bytes(), true))
             .await
             .unwrap();
-        let mut seen = Vec::new();
+        let mut received = Vec::new();
         let mut piece = [0; 4096];
-        while !String::from_utf8_lossy(&seen).contains("\"outputs\":[") {
+        while !String::from_utf8_lossy(&received).contains("\"outputs\":[") {
             let bytes = stream.read(&mut piece).await.unwrap();
-            assert!(bytes > 0, "{seen:?}");
-            seen.extend(&piece[..bytes]);
+            assert!(bytes > 0, "{received:?}");
+            received.extend(&piece[..bytes]);
         }
-        // By HTTP/1.1, too; an offer to change to HTTP/2 in its old way is passed over.
+        // Also over HTTP/1.1; the obsolete upgrade to h2c is ignored.
         let old = "GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\n\
             Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
         let mut connection = Connection::to(address);

@@ -1,5 +1,5 @@
-//! Texts of categories: tables of the file, the map of the settings in their place, and the next
-//! front, which knows both.
+//! Texts of categories: tables of the model file, their replacement by the settings, and both after
+//! a takeover by the next front.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 use super::running::{PATIENCE, Running, kill, zoo};
 use super::{Volume, model, settings, start, until, until_in_force};
 
-/// The colors of the file by code, and other names for them.
+/// The colors in the file, by code, and other names for them.
 const COLORS: [&str; 6] = ["red", "a, b", "blue", "[x]", "q\"\\", "green"];
 const NAMES: [&str; 6] = ["rot", "a, b", "", "[x]", "green", "red"];
 
-/// Settings of a model of this file, with categories of columns.
+/// Settings of a model of this file, with categories for columns.
 fn with(file: &str, categories: &[(&str, &[&str])]) -> String {
     let mut model = model("xgb_exact.ubj");
     let path = zoo("../categories").join(file);
     model.source = Source::Path(path.display().to_string());
-    let own = |texts: &[&str]| texts.iter().map(|&it| it.to_owned()).collect();
+    let owned = |texts: &[&str]| texts.iter().map(|&it| it.to_owned()).collect();
     let categories = categories.iter();
     model.naming.categories = categories
-        .map(|&(name, texts)| (name.to_owned(), own(texts)))
+        .map(|&(name, texts)| (name.to_owned(), owned(texts)))
         .collect();
     settings(vec![model], Policy::Eager, 1024)
 }
@@ -44,19 +44,22 @@ fn texts_are_the_codes_of_the_file_or_of_the_settings_also_after_a_front_died() 
     let volume = Volume::new(&with("xgboost.ubj", &[]));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
-    let wanted = predictions(&server, &[0, 1, 2, 3, 4, 5]);
-    assert!(wanted[0].is_f64() && wanted[0] != wanted[1], "{wanted}");
-    assert_eq!(predictions(&server, &COLORS), wanted);
-    let said = predictions(&server, &["rot"]);
-    let said = said.as_str().unwrap();
+    let expected = predictions(&server, &[0, 1, 2, 3, 4, 5]);
     assert!(
-        said.contains("\"rot\" is none of the categories \"red\""),
-        "{said}"
+        expected[0].is_f64() && expected[0] != expected[1],
+        "{expected}"
     );
-    // "red" is the last one from here on.
+    assert_eq!(predictions(&server, &COLORS), expected);
+    let message = predictions(&server, &["rot"]);
+    let message = message.as_str().unwrap();
+    assert!(
+        message.contains("\"rot\" is none of the categories \"red\""),
+        "{message}"
+    );
+    // From here on "red" is the last category.
     volume.update(&with("xgboost.ubj", &[("color", &NAMES)]));
     until_in_force(&server, &volume);
-    assert_eq!(predictions(&server, &NAMES), wanted);
+    assert_eq!(predictions(&server, &NAMES), expected);
     let before = predictions(&server, &["blue"]);
     assert!(
         before
@@ -76,7 +79,7 @@ fn texts_are_the_codes_of_the_file_or_of_the_settings_also_after_a_front_died() 
         assert!(start.elapsed() < PATIENCE, "never: the front is gone");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(predictions(&server, &NAMES), wanted);
+    assert_eq!(predictions(&server, &NAMES), expected);
     assert_eq!(predictions(&server, &["blue"]), before);
 }
 
@@ -86,10 +89,13 @@ fn unknown_texts_of_lightgbm_are_missing_also_by_the_map_of_the_settings() {
         let volume = Volume::new(&with("lightgbm.txt", categories));
         let mut server = start(&volume, &[]);
         server.wait_until_ready();
-        let wanted = predictions(&server, &[json!("red"), Value::Null]);
-        assert!(wanted[0].is_f64() && wanted[0] != wanted[1], "{wanted}");
+        let expected = predictions(&server, &[json!("red"), Value::Null]);
+        assert!(
+            expected[0].is_f64() && expected[0] != expected[1],
+            "{expected}"
+        );
         let have = predictions(&server, &["red", "purple"]);
-        assert_eq!(have, wanted, "{categories:?}");
+        assert_eq!(have, expected, "{categories:?}");
     }
 }
 
@@ -97,19 +103,19 @@ fn unknown_texts_of_lightgbm_are_missing_also_by_the_map_of_the_settings() {
 fn categories_of_columns_that_a_model_does_not_have_are_refused_by_name() {
     let volume = Volume::new(&with("xgboost.ubj", &[("shade", &COLORS)]));
     let server = start(&volume, &[]);
-    for (name, said) in [
+    for (name, message) in [
         (
             "shade",
             "column \"shade\", which the model does not have; it has [\"amount\", \"color\", \
              \"age\", \"size\"]",
         ),
-        // Columns with names have no numbers.
+        // Columns with names cannot be addressed by number.
         ("1", "column \"1\", which the model does not have"),
     ] {
         volume.update(&with("xgboost.ubj", &[(name, &COLORS)]));
-        until(&server, said, |state| {
+        until(&server, message, |state| {
             let error = state["models"][0]["error"].as_str();
-            error.is_some_and(|error| error.contains(said))
+            error.is_some_and(|error| error.contains(message))
         });
     }
 }

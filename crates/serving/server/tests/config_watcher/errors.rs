@@ -1,4 +1,4 @@
-//! Errors change nothing, are reported, and are retried.
+//! Errors leave the served models unchanged, are reported, and are retried.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,17 +11,19 @@ use albacore_settings::{Model, Policy, Source};
 
 use super::running::{Running, zoo};
 use super::volume::digest;
-use super::{FILES, Volume, call, infer, model, settings, start, state, until, until_in_force};
+use super::{
+    FILES, Volume, infer, infer_body, model, settings, start, state, until, until_in_force,
+};
 
-/// A server of models; `/gone` answers 404 until `is_found`, `/page` with a page, `/slow` drips,
-/// `/loop` redirects to itself.
+/// An HTTP server of models. `/gone` returns 404 until `is_found`, `/page` an HTML page, `/slow`
+/// sends slowly, `/loop` redirects to itself.
 fn store(is_found: Arc<AtomicBool>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let is_found = Arc::clone(&is_found);
-            // A client that goes away ends its thread.
+            // The thread ends when its client disconnects.
             std::thread::spawn(move || answer(stream, &is_found).is_ok());
         }
     });
@@ -89,7 +91,7 @@ fn url(name: &str, address: SocketAddr, path: &str) -> Model {
     }
 }
 
-fn only(models: Vec<Model>) -> String {
+fn settings_with(models: Vec<Model>) -> String {
     settings(models, Policy::default(), 1024)
 }
 
@@ -98,7 +100,7 @@ fn a_server_without_its_model_is_live_and_becomes_ready_once_the_model_exists() 
     let is_found = Arc::new(AtomicBool::new(false));
     let address = store(Arc::clone(&is_found));
     let there = url("there", address, "/model");
-    let volume = Volume::new(&only(vec![there, url("gone", address, "/gone")]));
+    let volume = Volume::new(&settings_with(vec![there, url("gone", address, "/gone")]));
     let mut server = start(&volume, &[]);
     let failed = server.event("model_failed");
     let error = failed["error"].as_str().unwrap();
@@ -113,7 +115,7 @@ fn a_server_without_its_model_is_live_and_becomes_ready_once_the_model_exists() 
     });
     assert_eq!(state["models"][1]["error"], *error);
     assert_eq!(state["models"][1]["sha256"], serde_json::Value::Null);
-    let body = call(2);
+    let body = infer_body(2);
     assert_eq!(
         infer(&server, "there", &body).status,
         200,
@@ -132,9 +134,9 @@ fn a_server_without_its_model_is_live_and_becomes_ready_once_the_model_exists() 
     assert_eq!(infer(&server, "gone", &body).status, 200);
 }
 
-/// Puts `bad` into force; the model must fail with `words`, and `m` be served as before.
-fn fails(server: &Running, volume: &Volume, bad: Model, words: &str) {
-    volume.update(&only(vec![bad]));
+/// Applies `bad`; the model must fail with `words`, and `m` must be served as before.
+fn assert_load_fails(server: &Running, volume: &Volume, bad: Model, words: &str) {
+    volume.update(&settings_with(vec![bad]));
     let state = until(server, words, |state| {
         let error = state["models"][0]["error"].as_str().unwrap_or_default();
         state["models"][0]["state"] == "failed" && error.contains(words)
@@ -144,7 +146,7 @@ fn fails(server: &Running, volume: &Volume, bad: Model, words: &str) {
         digest(FILES[0]).to_string(),
         "{words}"
     );
-    assert_eq!(infer(server, "m", &call(2)).status, 200, "{words}");
+    assert_eq!(infer(server, "m", &infer_body(2)).status, 200, "{words}");
     assert_eq!(server.get("/v2/health/ready").status, 200, "{words}");
 }
 
@@ -161,7 +163,7 @@ fn a_failed_load_keeps_the_previous_version_serving() {
         }
     };
     let address = store(Arc::default());
-    let volume = Volume::new(&only(vec![model(FILES[0])]));
+    let volume = Volume::new(&settings_with(vec![model(FILES[0])]));
     let mut server = start(&volume, &["--model-bytes-max", "1000000"]);
     server.wait_until_ready();
     let whole = std::fs::read(zoo(FILES[1])).unwrap();
@@ -192,9 +194,9 @@ fn a_failed_load_keeps_the_previous_version_serving() {
         (url("m", address, "/loop"), "redirects more than 5 times"),
         (model("xgb_gblinear.json"), "xgb_gblinear"),
     ] {
-        fails(&server, &volume, bad, words);
+        assert_load_fails(&server, &volume, bad, words);
     }
-    volume.update(&only(vec![model(FILES[1])]));
+    volume.update(&settings_with(vec![model(FILES[1])]));
     let state = until_in_force(&server, &volume);
     assert_eq!(state["models"][0]["sha256"], digest(FILES[1]).to_string());
     assert_eq!(state["models"][0].get("error"), None);
@@ -203,29 +205,29 @@ fn a_failed_load_keeps_the_previous_version_serving() {
 #[test]
 fn a_slow_download_delays_no_other_model_and_is_cancelled_with_its_model() {
     let address = store(Arc::default());
-    let volume = Volume::new(&only(vec![model(FILES[0])]));
+    let volume = Volume::new(&settings_with(vec![model(FILES[0])]));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
     let mut other = model(FILES[1]);
     other.name = "other".to_owned();
-    volume.update(&only(vec![url("m", address, "/slow"), other]));
+    volume.update(&settings_with(vec![url("m", address, "/slow"), other]));
     let state = until(&server, "the other one is loaded", |state| {
         state["models"].as_array().unwrap().len() == 2 && state["models"][1]["state"] == "loaded"
     });
     assert_eq!(state["models"][0]["state"], "loading");
     assert_eq!(
-        infer(&server, "m", &call(2)).status,
+        infer(&server, "m", &infer_body(2)).status,
         200,
         "the old one serves"
     );
-    volume.update(&only(vec![model(FILES[2])]));
+    volume.update(&settings_with(vec![model(FILES[2])]));
     until_in_force(&server, &volume);
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
 #[test]
 fn invalid_settings_change_nothing_and_are_reported() {
-    let volume = Volume::new(&only(vec![model(FILES[0])]));
+    let volume = Volume::new(&settings_with(vec![model(FILES[0])]));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
     let right = volume.sha256();
@@ -245,15 +247,15 @@ fn invalid_settings_change_nothing_and_are_reported() {
         let state = state(&server);
         assert_eq!(state["settings_sha256"], *right);
         assert_eq!(state["settings_error"], *error);
-        assert_eq!(infer(&server, "m", &call(2)).status, 200);
+        assert_eq!(infer(&server, "m", &infer_body(2)).status, 200);
     }
-    volume.update(&only(vec![model(FILES[1])]));
+    volume.update(&settings_with(vec![model(FILES[1])]));
     let state = until_in_force(&server, &volume);
     assert_eq!(state.get("settings_error"), None);
     std::fs::remove_file(volume.settings()).unwrap();
     std::thread::sleep(Duration::from_millis(600));
     assert_eq!(
-        infer(&server, "m", &call(2)).status,
+        infer(&server, "m", &infer_body(2)).status,
         200,
         "a file that is gone changes nothing"
     );
@@ -282,12 +284,12 @@ fn invalid_settings_at_start_end_the_server_with_a_message() {
             .arg(&file)
             .output()
             .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(
-            said.contains(words) && said.contains("settings.yaml"),
-            "{said}"
+            stderr.contains(words) && stderr.contains("settings.yaml"),
+            "{stderr}"
         );
-        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
 }

@@ -1,4 +1,4 @@
-//! Boosting iterations of a served model change by an edit of the settings.
+//! The boosting iterations of a served model are changed by an edit of the settings.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -12,14 +12,14 @@ use super::{Volume, infer, model, settings, start, until, until_in_force};
 #[path = "../../../../models/trees/tests/zoo/mod.rs"]
 mod zoo;
 
-fn with(file: &str, iterations: Option<Iterations>) -> String {
+fn settings_with(file: &str, iterations: Option<Iterations>) -> String {
     let mut model = model(file);
     model.iterations = iterations;
     settings(vec![model], Policy::Eager, 1024)
 }
 
-/// First and last iteration in use, of how many, and the best.
-fn used(server: &Running) -> [Value; 4] {
+/// First and last iteration in use, number of iterations in the file, and the best one.
+fn iterations_in_use(server: &Running) -> [Value; 4] {
     let metadata = server.get("/v2/models/m").json();
     let names = [
         "iterations_begin",
@@ -30,7 +30,7 @@ fn used(server: &Running) -> [Value; 4] {
     names.map(|name| metadata["parameters"][name].clone())
 }
 
-/// The indices of rows without NaN, which JSON does not have.
+/// The indices of rows without NaN, which JSON cannot represent.
 fn finite_rows(values: &[f32], width: usize) -> Vec<usize> {
     let rows = values.chunks_exact(width).enumerate();
     rows.filter(|(_, row)| row.iter().all(|value| value.is_finite()))
@@ -56,32 +56,32 @@ fn an_edit_of_iterations_loads_other_trees() {
     });
     let answers_as = |server: &Running, array: &str, trees: u64| {
         let answer = infer(server, "m", body.to_string().as_bytes()).json();
-        let wanted = sample.array(array).unwrap();
+        let expected = sample.array(array).unwrap();
         let output = answer["outputs"][0]["data"].as_array().unwrap();
-        for (&row, got) in kept.iter().zip(output) {
-            let got = got.as_f64().unwrap() as f32;
+        for (&row, actual) in kept.iter().zip(output) {
+            let actual = actual.as_f64().unwrap() as f32;
             assert_eq!(
-                got.to_bits(),
-                (wanted.data[row] as f32).to_bits(),
+                actual.to_bits(),
+                (expected.data[row] as f32).to_bits(),
                 "{array}"
             );
         }
         assert_eq!(answer["outputs"][1]["shape"][1], trees);
     };
     let file = "xgb_early_stop.ubj";
-    let volume = Volume::new(&with(file, None));
+    let volume = Volume::new(&settings_with(file, None));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
-    let [begin, end, in_file, best] = used(&server);
+    let [begin, end, in_file, best] = iterations_in_use(&server);
     assert_eq!((begin, &end, best), (json!(0), &in_file, json!(5)));
     let whole = in_file.as_u64().unwrap();
     answers_as(&server, "pred", whole);
 
     let edit = |iterations: Iterations, end: u64| {
-        volume.update(&with(file, Some(iterations)));
-        // The same file: what is waited for is the model, not its digest.
+        volume.update(&settings_with(file, Some(iterations)));
+        // The file and its digest stay the same, so wait for the model itself.
         until(&server, "other iterations are used", |_| {
-            used(&server)[1] == json!(end)
+            iterations_in_use(&server)[1] == json!(end)
         });
         until_in_force(&server, &volume);
     };
@@ -92,12 +92,12 @@ fn an_edit_of_iterations_loads_other_trees() {
     edit(Iterations::All, whole);
     answers_as(&server, "pred", whole);
 
-    // What the file does not hold is reported, and what is served stays.
+    // Iterations beyond those in the file are an error, and the served model does not change.
     let beyond = Iterations::Range {
         begin: 0,
         end: 1 + whole as u32,
     };
-    volume.update(&with(file, Some(beyond)));
+    volume.update(&settings_with(file, Some(beyond)));
     let state = until(&server, "the model failed", |state| {
         state["models"][0]["state"] == "failed"
     });
@@ -105,7 +105,7 @@ fn an_edit_of_iterations_loads_other_trees() {
     assert!(error.contains("not within the file"), "{error}");
     assert!(error.contains(file), "{error}");
     answers_as(&server, "pred", whole);
-    volume.update(&with("xgb_exact.ubj", Some(Iterations::Best)));
+    volume.update(&settings_with("xgb_exact.ubj", Some(Iterations::Best)));
     let state = until(&server, "no best iteration", |state| {
         let error = state["models"][0]["error"].as_str();
         error.is_some_and(|error| error.contains("names no best iteration"))
@@ -114,8 +114,8 @@ fn an_edit_of_iterations_loads_other_trees() {
     answers_as(&server, "pred", whole);
 }
 
-/// The first line on the standard error of a server that names a best iteration.
-fn notice(arguments: &[&str]) -> String {
+/// The first line on standard error that contains a best iteration.
+fn iterations_log_line(arguments: &[&str]) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_albacore-server"))
         .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
         .args(arguments)
@@ -129,7 +129,7 @@ fn notice(arguments: &[&str]) -> String {
         let mut lines = stderr.lines().map_while(Result::ok);
         let line = lines.find(|line| line.contains("best_iteration"));
         send.send(line).unwrap();
-        // The server is never stopped by a full pipe.
+        // Keeps reading, so that the server never blocks on a full pipe.
         lines.for_each(drop);
     });
     let line = found.recv_timeout(PATIENCE);
@@ -143,14 +143,14 @@ fn notice(arguments: &[&str]) -> String {
 #[test]
 fn a_server_logs_which_iterations_are_used_where_none_were_chosen() {
     let file = "xgb_early_stop.ubj";
-    let volume = Volume::new(&with(file, None));
+    let volume = Volume::new(&settings_with(file, None));
     let settings = volume.settings().display().to_string();
     let fixed = format!("m={}", zoo_file(file).display());
     for arguments in [
         ["--settings", settings.as_str()],
         ["--model", fixed.as_str()],
     ] {
-        let line = notice(&arguments);
+        let line = iterations_log_line(&arguments);
         for part in [
             "best_iteration is 5",
             "as the Booster that saved the file predicts",

@@ -1,4 +1,4 @@
-//! What names mean, by the settings: columns that requests lack, names of classes.
+//! Names defined by the settings: missing columns of requests, names of classes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::running::{Answer, PATIENCE, Running, kill, zoo};
 use super::{Volume, infer, model, settings, start, until, until_in_force};
 
-/// LightGBM's, whose ten columns are called `Column_0` and so on.
+/// A LightGBM model whose ten columns have the default names `Column_0` and so on.
 const FILE: &str = "lgb_binary.txt";
 
 fn with(missing: Missing) -> String {
@@ -28,8 +28,8 @@ fn post(server: &Running, path: &str, body: &Value) -> Answer {
     server.post(path, &[], body.to_string().as_bytes())
 }
 
-/// The answer to two rows that have columns 7 and 2 alone, as rows of ten.
-fn wanted(server: &Running) -> Value {
+/// The reply for two rows with values in columns 7 and 2 only, sent as rows of ten columns.
+fn expected_predictions(server: &Running) -> Value {
     let row = |seven: f64, two: f64| {
         let mut row = vec![Value::Null; 10];
         (row[7], row[2]) = (json!(seven), json!(two));
@@ -46,7 +46,7 @@ fn wanted(server: &Running) -> Value {
     answer.json()["outputs"][0]["data"].clone()
 }
 
-/// Bodies with these two columns, their paths, and the key of the answers.
+/// Paths, bodies with these two columns, and the key of the results.
 fn bodies() -> Vec<(&'static str, Value, &'static str)> {
     let column = |name: &str, data: Value| json!({"name": name, "shape": [2], "datatype": "FP64", "data": data});
     let tensor = json!({"name": "x", "shape": [2, 2], "datatype": "FP64",
@@ -84,19 +84,19 @@ fn bodies() -> Vec<(&'static str, Value, &'static str)> {
 }
 
 #[test]
-fn columns_that_requests_lack_are_refused_or_missing_values() {
+fn missing_columns_are_refused_or_nan() {
     let volume = Volume::new(&with(Missing::Refuse));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
-    let wanted = wanted(&server);
+    let expected = expected_predictions(&server);
     for (path, body, _) in bodies() {
         let answer = post(&server, path, &body);
         assert_eq!(answer.status, 400, "{path}");
-        let said = text(&answer);
-        // Objects of two members cannot hold ten columns.
+        let message = text(&answer);
+        // Objects with two members are too short for ten columns.
         assert!(
-            said.contains("missing") || said.contains("less data"),
-            "{said}"
+            message.contains("missing") || message.contains("less data"),
+            "{message}"
         );
     }
     volume.update(&with(Missing::Nan));
@@ -104,12 +104,12 @@ fn columns_that_requests_lack_are_refused_or_missing_values() {
     for (path, mut body, key) in bodies() {
         let answer = post(&server, path, &body);
         assert_eq!(answer.status, 200, "{path}: {}", text(&answer));
-        let got = match key {
+        let actual = match key {
             "outputs" => answer.json()["outputs"][0]["data"].clone(),
             key => answer.json()[key].clone(),
         };
-        assert_eq!(got, wanted, "{path} {body}");
-        // A misspelled name is no missing column.
+        assert_eq!(actual, expected, "{path} {body}");
+        // A misspelled name is not a missing column.
         body = serde_json::from_str(&body.to_string().replace("Column_7", "Column_seven")).unwrap();
         let answer = post(&server, path, &body);
         assert_eq!(answer.status, 400, "{path}");
@@ -121,15 +121,15 @@ fn columns_that_requests_lack_are_refused_or_missing_values() {
         &csv,
         b"Column_7,Column_2\n0.5,-1.25\n2,0.75\n",
     );
-    assert_eq!(answer.json()["predictions"], wanted);
+    assert_eq!(answer.json()["predictions"], expected);
     let answer = post(&server, "/v1/models/m:predict", &json!({"instances": [{}]}));
     assert_eq!(answer.status, 400);
-    grpc_columns(&server, &wanted);
+    grpc_columns(&server, &expected);
 }
 
-/// A request over gRPC with the two columns, as tensors and by the parameter.
+/// gRPC requests with the two columns, as tensors and by the parameter.
 #[tokio::main(flavor = "current_thread")]
-async fn grpc_columns(server: &Running, wanted: &Value) {
+async fn grpc_columns(server: &Running, expected: &Value) {
     let address = format!("http://{}", server.grpc);
     let mut client = GrpcInferenceServiceClient::connect(address).await.unwrap();
     let input = |name: &str, shape: &[i64], values: &[f64]| InferInputTensor {
@@ -167,7 +167,7 @@ async fn grpc_columns(server: &Running, wanted: &Value) {
     for request in [request(columns, None), request(tensor, Some("7,Column_2"))] {
         let reply = client.model_infer(request).await.unwrap().into_inner();
         let contents = reply.outputs[0].contents.as_ref().unwrap();
-        assert_eq!(json!(contents.fp64_contents), *wanted);
+        assert_eq!(json!(contents.fp64_contents), *expected);
     }
 }
 
@@ -175,14 +175,14 @@ fn text(answer: &Answer) -> String {
     String::from_utf8_lossy(&answer.body).into_owned()
 }
 
-/// Settings of a model of this file whose classes have names.
+/// Settings of a model of this file with named classes.
 fn with_classes(file: &str, classes: &[&str]) -> String {
     let mut model = model(file);
     model.naming.classes = classes.iter().map(|&name| name.to_owned()).collect();
     settings(vec![model], Policy::Eager, 1024)
 }
 
-/// Rows of as many columns as the model has.
+/// Rows with the columns of the model.
 fn rows(features: usize) -> Value {
     let value = |at: usize| (at * 7919 % 1000) as f64 / 250.0 - 2.0;
     let data: Vec<f64> = (0..20 * features).map(value).collect();
@@ -194,7 +194,7 @@ fn features(server: &Running) -> usize {
     metadata["inputs"][0]["shape"][1].as_u64().unwrap() as usize
 }
 
-/// What the labels of these values are, two classes or more.
+/// The labels for these values, with two or more classes.
 fn labels_of(output: &Value, names: &[&str]) -> Vec<String> {
     let values: Vec<f64> = output["data"]
         .as_array()
@@ -237,9 +237,9 @@ fn classes_with_names_are_an_output_beside_the_value() {
         let answer = infer(&server, "m", body.as_bytes()).json();
         let (value, label) = (&answer["outputs"][0], &answer["outputs"][1]);
         assert_eq!(*value, plain.json()["outputs"][0], "{file}");
-        let wanted = json!({"name": "label", "datatype": "BYTES", "shape": [20],
+        let expected = json!({"name": "label", "datatype": "BYTES", "shape": [20],
             "data": labels_of(value, names)});
-        assert_eq!(*label, wanted, "{file}");
+        assert_eq!(*label, expected, "{file}");
         let metadata = server.get("/v2/models/m").json();
         assert_eq!(metadata["parameters"]["classes"], json!(names));
         let outputs = metadata["outputs"].as_array().unwrap();
@@ -251,7 +251,7 @@ fn classes_with_names_are_an_output_beside_the_value() {
     }
 }
 
-/// How many classes a model has, as it says when it gets one too many.
+/// Number of classes of a model, from the error for one class too many.
 fn class_count(server: &Running, volume: &Volume, file: &str) -> usize {
     volume.update(&with_classes(
         file,
@@ -260,8 +260,8 @@ fn class_count(server: &Running, volume: &Volume, file: &str) -> usize {
     let state = until(server, "the names are too many", |state| {
         state["models"][0]["state"] == "failed"
     });
-    let said = state["models"][0]["error"].as_str().unwrap().to_owned();
-    let (_, rest) = said
+    let error = state["models"][0]["error"].as_str().unwrap().to_owned();
+    let (_, rest) = error
         .split_once("8 names of classes are given, but the model has ")
         .unwrap();
     rest.split_once(" classes: name each")
@@ -272,7 +272,7 @@ fn class_count(server: &Running, volume: &Volume, file: &str) -> usize {
 }
 
 #[test]
-fn labels_are_given_where_they_are_asked_for() {
+fn labels_are_returned_on_request() {
     let volume = Volume::new(&with_classes(
         "xgb_binary_logistic.ubj",
         &["legit", "fraud"],
@@ -295,16 +295,16 @@ fn labels_are_given_where_they_are_asked_for() {
     let answer = ask(json!([{"name": "label"}, {"name": "margin"}, {"name": "output"}]));
     assert_eq!(names(&answer), ["label", "margin", "output"]);
     let label = answer.json()["outputs"][0].clone();
-    let wanted = labels_of(&answer.json()["outputs"][2], &["legit", "fraud"]);
-    assert_eq!(label["data"], json!(wanted));
-    assert!(wanted.contains(&"legit".to_owned()) && wanted.contains(&"fraud".to_owned()));
-    let said = ask(json!([{"name": "label"}, {"name": "label"}]));
+    let expected = labels_of(&answer.json()["outputs"][2], &["legit", "fraud"]);
+    assert_eq!(label["data"], json!(expected));
+    assert!(expected.contains(&"legit".to_owned()) && expected.contains(&"fraud".to_owned()));
+    let answer = ask(json!([{"name": "label"}, {"name": "label"}]));
     assert!(
-        said.status == 400 && said.error().contains("twice"),
+        answer.status == 400 && answer.error().contains("twice"),
         "{}",
-        said.error()
+        answer.error()
     );
-    // Binary: each text after its length.
+    // Binary: each text follows its length.
     let answer = ask(json!([{"name": "label", "parameters": {"binary_data": true}}]));
     let split: usize = answer
         .header("inference-header-content-length")
@@ -313,14 +313,14 @@ fn labels_are_given_where_they_are_asked_for() {
         .unwrap();
     let text =
         |label: &String| [&(label.len() as u32).to_le_bytes()[..], label.as_bytes()].concat();
-    let bytes: Vec<u8> = wanted.iter().flat_map(text).collect();
+    let bytes: Vec<u8> = expected.iter().flat_map(text).collect();
     assert_eq!(answer.body[split..], bytes);
     let head: Value = serde_json::from_slice(&answer.body[..split]).unwrap();
     assert_eq!(
         head["outputs"][0]["parameters"]["binary_data_size"],
         bytes.len()
     );
-    // V1 gives values.
+    // V1 returns values.
     let row: Vec<f64> = vec![0.5; features];
     let answer = post(
         &server,
@@ -328,12 +328,12 @@ fn labels_are_given_where_they_are_asked_for() {
         &json!({"instances": [row]}),
     );
     assert!(answer.json()["predictions"][0].is_f64());
-    grpc_labels(&server, &wanted, &bytes);
+    grpc_labels(&server, &expected, &bytes);
 }
 
-/// Labels over gRPC, typed and raw, and the names in the metadata.
+/// Labels over gRPC, typed and raw, and class names in the metadata.
 #[tokio::main(flavor = "current_thread")]
-async fn grpc_labels(server: &Running, wanted: &[String], raw: &[u8]) {
+async fn grpc_labels(server: &Running, expected: &[String], raw: &[u8]) {
     let address = format!("http://{}", server.grpc);
     let mut client = GrpcInferenceServiceClient::connect(address).await.unwrap();
     let metadata = client.model_metadata(ModelMetadataRequest {
@@ -390,7 +390,7 @@ async fn grpc_labels(server: &Running, wanted: &[String], raw: &[u8]) {
         texts
             .iter()
             .map(Vec::as_slice)
-            .eq(wanted.iter().map(String::as_bytes))
+            .eq(expected.iter().map(String::as_bytes))
     );
     let reply = client
         .model_infer(request(true))
@@ -404,7 +404,7 @@ async fn grpc_labels(server: &Running, wanted: &[String], raw: &[u8]) {
 fn names_of_classes_that_a_model_does_not_have_are_refused() {
     let volume = Volume::new(&with_classes("xgb_exact.ubj", &["a", "b"]));
     let server = start(&volume, &[]);
-    for (file, said) in [
+    for (file, problem) in [
         (
             "xgb_exact.ubj",
             "2 names of classes are given, but the value of this model is no class",
@@ -419,19 +419,19 @@ fn names_of_classes_that_a_model_does_not_have_are_refused() {
         ),
     ] {
         volume.update(&with_classes(file, &["a", "b"]));
-        until(&server, said, |state| {
+        until(&server, problem, |state| {
             let error = state["models"][0]["error"].as_str();
-            error.is_some_and(|error| error.contains(said) && error.contains(file))
+            error.is_some_and(|error| error.contains(problem) && error.contains(file))
         });
     }
 }
 
-/// The file of an `XGBClassifier`: as that of a `Booster`, with its type among the attributes.
+/// The file of an `XGBClassifier`: that of a `Booster`, plus its type in the attributes.
 fn classifier(folder: &Path) -> Source {
     let text = std::fs::read_to_string(zoo("xgb_binary_logistic.json")).unwrap();
     let mut file: Value = serde_json::from_str(&text).unwrap();
-    let own = r#"{"_estimator_type": "classifier"}"#;
-    file["learner"]["attributes"]["scikit_learn"] = own.into();
+    let attributes = r#"{"_estimator_type": "classifier"}"#;
+    file["learner"]["attributes"]["scikit_learn"] = attributes.into();
     let path = folder.join("classifier.json");
     std::fs::write(&path, file.to_string()).unwrap();
     Source::Path(path.display().to_string())
@@ -459,9 +459,9 @@ fn the_classes_of_predict_have_the_names_and_the_next_front_knows_them() {
     until_in_force(&server, &volume);
     let names = post(&server, "/invocations", &body).json()["predictions"].clone();
     let name = |number: &Value| ["legit", "fraud"][number.as_u64().unwrap() as usize];
-    let wanted: Vec<_> = numbers.as_array().unwrap().iter().map(name).collect();
-    assert_eq!(names, json!(wanted));
-    assert!(wanted.contains(&"legit") && wanted.contains(&"fraud"));
+    let expected: Vec<_> = numbers.as_array().unwrap().iter().map(name).collect();
+    assert_eq!(names, json!(expected));
+    assert!(expected.contains(&"legit") && expected.contains(&"fraud"));
     let whole = json!({"inputs": [rows(features)]}).to_string();
     let sparse = json!({"dataframe_split": {"columns": ["0"], "data": [[0.5]]}});
     let before = infer(&server, "m", whole.as_bytes()).json();

@@ -1,4 +1,4 @@
-//! A model in a real object store: loaded, replaced, lost.
+//! A model in a real object store: loaded, replaced, deleted.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ use albacore_settings::{Model, Policy, Source};
 use super::running::{Running, zoo};
 use super::seaweed::{READER, Seaweed};
 use super::volume::digest;
-use super::{FILES, Volume, call, infer, model, settings, until};
+use super::{FILES, Volume, infer, infer_body, model, settings, until};
 
-/// A server whose environment has `variables`; its log goes to the file that is returned.
+/// Starts a server with `variables` in its environment; returns it with the path of its log.
 fn start(volume: &Volume, variables: &[(&str, &str)]) -> (Running, PathBuf) {
     let (script, log) = (volume.path().join("start"), volume.path().join("log"));
     let exported = variables.iter();
@@ -44,7 +44,7 @@ fn bytes(file: &str) -> Vec<u8> {
 fn a_model_follows_its_object_and_outlives_it() {
     let store = Seaweed::start();
     store.put("m.ubj", &bytes(FILES[0]));
-    // Its signature is part of the URL; no blob is there.
+    // A URL that contains a signature; the blob does not exist.
     let signed = Model {
         name: "signed".to_owned(),
         source: Source::Url("az://models/m.ubj".to_owned()),
@@ -67,12 +67,12 @@ fn a_model_follows_its_object_and_outlives_it() {
     let (mut server, log) = start(&volume, &variables);
     for file in [FILES[0], FILES[1]] {
         store.put("m.ubj", &bytes(file));
-        let wanted = digest(file).to_string();
+        let expected = digest(file).to_string();
         until(&server, "the object is served", |state| {
-            state["models"][0]["sha256"] == *wanted
+            state["models"][0]["sha256"] == *expected
         });
     }
-    let before = infer(&server, "m", &call(3));
+    let before = infer(&server, "m", &infer_body(3));
     assert_eq!(before.status, 200);
     store.delete("m.ubj");
     let state = until(&server, "the loss is reported", |state| {
@@ -81,7 +81,7 @@ fn a_model_follows_its_object_and_outlives_it() {
     let error = state["models"][0]["error"].as_str().unwrap();
     let words = "s3://models/m.ubj does not exist: the store answered 404 NoSuchKey";
     assert!(error.starts_with(words), "{error}");
-    assert_eq!(infer(&server, "m", &call(3)).body, before.body);
+    assert_eq!(infer(&server, "m", &infer_body(3)).body, before.body);
     store.put("m.ubj", &bytes(FILES[0]));
     until(&server, "the new object is served", |state| {
         state["models"][0]["state"] == "loaded"
@@ -129,7 +129,7 @@ fn a_model_of_the_cache_is_served_without_its_store() {
     drop(store);
     let (server, log) = start(&volume, &variables);
     until(&server, "the file of the cache is served", is_loaded);
-    assert_eq!(infer(&server, "m", &call(3)).status, 200);
+    assert_eq!(infer(&server, "m", &infer_body(3)).status, 200);
     let text = std::fs::read_to_string(&log).unwrap();
     assert!(text.contains("read from the cache"), "{text}");
 }

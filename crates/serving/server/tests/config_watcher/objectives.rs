@@ -1,5 +1,5 @@
-//! Several models in one server: which of them miss their objective, in its state and in
-//! `/metrics`, and how many threads each may use.
+//! Several models in one server: which models miss their objective, in its state and in `/metrics`,
+//! and the thread limits of models.
 
 use std::time::Duration;
 
@@ -7,11 +7,13 @@ use albacore_settings::{Model, Policy, Slo};
 use serde_json::{Value, json};
 
 use super::running::Running;
-use super::{FILES, Volume, call, infer, model, settings, start, state, until, until_in_force};
+use super::{
+    FILES, Volume, infer, infer_body, model, settings, start, state, until, until_in_force,
+};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// No reply is that fast.
+/// Shorter than the latency of any reply.
 const TOO_SHORT: Duration = Duration::from_micros(1);
 
 fn named(name: &str, slo: Slo) -> Model {
@@ -39,7 +41,7 @@ fn send(server: &Running, model: &str, body: &[u8], count: usize) {
     }
 }
 
-fn of<'a>(state: &'a Value, model: &str) -> &'a Value {
+fn model_state<'a>(state: &'a Value, model: &str) -> &'a Value {
     let mut models = state["models"].as_array().unwrap().iter();
     models.find(|found| found["name"] == model).unwrap()
 }
@@ -50,13 +52,17 @@ fn kind<'a>(model: &'a Value, kind: &str) -> &'a Value {
 }
 
 fn check_state(state: &Value) {
-    let (meets, misses) = (of(state, "meets"), of(state, "misses"));
-    let explained = of(state, "explained");
+    let (meets, misses) = (model_state(state, "meets"), model_state(state, "misses"));
+    let explained = model_state(state, "explained");
     let met = |model: &Value| model["slo_met"].clone();
     assert_eq!(met(meets), true, "{meets:#}");
     assert_eq!(met(misses), false, "{misses:#}");
     assert_eq!(met(explained), false, "{explained:#}");
-    assert_eq!(met(of(state, "free")), Value::Null, "it has no objective");
+    assert_eq!(
+        met(model_state(state, "free")),
+        Value::Null,
+        "it has no objective"
+    );
     assert_eq!(
         (
             &kind(meets, "value")["good"],
@@ -83,7 +89,7 @@ fn check_state(state: &Value) {
         .sum();
     assert_eq!(replies, 400);
     assert!(meets["latency_p99_ms"].as_f64().unwrap() > 0.0);
-    // Nine of 1,112 requests were bad, and all of one model's.
+    // Nine of 1,112 requests were bad; they are all requests of one model.
     assert!(state["bad_rate"].as_f64().unwrap() < 0.01, "{state:#}");
     assert!(
         (state["load_factor"].as_f64().unwrap() - 10.0).abs() < 1e-9,
@@ -92,7 +98,7 @@ fn check_state(state: &Value) {
 }
 
 fn check_metrics(metrics: &str) {
-    for (series, wanted) in [
+    for (series, expected) in [
         ("albacore_slo_met{model=\"meets\"}", Some(1.0)),
         ("albacore_slo_met{model=\"misses\"}", Some(0.0)),
         ("albacore_slo_met{model=\"explained\"}", Some(0.0)),
@@ -114,7 +120,7 @@ fn check_metrics(metrics: &str) {
             Some(0.0),
         ),
     ] {
-        assert_eq!(metric(metrics, series), wanted, "{series} in {metrics}");
+        assert_eq!(metric(metrics, series), expected, "{series} in {metrics}");
     }
     let factor = metric(metrics, "albacore_load_factor").unwrap();
     assert!((factor - 10.0).abs() < 1e-9, "{factor}");
@@ -139,11 +145,11 @@ fn a_model_and_a_kind_that_miss_their_objective_are_named_beside_those_that_meet
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
     until_in_force(&server, &volume);
-    let row = call(1);
+    let row = infer_body(1);
     let mut contribs: Value = serde_json::from_slice(&row).unwrap();
     contribs["outputs"] = json!([{"name": "contribs"}]);
     let contribs = contribs.to_string().into_bytes();
-    // Fewer than teach what a batch costs: all are answered, these late.
+    // Too few to learn batch costs: all are answered, these late.
     send(&server, "meets", &row, 400);
     send(&server, "misses", &row, 5);
     send(&server, "explained", &row, 700);
@@ -168,13 +174,13 @@ fn threads_of_a_model_change_without_a_restart_and_more_than_a_worker_has_are_re
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
     let before = until_in_force(&server, &volume);
-    assert_eq!(of(&before, "m")["threads"], Value::Null);
+    assert_eq!(model_state(&before, "m")["threads"], Value::Null);
     volume.update(&with(Some(1)));
     let after = until_in_force(&server, &volume);
-    assert_eq!(of(&after, "m")["threads"], 1);
-    let loaded = |state: &Value| of(state, "m")["loaded_at_unix_ms"].clone();
+    assert_eq!(model_state(&after, "m")["threads"], 1);
+    let loaded = |state: &Value| model_state(state, "m")["loaded_at_unix_ms"].clone();
     assert_eq!(loaded(&before), loaded(&after), "nothing was loaded");
-    assert_eq!(infer(&server, "m", &call(4)).status, 200);
+    assert_eq!(infer(&server, "m", &infer_body(4)).status, 200);
     volume.update(&with(Some(3)));
     let refused = until(&server, "three are refused", |state| {
         state["settings_error"].is_string()
@@ -187,6 +193,10 @@ fn threads_of_a_model_change_without_a_restart_and_more_than_a_worker_has_are_re
         ),
         "{error}"
     );
-    assert_eq!(of(&refused, "m")["threads"], 1, "the former ones stay");
+    assert_eq!(
+        model_state(&refused, "m")["threads"],
+        1,
+        "the former ones stay"
+    );
     assert_eq!(server.stop("-TERM"), Some(0));
 }

@@ -1,4 +1,4 @@
-//! Models and batching change under load: no request fails, and each is answered by one edition.
+//! Models and batching change under load: no request fails, and each reply is from one edition.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -11,11 +11,13 @@ use serde_json::Value;
 
 use super::running::{Connection, Running};
 use super::volume::digest;
-use super::{FILES, Volume, call, infer, model, settings, start, state, until, until_in_force};
+use super::{
+    FILES, Volume, infer, infer_body, model, settings, start, state, until, until_in_force,
+};
 
 const SWAPS: usize = 24;
 
-/// What every edition answers to a call, as the text of its output.
+/// The output of each edition for a call.
 fn answers(body: &[u8]) -> Vec<Value> {
     let answer = |file: &&str| {
         let volume = Volume::new(&settings(vec![model(file)], Policy::Eager, 1024));
@@ -30,8 +32,8 @@ fn answers(body: &[u8]) -> Vec<Value> {
     FILES.iter().map(answer).collect()
 }
 
-/// Sends calls until `is_over`; every answer must be one of `known`. Counts calls, and notes
-/// which were given.
+/// Sends calls until `is_over`; every reply must be one of `known`. Returns the number of calls,
+/// and adds the indexes of the replies to `given`.
 fn load(
     server: &Running,
     body: &[u8],
@@ -56,9 +58,9 @@ fn load(
     calls
 }
 
-/// Swaps models and batching while four clients send calls of `rows` rows; `meanwhile` runs beside.
+/// Swaps models and batching while four clients send calls of `rows` rows and `meanwhile` runs.
 fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync) {
-    let body = call(rows);
+    let body = infer_body(rows);
     let known = answers(&body);
     let volume = Volume::new(&settings(vec![model(FILES[0])], Policy::default(), 1024));
     let mut server = start(&volume, &[]);
@@ -93,7 +95,7 @@ fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync
     });
     assert_eq!(given.into_inner().unwrap().len(), FILES.len());
     assert!(calls.into_inner() >= SWAPS, "there was load");
-    // Every old image is closed: the workers have one edition open.
+    // All old images are unmapped: workers have only one edition open.
     for pid in server.live_workers() {
         let images = || {
             let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -114,7 +116,7 @@ fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync
 
 #[test]
 fn no_request_fails_or_is_answered_by_two_versions_over_many_swaps() {
-    // Larger than some batches: the parts of a request run apart.
+    // Larger than some batches, so that the parts of a request run separately.
     swap_under_load(40, |_, _| {});
 }
 
@@ -140,7 +142,7 @@ fn objectives_and_bounds_change_without_loading_anything() {
     let volume = Volume::new(&settings(vec![slow.clone()], Policy::default(), 1024));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
-    let body = call(5);
+    let body = infer_body(5);
     assert_eq!(infer(&server, "m", &body).status, 200);
     let before = until_in_force(&server, &volume);
     assert_eq!(
@@ -150,7 +152,7 @@ fn objectives_and_bounds_change_without_loading_anything() {
     until(&server, "the workers were idle for a while", |state| {
         state["load_factor"].as_f64().unwrap() < 1.0
     });
-    // No reply is that fast.
+    // Shorter than the latency of any reply.
     slow.slo = Some(Slo::uniform(Duration::from_micros(1), 99.0));
     let text = settings(vec![slow], Policy::default(), 4);
     volume.update(&text.replace("max_rows: 65536", "max_rows: 4"));
@@ -160,7 +162,7 @@ fn objectives_and_bounds_change_without_loading_anything() {
         old["loaded_at_unix_ms"], new["loaded_at_unix_ms"],
         "nothing was loaded"
     );
-    assert_eq!(infer(&server, "m", &call(4)).status, 200);
+    assert_eq!(infer(&server, "m", &infer_body(4)).status, 200);
     let refused = infer(&server, "m", &body);
     assert_eq!(refused.status, 413, "5 rows, and 4 may wait");
     let state = state(&server);
@@ -193,7 +195,7 @@ fn models_are_added_and_removed_while_others_serve() {
     let volume = Volume::new(&only(vec![named("a", FILES[0])]));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
-    let body = call(3);
+    let body = infer_body(3);
     for round in 0..5 {
         let name = format!("b{round}");
         assert_eq!(infer(&server, &name, &body).status, 404);
@@ -210,7 +212,7 @@ fn models_are_added_and_removed_while_others_serve() {
         !metrics.contains("albacore_batches_total{model=\"b"),
         "{metrics}"
     );
-    // A worker that starts now has what is served, and nothing else.
+    // A new worker has the served models only.
     server.signal_workers("-KILL");
     until(&server, "the workers are back", |state| {
         state["workers"]["alive"] == 2
@@ -228,12 +230,12 @@ fn a_model_file_that_is_replaced_is_loaded() {
         std::fs::rename(&new, &path).unwrap();
     };
     put(FILES[0]);
-    let mut own = model(FILES[0]);
-    own.source = albacore_settings::Source::Path(path.display().to_string());
-    let volume = Volume::new(&settings(vec![own], Policy::default(), 1024));
+    let mut model = model(FILES[0]);
+    model.source = albacore_settings::Source::Path(path.display().to_string());
+    let volume = Volume::new(&settings(vec![model], Policy::default(), 1024));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
-    let body = call(3);
+    let body = infer_body(3);
     let first = infer(&server, "m", &body).json();
     put(FILES[1]);
     until(&server, "the new file is loaded", |state| {
@@ -252,9 +254,9 @@ fn a_model_file_that_is_written_anew_in_a_folder_is_loaded() {
         std::fs::copy(super::running::zoo(file), folder.path().join(name)).unwrap();
     };
     write("model.bst", FILES[0]);
-    let mut own = model(FILES[0]);
-    own.source = albacore_settings::Source::Path(folder.path().display().to_string());
-    let volume = Volume::new(&settings(vec![own], Policy::default(), 1024));
+    let mut model = model(FILES[0]);
+    model.source = albacore_settings::Source::Path(folder.path().display().to_string());
+    let volume = Volume::new(&settings(vec![model], Policy::default(), 1024));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
     write("model.bst", FILES[1]);
@@ -265,5 +267,5 @@ fn a_model_file_that_is_written_anew_in_a_folder_is_loaded() {
         let error = state["models"][0]["error"].as_str();
         error.is_some_and(|text| text.contains("model.bst and other.bst")) && is_second(state)
     });
-    assert_eq!(infer(&server, "m", &call(3)).status, 200);
+    assert_eq!(infer(&server, "m", &infer_body(3)).status, 200);
 }

@@ -1,7 +1,7 @@
-//! A folder as the kubelet fills it from a ConfigMap: names link into `..data`, which links to a
-//! folder of this moment; an update is one rename of that link.
+//! A directory as filled by the kubelet from a ConfigMap: the files are symlinks into `..data`,
+//! which is a symlink to a timestamped directory; an update is one rename of that symlink.
 
-#![allow(dead_code)] // each test program uses its part
+#![allow(dead_code)] // each test binary uses a part
 
 use std::cell::Cell;
 use std::os::unix::fs::symlink;
@@ -17,7 +17,7 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// A volume that holds these settings.
+    /// Creates a volume with these settings.
     pub(crate) fn new(settings: &str) -> Self {
         let volume = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -36,7 +36,7 @@ impl Volume {
         self.path().join("settings.yaml")
     }
 
-    /// Other settings, in one step.
+    /// Replaces the settings atomically.
     pub(crate) fn update(&self, settings: &str) {
         let number = self.updates.replace(self.updates.get() + 1);
         let folder = self.path().join(format!("..{number}"));
@@ -51,14 +51,14 @@ impl Volume {
         }
     }
 
-    /// SHA-256 of the settings, as hex digits.
+    /// SHA-256 of the settings in hexadecimal.
     pub(crate) fn sha256(&self) -> String {
         let bytes = std::fs::read(self.settings()).unwrap();
         albacore_storage::sha256(&bytes).to_string()
     }
 }
 
-/// A model called `m` of a file of the zoo.
+/// Model `m` with a file of the model zoo.
 pub(crate) fn model(file: &str) -> Model {
     Model {
         name: "m".to_owned(),
@@ -88,7 +88,7 @@ pub(crate) fn settings(models: Vec<Model>, policy: Policy, max_rows: u32) -> Str
     settings.to_yaml()
 }
 
-/// SHA-256 of a file of the zoo.
+/// SHA-256 of a file of the model zoo.
 pub(crate) fn digest(file: &str) -> Digest {
     albacore_storage::sha256(&std::fs::read(zoo(file)).unwrap())
 }

@@ -1,4 +1,4 @@
-//! Two models that always wait for the only worker are served by weight, also after an edit.
+//! Two models that saturate the only worker are served by weight, also after an edit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ const FILE: &str = "main_medium_d6.ubj";
 
 const FEATURES: usize = 155;
 
-/// Rows of a request, and of a batch: the others of a model wait meanwhile.
+/// Rows of a request, and of a batch, so that the other requests of a model wait.
 const ROWS: usize = 20;
 
-/// Connections for each model.
+/// Connections per model.
 const CLIENTS: usize = 6;
 
-/// Answers of both models in one comparison.
+/// Replies of both models per comparison.
 const ANSWERS: u64 = 100;
 
-/// A machine that stands still gives one model time that the other does not have: then once more.
+/// Comparisons before the test fails: a stall of the machine can favor one model.
 const COMPARISONS: usize = 10;
 
 fn file(weights: [u32; 2]) -> String {
@@ -48,7 +48,7 @@ fn contributions() -> Vec<u8> {
 /// Waits until the model at `more` has at least twice as many answers as the other one.
 fn compare(answers: &[AtomicU64; 2], more: usize) {
     let now = || [0, 1].map(|model| answers[model].load(Ordering::Relaxed));
-    let mut seen = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..COMPARISONS {
         let (before, start) = (now(), Instant::now());
         let gained = loop {
@@ -59,19 +59,19 @@ fn compare(answers: &[AtomicU64; 2], more: usize) {
             assert!(start.elapsed() < PATIENCE, "{gained:?}");
             std::thread::sleep(Duration::from_millis(5));
         };
-        // Four times as many by weight.
+        // The ratio of the weights is four.
         if gained[more] >= 2 * gained[1 - more] {
             return;
         }
-        seen.push(gained);
+        results.push(gained);
     }
-    panic!("answers of a and b: {seen:?}");
+    panic!("answers of a and b: {results:?}");
 }
 
-/// Ends the clients, also if a comparison fails.
-struct Ending<'a>(&'a AtomicBool);
+/// Stops the clients on drop, also if a comparison fails.
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ending<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ fn models_that_always_wait_are_answered_by_weight_and_an_edit_of_it_applies_at_o
                 }
             });
         }
-        let _end = Ending(&is_over);
+        let _end = StopOnDrop(&is_over);
         compare(&answers, 1);
         volume.update(&file([400, 100]));
         until_in_force(&server, &volume);

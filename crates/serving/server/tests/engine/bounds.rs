@@ -1,4 +1,4 @@
-//! Refusals, backpressure, draining.
+//! Refusals, backpressure, drains.
 
 use albacore_engine::{ModelLookupError, Refusal};
 
@@ -7,7 +7,7 @@ use super::*;
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_queue_refuses_and_takes_again_once_it_moves() {
+async fn a_full_queue_refuses_requests_until_it_drains() {
     let started = start(
         EngineConfig {
             batching: BatchingParams {
@@ -65,7 +65,7 @@ async fn a_full_queue_refuses_and_takes_again_once_it_moves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn full_memory_refuses_and_takes_again_once_some_is_free() {
+async fn full_memory_refuses_requests_until_some_is_freed() {
     let started = start(config(1, 1), &SMALL).await;
     let row_bytes = started
         .model(0)
@@ -101,7 +101,7 @@ async fn full_memory_refuses_and_takes_again_once_some_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_make_no_sense_are_refused() {
+async fn invalid_requests_are_refused() {
     let started = start(
         EngineConfig {
             batching: BatchingParams {
@@ -139,7 +139,7 @@ async fn requests_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopping_answers_what_was_taken_and_leaves_no_worker() {
+async fn shutdown_answers_accepted_requests_and_leaves_no_worker() {
     let started = start(config(2, 2), &SMALL).await;
     let pids = started.pids();
     let rows = started.rows(0, 50, 1);
@@ -160,7 +160,7 @@ async fn stopping_answers_what_was_taken_and_leaves_no_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopping_gives_up_after_its_timeout_and_kills_a_worker_that_hangs() {
+async fn shutdown_kills_a_hung_worker_after_its_timeout() {
     let started = start(config(1, 1), &SMALL).await;
     let pid = started.pids()[0];
     signal("-STOP", pid);

@@ -1,4 +1,4 @@
-//! Small requests that come together make one batch; what has work for a worker waits for nobody.
+//! Small requests that arrive together share a batch; large requests do not wait for others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,12 +6,12 @@ use super::*;
 
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 
-/// So many batches teach what a row costs.
-const LESSONS: usize = 8;
+/// Number of batches after which the cost of a row is learned.
+const LEARNING_BATCHES: usize = 8;
 
-/// Submits so many calls of `rows` at once; how many batches they were.
-async fn batches_of(started: &Started, kinds: KindSet, (calls, rows): (usize, &[f32])) -> u64 {
-    for _ in 0..LESSONS {
+/// Submits concurrent calls of `rows`; returns the number of their batches.
+async fn count_batches(started: &Started, kinds: KindSet, (calls, rows): (usize, &[f32])) -> u64 {
+    for _ in 0..LEARNING_BATCHES {
         started.submit(0, kinds, rows).await.unwrap();
     }
     let before = started.engine.stats().models[0].batches_total;
@@ -22,38 +22,38 @@ async fn batches_of(started: &Started, kinds: KindSet, (calls, rows): (usize, &[
     started.engine.stats().models[0].batches_total - before
 }
 
-/// The handle of the only event loop.
+/// The flush handle of the only event loop.
 fn flush_handle(started: &Started) -> FlushHandle {
     started.engine.flush_handles().remove(0)
 }
 
-/// The rest of a request's life: the front's thread goes to sleep, again and again, until this
-/// value is dropped.
-struct Releases {
-    is_wanted: Arc<AtomicBool>,
+/// Simulates an event loop that flushes its requests each time before it sleeps, until this value
+/// is dropped.
+struct PeriodicFlush {
+    is_running: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Releases {
+impl PeriodicFlush {
     fn start(flush_handle: FlushHandle) -> Self {
-        let is_wanted = Arc::new(AtomicBool::new(true));
-        let goes_on = Arc::clone(&is_wanted);
+        let is_running = Arc::new(AtomicBool::new(true));
+        let keep_running = Arc::clone(&is_running);
         let thread = std::thread::spawn(move || {
-            while goes_on.load(Ordering::Relaxed) {
+            while keep_running.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(5));
                 flush_handle.flush();
             }
         });
         Self {
-            is_wanted,
+            is_running,
             thread: Some(thread),
         }
     }
 }
 
-impl Drop for Releases {
+impl Drop for PeriodicFlush {
     fn drop(&mut self) {
-        self.is_wanted.store(false, Ordering::Relaxed);
+        self.is_running.store(false, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }
@@ -61,34 +61,34 @@ impl Drop for Releases {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn small_requests_that_come_together_share_a_batch() {
+async fn concurrent_small_requests_share_a_batch() {
     let started = start(config(4, 1), &SMALL).await;
     let row = started.rows(0, 1, 1);
-    let _releases = Releases::start(flush_handle(&started));
-    // Else each of the four would have a worker of its own. A busy machine may part them, or teach
-    // that a row takes long, which the next batches correct.
-    let begun = Instant::now();
-    while batches_of(&started, value(), (4, &row)).await == 4 {
-        assert!(begun.elapsed() < PATIENCE, "they never share a batch");
+    let _flush = PeriodicFlush::start(flush_handle(&started));
+    // Without coalescing each of the four would run on its own worker. On a busy machine they may
+    // be separated, or the learned cost of a row may be too high; later batches correct it.
+    let start_time = Instant::now();
+    while count_batches(&started, value(), (4, &row)).await == 4 {
+        assert!(start_time.elapsed() < PATIENCE, "they never share a batch");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_takes_long_goes_to_workers_one_by_one() {
+async fn expensive_requests_are_not_coalesced() {
     let started = start(config(4, 1), &SMALL).await;
     let rows = started.rows(0, 200, 1);
-    let _releases = Releases::start(flush_handle(&started));
+    let _flush = PeriodicFlush::start(flush_handle(&started));
     let kinds = KindSet::only(Kind::Interactions);
-    assert_eq!(batches_of(&started, kinds, (4, &rows)).await, 4);
+    assert_eq!(count_batches(&started, kinds, (4, &rows)).await, 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_releases_leaves_with_the_next_look() {
+async fn unflushed_requests_are_dispatched_by_the_next_poll() {
     let started = start(config(1, 1), &SMALL).await;
     let row = started.rows(0, 1, 1);
-    let _gatherer = flush_handle(&started);
-    for _ in 0..LESSONS {
-        let answered = tokio::time::timeout(PATIENCE, started.submit(0, value(), &row)).await;
-        answered.unwrap().unwrap();
+    let _flush_handle = flush_handle(&started);
+    for _ in 0..LEARNING_BATCHES {
+        let reply = tokio::time::timeout(PATIENCE, started.submit(0, value(), &row)).await;
+        reply.unwrap().unwrap();
     }
 }

@@ -1,11 +1,11 @@
-//! Workers die at any moment; nothing is lost, doubled or wrong, and nothing leaks.
+//! Workers die at arbitrary times: no result is lost, duplicated or wrong, and nothing leaks.
 
 use super::clients::Clients;
 use super::*;
 
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 
-/// Its interactions take long enough to be killed in the middle.
+/// A model whose interactions take long enough to kill the worker within a batch.
 pub(crate) const SLOW: [&str; 1] = ["main_medium_d6.ubj"];
 
 const KILLS: usize = 100;
@@ -15,7 +15,7 @@ fn open_descriptors() -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killing_workers_under_load_loses_doubles_and_leaks_nothing() {
+async fn killed_workers_under_load_lose_duplicate_and_leak_nothing() {
     let started = Arc::new(start(config(2, 2), &SMALL).await);
     let descriptors = open_descriptors();
     let clients = Clients::start(&started);
@@ -45,7 +45,8 @@ async fn killing_workers_under_load_loses_doubles_and_leaks_nothing() {
         (stats.queue_rows, stats.arena_used_bytes, stats.workers_busy),
         (0, 0, 0)
     );
-    // Other tests of this process have some, too; a leak would be one for each death at least.
+    // Other tests of this process have open descriptors, too; a leak would be at least one per
+    // death.
     let now = open_descriptors();
     assert!(
         now <= descriptors + KILLS / 2,
@@ -53,7 +54,7 @@ async fn killing_workers_under_load_loses_doubles_and_leaks_nothing() {
     );
 }
 
-/// Interactions of many rows: a batch that runs long enough to be killed in the middle.
+/// Many rows, whose interactions take long enough to kill the worker within the batch.
 fn long_rows(started: &Started) -> Vec<f32> {
     started.rows(0, 1000, 3)
 }
@@ -62,7 +63,7 @@ fn interactions() -> KindSet {
     KindSet::only(Kind::Interactions)
 }
 
-/// For how long the main thread of a process was on a cpu, in nanoseconds.
+/// CPU time of the main thread of a process, nanoseconds.
 fn running_nanos(pid: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
     text.split(' ').next().unwrap().parse().unwrap()
@@ -74,7 +75,8 @@ pub(crate) async fn stop_while_busy(started: &Started) -> i32 {
         .until("it has a batch", |engine| engine.stats().workers_busy == 1)
         .await;
     let worker = started.pids()[0];
-    // On a busy machine it may have it for long and not have begun: then the batch is not to blame.
+    // On a busy machine the worker may not have started the batch yet, and a crash would not be
+    // attributed to the batch.
     let before = running_nanos(worker);
     let is_running = |_: &Engine| running_nanos(worker) > before + 1_000_000;
     started.until("it runs", is_running).await;
@@ -90,7 +92,7 @@ pub(crate) async fn stop_while_busy(started: &Started) -> i32 {
 pub(crate) async fn kill_while_busy(started: &Started, with: &str, restarts: u64) {
     let worker = stop_while_busy(started).await;
     signal(with, worker);
-    // What is stopped takes no signal but SIGKILL before it goes on.
+    // A stopped process handles no signal except for SIGKILL until it is continued.
     signal("-CONT", worker);
     started
         .until("it died", |engine| {
@@ -143,7 +145,7 @@ async fn a_batch_that_was_killed_from_outside_is_run_again_until_it_is_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_goes_away_is_forgotten_in_the_queue_in_the_batch_and_after_a_death() {
+async fn abandoned_requests_are_released_in_the_queue_in_a_batch_and_after_a_worker_death() {
     let started = start(config(1, 1), &SLOW).await;
     let rows = long_rows(&started);
     let running = tokio::spawn(started.submit(0, interactions(), &rows));

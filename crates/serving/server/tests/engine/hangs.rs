@@ -1,18 +1,18 @@
-//! Workers that hang are noticed, ended and replaced; their batches run again, nothing is lost.
+//! Hung workers are detected, killed and replaced; their batches run again, and nothing is lost.
 
 use super::clients::Clients;
 use super::*;
 
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 
-/// Workers that are stopped under load.
+/// Number of workers stopped under load.
 const STOPS: u64 = 6;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopping_workers_under_load_loses_and_doubles_nothing() {
+async fn stopped_workers_under_load_lose_and_duplicate_no_request() {
     let started = Arc::new(start(config(2, 2), &SMALL).await);
     let clients = Clients::start(&started);
-    // Until the costs are known everybody has long to wait.
+    // Until the costs are learned, the hang timeout is long.
     started
         .until("costs are known", |e| {
             e.stats().models[0].batches_total > 100
@@ -37,7 +37,7 @@ async fn stopping_workers_under_load_loses_and_doubles_nothing() {
     );
     assert_eq!((model.failed_total, stats.queue_rows), (0, 0));
     assert_eq!((stats.arena_used_bytes, stats.workers_busy), (0, 0));
-    // A machine that stands still may look like a worker that hangs.
+    // A stall of the machine may look like a hung worker.
     assert!(stats.worker_hangs_total >= STOPS, "{stats:?}");
     assert!(stats.replayed_batches_total >= 1, "{stats:?}");
     let events = started.events.lock().unwrap();
@@ -68,34 +68,36 @@ async fn a_worker_stopped_in_the_middle_of_a_long_batch_is_replaced_and_the_batc
 
 /// A jump to itself.
 #[cfg(target_arch = "x86_64")]
-const ENDLESS: [u8; 2] = [0xeb, 0xfe];
+const JUMP_TO_SELF: [u8; 2] = [0xeb, 0xfe];
 #[cfg(target_arch = "aarch64")]
-const ENDLESS: [u8; 4] = [0x00, 0x00, 0x00, 0x14];
+const JUMP_TO_SELF: [u8; 4] = [0x00, 0x00, 0x00, 0x14];
 
-/// Makes the main thread of a stopped process loop for ever where it is.
-fn make_endless(pid: i32) {
+/// Makes the main thread of a stopped process loop forever at its current instruction.
+fn make_loop_forever(pid: i32) {
     use std::os::unix::fs::FileExt as _;
-    // The numbers of a call, its arguments, stack and place; -1, stack and place outside of a call.
-    // "running" until it has stopped, for which it needs the cpu once more: among busy processes
-    // that takes a while.
+    // /proc/PID/syscall contains the number and arguments of a system call, or -1, then the stack
+    // pointer and the program counter. It is "running" until the process has stopped, for which it
+    // must be scheduled once more; among busy processes that takes a while.
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
-    let mut looks = std::iter::repeat_with(|| std::thread::sleep(Duration::from_millis(1)))
+    let mut attempts = std::iter::repeat_with(|| std::thread::sleep(Duration::from_millis(1)))
         .take_while(|()| std::time::Instant::now() < deadline);
-    let place = looks.find_map(|()| {
-        let seen = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
-        let place = seen
+    let program_counter = attempts.find_map(|()| {
+        let syscall = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
+        let counter = syscall
             .trim()
             .rsplit(' ')
             .next()?
             .strip_prefix("0x")?
             .to_owned();
-        u64::from_str_radix(&place, 16).ok()
+        u64::from_str_radix(&counter, 16).ok()
     });
     let memory = std::fs::File::options()
         .write(true)
         .open(format!("/proc/{pid}/mem"))
         .unwrap();
-    memory.write_all_at(&ENDLESS, place.unwrap()).unwrap();
+    memory
+        .write_all_at(&JUMP_TO_SELF, program_counter.unwrap())
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -107,7 +109,7 @@ async fn a_worker_in_an_endless_loop_is_replaced_and_its_batch_runs_again() {
     for _ in 0..8 {
         started.submit(0, kinds, &rows).await.unwrap();
     }
-    // Idle it goes on in the loop when it is called; busy in the middle of its batch.
+    // An idle worker loops when it gets the next batch, a busy one within its batch.
     for is_busy in [false, true] {
         let worker = started.pids()[0];
         let call = is_busy.then(|| tokio::spawn(started.submit(0, kinds, &rows)));
@@ -117,7 +119,7 @@ async fn a_worker_in_an_endless_loop_is_replaced_and_its_batch_runs_again() {
                 .await;
         }
         signal("-STOP", worker);
-        make_endless(worker);
+        make_loop_forever(worker);
         signal("-CONT", worker);
         let call = call.unwrap_or_else(|| tokio::spawn(started.submit(0, kinds, &rows)));
         let reply = call.await.unwrap().unwrap();
@@ -135,8 +137,9 @@ async fn a_worker_in_an_endless_loop_is_replaced_and_its_batch_runs_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_front_that_was_stopped_itself_ends_nobody() {
-    // The front is this process: a helper stops it for longer than any patience, and lets it go on.
+async fn a_stopped_front_kills_no_worker() {
+    // The front is this process: a helper stops it for longer than any hang timeout and then
+    // continues it.
     let started = start(config(1, 1), &SMALL).await;
     let rows = started.rows(0, 10, 3);
     for _ in 0..20 {
@@ -156,11 +159,11 @@ async fn a_front_that_was_stopped_itself_ends_nobody() {
     assert_eq!(started.engine.stats().worker_hangs_total, hangs);
 }
 
-/// Processes that use a cpu as long as this lives.
-struct Hogs(Vec<std::process::Child>);
+/// Processes that keep a CPU busy; killed on drop.
+struct BusyProcesses(Vec<std::process::Child>);
 
-impl Hogs {
-    /// So many on one cpu.
+impl BusyProcesses {
+    /// Starts `count` processes on one CPU.
     fn start(count: usize, cpu: &str) -> Self {
         let start = |_| {
             std::process::Command::new("taskset")
@@ -172,16 +175,16 @@ impl Hogs {
     }
 }
 
-impl Drop for Hogs {
+impl Drop for BusyProcesses {
     fn drop(&mut self) {
-        for hog in &mut self.0 {
-            let _ = hog.kill();
-            let _ = hog.wait();
+        for process in &mut self.0 {
+            let _ = process.kill();
+            let _ = process.wait();
         }
     }
 }
 
-/// Pins all threads of a process to the first cpu that it may use; returns that cpu.
+/// Pins all threads of a process to its first allowed CPU; returns that CPU.
 fn pin(pid: i32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let list = status
@@ -196,9 +199,9 @@ fn pin(pid: i32) -> String {
     cpu.to_owned()
 }
 
-/// Gives all threads of a process a ninth of the weight of others, so that what is learned on a
-/// machine which is busy already is not what batches take among so many others.
-fn lower(pid: i32) {
+/// Gives all threads of a process a ninth of the default scheduling weight, so that the costs
+/// learned on a busy machine are still much lower than those beside the other processes.
+fn lower_priority(pid: i32) {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let tids = tasks.map(|task| task.unwrap().file_name());
     let status = std::process::Command::new("renice")
@@ -209,7 +212,7 @@ fn lower(pid: i32) {
     assert!(status.unwrap().success());
 }
 
-/// Batches after which their costs are known.
+/// Runs enough batches to learn their cost.
 async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
     for _ in 0..8 {
         started.submit(0, kinds, rows).await.unwrap();
@@ -217,18 +220,18 @@ async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_shares_its_cpu_with_twenty_busy_processes_is_not_ended() {
+async fn a_worker_that_shares_its_cpu_with_twenty_busy_processes_is_not_killed() {
     let started = start(config(1, 2), &SMALL).await;
     let rows = started.rows(0, 200, 3);
     let kinds = KindSet::only(Kind::Interactions);
     let expected = started.expected(0, Kind::Interactions, &rows);
     learn(&started, kinds, &rows).await;
     let worker = started.pids()[0];
-    lower(worker);
-    let _hogs = Hogs::start(20, &pin(worker));
-    let begun = Instant::now();
-    // Each batch takes some 180 times as long as is known of it, until that is learned.
-    while begun.elapsed() < Duration::from_secs(10) {
+    lower_priority(worker);
+    let _busy = BusyProcesses::start(20, &pin(worker));
+    let start_time = Instant::now();
+    // At first each batch takes about 180 times the learned cost.
+    while start_time.elapsed() < Duration::from_secs(10) {
         let reply = started.submit(0, kinds, &rows).await.unwrap();
         assert!(reply.output(Kind::Interactions) == Some(&expected[..]));
     }
@@ -246,10 +249,10 @@ async fn a_worker_that_loops_or_is_stopped_among_twenty_busy_processes_is_replac
     learn(&started, kinds, &rows).await;
     for loops in [true, false] {
         let worker = started.pids()[0];
-        let _hogs = Hogs::start(20, &pin(worker));
+        let _busy = BusyProcesses::start(20, &pin(worker));
         signal("-STOP", worker);
         if loops {
-            make_endless(worker);
+            make_loop_forever(worker);
             signal("-CONT", worker);
         }
         let reply = started.submit(0, kinds, &rows).await.unwrap();

@@ -1,4 +1,4 @@
-//! A model that asks for little beside a flood of another.
+//! A model with little load beside a flood of requests for another model.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,33 +10,33 @@ const MODELS: [&str; 2] = ["main_small_d6.ubj", "main_medium_d6.ubj"];
 
 const FLOOD_CLIENTS: u64 = 48;
 
-/// Rows of a request of the flood.
+/// Rows per request of the flood.
 const FLOOD_ROWS: usize = 100;
 
-/// Single rows of the first model, one every [`PERIOD`].
+/// Requests of one row for the first model, one every [`PERIOD`].
 const REQUESTS: usize = 100;
 
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Ten times those of `albacore bench isolation`, as are the rows of the flood: other tests run at
-/// the same time.
+/// Ten times those of `albacore bench isolation`, like the rows of the flood, because other tests
+/// run concurrently.
 const OBJECTIVES_MS: [u64; 2] = [250, 1000];
 
-/// A machine that stands still makes requests late, whoever floods: then once more.
+/// Runs before the test fails: a stall of the machine makes requests late regardless of the flood.
 const RUNS: usize = 10;
 
-/// Clients that ask for SHAP values of rows of the second model, and again when they are
-/// refused. Ends when `over` is set; returns the answers.
-async fn flood(started: Arc<Started>, over: Arc<AtomicBool>) -> u64 {
+/// Clients that request SHAP values of rows of the second model, and retry when they are refused.
+/// Runs until `is_over` is set; returns the number of answers.
+async fn flood(started: Arc<Started>, is_over: Arc<AtomicBool>) -> u64 {
     let client = |seed: u64| {
-        let (started, over) = (Arc::clone(&started), Arc::clone(&over));
+        let (started, is_over) = (Arc::clone(&started), Arc::clone(&is_over));
         tokio::spawn(async move {
             let rows = started.rows(1, FLOOD_ROWS, seed);
             let mut answers = 0;
-            while !over.load(Ordering::Relaxed) {
-                match ask(&started, 1, KindSet::only(Kind::Contribs), &rows) {
+            while !is_over.load(Ordering::Relaxed) {
+                match try_submit(&started, 1, KindSet::only(Kind::Contribs), &rows) {
                     Ok(reply) => answers += u64::from(reply.await.is_ok()),
-                    // Soon again.
+                    // Retry soon.
                     Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
                 }
             }
@@ -51,8 +51,8 @@ async fn flood(started: Arc<Started>, over: Arc<AtomicBool>) -> u64 {
     answers
 }
 
-/// Submits rows that just arrived, unless they are refused.
-fn ask(
+/// Submits rows that have just arrived, unless they are refused.
+fn try_submit(
     started: &Started,
     model: usize,
     kinds: KindSet,
@@ -67,15 +67,15 @@ fn ask(
     Ok(reservation.submit())
 }
 
-/// How many of the requests of the first model are refused.
-async fn refused(started: &Arc<Started>) -> usize {
+/// Number of refused requests of the first model.
+async fn count_refused(started: &Arc<Started>) -> usize {
     let mut refused = 0;
     let row = started.rows(0, 1, 1);
     let mut ticks = tokio::time::interval(PERIOD);
     let mut replies = Vec::new();
     for _ in 0..REQUESTS {
         ticks.tick().await;
-        match ask(started, 0, value(), &row) {
+        match try_submit(started, 0, value(), &row) {
             Ok(reply) => replies.push(tokio::spawn(reply)),
             Err(_) => refused += 1,
         }
@@ -93,18 +93,18 @@ async fn a_model_within_its_share_is_not_refused_for_the_flood_of_another() {
     let [few, many] = OBJECTIVES_MS.map(slo);
     let declared = [(MODELS[0], few), (MODELS[1], many)];
     started.engine.declare(&declared).unwrap();
-    let mut seen = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..RUNS {
-        let over = Arc::new(AtomicBool::new(false));
-        let flooding = tokio::spawn(flood(Arc::clone(&started), Arc::clone(&over)));
-        let refused = refused(&started).await;
-        over.store(true, Ordering::Relaxed);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let flooding = tokio::spawn(flood(Arc::clone(&started), Arc::clone(&is_over)));
+        let refused = count_refused(&started).await;
+        is_over.store(true, Ordering::Relaxed);
         let answers = flooding.await.unwrap();
         assert!(answers > 0, "what the first leaves is the second's");
         if refused * 100 <= REQUESTS {
             return;
         }
-        seen.push((refused, answers));
+        results.push((refused, answers));
     }
-    panic!("refused, and answers of the flood: {seen:?}");
+    panic!("refused, and answers of the flood: {results:?}");
 }

@@ -1,5 +1,4 @@
-//! The engine with real worker processes: right results, exits of workers, bounds, and what is left
-//! behind.
+//! The engine with real worker processes: correct results, exits of workers, limits, and cleanup.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod bounds;
@@ -29,11 +28,11 @@ use albacore_trees::{Image, Model, OutputMut, PredictScratch, Predictor, Rows};
 
 pub(crate) use running::{PATIENCE, zoo};
 
-/// An engine that has started, and what it said.
+/// A started engine and its events.
 pub(crate) struct Started {
     pub(crate) engine: Arc<Engine>,
     pub(crate) events: Arc<Mutex<Vec<EngineEvent>>>,
-    /// Compiled images of the models, to predict with in the test.
+    /// Compiled images of the models, for predictions in the test.
     images: Vec<Image>,
 }
 
@@ -44,7 +43,7 @@ pub(crate) const BATCHING: BatchingParams = BatchingParams {
     queue_rows_max: 65536,
 };
 
-/// The program of the workers.
+/// The worker binary.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_albacore-server");
 
 pub(crate) fn config(workers: usize, threads: usize) -> EngineConfig {
@@ -66,7 +65,7 @@ pub(crate) async fn start(config: EngineConfig, files: &[&str]) -> Started {
     start_with(config, files.iter().map(read).collect()).await
 }
 
-/// With models by their names and the bytes of their files.
+/// Starts an engine with models given by name and file content.
 pub(crate) async fn start_with(config: EngineConfig, files: Vec<(String, Vec<u8>)>) -> Started {
     let load = |(name, bytes): &(String, Vec<u8>)| {
         LoadedModel::compile(name, bytes, Iterations::All).unwrap()
@@ -90,7 +89,7 @@ pub(crate) async fn start_with(config: EngineConfig, files: Vec<(String, Vec<u8>
 }
 
 impl Started {
-    /// Process ids of the workers, by their present lives.
+    /// Process IDs of the current workers.
     pub(crate) fn pids(&self) -> Vec<i32> {
         let events = self.events.lock().unwrap();
         let mut pids = vec![0; self.engine.stats().workers];
@@ -102,7 +101,7 @@ impl Started {
         pids
     }
 
-    /// The model of this number, as it is now.
+    /// The current edition of the model with this index.
     pub(crate) fn model(&self, model: usize) -> ModelHandle {
         self.engine.model(&self.engine.names()[model]).unwrap()
     }
@@ -117,7 +116,7 @@ impl Started {
         self.model(model).reserve(rows, element, kinds)
     }
 
-    /// What the model gives when it predicts here.
+    /// The result of the model, predicted in this process.
     pub(crate) fn expected(&self, model: usize, kind: Kind, rows: &[f32]) -> Vec<u8> {
         let predictor = Predictor::open(self.images[model].bytes()).unwrap();
         let count = rows.len() / predictor.features();
@@ -147,7 +146,7 @@ impl Started {
         }
     }
 
-    /// `count` rows of pseudo-random numbers, some missing.
+    /// `count` rows of pseudorandom numbers, some of them missing.
     pub(crate) fn rows(&self, model: usize, count: usize, seed: u64) -> Vec<f32> {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = || {
@@ -201,7 +200,7 @@ pub(crate) fn signal(signal: &str, pid: i32) {
     let status = std::process::Command::new("kill")
         .args([signal, &pid.to_string()])
         .status();
-    // A process that is gone by now was killed by somebody else.
+    // Fails if the process is gone, because something else has killed it.
     status.unwrap();
 }
 

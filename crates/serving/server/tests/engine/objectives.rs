@@ -1,4 +1,4 @@
-//! Objectives of models and of single requests: what waits for others, what admission refuses.
+//! Objectives of models and requests: waiting for a batch, and refusal at admission.
 
 use albacore_engine::{Priority, Slo};
 
@@ -6,20 +6,20 @@ use super::*;
 
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 
-/// So many requests on their way may be in each other's.
-const CROWD: usize = 32;
+/// Requests in flight, more than the `CROWDED_REQUESTS_MIN` of the engine.
+const CONCURRENT_REQUESTS: usize = 32;
 
-/// So many batches teach what a batch costs.
-const LESSONS: usize = 8;
+/// Number of batches after which the cost of a batch is learned.
+const LEARNING_BATCHES: usize = 8;
 
 async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
-    for _ in 0..LESSONS {
+    for _ in 0..LEARNING_BATCHES {
         started.submit(0, kinds, rows).await.unwrap();
     }
 }
 
-/// A server that has learned what a row costs, and a row; such is the objective.
-async fn promised(config: EngineConfig, objective: Duration) -> (Started, Vec<f32>) {
+/// An engine that has learned the cost of a row, with this objective, and the row.
+async fn start_with_objective(config: EngineConfig, objective: Duration) -> (Started, Vec<f32>) {
     let started = start(config, &SMALL).await;
     let objective = Slo::uniform(objective, 99.0);
     started
@@ -41,8 +41,8 @@ async fn deferred_requests_wait_for_others_as_long_as_their_objective_allows() {
         },
         ..config(1, 1)
     };
-    // A busy machine teaches that batches take long, which they may up to most of the objective.
-    let (started, row) = promised(config, Duration::from_secs(6)).await;
+    // On a busy machine the learned cost of a batch may be high, up to most of the objective.
+    let (started, row) = start_with_objective(config, Duration::from_secs(6)).await;
     let before = started.engine.stats().models[0].batches_total;
     let calls: Vec<_> = (0..10).map(|_| started.submit(0, value(), &row)).collect();
     for call in calls {
@@ -53,14 +53,14 @@ async fn deferred_requests_wait_for_others_as_long_as_their_objective_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered() {
+async fn requests_that_would_miss_their_deadline_are_refused_at_admission() {
     let started = start(config(1, 1), &SMALL).await;
     let rows = started.rows(0, 1000, 3);
     let kinds = KindSet::only(Kind::Interactions);
     learn(&started, kinds, &rows).await;
     let running = started.submit(0, kinds, &rows);
     let waiting = started.submit(0, kinds, &rows);
-    // Neither is done however long this thread takes.
+    // Neither request completes, however long this thread takes.
     let worker = exits::stop_while_busy(&started).await;
     let within = |time| {
         let model = started.model(0).within(time);
@@ -83,7 +83,7 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
         .reserve(0, 1000, ElementType::F32, kinds)
         .map(drop)
         .unwrap();
-    // Predictions wait in a queue of their own, of whose costs nothing is known.
+    // Predictions wait in a separate queue, whose costs are unknown.
     let row = started.rows(0, 1, 1);
     let other = started.submit(0, value(), &row);
     signal("-CONT", worker);
@@ -91,7 +91,7 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
         call.await.unwrap();
     }
     other.await.unwrap();
-    // The only request is let in: it is late, but it teaches what such requests cost.
+    // An only request is admitted: it is late, but the cost of such requests is learned from it.
     let mut alone = within(Duration::from_millis(20)).unwrap();
     let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
     alone.input_mut().copy_from_slice(&bytes);
@@ -101,14 +101,14 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
         (stats.models[0].shed_total, stats.models[0].late_total),
         (2, 1)
     );
-    // Of the one that was refused before its body was read the kind is not known.
-    let bad = |kind| {
+    // The kind of a request that is refused before its body is read is unknown.
+    let late_and_shed = |kind| {
         let mut window = stats.models[0].window.iter();
         let of = window.find(|of| of.kind == kind).unwrap();
         (of.outcomes.late, of.outcomes.shed)
     };
-    assert_eq!(bad(Some(Kind::Interactions)), (1, 1));
-    assert_eq!(bad(None), (0, 1));
+    assert_eq!(late_and_shed(Some(Kind::Interactions)), (1, 1));
+    assert_eq!(late_and_shed(None), (0, 1));
     assert_eq!((stats.queue_rows, stats.arena_used_bytes), (0, 0));
 }
 
@@ -140,13 +140,13 @@ async fn a_batch_that_crashed_two_workers_is_halved_and_its_requests_are_answere
     }
     let stats = started.engine.stats();
     assert_eq!(stats.models[0].failed_total, 0);
-    // The batch, the same again, and two halves.
+    // The batch, its retry, and two halves.
     assert_eq!(stats.models[0].batches_total, 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
-    // Each request is a batch of its own.
+async fn queued_requests_run_in_order_of_priority() {
+    // Each request fills a batch.
     let config = EngineConfig {
         batching: BatchingParams {
             batch_rows_max: 1000,
@@ -163,15 +163,15 @@ async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
     let rows = started.rows(0, 1000, 3);
     learn(&started, value(), &rows).await;
     let long = tokio::spawn(started.submit(0, KindSet::only(Kind::Interactions), &rows));
-    // However long it takes to submit the others, they wait for this one.
+    // Holds the worker, so that the other requests wait while they are submitted.
     let worker = exits::stop_while_busy(&started).await;
-    let begun = Instant::now();
+    let start_time = Instant::now();
     let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
     let submit = |priority| {
         let model = started.model(0).with_priority(priority);
         let mut reservation = model.reserve(1000, ElementType::F32, value()).unwrap();
         reservation.input_mut().copy_from_slice(&bytes);
-        let submitted = begun.elapsed();
+        let submitted = start_time.elapsed();
         let reply = reservation.submit();
         async move { submitted + reply.await.unwrap().timing().queue }
     };
@@ -193,7 +193,7 @@ async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_whose_time_is_over_is_refused_and_one_given_up_in_time_is_late() {
+async fn expired_requests_are_refused_and_abandoned_ones_are_late_only_past_their_deadline() {
     let started = start(config(1, 1), &SMALL).await;
     let model = started.model(0).within(Duration::ZERO);
     let refusal = model.reserve(1, ElementType::F32, value()).unwrap_err();
@@ -220,7 +220,7 @@ async fn a_request_whose_time_is_over_is_refused_and_one_given_up_in_time_is_lat
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn contributions_and_interactions_have_objectives_of_their_own() {
+async fn contributions_and_interactions_have_separate_objectives() {
     let started = start(config(1, 1), &SMALL).await;
     let objective = Slo {
         contribs: Some(Duration::from_secs(3600)),
@@ -250,57 +250,57 @@ async fn contributions_and_interactions_have_objectives_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_waited_for_the_front_has_less_time_left() {
+async fn time_before_submission_counts_toward_the_deadline() {
     let second = Duration::from_secs(1);
-    let (started, row) = promised(config(1, 1), second).await;
-    // Nothing has arrived before the engine was there.
+    let (started, row) = start_with_objective(config(1, 1), second).await;
+    // Requests must not arrive before the engine was started.
     tokio::time::sleep(3 * second).await;
     let reserve = |waited| {
         let model = started.model(0).arrived_at(Instant::now() - waited);
         model.reserve(1, ElementType::F32, value())
     };
     let old = second * 9 / 10;
-    drop(reserve(old).unwrap()); // nobody crowds the front, and a worker is free
+    drop(reserve(old).unwrap()); // the front is idle, and so is a worker
     let worker = started.pids()[0];
     signal("-STOP", worker);
-    let crowd: Vec<_> = (0..CROWD)
+    let concurrent: Vec<_> = (0..CONCURRENT_REQUESTS)
         .map(|_| started.submit(0, value(), &row))
         .collect();
     drop(reserve(Duration::ZERO).unwrap());
     let refused = matches!(reserve(old), Err(Refusal::Late { .. }));
     assert!(refused, "it has waited for most of its time");
     signal("-CONT", worker);
-    for running in crowd {
+    for running in concurrent {
         running.await.unwrap();
     }
-    // Late by what it has waited, not by what it takes.
+    // Late because of the time before its submission, not because of the computation.
     let call = reserve(2 * second).unwrap().submit();
     call.await.unwrap();
     assert_eq!(started.engine.stats().models[0].late_total, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_replies_take_long_to_be_written_less_is_let_in() {
-    let (started, row) = promised(config(1, 1), Duration::from_secs(2)).await;
+async fn slow_reply_writing_reduces_admission() {
+    let (started, row) = start_with_objective(config(1, 1), Duration::from_secs(2)).await;
     let reply = started.submit(0, value(), &row).await.unwrap();
-    let mut crowd = Vec::new();
-    for _ in 0..CROWD {
-        crowd.push(started.submit(0, value(), &row).await.unwrap());
+    let mut concurrent = Vec::new();
+    for _ in 0..CONCURRENT_REQUESTS {
+        concurrent.push(started.submit(0, value(), &row).await.unwrap());
     }
     assert_eq!(started.model(0).admit_early(), Ok(()));
     tokio::time::sleep(Duration::from_secs(4)).await;
     drop(reply);
     let refused = started.model(0).admit_early().unwrap_err();
     assert!(matches!(refused, Refusal::Late { .. }), "{refused}");
-    // It is forgotten soon.
+    // The delay is soon forgotten.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(started.model(0).admit_early(), Ok(()));
-    drop(crowd);
+    drop(concurrent);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_reply_that_took_long_keeps_nobody_out() {
-    let (started, row) = promised(config(1, 1), Duration::from_millis(200)).await;
+async fn a_single_slow_reply_does_not_reduce_admission() {
+    let (started, row) = start_with_objective(config(1, 1), Duration::from_millis(200)).await;
     let stalled = started.submit(0, value(), &row).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let other = started.submit(0, value(), &row).await.unwrap();

@@ -1,4 +1,4 @@
-//! The server as processes: names, maps, signals, bad starts.
+//! The processes of a server: names, maps, signals, failed starts.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -14,12 +14,15 @@ fn server() -> Command {
     command
 }
 
-/// Exit code, and what was said on the error output.
+/// Exit code, and content of standard error.
 fn failure(arguments: &[&str]) -> (Option<i32>, String) {
     let output = server().args(arguments).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(!said.contains("worker_started"), "{arguments:?}: {said}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        !stdout.contains("worker_started"),
+        "{arguments:?}: {stdout}"
+    );
     (output.status.code(), text)
 }
 
@@ -51,7 +54,7 @@ fn mappings(pid: i32, name: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn threads_say_worker_and_rank_and_the_model_is_one_read_only_copy() {
+fn thread_names_contain_worker_and_rank_and_the_model_is_one_read_only_copy() {
     let server = Running::start(
         &[("m", "main_small_d6.ubj")],
         &["--workers", "3", "--threads", "2"],
@@ -136,7 +139,7 @@ fn signals_drain_and_a_dead_worker_is_reported_and_replaced() {
 }
 
 #[test]
-fn a_bad_start_is_one_sentence_that_names_file_and_cause() {
+fn startup_errors_are_one_sentence_with_file_and_cause() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, content: &[u8]| {
         let path = directory.path().join(name);

@@ -5,7 +5,7 @@ use super::*;
 const FILES: [&str; 3] = ["main_small_d6.ubj", "lgb_binary.txt", "main_medium_d6.ubj"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kind_of_every_model_is_what_the_model_gives_by_itself() {
+async fn every_output_kind_equals_direct_computation_by_the_model() {
     let started = start(
         EngineConfig {
             batching: BatchingParams {
@@ -49,7 +49,7 @@ async fn every_kind_of_every_model_is_what_the_model_gives_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn double_rows_are_rows_too() {
+async fn f64_rows_are_accepted() {
     let started = start(config(1, 1), &FILES).await;
     let rows = started.rows(0, 10, 5);
     let mut reservation = started.reserve(0, 10, ElementType::F64, value()).unwrap();
@@ -139,7 +139,7 @@ async fn timeout_gathers_requests_into_one_batch() {
     let stats = &started.engine.stats().models[0];
     let of = &stats.kinds[0];
     assert_eq!((stats.batches_total, of.batch_rows.sum), (1, 10));
-    // One worker was free all the time: what was waited was waited on purpose.
+    // One worker was idle all the time, so the whole wait was deferral.
     assert_eq!(
         (of.kind, of.defer_nanos.sum),
         (Kind::Value, of.queue_nanos.sum)

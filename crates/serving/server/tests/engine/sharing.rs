@@ -1,4 +1,4 @@
-//! How the threads of a worker share a batch: by rows, and by trees where there are few rows.
+//! How the threads of a worker share a batch: by rows, or by trees if there are few rows.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ fn many_trees(trees: usize) -> Vec<u8> {
         "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx={}\n",
         FEATURES - 1
     );
-    // Splits are numbered level by level; leaves are behind them, as -1, -2 ...
+    // Splits are numbered in breadth-first order; leaves follow as -1, -2 ...
     let child = |number: usize| match number.checked_sub(splits) {
         Some(leaf) => format!("-{}", leaf + 1),
         None => number.to_string(),
@@ -54,13 +54,13 @@ fn batches(started: &Started, sharing: Sharing) -> u64 {
     kinds.map(|of| of.shared[sharing as usize]).sum()
 }
 
-/// Sharing depends on times measured at load and at the workers' start: a machine that is busy then
-/// makes a server share less. So many times another one is started.
-const SERVERS: usize = 10;
+/// Sharing depends on times measured at load and at the start of workers; on a busy machine a
+/// server shares less. Number of servers that are started before the test fails.
+const ATTEMPTS_MAX: usize = 10;
 
-/// Requests rows one by one and compares every bit; returns how many batches were shared in each
-/// way.
-async fn ask(started: &Started, rows: usize, kinds: KindSet) -> [u64; 3] {
+/// Requests predictions in sequence and compares every bit; returns the number of batches for each
+/// way of sharing.
+async fn count_batches(started: &Started, rows: usize, kinds: KindSet) -> [u64; 3] {
     let before = Sharing::ALL.map(|sharing| batches(started, sharing));
     for call in 0..10 {
         let input = started.rows(0, rows, call);
@@ -81,30 +81,30 @@ async fn ask(started: &Started, rows: usize, kinds: KindSet) -> [u64; 3] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn few_rows_are_shared_by_trees_many_by_rows_and_the_bits_stay() {
+async fn few_rows_are_split_by_trees_and_many_by_rows_with_equal_bits() {
     let contribs = KindSet::only(Kind::Contribs);
     let all = contribs
         .with(Kind::Value)
         .with(Kind::Margin)
         .with(Kind::Leaf);
-    // Contributions of a row take hundreds of microseconds: many times what waking a thread takes.
-    let mut seen = Vec::new();
-    for _ in 0..SERVERS {
+    // Contributions of a row take hundreds of microseconds: many times the wake-up of a thread.
+    let mut results = Vec::new();
+    for _ in 0..ATTEMPTS_MAX {
         let files = vec![("many".to_owned(), many_trees(1500))];
         let started = start_with(config(1, 2), files).await;
-        let few = ask(&started, 1, contribs).await;
-        let few_of_all = ask(&started, 1, all).await;
-        let many = ask(&started, 64, contribs).await;
+        let few = count_batches(&started, 1, contribs).await;
+        let few_of_all = count_batches(&started, 1, all).await;
+        let many = count_batches(&started, 64, contribs).await;
         if [few, few_of_all, many] == [[0, 0, 10], [0, 0, 10], [0, 10, 0]] {
             return;
         }
-        seen.push([few, few_of_all, many]);
+        results.push([few, few_of_all, many]);
     }
-    panic!("alone, by rows, by trees: {seen:?}");
+    panic!("alone, by rows, by trees: {results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_thread_shares_with_nobody() {
+async fn a_worker_with_one_thread_does_not_split_batches() {
     let started = start(config(1, 1), &["main_medium_d6.ubj"]).await;
     let contribs = KindSet::only(Kind::Contribs);
     for rows in [1, 64] {
@@ -120,17 +120,17 @@ async fn one_thread_shares_with_nobody() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_neighbors_leave_a_batch_all_threads() {
-    let mut seen = Vec::new();
-    for _ in 0..SERVERS {
+    let mut results = Vec::new();
+    for _ in 0..ATTEMPTS_MAX {
         let files = vec![("many".to_owned(), many_trees(300))];
         let started = start_with(config(2, 2), files).await;
-        let counts = ask(&started, 64, KindSet::only(Kind::Contribs)).await;
+        let counts = count_batches(&started, 64, KindSet::only(Kind::Contribs)).await;
         if counts == [0, 10, 0] {
             return;
         }
-        seen.push(counts);
+        results.push(counts);
     }
-    panic!("alone, by rows, by trees: {seen:?}");
+    panic!("alone, by rows, by trees: {results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -150,7 +150,7 @@ async fn busy_neighbors_leave_a_batch_one_thread() {
     let input = started.rows(0, 64, 3);
     let expected = started.expected(0, Kind::Contribs, &input);
     let by = |sharing| batches(&started, sharing);
-    // As many batches as keep every worker busy for a while, all there before the first is begun.
+    // Enough batches to keep every worker busy for a while, all queued before the first one starts.
     let pids = started.pids();
     pids.iter().for_each(|&pid| signal("-STOP", pid));
     let calls: Vec<_> = (0..8 * workers)
@@ -168,23 +168,23 @@ async fn busy_neighbors_leave_a_batch_one_thread() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_uses_as_many_threads_as_it_is_given_from_its_next_batch_on() {
     let contribs = KindSet::only(Kind::Contribs);
-    let mut seen = Vec::new();
-    for _ in 0..SERVERS {
+    let mut results = Vec::new();
+    for _ in 0..ATTEMPTS_MAX {
         let files = vec![("many".to_owned(), many_trees(1500))];
         let started = start_with(config(1, 2), files).await;
         let set = |threads| started.engine.set_batch_threads(&[("many", threads)]);
         set(Some(1));
-        assert_eq!(ask(&started, 64, contribs).await, [10, 0, 0]);
+        assert_eq!(count_batches(&started, 64, contribs).await, [10, 0, 0]);
         assert_eq!(started.engine.stats().models[0].threads, Some(1));
         set(None);
-        let all = ask(&started, 64, contribs).await;
-        // More than a worker has are as many as it has.
+        let all = count_batches(&started, 64, contribs).await;
+        // More threads than those of the worker mean all of its threads.
         set(Some(9));
-        let many = ask(&started, 64, contribs).await;
+        let many = count_batches(&started, 64, contribs).await;
         if [all, many] == [[0, 10, 0], [0, 10, 0]] {
             return;
         }
-        seen.push([all, many]);
+        results.push([all, many]);
     }
-    panic!("alone, by rows, by trees: {seen:?}");
+    panic!("alone, by rows, by trees: {results:?}");
 }

@@ -1,4 +1,4 @@
-//! Parameters of the stream: applied, kept after a loss, refused, discarded.
+//! Parameters of the stream: applied, kept after a disconnect, rejected, discarded.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::running::{Running, kill, zoo};
 use crate::volume::{Volume, model, settings};
 use crate::{infer, message, metric, start, state, until};
 
-fn start_with_model(further: &[&str], place: &str) -> Running {
+fn start_with_model(further: &[&str], endpoint: &str) -> Running {
     let model = format!("m={}", zoo("xgb_exact.ubj").display());
     let arguments: Vec<&str> = ["--model", &model].iter().chain(further).copied().collect();
-    start(&arguments, place)
+    start(&arguments, endpoint)
 }
 
 #[test]
 fn parameters_of_the_stream_are_applied_and_invalid_ones_refused_by_name() {
     let params = FakeParams::start(Ok(message(77)));
-    let mut server = start_with_model(&["--max-rows", "9"], &params.place());
+    let mut server = start_with_model(&["--max-rows", "9"], &params.endpoint());
     let state = until(&server, "applied", |state| {
         state["params"]["generation"] == 77
     });
@@ -50,7 +50,7 @@ fn parameters_of_the_stream_are_applied_and_invalid_ones_refused_by_name() {
         (&state["batching"], &state["params"]["generation"]),
         (&batching, &json!(77))
     );
-    // The same error again is counted and not reported: the next event is of another message.
+    // The same error is counted but not reported again: the next event is of another message.
     wrong.generation = 79;
     params.send(Ok(wrong));
     while metric(&server, "albacore_params_messages_refused_total") < 2.0 {
@@ -89,7 +89,7 @@ fn parameters_of_the_stream_are_applied_and_invalid_ones_refused_by_name() {
 #[test]
 fn queue_and_objectives_of_the_stream_are_applied() {
     let params = FakeParams::start(Ok(message(64)));
-    let server = start_with_model(&["--slo", "1us"], &params.place());
+    let server = start_with_model(&["--slo", "1us"], &params.endpoint());
     let late = "albacore_late_total{model=\"m\"}";
     until(&server, "applied", |state| {
         state["params"]["generation"] == 64
@@ -132,19 +132,19 @@ fn parameters_of_a_lost_stream_stay_until_the_settings_change() {
     let rows = |rows| settings(vec![model("xgb_exact.ubj")], Rule::default(), rows);
     let volume = Volume::new(&rows(100));
     let params = FakeParams::start(Ok(message(200)));
-    let (file, place) = (volume.settings().display().to_string(), params.place());
-    let mut server = start(&["--settings", &file], &place);
+    let (file, endpoint) = (volume.settings().display().to_string(), params.endpoint());
+    let mut server = start(&["--settings", &file], &endpoint);
     let max_rows =
         |rows: u32| move |state: &serde_json::Value| state["batching"]["max_rows"] == rows;
     until(&server, "of the stream", max_rows(200));
-    // While the stream is connected it overrides an edit of the file.
+    // While the stream is connected, it overrides an edit of the file.
     volume.update(&rows(101));
     server.event("settings_applied");
     assert_eq!(state(&server)["batching"]["max_rows"], 200);
     let address = params.address;
     drop(params);
     let lost = server.event("parameters_lost");
-    assert_eq!(lost["place"], place);
+    assert_eq!(lost["place"], endpoint);
     let state = until(&server, "lost", |state| {
         state["params"]["connected"] == false
     });
@@ -158,7 +158,7 @@ fn parameters_of_a_lost_stream_stay_until_the_settings_change() {
     assert!(state["params"]["generation"].is_null());
     let params = FakeParams::start_at(address, Ok(message(201)));
     until(&server, "back", max_rows(201));
-    // A stream that ends with an error is opened again.
+    // A stream that ends with an error is reopened.
     params.send(Err(Status::permission_denied("no pod of this node")));
     let lost = server.event("parameters_lost");
     let words = lost["error"].as_str().unwrap().to_owned();
@@ -178,8 +178,8 @@ fn parameters_in_force_survive_the_front() {
     let rows = |rows| settings(vec![model("xgb_exact.ubj")], Rule::default(), rows);
     let volume = Volume::new(&rows(100));
     let params = FakeParams::start(Ok(message(200)));
-    let (file, place) = (volume.settings().display().to_string(), params.place());
-    let mut server = start(&["--settings", &file], &place);
+    let (file, endpoint) = (volume.settings().display().to_string(), params.endpoint());
+    let mut server = start(&["--settings", &file], &endpoint);
     until(&server, "of the stream", |state| {
         state["params"]["generation"] == 200
     });
@@ -197,7 +197,7 @@ fn parameters_in_force_survive_the_front() {
     assert_eq!(successor["batching"]["max_rows"], 200);
     let params = json!({"connected": false, "generation": 200});
     assert_eq!(successor["params"], params);
-    // And the next one, which was started later; newer settings end that.
+    // Also in the next front, which was started later; newer settings replace the parameters.
     assert_eq!(kill_front()["params"], params);
     volume.update(&rows(101));
     server.event("settings_applied");
@@ -211,7 +211,7 @@ fn parameters_in_force_survive_the_front() {
 #[test]
 fn latency_is_reported_while_the_stream_asks_for_it() {
     let params = FakeParams::start(Ok(message(64)));
-    let server = start_with_model(&[], &params.place());
+    let server = start_with_model(&[], &params.endpoint());
     until(&server, "applied", |state| {
         state["params"]["generation"] == 64
     });
@@ -228,7 +228,7 @@ fn latency_is_reported_while_the_stream_asks_for_it() {
             state["params"]["generation"] == rows
         });
     };
-    // Shorter than the shortest period of a server, which then applies.
+    // Shorter than the minimum period of the server, which then applies.
     asking(65, Some(1));
     until(&server, "reported", |_| reported().1 > 1);
     let (report, _) = reported();
@@ -240,7 +240,7 @@ fn latency_is_reported_while_the_stream_asks_for_it() {
         reported().0.counts.iter().sum::<u64>() == 4
     });
     asking(66, None);
-    // One may be in flight.
+    // One report may be in flight.
     std::thread::sleep(Duration::from_millis(500));
     let (_, count) = reported();
     std::thread::sleep(Duration::from_secs(1));
@@ -248,7 +248,7 @@ fn latency_is_reported_while_the_stream_asks_for_it() {
 }
 
 #[test]
-fn what_auto_prefers_is_changed_without_a_restart() {
+fn the_preference_of_auto_batching_changes_without_a_restart() {
     let of_auto = |generation: u32, prefer: Prefer| {
         let mut auto = message(generation);
         auto.batching = Some(Batching {
@@ -261,7 +261,7 @@ fn what_auto_prefers_is_changed_without_a_restart() {
         Ok(auto)
     };
     let params = FakeParams::start(of_auto(90, Prefer::IdleWorkers));
-    let server = start_with_model(&["--max-rows", "9"], &params.place());
+    let server = start_with_model(&["--max-rows", "9"], &params.endpoint());
     for (generation, prefer) in [(90, "idle_workers"), (91, "short_waits")] {
         if generation == 91 {
             params.send(of_auto(91, Prefer::ShortWaits));
@@ -275,23 +275,23 @@ fn what_auto_prefers_is_changed_without_a_restart() {
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
-/// Parameters of model `m` in a message.
-fn of_model(generation: u32, own: ModelParameters) -> Parameters {
+/// A message with parameters of model `m`.
+fn of_model(generation: u32, parameters: ModelParameters) -> Parameters {
     Parameters {
-        models: vec![own],
+        models: vec![parameters],
         ..message(generation)
     }
 }
 
 #[test]
 fn parameters_of_single_models_are_changed_without_a_restart() {
-    let mut own = model("xgb_exact.ubj");
-    (own.threads, own.weight) = (Some(1), 250);
-    let volume = Volume::new(&settings(vec![own], Rule::default(), 100));
+    let mut model = model("xgb_exact.ubj");
+    (model.threads, model.weight) = (Some(1), 250);
+    let volume = Volume::new(&settings(vec![model], Rule::default(), 100));
     let file = volume.settings().display().to_string();
-    // An older sender lists no models: theirs are those of the file.
+    // An older sender lists no models: the parameters of the file apply to them.
     let params = FakeParams::start(Ok(message(64)));
-    let server = start(&["--settings", &file, "--threads", "2"], &params.place());
+    let server = start(&["--settings", &file, "--threads", "2"], &params.endpoint());
     let applied = |generation: u32| {
         let state = until(&server, "applied", |state| {
             state["params"]["generation"] == generation
@@ -305,7 +305,7 @@ fn parameters_of_single_models_are_changed_without_a_restart() {
         (&json!(1), &json!(250))
     );
     assert_eq!(state["batching_params"], of_all);
-    // A listed model has what is listed, and defaults for the rest.
+    // A listed model has the listed parameters, and defaults for the others.
     let listed = ModelParameters {
         model: "m".to_owned(),
         weight: Some(300),
@@ -324,10 +324,10 @@ fn parameters_of_single_models_are_changed_without_a_restart() {
         (&state["threads"], &state["weight"]),
         (&json!(null), &json!(300))
     );
-    let own = json!({"policy": "deferred", "max_rows": 8, "window_us": 5000});
-    assert_eq!(state["batching_params"], own);
+    let expected = json!({"policy": "deferred", "max_rows": 8, "window_us": 5000});
+    assert_eq!(state["batching_params"], expected);
     assert_eq!(infer(&server, 8), 200);
-    // More threads than a worker has are refused with the whole message.
+    // A message with more threads than a worker has is rejected as a whole.
     let wrong = ModelParameters {
         threads: Some(3),
         ..listed
@@ -337,9 +337,9 @@ fn parameters_of_single_models_are_changed_without_a_restart() {
         !state["params"]["refused"].is_null()
     });
     let words = state["params"]["refused"].as_str().unwrap();
-    let wanted = "parameters.models[0].threads: 3 is above the 2 of a worker of this server";
-    assert!(words.starts_with(wanted), "{words}");
-    assert_eq!(state["models"][0]["batching_params"], own);
+    let reason = "parameters.models[0].threads: 3 is above the 2 of a worker of this server";
+    assert!(words.starts_with(reason), "{words}");
+    assert_eq!(state["models"][0]["batching_params"], expected);
     let plain = ModelParameters {
         model: "m".to_owned(),
         threads: Some(2),
@@ -357,11 +357,11 @@ fn parameters_of_single_models_are_changed_without_a_restart() {
 
 #[test]
 fn a_server_starts_without_its_stream() {
-    // One that listens and never answers, and addresses without a listener.
+    // A listener that never responds, and addresses without a listener.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}", silent.local_addr().unwrap());
-    for place in [&*silent, "http://127.0.0.1:1", "unix:/absent/params.sock"] {
-        let server = start_with_model(&["--max-rows", "9"], place);
+    for endpoint in [&*silent, "http://127.0.0.1:1", "unix:/absent/params.sock"] {
+        let server = start_with_model(&["--max-rows", "9"], endpoint);
         assert_eq!(infer(&server, 8), 200);
         let state = state(&server);
         assert_eq!(
@@ -372,7 +372,7 @@ fn a_server_starts_without_its_stream() {
             state["params"],
             json!({"connected": false, "generation": null})
         );
-        if place != silent {
+        if endpoint != silent {
             assert!(metric(&server, "albacore_params_streams_lost_total") > 0.0);
         }
         assert_eq!(server.stop("-TERM"), Some(0));

@@ -1,4 +1,4 @@
-//! A fake `albacore-params`: sends the messages of the test, valid or invalid.
+//! A fake `albacore-params` that sends valid and invalid messages of the test.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -13,10 +13,10 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-/// A server of the params service; it is stopped with all connections on drop.
+/// A server of the params service; on drop it is stopped and its connections are closed.
 pub(crate) struct FakeParams {
     message: watch::Sender<Result<Parameters, Status>>,
-    /// The newest latency report, and their number.
+    /// The newest latency report, and the number of reports.
     pub(crate) reported: watch::Receiver<(LatencyReport, usize)>,
     pub(crate) address: SocketAddr,
     _runtime: Runtime,
@@ -43,10 +43,10 @@ impl FakeParams {
             message: receiver,
             reported: sender,
         };
-        let served = Server::builder()
+        let server = Server::builder()
             .add_service(ParamsServer::new(service))
             .serve_with_incoming(TcpIncoming::from(listener));
-        runtime.spawn(served);
+        runtime.spawn(server);
         Self {
             message,
             reported,
@@ -55,7 +55,7 @@ impl FakeParams {
         }
     }
 
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 

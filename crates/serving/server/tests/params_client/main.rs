@@ -1,5 +1,5 @@
-//! A real server that receives parameters while it runs: from a fake params, which also sends
-//! invalid ones, and from `albacore-params` itself.
+//! A real server that receives parameters while it runs: from a fake params service, which also
+//! sends invalid ones, and from `albacore-params` itself.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod fake;
@@ -16,11 +16,11 @@ use albacore_proto::params as proto;
 use running::{PATIENCE, Running};
 use serde_json::{Value, json};
 
-/// Starts a server with `--params place`.
-pub(crate) fn start(arguments: &[&str], place: &str) -> Running {
+/// Starts a server with `--params endpoint`.
+pub(crate) fn start(arguments: &[&str], endpoint: &str) -> Running {
     let arguments: Vec<String> = arguments
         .iter()
-        .chain(&["--params", place])
+        .chain(&["--params", endpoint])
         .map(|&argument| argument.to_owned())
         .collect();
     let mut server = Running::spawn(&arguments);
@@ -65,7 +65,7 @@ pub(crate) fn infer(server: &Running, rows: usize) -> u16 {
     server.post("/v2/models/m/infer", &[], &body).status
 }
 
-/// Policy timeout with `rows` rows per batch, as generation `rows`.
+/// Policy timeout with `rows` rows per batch, with generation `rows`.
 pub(crate) fn message(rows: u32) -> proto::Parameters {
     proto::Parameters {
         batching: Some(proto::Batching {

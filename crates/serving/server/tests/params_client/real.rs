@@ -101,8 +101,8 @@ fn a_change_reaches_a_running_server_without_a_restart() {
             .success()
     );
     let model = format!("m={}", zoo("xgb_exact.ubj").display());
-    let place = format!("unix:{}", socket(folder.path()).display());
-    let server = start(&["--model", &model], &place);
+    let endpoint = format!("unix:{}", socket(folder.path()).display());
+    let server = start(&["--model", &model], &endpoint);
     assert_eq!(state(&server)["params"]["connected"], false);
     let workers = server.workers.clone();
     let params = Params::start(folder.path());
@@ -120,7 +120,7 @@ fn a_change_reaches_a_running_server_without_a_restart() {
         agent.send(rows);
         in_force(rows);
         times.push(sent.elapsed());
-        // Longer than params pauses between two messages, so that the pause is not measured.
+        // Longer than the minimum interval between two messages, so that it is not measured.
         std::thread::sleep(Duration::from_millis(60));
     }
     times.sort();
@@ -130,7 +130,7 @@ fn a_change_reaches_a_running_server_without_a_restart() {
         agent.send(rows);
     }
     in_force(1099);
-    // Killed: the last parameters stay in force, and the next process sends the current ones.
+    // After a kill the last parameters stay in force; the next process sends the current ones.
     drop(params);
     until(&server, "lost", |state| {
         state["params"]["connected"] == false

@@ -1,6 +1,6 @@
-//! A real `albacore-server` on free ports of the loopback interface, and a plain HTTP client.
+//! A real `albacore-server` on free loopback ports, and a plain HTTP client.
 
-// Every test program uses its part of this module, and stops where the server does not behave.
+// Each test binary uses a part of this module, and panics if the server misbehaves.
 #![allow(dead_code, clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take before a test gives up: the machine may be busy, never this busy.
+/// Timeout of all waits in tests. The machine may be busy, but not for this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that is ready; killed on drop.
+/// A running server; killed on drop.
 pub(crate) struct Running {
     child: Child,
     events: BufReader<ChildStdout>,
@@ -20,7 +20,7 @@ pub(crate) struct Running {
     pub(crate) http: SocketAddr,
     /// Address of the gRPC port.
     pub(crate) grpc: SocketAddr,
-    /// Process ids of the first workers.
+    /// Process IDs of the first workers.
     pub(crate) workers: Vec<u32>,
 }
 
@@ -32,8 +32,8 @@ pub(crate) fn zoo(file: &str) -> PathBuf {
 }
 
 impl Running {
-    /// Starts a server with these models (name, file of the zoo) and further arguments; waits until
-    /// it is ready.
+    /// Starts a server with these models (name, file of the zoo) and additional arguments; waits
+    /// until it is ready.
     pub(crate) fn start(models: &[(&str, &str)], further: &[&str]) -> Self {
         let models = models.iter();
         let models = models
@@ -51,7 +51,7 @@ impl Running {
         Self::spawn_program(Path::new(env!("CARGO_BIN_EXE_albacore-server")), arguments)
     }
 
-    /// As [`Running::spawn`], with a program that is the server.
+    /// Like [`Running::spawn`], with another path of the server binary.
     pub(crate) fn spawn_program(program: &Path, arguments: &[String]) -> Self {
         let mut child = Command::new(program)
             .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
@@ -91,12 +91,12 @@ impl Running {
         }
     }
 
-    /// Process id of the supervisor.
+    /// Process ID of the supervisor.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Process id of the front that serves: the oldest one.
+    /// Process ID of the serving front, which is the oldest one.
     pub(crate) fn front(&self) -> u32 {
         let fronts = self.processes("front");
         let number = |line: &Vec<String>| line[3].parse::<u64>().unwrap();
@@ -104,13 +104,13 @@ impl Running {
         oldest.expect("there is a front").0
     }
 
-    /// Process ids of the workers as they are now.
+    /// Process IDs of the current workers.
     pub(crate) fn live_workers(&self) -> Vec<u32> {
         let workers = self.processes("worker").into_iter();
         workers.map(|(pid, _)| pid).collect()
     }
 
-    /// The server's processes with this subcommand: their ids and command lines.
+    /// Process IDs and command lines of the processes with this subcommand.
     pub(crate) fn processes(&self, subcommand: &str) -> Vec<(u32, Vec<String>)> {
         let path = format!("/proc/{0}/task/{0}/children", self.pid());
         let children = std::fs::read_to_string(path).unwrap();
@@ -127,18 +127,18 @@ impl Running {
         found
     }
 
-    /// The next event of this name on standard output.
+    /// Reads standard output up to the next event with this name.
     pub(crate) fn event(&mut self, name: &str) -> serde_json::Value {
         event(&mut self.events, name)
     }
 
-    /// The exit code if the server has ended; `None` inside for a signal.
+    /// The exit code if the server has exited; the inner value is `None` for a signal.
     pub(crate) fn try_exit(&mut self) -> Option<Option<i32>> {
         let ended = self.child.try_wait().unwrap();
         ended.map(|status| status.code())
     }
 
-    /// Sends `signal` and waits for the end; gives the exit code.
+    /// Sends `signal` and waits for the exit; returns the exit code.
     pub(crate) fn stop(mut self, signal: &str) -> Option<i32> {
         let pid = self.child.id().to_string();
         assert!(
@@ -162,12 +162,12 @@ impl Running {
         Connection::to(self.http)
     }
 
-    /// One request on a connection of its own.
+    /// Sends one GET request on a new connection.
     pub(crate) fn get(&self, path: &str) -> Answer {
         self.connect().call("GET", path, &[], b"")
     }
 
-    /// One POST on a connection of its own.
+    /// Sends one POST request on a new connection.
     pub(crate) fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         self.connect().call("POST", path, headers, body)
     }
@@ -205,7 +205,7 @@ fn event(events: &mut impl BufRead, name: &str) -> serde_json::Value {
     }
 }
 
-/// A kept-alive HTTP/1.1 connection.
+/// A keep-alive HTTP/1.1 connection.
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
 }
@@ -225,7 +225,7 @@ impl Answer {
             .unwrap_or_else(|_| panic!("not JSON: {:?}", String::from_utf8_lossy(&self.body)))
     }
 
-    /// The `error` of the body.
+    /// The field `error` of the body.
     pub(crate) fn error(&self) -> String {
         let json = self.json();
         json["error"]
@@ -250,7 +250,7 @@ impl Connection {
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream
             .get_mut()

@@ -1,4 +1,4 @@
-//! Fuzz target of gRPC: the frame, message and rows of an infer call.
+//! gRPC fuzz target: framing, message and rows of an infer call.
 
 use albacore_extensions::Regions;
 use albacore_proto::inference::ModelInferRequest;
@@ -11,7 +11,7 @@ use super::infer::GrpcInferRequest;
 use super::size_check::check_decoded_size;
 use super::{decode, unary};
 
-/// Parses a call; the first byte selects the content coding.
+/// Parses an infer call; the first byte selects the content coding.
 pub fn grpc_message(bytes: &[u8]) {
     let Some((&coding, body)) = bytes.split_first() else {
         return;
@@ -20,7 +20,7 @@ pub fn grpc_message(bytes: &[u8]) {
     let coding = ["identity", "gzip", "deflate", "br"][usize::from(coding % 4)];
     headers.insert("grpc-encoding", HeaderValue::from_static(coding));
     let message = unary::message(&headers, Bytes::copy_from_slice(body));
-    // A body without a valid frame is parsed as a message.
+    // A body without a valid frame is parsed as an unframed message.
     let message = message.unwrap_or_else(|_| Bytes::copy_from_slice(body));
     if check_decoded_size(&message).is_err() {
         return;

@@ -1,5 +1,5 @@
-//! `ModelInfer`. A reply carries raw bytes if the request did, or if it asks for them; typed lists
-//! otherwise.
+//! `ModelInfer`. A reply contains raw bytes if the request does or if it asks for them; otherwise
+//! typed lists.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,7 +38,7 @@ use super::parameters::{
 use super::size_check::check_decoded_size;
 use super::{GrpcService, decode, unary};
 
-/// Where requests come from, and what answers them.
+/// The origin of infer requests, and the front that serves them.
 pub(super) struct InferSource<'a> {
     pub(super) front: &'a Front,
     pub(super) headers: &'a HeaderMap,
@@ -46,7 +46,7 @@ pub(super) struct InferSource<'a> {
 }
 
 impl GrpcService {
-    /// Answers one infer call and counts it.
+    /// Serves one infer call and counts it.
     pub(super) async fn infer(
         &self,
         headers: &HeaderMap,
@@ -77,7 +77,7 @@ impl GrpcService {
         reply
     }
 
-    /// The steps of a call from its body to its results; notes in `call` what the metrics need.
+    /// Processes a call from its body to its results; records in `call` the values for metrics.
     async fn compute(
         &self,
         source: &InferSource<'_>,
@@ -91,7 +91,7 @@ impl GrpcService {
     }
 }
 
-/// Reads a framed message.
+/// Decodes a framed message.
 pub(super) fn read_request(
     headers: &HeaderMap,
     framed: Bytes,
@@ -102,7 +102,7 @@ pub(super) fn read_request(
 }
 
 impl InferSource<'_> {
-    /// The steps of a call from its message, which was `complete_at` this time, to its results.
+    /// Processes a call from its message, whose last byte arrived at `complete_at`, to its results.
     pub(super) async fn compute(
         &self,
         request: ModelInferRequest,
@@ -132,25 +132,25 @@ impl InferSource<'_> {
         let mut reservation = model.reserve(rows, element, input.kinds)?;
         call.admission = admission_start.elapsed();
         input.write_rows(reservation.input_mut())?;
-        // Before the queue's time begins: the stages of a call must not overlap.
+        // Measured before the queue time begins, because the stages of a call must not overlap.
         let input_time = parse_start.elapsed();
         let reply = reservation.submit();
         drop(turn);
 
-        // Await the reply, without the request: its rows are in shared memory now.
+        // Drop the request before awaiting the reply: its rows are in shared memory now.
         let (outputs, id) = (input.outputs, request.id);
         drop((request.inputs, request.raw_input_contents));
         let mut reply = meta.await_reply(reply).await?;
         let _turn = reply.front_turn().await;
         validate::write_regions(&outputs, &reply)?;
-        call.answered(rows, input_time, reply.timing());
+        call.set_answered(rows, input_time, reply.timing());
         Ok(response(info, id, rows, &outputs, reply))
     }
 
-    /// Counts a call, whose error is held back as long as the front needs.
+    /// Counts a call. An error is delayed first, for as long as the front requires.
     pub(super) async fn count(&self, call: &InferCall, error: Option<ErrorKind>) {
         if let Some(kind) = error {
-            self.front.hold_error(&call.model, kind).await;
+            self.front.delay_error(&call.model, kind).await;
         }
         let code = error.map_or(Code::Ok, ErrorKind::code);
         let (front, code) = (self.front, format!("{code:?}"));
@@ -158,7 +158,7 @@ impl InferSource<'_> {
     }
 }
 
-/// Deadline and priority by the headers and the parameters of the request.
+/// Reads deadline and priority from the headers and parameters of the request.
 fn request_meta(
     arrival: Instant,
     headers: &HeaderMap,
@@ -174,7 +174,7 @@ fn request_meta(
     Ok(meta)
 }
 
-/// A request that is valid but for the values of its rows, which [`GrpcInferRequest::write_rows`]
+/// A validated request, except for the values of its rows, which [`GrpcInferRequest::write_rows`]
 /// checks.
 pub(super) struct GrpcInferRequest<'a> {
     pub(super) rows: usize,
@@ -182,20 +182,20 @@ pub(super) struct GrpcInferRequest<'a> {
     outputs: Vec<RequestedOutput>,
     kinds: KindSet,
     data: GrpcRows<'a>,
-    /// Of the columns, if it is not the model's.
+    /// Column order of the request, if it differs from the model's.
     order: Option<ColumnOrder>,
 }
 
-/// The outputs of the reply, in order and as a set.
+/// The requested outputs, in order and as a set.
 struct SelectedOutputs {
     outputs: Vec<RequestedOutput>,
     kinds: KindSet,
 }
 
-/// The rows of a request.
+/// The row data of a request.
 enum GrpcRows<'a> {
     Tensor(GrpcInput<'a>),
-    /// A tensor for each column.
+    /// One tensor per column.
     Columns(ColumnTensors, &'a [InferInputTensor], Vec<GrpcInput<'a>>),
 }
 
@@ -206,9 +206,9 @@ impl<'a> GrpcInferRequest<'a> {
         regions: &Regions,
     ) -> Result<Self, RequestError> {
         let (outputs, kinds) = requested_outputs(model, request, regions)?;
-        if has_columns(request) {
+        if is_columnar(request) {
             let selected = SelectedOutputs { outputs, kinds };
-            return Self::of_columns(model, request, selected, regions);
+            return Self::validate_columnar(model, request, selected, regions);
         }
         let input = only_input(model, request)?;
         let declared = DeclaredTensor {
@@ -231,8 +231,8 @@ impl<'a> GrpcInferRequest<'a> {
         })
     }
 
-    /// A request with an input for each column.
-    fn of_columns(
+    /// Validates a columnar request, with one input per column.
+    fn validate_columnar(
         model: &ModelInfo,
         request: &'a ModelInferRequest,
         SelectedOutputs { outputs, kinds }: SelectedOutputs,
@@ -245,7 +245,7 @@ impl<'a> GrpcInferRequest<'a> {
         });
         let columns = ColumnTensors::check(model, &declared.collect::<Vec<_>>())?;
         let (inputs, raw) = (&request.inputs, &request.raw_input_contents);
-        // As in Triton: inputs in shared memory have no entry.
+        // As in Triton, inputs in shared memory have no entry in `raw_input_contents`.
         let need = inputs.iter().filter(|input| !is_shared(input)).count();
         if !raw.is_empty() && raw.len() != need {
             let have = raw.len();
@@ -255,10 +255,10 @@ impl<'a> GrpcInferRequest<'a> {
         }
         let mut tensors = Vec::with_capacity(inputs.len());
         let mut raw = raw.iter();
-        for (place, input) in inputs.iter().enumerate() {
-            let own = if is_shared(input) { None } else { raw.next() };
-            let data = GrpcInput::of(input, own, regions).and_then(|data| {
-                data.check_length(&columns.kinds()[place], columns.rows)?;
+        for (index, input) in inputs.iter().enumerate() {
+            let entry = if is_shared(input) { None } else { raw.next() };
+            let data = GrpcInput::new(input, entry, regions).and_then(|data| {
+                data.check_length(&columns.kinds()[index], columns.rows)?;
                 Ok(data)
             });
             tensors.push(data.map_err(|error| {
@@ -276,7 +276,7 @@ impl<'a> GrpcInferRequest<'a> {
         })
     }
 
-    /// Checks the values and writes them as rows of the engine.
+    /// Checks the values and writes them as engine rows.
     pub(super) fn write_rows(&self, memory: &mut [u8]) -> Result<(), RequestError> {
         let numbers = &self.datatype.into();
         Ok(match (&self.data, &self.order) {
@@ -286,9 +286,9 @@ impl<'a> GrpcInferRequest<'a> {
                 order.write(element, memory, |memory| tensor.write(numbers, memory))
             }
             (GrpcRows::Columns(columns, inputs, tensors), _) => {
-                columns.write(memory, |place, kind, memory| {
-                    tensors[place].write(kind, memory).map_err(|error| {
-                        let name = validate::excerpt(&inputs[place].name);
+                columns.write(memory, |index, kind, memory| {
+                    tensors[index].write(kind, memory).map_err(|error| {
+                        let name = validate::excerpt(&inputs[index].name);
                         InvalidRows::new(format!("column {name:?}: {error}"))
                     })
                 })
@@ -297,7 +297,8 @@ impl<'a> GrpcInferRequest<'a> {
     }
 }
 
-/// The outputs of the reply. Either all are raw or none is: the protocol has no mixture.
+/// Returns the requested outputs. They are all raw or all typed, because the protocol does not
+/// allow a mixture.
 fn requested_outputs(
     model: &ModelInfo,
     request: &ModelInferRequest,
@@ -352,8 +353,8 @@ fn only_input<'a>(
     Ok(input)
 }
 
-/// Whether there is an input for each column: several, or one that says so.
-fn has_columns(request: &ModelInferRequest) -> bool {
+/// Whether the request is columnar: it has several inputs, or one that is declared as a column.
+fn is_columnar(request: &ModelInferRequest) -> bool {
     let content_type = request.parameters.get("content_type");
     let content_type = content_type.and_then(|value| value.parameter_choice.as_ref());
     let is_pandas =
@@ -364,23 +365,25 @@ fn has_columns(request: &ModelInferRequest) -> bool {
     }
 }
 
-/// The order of the columns by their names, a parameter of the input or of the request.
+/// Column order of parameter `feature_names`, of the input or else of the request.
 fn named_order(
     model: &ModelInfo,
     request: &ModelInferRequest,
     input: &InferInputTensor,
 ) -> Result<Option<ColumnOrder>, RequestError> {
-    let own = input.parameters.get(FEATURE_NAMES);
-    let Some(names) = own.or_else(|| request.parameters.get(FEATURE_NAMES)) else {
+    let names = input.parameters.get(FEATURE_NAMES);
+    let Some(names) = names.or_else(|| request.parameters.get(FEATURE_NAMES)) else {
         return Ok(None);
     };
     match &names.parameter_choice {
-        Some(ParameterChoice::StringParam(text)) => Ok(feature_names::order_of_text(model, text)?),
+        Some(ParameterChoice::StringParam(text)) => {
+            Ok(feature_names::order_from_text(model, text)?)
+        }
         _ => Err(feature_names::not_a_list().into()),
     }
 }
 
-/// The values of the input tensor.
+/// The values of an input tensor.
 enum GrpcInput<'a> {
     Raw(&'a Bytes),
     Typed(&'a InferTensorContents),
@@ -394,8 +397,8 @@ impl<'a> GrpcInput<'a> {
         regions: &Regions,
     ) -> Result<Self, RequestError> {
         match &request.raw_input_contents[..] {
-            [] => Self::of(input, None, regions),
-            [raw] => Self::of(input, Some(raw), regions),
+            [] => Self::new(input, None, regions),
+            [raw] => Self::new(input, Some(raw), regions),
             several => Err(RequestError::invalid(format!(
                 "raw_input_contents has {} entries for one input",
                 several.len()
@@ -403,14 +406,14 @@ impl<'a> GrpcInput<'a> {
         }
     }
 
-    fn of(
+    fn new(
         input: &'a InferInputTensor,
         raw: Option<&'a Bytes>,
         regions: &Regions,
     ) -> Result<Self, RequestError> {
         if let Some(slice) = region(&input.parameters).find(regions, &input.name)? {
-            let has_own = raw.is_some() || input.contents.is_some();
-            validate::check_shared(BinarySize::Exact(slice.len()), has_own, &slice)?;
+            let has_data = raw.is_some() || input.contents.is_some();
+            validate::check_shared(BinarySize::Exact(slice.len()), has_data, &slice)?;
             return Ok(Self::Shared(slice));
         }
         match (raw, &input.contents) {
@@ -431,7 +434,7 @@ impl<'a> GrpcInput<'a> {
         }
     }
 
-    /// Refuses a raw tensor whose size is wrong before memory is taken for its shape.
+    /// Rejects a raw tensor of the wrong size, before memory is allocated for its shape.
     fn check_length(&self, kind: &ColumnKind, values: usize) -> Result<(), RequestError> {
         let need = kind.binary_size(values);
         let have = match self {
@@ -448,7 +451,7 @@ impl<'a> GrpcInput<'a> {
     }
 }
 
-/// The bytes of an output in shared memory; they are copied once, into the frame of the reply.
+/// Bytes of an output in shared memory; they are copied once, into the gRPC frame.
 struct OutputBytes(Arc<Reply>, Kind);
 
 impl AsRef<[u8]> for OutputBytes {
@@ -486,7 +489,7 @@ fn response(
                 Bytes::new()
             }
             OutputForm::Classes(count) => {
-                let classes = Classification::of(model, output, *count, values);
+                let classes = Classification::new(model, output, *count, values);
                 BYTES.clone_into(&mut tensor.datatype);
                 tensor.shape = vec![size(rows), size(classes.row_classes())];
                 if requested.binary {
@@ -515,7 +518,7 @@ fn response(
                 Bytes::new()
             }
         };
-        // An entry for each output, also for one in shared memory, as in Triton.
+        // As in Triton, an output in shared memory has an entry, too.
         if requested.binary {
             response.raw_output_contents.push(raw);
         }

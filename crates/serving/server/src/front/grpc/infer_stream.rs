@@ -1,9 +1,9 @@
-//! `ModelStreamInfer`: many requests over one call, computed at the same time and answered in their
-//! order, as Triton answers for models that have one reply to a request.
+//! `ModelStreamInfer`: many requests in one call. They are computed concurrently and answered in
+//! order, as Triton does for models with one response per request (not decoupled).
 //!
-//! An error of a request is a reply, and the stream goes on; only bytes without the frame of a
-//! message end it. A task reads and computes, so that replies leave the engine whether or not the
-//! client reads them; dropping the body of the reply ends the task.
+//! The error of a request is sent as a reply, and the stream continues; only invalid framing ends
+//! it. A task reads and computes the requests, so that results are taken from the engine even if
+//! the client does not read its replies; the task ends when the body of the reply is dropped.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,31 +26,31 @@ use tonic::Status;
 use super::super::Front;
 use super::super::limits::STREAM_REQUESTS_MAX;
 use super::super::metrics::InferCall;
-use super::super::reply_body::{ReplyBody, stopped};
+use super::super::reply_body::{ReplyBody, shutdown_trailers};
 use super::super::request_body::{BodyBudget, RateGuard, count_error};
 use super::super::request_error::{ErrorKind, RequestError};
 use super::super::request_meta::GRPC_TIMEOUT_HEADER;
 use super::infer::{InferSource, read_request};
 use super::{GrpcService, unary};
 
-/// A parameter of a request by which clients of models with several replies ask which one is the
-/// last; the parameter of replies that answers it.
+/// Parameter with which clients of decoupled models (several responses per request) ask for a mark
+/// on the last response, and the parameter with that mark.
 const WANTS_FINAL: &str = "triton_enable_empty_final_response";
 const IS_FINAL: &str = "triton_final_response";
 
-/// Room for one reply.
+/// Reserved capacity for one reply.
 type ReplySlot = OwnedPermit<Frame<Bytes>>;
 
 impl GrpcService {
-    /// Answers the requests of a stream.
+    /// Serves the requests of a stream.
     pub(super) fn infer_stream(
         &self,
         mut headers: HeaderMap,
         body: Incoming,
         active: &ActiveRequest,
     ) -> Response<ReplyBody> {
-        // The time of the whole stream, which the client ends; a request has a parameter for its
-        // own.
+        // This header limits the time of the whole stream, which the client enforces; a request has
+        // a parameter for its own timeout.
         headers.remove(GRPC_TIMEOUT_HEADER);
         let (sender, mut replies) = mpsc::channel(STREAM_REQUESTS_MAX);
         let stream = InferStream {
@@ -77,18 +77,18 @@ impl GrpcService {
     }
 }
 
-/// What the requests of a stream have in common.
+/// State shared by the requests of a stream.
 struct InferStream {
     front: Arc<Front>,
     headers: HeaderMap,
     conn: Arc<ConnState>,
-    /// Requests that are computed.
+    /// Number of running requests.
     running: watch::Sender<usize>,
 }
 
 impl InferStream {
-    /// Answers requests until the client ends the stream or is gone, or the server stops, which
-    /// answers those that were read.
+    /// Serves requests until the client ends the stream or disconnects, or the server stops. On
+    /// stop, requests that were already read are answered.
     async fn run(
         self,
         messages: Messages,
@@ -99,7 +99,7 @@ impl InferStream {
         let requests = unfold(
             (messages, replies.clone()),
             |(mut messages, replies)| async {
-                // A request is read once there is room for its reply.
+                // Backpressure: a request is read only when there is capacity for its reply.
                 let slot = replies.clone().reserve_owned().await.ok()?;
                 let message = messages.next().await.transpose()?;
                 Some((message.map(|message| (slot, message)), (messages, replies)))
@@ -107,7 +107,7 @@ impl InferStream {
         );
         let mut requests = pin!(requests);
         let mut trailers = None;
-        // bound: one pass for each request and reply, and one for the end
+        // bound: one pass per request and reply, and one for the end
         while trailers.is_none() || !running.is_empty() {
             tokio::select! {
                 biased;
@@ -127,20 +127,20 @@ impl InferStream {
                         self.running.send_replace(running.len());
                     }
                     Some(Err(error)) => trailers = Some(unary::error_trailers(error)),
-                    None => trailers = Some(unary::ok()),
+                    None => trailers = Some(unary::ok_trailers()),
                 },
                 _ = server_ends.wait_for(|&ends| ends), if trailers.is_none() => {
-                    trailers = Some(stopped());
+                    trailers = Some(shutdown_trailers());
                 }
             }
         }
         if let Some(trailers) = trailers {
-            // An error means that the client is gone.
+            // Fails only if the client has disconnected.
             let _ = replies.send(Frame::trailers(trailers)).await;
         }
     }
 
-    /// Answers one request and counts it.
+    /// Serves one request and counts it.
     async fn answer(&self, slot: ReplySlot, message: StreamMessage) -> (ReplySlot, Frame<Bytes>) {
         let source = InferSource {
             front: &self.front,
@@ -162,13 +162,13 @@ impl InferStream {
         source.count(&call, error).await;
         let frame = result.unwrap_or_else(|error| {
             let frame = error_frame(id, &error);
-            // infallible: only large replies are refused
+            // infallible: only large replies are rejected
             self.conn.track(frame).unwrap_or_default()
         });
         (slot, Frame::data(frame))
     }
 
-    /// The message of a result, counted until it is sent.
+    /// Frames a result and tracks it until it is sent.
     fn frame(&self, response: ModelInferResponse) -> Result<Bytes, RequestError> {
         let framed = unary::frame(&ModelStreamInferResponse {
             error_message: String::new(),
@@ -182,7 +182,7 @@ impl InferStream {
     }
 }
 
-/// The reply to a request without a result.
+/// Frames the reply to a failed request.
 fn error_frame(id: String, error: &RequestError) -> Bytes {
     let message = ModelStreamInferResponse {
         error_message: error.message.clone().into_owned(),
@@ -191,7 +191,7 @@ fn error_frame(id: String, error: &RequestError) -> Bytes {
             ..Default::default()
         }),
     };
-    // infallible: a sentence
+    // infallible: the message is one sentence
     unary::frame(&message).unwrap_or_default()
 }
 
@@ -201,9 +201,9 @@ fn wants_final(request: &ModelInferRequest) -> bool {
         == Some(&ParameterChoice::BoolParam(true))
 }
 
-/// Says in the only reply to a request that it is the last one.
-fn mark_final(mut response: ModelInferResponse, is_wanted: bool) -> ModelInferResponse {
-    if is_wanted {
+/// Marks the only reply to a request as the final one.
+fn mark_final(mut response: ModelInferResponse, is_requested: bool) -> ModelInferResponse {
+    if is_requested {
         let parameter = InferParameter {
             parameter_choice: Some(ParameterChoice::BoolParam(true)),
         };
@@ -212,10 +212,10 @@ fn mark_final(mut response: ModelInferResponse, is_wanted: bool) -> ModelInferRe
     response
 }
 
-/// A message, in its frame.
+/// A message, including its frame header.
 struct StreamMessage {
     framed: Bytes,
-    /// When its first byte came, or was read where it waited for its turn.
+    /// Arrival of its first byte, or the time of the read if it was buffered behind another one.
     arrival: Instant,
     complete_at: Instant,
 }
@@ -223,29 +223,31 @@ struct StreamMessage {
 /// Reads the messages of a stream.
 struct Messages {
     body: Incoming,
-    /// Bytes of the next messages.
+    /// Received bytes of the next messages.
     unread: BytesMut,
     budget: BodyBudget,
     conn: Arc<ConnState>,
-    /// Requests of the stream that are computed.
+    /// Number of running requests of the stream.
     running: watch::Receiver<usize>,
-    /// How long the stream may be without a request.
+    /// Idle timeout of the stream.
     idle_max: Duration,
 }
 
 impl Messages {
-    /// The next message; `None` at the end.
+    /// Reads the next message; `None` at the end of the stream.
     ///
     /// # Errors
-    /// No message came for `idle_max`, and none was computed; the frame is wrong; the message is
-    /// too large, too slow or incomplete.
+    /// No message arrived for `idle_max` while no request was running; the frame is invalid; the
+    /// message is too large, too slow or incomplete.
     async fn next(&mut self) -> Result<Option<StreamMessage>, RequestError> {
-        // bound: each pass waits for the client, until the stream is idle
+        // bound: each pass waits for the client, until the idle timeout
         while self.unread.is_empty() {
             let frame = tokio::select! {
                 biased;
                 frame = self.body.frame() => frame,
-                () = idle_for(self.idle_max, &mut self.running) => return Err(idle(self.idle_max)),
+                () = wait_until_idle(self.idle_max, &mut self.running) => {
+                    return Err(idle_timeout_error(self.idle_max));
+                }
             };
             let Some(frame) = frame else {
                 return Ok(None);
@@ -270,7 +272,7 @@ impl Messages {
     async fn read_message(&mut self) -> Result<usize, RequestError> {
         let (mut share, mut reader) = (self.budget.share(), RateGuard::new());
         loop {
-            // bound: BODY_BYTES_MAX bytes, each frame in time by `RateGuard`
+            // bound: BODY_BYTES_MAX bytes; `RateGuard` limits the time of each frame
             if let Some(length) = unary::first_message(&self.unread)? {
                 return Ok(length);
             }
@@ -283,9 +285,9 @@ impl Messages {
     }
 }
 
-/// Waits until no request has been computed for this time.
-async fn idle_for(time: Duration, running: &mut watch::Receiver<usize>) {
-    // bound: a pass for each request that begins or ends, while the stream lives
+/// Waits until no request has been running for this time.
+async fn wait_until_idle(time: Duration, running: &mut watch::Receiver<usize>) {
+    // bound: one pass per request that begins or ends, while the stream exists
     while running.wait_for(|&count| count == 0).await.is_ok() {
         if tokio::time::timeout(time, running.changed()).await.is_err() {
             return;
@@ -293,7 +295,7 @@ async fn idle_for(time: Duration, running: &mut watch::Receiver<usize>) {
     }
 }
 
-fn idle(time: Duration) -> RequestError {
+fn idle_timeout_error(time: Duration) -> RequestError {
     RequestError::new(
         ErrorKind::Unavailable,
         format!("no request came for {time:?}: open another stream"),

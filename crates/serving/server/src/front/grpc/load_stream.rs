@@ -1,4 +1,4 @@
-//! Load reports out of band: a stream for each connection of a client that weighs servers.
+//! Out-of-band load reports: one stream per connection of a load-balancing client.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use super::super::limits::{LOAD_STREAM_PERIOD, LOAD_STREAM_PERIOD_MAX, LOAD_STREAM_PERIOD_MIN};
 use super::super::load_report::LoadReporter;
 
-/// Streams the newest report. `ReplyBody` ends the streams of a server that stops.
+/// Streams the newest report. At shutdown `ReplyBody` ends the streams.
 pub(super) struct LoadStreams(pub(super) Arc<LoadReporter>);
 
 struct LoadStream {
@@ -31,13 +31,13 @@ impl OpenRcaService for LoadStreams {
         request: Request<OrcaLoadReportRequest>,
     ) -> Result<Response<Self::StreamCoreMetricsStream>, Status> {
         if !self.0.is_enabled() {
-            // Clients do not try again after this code.
+            // Clients do not retry after this status code.
             return Err(Status::unimplemented(
                 "this server gives no load reports: it runs with --load-reports never",
             ));
         }
-        let wanted = request.into_inner().report_interval;
-        let mut period = tokio::time::interval(wanted.map_or(LOAD_STREAM_PERIOD, bounded));
+        let interval = request.into_inner().report_interval;
+        let mut period = tokio::time::interval(interval.map_or(LOAD_STREAM_PERIOD, clamp_interval));
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stream = LoadStream {
             reports: Arc::clone(&self.0),
@@ -50,7 +50,7 @@ impl OpenRcaService for LoadStreams {
 impl LoadStream {
     async fn next(mut self) -> Option<(Result<OrcaLoadReport, Status>, Self)> {
         let report = loop {
-            // bound: a report exists a tenth of a second after the start
+            // bound: the first report exists 0.1 s after startup
             self.period.tick().await;
             if let Some(report) = self.reports.newest() {
                 break report;
@@ -60,12 +60,12 @@ impl LoadStream {
     }
 }
 
-/// The interval that a client asks for, within bounds; one of no length is the server's.
-fn bounded(wanted: orca::Duration) -> Duration {
-    let seconds = u64::try_from(wanted.seconds).unwrap_or_default();
-    let nanos = u32::try_from(wanted.nanos).unwrap_or_default();
+/// Clamps the interval requested by a client; zero selects the default.
+fn clamp_interval(interval: orca::Duration) -> Duration {
+    let seconds = u64::try_from(interval.seconds).unwrap_or_default();
+    let nanos = u32::try_from(interval.nanos).unwrap_or_default();
     match Duration::new(seconds.min(LOAD_STREAM_PERIOD_MAX.as_secs()), nanos) {
         Duration::ZERO => LOAD_STREAM_PERIOD,
-        wanted => wanted.clamp(LOAD_STREAM_PERIOD_MIN, LOAD_STREAM_PERIOD_MAX),
+        interval => interval.clamp(LOAD_STREAM_PERIOD_MIN, LOAD_STREAM_PERIOD_MAX),
     }
 }

@@ -1,4 +1,4 @@
-//! The calls of the protocol and of its extensions over gRPC, the standard health service,
+//! The gRPC service: calls of the protocol and its extensions, the standard health service,
 //! reflection, and load reports.
 
 #[cfg(any(test, fuzzing))]
@@ -44,26 +44,26 @@ use albacore_extensions::{RepositoryCall, UnsupportedCall, messages, metadata};
 use albacore_proto::orca::open_rca_service_server::OpenRcaServiceServer;
 use load_stream::LoadStreams;
 
-/// Name of the service, and the prefix of the paths of its calls.
+/// Name of the service, and path prefix of its calls.
 const SERVICE: &str = "inference.GRPCInferenceService";
 const PATH_PREFIX: &str = "/inference.GRPCInferenceService/";
 
 type TonicReply = Pin<Box<dyn Future<Output = Response<tonic::body::Body>> + Send>>;
 
-/// A service that tonic implements.
+/// A tonic service as a function.
 type TonicService = Box<dyn Fn(Request<Incoming>) -> TonicReply + Send + Sync>;
 
 pub(super) struct GrpcService {
     front: Arc<Front>,
     body_budget: BodyBudget,
-    /// Health, reflection and load reports, by the prefix of their paths.
+    /// Health, reflection and load reports, by path prefix.
     tonic_services: [(&'static str, TonicService); 4],
     health: HealthReporter,
-    /// Set when streams that clients keep open are to end: the server would wait for them.
+    /// Set to end the long-lived streams, for which shutdown would otherwise wait.
     streams_end: watch::Sender<bool>,
 }
 
-/// Makes a function of a service of tonic.
+/// Converts a tonic service to a function.
 fn tonic_service<S>(service: S) -> TonicService
 where
     S: Service<Request<Incoming>, Response = Response<tonic::body::Body>>,
@@ -91,7 +91,7 @@ impl GrpcService {
         let bytes_max = SMALL_MESSAGE_BYTES_MAX;
         let health = health.max_decoding_message_size(bytes_max);
         let reflection_v1 = reflection().build_v1()?;
-        // Used by grpcurl before version 1.8.8, and by other tools still.
+        // Used by grpcurl before version 1.8.8, and still by other tools.
         let reflection_v1alpha = reflection().build_v1alpha()?;
         let load = OpenRcaServiceServer::new(LoadStreams(Arc::clone(&front.load_reports)));
         Ok(Self {
@@ -141,7 +141,7 @@ impl GrpcService {
         result.unwrap_or_else(unary::error)
     }
 
-    /// Reads the message of a call.
+    /// Reads the message of a unary call.
     async fn message<M: Message + Default>(
         &self,
         headers: &HeaderMap,
@@ -160,14 +160,14 @@ impl GrpcService {
         active: &ActiveRequest,
     ) -> Result<M, RequestError> {
         let bytes = request_body::read(body, &self.body_budget, active.conn()).await?;
-        // Of a server without the extension first.
+        // First: the error of a server without the extension takes precedence.
         self.front.model_control()?;
         let bytes = unary::message(headers, bytes)?;
         RepositoryCall::check_size(&bytes)?;
         decode(bytes)
     }
 
-    /// Every call but infer.
+    /// Serves every call except for infer calls.
     async fn answer_other(
         &self,
         name: &str,
@@ -203,7 +203,7 @@ impl GrpcService {
             }
             "ServerMetadata" => {
                 let ServerMetadataRequest {} = self.message(headers, body, active).await?;
-                unary::reply(&server_metadata(self.front.regions.is_on()))
+                unary::reply(&server_metadata(self.front.regions.is_enabled()))
             }
             "ModelMetadata" => {
                 let ModelMetadataRequest { name, version } =
@@ -294,7 +294,7 @@ impl GrpcService {
             }
             "SystemSharedMemoryRegister" => {
                 let region = self.message(headers, body, active).await?;
-                regions.register(messages::region_of_message(region))?;
+                regions.register(messages::region_from_message(region))?;
                 unary::reply(&SystemSharedMemoryRegisterResponse {})
             }
             "SystemSharedMemoryUnregister" => {
@@ -307,13 +307,13 @@ impl GrpcService {
         })
     }
 
-    /// Keeps the standard health service up to date, for as long as the server runs.
+    /// Updates the standard health service while the server runs.
     pub(super) async fn report_health(&self, mut shutdown: watch::Receiver<ShutdownStage>) {
         let mut period = tokio::time::interval(HEALTH_PERIOD);
         let mut reported = None;
         let mut stage = *shutdown.borrow_and_update();
         loop {
-            // bound: one pass each HEALTH_PERIOD and stage of the shutdown, dropped with the server
+            // bound: one pass per HEALTH_PERIOD and shutdown stage; dropped with the server
             let is_ready = self.front.engine.is_ready();
             if reported != Some(is_ready) {
                 let status = if is_ready {
@@ -327,7 +327,7 @@ impl GrpcService {
                 reported = Some(is_ready);
             }
             if stage.is_closing() {
-                // Clients that watch have been notified just now.
+                // Watchers have been notified above.
                 self.streams_end.send_replace(true);
             }
             tokio::select! {

@@ -11,11 +11,11 @@ use super::super::validate::RegionParameters;
 
 pub(super) type Parameters = HashMap<String, InferParameter>;
 
-/// Parameters of tensors.
+/// Names of tensor parameters.
 pub(super) const CLASSIFICATION: &str = "classification";
 const REGION: &str = "shared_memory_region";
 
-/// A parameter; `None` inside where it is not a whole number.
+/// Returns a parameter; the inner value is `None` if it is not an integer.
 pub(super) fn whole_number(parameters: &Parameters, name: &str) -> Option<Option<u64>> {
     let parameter = parameters.get(name)?;
     Some(match parameter.parameter_choice.as_ref() {
@@ -25,18 +25,18 @@ pub(super) fn whole_number(parameters: &Parameters, name: &str) -> Option<Option
     })
 }
 
-/// The shared memory that the parameters of a tensor name.
+/// The shared memory region named by the parameters of a tensor.
 pub(super) fn region(parameters: &Parameters) -> RegionParameters<'_> {
     let region = parameters.get(REGION);
     let region = region.map(|region| match &region.parameter_choice {
         Some(ParameterChoice::StringParam(name)) => name.as_str(),
-        // No region has this name.
+        // No region has an empty name: the lookup fails.
         _ => "",
     });
     RegionParameters {
         region,
         byte_size: whole_number(parameters, "shared_memory_byte_size").flatten(),
-        // No region reaches so far.
+        // No region is that large: the lookup fails.
         offset: whole_number(parameters, "shared_memory_offset").map(|at| at.unwrap_or(u64::MAX)),
     }
 }
@@ -45,7 +45,7 @@ pub(super) fn is_shared(input: &InferInputTensor) -> bool {
     input.parameters.contains_key(REGION)
 }
 
-/// Where an output is in shared memory.
+/// Parameters of an output in shared memory.
 pub(super) fn region_parameters(slice: &RegionSlice) -> Parameters {
     let number = |number| ParameterChoice::Int64Param(i64::try_from(number).unwrap_or(i64::MAX));
     let parameters = [

@@ -1,8 +1,9 @@
-//! Bounds the decoded size of a message before it is decoded.
+//! Limits the decoded size of a message before it is decoded.
 //!
-//! Two bytes can encode an empty tensor, which is 200 bytes decoded: 64 MiB of them would be
-//! gigabytes. One pass over the fields, without recursion and without allocation, counts the fields
-//! that grow and refuses too many; an accepted message is at most a few times as large decoded.
+//! Two bytes can encode an empty tensor, which takes 200 bytes decoded: 64 MiB of them would take
+//! gigabytes. One pass over the fields, without recursion or allocation, counts the fields that
+//! take more memory decoded than encoded, and rejects too many; an accepted message is at most a
+//! few times as large decoded.
 
 use super::super::limits::{
     DIMENSIONS_MAX, PARAMETERS_MAX, TENSORS_MAX, TYPED_INTEGER_BYTES_MAX, TYPED_TEXTS_MAX,
@@ -10,7 +11,7 @@ use super::super::limits::{
 use super::super::request_error::RequestError;
 use albacore_rows::limits::COLUMNS_MAX;
 
-/// Refuses the message of a `ModelInferRequest` that would grow too much.
+/// Rejects a `ModelInferRequest` whose decoded size would be too large.
 pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
     let mut counts = [
         BoundedCount::new("parameters", PARAMETERS_MAX),
@@ -18,7 +19,7 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
         BoundedCount::new("outputs", TENSORS_MAX),
         BoundedCount::new("raw_input_contents", COLUMNS_MAX),
     ];
-    // In the order of `check_contents`.
+    // In the order used by `check_contents`.
     let mut typed = [
         BoundedCount::new(
             "typed integers (send raw_input_contents)",
@@ -44,9 +45,9 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// One input tensor: dimensions, parameters, contents.
+/// Checks one input tensor: dimensions, parameters, contents.
 fn check_input(tensor: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), RequestError> {
-    // A packed dimension has one byte at least; the exact number is checked after decoding.
+    // A dimension is a varint of 1 to 10 bytes; the exact number is checked after decoding.
     let mut shape = BoundedCount::new("bytes of dimensions", 10 * DIMENSIONS_MAX);
     check_parameters(tensor, 4)?;
     for field in Fields(tensor) {
@@ -59,7 +60,7 @@ fn check_input(tensor: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), Reque
     Ok(())
 }
 
-/// Typed values: integers and booleans of variable length grow, and so do short texts.
+/// Checks typed values. Varint integers and Booleans are larger decoded, and so are short texts.
 fn check_contents(contents: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), RequestError> {
     for field in Fields(contents) {
         match field? {
@@ -71,7 +72,7 @@ fn check_contents(contents: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), 
     Ok(())
 }
 
-/// A map of parameters, in field `number`.
+/// Checks the map of parameters in field `number`.
 fn check_parameters(message: &[u8], number: u8) -> Result<(), RequestError> {
     let mut count = BoundedCount::new("parameters", PARAMETERS_MAX);
     for field in Fields(message) {
@@ -82,7 +83,7 @@ fn check_parameters(message: &[u8], number: u8) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// A count with a bound.
+/// A count with a limit.
 struct BoundedCount {
     name: &'static str,
     most: usize,
@@ -110,17 +111,17 @@ impl BoundedCount {
     }
 }
 
-/// The fields of a message: field number (at most 255, which stands for all larger ones), and the
+/// Iterates over the fields of a message: the field number (255 for all larger numbers), and the
 /// bytes of a length-delimited field.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
-        for place in 0..10 {
+        for index in 0..10 {
             let (&byte, rest) = self.0.split_first()?;
             self.0 = rest;
-            value |= u64::from(byte & 0x7f).checked_shl(7 * place)?;
+            value |= u64::from(byte & 0x7f).checked_shl(7 * index)?;
             if byte < 0x80 {
                 return Some(value);
             }
@@ -129,9 +130,9 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, bytes: u64) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(usize::try_from(bytes).ok()?)?;
+        let (head, rest) = self.0.split_at_checked(usize::try_from(bytes).ok()?)?;
         self.0 = rest;
-        Some(taken)
+        Some(head)
     }
 
     fn field(&mut self) -> Option<(u8, &'a [u8])> {

@@ -1,8 +1,8 @@
-//! The wire format of calls: messages with a frame of five bytes each, one in each direction but
-//! for streams, and a status after the reply.
+//! The gRPC wire format: length-prefixed messages with a frame header of five bytes, one in each
+//! direction for unary calls, and a status in the trailers.
 //!
 //! tonic's codec is not used: it allocates the announced size before the bytes arrive, has no
-//! common bound for messages that arrive slowly, and copies each message twice.
+//! shared limit for messages that arrive slowly, and copies each message twice.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -18,12 +18,12 @@ use super::super::request_error::{ENVOY_RATE_LIMITED, ErrorKind, RequestError};
 use super::super::request_meta::single_header;
 use super::super::validate::excerpt;
 
-/// Bytes before a message: the flag of its compression, and its length.
+/// Size of the frame header: compressed flag and message length.
 const FRAME_BYTES: usize = 5;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// The one message in `body`, decompressed.
+/// Extracts and decompresses the only message in `body`.
 pub(super) fn message(headers: &HeaderMap, mut body: Bytes) -> Result<Bytes, RequestError> {
     let Some((&[compressed, ref length @ ..], _)) = body.split_first_chunk::<FRAME_BYTES>() else {
         let bytes = body.len();
@@ -64,32 +64,32 @@ fn coding(headers: &HeaderMap) -> Result<ContentCoding, RequestError> {
     })
 }
 
-/// The reply with this message.
+/// Returns the reply with this message.
 pub(super) fn reply(message: &impl Message) -> Response<ReplyBody> {
     let framed = match frame(message) {
         Ok(framed) => framed,
         Err(too_large) => return error(too_large),
     };
-    let mut reply = Response::new(ReplyBody::Whole(Some(framed), Some(ok())));
+    let mut reply = Response::new(ReplyBody::Whole(Some(framed), Some(ok_trailers())));
     reply.headers_mut().insert(CONTENT_TYPE, GRPC);
     reply
 }
 
-/// The head of a reply that is a stream of messages.
+/// Returns the reply with a stream of messages.
 pub(super) fn stream(body: ReplyBody) -> Response<ReplyBody> {
     let mut reply = Response::new(body);
     reply.headers_mut().insert(CONTENT_TYPE, GRPC);
     reply
 }
 
-/// The trailers of a call that succeeded.
-pub(super) fn ok() -> HeaderMap {
+/// Trailers of a successful call.
+pub(super) fn ok_trailers() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
     trailers
 }
 
-/// The message with its frame.
+/// Encodes a message with its frame header.
 pub(super) fn frame(message: &impl Message) -> Result<Bytes, RequestError> {
     let length = message.encoded_len();
     let announced = u32::try_from(length).map_err(|_| {
@@ -101,12 +101,12 @@ pub(super) fn frame(message: &impl Message) -> Result<Bytes, RequestError> {
     let mut framed = BytesMut::with_capacity(FRAME_BYTES + length);
     framed.put_u8(0);
     framed.put_u32(announced);
-    // infallible: the buffer has room, and would grow
+    // infallible: the buffer is large enough, and would grow
     let _ = message.encode(&mut framed);
     Ok(framed.freeze())
 }
 
-/// Bytes of the first message in `stream`, its frame included; `None` while it is incomplete.
+/// Length of the first message in `stream`, including its frame header; `None` if it is incomplete.
 pub(super) fn first_message(stream: &[u8]) -> Result<Option<usize>, RequestError> {
     let Some((&[_, ref length @ ..], rest)) = stream.split_first_chunk::<FRAME_BYTES>() else {
         return Ok(None);
@@ -118,7 +118,7 @@ pub(super) fn first_message(stream: &[u8]) -> Result<Option<usize>, RequestError
     Ok((rest.len() >= length).then_some(FRAME_BYTES + length))
 }
 
-/// Changes the trailers of a reply; those of a reply without a message are its head.
+/// Modifies the trailers of a reply; if it has no message, they are its headers (trailers-only).
 pub(super) fn change_trailers(
     reply: &mut Response<ReplyBody>,
     change: impl FnOnce(&mut HeaderMap),
@@ -129,19 +129,19 @@ pub(super) fn change_trailers(
     }
 }
 
-/// The trailers of a stream that fails.
+/// Trailers of a failed stream.
 pub(super) fn error_trailers(failed: RequestError) -> HeaderMap {
     let mut trailers = error(failed).into_parts().0.headers;
     trailers.remove(CONTENT_TYPE);
     trailers
 }
 
-/// The reply to a call that failed.
+/// Returns the reply to a failed call.
 pub(in super::super) fn error(error: RequestError) -> Response<ReplyBody> {
     let code = error.kind.code();
     let status = match error.retry_after {
-        // For applications. `grpc-retry-pushback-ms` would keep the client's library from a retry
-        // on another server for so long.
+        // For applications only: `grpc-retry-pushback-ms` would also delay the retry of the client
+        // library on another server.
         Some(after) => {
             let details = ErrorDetails::with_retry_info(Some(after));
             Status::with_error_details(code, error.message, details)
@@ -188,8 +188,8 @@ mod tests {
             (framed(2, 3, b"abc"), "this is 2"),
             (framed(1, 3, b"abc"), "grpc-encoding is missing"),
         ] {
-            let said = message(&none, body).unwrap_err().message;
-            assert!(said.contains(part), "{part}: {said}");
+            let error_message = message(&none, body).unwrap_err().message;
+            assert!(error_message.contains(part), "{part}: {error_message}");
         }
     }
 
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(first_message(&stream[..8]).unwrap(), Some(8));
         assert_eq!(first_message(&stream).unwrap(), Some(8));
         assert_eq!(first_message(&stream[8..]).unwrap(), Some(5));
-        // Refused by its announced length, before its bytes come.
+        // Rejected by the announced length, before the bytes arrive.
         let error = first_message(&framed(0, (64 << 20) + 1, b"")).unwrap_err();
         assert_eq!(error.kind, ErrorKind::TooLarge);
         assert!(first_message(&framed(0, 64 << 20, b"")).unwrap().is_none());

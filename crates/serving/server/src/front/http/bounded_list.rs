@@ -1,9 +1,9 @@
-//! Lists of a request with a bound on their members.
+//! Lists in requests with a limited number of members.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 
-/// A list of at most `MAX` members: a longer one is refused before it is stored.
+/// A list of at most `MAX` members; a longer list is rejected before it is stored.
 pub(super) struct BoundedList<T, const MAX: usize>(pub(super) Vec<T>);
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedList<T, MAX> {
@@ -17,20 +17,20 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedLis
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-                let mut kept = Vec::new();
+                let mut list = Vec::new();
                 while let Some(member) = members.next_element()? {
-                    if kept.len() == MAX {
+                    if list.len() == MAX {
                         let mut all = MAX + 1;
-                        // bound: members of the body, none of which is kept
+                        // bound: members in the body, none of which is stored
                         while members.next_element::<IgnoredAny>()?.is_some() {
                             all += 1;
                         }
                         let problem = format!("at most {MAX} entries are taken, got {all}");
                         return Err(A::Error::custom(problem));
                     }
-                    kept.push(member);
+                    list.push(member);
                 }
-                Ok(BoundedList(kept))
+                Ok(BoundedList(list))
             }
         }
         deserializer.deserialize_seq(Members(std::marker::PhantomData))

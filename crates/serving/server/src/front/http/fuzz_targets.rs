@@ -1,4 +1,4 @@
-//! Fuzz targets of HTTP: the body of an infer call, and a whole connection.
+//! HTTP fuzz targets: the body of an infer call, and a whole connection.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ use super::reply::{self, HttpReply};
 use super::request::HttpInferRequest;
 use super::route;
 
-/// Parses a body whose first `json_bytes` bytes are JSON, and as one of protocol V1.
+/// Parses a body whose first `json_bytes` bytes are JSON, also as a body of protocol V1.
 pub fn http_body(bytes: &[u8], json_bytes: Option<usize>) {
     let model = fuzzed_model();
     let tables = [
-        Table::of_instances(&model, bytes),
-        Table::of_json(&model, bytes),
-        Table::of_csv(&model, bytes, None),
+        Table::from_instances(&model, bytes),
+        Table::from_json(&model, bytes),
+        Table::from_csv(&model, bytes, None),
     ];
     let tables = tables.into_iter().flatten();
-    let tables = tables.map(|table| HttpInferRequest::of_table(&model, table, Kind::Value));
+    let tables = tables.map(|table| HttpInferRequest::from_table(&model, table, Kind::Value));
     let regions = Regions::new(0);
     let call = HttpInferRequest::parse(&model, bytes, json_bytes, &regions);
     let calls = std::iter::once(call).chain(tables);
@@ -48,8 +48,8 @@ fn write_call(model: &ModelInfo, call: &HttpInferRequest<'_>) {
     }
 }
 
-/// Serves the bytes that a client sends on one connection: each request is read completely; replies
-/// are HTTP.
+/// Serves the bytes of a client on one connection: each request is read completely, and the replies
+/// must be HTTP.
 pub fn http_connection(bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -94,11 +94,11 @@ impl Handler for FuzzHandler {
     }
 }
 
-/// Does what the server does, up to the engine.
+/// Processes a request like the server, except for the engine.
 async fn read(request: Request<Incoming>, conn: &ConnState) -> HttpReply {
     let (head, body) = request.into_parts();
     let _ = route::parse(&head.method, head.uri.path(), &OwnRoutes::default());
-    let _ = ContentCoding::of_reply(&head.headers);
+    let _ = ContentCoding::for_reply(&head.headers);
     let read = async {
         let _ = RequestMeta::new(std::time::Instant::now(), &head.headers)?;
         let json_bytes = json_bytes(&head.headers)?;

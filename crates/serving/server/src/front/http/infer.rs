@@ -28,20 +28,20 @@ use super::{HttpService, nested, reply, scoring};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InferForm {
     OpenInference,
-    /// V1, for the value.
+    /// V1 `:predict`, which returns the value.
     Predictions,
-    /// V1, for SHAP contributions.
+    /// V1 `:explain`, which returns SHAP contributions.
     Explanations,
     /// MLflow, SageMaker and Vertex AI.
     Scoring,
 }
 
-/// The form of a body, by the headers.
+/// The format of a request body, according to the headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyForm {
-    /// How many bytes are JSON; `None` for all of them.
+    /// Length of the JSON; `None` for the whole body.
     Json(Option<usize>),
-    /// Whether its first line has names, where the headers say it.
+    /// Whether the first line is a header, if the request headers specify it.
     Csv(Option<bool>),
 }
 
@@ -54,7 +54,7 @@ impl BodyForm {
     }
 }
 
-/// Which model is called, and how.
+/// The model of a call, and its protocol.
 #[derive(Debug)]
 pub(super) struct InferTarget<'a> {
     path: ModelPath<'a>,
@@ -86,13 +86,13 @@ impl<'a> InferTarget<'a> {
                 "Inference-Header-Content-Length is a header of protocol v2: bodies of V1 are JSON",
             ));
         }
-        let table = Table::of_instances(model, body)?;
-        HttpInferRequest::of_table(model, table, kind)
+        let table = Table::from_instances(model, body)?;
+        HttpInferRequest::from_table(model, table, kind)
     }
 }
 
 impl HttpService {
-    /// Answers one infer call and counts it.
+    /// Serves one infer call and counts it.
     pub(super) async fn infer(
         &self,
         headers: &HeaderMap,
@@ -103,9 +103,9 @@ impl HttpService {
         let mut call = InferCall::new(conn.arrival());
         let result = self.compute(headers, target, body, conn, &mut call).await;
         let mut reply = match result {
-            Ok(reply) => reply.into_http(ContentCoding::of_reply(headers), &call),
+            Ok(reply) => reply.into_http(ContentCoding::for_reply(headers), &call),
             Err(error) => {
-                self.front.hold_error(&call.model, error.kind).await;
+                self.front.delay_error(&call.model, error.kind).await;
                 match target.form {
                     InferForm::Scoring => scoring::error(&error),
                     _ => reply::error(&error),
@@ -122,7 +122,7 @@ impl HttpService {
         reply
     }
 
-    /// The steps of a call from its head to its results; notes in `call` what the metrics need.
+    /// Processes a call from its head to its results; records in `call` the values for metrics.
     async fn compute(
         &self,
         headers: &HeaderMap,
@@ -161,21 +161,21 @@ impl HttpService {
         let mut reservation = model.reserve(request.rows, element, request.kinds)?;
         call.admission = admission_start.elapsed();
         request.write_rows(edition.info(), reservation.input_mut())?;
-        // Before the queue's time begins: the stages of a call must not overlap.
-        let input = parse_start.elapsed();
+        // Measured before the queue time begins, because the stages of a call must not overlap.
+        let input_time = parse_start.elapsed();
         let reply = reservation.submit();
         drop(turn);
 
-        // Await the reply, without the body: its rows are in shared memory now.
+        // Drop the body before awaiting the reply: its rows are in shared memory now.
         let (rows, id, outputs) = (request.rows, request.id, request.outputs);
         let params = request.params;
         drop(bytes);
         let mut reply = meta.await_reply(reply).await?;
         let _turn = reply.front_turn().await;
         validate::write_regions(&outputs, &reply)?;
-        call.answered(rows, input, reply.timing());
+        call.set_answered(rows, input_time, reply.timing());
         let (model, id) = (edition.info(), id.as_deref());
-        let print_rows = |key| InferReply::of_json(nested::print(key, model, &outputs, &reply));
+        let print_rows = |key| InferReply::from_json(nested::print(key, model, &outputs, &reply));
         Ok(match target.form {
             InferForm::OpenInference => InferReply::print(model, id, rows, &outputs, &reply),
             InferForm::Predictions => print_rows("predictions"),
@@ -184,8 +184,8 @@ impl HttpService {
         })
     }
 
-    /// Finds the model, parses the headers, and refuses what cannot be in time before its body is
-    /// read, which would be most of the cost of a refusal.
+    /// Finds the model, parses the headers, and rejects a request that cannot meet its deadline
+    /// before its body is read, because reading is most of the cost of a rejection.
     fn admit_head(
         &self,
         headers: &HeaderMap,
@@ -194,7 +194,7 @@ impl HttpService {
     ) -> Result<(ModelHandle, BodyForm, RequestMeta), RequestError> {
         let path = &target.path;
         if target.form == InferForm::Scoring && path.name.is_empty() {
-            return Err(scoring::several_models(&self.front.engine.names()));
+            return Err(scoring::ambiguous_model_error(&self.front.engine.names()));
         }
         let model = self.front.find_model(&path.name, &path.version)?;
         let form = match target.form {
@@ -208,8 +208,8 @@ impl HttpService {
         Ok((model, form, meta))
     }
 
-    /// Reads the body. A model that was looked up is kept if the whole body is there already;
-    /// otherwise it is looked up again after the wait, since another version may be served then.
+    /// Reads the body. If it has arrived completely, the model handle is kept; otherwise the model
+    /// is looked up again after the wait, because another version may be served by then.
     async fn read_body(
         &self,
         body: Incoming,
@@ -229,11 +229,11 @@ impl HttpService {
     }
 }
 
-/// How many bytes of the body are JSON, by the headers; `None` for all of them.
+/// Length of the JSON in the body, according to the headers; `None` for the whole body.
 ///
-/// Forms are accepted as JSON because `curl -d` labels every body as a form, and octets because
-/// `tritonclient.http.aio` labels every body so; the other header then gives the length of the
-/// JSON.
+/// Form data is accepted as JSON because `curl -d` sends this content type by default. Octet
+/// streams are accepted because `tritonclient.http.aio` sends this content type for every body; the
+/// length of the JSON is then in the other header.
 pub(super) fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, RequestError> {
     let media_type = single_header(headers, &CONTENT_TYPE)?;
     let media_type = media_type.map(|value| value.to_str().unwrap_or("?"));

@@ -1,4 +1,4 @@
-//! The calls of the protocol over HTTP.
+//! The HTTP service: calls of the protocols over HTTP.
 
 mod bounded_list;
 #[cfg(any(test, fuzzing))]
@@ -86,7 +86,7 @@ impl HttpService {
         result.unwrap_or_else(|error| reply::error(&error))
     }
 
-    /// The path of the only model; without a name if there are several.
+    /// Path of the only model; the name is empty if there are several models.
     fn only_model(&self) -> ModelPath<'static> {
         ModelPath {
             name: self.front.engine.only_name().unwrap_or_default().into(),
@@ -94,7 +94,7 @@ impl HttpService {
         }
     }
 
-    /// The index of the model repository.
+    /// Returns the index of the model repository.
     async fn index(
         &self,
         headers: &HeaderMap,
@@ -122,14 +122,14 @@ impl HttpService {
         conn: &ConnState,
     ) -> Result<HttpReply, RequestError> {
         let bytes = request_body::read(body, &self.body_budget, conn).await?;
-        // Of a server without the extension first.
+        // First: the error of a server without the extension takes precedence.
         self.front.model_control()?;
         call.check_json(&request_body::decompress(headers, bytes, conn)?)?;
         self.front.control_model(name, call).await?;
         Ok(reply::json(StatusCode::OK, &json!({})))
     }
 
-    /// Registers a region of system shared memory.
+    /// Registers a system shared memory region.
     async fn register(
         &self,
         name: String,
@@ -140,9 +140,9 @@ impl HttpService {
         let bytes = request_body::read(body, &self.body_budget, conn).await?;
         let bytes = request_body::decompress(headers, bytes, conn)?;
         let regions = &self.front.regions;
-        // Of a server without the extension first.
+        // First: the error of a server without the extension takes precedence.
         regions.status("")?;
-        regions.register(messages::region_of_json(name, &bytes)?)?;
+        regions.register(messages::region_from_json(name, &bytes)?)?;
         Ok(reply::json(StatusCode::OK, &json!({})))
     }
 
@@ -159,7 +159,7 @@ impl HttpService {
         Ok(reply::json(StatusCode::OK, &json!({})))
     }
 
-    /// The metrics in a format that the headers accept.
+    /// Returns the metrics in a format accepted by the client.
     fn metrics(&self, headers: &HeaderMap) -> HttpReply {
         let lines = headers.get_all(ACCEPT).iter();
         let format = MetricsFormat::accepted(lines.filter_map(|line| line.to_str().ok()));
@@ -168,7 +168,7 @@ impl HttpService {
         reply::with_type(StatusCode::OK, media_type, text.into_bytes())
     }
 
-    /// Every call but those with a body.
+    /// Serves every call without a body.
     fn answer_without_body(
         &self,
         route: &Route<'_>,
@@ -178,7 +178,7 @@ impl HttpService {
         let reply = match route {
             Route::Server => reply::json(
                 StatusCode::OK,
-                &metadata::server(self.front.regions.is_on()),
+                &metadata::server(self.front.regions.is_enabled()),
             ),
             Route::Live => reply::json(StatusCode::OK, &json!({"live": true})),
             Route::Alive => reply::json(StatusCode::OK, &json!({"status": "alive"})),
@@ -239,15 +239,15 @@ impl HttpService {
             | Route::Invoke(_) => reply::error(&RequestError::invalid("this call needs a body")),
         };
         Ok(if route.is_volatile() {
-            uncached(reply)
+            forbid_caching(reply)
         } else {
             reply
         })
     }
 }
 
-/// Forbids caches to store the reply.
-fn uncached(mut reply: HttpReply) -> HttpReply {
+/// Forbids caching of the reply.
+fn forbid_caching(mut reply: HttpReply) -> HttpReply {
     let headers = reply.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     reply

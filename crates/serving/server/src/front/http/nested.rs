@@ -1,4 +1,4 @@
-//! Results as JSON with an entry for each row: KServe's V1 protocol, MLflow, SageMaker, Vertex AI.
+//! Results as JSON with one entry per row: KServe's V1 protocol, MLflow, SageMaker, Vertex AI.
 
 use albacore_engine::{ClassRule, Classes, ElementType, ModelInfo, OutputInfo, Reply};
 use albacore_rows::labels::numbers;
@@ -6,7 +6,7 @@ use albacore_rows::labels::numbers;
 use super::super::validate::RequestedOutput;
 use super::reply;
 
-/// The body of a reply: under `key`, an entry for each row.
+/// Formats the body of a reply: a list with one entry per row, under `key`.
 pub(super) fn print(
     key: &str,
     model: &ModelInfo,
@@ -27,12 +27,12 @@ pub(super) fn print(
     body
 }
 
-/// What is around the entries of a reply.
+/// The structure around the entries of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// A list under `predictions`.
+    /// A JSON list under `predictions`.
     Predictions,
-    /// A line each.
+    /// One line per row.
     Lines,
 }
 
@@ -63,14 +63,14 @@ impl Frame {
 pub(super) fn print_rows(body: &mut Vec<u8>, frame: Frame, output: &OutputInfo, values: &[u8]) {
     each_row(body, frame, output, values, |body, row| {
         match (frame, &output.row_shape[..]) {
-            // A line has no brackets.
+            // Lines have no brackets.
             (Frame::Lines, [_]) => reply::print_values(body, output.element, row),
             (_, shape) => print_nested(body, output.element, shape, row),
         }
     });
 }
 
-/// Prints the probabilities of both classes of each row, whose value is that of the second.
+/// Prints the probabilities of both classes of each row; the value is that of the second class.
 pub(super) fn print_pairs(body: &mut Vec<u8>, frame: Frame, output: &OutputInfo, values: &[u8]) {
     each_row(body, frame, output, values, |body, row| {
         let first = match output.element {
@@ -129,15 +129,15 @@ fn each_row(
     values: &[u8],
     mut print: impl FnMut(&mut Vec<u8>, &[u8]),
 ) {
-    for (place, row) in values.chunks_exact(output.row_bytes().max(1)).enumerate() {
-        if place > 0 {
+    for (index, row) in values.chunks_exact(output.row_bytes().max(1)).enumerate() {
+        if index > 0 {
             body.push(frame.separator());
         }
         print(body, row);
     }
 }
 
-/// Prints values of this shape; it has at most three dimensions.
+/// Prints values of this shape, which has at most three dimensions.
 fn print_nested(body: &mut Vec<u8>, element: ElementType, shape: &[usize], values: &[u8]) {
     let Some((&length, inner)) = shape.split_first() else {
         return reply::print_values(body, element, values);
@@ -148,8 +148,8 @@ fn print_nested(body: &mut Vec<u8>, element: ElementType, shape: &[usize], value
         return body.push(b']');
     }
     let part_bytes = (values.len() / length.max(1)).max(1);
-    for (place, part) in values.chunks_exact(part_bytes).enumerate() {
-        if place > 0 {
+    for (index, part) in values.chunks_exact(part_bytes).enumerate() {
+        if index > 0 {
             body.push(b',');
         }
         print_nested(body, element, inner, part);

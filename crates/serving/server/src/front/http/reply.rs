@@ -1,5 +1,4 @@
-//! Replies over HTTP: always JSON, also for errors; results as text, as bytes after the JSON, or
-//! both.
+//! HTTP replies. Errors are JSON; results are JSON, optionally followed by binary tensors, or CSV.
 
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
@@ -19,7 +18,7 @@ use albacore_rows::labels::{self, BYTES, LABEL};
 
 pub(super) type HttpReply = Response<ReplyBody>;
 
-/// Number of bytes of a body that are JSON; the rest are binary tensors.
+/// Length of the JSON in a body; binary tensors follow it.
 pub(super) const JSON_LENGTH: HeaderName =
     HeaderName::from_static("inference-header-content-length");
 
@@ -27,14 +26,14 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// A reply with a JSON body.
+/// Returns a reply with a JSON body.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HttpReply {
     // infallible: every value passed here is a struct of strings, numbers and lists
     let body = serde_json::to_vec(value).unwrap_or_default();
     with_type(status, JSON, body)
 }
 
-/// A reply with a body of this type.
+/// Returns a reply with a body of this media type.
 pub(super) fn with_type(status: StatusCode, media_type: HeaderValue, body: Vec<u8>) -> HttpReply {
     let mut reply = Response::new(ReplyBody::from(body));
     *reply.status_mut() = status;
@@ -42,7 +41,7 @@ pub(super) fn with_type(status: StatusCode, media_type: HeaderValue, body: Vec<u
     reply
 }
 
-/// The reply for an error.
+/// Returns the reply for an error.
 pub(in super::super) fn error(error: &RequestError) -> HttpReply {
     #[derive(Serialize)]
     struct Body<'a> {
@@ -54,7 +53,7 @@ pub(in super::super) fn error(error: &RequestError) -> HttpReply {
     error_of(error, &body)
 }
 
-/// The reply for an error that `body` describes.
+/// Returns the reply for an error, with a custom body.
 pub(super) fn error_of(error: &RequestError, body: &impl Serialize) -> HttpReply {
     let mut reply = json(error.kind.status(), body);
     if let Some(seconds) = error.retry_after_seconds() {
@@ -72,13 +71,13 @@ pub(super) fn error_of(error: &RequestError, body: &impl Serialize) -> HttpReply
 /// The reply to an infer call.
 pub(super) struct InferReply {
     body: Vec<u8>,
-    /// Length of the JSON, if binary tensors follow it.
+    /// Length of the JSON if binary tensors follow it.
     json_bytes: Option<usize>,
     is_csv: bool,
 }
 
 impl InferReply {
-    /// Prints the requested outputs of `reply`.
+    /// Formats the requested outputs of `reply`.
     pub(super) fn print(
         model: &ModelInfo,
         id: Option<&str>,
@@ -93,7 +92,7 @@ impl InferReply {
         });
         let tensors: Vec<_> = tensors.collect();
         let bytes: usize = tensors.iter().map(|tensor| tensor.bytes().len()).sum();
-        // A value of four bytes becomes up to sixteen characters; unused capacity costs nothing.
+        // Four bytes take up to sixteen characters; unused capacity costs nothing.
         let mut body = Vec::with_capacity(256 + 4 * bytes);
         body.extend_from_slice(b"{\"model_name\":");
         text(&mut body, &model.name);
@@ -104,8 +103,8 @@ impl InferReply {
             text(&mut body, id);
         }
         body.extend_from_slice(b",\"outputs\":[");
-        for (place, tensor) in tensors.iter().enumerate() {
-            if place > 0 {
+        for (index, tensor) in tensors.iter().enumerate() {
+            if index > 0 {
                 body.push(b',');
             }
             tensor.print(&mut body, rows);
@@ -123,8 +122,8 @@ impl InferReply {
         }
     }
 
-    /// A reply whose body is this JSON.
-    pub(super) fn of_json(body: Vec<u8>) -> Self {
+    /// A reply with this JSON body.
+    pub(super) fn from_json(body: Vec<u8>) -> Self {
         Self {
             body,
             json_bytes: None,
@@ -132,8 +131,8 @@ impl InferReply {
         }
     }
 
-    /// A reply whose body are these lines.
-    pub(super) fn of_csv(body: Vec<u8>) -> Self {
+    /// A reply with these lines of CSV as the body.
+    pub(super) fn from_csv(body: Vec<u8>) -> Self {
         Self {
             body,
             json_bytes: None,
@@ -141,7 +140,7 @@ impl InferReply {
         }
     }
 
-    /// The HTTP reply to `call`, compressed by `coding` unless it is short.
+    /// Converts to an HTTP reply; compresses it with `coding` unless it is short.
     pub(super) fn into_http(self, coding: Option<ContentCoding>, call: &InferCall) -> HttpReply {
         let media_type = match self.json_bytes {
             Some(_) => OCTETS,
@@ -182,11 +181,11 @@ struct Tensor<'a> {
 
 enum TensorData<'a> {
     Values(&'a [u8]),
-    /// Classes, and their bytes if they are binary.
+    /// Classes, and their serialized form if they are binary.
     Classes(Classification, Vec<u8>),
-    /// Labels as the bytes of a binary tensor.
+    /// Labels as a serialized binary tensor.
     Labels(Vec<u8>),
-    /// In shared memory.
+    /// Written to shared memory.
     Region,
 }
 
@@ -200,7 +199,7 @@ impl<'a> Tensor<'a> {
         let (data, binary) = match &requested.form {
             OutputForm::Values => (TensorData::Values(values), requested.binary),
             OutputForm::Classes(count) => {
-                let classes = Classification::of(model, output, *count, values);
+                let classes = Classification::new(model, output, *count, values);
                 let packed = requested.binary.then(|| classes.packed());
                 let data = TensorData::Classes(classes, packed.unwrap_or_default());
                 (data, requested.binary)
@@ -222,7 +221,7 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// What follows the JSON if it is binary.
+    /// The bytes that follow the JSON if the tensor is binary.
     fn bytes(&self) -> &[u8] {
         match &self.data {
             TensorData::Values(values) => values,
@@ -259,10 +258,10 @@ impl<'a> Tensor<'a> {
         body.push(b'}');
     }
 
-    /// Its values, unless they are in shared memory.
+    /// Prints the values, unless they are in shared memory.
     fn print_data(&self, body: &mut Vec<u8>) {
         match &self.data {
-            // As Triton: its C++ client takes any parameters for those of binary data.
+            // As in Triton: its C++ client interprets any parameters as those of binary data.
             TensorData::Region => {}
             TensorData::Classes(classes, _) => {
                 body.extend_from_slice(b",\"data\":");
@@ -282,7 +281,7 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// Prints values, separated by commas.
+/// Prints values separated by commas.
 pub(super) fn print_values(body: &mut Vec<u8>, element: ElementType, values: &[u8]) {
     match element {
         ElementType::F32 => each(body, values, |body, value| {
@@ -302,29 +301,29 @@ fn each<const N: usize>(
     values: &[u8],
     mut print: impl FnMut(&mut Vec<u8>, [u8; N]),
 ) {
-    for (place, &value) in values.as_chunks::<N>().0.iter().enumerate() {
-        if place > 0 {
+    for (index, &value) in values.as_chunks::<N>().0.iter().enumerate() {
+        if index > 0 {
             body.push(b',');
         }
         print(body, value);
     }
 }
 
-/// Prints the shortest text of a binary32, or `null` for a value that is not finite, which has no
-/// JSON form.
+/// Prints the shortest text of a binary32, or `null` for a value that is not finite, because JSON
+/// cannot represent it.
 ///
-/// A client that parses to a binary64 first rounds twice. Of all finite values exactly one, with
-/// either sign, then becomes its neighbor (the test covers all values); it is printed as a
+/// A client that first parses to binary64 rounds twice. This changes exactly one finite value (with
+/// either sign) to its neighbor, as the test over all values shows; that value is printed as a
 /// binary64.
 fn f32_text(body: &mut Vec<u8>, value: f32) {
-    match value.abs().to_bits() == ROUNDED_TWICE {
+    match value.abs().to_bits() == DOUBLE_ROUNDED_BITS {
         true => json_value(body, &f64::from(value)),
         false => json_value(body, &value),
     }
 }
 
-/// The bits of 7.038531e-26.
-const ROUNDED_TWICE: u32 = 0x15ae_43fd;
+/// Bit pattern of 7.038531e-26.
+const DOUBLE_ROUNDED_BITS: u32 = 0x15ae_43fd;
 
 /// Appends a string as JSON.
 fn text(body: &mut Vec<u8>, text: &str) {
@@ -333,7 +332,7 @@ fn text(body: &mut Vec<u8>, text: &str) {
 
 /// Appends a value as JSON.
 fn json_value(body: &mut Vec<u8>, value: &impl Serialize) {
-    // infallible: writing to a vector does not fail, and no map with odd keys is printed
+    // infallible: writing to a vector cannot fail, and no map with non-string keys is printed
     let _ = serde_json::to_writer(body, value);
 }
 
@@ -361,7 +360,7 @@ mod tests {
         }
     }
 
-    /// All values with `ALBACORE_SOAK`, else one of 4,099.
+    /// Tests all values with `ALBACORE_SOAK`, otherwise one of 4,099.
     #[test]
     fn every_f32_round_trips_through_an_f64() {
         let is_soak = std::env::var_os("ALBACORE_SOAK").is_some();
@@ -370,7 +369,7 @@ mod tests {
             assert!(round_trips(bits, &mut text), "{bits:x}");
         }
         for sign in [0, 1 << 31] {
-            assert!(round_trips(ROUNDED_TWICE | sign, &mut text));
+            assert!(round_trips(DOUBLE_ROUNDED_BITS | sign, &mut text));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Parses the body of an HTTP infer call: JSON, then the bytes of binary tensors.
+//! Parses the body of an HTTP infer call: JSON, followed by the bytes of binary tensors.
 //!
-//! The array of `data` is cut out by its brackets, serde parses the rest, and `json_values` parses
-//! the array directly into the reservation, so that each number is parsed once. If the cut was
-//! wrong, serde parses the whole body with `data` as raw text. Unknown keys are skipped. Bodies of
-//! protocol V1 are parsed by `instances`.
+//! The array in `data` is cut out by its brackets, serde parses the rest, and `json_values` parses
+//! the array directly into the reservation, so that each number is parsed once. If the wrong part
+//! was cut out, serde parses the whole body with `data` as raw text. Unknown keys are ignored.
+//! Bodies of protocol V1 are parsed by [`Table::from_instances`].
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -28,53 +28,53 @@ use albacore_rows::{
     json_values,
 };
 
-/// An infer call that is valid but for the values of its rows, which
+/// A validated infer call, except for the values of its rows, which
 /// [`HttpInferRequest::write_rows`] checks.
 #[derive(Debug)]
 pub(super) struct HttpInferRequest<'a> {
     pub(super) rows: usize,
     pub(super) datatype: Datatype,
-    /// The outputs of the reply, in order.
+    /// The requested outputs, in order.
     pub(super) outputs: Vec<RequestedOutput>,
-    /// The same as a set.
+    /// The kinds of the requested outputs.
     pub(super) kinds: KindSet,
     pub(super) id: Option<String>,
     data: HttpInput<'a>,
-    /// Of the columns, if it is not the model's.
+    /// Column order of the request, if it differs from the model's.
     order: Option<ColumnOrder>,
-    /// Values in a row of the request.
+    /// Number of columns of the request.
     columns: usize,
     timeout: Option<String>,
     priority: Option<String>,
-    /// Of MLflow and Vertex AI.
+    /// Parameters of MLflow and Vertex AI.
     pub(super) params: Params,
 }
 
-/// The values of the input tensor.
+/// The data of an input tensor.
 #[derive(Debug)]
 pub(super) enum HttpInput<'a> {
-    /// The text of an array, and the JSON that it is part of.
+    /// The text of an array, and the JSON that contains it.
     Text(&'a str, &'a [u8]),
     Bytes(&'a [u8]),
-    /// Where to read the bytes.
+    /// The slice of shared memory that contains the bytes.
     Shared(RegionSlice),
-    /// Protocol V1, MLflow and others.
+    /// A table of protocol V1, MLflow and others.
     Table(Table<'a>),
-    /// A tensor for each column, with their names.
+    /// One tensor per column, with the column names.
     Columns(ColumnTensors, Vec<String>, Vec<HttpInput<'a>>),
 }
 
-/// Where the values of a body may be.
+/// The possible locations of the data in a body.
 struct BodyData<'a> {
-    /// The data of its only input, if that is part of the JSON.
+    /// The data of the only input, if it is in the JSON.
     text: Option<&'a str>,
     json: &'a [u8],
-    /// What follows the JSON.
+    /// The bytes after the JSON.
     binary: &'a [u8],
 }
 
 impl<'a> HttpInferRequest<'a> {
-    /// Parses a body whose first `json_bytes` bytes are JSON (all of it for `None`).
+    /// Parses a body whose first `json_bytes` bytes are JSON; `None` means the whole body.
     pub(super) fn parse(
         model: &ModelInfo,
         body: &'a [u8],
@@ -94,7 +94,7 @@ impl<'a> HttpInferRequest<'a> {
             })?;
         if let Some(split) = SplitBody::new(json)
             && let Ok(document) = serde_json::from_slice::<InferBody<'_>>(&split.rest)
-            && !document.has_columns()
+            && !document.is_columnar()
             && document
                 .text()
                 .is_some_and(|text| split.is_placeholder(text))
@@ -108,8 +108,8 @@ impl<'a> HttpInferRequest<'a> {
         }
         let document: InferBody<'a> =
             serde_json::from_slice(json).map_err(|error| invalid_body(json, &error))?;
-        if document.has_columns() {
-            return Self::of_columns(model, document, binary, regions);
+        if document.is_columnar() {
+            return Self::validate_columnar(model, document, binary, regions);
         }
         let data = BodyData {
             text: document.text(),
@@ -119,7 +119,7 @@ impl<'a> HttpInferRequest<'a> {
         Self::validate(model, document, data, regions)
     }
 
-    /// Validates a parsed request.
+    /// Validates a parsed request with one input.
     fn validate(
         model: &ModelInfo,
         document: InferBody<'_>,
@@ -138,7 +138,7 @@ impl<'a> HttpInferRequest<'a> {
             shape: &input.shape.0,
         };
         let order = match document.feature_names() {
-            Some(names) => feature_names::order_of_json(model, names.get())?,
+            Some(names) => feature_names::order_from_json(model, names.get())?,
             None => None,
         };
         let (datatype, rows) = validate::check_input(model, &declared, order.as_ref())?;
@@ -166,8 +166,8 @@ impl<'a> HttpInferRequest<'a> {
         })
     }
 
-    /// Validates a parsed request with an input for each column.
-    fn of_columns(
+    /// Validates a parsed columnar request, with one input per column.
+    fn validate_columnar(
         model: &ModelInfo,
         document: InferBody<'a>,
         mut binary: &'a [u8],
@@ -177,15 +177,15 @@ impl<'a> HttpInferRequest<'a> {
         let declared: Vec<_> = inputs.iter().map(Input::column).collect();
         let columns = ColumnTensors::check(model, &declared)?;
         let mut tensors = Vec::with_capacity(inputs.len());
-        for (place, input) in inputs.iter().enumerate() {
-            let own = input.binary_size().map_or(0, |size| size.min(binary.len()));
-            let (own, rest) = binary.split_at(own);
+        for (index, input) in inputs.iter().enumerate() {
+            let size = input.binary_size().map_or(0, |size| size.min(binary.len()));
+            let (bytes, rest) = binary.split_at(size);
             binary = rest;
             let text = input.data.map(|data| (data.get(), &b""[..]));
-            let need = columns.kinds()[place].binary_size(columns.rows);
+            let need = columns.kinds()[index].binary_size(columns.rows);
             let data = match input.region(regions)? {
-                Some(slice) => input.shared(need, (text, own), slice),
-                None => input.data(columns.rows, need, text, own),
+                Some(slice) => input.shared(need, (text, bytes), slice),
+                None => input.data(columns.rows, need, text, bytes),
             };
             let data = data.map_err(|error| {
                 let name = validate::excerpt(&input.name);
@@ -216,7 +216,8 @@ impl<'a> HttpInferRequest<'a> {
         })
     }
 
-    /// Parses a body without JSON: rows of the model's own type. The reply is the value as bytes.
+    /// Parses a body without JSON: binary rows of the model's own type. The reply is the output
+    /// `value` in binary form.
     fn parse_raw(model: &ModelInfo, body: &'a [u8]) -> Result<Self, RequestError> {
         let datatype = validate::input_datatype(model);
         let row_bytes = model.features * datatype.bytes();
@@ -248,8 +249,9 @@ impl<'a> HttpInferRequest<'a> {
         })
     }
 
-    /// Rows of the model's own type; the reply has the output of `kind` alone.
-    pub(super) fn of_table(
+    /// Creates a request from a table. Its rows have the model's own type; the only output is
+    /// `kind`.
+    pub(super) fn from_table(
         model: &ModelInfo,
         table: Table<'a>,
         kind: Kind,
@@ -283,7 +285,7 @@ impl<'a> HttpInferRequest<'a> {
         Ok(())
     }
 
-    /// Checks the values and writes them as rows of the engine; `model` is that of the request.
+    /// Checks the values and writes them as engine rows; `model` is the model of the request.
     pub(super) fn write_rows(
         &self,
         model: &ModelInfo,
@@ -297,21 +299,21 @@ impl<'a> HttpInferRequest<'a> {
         }
     }
 
-    /// Writes the rows in the order of the request's columns.
+    /// Writes the rows in the column order of the request.
     fn write_as_sent(&self, model: &ModelInfo, memory: &mut [u8]) -> Result<(), RequestError> {
         let (datatype, columns_sent) = (self.datatype, self.columns);
         match &self.data {
             HttpInput::Columns(columns, names, tensors) => {
-                let written = columns.write(memory, |place, kind, memory| {
-                    let written = match &tensors[place] {
+                let written = columns.write(memory, |index, kind, memory| {
+                    let written = match &tensors[index] {
                         &HttpInput::Text(text, _) => kind.write_json(text, memory),
                         &HttpInput::Bytes(bytes) => kind.write_bytes(bytes, memory),
                         HttpInput::Shared(slice) => validate::write_shared(slice, kind, memory),
-                        // Inputs of the protocol have these forms alone.
+                        // Column tensors have no other forms.
                         HttpInput::Table(_) | HttpInput::Columns(..) => Ok(()),
                     };
                     written.map_err(|error| {
-                        let name = validate::excerpt(&names[place]);
+                        let name = validate::excerpt(&names[index]);
                         InvalidRows::new(format!("column {name:?}: {error}"))
                     })
                 });
@@ -321,7 +323,7 @@ impl<'a> HttpInferRequest<'a> {
             &HttpInput::Text(text, json) => {
                 let written =
                     json_values::write_json(RowWriter::new(datatype, memory), columns_sent, text);
-                // Invalid JSON is reported as such, whatever the first invalid number is.
+                // If the JSON is invalid, that error takes precedence over the invalid number.
                 written.map_err(|invalid_value| {
                     let error = serde_json::from_slice::<IgnoredAny>(json).err();
                     error.map_or(invalid_value.into(), |error| invalid_body(json, &error))
@@ -335,7 +337,7 @@ impl<'a> HttpInferRequest<'a> {
     }
 }
 
-/// The JSON of an infer call.
+/// The JSON body of an infer call.
 #[derive(Deserialize)]
 struct InferBody<'a> {
     id: Option<String>,
@@ -350,21 +352,21 @@ struct InferBody<'a> {
 #[derive(Deserialize)]
 struct RequestParameters<'a> {
     binary_data_output: Option<bool>,
-    // As text, so that a value of another type is refused by the parameter's name.
+    // As raw text, so that the error for a wrong type can name the parameter.
     #[serde(borrow)]
     timeout: Option<&'a RawValue>,
     #[serde(borrow)]
     priority: Option<&'a RawValue>,
     #[serde(borrow)]
     feature_names: Option<&'a RawValue>,
-    /// MLServer's: `pd` for a tensor for each column.
+    /// Of MLServer: `pd` declares one tensor per column.
     #[serde(borrow)]
     content_type: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Input<'a> {
-    /// Required by the protocol; of a column, or ignored.
+    /// Required by the protocol. The name of the column, or ignored.
     name: String,
     shape: BoundedList<i64, DIMENSIONS_MAX>,
     datatype: String,
@@ -414,7 +416,7 @@ impl OutputParameters<'_> {
 }
 
 impl Input<'_> {
-    /// The input as a column.
+    /// The input as a declared column.
     fn column(&self) -> DeclaredColumn<'_> {
         DeclaredColumn {
             name: &self.name,
@@ -428,7 +430,7 @@ impl Input<'_> {
         usize::try_from(size).ok()
     }
 
-    /// Where the values are, if they are in shared memory.
+    /// The slice with the values, if they are in shared memory.
     fn region(&self, regions: &Regions) -> Result<Option<RegionSlice>, RequestError> {
         let parameters = self.parameters.as_ref();
         let region = parameters.map(|parameters| RegionParameters {
@@ -439,19 +441,19 @@ impl Input<'_> {
         region.unwrap_or_default().find(regions, &self.name)
     }
 
-    /// Checks values in shared memory, beside which there must be none in the body.
+    /// Checks an input in shared memory, which must not have values in the body, too.
     fn shared<'b>(
         &self,
         need: BinarySize,
-        own: (Option<impl Sized>, &[u8]),
+        data: (Option<impl Sized>, &[u8]),
         slice: RegionSlice,
     ) -> Result<HttpInput<'b>, RequestError> {
-        let has_own = own.0.is_some() || !own.1.is_empty();
-        validate::check_shared(need, has_own, &slice)?;
+        let has_data = data.0.is_some() || !data.1.is_empty();
+        validate::check_shared(need, has_data, &slice)?;
         Ok(HttpInput::Shared(slice))
     }
 
-    /// Finds the values. Their size is checked before memory is allocated for the declared shape.
+    /// Locates the values. Checks their size before memory is allocated for the declared shape.
     fn data<'b>(
         &self,
         values: usize,
@@ -483,7 +485,7 @@ impl Input<'_> {
                 binary.len()
             ))),
             (Some((text, json)), None) => {
-                // Each value needs a digit and a separator.
+                // Each value has at least one digit and one separator.
                 if text.len() / 2 < values {
                     return Err(RequestError::invalid(format!(
                         "input \"input\" has less data than the {values} values of its shape"
@@ -496,8 +498,8 @@ impl Input<'_> {
 }
 
 impl<'a> InferBody<'a> {
-    /// Whether there is an input for each column: several, or one that says so.
-    fn has_columns(&self) -> bool {
+    /// Whether the request is columnar: several inputs, or one that is declared as a column.
+    fn is_columnar(&self) -> bool {
         let parameters = self.parameters.as_ref();
         let content_type = parameters.and_then(|parameters| parameters.content_type);
         let is_pandas = content_type.is_some_and(|value| value.get() == "\"pd\"");
@@ -507,7 +509,7 @@ impl<'a> InferBody<'a> {
         }
     }
 
-    /// The data of the only input, if it is part of the JSON.
+    /// The data of the only input, if it is in the JSON.
     fn text(&self) -> Option<&'a str> {
         match &self.inputs.0[..] {
             [input] => input.data.map(RawValue::get),
@@ -515,14 +517,14 @@ impl<'a> InferBody<'a> {
         }
     }
 
-    /// The column names of the request: a parameter of the input, or of the request.
+    /// The column names of the request: a parameter of the input, or else of the request.
     fn feature_names(&self) -> Option<&'a RawValue> {
         let input = self.inputs.0.first()?.parameters.as_ref();
-        let own = input.and_then(|parameters| parameters.feature_names);
-        own.or_else(|| self.parameters.as_ref()?.feature_names)
+        let names = input.and_then(|parameters| parameters.feature_names);
+        names.or_else(|| self.parameters.as_ref()?.feature_names)
     }
 
-    /// The text of a parameter.
+    /// The raw text of a request parameter.
     fn parameter(
         &self,
         get: impl Fn(&RequestParameters<'a>) -> Option<&'a RawValue>,
@@ -554,12 +556,12 @@ impl<'a> InferBody<'a> {
     }
 }
 
-/// The error for an invalid body: names the field, or for invalid JSON the position, with a hint
-/// for bodies with NaN or with bytes.
+/// Returns the error for an invalid body. It contains the field, or for invalid JSON the position,
+/// with a hint for bodies that contain NaN or binary data.
 fn invalid_body(json: &[u8], error: &serde_json::Error) -> RequestError {
     if error.is_data() {
         let mut reader = serde_json::Deserializer::from_slice(json);
-        // A second pass finds the path of the field, which valid requests need not pay for.
+        // A second pass finds the path of the field, so that valid requests do not pay for it.
         if let Err(error) = serde_path_to_error::deserialize::<_, InferBody<'_>>(&mut reader) {
             return invalid_field(&error.path().to_string(), &error.inner().to_string());
         }
@@ -567,13 +569,13 @@ fn invalid_body(json: &[u8], error: &serde_json::Error) -> RequestError {
     invalid_json(json, error).into()
 }
 
-/// The error for a field by its path, `.` for the whole body.
+/// Returns the error for the field with this path, `.` for the whole body.
 fn invalid_field(path: &str, problem: &str) -> RequestError {
     const QUOTED_CHARS_MAX: usize = 200;
     let (problem, _) = problem.rsplit_once(" at line ").unwrap_or((problem, ""));
-    // The parser quotes a string of the wrong type in full.
+    // serde quotes a string of the wrong type in full.
     let problem: String = problem.chars().take(QUOTED_CHARS_MAX).collect();
-    let place = match path {
+    let location = match path {
         "." => String::new(),
         path => format!(
             "{}: ",
@@ -581,7 +583,7 @@ fn invalid_field(path: &str, problem: &str) -> RequestError {
         ),
     };
     RequestError::invalid(format!(
-        "the body is not an infer request: {place}{problem}"
+        "the body is not an infer request: {location}{problem}"
     ))
 }
 

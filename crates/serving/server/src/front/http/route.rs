@@ -1,4 +1,4 @@
-//! Parses paths and methods.
+//! Routing by path and method.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use hyper::Method;
 use super::super::request_error::{ErrorKind, RequestError};
 use super::super::validate::excerpt;
 
-/// A call of the HTTP interface.
+/// A call of the HTTP API.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route<'a> {
     /// `GET /`, liveness in KServe's V1 protocol
@@ -28,20 +28,20 @@ pub(super) enum Route<'a> {
     Infer(ModelPath<'a>),
     /// `GET /v2/models/{name}[/versions/{version}]/config`
     Config(ModelPath<'a>),
-    /// `GET /v2/models[/{name}[/versions/{version}]]/stats`; an empty name is all models.
+    /// `GET /v2/models[/{name}[/versions/{version}]]/stats`; an empty name means all models.
     Stats(ModelPath<'a>),
     /// `POST /v2/repository/index`; `GET` is accepted, too.
     Index,
     /// `POST /v2/repository/models/{name}/load` and `/unload`
     Repository(Cow<'a, str>, RepositoryCall),
-    /// `GET /v2/systemsharedmemory[/region/{name}]/status`; an empty name is all regions.
+    /// `GET /v2/systemsharedmemory[/region/{name}]/status`; an empty name means all regions.
     RegionStatus(Cow<'a, str>),
     /// `POST /v2/systemsharedmemory/region/{name}/register`
     Register(Cow<'a, str>),
-    /// `POST /v2/systemsharedmemory[/region/{name}]/unregister`; an empty name is all regions.
+    /// `POST /v2/systemsharedmemory[/region/{name}]/unregister`; an empty name means all regions.
     Unregister(Cow<'a, str>),
-    /// Other calls of Triton under `/v2` and of SageMaker under `/models`, which are refused by
-    /// name.
+    /// Other calls of Triton under `/v2` and of SageMaker under `/models`, which are rejected
+    /// explicitly.
     Unsupported(UnsupportedCall),
     /// `GET /v1/models`
     ModelNames,
@@ -51,13 +51,13 @@ pub(super) enum Route<'a> {
     Predict(ModelPath<'a>),
     /// `POST /v1/models/{name}:explain`; SHAP contributions.
     Explain(ModelPath<'a>),
-    /// `GET /ping` and `GET /health`, of MLflow and SageMaker
+    /// `GET /ping` and `GET /health` of MLflow and SageMaker
     Ping,
-    /// `GET /version`, of MLflow
+    /// `GET /version` of MLflow
     Version,
-    /// `POST /invocations`, of MLflow and SageMaker, for the only model
+    /// `POST /invocations` of MLflow and SageMaker, for the only model
     Invocations,
-    /// `POST /models/{name}/invoke`, of SageMaker's containers with several models
+    /// `POST /models/{name}/invoke` of SageMaker's multi-model containers
     Invoke(ModelPath<'a>),
     /// `GET /metrics`
     Metrics,
@@ -66,7 +66,7 @@ pub(super) enum Route<'a> {
 }
 
 impl Route<'_> {
-    /// Whether the reply changes at any time, so that caches must not store it.
+    /// Whether the reply can change at any time, so that it must not be cached.
     pub(super) fn is_volatile(&self) -> bool {
         match self {
             Self::Live | Self::Ready | Self::ModelReady(_) => true,
@@ -86,25 +86,26 @@ impl Route<'_> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ModelPath<'a> {
     pub(super) name: Cow<'a, str>,
-    /// The version, unescaped; empty for any.
+    /// The version, unescaped; empty matches any version.
     pub(super) version: Cow<'a, str>,
 }
 
-/// The path or the method is unknown.
+/// Error for an unknown path or method.
 #[derive(Debug)]
 pub(super) struct RouteError {
     pub(super) error: RequestError,
-    /// The methods that the path supports; empty if the path is unknown.
+    /// The methods supported by the path; empty if the path is unknown.
     pub(super) allow: &'static str,
 }
 
-/// Parses method and path. `HEAD` counts as `GET`.
+/// Parses method and path. `HEAD` is treated as `GET`.
 pub(super) fn parse<'a>(
     method: &Method,
     path: &'a str,
-    own: &OwnRoutes,
+    own_routes: &OwnRoutes,
 ) -> Result<Route<'a>, RouteError> {
-    let route = own_route(path, own).or_else(|| parse_path(path)).ok_or_else(|| RouteError {
+    let route = own_route(path, own_routes).or_else(|| parse_path(path));
+    let route = route.ok_or_else(|| RouteError {
         error: RequestError::new(
             ErrorKind::NotFound,
             format!(
@@ -137,12 +138,12 @@ pub(super) fn parse<'a>(
     })
 }
 
-/// The call at a path that the platform chose.
-fn own_route(path: &str, own: &OwnRoutes) -> Option<Route<'static>> {
-    if own.predict.as_deref() == Some(path) {
+/// The call at a path configured by the platform (`OwnRoutes`).
+fn own_route(path: &str, own_routes: &OwnRoutes) -> Option<Route<'static>> {
+    if own_routes.predict.as_deref() == Some(path) {
         return Some(Route::Invocations);
     }
-    (own.health.as_deref() == Some(path)).then_some(Route::Ping)
+    (own_routes.health.as_deref() == Some(path)).then_some(Route::Ping)
 }
 
 fn parse_path(path: &str) -> Option<Route<'_>> {
@@ -174,7 +175,7 @@ fn parse_path(path: &str) -> Option<Route<'_>> {
         None if rest.is_empty() => rest,
         None => return None,
     };
-    // bound: split at most into seven pieces; the longest path has five
+    // bound: split into at most seven segments; the longest path has five
     let pieces: Vec<&str> = rest.splitn(7, '/').collect();
     Some(match pieces[..] {
         [""] => Route::Server,
@@ -213,7 +214,7 @@ fn parse_path(path: &str) -> Option<Route<'_>> {
     })
 }
 
-/// Parses the pieces after `/v2/systemsharedmemory`.
+/// Parses the segments after `/v2/systemsharedmemory`.
 fn parse_regions<'a>(pieces: &[&'a str]) -> Option<Route<'a>> {
     let (name, call) = match *pieces {
         [call @ ("status" | "unregister")] => ("", call),

@@ -1,8 +1,8 @@
-//! `POST /invocations` of MLflow and SageMaker, and predictions of Vertex AI: their bodies, answers
-//! and errors.
+//! `POST /invocations` of MLflow and SageMaker, and predictions of Vertex AI: request bodies,
+//! replies and errors.
 //!
-//! The answer is that of `predict` in Python: classes for a classifier of scikit-learn's interface,
-//! values otherwise.
+//! The reply is that of `predict` in Python: classes for a classifier of scikit-learn's API, values
+//! otherwise.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ use super::request::HttpInferRequest;
 
 const TEXT_CSV: &str = "text/csv";
 
-/// The answer to `GET /ping` and `GET /health`.
+/// Returns the reply to `GET /ping` and `GET /health`.
 pub(super) fn ping(is_ready: bool) -> HttpReply {
     match is_ready {
         true => text(StatusCode::OK, "\n"),
@@ -31,14 +31,14 @@ pub(super) fn ping(is_ready: bool) -> HttpReply {
     }
 }
 
-/// A text under the media type of JSON, as MLflow answers.
+/// Returns a text with the media type of JSON, as MLflow does.
 pub(super) fn text(status: StatusCode, text: &str) -> HttpReply {
     let media_type = HeaderValue::from_static("application/json");
     reply::with_type(status, media_type, text.as_bytes().to_vec())
 }
 
-/// Refuses a call that names no model where there is not one.
-pub(super) fn several_models(names: &[String]) -> RequestError {
+/// Returns the error for a call without a model name if the server does not have exactly one model.
+pub(super) fn ambiguous_model_error(names: &[String]) -> RequestError {
     let message = format!(
         "this path is for a server with one model, and there are {}: send the request to \
          /models/NAME/invoke, NAME is one of {names:?}",
@@ -47,14 +47,14 @@ pub(super) fn several_models(names: &[String]) -> RequestError {
     RequestError::new(ErrorKind::NotFound, message)
 }
 
-/// The form of the body by its content type, JSON unless it says otherwise.
+/// Returns the body format according to the content type; JSON by default.
 pub(super) fn body_form(headers: &HeaderMap) -> Result<BodyForm, RequestError> {
     let media_type = single_header(headers, &CONTENT_TYPE)?;
     let media_type = media_type.map_or("", |value| value.to_str().unwrap_or("?"));
     let mut parts = media_type.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
     let is_csv = essence == TEXT_CSV;
-    // As `curl -d` labels every body.
+    // `curl -d` sends this content type by default.
     let is_form = essence == "application/x-www-form-urlencoded";
     if !is_csv && !is_form && !matches!(&essence[..], "" | "application/json") {
         return Err(media_type_error(&format!(
@@ -70,7 +70,7 @@ pub(super) fn body_form(headers: &HeaderMap) -> Result<BodyForm, RequestError> {
             ("charset", "utf-8" | "utf8" | "us-ascii") => {}
             ("header", "present") if is_csv => has_header = Some(true),
             ("header", "absent") if is_csv => has_header = Some(false),
-            // SageMaker: no column is a label.
+            // SageMaker: the rows have no label column.
             ("label_size", "0") if is_csv => {}
             _ => {
                 return Err(media_type_error(&format!(
@@ -91,21 +91,21 @@ fn media_type_error(message: &str) -> RequestError {
     RequestError::new(ErrorKind::MediaType, message.to_owned())
 }
 
-/// Parses a body.
+/// Parses a request body.
 pub(super) fn parse<'a>(
     model: &ModelInfo,
     body: &'a [u8],
     form: BodyForm,
 ) -> Result<HttpInferRequest<'a>, RequestError> {
     let table = match form {
-        BodyForm::Csv(has_header) => Table::of_csv(model, body, has_header)?,
-        BodyForm::Json(_) => Table::of_json(model, body)?,
+        BodyForm::Csv(has_header) => Table::from_csv(model, body, has_header)?,
+        BodyForm::Json(_) => Table::from_json(model, body)?,
     };
     check_function(model, table.params)?;
-    HttpInferRequest::of_table(model, table, Kind::Value)
+    HttpInferRequest::from_table(model, table, Kind::Value)
 }
 
-/// Refuses probabilities of a model that has none.
+/// Rejects a request for probabilities if the model has none.
 fn check_function(model: &ModelInfo, params: Params) -> Result<(), RequestError> {
     if params.predict_function != Some(PredictFunction::PredictProba) {
         return Ok(());
@@ -121,7 +121,7 @@ fn check_function(model: &ModelInfo, params: Params) -> Result<(), RequestError>
     )))
 }
 
-/// Prints the answer, as CSV where the headers accept it first.
+/// Formats the reply; as CSV if `Accept` begins with it.
 pub(super) fn print(
     headers: &HeaderMap,
     model: &ModelInfo,
@@ -153,25 +153,28 @@ pub(super) fn print(
     }
     frame.end(&mut body);
     match frame {
-        Frame::Lines => InferReply::of_csv(body),
-        Frame::Predictions => InferReply::of_json(body),
+        Frame::Lines => InferReply::from_csv(body),
+        Frame::Predictions => InferReply::from_json(body),
     }
 }
 
-/// The classes of `predict`, with the names that the user gave to them.
+/// The classes of `predict`, with user-defined names if there are any.
 fn classes(model: &ModelInfo) -> Option<Cow<'_, Classes>> {
     let classes = model.classes.as_ref()?;
-    let Some(own) = &model.class_names else {
+    let Some(class_names) = &model.class_names else {
         return Some(Cow::Borrowed(classes));
     };
-    let quoted = own.names.iter().map(|name| Value::from(name.as_str()));
+    let quoted = class_names
+        .names
+        .iter()
+        .map(|name| Value::from(name.as_str()));
     Some(Cow::Owned(Classes {
         rule: classes.rule,
         labels: quoted.map(|name| name.to_string()).collect(),
     }))
 }
 
-/// The reply for an error, in MLflow's form.
+/// Returns the reply for an error, in MLflow's format.
 pub(super) fn error(error: &RequestError) -> HttpReply {
     #[derive(Serialize)]
     struct Body<'a> {
@@ -185,7 +188,7 @@ pub(super) fn error(error: &RequestError) -> HttpReply {
     reply::error_of(error, &body)
 }
 
-/// MLflow's name of an error.
+/// MLflow's error code.
 const fn code(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Invalid | ErrorKind::Method | ErrorKind::MediaType => "BAD_REQUEST",

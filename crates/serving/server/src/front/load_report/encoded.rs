@@ -1,6 +1,6 @@
-//! A report in the formats of replies, ready to be sent.
+//! A report encoded in the formats of replies.
 //!
-//! The prefixes and the separators are those that Envoy reads.
+//! The prefixes and separators are those that Envoy parses.
 
 use albacore_proto::orca::OrcaLoadReport;
 use hyper::header::HeaderValue;
@@ -11,7 +11,7 @@ use tonic::metadata::{Binary, MetadataValue};
 
 use super::Format;
 
-/// A value is `None` if it cannot be a header: then replies go without.
+/// A format is `None` if it is not a valid header value; replies then have no report.
 pub(super) struct EncodedReport {
     text: Option<HeaderValue>,
     json: Option<HeaderValue>,
@@ -30,7 +30,7 @@ impl EncodedReport {
         }
     }
 
-    /// The value of the header of a reply over HTTP.
+    /// The header value for HTTP replies.
     pub(super) fn header(&self, format: Format) -> Option<HeaderValue> {
         match format {
             Format::Text => self.text.clone(),
@@ -39,7 +39,7 @@ impl EncodedReport {
         }
     }
 
-    /// The value of the trailer of a reply over gRPC.
+    /// The trailer value for gRPC replies.
     pub(super) fn trailer(&self) -> Option<HeaderValue> {
         self.trailer.clone()
     }
@@ -56,7 +56,7 @@ fn text(report: &OrcaLoadReport) -> String {
         .map(|(name, value)| format!("{name}:{value}"))
         .collect();
     let named = report.named_metrics.iter();
-    // A parser would split a name with a separator, and refuse the report.
+    // A separator in a name would make parsers split the name and reject the report.
     let named = named.filter(|(name, _)| name.bytes().all(is_plain));
     entries.extend(named.map(|(name, value)| format!("named_metrics.{name}:{value}")));
     format!("TEXT {}", entries.join(","))
@@ -84,7 +84,7 @@ fn json(report: &OrcaLoadReport) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("JSON {json}")).ok()
 }
 
-/// With padding: gRPC accepts it and Envoy needs it.
+/// Encodes with padding, which gRPC accepts and Envoy requires.
 fn base64(bytes: &[u8]) -> String {
     let value = MetadataValue::<Binary>::from_bytes(bytes);
     let unpadded = String::from_utf8_lossy(value.as_encoded_bytes());

@@ -1,14 +1,14 @@
-//! Load reports for routers, in the format of the Open Request Cost Aggregation (ORCA): in replies
-//! over HTTP (`endpoint-load-metrics`) and gRPC (`endpoint-load-metrics-bin`), and as a stream
-//! (`grpc/load_stream.rs`).
+//! Load reports for load balancers, in the format of Open Request Cost Aggregation (ORCA): in HTTP
+//! replies (`endpoint-load-metrics`), in gRPC replies (`endpoint-load-metrics-bin`), and as a
+//! stream (`grpc/load_stream.rs`).
 //!
-//! Problem: a router needs the load of the pod that answered; computing it for each reply would
-//! cost more than many replies do.
+//! Problem: a load balancer needs the load of the pod that served the request. Computing it for
+//! each reply would cost more than many requests do.
 //!
-//! Approach: a task computes the reports ten times a second and encodes them in every format; a
-//! reply gets the ready value. `application_utilization` is not busy time, which a worker spends
-//! under any load with batches that are small, but the work that the answered requests would be in
-//! batches as large as those under load, over what the workers can do: see
+//! Approach: a task computes the reports ten times per second and encodes them in every format; a
+//! reply copies the encoded value. `application_utilization` is not the busy time of the workers,
+//! because small batches keep workers busy at any load. It is the work of the answered requests, as
+//! if computed in batches of the size under load, divided by the capacity of the workers: see
 //! docs/decisions/2026-11-26-routing.md.
 
 mod encoded;
@@ -30,42 +30,42 @@ use albacore_server_args::LoadReportMode;
 use encoded::EncodedReport;
 use rates::Rates;
 
-/// Of a request: the format of the report that its reply should carry.
+/// Request header: the format of the report in the reply.
 const FORMAT: HeaderName = HeaderName::from_static("endpoint-load-metrics-format");
 
-/// The report of a reply over HTTP.
+/// Header of HTTP replies that contains the report.
 const REPORT: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
-/// The report of a reply over gRPC.
+/// Trailer of gRPC replies that contains the report.
 const TRAILER: HeaderName = HeaderName::from_static("endpoint-load-metrics-bin");
 
-/// Formats of reports in replies over HTTP.
+/// Report formats of HTTP replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// `TEXT name:value,name:value`.
     Text,
     /// `JSON {...}`.
     Json,
-    /// `BIN` and the protobuf message in base64.
+    /// `BIN` and the base64 of the protobuf message.
     Binary,
 }
 
 /// The newest reports.
 struct CurrentReports {
-    /// Of all models, as the stream sends it.
+    /// Report of all models, as sent by the stream.
     all: OrcaLoadReport,
-    /// For replies that no served model gave.
+    /// For replies without a served model.
     server: EncodedReport,
-    /// For the replies of each model.
+    /// For the replies of each model, by name.
     models: HashMap<String, EncodedReport>,
 }
 
-/// The load reports of a server.
+/// Computes and stores the load reports of a server.
 pub(super) struct LoadReporter {
     mode: LoadReportMode,
-    /// `None` in the first tenth of a second.
+    /// `None` in the first 0.1 s.
     current: ArcSwapOption<CurrentReports>,
-    /// Requests for a format that does not exist.
+    /// Number of requests with an unknown format.
     unknown_formats: AtomicU64,
 }
 
@@ -78,30 +78,30 @@ impl LoadReporter {
         }
     }
 
-    /// Requests for a format that does not exist, which was ignored.
+    /// Number of requests with an unknown format, which was ignored.
     pub(super) fn unknown_formats(&self) -> u64 {
         self.unknown_formats.load(Ordering::Relaxed)
     }
 
-    /// Whether reports may be given out.
+    /// Whether load reports are enabled in any form.
     pub(super) fn is_enabled(&self) -> bool {
         self.mode != LoadReportMode::Never
     }
 
-    /// The report of all models; `None` before the first.
+    /// The report of all models; `None` before the first report.
     pub(super) fn newest(&self) -> Option<OrcaLoadReport> {
         let current = self.current.load();
         current.as_ref().map(|current| current.all.clone())
     }
 
-    /// Adds the report to the head of a reply over HTTP by `model`, if its request wants one.
+    /// Adds the report of `model` to the headers of an HTTP reply, if the request asks for it.
     pub(super) fn add_to_head(&self, request: &HeaderMap, model: &str, head: &mut HeaderMap) {
         if let Some(format) = self.format(request) {
             self.insert(head, REPORT, model, |report| report.header(format));
         }
     }
 
-    /// Adds the report to the trailers of a reply over gRPC by `model`, if its request wants one.
+    /// Adds the report of `model` to the trailers of a gRPC reply, if the request asks for it.
     pub(super) fn add_to_trailers(&self, request: &HeaderMap, model: &str, to: &mut HeaderMap) {
         if self.format(request).is_some() {
             self.insert(to, TRAILER, model, EncodedReport::trailer);
@@ -124,17 +124,17 @@ impl LoadReporter {
         }
     }
 
-    /// The format that a request wants; `None` for no report.
+    /// The format for the reply to `request`; `None` for no report.
     fn format(&self, request: &HeaderMap) -> Option<Format> {
         if !self.is_enabled() {
             return None;
         }
-        let otherwise = match self.mode {
+        let default_format = match self.mode {
             LoadReportMode::Always => Some(Format::Text),
             LoadReportMode::OnRequest | LoadReportMode::Never => None,
         };
-        let Some(wanted) = request.get(&FORMAT) else {
-            return otherwise;
+        let Some(requested) = request.get(&FORMAT) else {
+            return default_format;
         };
         let formats = [
             ("text", Format::Text),
@@ -143,14 +143,14 @@ impl LoadReporter {
         ];
         let known = formats
             .iter()
-            .find(|(name, _)| wanted.as_bytes().eq_ignore_ascii_case(name.as_bytes()));
+            .find(|(name, _)| requested.as_bytes().eq_ignore_ascii_case(name.as_bytes()));
         if known.is_none() {
             self.unknown_formats.fetch_add(1, Ordering::Relaxed);
         }
-        known.map(|&(_, format)| format).or(otherwise)
+        known.map(|&(_, format)| format).or(default_format)
     }
 
-    /// Keeps the reports up to date for as long as it is polled.
+    /// Updates the reports for as long as it is polled.
     pub(super) async fn update(&self, engine: &Engine) -> Infallible {
         if !self.is_enabled() {
             return std::future::pending().await;
@@ -160,9 +160,10 @@ impl LoadReporter {
         let mut load_factor = 0.0;
         let mut until_load_factor = 0;
         loop {
-            // bound: one pass each LOAD_PERIOD, dropped with the server
+            // bound: one pass per LOAD_PERIOD; dropped with the server
             period.tick().await;
-            // It is of the last minute, and costs as much as a scrape.
+            // Computed less often, because its window is one minute and it costs as much as a
+            // scrape.
             if until_load_factor == 0 {
                 load_factor = engine.stats().load.factor;
                 until_load_factor = LOAD_FACTOR_PERIODS;

@@ -1,4 +1,4 @@
-//! Rates between two snapshots of the engine, and the report that they make.
+//! Rates between two snapshots of the engine, and the load report computed from them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -6,26 +6,27 @@ use std::time::Duration;
 use albacore_engine::{LoadTotals, ModelLoadTotals};
 use albacore_proto::orca::OrcaLoadReport;
 
-/// Rates of one model, or of all together.
+/// Rates of one model, or of all models.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ModelRates {
-    /// Empty: all together.
+    /// Empty for all models.
     pub(super) name: String,
-    /// Work over what the ready workers can do, see [`albacore_engine::ModelLoadTotals::work`].
+    /// Work divided by the capacity of the ready workers, see
+    /// [`albacore_engine::ModelLoadTotals::work`].
     pub(super) utilization: f64,
     pub(super) requests_per_second: f64,
-    /// Late, refused and failed ones.
+    /// Late, refused and failed requests.
     pub(super) errors_per_second: f64,
-    /// Mean wait of the answered requests for a worker, milliseconds; `None` of none.
+    /// Mean time of the answered requests in the queue, milliseconds; `None` without such requests.
     pub(super) queue_wait_ms: Option<f64>,
 }
 
-/// Rates of a server.
+/// Rates of all models of a server, and its load factor.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rates {
     all: ModelRates,
     pub(super) models: Vec<ModelRates>,
-    /// See [`albacore_batching::DeploymentLoad::factor`]; of the last minute.
+    /// Load factor of the last minute, see [`albacore_batching::DeploymentLoad::factor`].
     load_factor: f64,
 }
 
@@ -45,16 +46,16 @@ impl Rates {
         let seconds = new.at.saturating_sub(old.at).as_secs_f64();
         let capacity = seconds * new.workers_ready.max(1) as f64;
         Self {
-            all: ModelRates::of(&sum(&changes), seconds, capacity),
+            all: ModelRates::new(&sum(&changes), seconds, capacity),
             models: changes
                 .iter()
-                .map(|model| ModelRates::of(model, seconds, capacity))
+                .map(|model| ModelRates::new(model, seconds, capacity))
                 .collect(),
             load_factor,
         }
     }
 
-    /// The report with the metrics of these models.
+    /// Builds the report of the server, with named metrics for `models`.
     pub(super) fn report(&self, models: &[ModelRates]) -> OrcaLoadReport {
         let mut named = BTreeMap::from([("load_factor".to_owned(), rounded(self.load_factor))]);
         if let Some(wait) = self.all.queue_wait_ms {
@@ -80,8 +81,8 @@ impl Rates {
 }
 
 impl ModelRates {
-    /// `capacity` is the time of all workers in `seconds`.
-    fn of(change: &ModelLoadTotals, seconds: f64, capacity: f64) -> Self {
+    /// `capacity` is the time of all workers within `seconds`.
+    fn new(change: &ModelLoadTotals, seconds: f64, capacity: f64) -> Self {
         let per = |count: f64, time: f64| match time > 0.0 {
             true => count / time,
             false => 0.0,
@@ -97,8 +98,8 @@ impl ModelRates {
     }
 }
 
-/// What was counted between two snapshots of a model. A model that was removed and declared again
-/// counts from zero.
+/// Difference between two snapshots of a model. The counters of a model that was removed and
+/// declared again start at zero.
 fn change(old: &ModelLoadTotals, new: &ModelLoadTotals) -> ModelLoadTotals {
     ModelLoadTotals {
         name: new.name.clone(),
@@ -123,8 +124,8 @@ fn sum(models: &[ModelLoadTotals]) -> ModelLoadTotals {
     }
 }
 
-/// To millionths, for short headers. Parsers refuse a whole report with a number that is not
-/// finite.
+/// Rounds to millionths, for short headers. Parsers reject a whole report that contains a number
+/// that is not finite.
 fn rounded(value: f64) -> f64 {
     match value.is_finite() {
         true => (value * 1e6).round() / 1e6,

@@ -7,7 +7,7 @@ use prost::Message as _;
 use super::*;
 use albacore_engine::ModelLoadTotals;
 
-/// After `seconds` a model has so many requests, of which some were bad, with `work_ms` of work.
+/// Totals after `seconds`: number of requests, how many of them were bad, and `work_ms` of work.
 fn totals(seconds: f64, requests: u64, bad: u64, work_ms: u64) -> LoadTotals {
     let answered = requests - bad;
     LoadTotals {
@@ -46,7 +46,7 @@ fn head(reports: &LoadReporter, request: &HeaderMap, model: &str) -> Option<Stri
 #[test]
 fn rates_are_those_between_two_snapshots() {
     let report = reports(LoadReportMode::OnRequest).newest().unwrap();
-    // 0.4 s of work in 0.5 s of two workers.
+    // 0.4 s of work in 0.5 s with two workers.
     assert_eq!(report.application_utilization, 0.4);
     assert_eq!((report.rps_fractional, report.eps), (200.0, 20.0));
     let named: Vec<_> = report.named_metrics.into_iter().collect();
@@ -83,7 +83,7 @@ fn each_format_is_the_one_that_the_request_names() {
          named_metrics.fraud.utilization:0.4,named_metrics.load_factor:1.25,\
          named_metrics.queue_wait_ms:3"
     );
-    // Of a model that is not served, the totals.
+    // A model that is not served has the report of the server.
     assert_eq!(
         head(&reports, &asking("json"), "absent").unwrap(),
         "JSON {\"application_utilization\":0.4,\"rps_fractional\":200.0,\"eps\":20.0,\

@@ -1,4 +1,4 @@
-//! What requests may ask for, and with which words the rest is refused.
+//! Valid requests, and the error messages of invalid ones.
 
 use super::super::sample_model::sample_model;
 use super::*;
@@ -13,7 +13,7 @@ fn check(datatype: &str, shape: &[i64]) -> Result<(Datatype, usize), RequestErro
 }
 
 #[test]
-fn only_two_dimensions_with_rows_are_taken() {
+fn only_two_dimensional_shapes_with_rows_are_accepted() {
     assert_eq!(check("FP32", &[2, 3]), Ok((Datatype::Fp32, 2)));
     for shape in [
         &[3][..],
@@ -25,8 +25,8 @@ fn only_two_dimensions_with_rows_are_taken() {
         &[i64::MAX, 3],
         &[i64::MIN, 3],
     ] {
-        let said = check("FP32", shape).unwrap_err().to_string();
-        assert!(said.contains("takes [rows, 3]"), "{said}");
+        let message = check("FP32", shape).unwrap_err().to_string();
+        assert!(message.contains("takes [rows, 3]"), "{message}");
     }
 }
 
@@ -45,40 +45,40 @@ fn types_are_case_sensitive() {
 #[test]
 fn a_reply_has_a_largest_size() {
     let model = model();
-    let wanted = |binary| RequestedOutput {
+    let output = |binary| RequestedOutput {
         kind: Kind::Contribs,
         binary,
         form: OutputForm::Values,
     };
     let rows = REPLY_BYTES_MAX / 16;
-    assert_eq!(check_reply_size(&model, rows, &[wanted(true)]), Ok(()));
-    let text = check_reply_size(&model, rows, &[wanted(false)]);
+    assert_eq!(check_reply_size(&model, rows, &[output(true)]), Ok(()));
+    let text = check_reply_size(&model, rows, &[output(false)]);
     assert_eq!(text.unwrap_err().kind, ErrorKind::TooLarge);
-    assert!(check_reply_size(&model, usize::MAX, &[wanted(true)]).is_err());
+    assert!(check_reply_size(&model, usize::MAX, &[output(true)]).is_err());
 }
 
 #[test]
 fn outputs_keep_their_order_and_value_is_the_default() {
     let model = model();
-    let mut wants = OutputSelection::new(&model);
-    wants.add("contribs", true).unwrap();
-    wants.add("output", false).unwrap();
-    assert!(wants.add("output", false).is_err());
-    assert!(wants.add("leaf", false).is_err());
-    let (wanted, kinds) = wants.or_value(false);
+    let mut selection = OutputSelection::new(&model);
+    selection.add("contribs", true).unwrap();
+    selection.add("output", false).unwrap();
+    assert!(selection.add("output", false).is_err());
+    assert!(selection.add("leaf", false).is_err());
+    let (selected, kinds) = selection.or_value(false);
     assert_eq!(
-        wanted[0],
+        selected[0],
         RequestedOutput {
             kind: Kind::Contribs,
             binary: true,
             form: OutputForm::Values,
         }
     );
-    assert_eq!(wanted.len(), 2);
+    assert_eq!(selected.len(), 2);
     assert!(kinds.contains(Kind::Value) && !kinds.contains(Kind::Leaf));
-    let (wanted, _) = OutputSelection::new(&model).or_value(true);
+    let (selected, _) = OutputSelection::new(&model).or_value(true);
     assert_eq!(
-        wanted,
+        selected,
         [RequestedOutput {
             kind: Kind::Value,
             binary: true,
@@ -88,7 +88,7 @@ fn outputs_keep_their_order_and_value_is_the_default() {
 }
 
 #[test]
-fn a_label_is_asked_for_as_text_and_once() {
+fn labels_can_be_requested_once_and_only_as_text() {
     let named = ModelInfo {
         class_names: Some(ClassNames {
             rule: ClassRule::AboveHalf,
@@ -96,24 +96,30 @@ fn a_label_is_asked_for_as_text_and_once() {
         }),
         ..model()
     };
-    let mut wants = OutputSelection::new(&named);
-    wants.add("output", false).unwrap();
-    wants.add(LABEL, true).unwrap();
-    let said = wants.add(LABEL, false).unwrap_err().to_string();
-    assert!(said.contains("\"label\" is requested twice"), "{said}");
-    let said = wants
+    let mut selection = OutputSelection::new(&named);
+    selection.add("output", false).unwrap();
+    selection.add(LABEL, true).unwrap();
+    let message = selection.add(LABEL, false).unwrap_err().to_string();
+    assert!(
+        message.contains("\"label\" is requested twice"),
+        "{message}"
+    );
+    let error = selection
         .add_as(LABEL, false, OutputForm::Classes(2))
         .unwrap_err();
-    assert!(said.message.contains("it has no classification"), "{said}");
-    let (wanted, _) = wants.or_default(false);
-    let forms: Vec<_> = wanted.iter().map(|output| &output.form).collect();
-    assert_eq!(forms, [&OutputForm::Values, &OutputForm::Labels]);
-    let (wanted, _) = OutputSelection::new(&named).or_default(true);
-    assert_eq!(wanted.len(), 2);
-    let plain = model();
-    let said = OutputSelection::new(&plain).add(LABEL, true).unwrap_err();
     assert!(
-        said.message.contains("output \"label\" is unknown"),
-        "{said}"
+        error.message.contains("it has no classification"),
+        "{error}"
+    );
+    let (selected, _) = selection.or_default(false);
+    let forms: Vec<_> = selected.iter().map(|output| &output.form).collect();
+    assert_eq!(forms, [&OutputForm::Values, &OutputForm::Labels]);
+    let (selected, _) = OutputSelection::new(&named).or_default(true);
+    assert_eq!(selected.len(), 2);
+    let plain = model();
+    let error = OutputSelection::new(&plain).add(LABEL, true).unwrap_err();
+    assert!(
+        error.message.contains("output \"label\" is unknown"),
+        "{error}"
     );
 }

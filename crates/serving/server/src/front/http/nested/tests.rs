@@ -1,4 +1,4 @@
-//! How results are nested, and which classes follow from values.
+//! Nesting of results, and classes derived from values.
 
 use albacore_engine::Kind;
 

@@ -1,4 +1,4 @@
-//! Tests of the infer body: which bodies are refused and why; arbitrary bodies never panic.
+//! Infer bodies: rejected bodies and their errors; arbitrary bodies never panic.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn model() -> ModelInfo {
     sample_model(2, Kind::Leaf)
 }
 
-/// The rows of a body, or the error message.
+/// Returns the rows of a body, or the error message.
 fn rows(body: &[u8], json_bytes: Option<usize>) -> Result<Vec<f32>, String> {
     let model = model();
     let call = HttpInferRequest::parse(&model, body, json_bytes, &Regions::new(0))
@@ -85,8 +85,8 @@ fn binary_tensors_follow_the_json() {
         (body.len(), body.len() + 1, "but the body has"),
         (body.len(), head.len() - 1, "not an infer request"),
     ] {
-        let said = rows(&body[..cut], Some(json_bytes)).unwrap_err();
-        assert!(said.contains(part), "{said}");
+        let message = rows(&body[..cut], Some(json_bytes)).unwrap_err();
+        assert!(message.contains(part), "{message}");
     }
     body.push(0);
     assert!(
@@ -109,7 +109,7 @@ fn a_body_without_json_is_rows_of_the_models_own_type() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn invalid_requests_are_rejected_with_the_reason() {
     let input = |json: &str| format!("{{\"inputs\": [{json}]}}");
     let of_shape = |shape: &str| {
         input(&format!(
@@ -173,14 +173,14 @@ fn what_is_wrong_is_said() {
             "duplicate field",
         ),
     ] {
-        let said = rows(body.as_bytes(), None).unwrap_err();
-        assert!(said.contains(part), "{body}: {said}");
+        let message = rows(body.as_bytes(), None).unwrap_err();
+        assert!(message.contains(part), "{body}: {message}");
     }
 }
 
-/// Requests whose first array behind `"data":` is not the tensor's, or not an array.
+/// The first array after `"data":` is not that of the tensor, or `"data":` is inside of a string.
 #[test]
-fn an_array_that_is_not_the_data_is_not_taken_for_it() {
+fn only_the_data_array_of_the_tensor_is_cut_out() {
     let data = r#"{"name":"input","shape":[1,2],"datatype":"FP32","data":[3,4]}"#;
     for before in [
         r#""parameters":{"data":[1,2]}"#,
@@ -192,17 +192,17 @@ fn an_array_that_is_not_the_data_is_not_taken_for_it() {
         assert_eq!(rows(body.as_bytes(), None).unwrap(), [3.0, 4.0], "{body}");
     }
     let twice = format!("{{\"inputs\":[{data},{data}]}}");
-    let said = rows(twice.as_bytes(), None).unwrap_err();
-    assert!(said.contains("2 inputs"), "{said}");
+    let message = rows(twice.as_bytes(), None).unwrap_err();
+    assert!(message.contains("2 inputs"), "{message}");
 }
 
-/// Words without numbers: places in the text differ with the spelling of the key.
-fn words(said: &str) -> String {
-    said.chars().filter(|c| !c.is_ascii_digit()).collect()
+/// Removes digits: positions in the text depend on the spelling of the key.
+fn without_digits(message: &str) -> String {
+    message.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
 proptest! {
-    /// A key that is spelled with an escape keeps the array from being cut out.
+    /// An escape in the key prevents the array from being cut out.
     #[test]
     fn a_cut_body_is_read_as_the_whole(
         edits in prop::collection::vec((0_usize..60, "[0-9.eE+,\\[\\]\"\\\\ {}:NInulltrefas-]"), 0..5),
@@ -224,7 +224,7 @@ proptest! {
                 whole.iter().map(|v| v.to_bits()).collect::<Vec<_>>(),
                 "{}", body
             ),
-            (Err(cut), Err(whole)) => prop_assert_eq!(words(&cut), words(&whole), "{}", body),
+            (Err(cut), Err(whole)) => prop_assert_eq!(without_digits(&cut), without_digits(&whole), "{}", body),
             (cut, whole) => prop_assert!(false, "{body}: {cut:?} where the whole is {whole:?}"),
         }
     }
@@ -238,7 +238,7 @@ proptest! {
     }
 
     #[test]
-    fn bent_requests_never_panic(
+    fn corrupted_requests_never_panic(
         at in 0_usize..180, byte in any::<u8>(), cut in 0_usize..200, json_bytes in 0_usize..200,
     ) {
         let mut body = br#"{"id":"a","inputs":[{"name":"input","shape":[2,2],"datatype":"FP32",

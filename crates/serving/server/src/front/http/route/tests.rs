@@ -1,4 +1,4 @@
-//! Paths and methods that are calls, and others.
+//! Valid and invalid paths and methods.
 
 use proptest::prelude::*;
 
@@ -224,8 +224,8 @@ fn the_calls_of_multi_model_containers_are_known() {
         (Method::GET, "/models/a"),
         (Method::DELETE, "/models/a"),
     ] {
-        let wanted = Route::Unsupported(UnsupportedCall::MultiModel);
-        assert_eq!(found(&method, path).unwrap(), wanted, "{method} {path}");
+        let expected = Route::Unsupported(UnsupportedCall::MultiModel);
+        assert_eq!(found(&method, path).unwrap(), expected, "{method} {path}");
     }
     for path in [
         "/models/",
