@@ -1,3 +1,4 @@
+//! The server under test and its models.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
