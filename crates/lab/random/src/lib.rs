@@ -1,7 +1,7 @@
 //! Pseudo-random numbers from a seed: equal seeds give equal streams on every machine.
 //!
-//! Recorded results depend on each generator, so neither may change. [`Xoshiro256`] draws the
-//! arrivals of simulations and load tests, [`SplitMix64`] is for short streams that are drawn once.
+//! Recorded results depend on each generator: [`Xoshiro256`] draws the arrivals of simulations and
+//! load tests, [`SplitMix64`] is for short streams that are drawn once.
 #![forbid(unsafe_code)]
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
