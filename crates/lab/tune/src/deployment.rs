@@ -158,7 +158,7 @@ fn slo(objective: Duration, percentile: f64, named: &str) -> Result<Slo, TuneErr
         let what = "is not between 1us and 10 minutes: name --latency";
         TuneError::Usage(format!("{named}: an objective of {objective:?} {what}"))
     })?;
-    // outputs with their own objective count with the common one, like on the clients' side
+    // for outputs with their own objective the common one is used, as on the client side
     Ok(Slo {
         latency,
         percentile,
