@@ -6,10 +6,10 @@ use crate::error::BenchError;
 /// the same rows each time.
 pub(crate) const REQUESTS: usize = 512;
 
-/// Most classes of a mix.
+/// Maximum number of classes of a mix.
 const CLASSES_MAX: usize = 8;
 
-/// Most rows of a request.
+/// Maximum number of rows of a request.
 const ROWS_MAX: usize = 1 << 20;
 
 /// Requests of one kind.

@@ -49,16 +49,16 @@ pub struct Probe {
     pub rate: f64,
     pub report: Report,
     pub by_class: Vec<Report>,
-    /// Cpu seconds of the server per thousand answered rows.
+    /// CPU seconds of the server per thousand answered rows.
     pub cpu_per_1000_rows: Option<f64>,
-    /// The generator itself was too late.
+    /// Whether the lag of the generator was too large.
     pub is_behind: bool,
     /// In the order of their intended times.
     pub(crate) samples: Vec<Sample>,
 }
 
 impl Bench {
-    /// Reads the server's metadata and makes the requests.
+    /// Reads the server's metadata and creates the requests.
     ///
     /// # Errors
     /// An option is wrong, or the server does not report its metadata.

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::{Request, StageTimes};
 
-/// Most header lines of a response.
+/// Maximum number of header lines of a response.
 const HEADERS_MAX: usize = 64;
 
 /// Maximum bytes of a head, or of a chunk-size line: far more than servers send.

@@ -9,7 +9,7 @@ const STAGES_MAX: usize = 10;
 /// Maximum number of distinct names in this process; later ones are dropped.
 const NAMES_MAX: usize = 64;
 
-/// Most bytes of a name.
+/// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 32;
 
 /// All names that were read; samples contain indices into it, so that they are small.
