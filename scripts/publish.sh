@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Pushes images, and the chart if there is one, to a registry: publish.sh REGISTRY [FOLDER]. FOLDER
-# is target/dist, what `make release` writes, or target/images. Log in first: `skopeo login`, `helm
-# registry login`. ALBACORE_PLAIN_HTTP=1 is for a registry without TLS.
+# Pushes images, and the chart if present, to a registry: publish.sh REGISTRY [FOLDER]. FOLDER is
+# target/dist, the output of `make release`, or target/images. Log in first: `skopeo login`, `helm
+# registry login`. Set ALBACORE_PLAIN_HTTP=1 for a registry without TLS.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 registry=${1:?usage: publish.sh REGISTRY [FOLDER]}

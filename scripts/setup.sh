@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the named parts of the work need from the system and finds missing: packages of
-# Debian (apt-get), components and targets of Rust (rustup). Without names: all parts. Does nothing
-# where everything is there.
+# Installs missing system requirements of the named parts: packages of Debian (apt-get), components
+# and targets of Rust (rustup). Without names: of all parts. Does nothing if everything is
+# installed.
 set -euo pipefail
 missing=()
 targets=()

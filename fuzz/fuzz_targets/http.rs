@@ -1,5 +1,5 @@
-//! Connections: whatever a client sends, heads, bodies in pieces or packed, several requests at
-//! once, HTTP/2 frames; each request is read to its end or refused, and every reply is HTTP.
+//! Connections with arbitrary input: heads, chunked or compressed bodies, pipelined requests,
+//! HTTP/2 frames; each request is read to its end or rejected, and every reply is HTTP.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

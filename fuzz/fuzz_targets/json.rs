@@ -1,4 +1,4 @@
-//! Infer calls as JSON: a body ends in rows of numbers or in a refusal, in time linear in its
+//! Infer calls as JSON: a body results in rows of numbers or in a rejection, in time linear in its
 //! length.
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Model files: whatever the bytes are, reading them ends in an error or in a model that compiles,
-//! opens and predicts for a few rows of every kind, without panic, in bounded time and memory
-//! (libFuzzer's `-timeout` and `-rss_limit_mb`).
+//! Model files: reading arbitrary bytes results in an error or in a model that compiles, opens and
+//! predicts for a few rows of every kind, without panic, in bounded time and memory (libFuzzer's
+//! `-timeout` and `-rss_limit_mb`).
 #![no_main]
 
 use albacore_trees::{
@@ -9,10 +9,10 @@ use albacore_trees::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// Values of a row that a small file can ask for at most: wider rows would only measure the
+/// Maximum number of features: wider rows, which a small file can declare, would only measure the
 /// allocator.
 const FEATURES_MAX: usize = 4096;
-/// Values of an output.
+/// Maximum number of values of an output.
 const OUTPUT_MAX: usize = 1 << 18;
 
 const VALUES: [f64; 9] = [
@@ -57,12 +57,12 @@ fuzz_target!(|bytes: &[u8]| {
             ElementType::F64 => OutputMut::F64(&mut f64s),
             ElementType::I32 => OutputMut::I32(&mut i32s),
         };
-        // A model without covers has no contributions: an error, never a panic.
+        // A model without covers has no contributions: an error, not a panic.
         let _ = predictor.predict(kind, Rows::F64(&rows), out, &mut scratch);
     }
 });
 
-/// The work units in two parts: whatever the model is, the partial outputs fit together.
+/// Splits the work units in two parts: the partial outputs must be consistent for every model.
 fn divide(predictor: &Predictor<'_>, kind: Kind, rows: &[f64], count: usize) {
     let units = predictor.work_units(kind, count);
     if units == 0 {

@@ -1,6 +1,6 @@
-//! Batching parameters from outside: a message of the stream as the server takes it, a line of the
-//! agent's feed as `albacore-params` does. A line that is read is written and read again as the
-//! same.
+//! External batching parameters: a message of the stream, parsed as in the server, and a line of
+//! the agent's feed, parsed as in `albacore-params`. A parsed line must survive a round trip
+//! through writing and parsing.
 #![no_main]
 
 use albacore_settings::agent_stream::NodeSnapshot;

@@ -1,5 +1,5 @@
-//! Infer calls over gRPC: frames, packed and not, and messages with typed and with raw tensors.
-//! What a message may grow to in memory is bounded (libFuzzer's `-malloc_limit_mb`).
+//! Infer calls over gRPC: frames, compressed or not, and messages with typed and with raw tensors.
+//! The memory of a decoded message is bounded (libFuzzer's `-malloc_limit_mb`).
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# The archiver beside cc.sh, for the objects of any architecture.
+# Archiver that complements cc.sh, for objects of any architecture.
 set -euo pipefail
 exec "$ALBACORE_ZIG_PYTHON" -m ziglang ar "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The C compiler of static programs, for ALBACORE_ZIG_TARGET. Build scripts name Rust's target,
-# which zig does not know. zig's checks of undefined behavior need a library that Rust does not
-# link.
+# C compiler of static programs, for ALBACORE_ZIG_TARGET. Build scripts pass the target in Rust's
+# format, which zig does not support. zig's checks of undefined behavior need a library that Rust
+# does not link.
 set -euo pipefail
 arguments=()
 for argument in "$@"; do

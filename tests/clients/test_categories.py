@@ -18,7 +18,7 @@ FOLDER = ZOO.parent / "categories"
 DATA = json.loads((FOLDER / "rows.json").read_text())
 COLUMNS = DATA["columns"]
 FILES = {"json": "xgboost.json", "ubj": "xgboost.ubj", "light": "lightgbm.txt"}
-# Another name for each color, in the same order.
+# Other names of the colors, in the same order.
 NAMES = [f"color {index}" for index in range(len(DATA["colors"]))]
 
 
@@ -105,7 +105,7 @@ def test_tritonclient_sends_texts_as_json(server, model):
     with httpclient.InferenceServerClient(server.http) as client:
         have = client.infer(model, made).as_numpy("output")
     want = wanted(model)[whole]
-    # Rows of LightGBM were predicted with doubles.
+    # LightGBM's reference predictions were computed with doubles.
     np.testing.assert_allclose(have, want, rtol=0 if model != "light" else 1e-12)
 
 

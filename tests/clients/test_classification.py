@@ -49,7 +49,7 @@ def test_the_largest_come_first(client, count):
 
 def test_other_outputs_count_as_the_list_of_their_numbers(client):
     sample = Sample("small")
-    # One number of a row is one class.
+    # An output with one number per row has one class.
     values = classes(client, sample, "output", 3)
     assert values.shape == (len(sample.rows), 1)
     assert all(place == 0 for [(_, place)] in parsed(values))

@@ -27,7 +27,7 @@ def client(request, server):
             yield client
     else:
         with triton_grpc.InferenceServerClient(server.grpc) as client:
-            # The same dictionaries as over HTTP; numbers of 64 bits are texts in protobuf's JSON.
+            # The same dictionaries as over HTTP; 64-bit numbers are strings in protobuf's JSON.
             client.as_json = {"as_json": True}
             yield client
 
@@ -80,7 +80,7 @@ def test_statistics_count_what_happened(client):
     now_numbers, now_times, now_batches, now_rows, now_executions = figures(client, "small")
     for phase in ["success", "queue", "compute_input", "compute_infer", "compute_output"]:
         assert now_numbers[phase] == numbers.get(phase, 0) + 3, phase
-        # On an idle server nothing waits.
+        # On an idle server no request waits.
         assert phase == "queue" or now_times[phase] > times.get(phase, 0), phase
     assert now_numbers["fail"] == numbers.get("fail", 0) + 1
     assert now_rows == rows + 3
@@ -124,7 +124,7 @@ def test_the_asynchronous_client_sends_json(server):
 
     text, binary = asyncio.run(ask())
     assert text.tobytes() == binary.tobytes()
-    # Its content type, by hand.
+    # Sets its content type explicitly.
     document = '{"inputs":[{"name":"input","shape":[1,29],"datatype":"FP32","data":[%s]}]}' % ",".join(["0.5"] * 29)
     octets = {"Content-Type": "application/octet-stream"}
     reply = requests.post(f"http://{server.http}/v2/models/small/infer", data=document, headers=octets)
@@ -151,7 +151,7 @@ def test_a_refusal_names_the_field_and_the_limit(server):
         return reply.json()["error"]
 
     assert "outputs: at most 16 entries are taken, got 20" in refused_list(outputs=[{"name": "value"}] * 20)
-    # An input may be a column.
+    # A column may be passed as an input.
     columns = [{"name": "0", "shape": [1], "datatype": "FP32", "data": []}] * 65537
     assert "inputs: at most 65536 entries are taken, got 65537" in refused_list(inputs=columns)
 
@@ -183,7 +183,7 @@ def test_metrics_are_what_the_scraper_accepts(server, accept, kind):
     if kind == "text/plain":
         assert "# EOF" not in text and "# UNIT" not in text
         families = {family.name: family for family in parser.text_string_to_metric_families(text)}
-        # The parser of the text format names counters without their ending.
+        # The parser of the text format strips the suffix of counter names.
         assert "# TYPE albacore_requests_total counter" in text
     else:
         assert text.endswith("# EOF\n")
@@ -211,7 +211,7 @@ def test_what_holds_for_the_moment_is_not_cached(server, path):
 def test_perf_analyzer_runs_unmodified(server, protocol, tmp_path):
     report = tmp_path / "report.csv"
     command = [os.environ["PERF_ANALYZER"], "-m", "small", "-i", protocol, "-u", getattr(server, protocol)]
-    # A number of requests, not a time that a busy machine would not keep.
+    # A fixed number of requests, because a busy machine would miss a time limit.
     command += ["--request-count", "200", "--concurrency-range", "2", "-b", "4", "-f", str(report)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -16,7 +16,7 @@ from conftest import MODELS, ZOO, Sample, run_program
 
 MANIFEST = ZOO.parent.parent.parent / "manifests" / "kserve" / "runtime.yaml"
 
-# As trainers name them: XGBoost's and KServe's runtimes take .bst, .json and .ubj, LightGBM's .bst.
+# Usual file names: XGBoost's and KServe's runtimes accept .bst, .json and .ubj, LightGBM's .bst.
 FILES = {"small": "model.bst", "multi": "model.ubj", "light": "model.bst"}
 
 
@@ -92,6 +92,6 @@ def test_the_runtime_keeps_what_the_webhook_of_kserve_asks():
         priorities.setdefault(form["name"], set()).add(form.get("priority"))
         # A version without autoSelect has no priority.
         assert ("priority" in form) == form.get("autoSelect", False)
-    # The versions of one format have the same priority.
+    # The versions of a format have the same priority.
     assert all(len(found) == 1 for found in priorities.values())
     assert min(priorities["xgboost"] | priorities["lightgbm"]) > 2

@@ -56,7 +56,7 @@ def test_a_model_is_unloaded_and_loaded(client):
     client.load_model("small")
     assert client.is_model_ready("small")
     assert infer(client).tobytes() == before.tobytes()
-    # One that is loaded is fetched again.
+    # Loading a loaded model fetches it again.
     client.load_model("small")
     assert infer(client).tobytes() == before.tobytes()
 

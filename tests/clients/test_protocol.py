@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
 FEATURES = 29
-# Data type: numpy's, the list of typed contents, and whether JSON can spell it.
+# Data type: numpy type, field of typed contents, and whether JSON can represent it.
 DATATYPES = {
     "BOOL": (np.bool_, "bool_contents", True),
     "UINT8": (np.uint8, "uint_contents", True),
@@ -100,7 +100,7 @@ def test_every_data_type_is_widened_exactly_in_every_form(http, stub, datatype):
     else:
         refused = post(http, body(values.tolist(), datatype))
         assert refused.status_code == 400 and datatype in refused.json()["error"]
-    # Binary in, text out.
+    # Binary input, JSON output.
     document = body(None, datatype, outputs=[{"name": "margin", "parameters": {"binary_data": False}}])
     del document["inputs"][0]["data"]
     document["inputs"][0]["parameters"] = {"binary_data_size": len(raw)}

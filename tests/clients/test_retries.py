@@ -25,12 +25,12 @@ def documented():
 
 def client(servers, config):
     """A stub that is connected to every server."""
-    # A list of addresses is no valid authority; a name in DNS is.
+    # A list of addresses is not a valid authority; a DNS name is.
     options = [("grpc.service_config", json.dumps(config)), ("grpc.default_authority", "small")]
     addresses = ",".join(server.grpc for server in servers)
     channel = grpc.insecure_channel(f"ipv4:{addresses}", options=options)
     stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-    # A channel is ready with its first connection, and a retry then meets the same server again.
+    # A channel is ready with its first connection; a retry would then use the same server again.
     deadline = time.monotonic() + PATIENCE
     while any(calls(server) == 0 for server in servers):
         assert time.monotonic() < deadline, "a server is not connected"
@@ -91,7 +91,7 @@ def test_a_refusal_is_retried_once_elsewhere():
             stub.ModelInfer(request(), timeout=PATIENCE)
         assert calls(other) - before[1] == count, "each is answered by the server that can"
         assert calls(full) - before[0] >= count / 4, "round robin asks the full one, too"
-        # Both are full: two attempts, and no delay by what the servers say.
+        # Both are full: two attempts, without a delay requested by the servers.
         also_waiting = fill(other)
         before = (calls(full), calls(other))
         with pytest.raises(grpc.RpcError) as caught:

@@ -66,7 +66,7 @@ def test_tensors_are_read_from_and_written_to_regions(client, region):
     size = sample.rows.nbytes
     given, given_key = region("given", size + 64)
     results, results_key = region("results", 1 << 19)
-    # The input lies behind other bytes, in the object and in the region.
+    # The input is at an offset, both in the object and in the region.
     shm.set_shared_memory_region(given, [sample.rows], offset=48)
     client.register_system_shared_memory("given", given_key, size + 32, offset=32)
     client.register_system_shared_memory("results", f"/{results_key}", 1 << 19)
@@ -78,7 +78,7 @@ def test_tensors_are_read_from_and_written_to_regions(client, region):
     margin.set_shared_memory("results", sample.margin.nbytes)
     contribs.set_shared_memory("results", sample.contribs.nbytes, offset=1024)
     reply = client.infer("small", [tensor], outputs=[margin, leaf, contribs])
-    # One output comes with the reply.
+    # One output is part of the reply.
     np.testing.assert_array_equal(reply.as_numpy("leaf"), sample.leaf)
     assert_same_bits(shm.get_contents_as_numpy(results, np.float32, sample.margin.shape).copy(), sample.margin)
     written = shm.get_contents_as_numpy(results, np.float32, sample.contribs.shape, offset=1024)
@@ -86,14 +86,14 @@ def test_tensors_are_read_from_and_written_to_regions(client, region):
     plain.set_data_from_numpy(sample.rows)
     wanted = [client.module.InferRequestedOutput("contribs")]
     assert_same_bits(written.copy(), client.infer("small", [plain], outputs=wanted).as_numpy("contribs"))
-    # Over gRPC tritonclient returns nothing as JSON.
+    # Over gRPC tritonclient returns a protobuf message instead of JSON.
     output = reply.get_output("contribs")
     if client.as_json:
         assert output.parameters["shared_memory_region"].string_param == "results"
         assert output.parameters["shared_memory_offset"].int64_param == 1024
         assert list(output.shape) == list(sample.contribs.shape)
     else:
-        # tritonclient in C++ takes any parameters for those of binary data.
+        # tritonclient in C++ interprets all parameters as those of binary data.
         assert output == {"name": "contribs", "datatype": "FP32", "shape": list(sample.contribs.shape)}
 
     client.unregister_system_shared_memory("given")
@@ -281,7 +281,7 @@ def test_it_is_off_by_default_and_others_are_refused_by_name(server):
 )
 def test_perf_analyzer_runs_unmodified(sharing, protocol, more):
     command = [os.environ["PERF_ANALYZER"], "-m", "small", "-i", protocol, "-u", getattr(sharing, protocol), *more]
-    # A number of requests, not a time that a busy machine would not keep.
+    # A fixed number of requests, because a busy machine would miss a time limit.
     command += ["--request-count", "200", "--concurrency-range", "2", "-b", "4"]
     command += ["--output-shared-memory-size", "4096"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=600)

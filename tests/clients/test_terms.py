@@ -51,7 +51,7 @@ def test_a_full_queue_and_a_wait_beyond_ones_time_have_their_codes(triton):
         os.kill(server.workers[0], signal.SIGSTOP)
         more = {"concurrency": 8} if triton is tritonclient.http else {}
         with triton.InferenceServerClient(address(server, triton), **more) as client:
-            # Accepted, and nobody computes it.
+            # Accepted, but not computed.
             with pytest.raises(InferenceServerException) as caught:
                 client.infer("small", rows(triton), timeout=100_000)
             assert caught.value.status() == OVER[triton]

@@ -32,7 +32,7 @@ def test_health_and_metadata(client, sample):
     assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
     metadata = client.get_model_metadata(sample.model)
     [described] = metadata["inputs"]
-    # The names and types of columns, where the file has them.
+    # Names and types of columns, if the file has them.
     names = described.pop("parameters", {}).get("feature_names", [])
     assert described == {
         "name": "input", "datatype": sample.datatype, "shape": [-1, sample.rows.shape[1]]

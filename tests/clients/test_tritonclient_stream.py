@@ -35,10 +35,10 @@ def stream(server):
 
 def test_replies_come_in_the_order_of_requests(stream):
     client, replies = stream
-    # Far more than may be in flight.
+    # Far more than the limit of requests in flight.
     sizes = [1 + place % 7 for place in range(300)]
     for place, size in enumerate(sizes):
-        # Requests of different kinds do not share batches, and are computed out of order.
+        # Requests of different kinds do not share batches, and complete out of order.
         wanted = [triton.InferRequestedOutput(name) for name in ["output", "contribs"][: 1 + place % 2]]
         client.async_stream_infer("small", rows(size), outputs=wanted, request_id=str(place))
     for place, size in enumerate(sizes):
@@ -94,7 +94,7 @@ def test_an_error_names_its_request(server):
         replies = list(stub.ModelStreamInfer(iter([message("a", "nobody"), message("b")])))
     assert [reply.infer_response.id for reply in replies] == ["a", "b"]
     assert "not served here" in replies[0].error_message and not replies[1].error_message
-    # As a single call is answered: a typed list for a typed list.
+    # The contents of a reply are typed if those of its request are.
     assert len(replies[1].infer_response.outputs[0].contents.fp32_contents) == 1
 
 
@@ -107,7 +107,7 @@ def test_a_client_cancels_a_stream_and_the_server_goes_on(server):
                 client.async_stream_infer("small", rows(512))
             client.stop_stream(cancel_requests=True)
             assert client.infer("small", rows(1)).as_numpy("output").shape == (1,)
-    # Nothing of the canceled requests is left in the queue.
+    # The queue contains none of the canceled requests.
     for _ in range(600):
         text = requests.get(f"http://{server.http}/metrics").text
         [line] = [line for line in text.splitlines() if line.startswith("albacore_queue_rows ")]
@@ -129,8 +129,8 @@ def test_a_client_that_does_not_read_is_not_read_from(server):
             sent.append(1)
             yield wide
 
-    # 64 in flight, and as many of some 60 KB as fit the windows of the connection and the buffers
-    # of the client.
+    # 64 in flight, plus as many of about 60 KB as fit into the windows of the connection and the
+    # buffers of the client.
     ahead = 64 + (4 << 20) // 59_000 + 200
     channel, stub = call(server)
     with channel:
@@ -139,7 +139,7 @@ def test_a_client_that_does_not_read_is_not_read_from(server):
             assert not next(replies).error_message
             assert len(sent) - place < ahead
             if place == 0:
-                # Others are served.
+                # Other connections are served.
                 other, other_stub = call(server)
                 with other:
                     assert other_stub.ModelInfer(message("other")).id == "other"
@@ -166,7 +166,7 @@ def test_a_stopping_server_ends_its_streams():
 
 
 def test_a_stream_without_a_request_is_ended_and_one_with_a_request_in_flight_is_not():
-    # A request waits in the queue for longer than a stream may be idle.
+    # A request waits in the queue for longer than the idle timeout of a stream.
     waits = ["--policy", "timeout", "--max-delay", "9s", "--stream-idle-max", "1s"]
     with run_server(["--workers", "1", "--threads", "1", *waits]) as server:
         replies = queue.Queue()

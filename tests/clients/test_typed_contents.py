@@ -11,7 +11,7 @@ from conftest import ZOO, Sample, run_program
 
 ROWS = np.random.default_rng(3).integers(0, 2, (7, 29))
 
-# Datatype: its list in a message, and its type in numpy.
+# Datatype: its field in a message, and its numpy type.
 TYPED = {
     "BOOL": ("bool_contents", "?"),
     "INT8": ("int_contents", "i1"),
@@ -25,7 +25,7 @@ TYPED = {
     "FP32": ("fp32_contents", "f4"),
     "FP64": ("fp64_contents", "f8"),
 }
-# The protocol has no list for them.
+# The protocol has no typed field for them.
 RAW_ALONE = {"FP16": "f2"}
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Gives the archives of `make images` to programs that are not ours: skopeo copies them into a
-# registry and back, containerd imports and checks them, runc runs them. Argument: the folder of the
-# archives, target/images if there is none. The programs run in namespaces of their own, so that
-# nothing of theirs stays and no port is taken.
+# Tests the archives of `make images` with third-party programs: skopeo copies them into a registry
+# and back, containerd imports and checks them, runc runs them. Argument: the folder of the
+# archives, by default target/images. The programs run in separate namespaces, so that nothing
+# remains and no port is occupied.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 if [ "${ALBACORE_INSIDE:-}" != yes ]; then
@@ -27,7 +27,7 @@ trap leave EXIT
 
 say() { echo "== $*"; }
 fail() { echo "FAILED: $*" >&2; exit 1; }
-# wait_for SECONDS COMMAND...: until it succeeds.
+# wait_for SECONDS COMMAND...: waits until the command succeeds.
 wait_for() {
     local seconds=$1; shift
     for _ in $(seq $((seconds * 10))); do "$@" >/dev/null 2>&1 && return; sleep 0.1; done
@@ -73,7 +73,7 @@ for archive in "$images"/*.tar; do
     ctr images import --snapshotter native "$archive" >>"$work/import.log"
     ctr images list "name==$reference" | grep -q "$digest" || fail "containerd does not list it"
     ctr images check --snapshotter native "name==$reference" | grep -q 'complete' || fail "containerd misses parts of it"
-    # Nothing but the program, which holds no path of the machine that built it.
+    # Only the program, which contains no path of the build machine.
     layer=$(ctr content get "$digest" | json 'it["layers"][0]["digest"]')
     files=$(ctr content get "$layer" | tar -tz)
     [ "$(wc -l <<<"$files")" = 1 ] || fail "more files than the program: $files"
@@ -81,7 +81,7 @@ for archive in "$images"/*.tar; do
     config=$(ctr content get "$(ctr content get "$digest" | json 'it["config"]["digest"]')")
     program=$(json 'it["config"]["Entrypoint"][0]' <<<"$config")
 
-    # It needs no library and no place to write.
+    # It needs no library and no writable path.
     ctr run --rm --snapshotter native --read-only "$reference" "once-$name" "$program" --version >"$work/out.log" 2>&1 ||
         fail "$(cat "$work/out.log")"
     grep -qF "${reference##*:}" "$work/out.log" || fail "$program --version printed $(cat "$work/out.log")"
@@ -93,8 +93,8 @@ mkdir "$work/files"
 cp "$root/examples/fraud.ubj" "$work/files/"
 python3 "$here/names.py" 127.0.0.77 models.albacore.test 8700 "$work/files" >"$work/names.log" 2>&1 &
 wait_for 60 curl -fs --output /dev/null http://127.0.0.77:8700/fraud.ubj
-# As in a pod, short names are completed. `ctr run --net-host` gives containers the file of the
-# host, which is ours here.
+# As in a pod, short names are completed. `ctr run --net-host` passes the host's file to containers,
+# which is replaced here.
 printf 'nameserver 127.0.0.77\nsearch default.svc.cluster.test albacore.test\noptions ndots:5\n' >"$work/resolv.conf"
 mount --bind "$work/resolv.conf" /etc/resolv.conf
 sum=$(sha256sum "$root/examples/fraud.ubj" | cut -d' ' -f1)
@@ -115,7 +115,7 @@ front=$(ctr task list | awk '$1 == "server" {print $2}')
 ctr task kill --signal SIGTERM server
 wait_for 60 sh -c "! test -d /proc/$front"
 
-# A cluster brings its own authority; the image has none.
+# A cluster has its own certificate authority; the image has none.
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=test -keyout /dev/null -out "$work/ca.crt" 2>/dev/null
 cat >"$work/kubeconfig" <<END
 apiVersion: v1

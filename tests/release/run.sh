@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Takes what `make release` wrote as its users do: checksums, provenance, programs of both
-# architectures, krew, a registry, the bundle for OLM, containerd, helm and Docker Compose.
-# Argument: the folder, target/dist if there is none. The programs run in namespaces of their own,
-# so that nothing of theirs stays.
+# Tests the output of `make release` as its users consume it: checksums, provenance, programs of
+# both architectures, krew, a registry, the bundle for OLM, containerd, helm and Docker Compose.
+# Argument: the folder, by default target/dist. The programs run in separate namespaces, so that
+# nothing remains.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -31,7 +31,7 @@ trap leave EXIT
 
 say() { echo "== $*"; }
 fail() { echo "FAILED: $*" >&2; exit 1; }
-# wait_for SECONDS COMMAND...: until it succeeds.
+# wait_for SECONDS COMMAND...: waits until the command succeeds.
 wait_for() {
     local seconds=$1; shift
     for _ in $(seq $((seconds * 10))); do "$@" >/dev/null 2>&1 && return; sleep 0.1; done

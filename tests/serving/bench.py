@@ -31,11 +31,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MODELS = {"small": "main_small_d6.ubj", "medium": "main_medium_d6.ubj"}
 CLASSES = {"1 row": "1", "SHAP, 10 rows": "contribs:10"}
-# What computing costs far more than asking: ten times as much of it can still be sent from the same
-# cpus.
+# Requests whose computation costs far more than sending: ten times their capacity can still be sent
+# from the same cpus.
 OVERLOADS = "interactions:10,contribs:100"
-# Connections of those runs: all alike, so that memory can be compared, and so many that requests
-# need not wait for one before they are sent, where no server can see them.
+# Connections of these runs: always the same number, so that memory can be compared, and so many
+# that no request waits for one in the generator, where no server can see it.
 OVERLOAD_CONNECTIONS = "1024"
 START_TIME_MAX = 120
 READY_POLL = 0.02
@@ -78,7 +78,7 @@ def mlserver(model, port, folder, args):
 def kserve(model, port, folder, _args):
     (folder / "model").mkdir()
     (folder / "model/model.ubj").symlink_to(model)
-    # Without a log line for each request, as all others.
+    # Without a log line per request, like all others.
     command = [str(peers("KServe") / "bin/python"), "-m", "xgbserver", "--model_name", "model", "--model_dir", str(folder / "model"),
                "--http_port", str(port), "--grpc_port", str(free_port()), "--workers", "2", "--configure_logging", "false",
                "--enable_latency_logging", "false"]
@@ -93,7 +93,7 @@ def albacore(model, port, _folder, args):
 
 
 SERVERS = {"albacore": albacore, "gunicorn": gunicorn, "FastAPI": fastapi, "MLServer": mlserver, "KServe": kserve}
-# Their XGBoost servers give no SHAP values.
+# Their XGBoost servers do not return SHAP values.
 VALUES_ONLY = {"MLServer", "KServe"}
 
 
@@ -140,7 +140,7 @@ class Running:
                    "--objective", self.args.objective, "--length", self.args.length, "--mix", mix, "--output", "json",
                    "--pid", str(self.process.pid), *more]
         if self.args.overload and not self.args.apart:
-            # A generator that waits for a cpu behind the server's threads measures itself.
+            # A generator that waits for a cpu used by the server's threads would measure itself.
             command = ["nice", "-n", "-15", *command]
         if self.args.apart:
             command = ["taskset", "-c", str(CPUS[-1]), *command]

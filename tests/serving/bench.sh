@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measures albacore-server beside gunicorn, FastAPI, MLServer and KServe's XGBoost server; see
-# bench.py, whose options it takes. Needs network once: the peers come from PyPI and GitHub, and
-# Python 3.12 through uv if there is none. KSERVE_SOURCE may name a folder with KServe's source.
-# Release builds of `albacore` and `albacore-server` must be there.
+# Compares albacore-server with gunicorn, FastAPI, MLServer and KServe's XGBoost server; see
+# bench.py, whose options it takes. Needs network once: the peers are installed from PyPI and
+# GitHub, and Python 3.12 with uv if there is none. KSERVE_SOURCE may name a folder with KServe's
+# source. Release builds of `albacore` and `albacore-server` must exist.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kserve_version=0.20.0
@@ -16,7 +16,7 @@ if [ ! -f "$folder/complete" ]; then
     python3 -m venv "$folder/uv" >&2
     "$folder/uv/bin/pip" install --quiet --disable-pip-version-check uv >&2
     uv=$folder/uv/bin/uv
-    # A Python 3.12 that is there, on the path or pyenv's; else uv brings one.
+    # An installed Python 3.12, on the path or from pyenv; otherwise uv installs one.
     python=3.12
     for found in python3.12 "$HOME"/.pyenv/versions/3.12*/bin/python3; do
         if "$found" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then
@@ -24,12 +24,12 @@ if [ ! -f "$folder/complete" ]; then
             break
         fi
     done
-    # An environment each: their sizes are compared.
+    # One environment each, because their sizes are compared.
     for peer in app mlserver kserve; do
         "$uv" venv --quiet --clear --python "$python" "$folder/$peer" >&2
         "$uv" pip install --quiet --python "$folder/$peer" --requirement "$here/$peer.txt" >&2
     done
-    # Without what it depends on: it would bring another build of XGBoost.
+    # Without dependencies, which include another build of XGBoost.
     "$uv" pip install --quiet --python "$folder/mlserver" --no-deps mlserver-xgboost==1.7.1 >&2
     source=${KSERVE_SOURCE:-}
     if [ -z "$source" ]; then

@@ -4,7 +4,7 @@ import statistics
 import subprocess
 import tempfile
 
-# Enough to load what a server loads at its first requests.
+# Enough to trigger everything that a server loads at its first requests.
 WARM_RATE = "50"
 
 

@@ -64,7 +64,7 @@ def ask(port, request, seconds, counts):
 
 
 def measure(command, port, request, args):
-    # mlflow starts uvicorn by its name.
+    # mlflow looks up uvicorn in PATH.
     environment = os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:

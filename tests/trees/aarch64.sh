@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the tree engine and its readers as aarch64 runs them: translated for it and run by qemu.
-# Installs what it needs.
+# Tests the tree engine and its readers on aarch64: cross-compiled and run with qemu. Installs its
+# requirements.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=aarch64-unknown-linux-gnu

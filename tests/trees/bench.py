@@ -19,9 +19,9 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROWS = 1024
-# A call that takes longer is measured once: other programs that interrupt it hardly count there.
+# A call that takes longer is measured once: interruptions by other programs hardly affect it.
 SLOW_NS = 3e8
-# Features, rows to train on, trees to grow, leaves' depth.
+# Features, rows to train on, trees to grow, depth of the leaves.
 MODELS = {
     "small_d6": ("small", 100, 6),
     "medium_d6": ("medium", 100, 6),
@@ -32,7 +32,7 @@ MODELS = {
 }
 
 
-# Batches of rows that are measured.
+# Measured batch sizes.
 KINDS = {"predict": (1, 10, 100, 500, 1000), "contribs": (1, 10, 100), "interactions": (1,)}
 
 
@@ -202,7 +202,7 @@ def measure(folder, name, is_lightgbm, options):
         else:
             print(f"{path.name}: {worker.name}: {answer}", file=sys.stderr)
     cells = [(kind, batch) for kind in options.kinds for batch in KINDS[kind]]
-    # Pairs of 784 features are megabytes a row.
+    # Interactions of 784 features take megabytes per row.
     cells = [cell for cell in cells if cell[0] != "interactions" or columns <= 200]
     for kind, batch in cells:
         outputs, able = {}, []
@@ -212,7 +212,7 @@ def measure(folder, name, is_lightgbm, options):
             if answer != "ok":
                 continue
             outputs[worker.name] = np.fromfile(out, "<f4")
-            # The library that trained the model comes second and is right.
+            # The library that trained the model is the second one and serves as the reference.
             able.append(worker)
         truth = outputs.get("LightGBM" if is_lightgbm else "XGBoost", outputs["Albacore"])
         for worker in [worker for worker in able if not agrees(kind, truth, outputs[worker.name])]:
@@ -221,7 +221,7 @@ def measure(folder, name, is_lightgbm, options):
         best, slow = {}, set()
         for _ in range(options.rounds):
             for worker in [worker for worker in able if worker.name not in slow]:
-                # One call first: what takes seconds is not repeated.
+                # One call first: calls that take seconds are not repeated.
                 answer = worker.ask(f"run {kind} {batch} 0 1")
                 if answer.startswith("{") and json.loads(answer)["min"] * batch < SLOW_NS:
                     answer = worker.ask(f"run {kind} {batch} 25 3")
@@ -229,7 +229,8 @@ def measure(folder, name, is_lightgbm, options):
                     slow.add(worker.name)
                 if answer.startswith("{"):
                     figures = json.loads(answer)
-                    # The kernel may count CPU time late: no call takes less than the shortest did.
+                    # The kernel may account CPU time late: no call takes less than the shortest
+                    # one.
                     figure = min(figures["med"], max(figures["cpu"], figures["min"]))
                     best[worker.name] = min(figure, best.get(worker.name, figure))
         own = best.pop("Albacore", None)
@@ -268,7 +269,7 @@ def main():
             for cell in measure(options.folder, name, is_lightgbm, options):
                 cells.append(cell)
                 print(*cell, file=sys.stderr, flush=True)
-            # What is measured so far is not lost where a later model stops the run.
+            # The table so far is kept if a later model aborts the run.
             write_table(cells, options)
     print(options.table.read_text(), end="")
 

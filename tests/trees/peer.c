@@ -50,7 +50,7 @@ static void describe(char *text, size_t length, const float *at, size_t n) {
              (unsigned long)at, n, columns);
 }
 
-// What XGBoost calls a type of prediction, and LightGBM's.
+// Prediction types of XGBoost and of LightGBM.
 static int kind_of(const char *kind, int is_xgboost) {
     if (!strcmp(kind, "predict")) return 0;
     if (!strcmp(kind, "contribs")) return is_xgboost ? 2 : 3;
@@ -119,7 +119,8 @@ static const char *call(const char *kind, size_t first, size_t n, const float **
     return tl2cgen_call(first, n);
 }
 
-// Makes what a call with windows of n rows needs. Explanations of XGBoost take DMatrix objects.
+// Creates the objects for calls with windows of n rows. Explanations of XGBoost take DMatrix
+// objects.
 static void prepare(const char *kind, size_t n) {
     if (strcmp(engine, "xgboost") || !strcmp(kind, "predict") || matrices_of == n) return;
     int (*create)(const char *, const char *, void **) = symbol("XGDMatrixCreateFromDense");

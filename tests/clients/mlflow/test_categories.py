@@ -95,7 +95,7 @@ def test_texts_in_json_are_categories(served, form, order):
 @pytest.mark.parametrize("order", [["city", "amount", "day"], ["day", "city", "amount"]])
 def test_texts_in_csv_are_categories(served, order):
     server, predict = served
-    # The days are numbers: as codes.
+    # The days are numbers and are sent as codes.
     sent = texts(ROWS).assign(day=ROWS.day.cat.codes)[order].to_csv(index=False)
     np.testing.assert_allclose(post(server, sent, "text/csv"), predict(ROWS), rtol=1e-6)
 

@@ -44,7 +44,7 @@ def light(objective, label, **params):
     return lgb.train({"objective": objective, "verbose": -1, **params}, data, 8)
 
 
-# By name: what saves it, and a model of which the file is one that is read here.
+# By name: the flavor that saves the model, and a function that trains one in a supported format.
 MODELS = {
     "booster": (mlflow.xgboost, lambda: train({"objective": "binary:logistic"}, BINARY)),
     "regression": (mlflow.xgboost, lambda: train({}, FRAME.amount)),
@@ -75,7 +75,7 @@ def stopped_early(estimator, **further):
     return estimator
 
 
-# Of LightGBM with scikit-learn's interface: mlflow saves them with skops or as pickles.
+# LightGBM models with scikit-learn's interface, which mlflow saves with skops or as pickles.
 LIGHT = {
     "binary": light_classifier(BINARY),
     "several": light_classifier(CLASSES),
@@ -147,7 +147,7 @@ def check(folder):
             status, answer = post(server, body, kind)
             assert status == 200, answer
             assert_same(answer["predictions"], wanted.json()["predictions"])
-            # Here the order of columns is free.
+            # The server accepts columns in any order.
             turned = FRAME.astype("f8").head(50)[NAMES[::-1]]
         for kind, body in bodies(turned):
             assert_same(post(server, body, kind)[1]["predictions"], wanted.json()["predictions"])
@@ -244,7 +244,7 @@ def test_a_classifier_that_stopped_early_and_its_booster_answer_as_mlflow(tmp_pa
     assert XGB_STOPPED.best_iteration + 1 < XGB_STOPPED.get_booster().num_boosted_rounds()
     folder = save(mlflow.xgboost, XGB_STOPPED, tmp_path / "classifier", model_format=form)
     check(folder)
-    # The file of the booster still says that a classifier saved it; MLmodel says otherwise.
+    # The file of the booster still states that a classifier saved it; MLmodel states otherwise.
     booster = xgb.Booster(model_file=str(folder / f"model.{form}"))
     check(save(mlflow.xgboost, booster, tmp_path / "booster", model_format=form))
 

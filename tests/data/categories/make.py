@@ -49,7 +49,7 @@ def main():
     light.save_model(HERE / "lightgbm.txt")
 
     sample = frame(rng, 64)
-    # LightGBM takes a category that it has not seen for a missing value; XGBoost refuses it.
+    # LightGBM treats an unseen category as a missing value; XGBoost rejects it.
     unseen = sample.copy()
     unseen["color"] = pd.Categorical(["purple"] * len(sample))
     sent = sample.astype(object).where(sample.notna(), None)

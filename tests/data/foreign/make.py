@@ -28,7 +28,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 warnings.filterwarnings("ignore")
-# More of a file is not needed to name it; archives are named by their ends, too.
+# This prefix suffices to identify a file; archives are also identified by their ends.
 MOST = 3000
 rng = np.random.default_rng(0)
 x = rng.normal(size=(40, 3))
@@ -57,7 +57,7 @@ def written(name, write):
 
 
 for protocol in range(6):
-    # The first protocols are known by their last byte, too.
+    # The first protocols are also identified by their last byte.
     model = forest if protocol > 1 else xgboost.XGBClassifier()
     put(f"protocol{protocol}.pkl", pickle.dumps(model, protocol=protocol))
 written("sklearn.joblib", lambda path: joblib.dump(forest, path))
@@ -71,7 +71,7 @@ put("list.pkl", pickle.dumps([1, 2, 3]))
 put("save_config.json", booster.save_config())
 put("serialized.ubj", booster.__getstate__()["handle"])
 put("deprecated.model", booster.save_raw("deprecated"))
-# Versions before 1.0 write the same without its magic number.
+# Versions before 1.0 write the same format without its magic number.
 put("first.model", booster.save_raw("deprecated")[4:])
 written("dump_model.txt", booster.dump_model)
 written("dump_model.json", lambda path: booster.dump_model(path, dump_format="json"))

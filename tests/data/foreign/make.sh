@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes foreign.zip beside this file anew: files that are no models for Albacore, written by the
-# libraries that users have. Needs Python 3.11 (PYTHON311) and PyPI.
+# Regenerates foreign.zip in this folder: files that are not models for Albacore, written by common
+# libraries. Needs Python 3.11 (PYTHON311) and PyPI.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/albacore/foreign

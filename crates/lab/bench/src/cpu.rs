@@ -1,4 +1,4 @@
-//! Cpu time of processes and of their descendants, as the kernel counts it.
+//! CPU time of processes and of their descendants, from the kernel's accounting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use crate::error::BenchError;
 /// Ticks per second in `/proc/PID/stat`: 100 on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// From `/proc/PID/stat`: the parent, and ticks of the process and of its children that ended.
+/// Parses `/proc/PID/stat`: the parent, and ticks of the process and of its reaped children.
 fn stat(text: &str) -> Option<(u32, u64)> {
     // The name may contain anything, also parentheses and spaces.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
@@ -21,11 +21,11 @@ fn stat(text: &str) -> Option<(u32, u64)> {
     Some((u32::try_from(number(1)?).ok()?, ticks))
 }
 
-/// Cpu time of `pids` and of all their descendants so far. A descendant that has ended counts where
-/// its parent has waited for it.
+/// CPU time of `pids` and of all their descendants so far. A descendant that has exited is counted
+/// once its parent has waited for it.
 ///
 /// # Errors
-/// There is no such process.
+/// A process does not exist.
 pub fn time_of(pids: &[u32]) -> Result<Duration, BenchError> {
     let mut all = BTreeMap::new();
     let folder = fs::read_dir("/proc").map_err(|e| BenchError::Failed(format!("/proc: {e}")))?;
@@ -33,7 +33,7 @@ pub fn time_of(pids: &[u32]) -> Result<Duration, BenchError> {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.parse::<u32>().ok());
         let Some(pid) = pid else { continue };
-        // A process that has ended is no error.
+        // A process that has exited meanwhile is not an error.
         let text = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         if let Some(found) = stat(&text) {
             all.insert(pid, found);

@@ -1,4 +1,4 @@
-//! Why a benchmark cannot be run.
+//! Errors of benchmarks.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use albacore_load::{GetError, LoadError, TraceError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// An option is wrong; names the option, its value and what is expected.
+    /// An option is wrong; the message names the option, its value and what is expected.
     #[error("{0}")]
     Usage(String),
     /// The benchmark failed.

@@ -1,9 +1,8 @@
-//! How much of an open load a server of the Open Inference Protocol v2 answers in time: what
-//! `albacore bench serve` runs.
+//! Open-loop benchmark of a server of the Open Inference Protocol v2, the library of `albacore
+//! bench serve`. It measures the share of requests that are answered in time.
 //!
-//! Requests are sent at times drawn before the run, whatever the server does; latencies count from
-//! those times. A run in which the generator itself was late says nothing of the server, and is
-//! marked.
+//! Send times are drawn before the run, independent of the server; latencies count from those
+//! times. A run in which the generator itself was late is not valid for the server, and is marked.
 #![forbid(unsafe_code)]
 
 pub mod comparison;

@@ -2,14 +2,14 @@
 
 use crate::error::BenchError;
 
-/// Different requests that are sent in turn: enough that caches of a server get other rows each
-/// time.
+/// Number of distinct requests that are sent in turn: enough that the server's caches do not see
+/// the same rows each time.
 pub(crate) const REQUESTS: usize = 512;
 
-/// Most classes of a mix.
+/// Maximum number of classes of a mix.
 const CLASSES_MAX: usize = 8;
 
-/// Most rows of a request.
+/// Maximum number of rows of a request.
 const ROWS_MAX: usize = 1 << 20;
 
 /// Requests of one kind.
@@ -18,13 +18,13 @@ pub(crate) struct Class {
     pub(crate) name: String,
     /// The index of its model in [`crate::Spec::models`].
     pub(crate) model: usize,
-    /// The output that is asked for; `None`: the server's default.
+    /// The requested output; `None` for the server's default.
     pub(crate) output: Option<String>,
     pub(crate) rows: usize,
     share: f64,
 }
 
-/// The classes of `--mix`. An item without a model is for each of `models` in equal parts.
+/// Parses `--mix`. An item without a model is split equally among `models`.
 pub(crate) fn parse(text: &str, models: &[String]) -> Result<Vec<Class>, BenchError> {
     let mut classes = Vec::new();
     for item in text.split(',') {
@@ -70,7 +70,7 @@ pub(crate) fn parse(text: &str, models: &[String]) -> Result<Vec<Class>, BenchEr
     Ok(classes)
 }
 
-/// A class of the first model.
+/// Parses one class, of the first model.
 fn class(text: &str) -> Option<Class> {
     let (name, share) = match text.split_once('=') {
         None => (text, 1.0),
@@ -97,8 +97,8 @@ fn class(text: &str) -> Option<Class> {
     })
 }
 
-/// The class of each of [`REQUESTS`] requests: in proportion to the shares, spread evenly. Only
-/// `most` of them, but so many that every class has one.
+/// Assigns a class to each of [`REQUESTS`] requests, in proportion to the shares and interleaved
+/// evenly. Truncated to `most` requests, but never below the length at which every class occurs.
 pub(crate) fn spread(classes: &[Class], most: usize) -> Vec<usize> {
     let total: f64 = classes.iter().map(|class| class.share).sum();
     let mut owed = vec![0.0; classes.len()];

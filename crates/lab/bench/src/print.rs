@@ -36,7 +36,7 @@ fn what(bench: &Bench) -> String {
     )
 }
 
-/// The header of the table.
+/// Header of the table.
 pub fn heading(bench: &Bench) -> String {
     format!(
         "{}\n{:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>10}\n",
@@ -82,7 +82,7 @@ pub fn row(probe: &Probe) -> String {
     )
 }
 
-/// The footer of the table: classes of the last run, and what was found.
+/// Footer of the table: classes of the last run, and the result of the search.
 pub fn ending(bench: &Bench, probes: &[Probe], found: Option<Found>) -> String {
     let mut text = String::new();
     if let (Some(last), 2..) = (probes.last(), bench.classes.len()) {

@@ -13,20 +13,20 @@ use crate::schedule::{Arrivals, Schedule};
 use crate::spec::Spec;
 use crate::target::Target;
 
-/// How long the server is warmed up by a few connections before the first run, so that it learns
+/// Duration of the warm-up over a few connections before the first run, in which the server learns
 /// its costs.
 const WARMING: Duration = Duration::from_secs(1);
 
 const WARMING_CONNECTIONS: usize = 4;
 
-/// Bytes of the values of all different requests, where a few are not more: fewer are sent in turn
-/// where they are large.
+/// Bound on the bytes of all distinct requests, exceeded only if one request of each class needs
+/// more: the larger the requests, the fewer distinct ones are sent in turn.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 
-/// A generator that is later than this share of the objective distorts the measurement.
+/// Lag of the generator, as a share of the objective, above which the measurement is distorted.
 const LAG_SHARE: f64 = 0.2;
 
-/// A delay of the generator below this does not matter.
+/// Lag of the generator below which it is ignored.
 const LAG_MIN: Duration = Duration::from_millis(1);
 
 /// A server and the requests for it.
@@ -37,7 +37,7 @@ pub struct Bench {
     pub(crate) classes: Vec<Class>,
     pub(crate) target: Target,
     pub(crate) requests: Vec<Request>,
-    /// By request.
+    /// Class of each request.
     pub(crate) class_of: Vec<usize>,
     generator: Mutex<Generator>,
 }
@@ -49,16 +49,16 @@ pub struct Probe {
     pub rate: f64,
     pub report: Report,
     pub by_class: Vec<Report>,
-    /// Cpu seconds of the server per thousand answered rows.
+    /// CPU seconds of the server per thousand answered rows.
     pub cpu_per_1000_rows: Option<f64>,
-    /// The generator itself was too late.
+    /// Whether the lag of the generator was too large.
     pub is_behind: bool,
     /// In the order of their intended times.
     pub(crate) samples: Vec<Sample>,
 }
 
 impl Bench {
-    /// Reads the server's metadata and makes the requests.
+    /// Reads the server's metadata and creates the requests.
     ///
     /// # Errors
     /// An option is wrong, or the server does not report its metadata.
@@ -110,7 +110,7 @@ impl Bench {
         })
     }
 
-    /// Sends all requests in turn.
+    /// Sends the requests round-robin.
     fn drive(&self, shape: Shape, connections: usize) -> Result<Vec<Sample>, BenchError> {
         let generator = self.generator.lock();
         let mut generator = generator.unwrap_or_else(PoisonError::into_inner);
@@ -121,7 +121,7 @@ impl Bench {
         })?)
     }
 
-    /// Warms the server up, so that it knows its costs; fails early if it does not answer.
+    /// Warms up the server, so that it learns its costs; fails early if it does not answer.
     ///
     /// # Errors
     /// No request is answered.
@@ -138,10 +138,10 @@ impl Bench {
         Err(BenchError::Failed(format!("{}: {what}", self.spec.url)))
     }
 
-    /// The runs of the given rates, or the recorded one.
+    /// Schedules of the given rates, or of the recorded trace.
     ///
     /// # Errors
-    /// A rate is too high to be sent.
+    /// A rate exceeds the maximum of the generator.
     pub fn schedules(&self) -> Result<Vec<Schedule>, BenchError> {
         let rates = match self.spec.rates.is_empty() {
             true => self.arrivals.recorded_rate().into_iter().collect(),
@@ -152,24 +152,24 @@ impl Bench {
         runs.collect()
     }
 
-    /// A run of this length at a rate.
+    /// Schedule of this length at a rate.
     ///
     /// # Errors
-    /// The rate is too high to be sent.
+    /// The rate exceeds the maximum of the generator.
     pub fn schedule(&self, rate: f64, length: Duration) -> Result<Schedule, BenchError> {
         self.arrivals.at(rate, length, self.spec.seed)
     }
 
-    /// A run of this length at a rate whose times differ from those of other seeds; of recorded
-    /// times a part that begins elsewhere.
+    /// Schedule of this length at a rate, with times that depend on the seed; of a recorded trace,
+    /// a window whose start depends on the seed.
     ///
     /// # Errors
-    /// The rate is too high to be sent.
+    /// The rate exceeds the maximum of the generator.
     pub fn window(&self, rate: f64, length: Duration, seed: u64) -> Result<Schedule, BenchError> {
         Ok(self.arrivals.at(rate, length, seed)?.part(length, seed))
     }
 
-    /// Sends one request after the other over so many connections.
+    /// Closed loop over `connections` connections.
     ///
     /// # Errors
     /// The load generator fails.
@@ -205,7 +205,7 @@ impl Bench {
         })
     }
 
-    /// The figures of a run of this length: of all samples, and by class.
+    /// Reports of a run of this length: of all samples, and per class.
     pub(crate) fn reports(&self, samples: &[Sample], length: Duration) -> (Report, Vec<Report>) {
         let objective = self.spec.objective;
         let of_class = |class: usize| {
@@ -217,7 +217,7 @@ impl Bench {
         (Report::of(samples, length, objective), by_class)
     }
 
-    /// Whether the share of requests in time meets the objective.
+    /// Whether the share of good requests meets the objective.
     #[must_use]
     pub fn is_within(&self, probe: &Probe) -> bool {
         !probe.is_behind && probe.report.bad_rate <= 1.0 - self.spec.percentile / 100.0

@@ -1,4 +1,4 @@
-//! Models of random trees. Only the shape decides what a batch costs.
+//! Models of random trees. The cost of a batch depends only on their shape.
 
 use albacore_random::SplitMix64;
 use serde_json::{Value, json};
@@ -10,29 +10,29 @@ const SEED: u64 = 7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelShape {
     pub trees: usize,
-    /// Of each tree.
+    /// Per tree.
     pub leaves: usize,
     pub features: u64,
 }
 
-/// The parent of a root, in files of XGBoost.
+/// Parent of a root node in XGBoost files.
 const NO_PARENT: i64 = 2_147_483_647;
 
-/// A tree as XGBoost writes it: a list for each property of nodes.
+/// A tree in XGBoost's layout: one array per node property.
 #[derive(Default)]
 struct Tree {
     left: Vec<i64>,
     right: Vec<i64>,
     parents: Vec<i64>,
     features: Vec<u64>,
-    /// Of an inner node its threshold, of a leaf its value.
+    /// Threshold of an inner node, value of a leaf.
     conditions: Vec<f64>,
-    /// Training rows of each node: the weights of SHAP.
+    /// Training rows of each node, the weights for SHAP.
     cover: Vec<f64>,
 }
 
 impl Tree {
-    /// Splits the shallowest leaf until there are enough.
+    /// Splits the shallowest leaf until the tree has enough leaves.
     fn grow(random: &mut SplitMix64, shape: ModelShape) -> Self {
         let mut tree = Self::default();
         tree.add_leaf(NO_PARENT);
@@ -80,12 +80,12 @@ impl Tree {
     }
 }
 
-/// From 0 to 1.
+/// Uniform in [0, 1).
 fn unit(random: &mut SplitMix64) -> f64 {
     (random.draw() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// So many trees of 100 leaves as an XGBoost JSON file.
+/// An XGBoost JSON model with `trees` trees of 100 leaves each.
 pub fn random_model(trees: usize) -> String {
     random_model_of(ModelShape {
         trees,
@@ -94,7 +94,7 @@ pub fn random_model(trees: usize) -> String {
     })
 }
 
-/// A model of this shape as an XGBoost JSON file.
+/// An XGBoost JSON model of this shape.
 pub fn random_model_of(shape: ModelShape) -> String {
     let ModelShape {
         trees: count,

@@ -1,4 +1,4 @@
-//! When the requests of a run are sent.
+//! Send times of the requests of a run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::error::BenchError;
 /// Highest rate per second.
 const RATE_MAX: f64 = 1e6;
 
-/// Most requests of a run: their samples take 64 bytes each.
+/// Maximum number of requests of a run: their samples take 64 bytes each.
 const REQUESTS_MAX: f64 = 5e7;
 
-/// Most bytes of a file of recorded times: one line for each request of a run.
+/// Maximum size of a trace file: one line for each request of a run.
 const RECORD_BYTES_MAX: u64 = 1 << 30;
 
 /// The arrival process.
@@ -25,7 +25,7 @@ pub(crate) enum Arrivals {
     Recorded(Vec<Duration>),
 }
 
-/// The times of one run.
+/// Send times of one run.
 #[derive(Debug)]
 pub struct Schedule {
     /// Requests per second.
@@ -35,13 +35,13 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// How long the run is.
+    /// Length of the run.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.length.as_secs_f64()
     }
 
-    /// A part of this length of a longer schedule; where it begins depends on the seed.
+    /// A window of this length of a longer schedule; its start depends on the seed.
     pub(crate) fn part(self, length: Duration, seed: u64) -> Self {
         if self.length <= length || self.times.is_empty() {
             return self;
@@ -92,7 +92,7 @@ impl Arrivals {
         Ok(Self::Recorded(times))
     }
 
-    /// The times of a run at `rate`; recorded times are stretched to it.
+    /// Send times of a run at `rate`; the times of a recorded trace are scaled to it.
     pub(crate) fn at(
         &self,
         rate: f64,
@@ -124,7 +124,7 @@ impl Arrivals {
         })
     }
 
-    /// The rate of a recorded run.
+    /// Rate of the recorded trace.
     pub(crate) fn recorded_rate(&self) -> Option<f64> {
         match self {
             Self::Recorded(times) => {

@@ -1,31 +1,31 @@
-//! Searches the highest rate within the objective: doubles the rate, then bisects.
+//! Searches for the highest rate within the objective: doubles the rate, then bisects.
 
 use crate::error::BenchError;
 use crate::probe::{Bench, Probe};
 
-/// The first rate, requests per second.
+/// Initial rate, in requests per second.
 const FIRST: f64 = 64.0;
 
-/// Doublings: beyond that no generator can send.
+/// Maximum number of doublings: no generator can send at higher rates.
 const DOUBLINGS_MAX: usize = 14;
 
-/// Bisections: the rate is found to 3 %.
+/// Number of bisections: the rate is found to within 3 %.
 const HALVINGS: usize = 5;
 
-/// Runs at one rate before it counts as too high: other programs on the machine disturb one now and
-/// then.
+/// Runs that must fail before a rate is considered too high: other programs on the machine
+/// occasionally disturb a run.
 const TRIES: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {
-    /// Highest rate within the objective; 0 if none is.
+    /// Highest rate within the objective; 0 if there is none.
     pub rate: f64,
     pub goodput: f64,
     /// The generator, not the server, was the limit.
     pub is_generators: bool,
 }
 
-/// Searches; `tell` is called with every run.
+/// Runs the search; `tell` is called after every run.
 ///
 /// # Errors
 /// Those of [`Bench::probe`] and `tell`.
@@ -58,7 +58,7 @@ pub fn highest<E: From<BenchError>>(
     Ok(found)
 }
 
-/// Whether one of several runs at this rate is within the objective.
+/// Whether one of [`TRIES`] runs at this rate is within the objective.
 fn within<E: From<BenchError>>(
     bench: &Bench,
     rate: f64,

@@ -1,4 +1,4 @@
-//! Where a server reports what it has answered to all its clients.
+//! Reads the totals that a server reports for all its clients.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
@@ -7,7 +7,7 @@ use albacore_statistics::Served;
 
 use crate::error::BenchError;
 
-/// Where a server reports `/metrics`.
+/// Address of a server that exports `/metrics`.
 #[derive(Clone, Debug)]
 pub struct ServerAddress {
     url: String,
@@ -31,7 +31,7 @@ impl ServerAddress {
     }
 
     /// # Errors
-    /// The server does not answer, or is not Albacore's.
+    /// The server does not answer, or is not an Albacore server.
     pub fn served(&self) -> Result<Served, BenchError> {
         let url = format!("{}/metrics", self.url);
         let asked = get(self.address, "/metrics");

@@ -11,11 +11,11 @@ pub struct Spec {
     pub models: Vec<String>,
     /// Requests per second, one run each.
     pub rates: Vec<f64>,
-    /// Whether the highest rate within the objective is searched instead.
+    /// Whether to search for the highest rate within the objective instead.
     pub is_search: bool,
-    /// How long each run is.
+    /// Length of each run.
     pub length: Duration,
-    /// Replies later than this after the intended time are bad.
+    /// Replies later than this after the intended send time are bad.
     pub objective: Duration,
     /// Percent of the requests that must be good for a rate to be within the objective.
     pub percentile: f64,
@@ -23,11 +23,11 @@ pub struct Spec {
     pub arrivals: String,
     /// `[MODEL/][OUTPUT:]ROWS[=SHARE]`, comma-separated.
     pub mix: String,
-    /// Values of a row of every model; `None`: what the server's metadata says.
+    /// Features per row of every model; `None`: from the server's metadata.
     pub features: Option<usize>,
-    /// The input tensor's name; `None`: what the server's metadata says, or `input`.
+    /// Name of the input tensor; `None`: from the server's metadata, or `input`.
     pub input: Option<String>,
-    /// Whether tensors are sent over HTTP as bytes, not as text.
+    /// Whether tensors are sent over HTTP as binary data instead of JSON.
     pub is_binary: bool,
     pub connections: usize,
     /// Equal seeds give equal times and rows.

@@ -1,17 +1,17 @@
-//! Searches the highest rate within the objective, one run at a time, so that several searches can
-//! take turns.
+//! Staircase search for the highest rate within the objective, one run at a time, so that several
+//! searches can be interleaved.
 //!
-//! The rate goes up after a run within the objective and down after one that is not; each turn
-//! makes the steps smaller. The second half of the runs lies around the rate at which one of two
-//! runs is within the objective.
+//! The rate is raised after a run within the objective and lowered after one that is not; the step
+//! is reduced at each reversal. The second half of the runs is centered on the rate at which one of
+//! two runs is within the objective.
 
-/// The first step, as a factor, and the last where none is given.
+/// Factor of the first step, and default factor of the last.
 const STEP_FIRST: f64 = 1.3;
 const STEP_LAST: f64 = 1.03;
 
 #[derive(Clone, Debug)]
 pub struct Staircase {
-    /// Of the next run.
+    /// Rate of the next run.
     pub rate: f64,
     step: f64,
     step_last: f64,
@@ -20,14 +20,14 @@ pub struct Staircase {
 }
 
 impl Staircase {
-    /// Begins at this rate.
+    /// Starts at this rate.
     #[must_use]
     pub fn from(rate: f64) -> Self {
         Self::with_last_step(rate, STEP_LAST)
     }
 
-    /// Begins at this rate; steps shrink to this factor. The larger it is, the less a rate depends
-    /// on the one before.
+    /// Starts at this rate; steps shrink to this factor. The larger it is, the less consecutive
+    /// rates are correlated.
     #[must_use]
     pub fn with_last_step(rate: f64, step_last: f64) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Staircase {
         }
     }
 
-    /// A run at `rate` was within the objective, or was not.
+    /// Records whether the run at `rate` was within the objective.
     pub fn note(&mut self, is_within: bool) {
         self.rates.push(self.rate);
         if self.was_within.is_some_and(|was| was != is_within) {
@@ -56,25 +56,26 @@ impl Staircase {
         self.rates.iter().copied().skip(self.rates.len() / 2)
     }
 
-    /// The rate at which one of two runs is within the objective; NaN before the first run.
+    /// Estimate of the rate at which one of two runs is within the objective; NaN before the first
+    /// run.
     #[must_use]
     pub fn found(&self) -> f64 {
         median(self.newer_half())
     }
 
-    /// Quartiles of the rates tried last.
+    /// Quartiles of the rates of the newer half of the runs.
     #[must_use]
     pub fn spread(&self) -> [f64; 2] {
         [0.25, 0.75].map(|share| quantile(self.newer_half(), share))
     }
 }
 
-/// The value in the middle; NaN for none.
+/// Median; NaN for no values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value that this share of the values does not exceed; NaN for none.
+/// Quantile at this share; NaN for no values.
 fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

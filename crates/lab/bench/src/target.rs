@@ -1,4 +1,4 @@
-//! The server and its models.
+//! The server under test and its models.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::BenchError;
 use crate::spec::Spec;
 
-/// A server and models of it.
+/// A server and the models under test.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
@@ -25,7 +25,7 @@ pub(crate) struct ModelInput {
 }
 
 impl Target {
-    /// From the arguments or else from the server's metadata.
+    /// Resolves the target from the arguments, or else from the server's metadata.
     pub(crate) fn find(spec: &Spec) -> Result<Self, BenchError> {
         let (wire, place) = match spec.url.split_once("://") {
             Some(("http", place)) if spec.is_binary => (WireFormat::Binary, place),

@@ -1,4 +1,4 @@
-//! Policies compared setting by setting, and settings put together in groups.
+//! Compares policies per setting, and over groups of settings.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl Setting {
         }
     }
 
-    /// The name in charts.
+    /// Name in charts.
     pub(crate) fn name(&self) -> String {
         let Self {
             model,
@@ -44,7 +44,7 @@ impl Setting {
     }
 }
 
-/// Threads of a server beside cpus of the machine.
+/// Threads of a server relative to the cpus of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Subscription {
     Under,
@@ -71,16 +71,16 @@ impl Subscription {
     }
 }
 
-/// One arm beside another in a setting.
+/// Comparison of two arms in a setting.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Comparison {
     pub(crate) setting: Setting,
-    /// Time of the other by time of this one: above 1 this one is faster.
+    /// Time of the other arm divided by that of this arm: above 1 this arm is faster.
     pub(crate) interval: Interval,
     sample: SampleMean,
 }
 
-/// The 99th percentile that arms are compared by, microseconds.
+/// The 99th percentile by which arms are compared, microseconds.
 pub(crate) fn compared_time(results: &Results, window: &Window) -> Option<f64> {
     let quantiles = match results.header.spec.time {
         ComparedTime::Latency => &window.latency,
@@ -89,7 +89,7 @@ pub(crate) fn compared_time(results: &Results, window: &Window) -> Option<f64> {
     quantiles.at(0.99).filter(|&micros| micros > 0.0)
 }
 
-/// An arm beside another in each setting with two trials of both, trial by trial.
+/// Compares two arms, paired by trial, in each setting with at least two trials of both.
 pub(crate) fn compare(results: &Results, arm: Arm, other: Arm) -> Vec<Comparison> {
     let mut trials: BTreeMap<(Setting, u32), [Option<f64>; 2]> = BTreeMap::new();
     for window in &results.windows {
@@ -116,7 +116,7 @@ pub(crate) fn compare(results: &Results, arm: Arm, other: Arm) -> Vec<Comparison
     comparisons.collect()
 }
 
-/// The mean over settings, each as much as the others.
+/// Mean over settings with equal weights.
 pub(crate) fn together<'a>(
     comparisons: impl IntoIterator<Item = &'a Comparison>,
 ) -> Option<Interval> {

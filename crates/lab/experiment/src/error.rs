@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-/// Why an experiment or its report fails.
+/// Errors of an experiment or its report.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// The file cannot be read, or results cannot be written.
@@ -9,18 +9,18 @@ pub enum ExperimentError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// The file is no valid experiment.
+    /// The file is not a valid experiment.
     #[error("{}: {what}", path.display())]
     Spec { path: PathBuf, what: String },
-    /// The folder has results that this run cannot be added to.
+    /// The folder contains results that this run cannot extend.
     #[error("{}: {what}", path.display())]
     Journal { path: PathBuf, what: String },
-    /// The job of a cluster cannot take a file, or has no results for whoever asks.
+    /// The job of a cluster rejects a file, or has no results that match those of the client.
     #[error("{what}")]
     Job { what: String },
     #[error(transparent)]
     Os(#[from] albacore_os::OsError),
-    /// The machine's topology is not understood.
+    /// The machine's topology is not supported.
     #[error("this machine: {0}")]
     Machine(String),
     /// SIGINT or SIGTERM.

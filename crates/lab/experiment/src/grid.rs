@@ -1,8 +1,8 @@
-//! The windows of an experiment, in their random order.
+//! Windows of an experiment, in random order.
 //!
-//! A *cell* is a model with W and T: one server. Its windows follow each other within minutes, so
-//! that a drift of the machine is the same for all policies: in each trial every kind of request
-//! comes once, and with each kind every arm, in random order.
+//! A *cell* is a model with W and T: one server. Its windows are within minutes of each other, so
+//! that a drift of the machine affects all policies equally: each trial contains every kind of
+//! request once, and for each kind every arm, in random order.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use albacore_random::Xoshiro256;
 
 use crate::spec::{Policy, Spec};
 
-/// A server to measure.
+/// A server to be measured.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Cell {
     pub model: String,
@@ -18,8 +18,8 @@ pub struct Cell {
     pub threads: u16,
 }
 
-/// What a window is of: a policy, or the kernel's scheduling once more, whose difference to
-/// itself is the noise of the machine.
+/// Arm of a window: a policy, or a second run of the kernel's scheduling, whose difference from the
+/// first is the noise of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arm {
@@ -33,7 +33,7 @@ pub enum Arm {
 }
 
 impl Arm {
-    /// The name in tables and charts.
+    /// Name in tables and charts.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,15 +59,14 @@ impl Arm {
     }
 }
 
-/// One window.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct WindowId {
     #[serde(flatten)]
     pub cell: Cell,
-    /// The name of the kind.
+    /// Name of the kind.
     pub request: String,
     pub arm: Arm,
-    /// From 0.
+    /// Counted from 0.
     pub trial: u32,
 }
 
@@ -107,7 +106,7 @@ pub(crate) fn windows(spec: &Spec) -> Vec<(Cell, Vec<WindowId>)> {
     cells.into_iter().map(with_windows).collect()
 }
 
-/// How many windows a cell has.
+/// Number of windows of a cell.
 pub(crate) fn windows_of_cell(spec: &Spec) -> usize {
     spec.trials as usize * spec.requests.len() * arms(spec).len()
 }
@@ -131,7 +130,7 @@ fn windows_of(spec: &Spec, cell: &Cell, random: &mut Xoshiro256) -> Vec<WindowId
     windows
 }
 
-/// Fisher-Yates.
+/// Fisher-Yates shuffle.
 fn shuffle<T>(items: &mut [T], random: &mut Xoshiro256) {
     for last in (1..items.len()).rev() {
         let other = (random.unit() * (last + 1) as f64) as usize;

@@ -1,4 +1,4 @@
-//! What the machine and the server's threads did during a window: differences of counters.
+//! Load of the machine and of the server's threads during a window, from differences of counters.
 
 use std::time::Instant;
 
@@ -9,14 +9,15 @@ use crate::record::{Host, Usage};
 /// Ticks per second in `/proc/stat`: 100 on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Steal above this share of all cpus disturbs a window: a cpu of 32 taken for a third of it.
+/// Share of steal time over all cpus above which a window is disturbed: one of 32 cpus stolen for a
+/// third of the window.
 const STEAL_MAX: f64 = 0.01;
 
-/// As much of all cpus for other processes disturbs it.
+/// The same for the CPU time of other processes.
 const OTHERS_MAX: f64 = 0.05;
 
-/// Stalls of all threads for memory or disks above this share of the time disturb it: the load
-/// itself causes none.
+/// Share of the time in which all threads stall for memory or I/O above which a window is
+/// disturbed: the load itself causes no such stalls.
 const STALL_MAX: f64 = 0.01;
 
 /// Counters at the start of a window.
@@ -30,7 +31,7 @@ pub struct HostLoad {
     server: Pid,
 }
 
-/// Sums over all cpus, seconds.
+/// Totals over all cpus, seconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct CpuTimes {
     busy: f64,
@@ -40,7 +41,7 @@ struct CpuTimes {
 }
 
 impl HostLoad {
-    /// The counters now; `server` is the process below which the server runs.
+    /// Reads the counters; `server` is the root of the server's process tree.
     #[must_use]
     pub fn start(server: Pid) -> Self {
         let host = HostRoot::live();
@@ -54,13 +55,13 @@ impl HostLoad {
         }
     }
 
-    /// Cpu time of this process, the load generator, since the start.
+    /// CPU time of this process, the load generator, since the start.
     #[must_use]
     pub fn generator_seconds(&self) -> f64 {
         own_seconds(&HostRoot::live()) - self.own
     }
 
-    /// What has happened since.
+    /// Usage and host load since the start.
     #[must_use]
     pub fn end(&self) -> (Usage, Host) {
         let host = HostRoot::live();
@@ -93,7 +94,7 @@ impl HostLoad {
     }
 }
 
-/// Why a window was disturbed, if it was.
+/// Cause of a disturbance, if any.
 #[must_use]
 pub fn disturbance(host: &Host) -> Option<String> {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
@@ -123,7 +124,7 @@ pub fn disturbance(host: &Host) -> Option<String> {
     }
 }
 
-/// The line `cpu  user nice system idle iowait irq softirq steal ...`.
+/// Parses the line `cpu  user nice system idle iowait irq softirq steal ...`.
 fn cpu_times(host: &HostRoot) -> CpuTimes {
     let text = std::fs::read_to_string(host.proc.join("stat")).unwrap_or_default();
     let line = text.lines().next().unwrap_or_default();
@@ -155,7 +156,7 @@ fn stalls(host: &HostRoot) -> [Option<f64>; 3] {
     [of("cpu", "some"), of("memory", "full"), of("io", "full")]
 }
 
-/// Of this process, which sends the load, seconds on cpus.
+/// CPU time of this process, which sends the load, seconds.
 fn own_seconds(host: &HostRoot) -> f64 {
     let own = own_pid().and_then(|pid| read_usage(host, pid).ok());
     own.map_or(0.0, |usage| usage.running_micros as f64 / 1e6)
@@ -165,7 +166,8 @@ fn own_pid() -> Option<Pid> {
     i32::try_from(std::process::id()).ok().map(Pid)
 }
 
-/// Of all processes below one. A process that ends between the two looks is not counted in either.
+/// Total usage of the process tree below `root`. A process that exits before its usage is read is
+/// skipped.
 fn usage_below(host: &HostRoot, root: Pid) -> ProcessUsage {
     let mut sum = ProcessUsage {
         migrations: Some(0),
@@ -184,11 +186,11 @@ fn usage_below(host: &HostRoot, root: Pid) -> ProcessUsage {
     sum
 }
 
-/// A process and all below it.
+/// A process and its descendants.
 fn below(host: &HostRoot, root: Pid) -> Vec<Pid> {
     let mut found = vec![root];
     let mut next = 0;
-    // bound: each process is asked once; those that have ended have no children
+    // bound: each process is queried once; processes that have exited have no children
     while let Some(&pid) = found.get(next) {
         found.extend(read_children(host, pid).unwrap_or_default());
         next += 1;
@@ -196,7 +198,7 @@ fn below(host: &HostRoot, root: Pid) -> Vec<Pid> {
     found
 }
 
-/// Mean of the current frequencies of all cpus.
+/// Mean current frequency of all cpus.
 fn frequency(host: &HostRoot) -> Option<f64> {
     let folder = std::fs::read_dir(host.sys.join("devices/system/cpu")).ok()?;
     let khz: Vec<f64> = folder
@@ -249,7 +251,7 @@ mod tests {
         ] {
             assert!(disturbance(&host).unwrap().contains(named), "{host:?}");
         }
-        // the load itself may wait for cpus
+        // the load itself may cause waits for cpus
         assert_eq!(
             disturbance(&Host {
                 psi_cpu: Some(0.9),

@@ -1,4 +1,4 @@
-//! `experiment.jsonl`: appended to line by line, and read to resume.
+//! `experiment.jsonl`: append-only results, read to resume an experiment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -9,23 +9,23 @@ use crate::ExperimentError;
 use crate::grid::{Cell, WindowId, windows_of_cell};
 use crate::record::{FORMAT, Failed, Header, Line, Window};
 
-/// The name of the file.
+/// File name.
 pub const JOURNAL: &str = "experiment.jsonl";
 
-/// The file in a folder of results.
+/// Path of the file in a folder of results.
 pub(crate) fn journal_file(folder: &Path) -> PathBuf {
     folder.join(JOURNAL)
 }
 
 const NO_RESULTS: &str = "has no results: run `albacore experiment -f FILE --output FOLDER` first, or name another folder";
 
-/// What the file of a folder holds.
+/// Contents of the file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Results {
     pub header: Header,
-    /// In the order in which they were measured.
+    /// In the order of measurement.
     pub windows: Vec<Window>,
-    /// The last failure of each cell that is not complete.
+    /// The last failure of each incomplete cell.
     pub failed: Vec<Failed>,
 }
 
@@ -33,14 +33,15 @@ impl Results {
     /// Reads a folder of results.
     ///
     /// # Errors
-    /// There are none, or the file is not of this program.
+    /// There are no results, or the file has another format.
     pub fn read(folder: &Path) -> Result<Self, ExperimentError> {
         let path = journal_file(folder);
         let (results, _) = read(&path)?;
         results.ok_or_else(|| journal(&path, NO_RESULTS))
     }
 
-    /// Leaves out failures of cells that were completed later, and all but the last of others.
+    /// Drops failures of cells that were completed later, and all but the last failure of the
+    /// others.
     fn keep_last_failures(&mut self) {
         let mut last: BTreeMap<Cell, Failed> = BTreeMap::new();
         for failed in self.failed.drain(..) {
@@ -64,7 +65,7 @@ impl Results {
     }
 }
 
-/// The results of a file and the bytes of its complete lines.
+/// Results of a file, and the length of its complete lines.
 fn read(path: &Path) -> Result<(Option<Results>, u64), ExperimentError> {
     let failed = |source| ExperimentError::File {
         path: path.to_owned(),
@@ -80,7 +81,7 @@ fn read(path: &Path) -> Result<(Option<Results>, u64), ExperimentError> {
     for number in 1.. {
         text.clear();
         let bytes = reader.read_until(b'\n', &mut text).map_err(failed)?;
-        // the last line of a run that was cut off has no end
+        // after a crash the last line is incomplete
         if !text.ends_with(b"\n") {
             break;
         }
@@ -120,7 +121,7 @@ pub(crate) fn journal(path: &Path, what: &str) -> ExperimentError {
     }
 }
 
-/// The file of a run.
+/// The journal of a run.
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
@@ -128,11 +129,11 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the file of a folder, which is made if needed, and returns what is in it already: of
-    /// the same experiment on the same machine. Cells that failed are tried again.
+    /// Opens the journal of a folder, creating both if needed, and returns its results. These must
+    /// be of the same experiment on the same machine. Failed cells are measured again.
     ///
     /// # Errors
-    /// The folder or file cannot be written, or has results of another experiment or machine.
+    /// The folder or file cannot be written, or contains results of another experiment or machine.
     pub(crate) fn open(folder: &Path, header: Header) -> Result<(Self, Results), ExperimentError> {
         let path = journal_file(folder);
         let failed = |source| ExperimentError::File {
@@ -143,7 +144,7 @@ impl Journal {
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).read(true).write(true);
         let mut file = options.open(&path).map_err(failed)?;
-        // until this process ends
+        // held until this process exits
         if file.try_lock().is_err() {
             return Err(journal(
                 &path,
@@ -178,10 +179,10 @@ impl Journal {
         Ok((open, before))
     }
 
-    /// Adds a line, which is on the disk when this returns.
+    /// Appends a line and syncs it to the disk.
     ///
     /// # Errors
-    /// It cannot be written, as on a full disk: what was written before stays.
+    /// It cannot be written, for example on a full disk: the lines before it are kept.
     pub(crate) fn append(&mut self, line: &Line) -> Result<(), ExperimentError> {
         let failed = |source| ExperimentError::File {
             path: self.path.clone(),

@@ -1,9 +1,8 @@
-//! `albacore experiment`: policies compared over a grid of workers, threads, models and requests.
+//! `albacore experiment`: compares policies over a grid of workers, threads, models and requests.
 //!
-//! Every window of a comparison sees the machine within minutes of the others and in random order;
-//! the kernel's own scheduling is measured twice, which shows the noise. Results are appended to a
-//! file, so a run that was interrupted goes on where it stopped; the report is computed from that
-//! file alone.
+//! The windows of a comparison are measured within minutes of each other and in random order; the
+//! kernel's own scheduling is measured twice, to estimate the noise. Results are appended to a
+//! file, so an interrupted run can be resumed; the report is computed only from that file.
 #![forbid(unsafe_code)]
 
 mod comparison;

@@ -1,4 +1,4 @@
-//! The machine that an experiment ran on.
+//! Properties of the machine of an experiment.
 
 use std::path::Path;
 
@@ -9,25 +9,25 @@ use albacore_topology::parse_sysfs;
 
 use crate::ExperimentError;
 
-/// What a reader of results has to know of the machine.
+/// Properties of the machine that readers of the results need.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Machine {
     pub cpu: String,
-    /// Cpus that this process may use.
+    /// Number of cpus in this process's affinity mask.
     pub cpus: usize,
     pub kernel: String,
-    /// Of the first cpu; `None` where the kernel does not scale frequencies, as in most virtual
-    /// machines.
+    /// Governor of the first cpu; `None` if the kernel does not scale frequencies, as in most
+    /// virtual machines.
     pub governor: Option<String>,
     pub smt: Option<String>,
-    /// Vulnerabilities for which the kernel does something, and what.
+    /// Vulnerabilities that the kernel mitigates, and the mitigations.
     pub mitigations: Vec<String>,
-    /// The hash that identifies the topology, as in `albacore topology`.
+    /// Hash that identifies the topology, as in `albacore topology`.
     pub topology: String,
 }
 
 impl Machine {
-    /// This machine.
+    /// Reads the properties of this machine.
     ///
     /// # Errors
     /// Its topology cannot be read.
@@ -50,7 +50,7 @@ impl Machine {
         })
     }
 
-    /// Some machine of two cpus.
+    /// An arbitrary machine with two cpus.
     #[cfg(test)]
     pub(crate) fn of_tests() -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Machine {
         }
     }
 
-    /// Whether results of both may be compared.
+    /// Whether the results of both are comparable.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (&self.cpu, self.cpus, &self.kernel, &self.topology)
             == (&other.cpu, other.cpus, &other.kernel, &other.topology)
@@ -76,7 +76,7 @@ fn text(path: &Path) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// The line `model name : ...` of x86, or `CPU part : ...` of ARM.
+/// Parses the line `model name : ...` of x86, or `CPU part : ...` of ARM.
 fn cpu_model(host: &HostRoot) -> Option<String> {
     let info = text(&host.proc.join("cpuinfo"))?;
     let value = |key: &str| {

@@ -1,4 +1,4 @@
-//! The lines of `experiment.jsonl`: what was run where, and each window.
+//! Lines of `experiment.jsonl`: a header with experiment and machine, and one line per window.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,16 @@ use crate::grid::{Cell, WindowId};
 use crate::machine::Machine;
 use crate::spec::Spec;
 
-/// Format of the lines; another one is not read.
+/// Format version of the lines; other versions are rejected.
 pub(crate) const FORMAT: u32 = 1;
 
-/// One line.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Line {
     /// The first line.
     Experiment(Box<Header>),
     Window(Box<Window>),
-    /// A cell or the rest of it could not be measured.
+    /// A cell could not be measured, or only partially.
     Failed(Failed),
 }
 
@@ -36,7 +35,7 @@ pub struct Header {
 pub struct Failed {
     #[serde(flatten)]
     pub cell: Cell,
-    /// Windows of the cell that are missing.
+    /// Number of missing windows of the cell.
     pub windows: usize,
     pub what: String,
 }
@@ -48,25 +47,25 @@ pub struct Window {
     pub id: WindowId,
     /// Seconds since 1970.
     pub at: u64,
-    /// From the first request to the end of the window.
+    /// Time from the first request to the end of the window.
     pub seconds: f64,
     pub sent: usize,
-    /// With status 200.
+    /// Requests answered with status 200.
     pub answered: usize,
-    /// Answered within the objective; all answered without one.
+    /// Answered within the objective; all answered ones if there is no objective.
     pub good: usize,
-    /// From the intended send time, microseconds; by share of the answered requests.
+    /// From the intended send time, microseconds; quantiles over the answered requests.
     pub latency: Quantiles,
     /// Metric `run` of `Server-Timing`; empty if the server does not report it.
     pub server: Quantiles,
-    /// By name, in microseconds.
+    /// By stage name, in microseconds.
     pub stages: BTreeMap<String, Stage>,
     pub usage: Usage,
     pub host: Host,
-    /// Why the window does not count as quiet.
+    /// Cause of a disturbance, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<String>,
-    /// How often it was repeated before.
+    /// Number of earlier attempts of this window.
     pub repeats: u32,
 }
 
@@ -78,12 +77,12 @@ impl Window {
     }
 }
 
-/// Shares of requests at which times are kept.
+/// Quantiles that are recorded.
 pub(crate) const SHARES: [f64; 13] = [
     0.01, 0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 0.995, 1.0,
 ];
 
-/// Times in microseconds at [`SHARES`]; empty without a time.
+/// Times in microseconds at [`SHARES`]; empty if there are no values.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Quantiles(pub Vec<u64>);
@@ -96,31 +95,32 @@ impl Quantiles {
     }
 }
 
-/// A stage of the server's work on a request.
+/// A stage of request processing in the server.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Stage {
     pub mean: f64,
     pub p99: u64,
 }
 
-/// What the server's threads used.
+/// Resource usage of the server's threads.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
     pub cpu_seconds: f64,
-    /// Time in which threads were ready and waited for a cpu, all together.
+    /// Total time in which threads were runnable and waited for a cpu.
     pub run_delay_seconds: f64,
-    /// `None` where the kernel does not count them.
+    /// `None` if the kernel does not count them.
     pub migrations: Option<u64>,
 }
 
-/// What the machine was like, as shares of the window; of steal and others, of all cpus.
+/// Load of the machine, as shares of the window; steal and others as shares of all cpus.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Host {
-    /// Cpu time that the hypervisor took.
+    /// CPU time stolen by the hypervisor.
     pub steal: f64,
-    /// Cpu time of processes that are neither the server's nor the load generator.
+    /// CPU time of processes other than the server and the load generator.
     pub others: f64,
-    /// Pressure stall information, `some` for cpus and `full` for the others; `None` without it.
+    /// Pressure stall information, `some` for cpus and `full` for the others; `None` if not
+    /// supported.
     pub psi_cpu: Option<f64>,
     pub psi_memory: Option<f64>,
     pub psi_io: Option<f64>,

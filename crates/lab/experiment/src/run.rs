@@ -1,4 +1,4 @@
-//! Runs the windows that are missing, cell by cell.
+//! Measures the missing windows, cell by cell.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,13 +15,13 @@ use crate::server::{CellError, Servers};
 use crate::spec::Spec;
 use crate::window::measure;
 
-/// How often a disturbed window is repeated before it is kept with a mark.
+/// Maximum number of repetitions of a disturbed window; after these it is kept and marked.
 pub(crate) const REPEATS_MAX: u32 = 2;
 
-/// How often the servers of a cell are started: again once, after a window without an answer.
+/// Maximum number of starts of a cell's servers: one restart after a window without an answer.
 pub(crate) const STARTS_MAX: usize = 2;
 
-/// What a run tells while it goes on.
+/// Progress of a run.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// Before the first window.
@@ -36,14 +36,15 @@ pub enum Progress<'a> {
         all: usize,
         left: Duration,
     },
-    /// A cell could not be measured; the others go on.
+    /// A cell could not be measured; the run continues with the others.
     Failed(&'a Failed),
 }
 
-/// Runs an experiment, or goes on with it, and keeps results in a folder.
+/// Runs or resumes an experiment, with results in a folder.
 ///
 /// # Errors
-/// The folder cannot be written or has results of another experiment or machine; a signal.
+/// The folder cannot be written or contains results of another experiment or machine; a signal was
+/// received.
 pub fn run(
     spec: &Spec,
     folder: &Path,
@@ -92,7 +93,7 @@ struct Run<'a> {
     results: Results,
     signals: Signals,
     begin: Instant,
-    /// Windows of this run.
+    /// Number of windows measured in this run.
     measured: u32,
     tell: &'a mut dyn FnMut(Progress<'_>),
 }
@@ -132,7 +133,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures these windows of a cell. The outer error ends the experiment, the inner one the
+    /// Measures these windows of a cell. The outer error aborts the experiment, the inner one the
     /// cell.
     fn measure_windows(
         &mut self,
@@ -161,7 +162,7 @@ impl Run<'_> {
                 }
                 repeats += 1;
             };
-            // a server that ends with this process answers less
+            // after a signal the server exits together with this process, so the window is invalid
             self.stop_if_asked()?;
             self.keep(window)?;
         }
@@ -184,7 +185,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The time that the missing windows take, from those measured so far.
+    /// Estimated time of the missing windows, from those measured so far.
     fn left(&self) -> Duration {
         let each = match self.measured {
             0 => self.spec.window.0 + self.spec.settle.0,

@@ -1,5 +1,5 @@
-//! The servers of a cell: one whose placement is switched by editing its file, as a user would,
-//! and one for each setting that a process has from its start.
+//! Servers of a cell: one whose placement is switched by editing its file, as a user would do, and
+//! one for each OpenMP setting, which a process reads at startup.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use serde_json::{Value, json};
 use crate::grid::Cell;
 use crate::spec::{Model, Policy, Spec, Template};
 
-/// A server loads its model and has its threads placed within this.
+/// Startup timeout, including loading of the model and placement of threads.
 pub(crate) const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A changed policy is in force within this.
+/// Timeout of a policy change.
 pub(crate) const SWITCH_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Longer than a server takes to answer what it has accepted.
+/// Shutdown timeout: longer than a server takes to answer accepted requests.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(45);
 
-/// Why a cell cannot be measured: a sentence.
+/// Error that prevents the measurement of a cell, as a sentence.
 pub(crate) type CellError = String;
 
-/// What OpenMP does with threads, from the start of a process on.
+/// Thread binding of OpenMP, fixed at process start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ProcBind {
     Unset,
@@ -50,12 +50,12 @@ impl ProcBind {
     }
 }
 
-/// The servers of a cell that run.
+/// The running servers of a cell.
 pub(crate) struct Servers<'a> {
     spec: &'a Spec,
     cell: &'a Cell,
     model: &'a Model,
-    /// Files of deployments.
+    /// Folder of deployment files.
     folder: &'a Path,
     running: Vec<Running>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// The process below which the server runs.
+    /// Root of the server's process tree.
     pub(crate) fn pid(&self) -> Pid {
         Pid(i32::try_from(self.service.pid()).unwrap_or_default())
     }
@@ -88,10 +88,10 @@ impl<'a> Servers<'a> {
         })
     }
 
-    /// A server on which the policy is in force; it is started if it does not run yet.
+    /// A server with the policy in force; started if not running yet.
     ///
     /// # Errors
-    /// It does not start, or does not take the policy.
+    /// It does not start, or the policy does not take effect.
     pub(crate) fn under(&mut self, policy: Policy) -> Result<&Running, CellError> {
         let proc_bind = ProcBind::of(policy);
         let known = |running: &Running| running.proc_bind == proc_bind;
@@ -114,10 +114,10 @@ impl<'a> Servers<'a> {
         Ok(&self.running[index])
     }
 
-    /// Ends all servers; a server that does not end is named.
+    /// Stops all servers.
     ///
     /// # Errors
-    /// As said.
+    /// A server does not exit; the error names it.
     pub(crate) fn stop(&mut self) -> Result<(), CellError> {
         for running in self.running.drain(..) {
             let stopped = running.service.stop(STOP_PATIENCE);
@@ -126,7 +126,7 @@ impl<'a> Servers<'a> {
         Ok(())
     }
 
-    /// What servers print on stderr.
+    /// Log with the standard error of servers.
     fn log(&self) -> PathBuf {
         self.folder.join("server.log")
     }
@@ -173,7 +173,8 @@ fn log_length(log: &Path) -> u64 {
     std::fs::metadata(log).map_or(0, |file| file.len())
 }
 
-/// The last line that a server printed, which says why it ended; `begin` is where its lines begin.
+/// The last line that a server logged, which contains the reason of its exit; its output starts at
+/// `begin`.
 fn last_line(log: &Path, begin: u64) -> Option<String> {
     let bytes = std::fs::read(log).ok()?;
     let own = bytes.get(usize::try_from(begin).ok()?..)?;
@@ -194,7 +195,7 @@ fn wait_for_listener(address: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error with its causes, in one line.
+/// An error with its causes, on one line.
 fn sentence(error: &anyhow::Error) -> CellError {
     let text = format!("{error:#}");
     text.lines().next().unwrap_or_default().to_owned()
@@ -266,7 +267,7 @@ fn pod_template(
     }]}})
 }
 
-/// Replaces a file in one step, so that its reader never sees half of it.
+/// Replaces a file atomically.
 fn write(file: &Path, deployment: &Value) -> std::io::Result<()> {
     let new = file.with_extension("new");
     std::fs::write(&new, format!("{deployment:#}\n"))?;

@@ -1,4 +1,4 @@
-//! The file of an experiment.
+//! File format of an experiment.
 //!
 //! ```yaml
 //! name: article
@@ -16,9 +16,9 @@
 //! quick: {workers: [2, 4], threads: [2, 4], trials: 3, window: 1s}
 //! ```
 //!
-//! With `template` the server is the user's own: `command`, `args` and the values of `env` may
-//! contain `{workers}`, `{threads}`, `{port}`, `{model}` and `{folder}`, which is that of the file;
-//! and each request names a `path` to which its rows are sent as little-endian float32.
+//! With `template` the server is a custom one: `command`, `args` and the values of `env` may
+//! contain `{workers}`, `{threads}`, `{port}`, `{model}` and `{folder}`, the folder of the file;
+//! and each request has a `path` to which its rows are sent as little-endian float32.
 
 mod check;
 
@@ -29,53 +29,53 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ExperimentError;
 
-/// Bytes of a file.
+/// Maximum size of a file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Nesting of a file; a valid one has three levels.
+/// Maximum nesting depth of a file; a valid one has three levels.
 const DEPTH_MAX: usize = 16;
 
-/// What is compared, on what, and how long.
+/// An experiment: arms, settings and durations.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Spec {
     pub name: String,
-    /// The folder of the file.
+    /// Folder of the file.
     #[serde(default)]
     pub folder: PathBuf,
-    /// Equal seeds give the same order of windows, arrivals and rows.
+    /// Equal seeds produce the same order of windows, arrivals and rows.
     #[serde(default = "seed")]
     pub seed: u64,
-    /// W, one server for each with each of `threads`.
+    /// Values of W; each is combined with each of `threads`.
     pub workers: Vec<u16>,
-    /// T per worker.
+    /// Values of T, threads per worker.
     pub threads: Vec<u16>,
     pub policies: Vec<Policy>,
     pub models: Vec<Model>,
     pub requests: Vec<RequestKind>,
     pub load: LoadSpec,
-    /// Windows of each setting.
+    /// Windows per setting and arm.
     pub trials: u32,
     /// Length of a window.
     pub window: Length,
-    /// Load before each window that is not measured.
+    /// Unmeasured load before each window.
     #[serde(default = "settle")]
     pub settle: Length,
-    /// The time that policies are compared by.
+    /// The time by which policies are compared.
     #[serde(default)]
     pub time: ComparedTime,
-    /// Answers later than this are not counted in goodput; without it all answers are.
+    /// Answers later than this do not count in goodput; `None`: all answers count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<Length>,
-    /// The user's own server in place of the built-in one.
+    /// A custom server instead of the built-in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<Template>,
-    /// What `--quick` replaces.
+    /// Overrides for `--quick`.
     #[serde(default, skip_serializing)]
     pub quick: Option<Quick>,
 }
 
-/// Who decides where threads run.
+/// Placement policy of threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
@@ -86,9 +86,9 @@ pub enum Policy {
     Scatter,
     /// Albacore's plan, threads of a worker close together.
     Compact,
-    /// `OMP_PROC_BIND=spread`, of the user's own server.
+    /// `OMP_PROC_BIND=spread`, with a custom server.
     BindSpread,
-    /// `OMP_PROC_BIND=close`, of the user's own server.
+    /// `OMP_PROC_BIND=close`, with a custom server.
     BindClose,
 }
 
@@ -98,26 +98,26 @@ pub struct Model {
     pub name: String,
     /// Relative to the folder of the experiment's file.
     pub file: PathBuf,
-    /// Values of a row.
+    /// Features per row.
     pub features: usize,
 }
 
-/// What clients send.
+/// A kind of request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestKind {
-    /// Rows of a request.
+    /// Rows per request.
     pub rows: usize,
-    /// Of the built-in server: the output asked for; without it the model's value.
+    /// For the built-in server: the requested output; `None`: the model's value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// Of the user's own server: where rows are sent.
+    /// For a custom server: the path to which rows are sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
 impl RequestKind {
-    /// The name in results: rows and what is asked for.
+    /// Name in results: rows and output or path.
     #[must_use]
     pub fn name(&self) -> String {
         let path = self.path.as_deref().map(|path| path.trim_matches('/'));
@@ -126,33 +126,33 @@ impl RequestKind {
     }
 }
 
-/// When requests are sent: exactly one is set.
+/// Load of a window: exactly one field is set.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct LoadSpec {
-    /// Closed loop: so many clients for each worker, each sends after its previous answer.
+    /// Closed loop: number of clients per worker, each of which sends after its previous answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients_per_worker: Option<u16>,
-    /// Closed loop: so many clients.
+    /// Closed loop: total number of clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u16>,
-    /// Open loop: requests a second, whatever the server does.
+    /// Open loop: requests per second, independent of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
 }
 
-/// The time that policies are compared by.
+/// The time by which policies are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ComparedTime {
     /// From the intended send time to the last byte of the answer.
     #[default]
     Latency,
-    /// The metric `run` of the server's `Server-Timing` header: without queues in front of it.
+    /// The metric `run` of the server's `Server-Timing` header: excludes queueing in front of it.
     Server,
 }
 
-/// A server of the user's own.
+/// A custom server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Template {
@@ -170,21 +170,21 @@ pub struct Variable {
     pub value: String,
 }
 
-/// Replacements for a run that takes minutes instead of hours.
+/// Overrides for a run of minutes instead of hours.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quick {
     pub workers: Option<Vec<u16>>,
     pub threads: Option<Vec<u16>>,
     pub policies: Option<Vec<Policy>>,
-    /// Names of models that are kept.
+    /// Names of the selected models.
     pub models: Option<Vec<String>>,
     pub requests: Option<Vec<RequestKind>>,
     pub trials: Option<u32>,
     pub window: Option<Length>,
 }
 
-/// A length of time, written as `500ms`, `4s` or `1m`.
+/// A duration, written as `500ms`, `4s` or `1m`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Length(pub Duration);
 
@@ -223,10 +223,11 @@ fn settle() -> Length {
 }
 
 impl Spec {
-    /// Reads and checks a file; with `is_quick` as its `quick` says.
+    /// Reads and validates a file; applies its `quick` if `is_quick`.
     ///
     /// # Errors
-    /// The file cannot be read, is no YAML, or a field is missing, unknown or has a bad value.
+    /// The file cannot be read, is not YAML, or a field is missing, unknown or has an invalid
+    /// value.
     pub fn read(file: &Path, is_quick: bool) -> Result<Self, ExperimentError> {
         let failed = |source| ExperimentError::File {
             path: file.to_owned(),

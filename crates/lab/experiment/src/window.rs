@@ -1,4 +1,4 @@
-//! One window: load on a server, and what it and the machine did meanwhile.
+//! One window: load on a server, and the resource usage of server and machine.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::record::{Quantiles, SHARES, Stage, Window};
 use crate::server::Running;
 use crate::spec::{Model, RequestKind, Spec};
 
-/// Different requests of a kind, sent in turn.
+/// Number of distinct requests of a kind, sent round-robin.
 const REQUESTS: usize = 4;
 
-/// Connections of an open loop: more than can be in flight at the rates that a server holds.
+/// Connections of an open loop: more than are in flight at sustainable rates.
 const OPEN_CONNECTIONS: usize = 256;
 
-/// A delay of the load generator, its 99th percentile, that disturbs a window.
+/// 99th percentile of the load generator's lag above which a window is disturbed.
 const LAG_MAX: Duration = Duration::from_millis(1);
 
-/// Measures one window after load that is not measured.
+/// Measures one window after an unmeasured load.
 ///
 /// # Errors
 /// The load generator fails.
@@ -77,13 +77,13 @@ pub(crate) fn measure(
     }))
 }
 
-/// Requests without any answer: a process of the server has died.
+/// Error for requests without any response: a process of the server has died.
 fn broken_connections(samples: &[Sample]) -> Option<String> {
     let broken = samples.iter().filter(|sample| sample.status == 0).count();
     (broken > 0).then(|| format!("{broken} of {} requests got no answer", samples.len()))
 }
 
-/// A generator that did not keep to the times of an open loop: latencies include its delay.
+/// Disturbance by a generator that was late in an open loop: latencies include its lag.
 fn late_generator(samples: &[Sample]) -> Option<String> {
     let mut lags: Vec<Duration> = samples.iter().map(|sample| sample.lag).collect();
     lags.sort_unstable();

@@ -80,7 +80,7 @@ pub(crate) enum BenchCommand {
 }
 
 impl BenchCommand {
-    /// Measures; prints.
+    /// Runs the benchmark and prints the results.
     ///
     /// # Errors
     /// Those of the subcommand.

@@ -1,6 +1,6 @@
 //! `albacore bench engine`: a process that measures the tree engine on commands from standard
 //! input, so that it can be compared with another engine in the same run. Its help describes the
-//! commands. Timed calls quantize, predict and transform; compiling is not part of them.
+//! commands. Timed calls quantize, predict and transform; compilation is excluded.
 
 use std::fs;
 use std::io::{self, BufRead as _};
@@ -13,13 +13,13 @@ use albacore_trees::{
 
 use albacore_command::{Failure, print};
 
-/// Most calls of one command: a time for each is kept, 8 MiB.
+/// Maximum number of calls of a command: the time of each is kept, 8 MiB.
 const BENCH_CALLS_MAX: usize = 1 << 20;
 
-/// Most elements of a result, as many as `albacore predict` writes.
+/// Maximum number of elements of a result, as for `albacore predict`.
 const OUTPUT_ELEMENTS_MAX: usize = 1 << 32;
 
-/// Largest file read, in bytes: a larger one is more likely a typing error than data.
+/// Maximum size of an input file, in bytes: a larger one is more likely a mistake than data.
 const FILE_BYTES_MAX: u64 = 16 << 30;
 
 /// A loaded model and its rows.
@@ -29,7 +29,7 @@ struct Loaded {
     columns: usize,
 }
 
-/// Executes commands until standard input ends.
+/// Executes commands until the end of standard input.
 pub(crate) fn run(kernel: Option<&str>) -> Result<(), Failure> {
     let kernel = kernel.map(kernel_of).transpose()?;
     let mut loaded = None;
@@ -117,7 +117,7 @@ fn kind_of(name: &str) -> Result<Kind, String> {
     }
 }
 
-/// Memory for the outputs of some rows.
+/// Output buffers for a number of rows.
 struct Outputs {
     singles: Vec<f32>,
     doubles: Vec<f64>,
@@ -205,7 +205,7 @@ impl Loaded {
         }
         let predictor = self.predictor(kernel)?;
         let mut outputs = Outputs::new(&predictor, kind, batch)?;
-        // The rows twice, so that a window never wraps.
+        // The rows are stored twice, so that a window never wraps.
         let data = [&self.rows[..], &self.rows[..batch * self.columns]].concat();
         let mut times = Vec::new();
         outputs.predict(&predictor, kind, &data[..batch * self.columns])?;
@@ -230,7 +230,7 @@ impl Loaded {
     }
 }
 
-/// Cpu time of this thread, in nanoseconds.
+/// CPU time of this thread, in nanoseconds.
 fn cpu_time() -> Result<f64, String> {
     let path = "/proc/self/schedstat";
     let text = fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;

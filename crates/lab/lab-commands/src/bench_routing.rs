@@ -1,5 +1,5 @@
-//! `albacore bench routing`: Envoy and gRPC clients in front of servers of which one is slow and
-//! one is killed every 2 s.
+//! `albacore bench routing`: Envoy and gRPC clients in front of servers, one of which is slow and
+//! one of which is killed every 2 s.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,12 +15,12 @@ use crate::bench_serve::parse_time;
 
 const MODEL: &str = "model";
 
-/// SHAP values of ten rows take about a millisecond of cpu time: a router, which takes a fifth of
-/// that for a request, and the generator leave most of two cpus to the servers.
+/// SHAP values of ten rows take about a millisecond of CPU time: the router, which takes a fifth of
+/// that per request, and the generator leave most of two cpus to the servers.
 const TREES: usize = 200;
 const ROWS: usize = 10;
 
-/// Different requests that are sent in turn.
+/// Number of distinct requests, sent round-robin.
 const REQUESTS: usize = 16;
 
 /// The arguments of `albacore bench routing`.
@@ -90,7 +90,7 @@ fn parse_factor(text: &str) -> Result<f64, String> {
     parse_number(text, 1.0, 10.0)
 }
 
-/// Measures all arms; prints.
+/// Measures all arms and prints the results.
 ///
 /// # Errors
 /// A program does not start, or the caller is not root.
@@ -99,12 +99,12 @@ pub(crate) fn run(args: &BenchRoutingArgs) -> Result<(), Failure> {
     std::fs::create_dir(&folder).map_err(|e| Failure::file(&folder, &e))?;
     let measured = options(args, folder.clone()).and_then(|options| {
         let mut progress = |what: &str| {
-            // Not on the output: it holds the table alone.
+            // Standard error, because the output only contains the table.
             let _ = writeln!(std::io::stderr(), "measuring {what}");
         };
         Ok(albacore_routing_bench::run(&options, &mut progress)?)
     });
-    // Also after a failure; the folder is one of temporary files.
+    // Also after an error; errors are ignored: it is a temporary folder.
     let _ = std::fs::remove_dir_all(&folder);
     print(&text(args, &measured?))
 }
@@ -191,7 +191,7 @@ fn line(row: &Row) -> String {
     let report = &figures.report;
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let sent = report.sent as f64 / figures.length.as_secs_f64().max(1e-9);
-    // Arrivals are random: the share of what was sent.
+    // Arrivals are random, so the reference is scaled to the requests that were sent.
     let central = row.central / row.rate * sent;
     format!(
         "| {} | {} | {sent:.1} | {:.1} | {:.1} | {:.2} | {:.1} | {:.1} | {} | {} | {} | {:.1} | {:.2} | {} |",

@@ -1,8 +1,7 @@
-//! `albacore bench serve`: how much of an open load a server of the Open Inference Protocol v2
-//! answers in time.
+//! `albacore bench serve`: open-loop benchmark of a server of the Open Inference Protocol v2.
 //!
-//! Requests are sent at times drawn before the run, whatever the server does; latencies count from
-//! those times. A run in which the generator itself was late says nothing of the server, and fails.
+//! Send times are drawn before the run, independent of the server; latencies count from those
+//! times. A run in which the generator itself was late is not valid for the server, and fails.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -108,10 +107,10 @@ pub(crate) enum Form {
     Binary,
 }
 
-/// Longest run and objective: an hour.
+/// Maximum length of a run and of an objective: an hour.
 const TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// A number with its unit, us, ms, s or m.
+/// Parses a number with its unit, us, ms, s or m.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -136,10 +135,10 @@ pub(crate) fn parse_percentile(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| "50 to less than 100 is due".to_owned())
 }
 
-/// Measures each rate, or searches the highest; prints.
+/// Measures each rate, or searches for the highest one, and prints the results.
 ///
 /// # Errors
-/// Bad options, a server that cannot be reached, or a generator that fell behind its schedule.
+/// Invalid options, a server that cannot be reached, or a generator that fell behind its schedule.
 pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
     let bench = Bench::new(args.spec())?;
     let schedules = bench.schedules()?;
@@ -182,7 +181,7 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
     behind.filter(|_| !args.is_search).map_or(Ok(()), refuse)
 }
 
-/// Each rate live and simulated.
+/// Runs each rate live and in simulation.
 fn run_against_simulation(
     bench: &Bench,
     schedules: &[Schedule],

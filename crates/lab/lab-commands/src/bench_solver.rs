@@ -1,5 +1,5 @@
-//! `albacore bench solver`: the solver of `albacore plan` beside the integer program of the source
-//! article on one problem, a line of JSON for each.
+//! `albacore bench solver`: compares the solver of `albacore plan` with the integer program of the
+//! source article on one problem; prints one line of JSON for each.
 
 use std::time::{Duration, Instant};
 
@@ -35,10 +35,10 @@ enum ModeArg {
     Compact,
 }
 
-/// Solves the problem twice and prints a line for each solver.
+/// Solves the problem with both and prints a line for each solver.
 ///
 /// # Errors
-/// Usage: the problem is refused. Failed: standard output cannot be written.
+/// Usage: the problem is rejected. Failed: standard output cannot be written.
 pub(crate) fn run(args: &BenchSolverArgs) -> Result<(), Failure> {
     if !(args.time_limit > 0.0 && args.time_limit <= SECONDS_MAX) {
         let what = format!("--time-limit: write seconds above 0, at most {SECONDS_MAX}");

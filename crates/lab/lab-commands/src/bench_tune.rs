@@ -1,4 +1,4 @@
-//! `albacore bench tune`: `albacore tune` beside the measurement of all its candidates.
+//! `albacore bench tune`: compares `albacore tune` with the measurement of all its candidates.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use albacore_tune::{
 
 use crate::tune_command::failure;
 
-/// Windows of each configuration when the best of both are compared.
+/// Windows per configuration in the final comparison.
 const COMPARED_WINDOWS: usize = 24;
 
 /// Time of each run of `albacore tune`: its default.
@@ -38,8 +38,8 @@ pub(crate) struct BenchTuneArgs {
     output: PathBuf,
 }
 
-/// Prints a line for each run, the best of all candidates, and what the choices and that one
-/// sustain in turn.
+/// Prints a line per run, the best of all candidates, and the sustained rates of the choices and of
+/// that one, measured in alternation.
 ///
 /// # Errors
 /// As `albacore tune`.
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &BenchTuneArgs) -> Result<(), Failure> {
     print(&side_by_side(&request, &chosen, best)?)
 }
 
-/// The best of all candidates, measured one after the other.
+/// The best of all candidates, measured sequentially.
 fn exhaustive_best(
     request: &TuneRequest,
     windows: usize,
@@ -102,8 +102,8 @@ fn exhaustive_best(
     Ok(best)
 }
 
-/// Runs are some minutes apart, in which the machine changes: their choices are compared by what
-/// they sustain window by window in turn.
+/// Compares the choices of runs by their sustained rates, measured in alternation window by window,
+/// because runs are minutes apart and the machine drifts in the meantime.
 fn side_by_side(
     request: &TuneRequest,
     chosen: &[&Configuration],
@@ -146,7 +146,7 @@ fn of_all(of: &Sustained) -> String {
     format!("{name}: {rate:.0} requests/s ({low:.0} to {high:.0})\n")
 }
 
-/// What the chosen configuration of a run sustained.
+/// Sustained rate of the configuration chosen in a run.
 fn goodput(outcome: &Outcome) -> f64 {
     outcome.sustained.first().map_or(0.0, |of| of.goodput)
 }

@@ -1,4 +1,4 @@
-//! `albacore experiment`: policies compared over a grid, and the report of that.
+//! `albacore experiment`: compares policies over a grid and writes a report.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -65,10 +65,10 @@ enum ExperimentCommand {
     },
 }
 
-/// Runs an experiment and writes its report, or only the report.
+/// Runs an experiment and writes its report, or writes only the report.
 ///
 /// # Errors
-/// A bad file or folder; a signal.
+/// An invalid file or folder; a signal.
 pub(crate) fn run(args: &ExperimentArgs) -> Result<(), Failure> {
     if let Some(ExperimentCommand::Report { folder }) = &args.command {
         return report(folder);
@@ -110,14 +110,14 @@ pub(crate) fn usage_or_failed(error: &ExperimentError) -> Failure {
     }
 }
 
-/// On a terminal one line that changes, else a line for each window.
+/// On a terminal, updates one line in place; otherwise prints a line per window.
 fn tell(progress: &Progress<'_>, is_terminal: bool) {
     let line = progress_line(progress);
     let is_passing = matches!(progress, Progress::Window { .. });
     match is_terminal {
         true if is_passing => {
             eprint!("\r\x1b[K{line}");
-            // a progress line that cannot be written is no reason to end
+            // errors of the progress line are ignored
             let _ = std::io::stderr().flush();
         }
         true => {

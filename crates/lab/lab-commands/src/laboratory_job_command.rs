@@ -1,5 +1,6 @@
-//! `albacore-lab laboratory-job`: what `albacore experiment --node` and `albacore tune NAME` run
-//! here and in their pods. Not for users: `albacore` and the images of one version belong together.
+//! `albacore-lab laboratory-job`: internal commands of `albacore experiment --node` and `albacore
+//! tune NAME`, on the client and in their pods. Not for users: `albacore` and the images must have
+//! the same version.
 
 use std::io::{Read as _, Write as _, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use serde_json::json;
 use crate::experiment_command::{progress_line, usage_or_failed};
 use crate::tune_command::{MeasuringArgs, failure};
 
-/// Bytes of an object: etcd takes 1.5 MiB.
+/// Maximum size of an object: etcd accepts 1.5 MiB.
 const OBJECT_BYTES_MAX: u64 = 4 << 20;
 
 #[derive(Debug, Subcommand)]
@@ -145,8 +146,8 @@ fn follow_what_was_sent(folder: &Path, fetched: &FetchedResults) -> Result<(), E
     })
 }
 
-/// One JSON object a line; `{}` is a sign of life. `describe` says what a line means, and whether
-/// that is shown only until the next.
+/// Prints one JSON object per line; `{}` is a keep-alive message. `describe` returns the text of a
+/// line, and whether it is shown only until the next one.
 fn tell(
     followed: &Followed<'_>,
     describe: impl FnOnce(&str, bool) -> Option<(String, bool)>,

@@ -1,6 +1,6 @@
-//! The subcommands of `albacore` that measure and simulate, which no server or controller needs:
-//! `simulate`, `partition`, `experiment`, `tune` and `bench`. One module each: `Args` are its
-//! options, `run` executes it. `albacore` starts the program `albacore-lab` for them.
+//! The subcommands of `albacore` for measurement and simulation, which no server or controller
+//! needs: `simulate`, `partition`, `experiment`, `tune` and `bench`. One module each: `Args` are
+//! its options, `run` executes it. `albacore` starts the program `albacore-lab` for them.
 #![forbid(unsafe_code)]
 
 mod bench_command;
@@ -65,8 +65,8 @@ enum LabCommand {
     Tune(TuneArgs),
 }
 
-/// Runs the command line `arguments`, the program's name first. Exit codes: 0 done, 1 failed, 64
-/// bad usage, 70 broken invariant.
+/// Runs the command line `arguments`, which starts with the program's name. Exit codes: 0 success,
+/// 1 failure, 64 invalid usage, 70 violated invariant.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match Args::try_parse_from(arguments) {
         Ok(args) => dispatch(&args.command),

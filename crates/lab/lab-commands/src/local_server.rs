@@ -1,4 +1,4 @@
-//! A server that a benchmark starts on this machine.
+//! A local server started by a benchmark.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -10,21 +10,21 @@ use albacore_command::Failure;
 use albacore_load::get;
 use serde_json::Value;
 
-/// Longer than the server's `--drain-timeout`.
+/// Shutdown timeout: longer than the server's `--drain-timeout`.
 const END_PATIENCE: Duration = Duration::from_secs(35);
 
-/// Ends when it is dropped.
+/// A running server, stopped on drop.
 pub(crate) struct LocalServer {
     child: Child,
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
 }
 
-/// What the workers of a server have done so far.
+/// Total work of the workers of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Worked {
     pub(crate) batches: f64,
-    /// From dispatches to collected results.
+    /// Time from dispatch to collected results.
     pub(crate) seconds: f64,
 }
 
@@ -39,8 +39,8 @@ impl Worked {
 
 impl Drop for LocalServer {
     fn drop(&mut self) {
-        // A supervisor that is killed leaves its front a moment in which it reports that. It may
-        // have ended already.
+        // SIGTERM first: if the supervisor is killed, its front runs on for a moment and logs that.
+        // It may have exited already.
         let asked = Command::new("kill")
             .arg(self.child.id().to_string())
             .status();
@@ -57,11 +57,11 @@ impl Drop for LocalServer {
 }
 
 impl LocalServer {
-    /// Starts the program albacore-server, by default that beside this program, and waits until it
-    /// is ready.
+    /// Starts `albacore-server`, by default the one beside this program, and waits until it is
+    /// ready.
     ///
     /// # Errors
-    /// It cannot be started, or ends.
+    /// It cannot be started, or exits.
     pub(crate) fn start(program: Option<&Path>, arguments: &[String]) -> Result<Self, Failure> {
         let program = match program {
             Some(program) => program.to_owned(),
@@ -83,7 +83,7 @@ impl LocalServer {
             http: unknown,
             grpc: unknown,
         };
-        // The server goes on without a reader of its events.
+        // The server keeps running when its events are no longer read.
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             let event: Value = serde_json::from_str(&line).unwrap_or_default();
             match event["event"].as_str() {
@@ -107,10 +107,10 @@ impl LocalServer {
         Ok(body)
     }
 
-    /// Memory of the front that serves, without supervisor, standby and workers, MiB.
+    /// Memory of the serving front in MiB, without supervisor, standby and workers.
     ///
     /// # Errors
-    /// It does not answer, or has ended.
+    /// It does not respond, or has exited.
     pub(crate) fn memory_mib(&self) -> Result<f64, Failure> {
         let front = &self.state()?["front"]["pid"];
         let path = Path::new("/proc").join(front.to_string()).join("status");
@@ -124,7 +124,7 @@ impl LocalServer {
     /// A model's part of the server's state.
     ///
     /// # Errors
-    /// It does not answer.
+    /// It does not respond.
     pub(crate) fn model_state(&self, model: usize) -> Result<Value, Failure> {
         Ok(self.state()?["models"][model].clone())
     }
@@ -135,11 +135,11 @@ impl LocalServer {
             .map_err(|e| Failure::Failed(format!("/albacore/v1/state: {e}")))
     }
 
-    /// The batches that workers are done with, and the time for which they had them, since the
-    /// server started.
+    /// Completed batches of the workers, and the time for which they had them, since the start of
+    /// the server.
     ///
     /// # Errors
-    /// It does not answer.
+    /// It does not respond.
     pub(crate) fn worked(&self) -> Result<Worked, Failure> {
         let metrics = String::from_utf8_lossy(&self.ask("/metrics")?).into_owned();
         let sum = |name: &str| {
@@ -165,7 +165,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("local-server-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (program, ended) = (folder.join("server"), folder.join("ended"));
-        // Its arguments are two addresses and what the caller gives.
+        // Its arguments are two addresses and those of the caller.
         let text = r#"#!/bin/sh
             trap 'echo >"$5"; exit' TERM
             echo '{"event":"listening","http":"127.0.0.1:1","grpc":"127.0.0.1:2"}'

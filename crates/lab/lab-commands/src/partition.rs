@@ -13,10 +13,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use serde_saphyr::Spanned;
 
-/// Bytes of a file: a hundred thousand models fit.
+/// Maximum size of a file: enough for a hundred thousand models.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Most nesting levels of a file; a valid one has three.
+/// Maximum nesting depth of a file; a valid one has three levels.
 const DEPTH_MAX: usize = 8;
 
 /// The arguments of `albacore partition`.
@@ -65,10 +65,10 @@ struct FileLimits {
     memory: Option<Spanned<f64>>,
 }
 
-/// Reads the file, solves, prints.
+/// Reads and solves the problem, and prints the solution.
 ///
 /// # Errors
-/// The file is refused, by line and key, or the checker refuses the solution (a bug).
+/// The file is rejected, with line and key, or the checker rejects the solution (a bug).
 pub(crate) fn run(args: &PartitionArgs) -> Result<(), Failure> {
     let problem = read(&args.file)?;
     let until = |seconds| {
@@ -138,7 +138,7 @@ fn read(path: &Path) -> Result<Problem, Failure> {
     parse(&text).map_err(usage)
 }
 
-/// The messages name line and key.
+/// Parses the problem; errors contain line and key.
 fn parse(text: &str) -> Result<Problem, String> {
     let budget = serde_saphyr::budget! { max_depth: DEPTH_MAX };
     let options = serde_saphyr::options! { budget: budget, with_snippet: false };
@@ -187,7 +187,7 @@ fn parse(text: &str) -> Result<Problem, String> {
     })
 }
 
-/// `KEY: ` of the value at a position of the text, if one precedes it.
+/// `KEY: ` of the value at this position, if any.
 fn key_at(text: &str, line: u64, column: u64) -> String {
     let line = text.lines().nth(line.saturating_sub(1) as usize);
     let before: String = line

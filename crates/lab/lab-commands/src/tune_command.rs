@@ -98,7 +98,7 @@ struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// The first option that only a cluster has.
+    /// The first given option that applies only to clusters.
     fn first(&self) -> Option<&'static str> {
         let given = [
             (self.node.is_some(), "--node"),
@@ -135,7 +135,8 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 /// Tunes and writes the results.
 ///
 /// # Errors
-/// A bad file or option, an objective that nothing meets, a server that does not start, a signal.
+/// An invalid file or option, an objective that no configuration meets, a server that does not
+/// start, a signal.
 pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     let file = local_file(args)?;
     let stem = file.file_stem().unwrap_or_default();
@@ -173,7 +174,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     print(&(applied.map_err(failure)? + "\n"))
 }
 
-/// The file of a run on this machine.
+/// The file of a local run.
 fn local_file(args: &TuneArgs) -> Result<&PathBuf, Failure> {
     let refused = |text: String| Err(Failure::Usage(text));
     match (&args.name, &args.file, args.cluster.first()) {

@@ -1,11 +1,13 @@
-//! A live server beside its simulation: several models, mixed kinds, bursts, one and two workers.
+//! Compares a live server with its simulation: several models, mixed kinds, bursts, one and two
+//! workers.
 //!
-//! The bounds of each comparison: rows of a batch within 15 %, bad rate within 1 point, idle share
-//! within 5 points, all in the same run. Other programs on the machine take cpus from a live run in
-//! a way that no simulation knows, so a comparison is repeated up to [`TRIES`] times and must hold
-//! once; runs in which not even the generator got its cpu do not count. That the bounds are not met
-//! by chance is shown by a wrong simulation of the run that agrees: it may not.
-// An unoptimized server has no cpu time to spare: `make e2e` runs these, optimized.
+//! The bounds of each comparison: mean batch rows within 15 %, bad rate within 1 percentage point,
+//! idle share within 5 percentage points, all in the same run. Other programs on the machine take
+//! cpus from a live run in ways that are not simulated, so a comparison is repeated up to [`TRIES`]
+//! times and must succeed once; runs in which even the generator was late do not count. To show
+//! that the bounds are not met by chance, a deliberately wrong simulation of the run that agrees
+//! must violate them.
+// Only optimized builds, run by `make e2e`: an unoptimized server has no spare CPU time.
 #![cfg(not(debug_assertions))]
 #![allow(
     clippy::unwrap_used,
@@ -26,17 +28,17 @@ use albacore_bench::{Bench, Spec};
 use albacore_testbed::product;
 use serde_json::Value;
 
-/// Live runs of a comparison.
+/// Maximum number of live runs of a comparison.
 const TRIES: usize = 5;
 
-/// Runs in which the generator was behind its schedule.
+/// Maximum number of runs in which the generator was behind its schedule.
 const BEHIND_MAX: usize = 15;
 
 static ALONE: Mutex<()> = Mutex::new(());
 
 const OBJECTIVE: &str = "25ms";
 
-/// A server that ends when it is dropped.
+/// A running server, killed on drop.
 struct Server {
     child: Child,
     http: SocketAddr,
@@ -103,11 +105,11 @@ struct Load {
     mix: &'static str,
     arrivals: &'static str,
     rate: f64,
-    /// A wrong simulation that must not meet the bounds under this load.
+    /// A wrong simulation that must violate the bounds under this load.
     fault: Option<Fault>,
 }
 
-/// Whether the simulation is as close to the live run as it has to be.
+/// Whether the simulation is within the bounds of the live run.
 fn is_close(comparison: &Comparison) -> bool {
     let [live, simulated] = comparison.all;
     let [idle, simulated_idle] = comparison.idle_share;
@@ -117,7 +119,7 @@ fn is_close(comparison: &Comparison) -> bool {
 }
 
 fn assert_close(load: &Load) {
-    // Two runs at once would take each other's cpus.
+    // Concurrent runs would compete for cpus.
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let server = Server::start(load.workers, load.policy);
     let mut seen = String::new();
@@ -150,7 +152,7 @@ fn assert_close(load: &Load) {
     assert!(has_agreed, "no run agrees with its simulation:\n{seen}");
 }
 
-/// Small requests on idle workers: what one batch has is what the front end gathers.
+/// Small requests on idle workers: the batch size is determined by gathering in the front end.
 #[test]
 fn batches_that_the_front_end_gathers_are_simulated() {
     assert_close(&Load {

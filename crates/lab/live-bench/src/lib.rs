@@ -1,5 +1,5 @@
-//! Measurements of a running `albacore run`: the demo. [`service`] drives the process; experiments
-//! and tests of other crates use it too.
+//! Measurements of a running `albacore run`: the demo. [`service`] controls the process; it is also
+//! used by experiments and by tests of other crates.
 #![forbid(unsafe_code)]
 
 pub mod demo;

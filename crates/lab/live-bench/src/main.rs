@@ -1,4 +1,4 @@
-//! `albacore-live-bench`: what `make demo` runs.
+//! `albacore-live-bench`: the program of `make demo`.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! `albacore run` as a child process: started, observed through its event lines, reconfigured by
-//! editing its file, stopped.
+//! Runs `albacore run` as a child process: starts it, reads its event lines, reconfigures it by
+//! editing its file, and stops it.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -78,7 +78,7 @@ pub fn program(name: &str) -> Result<PathBuf> {
     })
 }
 
-/// What `albacore ARGS` prints.
+/// Standard output of `albacore ARGS`.
 pub fn albacore_stdout(args: &[&str]) -> Result<String> {
     let output = Command::new(program("albacore")?).args(args).output()?;
     ensure!(
@@ -91,7 +91,8 @@ pub fn albacore_stdout(args: &[&str]) -> Result<String> {
 }
 
 impl Service {
-    /// Starts `albacore run -f file args` in this folder. It ends with the thread that calls this.
+    /// Starts `albacore run -f file args` in this folder. The process ends when the calling thread
+    /// ends.
     ///
     /// # Errors
     /// The program is missing or cannot be started.
@@ -99,13 +100,13 @@ impl Service {
         Self::start_in(file, args, Path::new("."), &[])
     }
 
-    /// As [`Service::start`]; what it and the server print on stderr is added to `log`.
+    /// As [`Service::start`]; stderr of the process and of the server is appended to `log`.
     pub fn start_with_log(file: &Path, args: &[&str], log: &Path) -> Result<Self> {
         let output = SpawnOutput::PipeAndLog(log.to_owned());
         Self::spawn(file, args, Path::new("."), &[], output)
     }
 
-    /// Starts `albacore run -f file args` in `folder` with more environment.
+    /// Starts `albacore run -f file args` in `folder` with additional environment variables.
     pub fn start_in(
         file: &Path,
         args: &[&str],
@@ -191,7 +192,7 @@ impl Service {
         self.placement(policy, None, patience)
     }
 
-    /// Waits until `policy`, in `mode` if one is given, is in force on every thread.
+    /// Waits until `policy`, in `mode` if given, is in force on every thread.
     pub fn placement(
         &mut self,
         policy: &str,
@@ -258,16 +259,16 @@ impl Service {
         self.placed.as_ref()
     }
 
-    /// How many workers were spawned so far.
+    /// Number of workers spawned so far.
     pub fn spawns(&mut self) -> usize {
         self.drain();
         self.spawns
     }
 
-    /// Waits until `placed` is the last event for half a second.
+    /// Waits until no event has followed `placed` for half a second.
     ///
     /// # Errors
-    /// Events keep coming.
+    /// Events continue until the timeout.
     pub fn settled(&mut self, patience: Duration) -> Result<()> {
         const QUIET: Duration = Duration::from_millis(500);
         let deadline = Instant::now() + patience;
@@ -285,7 +286,7 @@ impl Service {
         bail!("placement did not settle; the last event was {last}")
     }
 
-    /// Sends SIGTERM. Without the program `kill`, which an image of these programs alone lacks.
+    /// Sends SIGTERM with a system call: an image with only these programs has no `kill`.
     fn terminate(&self) -> Result<()> {
         let pid = Pid(i32::try_from(self.child.id())?);
         PidFd::open(pid)?.terminate()?;
@@ -390,7 +391,7 @@ impl Drop for Service {
     /// Stops the process if the caller failed before `stop`.
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            // a child that gets no signal is not waited for
+            // waits only if the signal was sent
             if self.terminate().is_ok() {
                 drop(self.child.wait());
             }

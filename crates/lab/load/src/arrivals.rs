@@ -1,11 +1,11 @@
-//! Arrival times, drawn or parsed before the run, so that they cost nothing during it.
+//! Arrival times, drawn or parsed before the run, so that they cost no time during it.
 
 use std::time::Duration;
 
 use albacore_random::Xoshiro256;
 
-/// Most arrivals of one run: a day at a thousand a second would not fit, a minute at a million
-/// does.
+/// Maximum number of arrivals of a run: enough for a minute at a million per second, too few for a
+/// day at a thousand per second.
 const ARRIVALS_MAX: usize = 1 << 26;
 
 /// Poisson arrivals at `rate` per second over `length`, the same for the same `seed`.
@@ -13,8 +13,8 @@ pub fn poisson(rate: f64, length: Duration, seed: u64) -> Vec<Duration> {
     renewal(rate, length, seed, Xoshiro256::exponential)
 }
 
-/// Arrivals whose gaps are Gamma distributed with this shape: 1 is Poisson, less is burstier, more
-/// is more even.
+/// Arrivals with Gamma-distributed interarrival times of this shape: 1 is Poisson, a smaller shape
+/// is burstier, a larger one more regular.
 pub fn gamma(shape: f64, rate: f64, length: Duration, seed: u64) -> Vec<Duration> {
     if shape.is_nan() || shape <= 0.0 {
         return Vec::new();

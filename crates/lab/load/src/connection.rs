@@ -58,7 +58,7 @@ impl Connection {
         sender.is_some_and(|sender| !sender.is_closed())
     }
 
-    /// Connects to the server of this message, unless it is connected; whether it was not.
+    /// Connects to the server of this message if not connected; returns whether it had to connect.
     pub(crate) async fn open(&mut self, message: &Message) -> Result<bool, ExchangeError> {
         let is_new = !self.is_open();
         if is_new {
@@ -72,9 +72,9 @@ impl Connection {
     }
 
     /// Sends a message and reads the whole response; returns its status, or [`NO_RESPONSE`], and
-    /// the handler's time if the server reports it.
+    /// the stage times if the server reports them.
     pub(crate) async fn exchange(&mut self, message: &Message) -> (u16, StageTimes) {
-        // Taken out, so that a connection is not reused after an error or a cancellation.
+        // Taken out, so that the connection is not reused after an error or cancellation.
         let sender = self.sender.take().filter(|sender| !sender.is_closed());
         match try_exchange(sender, message).await {
             Ok((answer, sender)) => {

@@ -1,4 +1,4 @@
-//! What a run of load is, and what it yields.
+//! Input and output of a load run.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,13 +12,13 @@ pub struct Request {
     pub address: SocketAddr,
     /// Path, such as `/v2/models/fraud/infer`.
     pub path: String,
-    /// Header names and values beside `host`.
+    /// Header names and values in addition to `host`.
     pub headers: Vec<(String, String)>,
     pub body: Bytes,
 }
 
 impl Request {
-    /// Whether it is a gRPC call by its content type, and is sent over HTTP/2.
+    /// Whether this is a gRPC call according to its content type, sent over HTTP/2.
     pub fn is_grpc(&self) -> bool {
         let is_so = |(name, value): &(String, String)| {
             name.eq_ignore_ascii_case("content-type") && value.starts_with("application/grpc")
@@ -32,7 +32,8 @@ impl Request {
 pub enum Shape {
     /// Open loop: at these times after the start, ascending, independent of the server.
     Open(Vec<Duration>),
-    /// Closed loop: each connection sends after its previous response, for this long.
+    /// Closed loop: for this long, each connection sends its next request after the previous
+    /// response.
     Closed(Duration),
 }
 
@@ -57,7 +58,7 @@ pub struct Sample {
     pub latency: Duration,
     /// HTTP status, or the one that corresponds to the gRPC status; 0 without a response.
     pub status: u16,
-    /// What the server reports of its stages.
+    /// Stage times that the server reports.
     pub stages: StageTimes,
     /// Index in [`Load::requests`].
     pub request: usize,
@@ -66,7 +67,7 @@ pub struct Sample {
     pub lag: Duration,
 }
 
-/// Why a run failed.
+/// Errors of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// No request or no connection.
@@ -87,7 +88,7 @@ pub enum LoadError {
     Incomplete,
 }
 
-/// Runs `load` on a generator of its own and returns its samples, by intended time.
+/// Runs `load` on a new generator and returns its samples, by intended time.
 ///
 /// # Errors
 /// [`LoadError`].

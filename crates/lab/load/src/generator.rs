@@ -7,22 +7,22 @@ use crate::connection::{Connection, Message};
 use crate::drive::{Load, LoadError, Sample, Shape};
 use crate::open;
 
-/// A server that takes longer to accept a connection has a full backlog: the run itself opens the
-/// rest where it needs them.
+/// A server that takes longer to accept a connection has a full backlog: the run then opens the
+/// remaining connections on demand.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Until a server has accepted a connection that the kernel has opened.
+/// Time for the server to accept a connection that the kernel has established.
 const ACCEPT_TIME: Duration = Duration::from_micros(100);
 
-/// Open files beside the connections: standard streams, event queues, those of the program.
+/// Open files in addition to the connections: standard streams, event queues, files of the program.
 const OTHER_FILES: u64 = 64;
 
 /// A load generator.
 ///
-/// Where the server has kept connections of an earlier run open, all are opened before the clock of
-/// a run starts, as clients with a pool have them: a server that is late for a moment would
-/// otherwise get hundreds of new connections at once, whose cost makes it later. Other servers may
-/// serve one connection after the other, and an idle one would hold them up.
+/// If the server has kept connections of an earlier run open, all connections are opened before the
+/// clock of a run starts, like those of clients with a pool: a momentarily slow server would
+/// otherwise get hundreds of new connections at once, whose cost delays it further. Other servers
+/// may serve one connection at a time, and an idle connection would block them.
 #[derive(Debug)]
 pub struct Generator {
     runtime: tokio::runtime::Runtime,
@@ -35,7 +35,7 @@ impl Generator {
     /// Raises the limit of open files of this process as far as it can.
     ///
     /// # Errors
-    /// The kernel gives no event queue, or refuses to raise the limit.
+    /// The kernel provides no event queue, or refuses to raise the limit.
     pub fn new() -> Result<Self, LoadError> {
         let descriptor_limit = albacore_os::raise_descriptor_limit()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -76,13 +76,13 @@ impl Generator {
         Ok(samples)
     }
 
-    /// So many connections: open, if the server keeps connections and accepts so many.
+    /// Returns `count` connections, already open if the server keeps connections and accepts them.
     fn connections(&mut self, messages: &[Message], count: usize) -> Vec<Connection> {
         let kept = self.connections.len().saturating_sub(count);
         let mut connections = self.connections.split_off(kept);
         connections.resize_with(count, Connection::default);
         self.runtime.block_on(async {
-            // the event queue tells which ones the server has closed meanwhile
+            // lets the event queue report the connections that the server has closed meanwhile
             tokio::time::sleep(Duration::from_millis(1)).await;
             if !connections.iter().any(Connection::is_open) {
                 return;

@@ -9,10 +9,10 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// Longest time of the response.
+/// Timeout of the response.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Largest body of a response: metadata of the widest models have some KiB.
+/// Maximum size of a response body: metadata of the widest models take a few KiB.
 const RESPONSE_BYTES_MAX: usize = 1 << 20;
 
 /// Why a GET failed.

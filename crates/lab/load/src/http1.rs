@@ -1,8 +1,8 @@
-//! A minimal HTTP/1.1 client for the load generator: requests are encoded before the run, bodies of
-//! responses are skipped.
+//! A minimal HTTP/1.1 client for the load generator: requests are encoded before the run, response
+//! bodies are skipped.
 //!
-//! The generator often shares CPUs with the server. A general client takes several times as long
-//! for a request, which is more than the server takes for a row.
+//! The generator often shares CPUs with the server. A general-purpose client takes several times as
+//! long per request, which is more than the server takes for a row.
 
 use std::net::SocketAddr;
 
@@ -11,16 +11,16 @@ use tokio::net::TcpStream;
 
 use crate::{Request, StageTimes};
 
-/// Most header lines of a response.
+/// Maximum number of header lines of a response.
 const HEADERS_MAX: usize = 64;
 
-/// Most bytes of a head, or of the line before a chunk: far more than servers send.
+/// Maximum bytes of a head, or of a chunk-size line: far more than servers send.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of one read.
+/// Size of a read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Why there is no response.
+/// Errors of an exchange.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Http1Error {
     #[error("the connection broke")]
@@ -67,7 +67,7 @@ pub(crate) fn message(request: &Request) -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct Http1 {
     stream: TcpStream,
-    /// Bytes that were read and not parsed yet.
+    /// Bytes that were read but not parsed yet.
     bytes: Vec<u8>,
 }
 
@@ -81,7 +81,7 @@ impl Http1 {
         })
     }
 
-    /// Whether the server has closed the idle connection; needs no system call if it has not.
+    /// Whether the server has closed the idle connection; no system call if it has not.
     pub(crate) fn is_closed(&self) -> bool {
         let nothing_came = self.stream.try_read(&mut [0]);
         !matches!(nothing_came, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
@@ -173,7 +173,7 @@ impl Http1 {
     }
 
     async fn skip_trailers(&mut self) -> Result<(), Http1Error> {
-        // bound: HEAD_BYTES_MAX bytes, each pass reads some or ends a line.
+        // bound: HEAD_BYTES_MAX bytes, each pass reads some or consumes a line.
         loop {
             let end = self.bytes.windows(2).position(|pair| pair == b"\r\n");
             match end {

@@ -1,8 +1,9 @@
 //! Load generator: precomputed arrivals, open or closed loop, latency from the intended send time.
 //!
-//! An open-loop generator sends at times drawn beforehand, independent of the server; a request
-//! that could not be sent in time (no free connection) is charged for the wait. Latency from the
-//! actual send time would hide the stalls that the measurement is to find (coordinated omission).
+//! An open-loop generator sends at times drawn beforehand, independent of the server; if a request
+//! cannot be sent in time (no free connection), its latency includes the wait. Latency from the
+//! actual send time would hide the stalls that the measurement is meant to find (coordinated
+//! omission).
 #![forbid(unsafe_code)]
 
 mod arrivals;

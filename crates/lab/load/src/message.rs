@@ -1,6 +1,6 @@
 //! Encodes infer calls of the Open Inference Protocol v2 over HTTP and gRPC.
 //!
-//! The gRPC message is encoded by hand: it has a few fields, which need no generated code.
+//! The gRPC message is encoded by hand: it has only a few fields, so no generated code is needed.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::Request;
 pub enum WireFormat {
     /// HTTP with JSON only.
     Json,
-    /// HTTP with rows and results as bytes after the JSON.
+    /// HTTP with rows and results as binary data after the JSON.
     Binary,
     /// gRPC with rows and results as raw bytes.
     Grpc,
@@ -123,7 +123,7 @@ impl InferRequest<'_> {
     }
 }
 
-/// A field of bytes.
+/// A length-delimited field.
 fn field(out: &mut Vec<u8>, number: u64, bytes: &[u8]) {
     varint(out, number << 3 | 2);
     varint(out, bytes.len() as u64);

@@ -1,9 +1,9 @@
 //! The open loop: requests are sent at their intended times, independent of the server.
 //!
-//! It runs on one thread. A task sleeps until each intended time with a kernel timer, since the
-//! timers of the runtime have a resolution of a millisecond, and passes due requests to idle
+//! It runs on one thread. A task sleeps until each intended time with a kernel timer, because the
+//! timers of the runtime have a resolution of a millisecond. It hands due requests to idle
 //! connections, the most recently used first, whose memory is warm. Requests without a free
-//! connection wait in order.
+//! connection wait in FIFO order.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,11 +21,11 @@ use crate::StageTimes;
 use crate::connection::{Connection, Message, NO_RESPONSE};
 use crate::drive::{LoadError, Sample};
 
-/// Longest time of a response: a server that hangs must not hang the run.
+/// Timeout of a response: a server that hangs must not hang the run.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Shortest sleep of the generator. Requests that become due meanwhile are sent together and up to
-/// this late, which their latency includes.
+/// Shortest sleep of the generator. Requests that become due meanwhile are sent together, up to
+/// this much late, which their latency includes.
 const SLEEP_MIN: Duration = Duration::from_micros(50);
 
 /// A request to be sent.
@@ -79,7 +79,7 @@ pub(crate) fn run(
 }
 
 impl Run {
-    /// Passes each request to a connection at its time; returns the connections that were used.
+    /// Hands each request to a connection at its time; returns the connections that were used.
     async fn dispatch(
         self: &Rc<Self>,
         times: &[Duration],
@@ -103,7 +103,7 @@ impl Run {
                     .map_err(LoadError::Runtime)?
                     .clear_ready();
             } else if index % 64 == 0 {
-                // Responses must be read even if more requests are due than can be sent.
+                // Responses must be read even while more requests are due than can be sent.
                 tokio::task::yield_now().await;
             }
             let lag = self.start.elapsed().saturating_sub(intended);
@@ -128,7 +128,7 @@ impl Run {
         Ok(used)
     }
 
-    /// Sends due requests on one connection until all are sent.
+    /// Sends due requests on one connection until none are left.
     async fn run_connection(self: Rc<Self>, mut connection: Connection) -> Connection {
         let woken = Rc::new(Notify::new());
         // bound: one pass for each request that it sends, and for each wake-up.

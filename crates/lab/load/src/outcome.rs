@@ -1,4 +1,4 @@
-//! Outcomes of the requests of a run, and how well the generator kept to its schedule.
+//! Outcomes of the requests of a run, and lag of the generator behind its schedule.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Outcome {
     }
 }
 
-/// Figures of a run under a latency objective. Latencies are of answered requests, from the
+/// Figures of a run under a latency objective. Latencies are those of answered requests, from the
 /// intended send time.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Report {
@@ -60,7 +60,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The figures of `samples`, which are of a run of `length`.
+    /// Computes the figures of the `samples` of a run of `length`.
     pub fn of<'a>(
         samples: impl IntoIterator<Item = &'a Sample>,
         length: Duration,

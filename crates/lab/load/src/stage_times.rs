@@ -1,21 +1,21 @@
-//! Times that a server reports of its stages in `Server-Timing`.
+//! Stage times that a server reports in `Server-Timing`.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Most stages of a response; later ones are left out.
+/// Maximum number of stages of a response; later ones are dropped.
 const STAGES_MAX: usize = 10;
 
-/// Most different names of a process; later ones are left out.
+/// Maximum number of distinct names in this process; later ones are dropped.
 const NAMES_MAX: usize = 64;
 
-/// Most bytes of a name.
+/// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 32;
 
-/// All names that were read, so that a sample has the size of a few numbers.
+/// All names that were read; samples contain indices into it, so that they are small.
 static NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The stages of a response and how long each took, in the order of the header.
+/// Stages of a response with their durations, in the order of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StageTimes {
     count: usize,
@@ -24,8 +24,8 @@ pub struct StageTimes {
 }
 
 impl StageTimes {
-    /// From the value of a header: `run;dur=1.25, queue;dur=0.1`, in milliseconds. Metrics without
-    /// a duration are left out.
+    /// Parses a header value such as `run;dur=1.25, queue;dur=0.1`, in milliseconds. Metrics
+    /// without a duration are ignored.
     pub(crate) fn parse(header: &str) -> Self {
         let mut stages = Self::default();
         for metric in header.split(',') {
@@ -45,7 +45,7 @@ impl StageTimes {
         stages
     }
 
-    /// The time of a stage.
+    /// Duration of a stage.
     pub fn time(&self, name: &str) -> Option<Duration> {
         let index = known_index(name)?;
         let mut times = self.times[..self.count].iter();
@@ -53,14 +53,14 @@ impl StageTimes {
         Some(Duration::from_micros((*micros).into()))
     }
 
-    /// All names that any response of this process had.
+    /// All stage names in the responses of this process.
     pub fn names() -> Vec<String> {
         names().clone()
     }
 }
 
 fn names() -> std::sync::MutexGuard<'static, Vec<String>> {
-    // a list of names is whole whatever panicked
+    // the list is consistent even after a panic
     NAMES
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -71,7 +71,7 @@ fn known_index(name: &str) -> Option<u8> {
     u8::try_from(index).ok()
 }
 
-/// The index of a name, which is added if it is new; `None` if it is no name or there are too many.
+/// Index of a name, which is added if new; `None` if the name is invalid or there are too many.
 fn index_of(name: &str) -> Option<u8> {
     let mut names = names();
     let index = match names.iter().position(|known| known == name) {

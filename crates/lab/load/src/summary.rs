@@ -12,7 +12,7 @@ pub struct Summary {
     pub ok: usize,
     /// Median latency of answered requests, from the intended send time.
     pub p50: Duration,
-    /// 99th percentile of the same.
+    /// 99th percentile of these latencies.
     pub p99: Duration,
     /// Requests answered with status 200 within the objective, per second of the run.
     pub goodput: f64,
@@ -28,7 +28,7 @@ pub fn percentile(sorted: &[Duration], share: f64) -> Duration {
         .unwrap_or_default()
 }
 
-/// Summary of `samples` of a run of `length` under the latency objective `slo`.
+/// Summarizes `samples` of a run of `length` under the latency objective `slo`.
 pub fn summarize(samples: &[Sample], length: Duration, slo: Duration) -> Summary {
     let mut latencies: Vec<Duration> = samples
         .iter()

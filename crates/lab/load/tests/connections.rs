@@ -1,4 +1,4 @@
-//! Connections of a generator against a real server that counts them.
+//! Connections of a generator, counted by a real server.
 #![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 use std::io::{Read, Write};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use albacore_load::{Generator, Load, LoadError, Request, Shape};
 
-/// A server that answers so many requests of each connection and closes it then, and how many
-/// connections it has accepted.
+/// A server that closes each connection after `requests` responses; also returns a counter of
+/// accepted connections.
 fn server(requests: usize) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! The generator against a real server that stalls: the wait behind a stall must be charged to
-//! those who waited.
+//! The generator against a real server that stalls: requests that wait behind the stall must be
+//! charged for the wait.
 #![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use albacore_load::{Load, Request, Shape, drive};
 
 const STALL: Duration = Duration::from_millis(300);
 
-/// A server that answers one connection's requests, the first of them after a stall.
+/// A server that answers the requests of one connection, the first one after a stall.
 fn stalling_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,8 +1,8 @@
-//! Prints one table: case, solver, objective, bound, optimal, seconds, and how many times as long
-//! as the exact construction took, all in one run.
+//! Prints one table: case, solver, objective, bound, optimal, seconds, and the ratio of the time to
+//! that of the exact construction in the same run.
 //!
-//! The program of the article gets [`SECONDS`]; if it found nothing or is too large, its row says
-//! so. `cargo bench -p albacore-oracles --bench literal`
+//! The article's program gets [`SECONDS`]; if it finds nothing or is too large, its row contains
+//! the error. `cargo bench -p albacore-oracles --bench literal`
 #![allow(clippy::expect_used)] // a benchmark has nobody to return an error to
 
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use albacore_oracles::solve_literal;
 use albacore_solver::{Mode, Problem, Solution, WorkBudget, check_solution, solve};
 use albacore_topology::{Distances, Topology, parse_synthetic};
 
-/// What the program gets; building it and reading it back come on top.
+/// Time limit of the program, without building it and reading the result.
 const SECONDS: f64 = 20.0;
 
-/// The exact solver's budget, and how often it runs: its fastest run counts.
+/// Budget of the exact solver, and its number of runs, of which the fastest counts.
 const BUDGET: Duration = Duration::from_millis(50);
 const RUNS: usize = 5;
 
@@ -64,7 +64,7 @@ fn problem(topology: &Topology, (workers, threads): (u16, u16), mode: Mode) -> P
     }
 }
 
-/// An answer or why there is none, and how long it took.
+/// A solution or the error, and the time that it took.
 type Outcome = (Result<Solution, String>, Duration);
 
 fn exact(problem: &Problem) -> Outcome {

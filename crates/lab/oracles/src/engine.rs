@@ -1,50 +1,50 @@
-//! Runs a program in microlp, and takes values and bound from microlp's own answer.
+//! Runs a program in microlp, and reads values and bound from microlp's own solution.
 //!
-//! good_lp hides what a certificate needs: the bound that was proven by the time a program was
-//! stopped. Values of our objectives are whole numbers, so microlp is asked for a gap below one
-//! clock cycle and its bound is rounded down: with `|objective| <= magnitude`, a relative gap of
-//! 0.9 / magnitude is an absolute one below 0.9. microlp computes with floats, so a bound is taken
-//! with a millionth to spare.
+//! good_lp hides the bound that a certificate needs: the one proven when a program was stopped.
+//! Values of our objectives are integers, so microlp is run with a gap below one clock cycle and
+//! its bound is rounded down: with `|objective| <= magnitude`, a relative gap of 0.9 / magnitude is
+//! an absolute one below 0.9. microlp computes with floats, so a relative tolerance of 1e-6 is
+//! added to its bound.
 
 use good_lp::{
     Constraint, Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable,
     WithMipGap, WithTimeLimit, solvers::microlp::microlp,
 };
 
-/// Asked of microlp in cycles: below 1, where nothing whole lies between value and bound.
+/// Gap for microlp, in cycles: below 1, so no integer fits between value and bound.
 const GAP: f64 = 0.9;
 
-/// What is maximized under which constraints.
+/// A maximization problem with its constraints.
 pub(crate) struct Program {
     pub(crate) variables: ProblemVariables,
     pub(crate) objective: Expression,
     pub(crate) constraints: Vec<Constraint>,
-    /// The objective never exceeds this, nor falls below its negative.
+    /// Upper bound of the absolute value of the objective.
     pub(crate) magnitude: f64,
 }
 
 pub(crate) struct Found {
-    /// Of the variables that were asked for, in their order.
+    /// Values of the requested variables, in their order.
     pub(crate) values: Vec<f64>,
-    /// Nothing whole exceeds this; `None` where nothing was proven.
+    /// Proven upper bound of the objective, an integer; `None` if nothing was proven.
     pub(crate) bound: Option<i64>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The time was over before there was a solution.
+    /// The time limit was reached before a solution was found.
     Time,
-    /// In microlp's words.
+    /// Error message of microlp.
     Broken(String),
 }
 
-/// The largest whole number that a float bound leaves.
+/// The largest integer that satisfies a float bound.
 fn whole(bound: f64) -> Option<i64> {
     let spare = 1e-6 * bound.abs().max(1.0);
     bound.is_finite().then(|| (bound + spare).floor() as i64)
 }
 
-/// Solves `program` for `seconds` at most; the answer has the values of `variables`.
+/// Solves `program` within `seconds`; the result has the values of `variables`.
 pub(crate) fn run(
     program: Program,
     variables: &[Variable],
@@ -58,7 +58,8 @@ pub(crate) fn run(
     let model = model.with_time_limit(seconds).with_mip_gap(gap);
     let solution = match model.map(SolverModel::solve) {
         Ok(Ok(solution)) => solution,
-        // good_lp has this variant of microlp only for a time that was over too early
+        // good_lp maps microlp to this variant only if the time limit was reached without a
+        // solution
         Ok(Err(ResolutionError::Other(_))) => return Err(Failure::Time),
         Ok(Err(error)) => return Err(Failure::Broken(error.to_string())),
         Err(error) => return Err(Failure::Broken(error.to_string())),

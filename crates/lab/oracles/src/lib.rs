@@ -1,7 +1,7 @@
 //! Reference solvers that only tests and benchmarks use.
 //!
-//! People who know the source article want to see its own program give the value of
-//! [`albacore_solver::solve()`], and tests want an oracle that shares no code with that solver.
+//! Readers of the source article can compare the value of its own program with that of
+//! [`albacore_solver::solve()`], and tests get an oracle that shares no code with that solver.
 #![forbid(unsafe_code)]
 
 mod engine;

@@ -1,20 +1,26 @@
-//! The integer program of the source article, as it is written there.
+//! The integer program of the source article, transcribed literally.
 //!
-//! **Problem.** Say independently of the solver what the best value is, and with which relaxation.
+//! **Problem.** Determine the best value, and the relaxation that it needs, independently of the
+//! solver.
+//!
 //! **Approach.** `Y[w,t,c]` is 1 if rank t of worker w runs on cpu c. Constraints (1), (2), (3),
-//! (8) and (9)-(12), and the same for physical cores, stand in `rules` one by one with the numbers
-//! of the article; the products of (4) and (6) are linearized in `pairs`. No tree, no counts, no
-//! order among workers or ranks, no start. Where the rules contradict each other, each of (8+),
-//! mains-per-core, (12), (12+) has a slack; first the slacks alone are made smallest, in this
-//! order, then the value is made largest with the slacks fixed. So the relaxation is proven and not
-//! taken over from the solver, and the program with the products is never infeasible. **Proof
-//! sketch.** The programs are the rules; lexicographic order is one program for each slack that is
-//! not 0 in the answer before it (a slack that is 0 cannot be smaller). (2), (3) and (8) never need
-//! a slack: the head of the solver's `rank_coloring` proves that a mapping exists. `optimal` means
-//! that branch and bound came to its end, or that value and proven bound are less than one clock
-//! cycle apart. **Limits.** At most [`VARIABLES_MAX`] variables. Each of the up to five programs
-//! for the slacks takes at most [`RELAX_SHARE`] of the seconds; one that runs out leaves a
-//! relaxation that is not proven smallest. A mapping in force is not looked at.
+//! (8) and (9)-(12), and their counterparts for physical cores, are in `rules`, one function each,
+//! with the numbers of the article; the products of (4) and (6) are linearized in `pairs`. There
+//! are no trees, no counts, no ordering of workers or ranks, and no start solution. Because the
+//! rules may contradict each other, each of (8+), mains-per-core, (12), (12+) has a slack variable;
+//! first the slacks are minimized in this lexicographic order, then the value is maximized with the
+//! slacks fixed. So the relaxation is proven, not copied from the solver, and the program with the
+//! products is never infeasible.
+//!
+//! **Proof sketch.** The programs are the rules; the lexicographic order takes one program for each
+//! slack that is not 0 in the solution before it (a slack of 0 is minimal). (2), (3) and (8) never
+//! need a slack: the module doc of the solver's `rank_coloring` proves that a mapping exists.
+//! `optimal` means that branch and bound completed, or that value and proven bound differ by less
+//! than one clock cycle.
+//!
+//! **Limits.** At most [`VARIABLES_MAX`] variables. Each of the up to five programs for the slacks
+//! takes at most [`RELAX_SHARE`] of the seconds; if one reaches its limit, the relaxation is not
+//! proven minimal. A mapping in force is ignored.
 
 mod pairs;
 mod rules;
@@ -28,22 +34,23 @@ use good_lp::{Expression, Variable};
 use crate::engine::{Failure, Found, Program, run};
 use rules::{RULES, Rules, Slack};
 
-/// Longest time that may be given to the program: a day, far beyond what anybody waits for.
+/// Longest time limit of the program: a day, far beyond any practical wait.
 pub const SECONDS_MAX: f64 = 86_400.0;
 
-/// Most variables of the program. On the 32 cpus of the article, microlp proves 4 x 4 (3,104
+/// Maximum number of variables. On the 32 cpus of the article, microlp proves 4 x 4 (3,104
 /// variables) in 4 to 25 s and has no mapping for 8 x 4 (5,600) after 30 s.
 pub const VARIABLES_MAX: usize = 4_000;
 
-/// Share of the seconds that each program for the slacks may take; the products get what is left.
+/// Share of the time limit for each program for the slacks; the program with the products gets the
+/// rest.
 const RELAX_SHARE: f64 = 0.1;
 
-/// Why the program has no answer.
+/// Errors of the program.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum LiteralError {
     #[error(transparent)]
     Problem(#[from] ProblemError),
-    /// The seconds are no time limit.
+    /// The time limit is not positive or exceeds [`SECONDS_MAX`].
     #[error("the time limit is {seconds} s: give seconds above 0, at most {SECONDS_MAX}")]
     TimeLimit { seconds: f64 },
     #[error(
@@ -53,18 +60,18 @@ pub enum LiteralError {
     TooLarge { variables: usize },
     #[error("the program found no mapping within {seconds} s: allow more time")]
     NothingFound { seconds: f64 },
-    /// In microlp's words.
+    /// Error message of microlp.
     #[error("microlp could not solve the program ({0})")]
     Engine(String),
-    /// Counting does not confirm what the program found.
+    /// The checker rejects the mapping found by the program.
     #[error("the answer of the program is no mapping: {0:?}")]
     Refused(Vec<Violation>),
 }
 
 /// Solves the program of the article for at most `seconds`.
 ///
-/// The certificate says what the program proved: if it ran out of time, the bound is the one that
-/// its branch and bound had by then, or that of the largest distance.
+/// The certificate contains what the program proved: if it ran out of time, the bound is the one of
+/// branch and bound at that time, or the trivial one from the largest distance.
 ///
 /// # Errors
 /// The problem is outside the limits, the program too large, nothing was found in time, or microlp
@@ -93,7 +100,8 @@ pub fn solve_literal(problem: &Problem, seconds: f64) -> Result<Solution, Litera
     certified(problem, &found)
 }
 
-/// The smallest slacks in their order. What they may take is subtracted from `left`.
+/// Minimizes the slacks in lexicographic order. The time limits of these programs are subtracted
+/// from `left`.
 fn smallest_slacks(
     problem: &Problem,
     seconds: f64,
@@ -141,14 +149,14 @@ fn pairs_of(items: u16) -> i64 {
     i64::from(items) * (i64::from(items) - 1) / 2
 }
 
-/// No value is farther from 0 than all pairs at the largest distance.
+/// Upper bound of the absolute value: all pairs at the largest distance.
 fn magnitude(problem: &Problem) -> f64 {
     let pairs = pairs_of(problem.workers) + i64::from(problem.workers) * pairs_of(problem.threads);
     (pairs * i64::from(problem.distances.machine)) as f64
 }
 
-/// The bound of a program that proved nothing in time: no pair is farther apart, or nearer, than
-/// the table of distances says.
+/// Trivial bound for a program that proved nothing in time, from the largest and the smallest entry
+/// of the table of distances.
 fn farthest(problem: &Problem) -> i64 {
     let mains = pairs_of(problem.workers) * i64::from(problem.distances.machine);
     let within = i64::from(problem.workers) * pairs_of(problem.threads);
@@ -159,7 +167,7 @@ fn farthest(problem: &Problem) -> i64 {
         }
 }
 
-/// How many variables the program with the products has.
+/// Number of variables of the program with the products.
 fn size(problem: &Problem) -> usize {
     let (workers, threads) = (usize::from(problem.workers), usize::from(problem.threads));
     let (cpus, cores) = (problem.topology.cpus().len(), problem.topology.core_count());
@@ -170,7 +178,7 @@ fn size(problem: &Problem) -> usize {
         + workers * pairs::size(threads, cpus)
 }
 
-/// The mapping that the values are, counted.
+/// Converts the values to a mapping and certifies it.
 fn certified(problem: &Problem, found: &Found) -> Result<Solution, LiteralError> {
     let cpus = problem.topology.cpus();
     let place = |values: &[f64]| {

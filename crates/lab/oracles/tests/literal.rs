@@ -1,10 +1,9 @@
 //! The program of the source article as an oracle: on every problem with at most 6 cpus and 6
-//! threads it says what the exact construction says, and so does going through all mappings.
+//! threads it agrees with the exact construction and with exhaustive enumeration.
 //!
-//! The exact solver and the way through all mappings meet on all 9,128 of them. The program of the
-//! article takes most of the time: it is asked for all up to [`LITERAL_CPUS`] cpus and for every
-//! [`LITERAL_STRIDE`]th of the others, and for every one where `ALBACORE_SOAK` is set (`make
-//! soak`).
+//! The exact solver is compared with enumeration on all 9,128 problems. The article's program takes
+//! most of the time: it runs on all problems of up to [`LITERAL_CPUS`] cpus and on every
+//! [`LITERAL_STRIDE`]th of the others, and on all of them if `ALBACORE_SOAK` is set (`make soak`).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "../../../placement/solver/src/enumerated/tests.rs"]
@@ -22,18 +21,18 @@ use machines::{ARTICLE, Shape, problem};
 
 const CPUS: usize = 6;
 
-/// Most cpus of a machine with two nodes.
+/// Maximum number of cpus of a machine with two nodes.
 const CPUS_OF_TWO_NODES: usize = 5;
 const THREADS: u16 = 6;
 
-/// Up to so many cpus, the literal program is asked for every problem.
+/// Up to this number of cpus, the literal program runs on every problem.
 const LITERAL_CPUS: usize = 4;
 
-/// Every so many of the larger problems are asked, too: no divisor of the number of sizes, which is
-/// 14, so every size is among them.
+/// Stride over the larger problems: coprime to the number of sizes, which is 14, so that every size
+/// is sampled.
 const LITERAL_STRIDE: usize = 9;
 
-/// Far above what the slowest of these programs takes on a busy machine.
+/// Time limit: far above the time of the slowest of these programs on a busy machine.
 const SECONDS: f64 = 600.0;
 
 fn literal(problem: &Problem) -> Solution {
@@ -62,14 +61,14 @@ fn is_soak() -> bool {
     std::env::var_os("ALBACORE_SOAK").is_some()
 }
 
-/// Whether the literal program is asked too: of a problem and its place in the list of all.
+/// Whether the literal program runs on this problem, given its position in the list of all.
 fn is_for_the_program(problem: &Problem, place: usize) -> bool {
     is_soak()
         || problem.topology.cpus().len() <= LITERAL_CPUS
         || place.is_multiple_of(LITERAL_STRIDE)
 }
 
-/// Compares the solvers on every problem; how many there are.
+/// Compares the solvers on every problem; returns the number of problems.
 fn compare(problems: &[Problem]) -> usize {
     for (place, problem) in problems.iter().enumerate() {
         let of = |solver: &str| {
@@ -123,7 +122,7 @@ fn every_small_problem_has_its_literal_value_in_compact() {
 fn every_tree_is_there_once() {
     let sizes = every_topology(CPUS);
     let with = |cpus: usize| sizes.iter().filter(|t| t.cpus().len() == cpus).count();
-    // multisets of multisets of partitions: the number of such trees with so many leaves
+    // multisets of multisets of partitions: the number of such trees with this number of leaves
     assert_eq!([1, 2, 3, 4, 5, 6].map(with), [1, 4, 10, 30, 75, 206]);
 }
 
@@ -141,7 +140,7 @@ fn two_workers_of_two_threads_on_the_machine_of_the_article_agree() {
 
 #[test]
 fn contradictory_rules_are_loosened_as_by_the_exact_solver() {
-    // the second is the example of the design; it takes half a minute
+    // the second is the example of the design document; it takes half a minute
     let all = [(6, 4), (8, 5)];
     for (cpus, workers) in all.into_iter().take(if is_soak() { 2 } else { 1 }) {
         let topology = Shape([1, 1, cpus, 1, 1]).topology();

@@ -1,30 +1,30 @@
-//! Judges a partition: counts everything again from the problem, shares no code with what finds
-//! one.
+//! Validates a partition: recomputes everything from the problem, shares no code with the methods
+//! that find one.
 
 use crate::problem::Problem;
 
-/// Rounding that sums of numbers may show, as a share.
+/// Relative tolerance for rounding in sums.
 const ROUNDING: f64 = 1e-9;
 
-/// What a partition is like.
+/// Measures of a partition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure {
     /// (max - min) / mean of the sub-clusters' rates.
     pub rate_imbalance: f64,
-    /// The same of their memory.
+    /// The same for memory.
     pub memory_imbalance: f64,
     /// Largest deviation from the mean rate, as a share of it, plus weight times that of memory.
     pub objective: f64,
-    /// What the loadings and unloadings cost against what is in force.
+    /// Cost of loading and unloading relative to the partition in force.
     pub change_cost: f64,
-    /// How many models change their sub-cluster.
+    /// Number of models that change their sub-cluster.
     pub moved: usize,
 }
 
-/// A rule that a partition breaks.
+/// A violated rule.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Broken {
-    /// Rule (8): a place for each model, among the sub-clusters.
+    /// Rule (8): each model is assigned to one of the sub-clusters.
     #[error("{places} places for {models} models, the largest {largest} of {clusters}")]
     Places {
         places: usize,
@@ -43,7 +43,7 @@ pub enum Broken {
     #[error("sub-cluster {cluster}: memory {memory} is above the limit {limit}")]
     Memory {
         cluster: usize,
-        /// How much, with the largest running memory.
+        /// Including the largest running memory.
         memory: f64,
         limit: f64,
     },
@@ -52,10 +52,10 @@ pub enum Broken {
     Change { cost: f64, limit: f64 },
 }
 
-/// Checks every rule and measures.
+/// Checks every rule and computes the measures.
 ///
 /// # Errors
-/// The first rule that is broken.
+/// The first violated rule.
 pub fn check(problem: &Problem, places: &[usize]) -> Result<Measure, Broken> {
     let largest = places.iter().copied().max().unwrap_or(0);
     if places.len() != problem.models.len() || largest >= problem.clusters {
@@ -115,7 +115,8 @@ pub fn check(problem: &Problem, places: &[usize]) -> Result<Measure, Broken> {
     })
 }
 
-/// Each change of one model's place unloads it there and loads it here.
+/// Cost and number of changes. Each change of a model's sub-cluster costs one unloading and one
+/// loading.
 fn changes(problem: &Problem, places: &[usize]) -> (f64, usize) {
     let Some(current) = &problem.current else {
         return (0.0, 0);
@@ -134,7 +135,7 @@ fn changes(problem: &Problem, places: &[usize]) -> (f64, usize) {
     (cost, moved)
 }
 
-/// (max - min) / mean, and the largest deviation from the mean as a share of it.
+/// (max - min) / mean, and the largest deviation from the mean relative to it.
 fn spread(sums: &[f64]) -> (f64, f64) {
     let mean = sums.iter().sum::<f64>() / sums.len() as f64;
     if mean <= 0.0 {

@@ -1,7 +1,8 @@
-//! Which models share a sub-cluster: balanced request rate and memory within limits, and few
-//! changes against what is in force. The integer program of the Symphony article (appendix A).
+//! Partitions models into sub-clusters: balanced request rate and memory, within limits and with
+//! few changes relative to the partition in force. The integer program of the Symphony article
+//! (appendix A).
 //!
-//! Pure: no clock (a budget is a closure), no randomness but from a seed, no file.
+//! Pure: no clock (a budget is a closure), no randomness except from a seed, no file.
 #![forbid(unsafe_code)]
 
 mod check;

@@ -1,14 +1,14 @@
-//! The bounds of this crate.
+//! Bounds of this crate.
 
-/// Models of a problem: the search looks at pairs of them.
+/// Maximum number of models of a problem: the search examines pairs of them.
 pub(crate) const MODELS_MAX: usize = 100_000;
 
-/// Sub-clusters of a problem.
+/// Maximum number of sub-clusters of a problem.
 pub(crate) const CLUSTERS_MAX: usize = 10_000;
 
-/// Binary variables up to which the integer program is handed to the solver: beyond, microlp is not
-/// done within any time that an operator waits.
+/// Maximum number of binary variables for which the integer program is solved: beyond it, microlp
+/// does not finish in an acceptable time.
 pub const PROGRAM_BINARIES_MAX: usize = 48;
 
-/// Rounds of the search without a gain, after which it ends even if the budget does not.
+/// Consecutive rounds without a gain after which the search ends before the budget is spent.
 pub(crate) const BARREN_ROUNDS_MAX: u32 = 60;

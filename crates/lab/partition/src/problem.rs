@@ -1,4 +1,4 @@
-//! What is to be partitioned.
+//! The partition problem.
 
 use crate::limits::{CLUSTERS_MAX, MODELS_MAX};
 
@@ -7,15 +7,15 @@ pub struct Model {
     pub name: String,
     /// Requests a second, r.
     pub rate: f64,
-    /// Memory that it takes as long as it is loaded, s.
+    /// Memory while loaded, s.
     pub memory: f64,
-    /// Memory that it takes while it runs, d; only the largest of a sub-cluster counts.
+    /// Additional memory while running, d; only the largest of a sub-cluster counts.
     pub running_memory: f64,
-    /// What one loading or one unloading costs, c.
+    /// Cost of one loading or one unloading, c.
     pub change_cost: f64,
 }
 
-/// What a sub-cluster can bear.
+/// Capacity of a sub-cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// R max: requests a second; infinite for none.
@@ -24,7 +24,7 @@ pub struct Limits {
     pub memory: f64,
 }
 
-/// What is in force, and how much may change.
+/// The partition in force, and a limit on changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Current {
     /// The sub-cluster of each model; `None` for a new one.
@@ -36,51 +36,50 @@ pub struct Current {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     pub models: Vec<Model>,
-    /// How many sub-clusters there are.
+    /// Number of sub-clusters.
     pub clusters: usize,
-    /// What each can bear.
+    /// Capacity of each sub-cluster.
     pub limits: Limits,
-    /// w: what memory out of balance counts beside rate out of balance, both as shares of their
-    /// means.
+    /// w: weight of the imbalance of memory relative to the imbalance of the rate, both as shares
+    /// of their means.
     pub weight: f64,
-    /// What is in force.
+    /// The partition in force.
     pub current: Option<Current>,
 }
 
-/// Why something is no problem.
+/// Errors of validation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProblemError {
-    /// A number of things is out of bounds.
+    /// A count is out of bounds.
     #[error("{what}: {count} is not between 1 and {most}")]
     Count {
         what: &'static str,
-        /// How many there are.
         count: usize,
         most: usize,
     },
-    /// A quantity is negative or no number.
+    /// A quantity is negative or NaN.
     #[error("model {model}: {what} {value} is not a number of at least 0")]
     Quantity {
         model: String,
         what: &'static str,
         value: f64,
     },
-    /// A limit is negative or no number.
+    /// A limit is negative or NaN.
     #[error("{what} {value} is not a number of at least 0")]
     Limit { what: &'static str, value: f64 },
-    /// What is in force does not fit the problem.
+    /// The partition in force does not match the problem.
     #[error("current: {0}")]
     Current(String),
-    /// A model that fits nowhere, or a sum that no partition can bear.
+    /// A model that fits into no sub-cluster, or a total that exceeds the total capacity.
     #[error("{0}")]
     Impossible(String),
 }
 
 impl Problem {
-    /// Whether it can be handed to the methods.
+    /// Checks the input of the methods.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error that is found.
     pub fn validate(&self) -> Result<(), ProblemError> {
         let counts = [
             ("models", self.models.len(), MODELS_MAX),
@@ -174,7 +173,7 @@ impl Problem {
         self.models.iter().map(of).sum()
     }
 
-    /// Means a sub-cluster of rate and memory; 1 where there is nothing, so that shares are 0.
+    /// Mean rate and memory per sub-cluster; 1 instead of 0, so that shares are 0.
     pub(crate) fn means(&self) -> (f64, f64) {
         let mean = |sum: f64| {
             if sum > 0.0 {

@@ -1,5 +1,5 @@
-//! The article's integer program, equations (3) to (10), through good_lp. It shares nothing with
-//! the search.
+//! The article's integer program, equations (3) to (10), with good_lp. It shares no code with the
+//! search.
 
 use good_lp::{
     Expression, ProblemVariables, ResolutionError, Solution as _, SolverModel as _, Variable,
@@ -9,8 +9,8 @@ use good_lp::{
 use crate::limits::PROGRAM_BINARIES_MAX;
 use crate::problem::Problem;
 
-/// The best places; `None` if there are none, or if the program is too large for the solver (see
-/// [`PROGRAM_BINARIES_MAX`]) or it gives up.
+/// Returns an optimal partition; `None` if there is none, if the program is too large for the
+/// solver (see [`PROGRAM_BINARIES_MAX`]), or if the solver fails.
 pub fn solve_program(problem: &Problem) -> Option<Vec<usize>> {
     if problem.models.len() * problem.clusters > PROGRAM_BINARIES_MAX {
         return None;

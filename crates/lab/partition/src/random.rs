@@ -1,11 +1,12 @@
-//! The article's baseline: random partitions, the best one that keeps the rules.
+//! The article's baseline: the best feasible one of random partitions.
 
 use albacore_random::SplitMix64;
 
 use crate::check::check;
 use crate::problem::Problem;
 
-/// The best of random places while `may_go_on` says so; `None` if none keeps the rules.
+/// Draws random partitions while `may_go_on` returns true and returns the best feasible one, if
+/// any.
 pub fn best_random(
     problem: &Problem,
     seed: u64,

@@ -1,25 +1,27 @@
 //! Construction and local search.
 //!
-//! **Problem.** Places for models so that the largest deviations of rate and memory from their
-//! means are small, within the limits. Deciding whether one of nothing exists is NP-hard.
+//! **Problem.** Assign models to sub-clusters so that the largest deviations of rate and memory
+//! from their means are small, within the limits. Deciding whether a feasible partition exists is
+//! NP-hard.
 //!
-//! **Approach.** What is in force stays; other models are placed from the largest on where they
-//! leave the least sum of squared deviations. Then moves of one model and exchanges of two between
-//! pairs of sub-clusters, each taken if it lowers the sum of the deviations' fourth powers, of
-//! which the largest ones are nearly all: pairs are taken in order of how far they are apart, one
-//! round after the other, until a round gains nothing or the budget is spent.
+//! **Approach.** Models of the partition in force stay; the others are placed in descending order
+//! of size where they add least to the sum of squared deviations. Then local search: moves of one
+//! model and exchanges of two between pairs of sub-clusters, each accepted if it reduces the sum of
+//! the fourth powers of the deviations, which the largest ones dominate. Pairs are visited in order
+//! of the difference of their deviations, round by round, until no round gains anything or the
+//! budget is spent.
 //!
-//! **Proof sketch.** Every step keeps the limits, or lowers the sum of what is above them, which
-//! stands before everything else. Each round is finite and each step lowers a number that is
-//! bounded below.
+//! **Proof sketch.** Every step keeps the limits, or reduces the total excess over them, which has
+//! priority over the penalty. Each round is finite and each step reduces a number that is bounded
+//! below.
 //!
-//! **Limits.** A problem with tight limits may have a partition that is not found; the answer is
-//! judged by [`crate::check`].
+//! **Limits.** With tight limits, a feasible partition may exist but not be found; the result is
+//! validated by [`crate::check`].
 
 use crate::limits::BARREN_ROUNDS_MAX;
 use crate::problem::Problem;
 
-/// What a sub-cluster holds.
+/// Content of a sub-cluster.
 #[derive(Clone, Debug, Default)]
 struct Cluster {
     models: Vec<usize>,
@@ -32,11 +34,11 @@ struct Search<'a> {
     clusters: Vec<Cluster>,
     rate: f64,
     memory: f64,
-    /// What changes cost so far.
+    /// Cost of changes so far.
     spent: f64,
 }
 
-/// The best places that were found while `may_go_on` says so.
+/// Returns the best partition found while `may_go_on` returns true.
 pub fn search(problem: &Problem, may_go_on: &mut dyn FnMut() -> bool) -> Vec<usize> {
     let (rate, memory) = problem.means();
     let mut search = Search {
@@ -51,7 +53,7 @@ pub fn search(problem: &Problem, may_go_on: &mut dyn FnMut() -> bool) -> Vec<usi
     while barren < BARREN_ROUNDS_MAX && may_go_on() {
         if !search.round(barren, may_go_on) {
             barren += 1;
-            // All pairs in one round that gains nothing: nothing is left to gain.
+            // Every pair was visited in consecutive rounds without a gain: a local optimum.
             if barren as usize >= problem.clusters {
                 break;
             }
@@ -107,7 +109,8 @@ impl Search<'_> {
         cluster.memory += m.memory;
     }
 
-    /// How far a sub-cluster with so much more, without and with these models, is above its limits.
+    /// Excess of a sub-cluster over its limits with this additional rate and memory, with the
+    /// running memory of its models except `without`, plus `with`.
     fn above_limits(
         &self,
         cluster: &Cluster,
@@ -131,19 +134,18 @@ impl Search<'_> {
             let running = running.fold(0.0, f64::max);
             above += (cluster.memory + memory + running - limits.memory).max(0.0) / self.memory;
         }
-        // What rounding leaves of an exact fit is nothing.
+        // Ignores the rounding error of an exact fit.
         if above < 1e-12 { 0.0 } else { above }
     }
 
-    /// The fourth powers of the deviations of a sub-cluster with so much more.
+    /// Fourth powers of the deviations of a sub-cluster with this additional rate and memory.
     fn penalty(&self, cluster: &Cluster, rate: f64, memory: f64) -> f64 {
         let r = ((cluster.rate + rate) / self.rate - 1.0).powi(2);
         let s = ((cluster.memory + memory) / self.memory - 1.0).powi(2);
         r * r + self.problem.weight * s * s
     }
 
-    /// Improves pairs of sub-clusters; `shift` says how far apart in the order of deviation they
-    /// are.
+    /// Improves pairs of sub-clusters; `shift` selects the pairing in the order of deviations.
     fn round(&mut self, shift: u32, may_go_on: &mut dyn FnMut() -> bool) -> bool {
         let count = self.clusters.len();
         let mut order: Vec<usize> = (0..count).collect();
@@ -154,7 +156,7 @@ impl Search<'_> {
         for i in 0..count {
             let j = (count - 1 - i + shift as usize) % count;
             let (a, b) = (order[i], order[j]);
-            // A pair is improved until it has no better exchange; each lowers the penalty.
+            // A pair is improved until no better exchange exists; each one reduces the penalty.
             while a != b && may_go_on() && self.improve_pair(a, b) {
                 has_gained = true;
             }
@@ -162,7 +164,7 @@ impl Search<'_> {
         has_gained
     }
 
-    /// Takes the best move or exchange between two sub-clusters, if one is better than nothing.
+    /// Applies the best move or exchange between two sub-clusters, if it is an improvement.
     fn improve_pair(&mut self, a: usize, b: usize) -> bool {
         let models = &self.problem.models;
         let (left, right) = (&self.clusters[a], &self.clusters[b]);
@@ -205,7 +207,7 @@ impl Search<'_> {
         }
     }
 
-    /// What it costs more that a model goes from one place to another.
+    /// Change of the total change cost if a model is moved.
     fn extra(&self, model: Option<usize>, from: usize, to: usize) -> f64 {
         let (Some(model), Some(current)) = (model, &self.problem.current) else {
             return 0.0;
@@ -235,7 +237,7 @@ impl Search<'_> {
                 self.put(model, to);
             }
         }
-        // Sums are taken anew, so that rounding does not add up over many steps.
+        // Sums are recomputed, so that rounding errors do not accumulate over many steps.
         for place in [a, b] {
             let cluster = &mut self.clusters[place];
             let all = || {

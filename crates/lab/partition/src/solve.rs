@@ -1,43 +1,43 @@
-//! Both methods, a bound, and the gap between them.
+//! Runs both methods, and computes a bound and the gap.
 
 use crate::check::{Measure, check};
 use crate::problem::{Problem, ProblemError};
 use crate::program::solve_program;
 use crate::search::search;
 
-/// What found a partition.
+/// Method that found a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Construction and local search.
     Search,
-    /// The integer program, solved to its end.
+    /// The integer program, solved to optimality.
     Program,
 }
 
-/// A partition with what is known of it.
+/// A partition with its measures and bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
     /// The sub-cluster of each model.
     pub places: Vec<usize>,
-    /// Counted by the checker.
+    /// Computed by the checker.
     pub measure: Measure,
-    /// No partition has an objective below this.
+    /// Lower bound of the objective.
     pub bound: f64,
     pub method: Method,
 }
 
 impl Solution {
-    /// How far the objective is above the bound at most.
+    /// Upper bound of the distance from the objective to the optimum.
     #[must_use]
     pub fn gap(&self) -> f64 {
         (self.measure.objective - self.bound).max(0.0)
     }
 }
 
-/// The better of both methods.
+/// The better result of both methods.
 ///
 /// # Errors
-/// What is wrong with the problem, or that no partition within its limits was found.
+/// The problem is invalid, or no partition within its limits was found.
 pub fn solve(
     problem: &Problem,
     may_go_on: &mut dyn FnMut() -> bool,
@@ -52,7 +52,7 @@ pub fn solve(
     });
     let programmed = solve_program(problem).and_then(|places| {
         let measure = check(problem, &places).ok()?;
-        // Solved to its end: its own objective is the bound.
+        // Solved to optimality: its own objective is the bound.
         Some(Solution {
             bound: measure.objective,
             method: Method::Program,
@@ -75,8 +75,8 @@ pub fn solve(
     }
 }
 
-/// What one model alone forces: one larger than the mean is above it wherever it is, and fewer
-/// models than sub-clusters leave one empty.
+/// Lower bound from single models: a model larger than the mean exceeds it in any sub-cluster, and
+/// if there are fewer models than sub-clusters, one is empty.
 fn bound(problem: &Problem) -> f64 {
     let (rate, memory) = problem.means();
     let largest = |of: &dyn Fn(usize) -> f64| {

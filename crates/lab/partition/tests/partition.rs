@@ -1,5 +1,5 @@
-//! Partitions of small problems against every partition there is, of large ones against the figures
-//! of the article's setting.
+//! Compares partitions of small problems with exhaustive enumeration, and of large problems with
+//! the figures of the article's setting.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 use albacore_partition::{
@@ -31,7 +31,7 @@ fn problem(models: Vec<Model>, clusters: usize) -> Problem {
     }
 }
 
-/// So many turns, then no more.
+/// A budget of `left` iterations.
 fn turns(mut left: u32) -> impl FnMut() -> bool {
     move || {
         left = left.saturating_sub(1);
@@ -39,7 +39,7 @@ fn turns(mut left: u32) -> impl FnMut() -> bool {
     }
 }
 
-/// The article's setting: exponential rates, memory of a zoo's variants.
+/// The article's setting: exponential rates, memory of variants of a model zoo.
 fn large(seed: u64) -> Problem {
     let mut state = seed;
     let mut unit = || {
@@ -108,7 +108,7 @@ fn impossible_partitions_are_refused_with_a_sentence() {
     assert!(solve(&none, &mut turns(100)).is_err());
 }
 
-/// The least objective of all partitions.
+/// The smallest objective of all partitions.
 fn best_of_all(problem: &Problem) -> Option<f64> {
     let (n, k) = (problem.models.len() as u32, problem.clusters);
     let all = (0..k.pow(n)).filter_map(|mut code| {

@@ -21,20 +21,20 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, which is above 0: the high word of a product with `end`.
+    /// Uniform in [0, `end`), for `end` above 0: the high word of a product with `end`.
     pub fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.draw()) * end as u128) >> 64) as usize
     }
 }
 
-/// xoshiro256++ (Blackman, Vigna 2019), and the distributions of gaps between arrivals.
+/// xoshiro256++ (Blackman, Vigna 2019), with distributions of interarrival times.
 #[derive(Clone, Debug)]
 pub struct Xoshiro256 {
     state: [u64; 4],
 }
 
 impl Xoshiro256 {
-    /// The stream number `stream` of a seed. SplitMix64 fills the state, as the authors advise.
+    /// Stream number `stream` of a seed. SplitMix64 fills the state, as the authors recommend.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut mixed = SplitMix64::new(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
@@ -78,7 +78,7 @@ impl Xoshiro256 {
     fn gamma_above_one(&mut self, shape: f64) -> f64 {
         let d = shape - 1.0 / 3.0;
         let c = 1.0 / (9.0 * d).sqrt();
-        // bound: each turn ends it with more than 95 %, so a hundred turns never happen.
+        // bound: each pass accepts with more than 95 %, so a hundred passes never happen.
         loop {
             let x = self.normal();
             let v = 1.0 + c * x;
@@ -92,14 +92,14 @@ impl Xoshiro256 {
         }
     }
 
-    /// Box and Muller (1958); the second value is dropped.
+    /// Box and Muller (1958); the second value is discarded.
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * self.unit().ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 }
 
-/// The 53 high bits as a number above 0 and at most 1.
+/// Maps the 53 high bits to a number above 0 and at most 1.
 fn unit(bits: u64) -> f64 {
     ((bits >> 11) + 1) as f64 * (1.0 / (1_u64 << 53) as f64)
 }
@@ -108,7 +108,7 @@ fn unit(bits: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Mean and variance of many draws.
+    /// Mean and variance over many draws.
     fn moments(mut draw: impl FnMut() -> f64) -> (f64, f64) {
         let n = 200_000;
         let all: Vec<f64> = (0..n).map(|_| draw()).collect();

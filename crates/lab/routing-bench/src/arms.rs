@@ -1,4 +1,4 @@
-//! Routers and their policies: what is compared.
+//! Arms of the comparison: routers and their policies.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use std::time::Duration;
 pub enum Router {
     /// A proxy.
     Envoy,
-    /// Clients that choose the server themselves.
+    /// Client-side load balancing.
     GrpcGo,
 }
 
-/// How weights follow from load reports.
+/// Settings of weights that are derived from load reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// How long a server must report before it has a weight of its own.
+    /// Time for which a server must have reported before its own weight is used.
     pub blackout: Duration,
-    /// How often they are computed.
+    /// Interval at which weights are computed.
     pub update: Duration,
-    /// Reports come in a stream, not with each answer.
+    /// Whether reports are streamed out of band instead of sent with each response.
     pub is_out_of_band: bool,
 }
 
 impl Weights {
-    /// What the manifests set.
+    /// Settings of the manifests.
     pub const FAST: Self = Self {
         blackout: Duration::from_millis(200),
         update: Duration::from_millis(200),
         is_out_of_band: false,
     };
 
-    /// What both routers do by default.
+    /// Defaults of both routers.
     pub const DEFAULT: Self = Self {
         blackout: Duration::from_secs(10),
         update: Duration::from_secs(1),
@@ -39,7 +39,7 @@ impl Weights {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Round robin, and what fails is not sent again: as a Service does without a router.
+    /// Round robin without retries: what a Service does without a router.
     Unretried,
     RoundRobin,
     LeastRequest,
@@ -72,7 +72,7 @@ impl Arm {
         grpc_go(Policy::Weighted(Weights::DEFAULT)),
     ];
 
-    /// As users write it, such as `envoy/orca`.
+    /// Name in the format of the command line, such as `envoy/orca`.
     #[must_use]
     pub fn name(self) -> String {
         let router = match self.router {
@@ -96,7 +96,7 @@ impl Arm {
         Self::ALL.into_iter().find(|arm| arm.name() == name)
     }
 
-    /// How long it takes until weights can be in force.
+    /// Time until weights can be in force.
     pub(crate) fn blackout(self) -> Duration {
         match self.policy {
             Policy::Weighted(weights) => weights.blackout,

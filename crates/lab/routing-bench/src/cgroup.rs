@@ -1,4 +1,4 @@
-//! Cgroups with a cpu quota, of v1 or v2.
+//! Cgroups with a CPU quota, v1 or v2.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,21 +8,21 @@ use albacore_os::{Pid, PidFd};
 
 use crate::error::RoutingError;
 
-/// The least quota that the kernel takes. With a longer period a batch would be computed either at
-/// full speed or after a stall many times as long, and no line fits that.
+/// Smallest quota that the kernel accepts. With a longer period a batch would be computed either at
+/// full speed or with a stall many times its length, which no linear model fits.
 const QUOTA_MICROS: f64 = 1000.0;
 
-/// Killed processes are gone by then.
+/// Timeout for the exit of killed processes.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A cgroup for the processes of one pod; they are killed when it is dropped.
+/// A cgroup for the processes of one pod, which are killed on drop.
 #[derive(Debug)]
 pub struct CpuCgroup {
     directory: PathBuf,
 }
 
 impl CpuCgroup {
-    /// Makes the cgroup `name` with `share` of a cpu; without a limit if it is `None`.
+    /// Creates the cgroup `name` with a quota of `share` cpus; `None` for no limit.
     ///
     /// # Errors
     /// The caller is not root, or there is no cpu controller.
@@ -69,10 +69,10 @@ impl CpuCgroup {
         command
     }
 
-    /// Kills all processes in it at once, and waits until they are gone.
+    /// Kills all processes in the cgroup, and waits until they have exited.
     ///
     /// # Errors
-    /// They do not end.
+    /// They do not exit.
     pub fn kill_all(&self) -> Result<(), RoutingError> {
         let file = self.directory.join("cgroup.procs");
         let start = Instant::now();
@@ -83,7 +83,7 @@ impl CpuCgroup {
                 return Ok(());
             }
             for pid in text.lines().filter_map(|line| line.parse().ok()) {
-                // It may have ended since.
+                // It may have exited meanwhile.
                 let _ = PidFd::open(Pid(pid)).and_then(|process| process.kill());
             }
             std::thread::sleep(Duration::from_micros(200));
@@ -95,17 +95,18 @@ impl CpuCgroup {
 
 impl Drop for CpuCgroup {
     fn drop(&mut self) {
-        // Nothing can be done about a cgroup that remains; the next one has another name.
+        // Errors are ignored: a cgroup that remains is harmless, because the next one has another
+        // name.
         let _ = self.kill_all();
         let start = Instant::now();
-        // The kernel removes a process from its cgroup a moment after it has ended.
+        // The kernel removes a process from its cgroup shortly after its exit.
         while std::fs::remove_dir(&self.directory).is_err() && start.elapsed() < KILL_PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
-/// Where the hierarchy with the cpu controller is mounted, and whether it is of v1.
+/// Mount point of the hierarchy with the cpu controller, and whether it is v1.
 fn cpu_hierarchy(mounts: &str) -> Option<(PathBuf, bool)> {
     let mut unified = None;
     for line in mounts.lines() {

@@ -1,4 +1,4 @@
-//! Envoy as the manifest configures it, in front of pods of this machine.
+//! Envoy with the configuration of the manifest, in front of pods on this machine.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::error::RoutingError;
 use crate::manifest::{self, EnvoyPorts};
 use crate::pod::{ask, free_address};
 
-/// A start that takes longer has failed.
+/// Startup timeout.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Ends when it is dropped.
+/// An Envoy process, terminated on drop.
 #[derive(Debug)]
 pub struct Envoy {
     child: Child,
@@ -23,21 +23,21 @@ pub struct Envoy {
     admin: SocketAddr,
 }
 
-/// What Envoy says of a pod.
+/// Envoy's view of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnvoyHost {
     pub address: SocketAddr,
     pub weight: u64,
-    /// Requests that it was sent, retries included.
+    /// Requests sent to it, including retries.
     pub requests: u64,
 }
 
 impl Envoy {
-    /// Has Envoy check the configuration, and starts it with one event loop in front of `servers`.
-    /// `policy` replaces that of the manifest. Its files are in `folder`.
+    /// Validates the configuration with Envoy, and starts it with one event loop in front of
+    /// `servers`. `policy` replaces that of the manifest. Its files are written to `folder`.
     ///
     /// # Errors
-    /// Envoy refuses the configuration, or does not start.
+    /// Envoy rejects the configuration, or does not start.
     pub fn start(
         program: &Path,
         folder: &Path,
@@ -81,7 +81,8 @@ impl Envoy {
         Ok(envoy)
     }
 
-    /// Until it listens, which it does when it has found the pods and asked for their health.
+    /// Waits until it listens, which it does once it has discovered the pods and checked their
+    /// health.
     fn wait(&mut self, log: &Path) -> Result<(), RoutingError> {
         let start = Instant::now();
         // bound: START_PATIENCE
@@ -113,7 +114,7 @@ impl Envoy {
         hosts.into_iter().flatten().map(host).collect()
     }
 
-    /// How many requests it sent once more.
+    /// Number of retries.
     ///
     /// # Errors
     /// It does not answer.
@@ -132,7 +133,7 @@ fn host(status: &Value) -> Result<EnvoyHost, RoutingError> {
     let stats = status["stats"].as_array();
     let requests = stats.into_iter().flatten();
     let mut requests = requests.filter(|stat| stat["name"] == "rq_total");
-    // Envoy writes 64-bit numbers as texts, and leaves out zeros.
+    // Envoy encodes 64-bit numbers as strings, and omits zeros.
     let number = |value: &Value| match value {
         Value::String(text) => text.parse().unwrap_or_default(),
         other => other.as_u64().unwrap_or_default(),

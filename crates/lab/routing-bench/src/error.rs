@@ -1,4 +1,4 @@
-//! Why routers cannot be measured.
+//! Errors of router measurements.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use albacore_load::{GetError, LoadError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RoutingError {
-    /// Says what failed and what to do.
+    /// The message contains the failure and a remedy.
     #[error("{0}")]
     Failed(String),
     #[error("{}", path.display())]
@@ -18,7 +18,7 @@ pub enum RoutingError {
     Ask { url: String, source: GetError },
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The cpu time of a router cannot be read.
+    /// The CPU time of a router cannot be read.
     #[error(transparent)]
     Cpu(#[from] albacore_bench::BenchError),
 }

@@ -1,4 +1,4 @@
-//! What a run of an arm gave.
+//! Results of an arm.
 
 use std::time::Duration;
 
@@ -6,35 +6,34 @@ use albacore_load::{Outcome, Report, Sample, percentile};
 
 use crate::kills::Kill;
 
-/// Requests sent this long after a kill belong to its interruption.
+/// Requests sent within this time after a kill are attributed to its interruption.
 const AFTERMATH: Duration = Duration::from_millis(500);
 
-/// Figures of an arm at a load, of all its rounds.
+/// Figures of an arm at a load, over all its rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub report: Report,
-    /// Requests that got neither an answer nor a refusal for overload (429,
-    /// `RESOURCE_EXHAUSTED`).
+    /// Requests with neither a result nor a rejection for overload (429, `RESOURCE_EXHAUSTED`).
     pub lost: usize,
     pub kills: usize,
-    /// For each kill the longest stretch of requests in a row without an answer in time, among
-    /// those sent from an objective before the kill to 500 ms after it: from the intended time of
-    /// the first to that of the next one that is answered in time. Sorted.
+    /// Per kill, the longest run of consecutive requests without a good answer, among those sent
+    /// from one objective before the kill to 500 ms after it: from the intended time of the first
+    /// to that of the next good one. Sorted.
     pub interruptions: Vec<Duration>,
-    /// From each kill until the pod was ready again; sorted.
+    /// Time from each kill until the pod was ready again; sorted.
     pub down: Vec<Duration>,
-    /// Cpu time of the router; with grpc-go the client's, which also sends.
+    /// CPU time of the router; for grpc-go that of the client, which also sends.
     pub router_cpu: Duration,
-    /// How long requests were sent and measured.
+    /// Time during which requests were sent and measured.
     pub length: Duration,
-    /// Requests that the router sent once more; of Envoy alone.
+    /// Number of retries; Envoy only.
     pub retried: u64,
 }
 
 /// One round of an arm.
 #[derive(Debug)]
 pub(crate) struct Round {
-    /// Those that are measured, by intended time.
+    /// Measured samples, by intended time.
     pub(crate) samples: Vec<Sample>,
     pub(crate) kills: Vec<Kill>,
     pub(crate) router_cpu: Duration,
@@ -72,13 +71,13 @@ impl Figures {
         figures
     }
 
-    /// The 99th percentile over kills.
+    /// 99th percentile over kills.
     #[must_use]
     pub fn interruption_p99(&self) -> Duration {
         percentile(&self.interruptions, 0.99)
     }
 
-    /// Cpus that the router took.
+    /// Mean number of cpus that the router used.
     #[must_use]
     pub fn router_cpus(&self) -> f64 {
         self.router_cpu.as_secs_f64() / self.length.as_secs_f64().max(1e-9)
@@ -143,7 +142,7 @@ mod tests {
         ];
         assert_eq!(interruption(&samples, ms(1000), ms(50)), ms(49));
         assert_eq!(interruption(&samples, ms(400), ms(50)), ms(0));
-        // Nothing is answered any more.
+        // No good answer follows.
         assert_eq!(interruption(&samples[..5], ms(1000), ms(50)), ms(44));
     }
 

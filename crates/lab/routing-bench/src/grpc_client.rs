@@ -1,4 +1,4 @@
-//! The client of `tests/routing/client`: grpc-go, which chooses the server by a service config.
+//! The client in `tests/routing/client`: grpc-go, which balances load by a service config.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
@@ -13,18 +13,18 @@ use crate::arms::Policy;
 use crate::error::RoutingError;
 use crate::manifest;
 
-/// The frame of a message, which grpc-go writes itself.
+/// Size of the gRPC frame header, which grpc-go writes itself.
 const FRAME_BYTES: usize = 5;
 
-/// Whether the client asks for load reports.
+/// Whether the client requests load reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadReports {
-    /// In the trailer of each answer.
+    /// In the trailer of each response.
     Asked,
     NotAsked,
 }
 
-/// A run of the client. It is killed when it is dropped.
+/// A run of the client, which is killed on drop.
 #[derive(Debug)]
 pub struct GrpcClient {
     program: PathBuf,
@@ -32,29 +32,29 @@ pub struct GrpcClient {
     output: BufReader<ChildStdout>,
 }
 
-/// What the client saw.
+/// Results seen by the client.
 #[derive(Clone, Debug, Default)]
 pub struct Answered {
     /// By intended time.
     pub samples: Vec<Sample>,
-    /// The server of each sample; `None` if it was sent to none.
+    /// Server of each sample; `None` if it was sent to none.
     pub servers: Vec<Option<SocketAddr>>,
-    /// Cpu time of the client, which sends and routes.
+    /// CPU time of the client, which sends and routes.
     pub cpu: Duration,
 }
 
-/// What a client sends.
+/// Load that a client sends.
 #[derive(Clone, Copy, Debug)]
 pub struct Sending<'a> {
-    /// In turn.
+    /// Sent round-robin.
     pub requests: &'a [Request],
     pub times: &'a [Duration],
     pub reports: LoadReports,
 }
 
 impl GrpcClient {
-    /// Starts sending; returns when its clock starts. `policy`
-    /// replaces that of the manifest. Its files are in `folder`.
+    /// Starts sending; returns when the client's clock starts. `policy` replaces that of the
+    /// manifest. Its files are written to `folder`.
     ///
     /// # Errors
     /// The client does not start.
@@ -127,7 +127,7 @@ impl GrpcClient {
     /// The client fails.
     pub fn finish(mut self) -> Result<Answered, RoutingError> {
         let mut answered = Answered::default();
-        // bound: the requests, and the line after them
+        // bound: the requests, and the final line
         loop {
             let line = self.line()?;
             if let Some(nanos) = line.strip_prefix("cpu ").and_then(|it| it.parse().ok()) {
@@ -150,7 +150,7 @@ impl Drop for GrpcClient {
     }
 }
 
-/// A line: intended time, lag and latency in nanoseconds, gRPC code, server.
+/// Parses a line: intended time, lag and latency in nanoseconds, gRPC code, server.
 fn parse(line: &str) -> Option<(Sample, Option<SocketAddr>)> {
     let words: Vec<&str> = line.split(' ').collect();
     let &[intended, lag, latency, code, server] = words.as_slice() else {

@@ -1,4 +1,4 @@
-//! Pods that are killed one after the other while requests are sent.
+//! Kills pods one at a time while requests are sent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,17 +8,17 @@ use albacore_random::SplitMix64;
 use crate::error::RoutingError;
 use crate::pod::Pod;
 
-/// How often the end of the load is looked for.
+/// Interval at which the end of the load is polled.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// When pods are killed.
+/// Schedule of kills.
 #[derive(Clone, Copy, Debug)]
 pub struct Kills {
-    /// From the start to the first kill.
+    /// Time from the start to the first kill.
     pub first: Duration,
-    /// From one kill to the next.
+    /// Time from one kill to the next.
     pub every: Duration,
-    /// The same seed draws the same pods.
+    /// Equal seeds draw equal pods.
     pub seed: u64,
 }
 
@@ -27,14 +27,14 @@ pub struct Kills {
 pub struct Kill {
     /// Index of the pod.
     pub pod: usize,
-    /// After the start of the load.
+    /// Time after the start of the load.
     pub at: Duration,
-    /// Until the pod was ready again.
+    /// Time until the pod was ready again.
     pub down: Duration,
 }
 
 impl Kills {
-    /// Kills a pod after the other, each drawn from all, until `is_over`; times count from
+    /// Kills pods one at a time, each drawn from all, until `is_over`; times are relative to
     /// `start`.
     fn run(
         &self,
@@ -45,7 +45,7 @@ impl Kills {
         let mut random = SplitMix64::new(self.seed);
         let mut kills = Vec::new();
         let mut due = self.first;
-        // bound: the load, at whose end the caller sets `is_over`
+        // bound: the load, at the end of which the caller sets `is_over`
         while !is_over.load(Ordering::Relaxed) {
             let left = due.saturating_sub(start.elapsed());
             if !left.is_zero() {
@@ -62,7 +62,7 @@ impl Kills {
     }
 }
 
-/// Kills pods while `send` sends; the clock starts now.
+/// Kills pods while `send` runs; the clock starts now.
 ///
 /// # Errors
 /// A pod does not start again, or `send` fails.

@@ -1,8 +1,8 @@
-//! Real routers in front of real servers: Envoy and clients of grpc-go with several policies,
-//! beside the simulated central scheduler. What `albacore bench routing` runs.
+//! Compares real routers in front of real servers: Envoy and grpc-go clients with several policies,
+//! and a simulated central scheduler. The library of `albacore bench routing`.
 //!
-//! Every pod is a server with all its processes in a cgroup of its own, whose cpu quota makes it
-//! slow and through which it is killed as a whole, as a pod is.
+//! Every pod is a server whose processes all run in one cgroup. Its CPU quota sets the speed of the
+//! pod, and the cgroup is killed as a whole, like a pod.
 #![forbid(unsafe_code)]
 
 mod arms;

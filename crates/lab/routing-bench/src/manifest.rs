@@ -1,4 +1,4 @@
-//! The configurations of `manifests/examples/routing`, with the addresses and policies of a run.
+//! Configurations of `manifests/examples/routing`, with the addresses and policies of a run.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::error::RoutingError;
 const ENVOY: &str = include_str!("../../../../manifests/examples/routing/envoy/configmap.yaml");
 const GRPC: &str = include_str!("../../../../manifests/examples/routing/grpc/configmap.yaml");
 
-/// Where Envoy listens in a run.
+/// Addresses on which Envoy listens in a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EnvoyPorts {
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
 }
 
-/// The text of a key of a ConfigMap.
+/// Value of a key of a ConfigMap.
 fn config_map(text: &str, key: &str) -> Result<String, RoutingError> {
     let invalid = |what: &str| RoutingError::Failed(format!("the ConfigMap with {key}: {what}"));
     let object: Value = serde_saphyr::from_str(text).map_err(|e| invalid(&e.to_string()))?;
@@ -31,8 +31,7 @@ fn socket(address: SocketAddr) -> Value {
     json!({ "socket_address": { "address": address.ip().to_string(), "port_value": address.port() } })
 }
 
-/// The configuration of Envoy in front of `servers`; with the policy of the manifest if `policy` is
-/// `None`.
+/// Envoy's configuration in front of `servers`; `None` keeps the policy of the manifest.
 pub(crate) fn envoy(
     ports: EnvoyPorts,
     servers: &[SocketAddr],
@@ -90,7 +89,7 @@ fn seconds(time: Duration) -> Value {
     format!("{}s", time.as_secs_f64()).into()
 }
 
-/// The service config of clients; with the policy of the manifest if `policy` is `None`.
+/// Service config of clients; `None` keeps the policy of the manifest.
 pub(crate) fn service_config(policy: Option<Policy>) -> Result<Value, RoutingError> {
     let text = config_map(GRPC, "service-config.json")?;
     let invalid = |e: serde_json::Error| RoutingError::Failed(format!("service-config.json: {e}"));

@@ -1,4 +1,5 @@
-//! A server as a pod is: alone in its cgroup, always at the same addresses, killed as a whole.
+//! A server that behaves like a pod: alone in its cgroup, with constant addresses, killed as a
+//! whole.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -12,19 +13,19 @@ use serde_json::Value;
 use crate::cgroup::CpuCgroup;
 use crate::error::RoutingError;
 
-/// What a pod runs.
+/// Configuration of a pod.
 #[derive(Clone, Debug)]
 pub struct PodOptions {
-    /// The program albacore-server.
+    /// Path of `albacore-server`.
     pub server: PathBuf,
     /// Name and file of the model.
     pub model: (String, PathBuf),
     pub objective: Duration,
-    /// Share of a cpu that it may use; `None`: all.
+    /// CPU quota as a share of one cpu; `None`: unlimited.
     pub share: Option<f64>,
 }
 
-/// Ends, with all its processes, when it is dropped.
+/// A running pod; its processes are killed on drop.
 #[derive(Debug)]
 pub struct Pod {
     options: PodOptions,
@@ -35,10 +36,10 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Starts it in a cgroup `name`, and waits until it is ready.
+    /// Starts the pod in a cgroup `name`, and waits until it is ready.
     ///
     /// # Errors
-    /// The cgroup cannot be made, or the server does not start.
+    /// The cgroup cannot be created, or the server does not start.
     pub fn start(name: &str, options: PodOptions) -> Result<Self, RoutingError> {
         let mut pod = Self {
             cgroup: CpuCgroup::make(name, options.share)?,
@@ -51,8 +52,8 @@ impl Pod {
         Ok(pod)
     }
 
-    /// Kills all its processes, starts it again at once and waits until it is ready; returns when
-    /// it was killed and how long it was away.
+    /// Kills all its processes, restarts it at once and waits until it is ready; returns the time
+    /// of the kill and the downtime.
     ///
     /// # Errors
     /// It does not start again.
@@ -80,7 +81,7 @@ impl Pod {
             .map_err(RoutingError::file(&self.options.server))?;
         let output = child.stdout.take();
         self.child = Some(child);
-        // The server goes on without a reader of its events.
+        // The server keeps running when its events are no longer read.
         let lines = output.into_iter().flat_map(|it| BufReader::new(it).lines());
         for line in lines.map_while(Result::ok) {
             let event: Value = serde_json::from_str(&line).unwrap_or_default();
@@ -99,10 +100,10 @@ impl Pod {
         }
     }
 
-    /// What it answers to a GET.
+    /// Body of the response to a GET.
     ///
     /// # Errors
-    /// It does not answer, or not with text.
+    /// It does not answer, or the response is not text.
     pub fn ask(&self, path: &str) -> Result<String, RoutingError> {
         ask(self.http, path)
     }
@@ -125,7 +126,7 @@ pub(crate) fn ask(address: SocketAddr, path: &str) -> Result<String, RoutingErro
     }
 }
 
-/// An address of this machine on which nobody listens.
+/// A free address of this machine.
 ///
 /// # Errors
 /// There is none.

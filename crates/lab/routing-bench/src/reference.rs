@@ -1,4 +1,4 @@
-//! The simulated central scheduler that arms are compared with.
+//! The simulated central scheduler, the reference of the comparison.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use albacore_simulator::{
     Cluster, DropPolicy, Failures, Model, Policy, Popularity, Process, Routing, Scenario, Source,
 };
 
-/// Simulated requests: differences below 0.1 % are chance.
+/// Number of simulated requests: differences below 0.1 % are noise.
 const REQUESTS: u64 = 200_000;
 
-/// How long it takes to notice that a pod of this machine is gone or back.
+/// Time to detect that a pod of this machine is down or up.
 const NOTICE: Nanos = Nanos(1_000_000);
 
-/// The pods of a run, as the simulator takes them.
+/// Parameters of the simulation, from the pods of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
-    /// Of a fast pod: what a request of a batch costs, and what the batch does; nanoseconds.
+    /// For a fast pod: cost of a request in a batch, and fixed cost of a batch; nanoseconds.
     pub request_ns: f64,
     pub batch_ns: f64,
-    /// For each pod how many times as long its batches take.
+    /// Per pod, the factor by which its batches take longer.
     pub slowness: Vec<f64>,
     pub objective: Duration,
-    /// Mean time of a kill.
+    /// Mean downtime per kill.
     pub down: Duration,
-    /// From one kill to the next.
+    /// Time from one kill to the next.
     pub every: Duration,
 }
 
@@ -71,7 +71,7 @@ impl Reference {
         }
     }
 
-    /// Requests per second that the central scheduler answers in time of so many.
+    /// Goodput of the central scheduler at this rate, per second.
     #[must_use]
     pub fn goodput_at(&self, rate: f64) -> f64 {
         let figures = self.central().at_rate(rate).run();
@@ -80,7 +80,7 @@ impl Reference {
         })
     }
 
-    /// The command that simulates the same.
+    /// Command line that runs this simulation.
     #[must_use]
     pub fn command(&self) -> String {
         let ms = |nanos: f64| nanos / 1e6;

@@ -1,4 +1,4 @@
-//! All arms in turn, in front of the same pods, in one run.
+//! Measures all arms in turn in one run, in front of the same pods.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,40 +19,40 @@ use crate::kills::{Kill, Kills, while_killing};
 use crate::pod::{Pod, PodOptions};
 use crate::reference::Reference;
 
-/// Load that is not measured, beyond the blackout of the weights.
+/// Warm-up in addition to the blackout of the weights.
 const WARM: Duration = Duration::from_secs(2);
 
-/// How long the capacity of each pod is measured, after half of that for learning.
+/// Duration of the capacity measurement of each pod, after a warm-up of half of it.
 const CAPACITY: Duration = Duration::from_secs(3);
 
-/// Clients of that closed loop: a pod always has the next batch, and none is refused.
+/// Connections of that closed loop: a pod always has a next batch, and no request is refused.
 const CAPACITY_CLIENTS: usize = 3;
 
-/// Connections to Envoy: more than are in flight.
+/// Connections to Envoy: more than the requests in flight.
 const CONNECTIONS: usize = 256;
 
-/// A generator that is later than this part of the objective distorts the measurement.
+/// Lag of the generator, as a share of the objective, above which the measurement is distorted.
 const LAG_SHARE: f64 = 0.05;
 
 #[derive(Clone, Debug)]
 pub struct Programs {
     pub server: PathBuf,
     pub envoy: PathBuf,
-    /// Of `tests/routing/client`.
+    /// Path of the program of `tests/routing/client`.
     pub grpc_client: PathBuf,
 }
 
-/// What is asked of the pods.
+/// Requests, and the pods that serve them.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Name and file of the model.
     pub model: (String, PathBuf),
     pub output: Option<String>,
     pub features: usize,
-    /// Values of the requests that are sent in turn, each with the same number of rows.
+    /// Values of the distinct requests, sent round-robin, each with the same number of rows.
     pub requests: Vec<Vec<f32>>,
     pub objective: Duration,
-    /// Share of a cpu of each pod. The fast pods come last.
+    /// CPU quota of each pod, as a share of one cpu. The fast pods are last.
     pub shares: Vec<f64>,
 }
 
@@ -64,12 +64,12 @@ pub struct Options {
     /// Percent of the remaining capacity.
     pub loads: Vec<u32>,
     pub rounds: u32,
-    /// Of each round of an arm at a load.
+    /// Duration of each round of an arm at a load.
     pub length: Duration,
-    /// From one kill to the next.
+    /// Time from one kill to the next.
     pub kill_every: Duration,
     pub seed: u64,
-    /// For the files of the run.
+    /// Folder for the files of the run.
     pub folder: PathBuf,
 }
 
@@ -79,19 +79,20 @@ pub struct Row {
     pub arm: Arm,
     /// Percent of the remaining capacity.
     pub load: u32,
-    /// Requests per second that were to be sent.
+    /// Intended requests per second.
     pub rate: f64,
     pub figures: Figures,
-    /// What the simulated central scheduler answers in time of that rate.
+    /// Goodput of the simulated central scheduler at that rate.
     pub central: f64,
     pub is_generator_late: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Of each pod alone: answers in time per second to a few clients in a closed loop.
+    /// Capacity of each pod alone: good answers per second to a few clients in a closed loop.
     pub capacities: Vec<f64>,
-    /// Their sum without what kills take: a pod is away for the measured time of a restart.
+    /// Their sum, reduced by the downtime of kills: a pod is down for the measured time of a
+    /// restart.
     pub remaining: f64,
     pub reference: Reference,
     pub rows: Vec<Row>,
@@ -118,7 +119,7 @@ impl Setting {
     }
 }
 
-/// Measures; calls `progress` with what comes next.
+/// Runs the measurement; calls `progress` with the name of each step.
 ///
 /// # Errors
 /// A program does not start or fails.
@@ -159,7 +160,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Outcome,
     })
 }
 
-/// Answers in time per second.
+/// Good answers per second.
 fn capacity(setting: &Setting, pod: &Pod) -> Result<f64, RoutingError> {
     let mut generator = Generator::new()?;
     let mut closed = |length| {
@@ -193,7 +194,7 @@ fn reference(
             RoutingError::Failed(what)
         })
     };
-    // What is as fast as the last pod by its quota is as fast.
+    // A pod with the same quota as the last one is considered equally fast.
     let shares = &setting.shares;
     let of_share = |(&share, capacity): (&f64, &f64)| match shares.last() == Some(&share) {
         true => 1.0,
@@ -209,7 +210,7 @@ fn reference(
     })
 }
 
-/// The kind under which the server reports what such batches cost.
+/// Kind under which the server reports the cost of such batches.
 fn kind(setting: &Setting) -> &str {
     match setting.output.as_deref() {
         Some(output @ ("contribs" | "interactions")) => output,
@@ -257,7 +258,7 @@ fn measure(
     Ok(cases.iter().zip(&rounds).map(row).collect())
 }
 
-/// The same times of requests and the same kills for every arm.
+/// Every arm gets the same request times and the same kills.
 fn one_round(
     options: &Options,
     pods: &mut [Pod],
@@ -267,7 +268,7 @@ fn one_round(
 ) -> Result<Round, RoutingError> {
     let warm = WARM + arm.blackout();
     let seed = options.seed + u64::from(round);
-    // Without the arm's own blackout the measured times would be others for each arm.
+    // With the arm's own blackout the measured times would differ between arms.
     let mut times = poisson(rate, warm, !seed);
     let measured = poisson(rate, options.length, seed);
     times.extend(measured.iter().map(|&time| warm + time));

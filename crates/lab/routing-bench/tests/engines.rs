@@ -1,6 +1,6 @@
-//! Envoy and grpc-go as the manifests configure them, in front of real servers: facts that do not
-//! depend on how fast this machine is. Needs root for cgroups; `ALBACORE_SOAK=N` kills N times as
-//! often.
+//! Envoy and grpc-go with the configuration of the manifests, in front of real servers: properties
+//! that do not depend on the speed of this machine. Needs root for cgroups; `ALBACORE_SOAK=N`
+//! multiplies the number of kills by N.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,16 +21,16 @@ use albacore_routing_bench::{
 };
 use albacore_testbed::product;
 
-/// No request is refused or late on a slow machine.
+/// So long that no request is refused or late on a slow machine.
 const OBJECTIVE: Duration = Duration::from_secs(5);
 
-/// Of every load.
+/// Requests per second of every load.
 const RATE: u32 = 100;
 
-/// Of each request: the slow server computes for milliseconds, far longer than it is stalled.
+/// Rows of each request: the slow server computes for milliseconds, far longer than its stalls.
 const ROWS: usize = 10;
 
-/// Trees of the models: of a slow server beside two fast ones, and of servers alike.
+/// Trees of the models: a slow server and two fast ones, and equal servers.
 const UNLIKE: [usize; 3] = [600, 5, 5];
 const ALIKE: [usize; 3] = [100; 3];
 
@@ -46,7 +46,7 @@ fn programs() -> PathBuf {
     String::from_utf8(output.stdout).unwrap().trim().into()
 }
 
-/// Servers with models of so many trees.
+/// Servers with models of these numbers of trees.
 fn pods(folder: &Path, test: &str, trees: [usize; 3]) -> Vec<Pod> {
     let server = product("albacore-server").unwrap();
     let start = |(index, trees): (usize, usize)| {
@@ -107,14 +107,14 @@ fn grpc(pods: &[Pod], folder: &Path, policy: Option<Policy>, length: Duration) -
     GrpcClient::start(&program, folder, &servers, policy, &sending).unwrap()
 }
 
-/// The share of the slow server in the second half, when weights have been learned.
+/// Share of requests sent to the slow server in the second half, after weights were learned.
 fn slow_share(pods: &[Pod], answered: &Answered) -> f64 {
     let half = &answered.servers[answered.servers.len() / 2..];
     let slow = half.iter().filter(|server| **server == Some(pods[0].grpc));
     slow.count() as f64 / half.len() as f64
 }
 
-/// Every request has an answer.
+/// Asserts that every request was answered.
 fn assert_answered(samples: &[Sample]) {
     let mut lost = samples.iter().filter(|sample| sample.status != 200);
     let first = lost.next();
@@ -139,7 +139,7 @@ fn a_slow_server_gets_fewer_requests_by_its_reports() {
     };
     let alike = by(Some(Policy::RoundRobin));
     assert!((0.3..0.37).contains(&alike), "{alike}");
-    // What the manifest sets gets reports in a stream; the other with each answer.
+    // The manifest's setting streams reports; the other receives them with each response.
     let shares = [by(None), by(Some(Policy::Weighted(Weights::FAST)))];
     assert!(shares.iter().all(|&share| share < 0.25), "{shares:?}");
 
@@ -169,7 +169,7 @@ fn a_slow_server_gets_fewer_requests_by_its_reports() {
     assert!(sent[0] * 4 < sent.iter().sum::<u64>(), "{sent:?}");
 }
 
-/// Four kills, or as many times that as asked for.
+/// Four kills, multiplied by `ALBACORE_SOAK`.
 fn kills() -> (Kills, Duration) {
     let soak = std::env::var("ALBACORE_SOAK").map_or(1, |text| text.parse().unwrap());
     let kills = Kills {
@@ -180,8 +180,8 @@ fn kills() -> (Kills, Duration) {
     (kills, Duration::from_secs(4) * soak)
 }
 
-/// On a busy machine a retry may meet a server that is starting: one request for each kill. Without
-/// retries each kill costs those of the time until it is noticed.
+/// On a busy machine a retry may be sent to a server that is starting: one lost request per kill.
+/// Without retries, each kill costs the requests sent until it is detected.
 fn assert_few_lost(samples: &[Sample], killed: &[Kill]) {
     let lost = samples.iter().filter(|sample| sample.status != 200);
     let lost: Vec<&Sample> = lost.collect();
@@ -193,7 +193,7 @@ fn assert_few_lost(samples: &[Sample], killed: &[Kill]) {
 }
 
 fn assert_killed(killed: &[Kill], length: Duration) {
-    // A server that starts slowly leaves time for fewer.
+    // A server that starts slowly leaves time for fewer kills.
     assert!(killed.len() as u64 >= length.as_secs() / 4, "{killed:?}");
 }
 
@@ -208,7 +208,7 @@ fn a_killed_server_costs_envoy_at_most_one_request() {
     let (samples, killed) = while_killing(&mut pods, kills, send).unwrap();
     assert_killed(&killed, length);
     assert_few_lost(&samples, &killed);
-    // The requests would have been lost.
+    // Without retries these requests would have been lost.
     assert!(envoy.retried().unwrap() > 0);
 }
 

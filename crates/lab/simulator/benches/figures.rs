@@ -1,10 +1,11 @@
-//! The figures of the article's settings: goodput of policies and drop rules on every set, and how
-//! fast the simulator is. `cargo bench -p albacore-simulator -- resnet a100 speed`; with
-//! `judge=auto` instead: `auto` beside the best of all the others on each set, or with `all` on
-//! every set that the acceptance names, and `judge=short` the same for `auto` that prefers short
-//! waits; `closed`: `auto` beside eager where clients wait for their answers; `day`: days followed
-//! by autoscalers. `requests=`, `seeds=` and `from=` (the first seed) say how much is run;
-//! `at=RATE,RATE` prints the figures there instead of searching.
+//! Figures of the article's settings: goodput of policies and drop rules on every set, and the
+//! speed of the simulator. `cargo bench -p albacore-simulator -- resnet a100 speed`.
+//!
+//! Other modes: `judge=auto` compares `auto` with the best of all the others on each set, with
+//! `all` on every set that the acceptance test names; `judge=short` does the same for `auto` with a
+//! preference for short waits; `closed` compares `auto` with eager for closed-loop clients; `day`
+//! simulates days with autoscalers. `requests=`, `seeds=` and `from=` (the first seed) set the
+//! extent of a run; `at=RATE,RATE` prints the figures at these rates instead of searching.
 #![allow(clippy::unwrap_used)] // a benchmark that cannot run fails by panicking
 
 use std::time::Instant;
@@ -115,7 +116,7 @@ fn set(name: &str, requests: u64) -> Option<Scenario> {
     })
 }
 
-/// Every set on which `auto` must not be beaten.
+/// Sets on which `auto` must not be outperformed.
 const SETS: [&str; 20] = [
     "resnet",
     "inception",
@@ -142,7 +143,7 @@ const SETS: [&str; 20] = [
 /// Loads at which idle shares are compared, as shares of the best goodput.
 const LOADS: [f64; 5] = [0.5, 0.6, 0.7, 0.8, 0.9];
 
-/// What is compared, by name.
+/// The compared policies, selected by name.
 fn policies(names: &str) -> Vec<(&'static str, Policy, DropPolicy, f64)> {
     let all = [
         ("deferred own", Policy::Deferred, OWN, 0.0),
@@ -196,7 +197,7 @@ fn speed() {
     }
 }
 
-/// Days of one, six and 24 hours on Table 2's first model, followed by both autoscalers.
+/// Days of one, six and 24 hours on Table 2's first model, with each autoscaler.
 fn day(seeds: &std::ops::Range<u64>) {
     println!("| day | by | worker hours | bad % | s above 1 % | at once |");
     println!("| --- | --- | --- | --- | --- | --- |");
@@ -234,8 +235,8 @@ fn day(seeds: &std::ops::Range<u64>) {
     }
 }
 
-/// The highest goodput of all policies but `auto`, and whose it is. Those that are not good at what
-/// was found before are not searched.
+/// The highest goodput of all policies except `auto`, and the policy's name. Policies that are not
+/// good at the best rate so far are not searched.
 fn best_of_the_others(base: &Scenario) -> (f64, &'static str) {
     let mut best = (0.0, "none");
     let others = policies("")
@@ -300,9 +301,9 @@ fn print_at(
     }
 }
 
-/// `auto` beside the best of the others: goodput, and at shares of it by how many points fewer
-/// workers are idle than with deferred, or how many times as long as with eager half of the
-/// requests wait; means of the seeds.
+/// Compares `auto` with the best of the others: goodput, and at shares of that goodput either the
+/// difference of the idle share to deferred, in percentage points, or the ratio of the median
+/// queueing time to that of eager; means over the seeds.
 fn judge(name: &str, base: &Scenario, seeds: std::ops::Range<u64>, prefers: Prefer) {
     let of_seed = |seed| Scenario {
         seed,
@@ -344,7 +345,7 @@ fn judge(name: &str, base: &Scenario, seeds: std::ops::Range<u64>, prefers: Pref
     );
 }
 
-/// Clients that wait for their answers: how long their requests queue, and how many are answered.
+/// Closed-loop clients: queueing time of their requests, and throughput.
 fn closed(requests: u64) {
     println!("| model, clients, thought | policy | p50 ms | p99 ms | answered a second |");
     println!("| --- | --- | --- | --- | --- |");
@@ -398,7 +399,7 @@ fn closed(requests: u64) {
     }
 }
 
-/// The goodput of policies, mean of the seeds, and the figures there.
+/// The goodput of policies, mean over the seeds, and the figures at that rate.
 fn search(
     name: &str,
     base: &Scenario,

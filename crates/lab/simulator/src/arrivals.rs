@@ -1,4 +1,4 @@
-//! Arrivals of requests: one stream for each model, merged in order of time.
+//! Arrivals of requests: one stream per model, merged in order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,25 +7,25 @@ use albacore_random::Xoshiro256;
 
 use crate::clients::Clients;
 
-/// Distribution of the gaps between arrivals of a model; their mean is that of its rate.
+/// Distribution of a model's interarrival times; their mean follows from its rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Process {
-    /// Exponentially: independent arrivals.
+    /// Exponential: independent arrivals.
     Poisson,
-    /// Gamma with this shape: below 1 in bursts, 1 is Poisson, above 1 more even.
+    /// Gamma with this shape: below 1 is bursty, 1 is Poisson, above 1 is more regular.
     Gamma {
         /// Above 0.
         shape: f64,
     },
-    /// Every gap is the same.
+    /// Constant interarrival times.
     Uniform,
 }
 
-/// How the rate is divided among the models.
+/// Distribution of the rate over the models.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
     Equal,
-    /// The model at place i gets a part proportional to 1 / i^exponent.
+    /// The model of rank i gets a share proportional to 1 / i^exponent.
     Zipf {
         /// At least 0.
         exponent: f64,
@@ -33,7 +33,7 @@ pub enum Popularity {
 }
 
 impl Popularity {
-    /// The share of each of `models` models; they sum up to 1.
+    /// The share of each of `models` models; they sum to 1.
     #[must_use]
     pub fn shares(&self, models: usize) -> Vec<f64> {
         let weight = |i: usize| match self {
@@ -49,16 +49,16 @@ impl Popularity {
 pub struct Arrival {
     /// Nanoseconds since the start.
     pub at: u64,
-    /// Which model it is for.
+    /// Index of the model.
     pub model: usize,
 }
 
-/// All arrivals in order of time, endless unless they are listed or all clients wait.
+/// All arrivals in order of time; endless, except if they are listed or while all clients wait.
 #[derive(Debug)]
 pub(crate) enum Arrivals<'a> {
     Drawn {
         streams: Vec<Stream>,
-        /// The next arrival of each model that has a rate.
+        /// Next arrival of each model with a nonzero rate.
         next: BinaryHeap<Reverse<Arrival>>,
         process: Process,
     },
@@ -69,9 +69,9 @@ pub(crate) enum Arrivals<'a> {
 #[derive(Debug)]
 pub(crate) struct Stream {
     random: Xoshiro256,
-    /// Nanoseconds between two arrivals.
+    /// Mean interarrival time, nanoseconds.
     gap: f64,
-    /// The last arrival; a float, so that fractions of nanoseconds are not lost.
+    /// Time of the last arrival; a float, to keep fractions of nanoseconds.
     last: f64,
 }
 
@@ -83,20 +83,21 @@ impl Stream {
             Process::Uniform => 1.0,
         };
         self.last += gap * self.gap;
-        // Above 2^53, after 100 days, a float skips integers: no run is that long.
+        // Above 2^53 ns, after 100 days, a float cannot represent every integer: no run is that
+        // long.
         self.last as u64
     }
 }
 
 impl<'a> Arrivals<'a> {
-    /// Draws arrivals; `rates` are requests per second of each model.
+    /// Draws arrivals; `rates` are the models' requests per second.
     pub(crate) fn draw(process: Process, rates: &[f64], seed: u64) -> Self {
         let mut streams: Vec<Stream> = rates
             .iter()
             .enumerate()
             .map(|(model, &rate)| {
                 let gap = 1e9 / rate;
-                // Even streams are staggered; the first one begins at 0.
+                // Uniform streams are staggered; the first one starts at 0.
                 let last = match process {
                     Process::Uniform => gap * (model as f64 / rates.len() as f64 - 1.0),
                     Process::Poisson | Process::Gamma { .. } => 0.0,
@@ -140,7 +141,7 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Sets new rates. The gaps that have begun are scaled.
+    /// Sets new rates. Interarrival times in progress are scaled.
     pub(crate) fn set_rates(&mut self, rates: &[f64], now: u64) {
         if let Self::Drawn { streams, next, .. } = self {
             let left = next.drain().collect::<Vec<_>>();

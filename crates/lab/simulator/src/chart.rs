@@ -2,12 +2,12 @@
 
 use albacore_svg::{Svg, escape};
 
-/// Distinguishable at a glance, also with most color vision deficiencies.
+/// Easily distinguishable, also with most color vision deficiencies.
 const COLORS: [&str; 8] = [
     "#2563eb", "#e0520d", "#0f9d6b", "#c026a3", "#b58105", "#7c3aed", "#0891b2", "#dc2647",
 ];
 
-/// Colors by class; in dark mode background and foreground change.
+/// Colors by CSS class; dark mode swaps background and foreground.
 const CSS: &str = "text{font-family:Inter,ui-sans-serif,system-ui,sans-serif;\
 fill:#1f2733;font-size:12px}.title{font-size:20px;font-weight:700}.sub{font-size:13px;\
 fill:#556070}.name{font-weight:600}.tick{fill:#7a8698;font-size:10px}.ground{fill:#fbfcfd;\
@@ -19,34 +19,34 @@ stroke:#d5dbe3}.grid{stroke:#e3e9f1;fill:none}.line{fill:none;stroke-linejoin:ro
 const PANEL: (f64, f64) = (400.0, 220.0);
 const MARGIN: f64 = 56.0;
 const TOP: f64 = 84.0;
-/// Parts of an axis.
+/// Number of intervals of an axis.
 const PARTS: u32 = 4;
-/// Longest name that leaves room for another one beside it.
+/// Longest name that leaves room for a second one on the same row.
 const NAME_CHARACTERS: usize = 50;
-/// Each line is thinner than the one before and lies on it: equal lines stay visible.
+/// Each line is drawn thinner and above the previous one: coinciding lines stay visible.
 const THINNER: f64 = 1.3;
 
 #[derive(Debug)]
 pub struct Line {
-    /// The name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Values of the horizontal axis.
+    /// Pairs of horizontal and vertical values.
     pub points: Vec<(f64, f64)>,
 }
 
 #[derive(Debug)]
 pub struct Chart {
-    /// Values of the vertical axis.
+    /// Label of the vertical axis.
     pub title: String,
-    /// The values are shares, shown in percent.
+    /// Whether the values are shares, shown in percent.
     pub is_share: bool,
-    /// In the order of the legend.
+    /// In legend order.
     pub lines: Vec<Line>,
     /// Positions on the horizontal axis and their labels; empty for round numbers.
     pub ticks: Vec<(f64, String)>,
 }
 
-/// The color of the line number `index`.
+/// Color of line number `index`.
 #[must_use]
 pub fn color(index: usize) -> &'static str {
     COLORS[index % COLORS.len()]
@@ -84,7 +84,7 @@ pub fn draw(title: &str, sub: &str, charts: &[Chart]) -> String {
     frame((2.0 * (PANEL.0 + MARGIN) + MARGIN, height), title, sub, svg)
 }
 
-/// The document of a drawing: background, title and a line below it.
+/// The SVG document of a drawing, with background, title and subtitle.
 #[must_use]
 pub fn frame(size: (f64, f64), title: &str, sub: &str, mut svg: Svg) -> String {
     svg.text("title", (MARGIN, 36.0), title);
@@ -92,7 +92,7 @@ pub fn frame(size: (f64, f64), title: &str, sub: &str, mut svg: Svg) -> String {
     svg.finish(size, title, CSS)
 }
 
-/// The upper end of an axis of [`PARTS`] round parts that includes `value`.
+/// Upper end of an axis with [`PARTS`] round intervals that includes `value`.
 fn nice(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -175,7 +175,7 @@ fn panel(svg: &mut Svg, chart: &Chart, (x, y): (f64, f64)) {
     }
 }
 
-/// A number without trailing zeros.
+/// Strips trailing zeros of a number.
 fn tidy(text: &str) -> String {
     let (number, unit) = text.split_at(text.find('%').unwrap_or(text.len()));
     match number.contains('.') {

@@ -1,7 +1,7 @@
 //! Closed-loop clients: they wait for a reply, think, and send the next request.
 //!
-//! All clients are alike, so each reply may wake any of them. A dropped request counts as answered
-//! when it is dropped.
+//! All clients are identical, so a reply may wake any of them. A dropped request counts as answered
+//! at the time of the drop.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,18 +10,18 @@ use albacore_random::Xoshiro256;
 
 use crate::arrivals::Arrival;
 
-/// Before their first request clients think at least this long on average, so that they do not all
-/// begin at once, nanoseconds.
+/// Minimum of the mean think time before the first request, so that clients do not all start at
+/// once; nanoseconds.
 const START: f64 = 1e6;
 
 #[derive(Debug)]
 pub(crate) struct Clients {
     random: Xoshiro256,
-    /// Cumulated shares of the models.
+    /// Cumulative shares of the models.
     parts: Vec<f64>,
     /// Mean think time, nanoseconds.
     think: f64,
-    /// When the thinking clients will send.
+    /// Send times of the thinking clients.
     asks: BinaryHeap<Reverse<u64>>,
 }
 
@@ -46,7 +46,7 @@ impl Clients {
         clients
     }
 
-    /// When the next client sends; `None` while all wait.
+    /// Time of the next request; `None` while all clients wait.
     pub(crate) fn next_at(&self) -> Option<u64> {
         self.asks.peek().map(|ask| ask.0)
     }
@@ -59,7 +59,7 @@ impl Clients {
         Some(Arrival { at, model })
     }
 
-    /// A request is answered at this time.
+    /// Handles the reply to a request.
     pub(crate) fn answer(&mut self, at: u64) {
         let thought = match self.think > 0.0 {
             true => self.random.exponential() * self.think,

@@ -1,8 +1,8 @@
-//! A day of changing load, followed by an autoscaler.
+//! Simulates an autoscaler under the load of a day.
 //!
-//! The load goes from a fifth of the scenario's rate at night to all of it in the evening, with a
-//! sudden rush in the morning. At each [`INTERVAL`] the scaler gets the load of the last [`WINDOW`]
-//! and decides how many workers there should be; new ones are ready after [`START`].
+//! The load varies from a fifth of the scenario's rate at night to the full rate in the evening,
+//! with a sudden rush in the morning. At each [`INTERVAL`] the autoscaler gets the load of the last
+//! [`WINDOW`] and sets the number of workers; new ones are ready after [`START`].
 
 use std::collections::VecDeque;
 
@@ -16,30 +16,30 @@ use crate::goodput::BAD_RATE_MAX;
 use crate::scenario::{Scenario, Source};
 use crate::scenario_scheduler::{QueueRules, ReleaseRule, ScenarioScheduler};
 
-/// How often the scaler decides.
+/// Interval of the autoscaler.
 pub const INTERVAL: Nanos = Nanos(15_000_000_000);
-/// The window of the load that the scaler gets.
+/// Window of the load metrics.
 pub const WINDOW: Nanos = Nanos(60_000_000_000);
-/// From the decision for a worker to its first batch.
+/// Time from the decision to add a worker until it is ready.
 pub const START: Nanos = Nanos(30_000_000_000);
-/// How long the other scaler waits before it removes workers, like a stock one.
+/// Scale-down stabilization of the stock autoscaler.
 const STABILIZATION: Nanos = Nanos(300_000_000_000);
-/// Its target of busy time.
+/// Its target of the busy share.
 const BUSY_TARGET: f64 = 0.7;
-/// A stock autoscaler's tolerance around its target.
+/// Its tolerance around the target.
 const TOLERANCE: f64 = 0.1;
-/// The least load of the day and the height of the rush, as shares of the rate.
+/// Minimum load of the day, and height of the rush, as shares of the rate.
 const NIGHT: f64 = 0.2;
 const RUSH: f64 = 0.4;
 
-/// The autoscaler.
 #[derive(Debug)]
 enum Scaler {
-    /// By bad rate and idle share, as the controller does.
+    /// By bad rate and idle share, like the controller.
     Load(Autoscaler),
-    /// By busy time alone, as a stock autoscaler does by cpu; with its recent recommendations.
+    /// By the busy share alone, like a stock autoscaler by CPU; contains its recent
+    /// recommendations.
     Busy(VecDeque<(Nanos, u32)>),
-    /// The stock autoscaler by `albacore_load_factor`.
+    /// A stock autoscaler by `albacore_load_factor`.
     Factor(VecDeque<(Nanos, u32)>),
 }
 
@@ -47,18 +47,18 @@ enum Scaler {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub at: Nanos,
-    /// Requests per second that arrive.
+    /// Arrivals per second.
     pub rate: f64,
-    /// Workers that are ready.
+    /// Ready workers.
     pub workers: usize,
-    /// Requests, and of these the bad ones.
+    /// Requests in the interval, and the bad ones among them.
     pub requests: u64,
     pub bad: u64,
-    /// Mean share of time that a ready worker ran nothing.
+    /// Mean share of time in which a ready worker was idle.
     pub idle_share: f64,
 }
 
-/// A day under one scaler.
+/// Result of a day under one autoscaler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Day {
     /// `load`, `busy` or `factor`.
@@ -68,28 +68,28 @@ pub struct Day {
 }
 
 impl Day {
-    /// Bad requests as a share of all.
+    /// Share of bad requests.
     #[must_use]
     pub fn bad_rate(&self) -> f64 {
         let sum = |of: fn(&Interval) -> u64| self.intervals.iter().map(of).sum::<u64>();
         sum(|i| i.bad) as f64 / sum(|i| i.requests).max(1) as f64
     }
 
-    /// Time of all workers together, seconds.
+    /// Total worker time, seconds.
     #[must_use]
     pub fn worker_seconds(&self) -> f64 {
         let workers: usize = self.intervals.iter().map(|interval| interval.workers).sum();
         workers as f64 * INTERVAL.0 as f64 * 1e-9
     }
 
-    /// How long more than 1 % of requests were bad, seconds.
+    /// Total time in which more than 1 % of requests were bad, seconds.
     #[must_use]
     pub fn lag_seconds(&self) -> f64 {
         let late = self.intervals.iter().filter(|i| is_late(i)).count();
         late as f64 * INTERVAL.0 as f64 * 1e-9
     }
 
-    /// The longest such time without a break, seconds.
+    /// Longest contiguous such time, seconds.
     #[must_use]
     pub fn longest_lag_seconds(&self) -> f64 {
         let runs = self.intervals.split(|i| !is_late(i));
@@ -102,7 +102,7 @@ fn is_late(interval: &Interval) -> bool {
     interval.bad as f64 > interval.requests as f64 * BAD_RATE_MAX
 }
 
-/// The load at a part of the day, as a share of the peak.
+/// Load at this fraction of the day, as a share of the peak.
 #[must_use]
 pub fn load_at(part: f64) -> f64 {
     let wave = 0.5 - 0.5 * (std::f64::consts::TAU * (part - 0.3)).cos();
@@ -113,8 +113,9 @@ pub fn load_at(part: f64) -> f64 {
     (NIGHT + (1.0 - NIGHT) * wave + rush).min(1.0)
 }
 
-/// The day of `length` with each scaler: at most the scenario's workers, at its rate at the peak.
-/// `None` if its arrivals are listed. `progress` is called with numbers of simulated requests.
+/// A day of `length` under each autoscaler, with the scenario's workers as the maximum and its rate
+/// as the peak. `None` if its arrivals are listed. `progress` is called with numbers of simulated
+/// requests.
 pub fn days(scenario: &Scenario, length: Nanos, progress: &mut dyn FnMut(u64)) -> Option<[Day; 2]> {
     let load = ("load", Scaler::Load(Autoscaler::default()));
     let busy = ("busy", Scaler::Busy(VecDeque::new()));
@@ -128,7 +129,7 @@ pub fn days(scenario: &Scenario, length: Nanos, progress: &mut dyn FnMut(u64)) -
     Some([run(load, progress)?, run(busy, progress)?])
 }
 
-/// A steady load of `share` of the scenario's rate, under a stock autoscaler by the load factor.
+/// A constant load of `share` of the scenario's rate, under a stock autoscaler by the load factor.
 /// `None` if its arrivals are listed.
 #[must_use]
 pub fn steady_by_factor(scenario: &Scenario, share: f64, length: Nanos) -> Option<Day> {
@@ -142,9 +143,9 @@ pub fn steady_by_factor(scenario: &Scenario, share: f64, length: Nanos) -> Optio
 
 struct Run<'a, L> {
     scenario: &'a Scenario,
-    /// The load at a part of the run, as a share of the peak.
+    /// Load at a fraction of the run, as a share of the peak.
     load_at: L,
-    /// Requests a second of each model at the peak.
+    /// Peak requests per second of each model.
     rates: Vec<f64>,
     arrivals: Arrivals<'a>,
     scheduler: ScenarioScheduler,
@@ -152,7 +153,7 @@ struct Run<'a, L> {
     scaler: Scaler,
     arrived: Vec<u64>,
     workers: usize,
-    /// When workers that were added will be ready.
+    /// Times at which starting workers become ready.
     starting: VecDeque<Nanos>,
     requests: u64,
     bad: u64,
@@ -181,7 +182,7 @@ impl<'a, L: Fn(f64) -> f64> Run<'a, L> {
             scenario,
             load_at,
         };
-        // The night before has left enough workers.
+        // Starts with enough workers for the load at the beginning.
         let share = ((run.load_at)(0.0) * 1.2).min(1.0);
         run.resize((scenario.workers as f64 * share).ceil() as usize, Nanos(0));
         Some(run)
@@ -222,7 +223,7 @@ impl<'a, L: Fn(f64) -> f64> Run<'a, L> {
         self.arrivals.set_rates(&rates, now.0);
         for (queue, rate) in rates.into_iter().enumerate() {
             let queue = QueueIndex(queue);
-            // `auto` measures rates by itself.
+            // `auto` measures rates itself.
             let rules = self.scheduler.rules(queue);
             if let Some(rules) = rules.filter(|rules| rules.release != ReleaseRule::Auto) {
                 let rules = QueueRules { rate, ..rules };
@@ -248,9 +249,9 @@ impl<'a, L: Fn(f64) -> f64> Run<'a, L> {
         self.step(event, now);
     }
 
-    /// Every timer and every worker that is ready before `end`.
+    /// Processes every timer and every worker start before `end`.
     fn run_timers(&mut self, end: Nanos) {
-        // bound: each turn takes a timer or a worker that is due before `end`.
+        // bound: each pass consumes a timer or a worker start due before `end`.
         loop {
             let timer = self.actions.timer.filter(|&timer| timer < end);
             let ready = self.starting.front().copied().filter(|&at| at < end);
@@ -279,7 +280,7 @@ impl<'a, L: Fn(f64) -> f64> Run<'a, L> {
         }
     }
 
-    /// Sets the number of workers; the highest-numbered are removed first.
+    /// Sets the number of workers; those with the highest index are removed first.
     fn resize(&mut self, workers: usize, now: Nanos) {
         let workers = workers.clamp(1, self.scenario.workers);
         for worker in self.workers..workers {
@@ -331,10 +332,10 @@ impl<'a, L: Fn(f64) -> f64> Run<'a, L> {
     }
 }
 
-/// The recommendation of a stock autoscaler whose metric of `ready` pods is `ratio` times its
-/// target on average, when `current` are wanted: never less than its recent ones. Of pods that
-/// start there is no metric, and they count as if they had nothing to do, or as much as the target,
-/// whatever changes less.
+/// Recommendation of a stock autoscaler whose metric, averaged over `ready` pods, is `ratio` times
+/// its target, when `current` pods are requested: never less than its recent recommendations.
+/// Starting pods have no metric; they count as zero or as the target, whichever changes the number
+/// less.
 fn advise_by_ratio(
     memory: &mut VecDeque<(Nanos, u32)>,
     now: Nanos,
@@ -355,7 +356,7 @@ fn advise_by_ratio(
         false => bounds.clamp((needed - 1e-9).ceil() as u32),
     };
     memory.push_back((now, wanted));
-    // bound: one recommendation an interval is kept for the time of the stabilization.
+    // bound: one recommendation per interval, kept for the stabilization time.
     while memory
         .front()
         .is_some_and(|&(at, _)| now.saturating_sub(at) > STABILIZATION)

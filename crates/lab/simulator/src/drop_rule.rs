@@ -1,38 +1,37 @@
-//! Which requests a queue drops so that the rest can be in time: the batch size that it aims at.
+//! Drop rules: which requests a queue drops so that the others meet their deadlines.
 
 use albacore_batching::Nanos;
 use albacore_batching::auto::gathered_rows;
 use albacore_batching::deadlines::Cost;
 
-/// Which requests are dropped so that the rest can be in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropRule {
-    /// The oldest request, once it cannot be in time even alone.
+    /// Drops the oldest request once it cannot meet its deadline even alone.
     Head,
-    /// Also the oldest requests that would keep a batch from being as large as the target.
+    /// Also drops the oldest requests that would keep a batch below the target size.
     Window { target: Target },
 }
 
-/// The batch size that the window rule aims at.
+/// Target batch size of the window rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The largest with which workers in a staggered pattern serve the queue's own rate in time.
+    /// The largest size with which staggered workers serve the queue's own rate in time.
     Own,
-    /// The largest that takes half of the objective.
+    /// The largest size whose batch takes at most half of the objective.
     Half,
     /// This many rows.
     Rows(u64),
 }
 
 impl DropRule {
-    /// The target batch size in rows, at least 1, for a queue that gets `rate` rows a second.
+    /// Target batch size in rows, at least 1, for a queue with `rate` rows per second.
     pub fn target_rows(&self, cost: &Cost, objective: Nanos, rate: f64) -> u64 {
         let rows = match self {
             Self::Head => 1,
             Self::Window { target } => match target {
                 // l(b) (1 + 1/n) <= objective on n = rate l(b) / b workers, or, if one worker is
-                // enough, l(b) + b / rate <= objective. Where n > 1 the first is the second as
-                // well; a larger b that met only the second with n <= 1 would meet the first.
+                // enough, l(b) + b / rate <= objective. For n > 1 both conditions are the same; a
+                // larger b that met only the second with n <= 1 would also meet the first.
                 Target::Own => gathered_rows(cost, objective, rate),
                 Target::Half => cost.rows_within(Nanos(objective.0 / 2)),
                 Target::Rows(rows) => *rows,

@@ -1,21 +1,21 @@
-//! The highest rate at which every model's bad rate is within its bound, found by bisection.
+//! Searches for the highest rate at which every model's bad rate is within its bound, by bisection.
 
 use crate::run::{Watcher, run_watched};
 use crate::scenario::{Scenario, Source};
 
-/// The largest share of a model's requests that may be bad.
+/// Maximum share of bad requests per model.
 pub const BAD_RATE_MAX: f64 = 0.01;
 
-/// The rate is found to this share of itself.
+/// Relative precision of the rate.
 pub const RATE_PRECISION: f64 = 0.002;
 
-/// A run is stopped when a model has exceeded its bound by so much that the rest cannot make up for
-/// it.
+/// Factor over a model's bound of bad requests at which a run is aborted, because the remaining
+/// requests cannot compensate for it.
 pub(crate) const HOPELESS: f64 = 1.3;
 
-/// Stops a run that cannot meet the bound any more, and passes its progress on.
+/// Aborts a run that can no longer meet the bound, and reports its progress.
 struct Judge<'a> {
-    /// Bad requests that each model may have.
+    /// Allowed bad requests per model.
     allowed: Vec<f64>,
     is_hopeless: bool,
     progress: &'a mut dyn FnMut(u64),
@@ -50,7 +50,7 @@ pub fn is_good_at(scenario: &Scenario, rate: f64, progress: &mut dyn FnMut(u64))
     !judge.is_hopeless && figures.worst_model_bad_rate <= BAD_RATE_MAX
 }
 
-/// The goodput of a scenario with random arrivals, whose rate is ignored; requests per second.
+/// Goodput of a scenario with random arrivals, in requests per second; its rate is ignored.
 /// `progress` is called with numbers of simulated requests.
 pub fn goodput(scenario: &Scenario, progress: &mut dyn FnMut(u64)) -> f64 {
     highest_rate(scenario.rate_bound(), |rate| {
@@ -58,12 +58,12 @@ pub fn goodput(scenario: &Scenario, progress: &mut dyn FnMut(u64)) -> f64 {
     })
 }
 
-/// The highest good rate below `bound`; rates above a bad one are taken to be bad.
+/// The highest good rate below `bound`, assuming that every rate above a bad one is bad.
 pub(crate) fn highest_rate(bound: f64, mut is_good_at: impl FnMut(f64) -> bool) -> f64 {
     let (mut good, mut bad) = (0.0, bound);
-    // Rates below a quarter of the bound are rare: start above them.
+    // Goodputs below a quarter of the bound are rare: start above it.
     let mut tried = bad * 0.75;
-    // bound: the interval shrinks by half each time, from the bound to 0.2 %, or to nothing.
+    // bound: the interval is halved each time, until 0.2 % or zero.
     for _ in 0..40 {
         if is_good_at(tried) {
             good = tried;

@@ -1,7 +1,7 @@
-//! Simulation of batch scheduling: the scheduler of the live server in simulated time, alone,
+//! Simulation of batch scheduling: runs the scheduler of the live server in simulated time, alone,
 //! behind a front end, or in many pods.
 //!
-//! Pure: a scenario in, figures out; seeds are values, and nothing is read from the outside.
+//! Pure: a function from a scenario to figures; seeds are values, and no external state is read.
 #![forbid(unsafe_code)]
 
 mod arrivals;

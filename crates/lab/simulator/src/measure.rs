@@ -1,26 +1,25 @@
-//! Counters of a simulation, and the figures made from them.
+//! Counters of a simulation, and the figures derived from them.
 
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Departure, Member};
 use albacore_values::LogHistogram;
 
-/// Batches up to this size are counted separately; larger ones count as this.
+/// Largest batch size with a separate count; larger batches are counted as this size.
 const BATCH_MAX: usize = 4096;
 
-/// Times that are known to about 1.6 %.
+/// Histogram of times with a relative precision of about 1.6 %.
 pub(crate) type Times = LogHistogram<64>;
 
-/// The counters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
-    /// Requests of each model, and of these the bad ones.
+    /// Requests of each model, and the bad ones among them.
     pub(crate) offered: Vec<u64>,
     pub(crate) bad: Vec<u64>,
     waits: Times,
     batches: Vec<u64>,
-    /// Busy nanoseconds of each worker.
+    /// Busy time of each worker, nanoseconds.
     busy: Vec<u64>,
-    /// When measuring began and ended.
+    /// Start and end of the measurement.
     begin: u64,
     pub(crate) end: u64,
 }
@@ -85,14 +84,14 @@ impl Counts {
     }
 }
 
-/// Counts batches and the time of workers from the end of the warm-up to the last arrival.
+/// Records batches and worker time from the end of the warm-up to the last arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     pub(crate) counts: Counts,
     is_measuring: bool,
-    /// The last request has arrived.
+    /// Whether the last request has arrived.
     is_over: bool,
-    /// When the last batch of each worker ends.
+    /// End of the last batch of each worker.
     busy_until: Vec<u64>,
 }
 
@@ -110,7 +109,7 @@ impl Recorder {
         self.is_measuring
     }
 
-    /// The warm-up is over.
+    /// Ends the warm-up.
     pub(crate) fn begin(&mut self, now: u64) {
         self.is_measuring = true;
         self.counts.begin = now;
@@ -119,7 +118,7 @@ impl Recorder {
         }
     }
 
-    /// The last request has arrived: the part of a batch after it is not measured.
+    /// Handles the last arrival: excludes the remaining time of running batches.
     pub(crate) fn end(&mut self) {
         for (busy, until) in self.counts.busy.iter_mut().zip(&self.busy_until) {
             *busy = busy.saturating_sub(until.saturating_sub(self.counts.end));
@@ -133,7 +132,7 @@ impl Recorder {
         if !self.is_measuring {
             return;
         }
-        // After the last arrival only requests are counted, not the time of workers.
+        // After the last arrival only requests are counted, not worker time.
         if !self.is_over {
             self.counts.busy[worker] += end - start;
         }
@@ -151,29 +150,29 @@ fn share(part: u64, whole: u64) -> f64 {
     }
 }
 
-/// The figures of a run.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// Requests that were measured.
+    /// Measured requests.
     pub offered: u64,
-    /// Requests that were dropped or late.
+    /// Requests dropped or late.
     pub bad: u64,
     /// `bad` as a share of `offered`.
     pub bad_rate: f64,
-    /// The largest bad share of a model.
+    /// The largest bad share of any model.
     pub worst_model_bad_rate: f64,
-    /// Mean share of time in which a worker ran nothing.
+    /// Mean share of time in which a worker was idle.
     pub idle_share: f64,
-    /// Workers that ran anything.
+    /// Workers that ran at least one batch.
     pub workers_used: usize,
-    /// Median of the batches' sizes.
+    /// Median batch size.
     pub batch_median: u64,
-    /// Mean of the batches' sizes.
+    /// Mean batch size.
     pub batch_mean: f64,
     /// Median time from arrival to the start of the batch.
     pub queue_p50: Nanos,
-    /// Its 99th percentile.
+    /// 99th percentile of the same time.
     pub queue_p99: Nanos,
-    /// Requests per second that were in time.
+    /// Requests per second answered in time.
     pub good_per_second: f64,
 }

@@ -1,8 +1,8 @@
 //! Runs a scenario: passes arrivals and timers to the scheduler in order of time.
 //!
-//! Batches take exactly what their profile says, so a dispatched request is in time and only
-//! dropped ones are bad. The first part of a run is not measured: it starts empty, which is not the
-//! load.
+//! Batches take exactly the time of their profile, so a dispatched request is always in time and
+//! only dropped requests are bad. The warm-up is not measured, because a run starts with empty
+//! queues.
 
 use albacore_batching::deadlines::{DeadlineActions, DeadlineDispatch, DeadlineEvent, Release};
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
@@ -16,16 +16,16 @@ use crate::scenario_scheduler::{QueueRules, ReleaseRule, ScenarioScheduler};
 /// Warm-up requests as a share of the measured ones.
 const WARMUP_SHARE: f64 = 0.1;
 
-/// How often the watcher is asked, in arrivals.
+/// Interval, in arrivals, at which the watcher is called.
 const WATCH_EVERY: u64 = 1 << 16;
 
 /// Observes a run.
 pub trait Watcher {
-    /// A batch is dispatched; `keys` are numbers of requests of its model, from 1.
+    /// A batch was dispatched; `keys` are the first and last request of its model, counted from 1.
     fn dispatched(&mut self, _dispatch: &DeadlineDispatch, _keys: (u64, u64)) {}
-    /// A request is dropped.
+    /// A request was dropped.
     fn dropped(&mut self, _at: Nanos, _model: usize, _key: u64) {}
-    /// `arrived` of `of` requests have arrived; `false` ends the run.
+    /// `arrived` of `of` requests have arrived; `false` aborts the run.
     fn goes_on(&mut self, _arrived: u64, _of: u64, _bad: &[u64]) -> bool {
         true
     }
@@ -36,7 +36,7 @@ pub struct Unwatched;
 
 impl Watcher for Unwatched {}
 
-/// Runs a scenario to its end.
+/// Runs a scenario to completion.
 pub fn run(scenario: &Scenario) -> Figures {
     run_watched(scenario, &mut Unwatched)
 }
@@ -52,7 +52,7 @@ struct Run<'a, W> {
     scenario: &'a Scenario,
     watcher: &'a mut W,
     arrivals: Arrivals<'a>,
-    /// Warm-up requests, and measured ones.
+    /// Numbers of warm-up and measured requests.
     warmup: u64,
     requests: u64,
     scheduler: ScenarioScheduler,
@@ -131,7 +131,8 @@ impl<'a, W: Watcher> Run<'a, W> {
         }
     }
 
-    /// Closed-loop clients send once timers have brought their replies.
+    /// The next arrival. With closed-loop clients, first processes the timers that may produce
+    /// replies.
     fn next_arrival(&mut self) -> Option<Arrival> {
         while let Arrivals::Asked(clients) = &self.arrivals {
             let is_first = |timer: &Nanos| clients.next_at().is_none_or(|at| timer.0 < at);
@@ -164,7 +165,7 @@ impl<'a, W: Watcher> Run<'a, W> {
         }
     }
 
-    /// Every timer before `end`.
+    /// Processes every timer before `end`.
     fn run_timers(&mut self, end: Nanos) {
         while let Some(timer) = self.actions.timer.filter(|&timer| timer < end) {
             self.step(DeadlineEvent::Timer, timer);
@@ -178,7 +179,7 @@ impl<'a, W: Watcher> Run<'a, W> {
         }
     }
 
-    /// Counts the scheduler's actions.
+    /// Records the scheduler's actions.
     fn record_actions(&mut self, now: Nanos) {
         for drop in &self.actions.drops {
             let model = drop.queue.0;
@@ -205,7 +206,7 @@ impl<'a, W: Watcher> Run<'a, W> {
     }
 }
 
-/// The arrivals of a scenario, with the numbers of warm-up and measured requests.
+/// Arrivals of a scenario, with the numbers of warm-up and measured requests.
 pub(crate) fn arrivals(scenario: &Scenario) -> (Arrivals<'_>, u64, u64) {
     let warmup = |requests: u64| (requests as f64 * WARMUP_SHARE) as u64;
     match &scenario.source {

@@ -1,4 +1,4 @@
-//! The description of a simulation.
+//! Description of a simulation.
 
 use albacore_batching::deadlines::{Cost, Delays, Release};
 use albacore_batching::{Nanos, Prefer};
@@ -7,17 +7,17 @@ use crate::arrivals::{Arrival, Popularity, Process};
 use crate::drop_rule::{DropRule, Target};
 use crate::scenario_scheduler::{QueueRules, ReleaseRule};
 
-/// A model: its profile and its objective.
+/// A model: its cost profile and its objective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     pub name: String,
-    /// What a batch costs.
+    /// Cost of a batch.
     pub cost: Cost,
-    /// From arrival to deadline.
+    /// Time from arrival to deadline.
     pub objective: Nanos,
 }
 
-/// When batches are dispatched.
+/// Policy for dispatching batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Policy {
     /// From frontrun on, or `early` before it.
@@ -25,15 +25,15 @@ pub enum Policy {
     /// Chosen for each queue by [`albacore_batching::auto`].
     Auto(Prefer),
     Eager,
-    /// When the oldest request has waited this long.
+    /// Once the oldest request has waited this long.
     Timeout(Wait),
 }
 
-/// Which requests are given up.
+/// Policy for dropping requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DropPolicy {
     Rule(DropRule),
-    /// The window rule with the target that `auto` chooses; [`Target::Own`] under other policies.
+    /// The window rule with the target chosen by `auto`; [`Target::Own`] under other policies.
     Auto,
 }
 
@@ -49,34 +49,35 @@ impl DropPolicy {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wait {
     Fixed(Nanos),
-    /// This part of the objective.
+    /// This share of the objective.
     Share(f64),
 }
 
-/// Where requests come from.
+/// Source of the requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     Drawn {
-        /// The distribution of gaps.
+        /// Distribution of interarrival times.
         process: Process,
-        /// How the rate is divided.
+        /// Distribution of the rate over the models.
         popularity: Popularity,
-        /// Requests per second, all models together.
+        /// Requests per second of all models.
         rate: f64,
-        /// How many are measured.
+        /// Number of measured requests.
         requests: u64,
     },
-    /// From closed-loop clients.
+    /// Closed-loop clients.
     Closed {
         clients: u32,
-        /// Mean think time from a reply to the client's next request, distributed exponentially.
+        /// Mean think time between a reply and the client's next request, exponentially
+        /// distributed.
         think: Nanos,
-        /// How the requests are divided.
+        /// Distribution of the requests over the models.
         popularity: Popularity,
-        /// How many are measured.
+        /// Number of measured requests.
         requests: u64,
     },
-    /// Listed in order of time; all are measured.
+    /// Listed in order of time; all of them are measured.
     Listed(Vec<Arrival>),
 }
 
@@ -84,23 +85,21 @@ pub enum Source {
 pub struct Scenario {
     pub workers: usize,
     pub models: Vec<Model>,
-    /// Where requests come from.
     pub source: Source,
     /// Seed of the random numbers.
     pub seed: u64,
     pub policy: Policy,
-    /// Which requests are dropped.
     pub drop: DropPolicy,
     /// Delays between a decision and the start of its batch.
     pub delays: Delays,
-    /// How long before frontrun the window opens, as a share of the objective.
+    /// Time before frontrun at which the window opens, as a share of the objective.
     pub early: f64,
-    /// From then on the policy is eager.
+    /// Time from which the policy is eager.
     pub eager_from: Option<Nanos>,
 }
 
 impl Scenario {
-    /// Requests per second of each model. Of listed arrivals: their mean rate; of closed-loop
+    /// Requests per second of each model. For listed arrivals: their mean rate; for closed-loop
     /// clients: an upper bound.
     #[must_use]
     pub fn rates(&self) -> Vec<f64> {
@@ -135,7 +134,8 @@ impl Scenario {
         }
     }
 
-    /// The scenario at another rate; listed arrivals and closed-loop clients stay as they are.
+    /// Copy of the scenario with another rate; listed arrivals and closed-loop clients are
+    /// unchanged.
     #[must_use]
     pub fn at_rate(&self, rate: f64) -> Self {
         let mut scenario = self.clone();
@@ -145,7 +145,7 @@ impl Scenario {
         scenario
     }
 
-    /// The scenario with batches that take so many times as long.
+    /// Copy of the scenario with batch times multiplied by `slowness`.
     pub(crate) fn slowed(&self, slowness: f64) -> Self {
         let mut scenario = self.clone();
         for Model { cost, .. } in &mut scenario.models {
@@ -154,7 +154,7 @@ impl Scenario {
         scenario
     }
 
-    /// What `auto` prefers.
+    /// Preference of policy `auto`.
     pub(crate) fn prefer(&self) -> Prefer {
         match self.policy {
             Policy::Auto(prefer) => prefer,
@@ -162,7 +162,7 @@ impl Scenario {
         }
     }
 
-    /// The rules of a model's queue with so many requests a second.
+    /// Rules of a model's queue with `rate` requests per second.
     pub(crate) fn queue_rules(&self, model: &Model, rate: f64) -> QueueRules {
         let share = |share: f64| Nanos((model.objective.0 as f64 * share).round() as u64);
         let early = share(self.early);
@@ -185,8 +185,8 @@ impl Scenario {
         }
     }
 
-    /// Requests per second that all workers could serve at most, with the largest batches that meet
-    /// the objectives and no gap between them: no policy reaches it.
+    /// Upper bound of the requests per second that all workers can serve, with the largest batches
+    /// that meet the objectives and no gap between them: no policy reaches it.
     #[must_use]
     pub fn rate_bound(&self) -> f64 {
         match &self.source {
@@ -197,7 +197,7 @@ impl Scenario {
         }
     }
 
-    /// The same bound for models that get requests in these proportions.
+    /// The same bound for models with requests in these proportions.
     fn bound_of(&self, rates: &[f64]) -> f64 {
         let sum: f64 = rates.iter().sum();
         let work = |(model, rate): (&Model, &f64)| {

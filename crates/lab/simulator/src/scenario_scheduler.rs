@@ -21,18 +21,17 @@ pub(crate) enum ReleaseRule {
 /// The rules of a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct QueueRules {
-    /// What a batch costs.
+    /// Cost of a batch.
     pub(crate) cost: Cost,
-    /// From arrival to deadline.
+    /// Time from arrival to deadline.
     pub(crate) objective: Nanos,
     pub(crate) release: ReleaseRule,
-    /// Which requests are dropped.
     pub(crate) drop: DropPolicy,
-    /// Rows a second that arrive, for fixed drop rules.
+    /// Arriving rows per second, for fixed drop rules.
     pub(crate) rate: f64,
 }
 
-/// Drives the core, and replaces the parameters of its queues as `auto` decides.
+/// Drives the core scheduler, and updates the parameters of its queues as `auto` decides.
 #[derive(Debug)]
 pub(crate) struct ScenarioScheduler {
     core: DeadlineScheduler,
@@ -40,13 +39,13 @@ pub(crate) struct ScenarioScheduler {
     auto: Auto,
     prefer: Prefer,
     workers: usize,
-    /// Drops of the changes before an event.
+    /// Drops caused by parameter changes before an event.
     dropped: Vec<Dropped>,
 }
 
 impl ScenarioScheduler {
-    /// The queues of a scenario whose models get `rates` requests a second. No request waits, and
-    /// every worker is absent.
+    /// Queues of a scenario whose models get `rates` requests per second. Initially no request
+    /// waits and no worker is present.
     pub(crate) fn new(scenario: &Scenario, rates: &[f64]) -> Self {
         let config = DeadlineConfig {
             workers: scenario.workers,
@@ -74,7 +73,7 @@ impl ScenarioScheduler {
         self.core.add_queue(self.params(queue));
     }
 
-    /// The rules of a queue, to be changed.
+    /// Current rules of a queue.
     pub(crate) fn rules(&self, queue: QueueIndex) -> Option<QueueRules> {
         self.queues.get(queue.0).copied()
     }
@@ -94,7 +93,7 @@ impl ScenarioScheduler {
         }
     }
 
-    /// Rows of the batches that the drop rule of a queue aims at.
+    /// Target batch size of a queue's drop rule, in rows.
     pub(crate) fn target_rows(&self, queue: QueueIndex) -> u64 {
         let QueueRules {
             cost,
@@ -136,7 +135,7 @@ impl ScenarioScheduler {
         }
     }
 
-    /// Passes an event to the scheduler, after what `auto` decides before it.
+    /// Passes an event to the scheduler, after applying the decisions of `auto`.
     pub(crate) fn step(&mut self, event: DeadlineEvent, now: Nanos, actions: &mut DeadlineActions) {
         match event {
             DeadlineEvent::Arrived { queue, rows, .. } => {

@@ -1,7 +1,8 @@
-//! Every batch and every drop of a run, as text: batches first, each in order of time.
+//! Trace of every batch and every drop of a run, as text: batches first, each in order of time.
 //!
 //! `B start=MS end=MS gpu=N model=I size=B RFIRST-RLAST` with workers counted from 1, models from 0
-//! and the requests of each model from 1; `D t=MS model=I RN`. Times are ms with all nanoseconds.
+//! and the requests of each model from 1; `D t=MS model=I RN`. Times are in ms with nanosecond
+//! digits.
 
 use std::fmt::Write as _;
 

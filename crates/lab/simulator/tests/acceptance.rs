@@ -1,5 +1,5 @@
-//! The figures of an independent reference simulator (tests/data/symphony/README.md), within its
-//! tolerances. A goodput g within 2 % is: good at 0.98 g, not good at 1.02 g.
+//! Compares with the figures of an independent reference simulator (tests/data/symphony/README.md),
+//! within its tolerances. A goodput g within 2 % means: good at 0.98 g, not good at 1.02 g.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 use albacore_simulator::{Figures, Scenario, is_good_at, run};
@@ -13,7 +13,7 @@ fn scenario(text: &str, sets: &[&str]) -> Scenario {
     Scenario::read(&text, &sets, &read).unwrap()
 }
 
-/// So many models of one profile.
+/// A scenario with `models` models of one profile.
 fn copies(workers: usize, models: usize, profile: &str) -> String {
     let item = |i| format!("\n  - {{name: m{i}, {profile}}}");
     format!(
@@ -120,7 +120,7 @@ fn mixed_models_have_the_goodput_of_the_reference() {
     let zipf = ["arrivals.popularity=zipf", "arrivals.exponent=0.9"];
     for (file, equal, popular) in [("a100", 17_007.0, 42_157.0), ("1080ti", 7283.0, 15_152.0)] {
         let text = format!("workers: 64\nprofiles: {file}.csv");
-        // The worst of 37 models is judged: fewer requests would be noise.
+        // The worst of 37 models counts: with fewer requests it would be noise.
         assert_goodput(&text, &["requests=1200000"], equal);
         assert_goodput(&text, &["requests=1200000", zipf[0], zipf[1]], popular);
     }
@@ -177,7 +177,7 @@ fn an_hpa_by_the_load_factor_settles_on_a_steady_load() {
     }
 }
 
-/// A set: its scenario, its keys, and the best goodput of any policy and drop rule on it.
+/// Sets: scenario, keys, and the best goodput of any policy and drop rule on it.
 fn sets() -> Vec<(String, Vec<&'static str>, f64)> {
     let bursts = vec!["arrivals.process=gamma", "arrivals.shape=0.05"];
     let zipf = vec!["arrivals.popularity=zipf", "arrivals.exponent=0.9"];
@@ -207,7 +207,7 @@ fn sets() -> Vec<(String, Vec<&'static str>, f64)> {
     ]
 }
 
-/// `auto` with what it prefers.
+/// Keys of `auto` with this preference.
 fn auto(prefer: &'static str) -> [&'static str; 3] {
     ["policy=auto", prefer, "drop.target=auto"]
 }
@@ -264,8 +264,8 @@ fn auto_that_prefers_idle_workers_has_as_many_as_deferred_below_the_peak() {
     }
 }
 
-/// What clients that wait for their answers see under a policy: the small model has an objective
-/// far above what a batch takes.
+/// Figures of closed-loop clients under a policy: the small model has an objective far above the
+/// time of a batch.
 fn closed(clients: u32, policy: &str, drop: &str) -> Figures {
     let small = copies(2, 1, "alpha: 0.01, beta: 0.4, slo: 25");
     let folder = |_: &str| Err("none".to_owned());

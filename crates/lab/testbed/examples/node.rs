@@ -1,7 +1,7 @@
-//! A node to look at: starts one, puts programs of the workspace on it as images, and ends with its
-//! input. `cargo run -p albacore-testbed --example node -- albacore-controller:65532
-//! albacore-server:65532` With `emulated` as the first word it is on the big machine, and commands
-//! for it are read from the input, one a line.
+//! An interactive node: starts it, imports programs of the workspace as images, and exits at the
+//! end of standard input. `cargo run -p albacore-testbed --example node --
+//! albacore-controller:65532 albacore-server:65532` With `emulated` as the first argument the node
+//! is an emulated machine, and its commands are read from standard input, one per line.
 
 use albacore_testbed::{Image, Machine, Node, NodeOptions, TestbedError, product};
 

@@ -1,5 +1,5 @@
-//! Reads from the API server without a process for each: tests ask hundreds of times until
-//! something is so, and every start of kubectl takes a tenth of a second of a cpu.
+//! Reads from the API server without starting a process per request: tests poll hundreds of times,
+//! and every start of kubectl takes 0.1 s of CPU time.
 
 use std::ffi::OsString;
 use std::io::{Error, Read as _, Result, Write as _};
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use crate::limits::READ_TIME_MAX;
 use crate::{Program, TestbedError};
 
-/// `kubectl proxy` with the rights of a kubeconfig, behind a socket in a folder.
+/// `kubectl proxy` with the permissions of a kubeconfig, behind a Unix socket in a folder.
 #[derive(Debug)]
 pub(crate) struct ApiProxy {
-    /// Ends the program with this value.
+    /// Killed on drop.
     _program: Program,
     socket: PathBuf,
 }
 
 impl ApiProxy {
-    /// Starts it with the command line `kubectl`; it answers soon after.
+    /// Starts the proxy with the command line `kubectl`; it becomes ready shortly afterwards.
     pub(crate) fn start(
         kubectl: &[OsString],
         config: &Path,
@@ -37,12 +37,12 @@ impl ApiProxy {
         })
     }
 
-    /// The body of the answer to a GET of `path`. A status other than 200 is an error that begins
-    /// with its number.
+    /// Body of the response to a GET of `path`. A status other than 200 is an error that starts
+    /// with the status.
     pub(crate) fn read(&self, path: &str) -> Result<String> {
         let mut stream = UnixStream::connect(&self.socket)?;
         stream.set_read_timeout(Some(READ_TIME_MAX))?;
-        // Answers to HTTP/1.0 end with the connection and are not in chunks.
+        // HTTP/1.0: the end of the connection delimits the body, and there is no chunked encoding.
         write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

@@ -1,5 +1,5 @@
-//! Certificates of one throw-away cluster: one authority, one identity for each who talks to the
-//! API server.
+//! Certificates of one temporary cluster: a certificate authority, and one identity for each client
+//! and server.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
@@ -8,7 +8,7 @@ use rcgen::{
 
 use crate::TestbedError;
 
-/// Signs the certificates of a cluster.
+/// Certificate authority of a cluster.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -17,22 +17,22 @@ pub struct Authority {
 #[derive(Clone)]
 pub struct Identity {
     pub certificate: String,
-    /// Its private key, PKCS #8.
+    /// Private key, PKCS #8.
     pub key: String,
 }
 
 impl std::fmt::Debug for Authority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Its key stays private.
+        // The key must not be printed.
         f.debug_struct("Authority").finish_non_exhaustive()
     }
 }
 
 impl Authority {
-    /// A new authority.
+    /// Creates an authority.
     ///
     /// # Errors
-    /// No randomness, or no such algorithm.
+    /// There is no randomness, or the algorithm is not supported.
     pub fn new() -> Result<Self, TestbedError> {
         let failed = |source| TestbedError::Certificate {
             name: "the authority".into(),
@@ -50,23 +50,23 @@ impl Authority {
         Ok(Self { issuer })
     }
 
-    /// The authority's own certificate, PEM.
+    /// Certificate of the authority, PEM.
     pub fn certificate(&self) -> String {
         self.issuer.pem()
     }
 
-    /// A client: its name and group are what RBAC sees.
+    /// Certificate of a client; RBAC uses its common name and group.
     ///
     /// # Errors
-    /// No randomness.
+    /// There is no randomness.
     pub fn client(&self, common_name: &str, group: Option<&str>) -> Result<Identity, TestbedError> {
         self.sign(common_name, group, &[], ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    /// A server that answers to these host names and addresses.
+    /// Certificate of a server with these host names and addresses.
     ///
     /// # Errors
-    /// No randomness, or a host that is no name.
+    /// There is no randomness, or a host name is invalid.
     pub fn server(&self, common_name: &str, hosts: &[&str]) -> Result<Identity, TestbedError> {
         self.sign(
             common_name,

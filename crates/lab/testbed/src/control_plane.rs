@@ -1,4 +1,4 @@
-//! etcd and kube-apiserver, started and stopped.
+//! Starts and stops etcd and kube-apiserver.
 
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, TcpListener};
@@ -13,40 +13,40 @@ use crate::certificates::Authority;
 use crate::program::{Program, programs};
 use crate::{TestbedError, kubeconfig};
 
-/// Who may do everything.
+/// Group with all permissions.
 const ADMINISTRATORS: &str = "system:masters";
 
-/// Who the API server is to the servers behind an `APIService`.
+/// Client name of the API server at the backends of an `APIService`.
 const AGGREGATOR: &str = "kube-aggregator";
 
-/// The audit policy: every request, without bodies, so that tests can count what a client asked and
-/// wrote.
+/// Audit policy: every request, without bodies, so that tests can count the reads and writes of a
+/// client.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
 
-/// What a control plane is started with.
+/// Options of a control plane.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Also runs kube-controller-manager: Deployments get pods, namespaces and owners are cleaned
-    /// up.
+    /// Also runs kube-controller-manager: Deployments create pods; namespaces and owned objects are
+    /// deleted.
     pub controller_manager: bool,
-    /// More flags of kube-controller-manager.
+    /// Additional flags of kube-controller-manager.
     pub manager: Vec<String>,
-    /// More flags of the API server, which win over those that it has anyway.
+    /// Additional flags of the API server, which override the default ones.
     pub api_server: Vec<String>,
 }
 
-/// Where a control plane runs.
+/// Network and folder of a control plane.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// The address that it serves at.
+    /// Address of its servers.
     pub(crate) address: Ipv4Addr,
-    /// What a command begins with to get there; empty for here.
+    /// Command prefix that enters the network; empty for the current one.
     pub(crate) entrance: Vec<OsString>,
-    /// Where its folder is made.
+    /// Parent of its folder.
     pub(crate) parent: PathBuf,
 }
 
-/// A running control plane. Everything of it lies in one temporary folder and ends with this value.
+/// A running control plane. Its files are in one temporary folder; all of it is removed on drop.
 #[derive(Debug)]
 pub struct ControlPlane {
     place: Place,
@@ -63,10 +63,10 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts a control plane and waits until it answers.
+    /// Starts a control plane and waits until it is ready.
     ///
     /// # Errors
-    /// Its programs cannot be built or started, or are not ready in time.
+    /// The programs cannot be built or started, or are not ready in time.
     pub fn start(options: &Options) -> Result<Self, TestbedError> {
         let here = Place {
             address: Ipv4Addr::LOCALHOST,
@@ -76,7 +76,7 @@ impl ControlPlane {
         Self::start_at(here, options)
     }
 
-    /// Starts a control plane somewhere else.
+    /// Starts a control plane at another place.
     pub(crate) fn start_at(place: Place, options: &Options) -> Result<Self, TestbedError> {
         let programs = programs()?;
         let folder = TempDir::with_prefix_in("albacore-testbed-", &place.parent)
@@ -117,10 +117,10 @@ impl ControlPlane {
         &self.admin
     }
 
-    /// A kubeconfig for a user of this name and group, with the rights that RBAC gives them.
+    /// Kubeconfig of a user with this name and group; RBAC determines its permissions.
     ///
     /// # Errors
-    /// The certificate cannot be made or written.
+    /// The certificate cannot be created or written.
     pub fn kubeconfig_of(&self, user: &str, group: Option<&str>) -> Result<PathBuf, TestbedError> {
         let identity = self.authority.client(user, group)?;
         let file: String = user
@@ -130,28 +130,28 @@ impl ControlPlane {
         kubeconfig::write(self.folder.path(), &file, &identity, &self.address)
     }
 
-    /// Where the API server listens, as `127.0.0.1:PORT`.
+    /// Address of the API server, as `127.0.0.1:PORT`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Where etcd listens, as `127.0.0.1:PORT`, without encryption.
+    /// Address of etcd, as `127.0.0.1:PORT`, without encryption.
     pub fn etcd_address(&self) -> String {
         let mut words = self.arguments.iter().filter_map(|word| word.to_str());
         let address = words.find_map(|word| word.strip_prefix("--etcd-servers=http://"));
         address.unwrap_or_default().to_owned()
     }
 
-    /// The processes of etcd and of the API server.
+    /// Process ids of etcd and of the API server.
     pub fn processes(&self) -> [u32; 2] {
         [self.etcd.process(), self.apiserver.process()]
     }
 
-    /// A kubeconfig for a service account, with a token as its pods get it. With `pod` (of that
-    /// account) the token names the pod and its node; without, neither.
+    /// Kubeconfig of a service account, with a token like that of its pods. With `pod` (of that
+    /// account) the token is bound to the pod and its node; otherwise to neither.
     ///
     /// # Errors
-    /// There is no such account or pod, or the file cannot be written.
+    /// The account or pod does not exist, or the file cannot be written.
     pub fn kubeconfig_of_account(
         &self,
         namespace: &str,
@@ -163,11 +163,11 @@ impl ControlPlane {
         kubeconfig::write_token(self.folder.path(), &file, &token, &self.address)
     }
 
-    /// A folder with `token`, `ca.crt` and `namespace`, as a kubelet mounts it into the pods of a
-    /// service account.
+    /// A folder with `token`, `ca.crt` and `namespace`, like the volume that a kubelet mounts into
+    /// the pods of a service account.
     ///
     /// # Errors
-    /// There is no such account, or the folder cannot be written.
+    /// The account does not exist, or the folder cannot be written.
     pub fn mount_of_account(
         &self,
         namespace: &str,
@@ -211,16 +211,16 @@ impl ControlPlane {
     /// Runs kubectl as an administrator.
     ///
     /// # Errors
-    /// It cannot be run at all.
+    /// It cannot be started.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<Output, TestbedError> {
         self.run("kubectl", arguments)
     }
 
-    /// The answer of the API server to an administrator's GET of `path`, an object or a list, for
-    /// tests that ask again and again: it starts no program.
+    /// Reads an object or a list at `path` as an administrator, for tests that poll: it starts no
+    /// process.
     ///
     /// # Errors
-    /// The API server does not answer, or not with 200.
+    /// The API server does not respond, or with a status other than 200.
     pub fn read(&self, path: &str) -> Result<Value, TestbedError> {
         let answer = self
             .proxy
@@ -229,10 +229,10 @@ impl ControlPlane {
         answer.map_err(TestbedError::file(path))
     }
 
-    /// Runs a program of the cluster's (kubectl, helm) as an administrator.
+    /// Runs a program of the cluster (kubectl, helm) as an administrator.
     ///
     /// # Errors
-    /// It cannot be run at all.
+    /// It cannot be started.
     pub fn run(&self, program: &str, arguments: &[&str]) -> Result<Output, TestbedError> {
         let binary = self.programs.join(program);
         command(&self.place, &binary)
@@ -244,17 +244,18 @@ impl ControlPlane {
             .map_err(TestbedError::file(binary))
     }
 
-    /// The folder of everything.
+    /// Folder with all files of the control plane.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Signs whoever the API server is to trust: its clients, and the servers that it calls.
+    /// Certificate authority trusted by the API server, for its clients and for the servers that it
+    /// calls.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// The folder with kubectl, helm and the programs of Kubernetes.
+    /// Folder with kubectl, helm and the programs of Kubernetes.
     pub fn programs(&self) -> &Path {
         &self.programs
     }
@@ -269,13 +270,13 @@ impl ControlPlane {
         let admin = self.admin.clone();
         let succeeds = |arguments: &[&OsStr]| succeeds(&kubectl, &admin, arguments);
         let apply = ["apply".as_ref(), "-f".as_ref(), path.as_os_str()];
-        // kubectl calls a definition that has no condition yet an error, so it is asked again.
+        // kubectl fails on a definition that has no condition yet, so the wait is retried.
         let wait = ["wait", "--for=condition=Established", "crd", "--all"].map(OsStr::new);
         self.apiserver
             .wait_until(|| succeeds(&apply) && succeeds(&wait))
     }
 
-    /// Every request so far, one JSON object a line, as the API server's audit log tells them.
+    /// All requests so far, one JSON object per line, from the API server's audit log.
     ///
     /// # Errors
     /// The log cannot be read.
@@ -284,17 +285,16 @@ impl ControlPlane {
         std::fs::read_to_string(&path).map_err(TestbedError::file(path))
     }
 
-    /// Ends the API server as a crash would, until [`ControlPlane::restart_api_server`]. etcd and
-    /// what is stored stay.
+    /// Kills the API server, until [`ControlPlane::restart_api_server`]. etcd and the stored
+    /// objects remain.
     pub fn stop_api_server(&mut self) {
         self.apiserver.kill();
     }
 
-    /// Ends the API server as a crash would and starts it again: watches break, nothing stored is
-    /// lost.
+    /// Kills the API server and starts it again: watches are interrupted, stored objects are kept.
     ///
     /// # Errors
-    /// It does not come back.
+    /// It does not become ready.
     pub fn restart_api_server(&mut self) -> Result<(), TestbedError> {
         self.apiserver.kill();
         let folder = self.folder.path();
@@ -326,15 +326,15 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Starts the scheduler; pods get nodes.
+    /// Starts kube-scheduler, which assigns pods to nodes.
     pub(crate) fn start_scheduler(&mut self) -> Result<(), TestbedError> {
         let scheduler = self.start_client("kube-scheduler", "")?;
         self.clients.push(scheduler);
         Ok(())
     }
 
-    /// Starts one of the programs that work through the API server alone, with one argument a line
-    /// of `more`.
+    /// Starts a program that only needs the API server, with the additional arguments `more`, one
+    /// per line.
     fn start_client(&self, name: &'static str, more: &str) -> Result<Program, TestbedError> {
         let config = self.kubeconfig_of(&format!("system:{name}"), None)?;
         let [port, _, _] = free_ports()?;
@@ -354,14 +354,14 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        // Clients first, so that none of them complains of a server that is gone.
+        // Clients first, so that none of them logs errors about a missing server.
         self.clients.clear();
         self.apiserver.kill();
         self.etcd.kill();
     }
 }
 
-/// A command with its first arguments.
+/// The command prefix of a program.
 fn command_line(place: &Place, binary: &Path) -> Vec<OsString> {
     let mut words = place.entrance.clone();
     words.push(binary.into());
@@ -396,11 +396,11 @@ fn succeeds(kubectl: &[OsString], config: &Path, arguments: &[&OsStr]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Three ports that are free now.
+/// Three ports that are free at this time.
 fn free_ports() -> Result<[u16; 3], TestbedError> {
     let listen =
         || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(TestbedError::file("a free port"));
-    // All three at once, so that they differ.
+    // Bound at the same time, so that they differ.
     let listeners = [listen()?, listen()?, listen()?];
     let mut ports = [0; 3];
     for (port, listener) in ports.iter_mut().zip(&listeners) {
@@ -434,7 +434,7 @@ fn write_secrets(
     ];
     let server = authority.server("kube-apiserver", &hosts)?;
     let kubelets = authority.client("kube-apiserver", Some(ADMINISTRATORS))?;
-    // Signs the tokens of service accounts; the public half is read from the certificate.
+    // Signs the tokens of service accounts; the public key is read from the certificate.
     let accounts = authority.server("service-accounts", &[])?;
     let aggregator = authority.client(AGGREGATOR, None)?;
     write("ca.crt", &authority.certificate())?;
@@ -469,7 +469,7 @@ fn start_etcd(
 
 fn apiserver_arguments(folder: &Path, address: Ipv4Addr, etcd: u16, port: u16) -> Vec<OsString> {
     let folder = folder.display();
-    // The Service `kubernetes` may name no loopback address.
+    // The endpoint of the Service `kubernetes` must not be a loopback address.
     let endpoints = if address.is_loopback() {
         "none"
     } else {
@@ -502,7 +502,7 @@ fn start_apiserver(
     start(place, "kube-apiserver", programs, arguments, log)
 }
 
-/// One argument a line.
+/// Splits the text into arguments, one per line.
 fn lines(text: &str) -> Vec<OsString> {
     text.lines().map(OsString::from).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Why a control plane or a node could not be started; names the program and quotes its log.
+/// Error of starting a control plane or a node; names the program and quotes its log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestbedError {
@@ -15,14 +15,14 @@ pub enum TestbedError {
     /// A program of this workspace could not be built.
     #[error("cargo build --package {name}: {status}")]
     Product {
-        /// The package and its program.
+        /// The package, which has the same name as its program.
         name: String,
         status: std::process::ExitStatus,
     },
-    /// A program that should have been built is not there.
+    /// A program that should have been built is missing.
     #[error("{}: not there; `cargo build --workspace --bins` makes it", program.display())]
     NoProduct { program: PathBuf },
-    /// The caller does not lie where cargo puts tests.
+    /// The executable is not in a target folder of cargo.
     #[error("{}: lies in no folder of cargo, so no program can be beside it", program.display())]
     NoTest { program: PathBuf },
     /// A program did not start.
@@ -31,7 +31,7 @@ pub enum TestbedError {
         program: &'static str,
         source: albacore_os::OsError,
     },
-    /// A program ended by itself.
+    /// A program exited unexpectedly.
     #[error("{program} ended with {status}; its log: {tail}")]
     Ended {
         program: &'static str,
@@ -39,7 +39,7 @@ pub enum TestbedError {
         /// The last lines of its log.
         tail: String,
     },
-    /// A program is not ready in time.
+    /// A program was not ready in time.
     #[error("{program} is not ready after {seconds} s; its log: {tail}")]
     NotReady {
         program: &'static str,
@@ -53,7 +53,7 @@ pub enum TestbedError {
         /// The log of the process that failed.
         message: String,
     },
-    /// A certificate could not be made.
+    /// A certificate could not be created.
     #[error("cannot make a certificate for {name}")]
     Certificate { name: String, source: rcgen::Error },
     /// A kubectl command failed.

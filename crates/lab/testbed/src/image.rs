@@ -1,6 +1,5 @@
-//! Images of programs as they lie in a target folder: an archive with the program, the shared
-//! libraries that it needs and what else it is given. Only for tests: what is shipped is static and
-//! made by `make images`.
+//! Images of programs from a target folder: an archive with the program, its shared libraries and
+//! additional files. Only for tests: released images are static and built by `make images`.
 
 use std::collections::BTreeSet;
 use std::io::{Error, Result};
@@ -12,18 +11,18 @@ use sha2::{Digest as _, Sha256};
 
 use crate::TestbedError;
 
-/// An image to be made.
+/// Specification of an image.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
-    /// The name that pods call it by, with its tag.
+    /// Name and tag by which pods reference it.
     pub reference: String,
-    /// The program; it lies at `/NAME` and is what is run.
+    /// The program, stored at `/NAME`; it is the entry point.
     pub program: PathBuf,
-    /// What the program is always called with.
+    /// Arguments of the entry point.
     pub arguments: Vec<String>,
-    /// The user that it runs as, a number.
+    /// Numeric user id.
     pub user: u32,
-    /// More files: where they lie in the image, and here.
+    /// Additional files: path in the image, and path on the host.
     pub files: Vec<(String, PathBuf)>,
 }
 
@@ -43,7 +42,7 @@ impl Image {
         let name = name.ok_or_else(|| Error::other("the program has no name"))?;
         let mut files = vec![(format!("/{name}"), self.program.clone())];
         files.extend(self.files.iter().cloned());
-        // Programs load libraries, and these load others.
+        // Includes shared libraries and their dependencies.
         let loaded = self.files.iter().map(|(_, source)| source);
         let loaded = loaded.filter(|source| source.to_string_lossy().contains(".so"));
         let mut sources: Vec<&Path> = loaded.map(PathBuf::as_path).collect();
@@ -92,13 +91,13 @@ impl Image {
     }
 }
 
-/// The shared libraries that these programs and libraries load, and their loader; none for a static
-/// program.
+/// Shared libraries that these programs and libraries load, and the dynamic loader; empty for a
+/// static program.
 pub(crate) fn libraries(programs: &[&Path]) -> Result<BTreeSet<PathBuf>> {
     let output = Command::new("ldd").args(programs).output()?;
-    // It fails for static programs, and says so on its error output.
+    // ldd fails for static programs, with a message on standard error.
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // What is missing may be among the files: whoever loads both has it by then.
+    // A missing library may be among `programs`: then it is loaded by the time it is needed.
     let is_here = |name: &str| programs.iter().any(|program| program.ends_with(name));
     let missing = text
         .lines()
@@ -106,7 +105,7 @@ pub(crate) fn libraries(programs: &[&Path]) -> Result<BTreeSet<PathBuf>> {
     if let Some(name) = missing.into_iter().find(|name| !is_here(name)) {
         return Err(Error::other(format!("the library {name} is not found")));
     }
-    // With several programs, each has a line of its own, which is not indented.
+    // For several programs, ldd prints a header line for each, which is not indented.
     let libraries = text
         .lines()
         .filter(|line| line.starts_with(char::is_whitespace));
@@ -114,7 +113,7 @@ pub(crate) fn libraries(programs: &[&Path]) -> Result<BTreeSet<PathBuf>> {
         let mut words = line.split_whitespace();
         words.find(|word| word.starts_with('/')).map(PathBuf::from)
     };
-    // What a library finds beside itself (`/a/../b`) is among the files that it came with.
+    // A library with a relative path (`/a/../b`) is among the files that were passed with it.
     let is_found_by_name = |path: &PathBuf| !path.components().any(|part| part.as_os_str() == "..");
     Ok(libraries
         .filter_map(path)

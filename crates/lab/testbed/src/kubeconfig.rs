@@ -1,11 +1,11 @@
-//! Kubeconfig files, one for each who talks to the API server.
+//! Kubeconfig files, one for each client of the API server.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Identity, TestbedError};
 
-/// Writes `NAME.crt`, `NAME.key` and `NAME.kubeconfig` into `folder`, which holds `ca.crt`; the
-/// kubeconfig's path.
+/// Writes `NAME.crt`, `NAME.key` and `NAME.kubeconfig` into `folder`, which contains `ca.crt`;
+/// returns the path of the kubeconfig.
 pub(crate) fn write(
     folder: &Path,
     name: &str,
@@ -22,7 +22,7 @@ pub(crate) fn write(
     write_config(folder, name, &user, address)
 }
 
-/// Writes `NAME.kubeconfig` of somebody with a token; its path.
+/// Writes `NAME.kubeconfig` with a bearer token; returns its path.
 pub(crate) fn write_token(
     folder: &Path,
     name: &str,

@@ -1,9 +1,9 @@
 //! A real Kubernetes control plane for tests: etcd and kube-apiserver built from their Go modules,
-//! on loopback ports and with certificates of their own. Nothing of the environment (no kubeconfig,
-//! no cluster) is read or touched.
+//! on loopback ports and with their own certificates. It neither reads nor changes the environment
+//! (no kubeconfig, no cluster).
 //!
-//! A [`Node`] is a control plane with a real node: kubelet, containerd and kube-proxy in namespaces
-//! of their own, or on an emulated machine.
+//! A [`Node`] is a control plane with a real node: kubelet, containerd and kube-proxy in separate
+//! namespaces or on an emulated machine.
 #![forbid(unsafe_code)]
 
 mod api_proxy;

@@ -1,5 +1,5 @@
 //! Helper processes of tests: `supervise` owns the network and the node of a test and removes both,
-//! however the test ends; `init` is the first process of a node, `guest` that of an emulated node,
+//! however the test ends; `init` is the init process of a node, `guest` that of an emulated node,
 //! where `serve` executes commands of tests and `watch` prints changes of a pod's masks; `pause` is
 //! the process of a pod's sandbox.
 #![forbid(unsafe_code)]

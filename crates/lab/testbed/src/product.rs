@@ -1,20 +1,20 @@
-//! The programs of this workspace, for tests of other packages than their own: cargo builds a
-//! package's programs only for that package's tests.
+//! The programs of this workspace, for tests of other packages: cargo builds the programs of a
+//! package only for that package's own tests.
 //!
-//! Built alone, a program has other features of its dependencies than built together with
-//! everything, and then all of them are compiled once more. So `make test` builds everything in one
-//! go and says so by [`BUILT`].
+//! A program built alone has other features of its dependencies than one built with the whole
+//! workspace, so all of them are compiled again. So `make test` builds everything at once and sets
+//! [`BUILT`].
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::TestbedError;
 
-/// Set by `make test`: the programs of the workspace have just been built, and need no look.
+/// Set by `make test`: the programs of the workspace are up to date and need no build.
 const BUILT: &str = "ALBACORE_PROGRAMS_BUILT";
 
-/// The program `name` of the package `name`, built in the profile of the test that calls, into the
-/// folder where that test lies.
+/// Path of the program `name` of the package `name`, built in the profile of the calling test, into
+/// the target folder of that test.
 ///
 /// # Errors
 /// It cannot be built, or the caller is not a test that cargo built.
@@ -27,7 +27,7 @@ pub fn product(name: &str) -> Result<PathBuf, TestbedError> {
 /// # Errors
 /// As [`product`].
 pub fn product_of(package: &str, name: &str) -> Result<PathBuf, TestbedError> {
-    // A test lies in the folder `deps` below that of the programs.
+    // A test is in the folder `deps` below that of the programs.
     let test = std::env::current_exe().map_err(TestbedError::file("the running test"))?;
     let Some(folder) = test.ancestors().nth(2) else {
         return Err(TestbedError::NoTest { program: test });

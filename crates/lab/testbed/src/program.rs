@@ -1,4 +1,4 @@
-//! One running program of the control plane.
+//! A running program of the control plane.
 
 use std::ffi::OsString;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -11,8 +11,8 @@ use albacore_os::{Spawn, SpawnOutput};
 use crate::limits::{LOG_TAIL_BYTES, READY_PERIOD, READY_TIME_MAX};
 use crate::{TestbedError, spawner};
 
-/// The folder with etcd, kube-apiserver, kube-controller-manager, kubectl, helm...; builds them the
-/// first time, which takes minutes.
+/// Folder with etcd, kube-apiserver, kube-controller-manager, kubectl, helm...; they are built at
+/// the first use, which takes minutes.
 ///
 /// # Errors
 /// They cannot be built.
@@ -21,7 +21,7 @@ pub fn programs() -> Result<PathBuf, TestbedError> {
     folder_of(&script)
 }
 
-/// The folder that a script prints.
+/// Folder whose path a script prints.
 pub(crate) fn folder_of(script: &Path) -> Result<PathBuf, TestbedError> {
     let output = Command::new(script)
         .stdin(Stdio::null())
@@ -39,7 +39,7 @@ pub(crate) fn folder_of(script: &Path) -> Result<PathBuf, TestbedError> {
     ))
 }
 
-/// A running program with its log; ends with its owner.
+/// A running program with its log; killed on drop.
 #[derive(Debug)]
 pub struct Program {
     name: &'static str,
@@ -48,7 +48,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `binary` with `arguments`; what it writes is added to `log`.
+    /// Starts `binary` with `arguments`; its output is appended to `log`.
     ///
     /// # Errors
     /// It cannot be started.
@@ -73,10 +73,10 @@ impl Program {
         Ok(Self { name, child, log })
     }
 
-    /// Waits until `is_ready` says so.
+    /// Waits until `is_ready` returns true.
     ///
     /// # Errors
-    /// The program ends, or is not ready in time; the error shows the end of its log.
+    /// The program exits, or is not ready in time; the error quotes the end of its log.
     pub fn wait_until(&mut self, mut is_ready: impl FnMut() -> bool) -> Result<(), TestbedError> {
         let start = Instant::now();
         // bound: READY_TIME_MAX
@@ -101,12 +101,11 @@ impl Program {
         Ok(())
     }
 
-    /// Its process id.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends the program at once, as a crash would.
+    /// Kills the program immediately.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

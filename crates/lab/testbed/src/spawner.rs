@@ -1,5 +1,6 @@
-//! The thread that starts all programs. The kernel kills a program together with the thread that
-//! started it, and the thread of a test ends long before a control plane that several tests share.
+//! The thread that starts all programs. The kernel kills a program when the thread that started it
+//! exits (parent-death signal), and a test's thread exits long before a control plane that several
+//! tests share.
 
 use std::process::Child;
 use std::sync::LazyLock;
@@ -10,7 +11,7 @@ use albacore_os::{OsError, Spawn};
 type Started = Result<Child, OsError>;
 type SpawnRequest = (Spawn, SyncSender<Started>);
 
-/// Runs as long as this process.
+/// Runs until this process exits.
 static SPAWNER: LazyLock<SyncSender<SpawnRequest>> = LazyLock::new(|| {
     let (sender, requests): (SyncSender<SpawnRequest>, Receiver<SpawnRequest>) = sync_channel(1);
     std::thread::spawn(move || {
@@ -22,7 +23,7 @@ static SPAWNER: LazyLock<SyncSender<SpawnRequest>> = LazyLock::new(|| {
     sender
 });
 
-/// Starts a program that runs until it is stopped or this process ends.
+/// Starts a program that runs until it is stopped or this process exits.
 pub(crate) fn start(spawn: Spawn) -> Started {
     let (reply, started) = sync_channel(1);
     // infallible: the thread never ends, and replies to every request.

@@ -1,7 +1,7 @@
 //! A network namespace for a control plane and a node, and the supervisor process that owns it.
 //!
-//! The namespace is isolated in both directions, so that no address of the machine is taken and no
-//! firewall rule is touched; programs that need to reach it join the namespace.
+//! The namespace is isolated in both directions, so that it occupies no address of the machine and
+//! changes no firewall rule; programs that need to reach it join the namespace.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -37,13 +37,13 @@ impl TestNetwork {
     /// A network with a bridge, which has [`NODE_ADDRESS`].
     ///
     /// # Errors
-    /// No right to make a network, or no `ip`.
+    /// The caller may not create a network, or there is no `ip`.
     pub(crate) fn new() -> Result<Self, TestbedError> {
         Self::supervised(&["bridge"])
     }
 
-    /// A network with one device, which has `address` and is connected with the bridge of `other`;
-    /// from there `pods` are reached by it.
+    /// A network with one device, which has `address` and is connected to the bridge of `other`;
+    /// `other` routes `pods` through it.
     ///
     /// # Errors
     /// As [`TestNetwork::new`].
@@ -68,10 +68,10 @@ impl TestNetwork {
         Ok(network)
     }
 
-    /// Takes the end of a cable that [`TestNetwork::connected`] made off the network.
+    /// Disconnects the veth pair that [`TestNetwork::connected`] created.
     ///
     /// # Errors
-    /// There is no such cable.
+    /// There is no such veth pair.
     pub(crate) fn disconnect(&self, number: u8) -> Result<(), TestbedError> {
         self.ip(&["link", "set", &cable(number), "down"])
     }
@@ -79,7 +79,7 @@ impl TestNetwork {
     /// Runs `ip` in this network.
     ///
     /// # Errors
-    /// What it says.
+    /// The message of `ip`.
     pub(crate) fn ip(&self, words: &[&str]) -> Result<(), TestbedError> {
         let entrance = self.command_prefix();
         let mut command = Command::new(&entrance[0]);
@@ -107,7 +107,7 @@ impl TestNetwork {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
-            // Ctrl-C in the terminal must reach the test alone: the supervisor cleans up after it.
+            // Ctrl-C in the terminal must only reach the test: the supervisor cleans up after it.
             .process_group(0)
             .spawn()
             .map_err(TestbedError::file(&program))?;
@@ -160,7 +160,6 @@ impl TestNetwork {
         self.supervisor.id()
     }
 
-    /// The program of the supervisor.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
@@ -169,13 +168,13 @@ impl TestNetwork {
         PathBuf::from(format!("/proc/{}/ns/net", self.supervisor.id()))
     }
 
-    /// The words before a command that is to run in this network.
+    /// Command prefix that enters this network.
     pub(crate) fn command_prefix(&self) -> Vec<OsString> {
         let network = format!("--net={}", self.namespace_file().display());
         vec!["nsenter".into(), network.into(), "--".into()]
     }
 
-    /// The pid of the node's first process.
+    /// Pid of the node's init process.
     pub(crate) fn first_process(&self) -> Result<u32, TestbedError> {
         // supervisor -> unshare -> first process
         let child = |of: u32| -> Option<u32> {
@@ -194,7 +193,7 @@ impl TestNetwork {
     /// Runs `work` on a thread in this network: sockets that it opens belong to the namespace.
     ///
     /// # Errors
-    /// The network is gone.
+    /// The network no longer exists.
     pub(crate) fn within<T: Send>(
         &self,
         work: impl FnOnce() -> T + Send,
@@ -216,7 +215,7 @@ impl TestNetwork {
     }
 }
 
-/// The device of the bridge that leads to another network.
+/// The veth end on the bridge that is connected to another network.
 fn cable(number: u8) -> String {
     format!("to-node{number}")
 }

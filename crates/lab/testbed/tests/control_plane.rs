@@ -1,4 +1,4 @@
-//! The control plane itself: it starts, knows its users, counts requests and survives a crash of
+//! The control plane itself: it starts, authenticates users, logs requests and survives a crash of
 //! the API server.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 

@@ -1,4 +1,4 @@
-//! A node leaves nothing behind, whether the test ends well or is killed.
+//! A node is removed completely, whether the test ends normally or is killed.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 use std::fs;
@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use albacore_testbed::{Node, NodeOptions};
 
-/// Set for the process that starts a node and is killed; says where to write its folder.
+/// Set for the process that starts a node and is killed; contains the path to which it writes its
+/// folder.
 const VICTIM: &str = "ALBACORE_TESTBED_VICTIM";
 
-/// For liveness only: the machine may be busy with other things.
+/// Timeout, for liveness only: the machine may be busy.
 const LONG: Duration = Duration::from_secs(180);
 
-/// What a node could change of a machine.
+/// Traces that a node could leave on a machine.
 fn traces(folder: &Path) -> Vec<String> {
     let name = folder.to_str().unwrap();
     let mut found = Vec::new();

@@ -1,7 +1,9 @@
-//! What requests and batches cost, measured on a few configurations: the first steps of the recipe.
+//! Measures the costs of requests and batches on a few configurations: the first steps of the
+//! recipe.
 //!
-//! One worker of one thread, then more threads as long as a lone request gains from them, then as
-//! many workers as the cpus take. The costs are what the servers learn for their own scheduling.
+//! One worker with one thread, then more threads while a lone request or the capacity gains from
+//! them, then as many workers as fit on the cpus. The costs are those that the servers learn for
+//! their own scheduling.
 
 use std::time::Duration;
 
@@ -14,49 +16,49 @@ use crate::configuration::{Configuration, thread_counts};
 use crate::error::TuneError;
 use crate::server::{Running, Servers, Window};
 
-/// Load of one request after the other.
+/// Duration of the closed loop with one client.
 const LONE: Duration = Duration::from_millis(150);
 
-/// Load of a few clients, from which the first rate is taken.
+/// Duration of the closed loop with a few clients, from which the initial rate is derived.
 const FEW: Duration = Duration::from_millis(150);
 const FEW_CLIENTS: usize = 8;
 
-/// A window that searches the capacity: so long, and longer where it would have fewer requests, up
-/// to a limit; and how many there are.
+/// Windows of the capacity search: their duration, extended up to a limit until a window has enough
+/// requests, and their number.
 const SEARCH: Duration = Duration::from_millis(200);
 const SEARCH_REQUESTS: f64 = 60.0;
 const SEARCH_MAX: Duration = Duration::from_millis(800);
 const SEARCHES: usize = 14;
 
-/// The window that costs are read from.
+/// Duration of the window from which costs are read.
 const LEARN: Duration = Duration::from_millis(500);
 
-/// The part of the capacity at which costs are learned: queues are short there.
+/// Load at which costs are learned, as a share of the capacity: queues are short at this load.
 const LEARN_LOAD: f64 = 0.8;
 
-/// More threads go on while they shorten a lone request or raise the capacity by this factor.
+/// Threads are added while they shorten a lone request or raise the capacity by this factor.
 const GAIN_MIN: f64 = 1.05;
 
-/// Batches that seem to take longer than this beside others were disturbed by other programs.
+/// Upper bound of the slowdown of batches by others: larger values are due to other programs.
 const SLOWDOWN_MAX: f64 = 2.0;
 
-/// What was measured of one configuration.
+/// Measurements of one configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Calibrated {
     pub(crate) configuration: Configuration,
     pub(crate) lone_p50: Duration,
-    /// Requests a second within the objective.
+    /// Goodput, in requests per second.
     pub(crate) capacity: f64,
-    /// The window that costs were learned in.
+    /// The window in which costs were learned.
     pub(crate) window: Window,
-    /// With the costs and the requests of that window.
+    /// Contains the costs and the requests of that window.
     pub(crate) scenario: ServerScenario,
-    /// Cpu seconds for each request: of the server, and of the load generator.
+    /// CPU seconds per request: of the server, and of the load generator.
     pub(crate) server_cpu: f64,
     pub(crate) generator_cpu: f64,
 }
 
-/// A step of the recipe and what it showed.
+/// A step of the recipe and its result.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Step {
     pub step: &'static str,
@@ -64,12 +66,12 @@ pub struct Step {
     pub showed: String,
 }
 
-/// All that was learned.
+/// Results of the calibration.
 #[derive(Debug)]
 pub(crate) struct Costs {
-    /// One worker, by rising numbers of threads.
+    /// One worker, by increasing number of threads.
     pub(crate) by_threads: Vec<Calibrated>,
-    /// As many workers as the cpus take.
+    /// As many workers as fit on the cpus.
     pub(crate) full: Option<Calibrated>,
     pub(crate) steps: Vec<Step>,
 }
@@ -145,14 +147,14 @@ impl Costs {
         Ok(calibrated)
     }
 
-    /// The costs with so many threads of a worker.
+    /// The costs for this number of threads per worker.
     pub(crate) fn of_threads(&self, threads: u16) -> Option<&Calibrated> {
         let mut all = self.by_threads.iter();
         all.find(|of| of.configuration.threads == threads)
     }
 
-    /// How much longer a batch takes when all workers are busy than when one is; memory bandwidth
-    /// and shared caches. At least 1.
+    /// Slowdown of a batch when all workers are busy relative to when one is, due to memory
+    /// bandwidth and shared caches. At least 1.
     pub(crate) fn slowdown(&self) -> f64 {
         let factor = || {
             let full = self.full.as_ref()?;
@@ -164,7 +166,7 @@ impl Costs {
     }
 }
 
-/// Time of a row in a batch of many, nanoseconds.
+/// Time per row in a large batch, nanoseconds.
 fn row_time(scenario: &ServerScenario) -> f64 {
     let queues = scenario.queues.iter().map(|queue| {
         let line = queue.profile.mean_cost.unwrap_or(queue.time);
@@ -174,7 +176,7 @@ fn row_time(scenario: &ServerScenario) -> f64 {
 }
 
 impl Calibrated {
-    /// Requests a second for each cpu second of the server.
+    /// Requests per CPU second of the server.
     fn per_cpu(&self) -> f64 {
         1.0 / self.server_cpu.max(1e-9)
     }
@@ -191,8 +193,8 @@ fn sized(context: &Context<'_>, workers: u16, threads: u16) -> Configuration {
     }
 }
 
-/// A request alone is the fastest there is: where it takes longer than the objective with the
-/// fewest and with the most threads, nothing meets it.
+/// The latency of a lone request is a lower bound: if it exceeds the objective with the fewest and
+/// with the most threads, no configuration meets it.
 fn refuse_infeasible(
     context: &mut Context<'_>,
     servers: &mut Servers,
@@ -206,7 +208,7 @@ fn refuse_infeasible(
         let configuration = sized(context, 1, *threads);
         let running = servers.with(context, &configuration)?;
         let lone = running.bench.closed_loop(LONE, 1)?;
-        // a server that knows its costs refuses what it cannot answer in time
+        // a server that has learned its costs refuses requests that it cannot answer in time
         if lone.good + lone.late == 0 {
             continue;
         }
@@ -256,7 +258,7 @@ fn calibrate(running: &mut Running, bad_max: f64) -> Result<Calibrated, TuneErro
     })
 }
 
-/// The rate at which one of two windows is within the objective, requests a second.
+/// The rate at which one of two windows is within the objective, in requests per second.
 fn find_capacity(running: &Running, first: f64, bad_max: f64) -> Result<f64, TuneError> {
     let mut stairs = Staircase::from(first.max(10.0));
     let mut is_answered = false;

@@ -1,5 +1,5 @@
-//! The last measurement: the rates that the chosen and the file's own configuration sustain within
-//! the objective, in turn.
+//! Final measurement: the rates that the chosen and the file's own configuration sustain within the
+//! objective, in alternation.
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ use crate::server::{Servers, Window};
 
 const WINDOW: Duration = Duration::from_millis(400);
 
-/// Windows of each, and at least so many when the time is over.
+/// Windows per configuration, and the minimum if the time limit is reached.
 const WINDOWS: usize = 12;
 const WINDOWS_MIN: usize = 5;
 
-/// The first rate, as a part of what is carried beyond the capacity.
+/// Initial rate, as a share of the estimated capacity.
 const FIRST: f64 = 0.85;
 
-/// What a configuration sustains.
+/// Sustained rate of a configuration.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sustained {
     pub configuration: Configuration,
-    /// Requests a second at which one of two windows is within the objective.
+    /// Requests per second at which one of two windows is within the objective.
     pub goodput: f64,
     /// Quartiles of the rates tried last.
     pub quartiles: [f64; 2],
-    /// The window at the highest rate that was within the objective.
+    /// The window with the highest rate that was within the objective.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<Window>,
 }
 
-/// Whether there is no reason to leave the file's own configuration, the second: it sustains as
-/// much as the first, or the rounds did not tell them apart and their rates overlap here, too.
+/// Whether the file's own configuration (the second) is kept: it sustains as much as the chosen
+/// one, or the rounds did not separate them and their rate intervals overlap here, too.
 pub(crate) fn is_own_kept(sustained: &[Sustained], race: &Race) -> bool {
     let [chosen, own] = sustained else {
         return false;
@@ -49,7 +49,7 @@ pub(crate) fn is_own_kept(sustained: &[Sustained], race: &Race) -> bool {
     own.goodput * EQUAL >= chosen.goodput || (is_open && overlaps)
 }
 
-/// Of the winner, and of the file's own configuration if that is another.
+/// Measures the winner, and the file's own configuration if different.
 pub(crate) fn run(
     context: &mut Context<'_>,
     servers: &mut Servers,
@@ -76,8 +76,8 @@ pub(crate) fn run(
     sustained(context, servers, &checked, &first, WINDOWS)
 }
 
-/// What each of these sustains, in turn, from these first rates; fewer windows when the time of the
-/// run is over.
+/// Sustained rates of these configurations, measured in alternation, from these initial rates;
+/// fewer windows if the time limit of the run is reached.
 pub(crate) fn sustained(
     context: &mut Context<'_>,
     servers: &mut Servers,

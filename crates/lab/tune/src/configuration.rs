@@ -1,29 +1,29 @@
-//! The fields of a deployment that are chosen, and the values that are tried.
+//! The tuned fields of a deployment, and their candidate values.
 
 use albacore_api::{
     Batching, BatchingPolicy, Front, InferenceDeploymentSpec, MainThread, Mode, Timespan,
 };
 use serde::Serialize;
 
-/// What is chosen.
+/// Values of the tuned fields.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Configuration {
-    /// W.
+    /// W, the number of workers.
     pub workers: u16,
-    /// T, of each worker.
+    /// T, the threads per worker.
     pub threads: u16,
     pub mode: Mode,
     pub main_thread: MainThread,
     pub policy: BatchingPolicy,
     pub max_rows: u32,
-    /// Of policy Timeout.
+    /// For policy Timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<Timespan>,
-    /// Of a deferred batch.
+    /// For deferred batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Timespan>,
-    /// Event loops; `None`: as many as the server derives from its cpus.
+    /// Number of event loops; `None`: derived by the server from its cpus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub front_threads: Option<u16>,
 }
@@ -63,7 +63,7 @@ impl Configuration {
         spec.front = (front != Front::default()).then_some(front);
     }
 
-    /// The name in tables: `4 x 2 Scatter, Auto, 1024 rows`.
+    /// Name in tables, such as `4 x 2 Scatter, Auto, 1024 rows`.
     #[must_use]
     pub fn name(&self) -> String {
         let mut name = format!(
@@ -86,20 +86,20 @@ impl Configuration {
     }
 }
 
-/// Values of W and T: every number up to 4, then in steps of a quarter to a half.
+/// Candidates of W and T: every number up to 4, then in steps of 25 % to 50 %.
 const COUNTS: [u16; 15] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256];
 
-/// Threads for each cpu: more of them only wait for each other.
+/// Maximum number of threads per cpu: more of them only compete for it.
 const THREADS_PER_CPU_MAX: usize = 2;
 
-/// Rows of a batch.
+/// Candidates of the maximum rows of a batch.
 const MAX_ROWS: [u32; 4] = [64, 256, 1024, 4096];
 
-/// Parts of the objective that a batch is held back for, under policy Timeout.
+/// Candidates of the maximum delay under policy Timeout, as divisors of the objective.
 const DELAY_SHARES: [u64; 2] = [50, 10];
 
-/// All values of the fields that change what the simulator says, for these numbers of threads and
-/// an objective in microseconds.
+/// All combinations of the fields that the simulator models, for these numbers of threads and an
+/// objective in microseconds.
 pub(crate) fn candidates(
     base: &Configuration,
     threads: &[u16],
@@ -146,13 +146,14 @@ pub(crate) fn sizes(threads: &[u16], cpus: usize) -> Vec<(u16, u16)> {
         .collect()
 }
 
-/// Numbers of threads that the recipe tries, smallest first.
+/// Numbers of threads that the recipe tries, ascending.
 pub(crate) fn thread_counts(cpus: usize) -> Vec<u16> {
     let powers = (0..8).map(|power| 1 << power);
     powers.filter(|&t| usize::from(t) <= cpus).collect()
 }
 
-/// Event loops: what the server derives, and doublings up to a quarter of the cpus.
+/// Candidates of the number of event loops: the server's default, and powers of two up to a quarter
+/// of the cpus.
 fn fronts(cpus: usize) -> Vec<Option<u16>> {
     let counts = (0..6).map(|power| 1_u16 << power);
     let some = counts
@@ -161,7 +162,7 @@ fn fronts(cpus: usize) -> Vec<Option<u16>> {
     std::iter::once(None).chain(some).collect()
 }
 
-/// 2 x 2.
+/// A configuration of 2 x 2.
 #[cfg(test)]
 pub(crate) fn tests_base() -> Configuration {
     Configuration {

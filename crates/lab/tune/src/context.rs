@@ -1,4 +1,4 @@
-//! What all steps of a tuning run work with.
+//! State shared by all steps of a tuning run.
 
 use std::time::Instant;
 
@@ -10,7 +10,6 @@ use crate::error::TuneError;
 use crate::ranking::Ranking;
 use crate::request::TuneRequest;
 
-/// What a tuning run works with.
 pub(crate) struct Context<'a> {
     pub(crate) request: &'a TuneRequest,
     pub(crate) deployment: Deployment,
@@ -21,7 +20,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// The clock begins now.
+    /// The time limit starts now.
     pub(crate) fn new(
         request: &'a TuneRequest,
         tell: &'a mut dyn FnMut(&str),
@@ -44,12 +43,12 @@ impl<'a> Context<'a> {
         (self.tell)(line);
     }
 
-    /// The part of the time limit that is gone, in seconds.
+    /// Elapsed time of the run, in seconds.
     pub(crate) fn elapsed(&self) -> f64 {
         self.begin.elapsed().as_secs_f64()
     }
 
-    /// The rate that each pod gets of the one that was asked for, by the best prediction.
+    /// Rate per pod for the requested total rate, according to the best prediction.
     pub(crate) fn rate_of_pod(&self, ranking: &Ranking) -> Option<f64> {
         let rate = self.request.options.rate?;
         let each = ranking.predicted.first().map_or(rate, |best| best.goodput);

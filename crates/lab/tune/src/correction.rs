@@ -1,29 +1,29 @@
-//! Corrects predictions by what the calibrated configurations carry.
+//! Corrects predictions by the measured capacities of the calibrated configurations.
 //!
-//! The model knows nothing of interrupts, of switches between threads or of caches that the load
-//! generator takes. What it misses is about the same factor for configurations alike, so each
-//! prediction is multiplied by measured capacity over predicted capacity of those that were
-//! calibrated with its number of threads: of one worker, of as many as the cpus take, or a weighted
-//! geometric mean between them.
+//! The model ignores interrupts, context switches and cache pollution by the load generator. The
+//! resulting error is about the same factor for similar configurations, so each prediction is
+//! multiplied by the ratio of measured to predicted capacity of the configurations calibrated with
+//! its number of threads: that of one worker, that of as many as fit on the cpus, or a weighted
+//! geometric mean of both.
 
 use crate::Context;
 use crate::calibration::{Calibrated, Costs};
 use crate::placement::Placements;
 use crate::prediction::{Predicted, predict};
 
-/// Factors beyond these are errors of measurement.
+/// Bounds of the factor: values beyond are measurement errors.
 const FACTOR: [f64; 2] = [0.3, 3.0];
 
-/// Factors of predictions.
+/// Correction factors of predictions.
 #[derive(Debug)]
 pub(crate) struct Correction {
-    /// Of one worker, by its threads.
+    /// For one worker, by its threads.
     one: Vec<Factor>,
-    /// Of as many workers as the cpus take.
+    /// For as many workers as fit on the cpus.
     full: Option<Factor>,
 }
 
-/// Measured by predicted capacity of a configuration.
+/// Ratio of measured to predicted capacity of a configuration.
 #[derive(Clone, Copy, Debug)]
 struct Factor {
     workers: u16,
@@ -48,7 +48,7 @@ impl Correction {
         }
     }
 
-    /// The prediction with its goodput corrected.
+    /// The prediction with corrected goodput.
     pub(crate) fn correct(&self, predicted: Predicted) -> Predicted {
         let of = &predicted.configuration;
         Predicted {

@@ -1,4 +1,4 @@
-//! The cpus of servers and of the load generator, and how much work they do at once.
+//! The cpus of servers and of the load generator, and their combined capacity.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +10,29 @@ use albacore_topology::{CpuSet, Topology, parse_sysfs};
 
 use crate::error::TuneError;
 
-/// Work of two threads that share a core, in threads that have a core each; an assumption, for
-/// ranking alone.
+/// Throughput of two SMT siblings relative to one thread per core; an assumption, used only for
+/// ranking.
 pub(crate) const SMT_YIELD: f64 = 1.3;
 
 fn failed(what: String) -> TuneError {
     TuneError::Failed(format!("this machine's cpus: {what}"))
 }
 
-/// Where candidates and the load generator run.
+/// The cpus of candidates and of the load generator.
 #[derive(Debug)]
 pub(crate) struct Cpus {
-    /// Of the servers' cpus.
+    /// Topology of the servers' cpus.
     pub(crate) topology: Topology,
-    /// What this process may use.
+    /// Affinity mask of this process.
     allowed: CpuSet,
-    /// Where the load generator runs: the other cpus, or those of the servers where there are none.
+    /// Cpus of the load generator: those not used by servers, or the same if there are no others.
     generator: CpuSet,
-    /// What the cgroup may use of them, as the limit of a container; `None`: all.
+    /// CPU quota of the cgroup, such as the limit of a container; `None`: unlimited.
     quota: Option<f64>,
 }
 
 impl Cpus {
-    /// # Errors
-    /// One that was asked for is not allowed to this process; the kernel does not tell.
+    /// A requested cpu is not allowed for this process; the topology cannot be read.
     pub(crate) fn read(asked: Option<&CpuSet>) -> Result<Self, TuneError> {
         let host = HostRoot::live();
         let files =
@@ -49,7 +48,7 @@ impl Cpus {
             true => servers.clone(),
             false => others,
         };
-        // where no cgroup is seen, there is none whose limit counts
+        // if the cgroup is not visible, no limit applies
         let own = Pid(i32::try_from(std::process::id()).unwrap_or_default());
         let quota = match find_cgroup(&host, own) {
             Ok(cgroup) => {
@@ -79,7 +78,7 @@ impl Cpus {
         }
     }
 
-    /// Which cpus servers and load generator run on.
+    /// Description of the cpus of servers and load generator.
     pub(crate) fn ran_on(&self) -> String {
         let (servers, generator) = (self.topology.cpuset(), &self.generator);
         match self.is_generator_apart() {
@@ -92,17 +91,17 @@ impl Cpus {
         self.generator != self.topology.cpuset()
     }
 
-    /// Whether the load generator takes cpu time from the servers: it has no cpus of its own, or a
-    /// quota of the cgroup counts for both.
+    /// Whether the load generator takes CPU time from the servers: it has no separate cpus, or a
+    /// quota of the cgroup limits both.
     pub(crate) fn is_time_shared(&self) -> bool {
         !self.is_generator_apart() || self.quota.is_some()
     }
 
-    /// Starts a process that may use all cpus; then the calling thread, which sends the load, runs
-    /// on those of the load generator alone.
+    /// Starts a process that may use all cpus; then restricts the calling thread, which sends the
+    /// load, to those of the load generator.
     ///
     /// # Errors
-    /// Those of `start`; a cpu is not there any more.
+    /// Those of `start`; a cpu is no longer online.
     pub(crate) fn start_apart<T>(
         &self,
         start: impl FnOnce() -> Result<T, TuneError>,
@@ -117,14 +116,14 @@ impl Cpus {
         Ok(started)
     }
 
-    /// How many can work at once.
+    /// Number of cpus that can run at the same time.
     pub(crate) fn count(&self) -> usize {
         let all = self.topology.cpus().len();
         let within = |quota: f64| all.min(quota.ceil() as usize).max(1);
         self.quota.map_or(all, within)
     }
 
-    /// Work that all cpus do at once, in cpus of cores that have one thread.
+    /// Combined capacity of all cpus, in cpus of cores with one thread.
     pub(crate) fn capacity(&self) -> f64 {
         let mut cores: BTreeMap<_, usize> = BTreeMap::new();
         for cpu in self.topology.cpus() {

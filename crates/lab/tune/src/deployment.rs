@@ -1,4 +1,4 @@
-//! The user's file, as candidates start from it.
+//! The user's file, from which candidates are derived.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,23 +12,23 @@ use crate::error::TuneError;
 use crate::pod_files;
 use crate::request::{Place, TuneRequest};
 
-/// Bytes of a file.
+/// Maximum size of a file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A valid deployment of the built-in server with a latency objective.
 #[derive(Debug)]
 pub(crate) struct Deployment {
-    /// Model files are absolute; each model has the objective.
+    /// Paths of model files are absolute; each model has the objective.
     object: InferenceDeployment,
     pub(crate) name: String,
-    /// As written.
+    /// Original text.
     pub(crate) text: String,
     pub(crate) models: Vec<String>,
     pub(crate) objective: Duration,
     pub(crate) percentile: f64,
-    /// What the file says now.
+    /// Values in the file.
     pub(crate) current: Configuration,
-    /// `None`: the file has none, as where an autoscaler decides.
+    /// `None`: not set in the file, for example because an autoscaler sets them.
     pub(crate) replicas: Option<i32>,
 }
 
@@ -49,7 +49,7 @@ impl Deployment {
         Self::of_text(text, &named, folder, request)
     }
 
-    /// The deployment of a file's text; `folder` is that of the file.
+    /// Parses the text of a file in `folder`.
     pub(crate) fn of_text(
         text: String,
         named: &str,
@@ -95,13 +95,13 @@ impl Deployment {
         self.object.spec.batching.prefer
     }
 
-    /// The largest share of requests that may be refused or late.
+    /// Maximum share of requests that may be refused or late.
     pub(crate) fn bad_max(&self) -> f64 {
         1.0 - self.percentile / 100.0
     }
 }
 
-/// Replicas as written: a deployment that was read has the default where the text has none.
+/// Replicas in the text: a parsed deployment has the default if the text has none.
 fn written_replicas(text: &str, named: &str) -> Result<Option<i32>, TuneError> {
     let file: yaml_serde::Value = yaml_serde::from_str(text)
         .map_err(|error| TuneError::Usage(format!("{named}: {error}")))?;
@@ -109,7 +109,7 @@ fn written_replicas(text: &str, named: &str) -> Result<Option<i32>, TuneError> {
     Ok(replicas.and_then(|number| i32::try_from(number).ok()))
 }
 
-/// What a single model has and the candidates would not change, or not measure.
+/// Rejects settings of a single model that candidates would not change, or not measure.
 fn refuse_own_settings(
     request: &TuneRequest,
     object: &InferenceDeployment,
@@ -134,7 +134,7 @@ fn refuse_own_settings(
     Ok(())
 }
 
-/// Latency and percentile, of the options or of the models.
+/// Latency and percentile, from the options or from the models.
 fn objective(
     request: &TuneRequest,
     object: &InferenceDeployment,
@@ -158,7 +158,7 @@ fn slo(objective: Duration, percentile: f64, named: &str) -> Result<Slo, TuneErr
         let what = "is not between 1us and 10 minutes: name --latency";
         TuneError::Usage(format!("{named}: an objective of {objective:?} {what}"))
     })?;
-    // of outputs with an objective of their own the common one counts here, as it does for clients
+    // for outputs with their own objective the common one is used, as on the client side
     Ok(Slo {
         latency,
         percentile,
@@ -167,7 +167,7 @@ fn slo(objective: Duration, percentile: f64, named: &str) -> Result<Slo, TuneErr
     })
 }
 
-/// The URI with a path that does not depend on where the file with it lies.
+/// The URI with a path that does not depend on the folder of the file.
 fn absolute(uri: &ModelUri, folder: &Path, named: &str) -> Result<ModelUri, TuneError> {
     let ModelPlace::File { path } = &uri.place else {
         return Ok(uri.clone());

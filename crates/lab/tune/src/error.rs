@@ -1,4 +1,4 @@
-//! Why a configuration cannot be found.
+//! Errors of tuning.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use albacore_bench::BenchError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
-    /// An option or a field is wrong; names it, its value and the way out.
+    /// An option or a field is wrong; the message names it, its value and a remedy.
     #[error("{0}")]
     Usage(String),
     /// The deployment's file is not valid.
@@ -21,7 +21,7 @@ pub enum TuneError {
     /// The file's layout does not allow the edit.
     #[error("{}: the new values cannot be written into it: {what}", path.display())]
     Patch { path: PathBuf, what: String },
-    /// No configuration meets the objective; says which objective one meets.
+    /// No configuration meets the objective; the message contains the nearest feasible objective.
     #[error("{0}")]
     Infeasible(String),
     #[error("{0}")]
@@ -47,7 +47,7 @@ impl TuneError {
         move |source| Self::File { path, source }
     }
 
-    /// Why a run ended early, for its results.
+    /// Reason of an early end, for the results.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Interrupted => "interrupted".to_owned(),

@@ -1,4 +1,4 @@
-//! Candidates measured one by one, without any prediction: what `tune` is compared with.
+//! Measures candidates one by one, without predictions: the baseline of `tune`.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use crate::error::TuneError;
 use crate::request::TuneRequest;
 use crate::server::Servers;
 
-/// Load of a few clients, from which the first rate is taken.
+/// Duration of the closed loop with a few clients, from which the initial rate is derived.
 const FEW: Duration = Duration::from_millis(150);
 const FEW_CLIENTS: usize = 8;
 
-/// What is measured.
+/// Candidates to be measured.
 #[derive(Clone, Debug)]
 pub enum Measurement {
-    /// All candidates that `tune` ranks, one after the other.
+    /// All candidates that `tune` ranks, sequentially.
     All,
-    /// These, in turn, window by window.
+    /// These, interleaved window by window.
     Beside(Vec<Configuration>),
 }
 
-/// What each configuration sustains within the objective, from so many windows; in the order of
-/// the candidates.
+/// Sustained rate of each configuration within the objective, from this number of windows; in the
+/// order of the candidates.
 ///
 /// # Errors
 /// As [`crate::tune`].

@@ -1,5 +1,5 @@
-//! A run in a pod of a cluster, which `albacore tune NAME` starts: what is sent to the pod, and the
-//! journal in which progress and results come back.
+//! A run in a pod of a cluster, started by `albacore tune NAME`: the input sent to the pod, and the
+//! journal that returns progress and results.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -16,19 +16,20 @@ use crate::report::write_results;
 use crate::request::{Place, TuneOptions, TuneRequest};
 use crate::tune;
 
-/// The journal in the folder of results.
+/// Name of the journal in the folder of results.
 pub const TUNE_JOURNAL: &str = "tune.jsonl";
 
-/// What is sent, in the folder of the job.
+/// Path of the input, in the folder of the job.
 const SENT: &str = "input/tune.json";
 
-/// The deployment's file in the folder of the job.
+/// Path of the deployment's file, in the folder of the job.
 const DEPLOYMENT: &str = "input/deployment.yaml";
 
-/// Characters of a result in one line of the journal: a follower takes lines of at most 1 MiB.
+/// Characters of a result per line of the journal: a follower accepts lines of at most 1 MiB.
 const PART_CHARS: usize = 1 << 16;
 
-/// Time of a run beyond that for measurements: servers start, load models and end.
+/// Time limit of a run in addition to the time of measurements: for servers to start, load models
+/// and exit.
 const TIME_MORE: Duration = Duration::from_secs(1_800);
 
 #[derive(Serialize, Deserialize)]
@@ -47,7 +48,7 @@ enum Line {
     Summary { text: String },
 }
 
-/// A file that is fetched; the pod names no path.
+/// A file to be fetched; the pod cannot choose a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum ResultFile {
@@ -68,7 +69,7 @@ impl ResultFile {
     }
 }
 
-/// The request of these options in a job's folder.
+/// Tuning request with these options, in a job's folder.
 fn request(options: &TuneOptions, folder: &Path) -> TuneRequest {
     TuneRequest {
         file: folder.join(DEPLOYMENT),
@@ -79,10 +80,10 @@ fn request(options: &TuneOptions, folder: &Path) -> TuneRequest {
     }
 }
 
-/// Describes a run for a job; `object` is the InferenceDeployment as the API server has it.
+/// Builds the input of a job; `object` is the InferenceDeployment from the API server.
 ///
 /// # Errors
-/// An object or an option that cannot be tuned in a pod.
+/// The object or an option cannot be tuned in a pod.
 pub fn describe_job(
     object: &Value,
     options: &TuneOptions,
@@ -125,13 +126,13 @@ pub fn describe_job(
     })
 }
 
-/// Whether a run of this kind was sent to the folder of the job.
+/// Whether the folder of the job contains an input of this kind.
 #[must_use]
 pub fn is_sent(folder: &Path) -> bool {
     folder.join(SENT).exists()
 }
 
-/// In the pod: runs what was sent; progress and results are in the journal afterwards.
+/// In the pod: runs the job; writes progress and results to the journal.
 ///
 /// # Errors
 /// Those of [`tune`] and [`write_results`]; the journal cannot be written.
@@ -202,7 +203,7 @@ impl Journal {
     }
 }
 
-/// What a line of the journal says to people; `None` if nothing.
+/// User-visible text of a line of the journal; `None` if there is none.
 #[must_use]
 pub fn line_text(line: &str) -> Option<String> {
     match serde_json::from_str(line).ok()? {
@@ -211,11 +212,11 @@ pub fn line_text(line: &str) -> Option<String> {
     }
 }
 
-/// Here: writes the results of a fetched journal as files beside it and removes it; the summary,
-/// and the file with the chosen values.
+/// On the client: writes the results of a fetched journal as files beside it and removes it;
+/// returns the summary, and the path of the file with the chosen values.
 ///
 /// # Errors
-/// The journal is of another version or has no end; a file cannot be written.
+/// The journal has another version or is incomplete; a file cannot be written.
 pub fn write_fetched(folder: &Path, name: &str) -> Result<(String, PathBuf), TuneError> {
     let path = folder.join(TUNE_JOURNAL);
     let text = std::fs::read_to_string(&path).map_err(TuneError::file(&path))?;

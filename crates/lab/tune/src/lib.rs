@@ -1,9 +1,9 @@
 //! `albacore tune`: chooses workers, threads, placement and batching of a deployment for a latency
-//! objective, and shows why.
+//! objective, and explains the choice.
 //!
-//! A few configurations are measured for what requests and batches cost; the solver and the
-//! simulator rank all others from that; the best are measured side by side until one is ahead of
-//! the others by more than the noise. Nothing of the user's is changed but what `apply` writes.
+//! The costs of requests and batches are measured on a few configurations; the solver and the
+//! simulator rank all others with these costs; the best ones are measured in alternation until one
+//! is significantly ahead of the others. User files are changed only by `apply`.
 #![forbid(unsafe_code)]
 
 mod apply;
@@ -45,12 +45,12 @@ use crate::calibration::Costs;
 pub(crate) use crate::context::Context;
 use crate::server::Servers;
 
-/// Finds a configuration; `tell` gets a line for each step. If a signal or an error ends it early,
-/// the outcome is what was measured until then.
+/// Finds a configuration; `tell` is called with a line per step. If a signal or an error ends the
+/// run early, the outcome contains the measurements so far.
 ///
 /// # Errors
-/// A bad file or option, an objective that no configuration meets, a server that does not start, a
-/// signal before a candidate was measured.
+/// A file or option is invalid, no configuration meets the objective, a server does not start, or a
+/// signal was received before a candidate was measured.
 pub fn tune(request: &TuneRequest, tell: &mut dyn FnMut(&str)) -> Result<Outcome, TuneError> {
     let mut context = Context::new(request, tell)?;
     let mut servers = Servers::new();

@@ -1,15 +1,14 @@
-//! What limits a configuration, from the windows in which it was offered more than it carries.
+//! Determines the bottleneck of a configuration, from windows with more load than it sustains.
 
 use crate::calibration::Costs;
 use crate::cpus::Cpus;
 use crate::prediction::Limit;
 use crate::server::Window;
 
-/// A resource that is busy for this share of the time is used up: the rest are gaps between one
-/// request and the next.
+/// Utilization above which a resource is saturated: the rest are gaps between requests.
 const USED_UP: f64 = 0.85;
 
-/// Rows that take longer by this factor when all workers are busy wait for memory.
+/// Slowdown of rows with all workers busy above which they are memory bound.
 const SLOWER: f64 = 1.25;
 
 pub(crate) fn limit_of(windows: &[Window], costs: &Costs, cpus: &Cpus) -> Limit {

@@ -1,4 +1,4 @@
-//! What a run found: what `tune.json` holds and the report shows.
+//! Result of a run: the contents of `tune.json` and of the report.
 
 use albacore_bench::median;
 use serde::Serialize;
@@ -15,10 +15,10 @@ use crate::ranking::Ranking;
 use crate::server::Window;
 use crate::yaml_patch::patched;
 
-/// Format of `tune.json`.
+/// Format version of `tune.json`.
 const FORMAT: u32 = 1;
 
-/// Predictions that are kept.
+/// Maximum number of predictions in the results.
 const PREDICTED_MAX: usize = 40;
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -27,29 +27,29 @@ pub struct Outcome {
     pub format: u32,
     pub version: &'static str,
     pub name: String,
-    /// Latency objective and the percent of requests that have to be within it.
+    /// Latency objective, and percentage of requests that must be within it.
     pub objective_ms: f64,
     pub percentile: f64,
     pub mix: String,
     pub arrivals: String,
-    /// Of the servers.
+    /// Number of cpus of the servers.
     pub cpus: usize,
     pub topology: String,
-    /// Which cpus servers and load generator ran on.
+    /// Description of the cpus of servers and load generator.
     pub ran_on: String,
     pub seconds: f64,
     pub steps: Vec<Step>,
-    /// How many candidates were ranked, in which time, and the best predictions.
+    /// Number of ranked candidates, the time of ranking, and the best predictions.
     pub candidates: usize,
     pub ranking_seconds: f64,
     pub predicted: Vec<Predicted>,
-    /// The candidates that were measured, the file's own first.
+    /// The measured candidates, the file's own first.
     pub measured: Vec<Measured>,
     pub rounds: usize,
-    /// The chosen one is ahead of the others by more than the noise, or equal to them.
+    /// Whether the chosen one is significantly ahead of the others, or equivalent to them.
     pub is_decided: bool,
-    /// Why the run ended early: this is what was measured until then, with the best of it as
-    /// chosen.
+    /// Reason of an early end: then the results contain the measurements so far, and the chosen one
+    /// is the best of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_early: Option<String>,
     /// Share of windows in which other processes or a late generator disturbed the measurement.
@@ -58,22 +58,22 @@ pub struct Outcome {
     pub disturbed_by: Option<String>,
     pub chosen: Configuration,
     pub current: Configuration,
-    /// Of the chosen and of the file's own.
+    /// Of the chosen configuration and of the file's own.
     pub sustained: Vec<Sustained>,
-    /// Median error of the predicted goodput, as a share of the measured one; `None` with a rate.
+    /// Median relative error of the predicted goodput; `None` for a fixed rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prediction_error: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pods: Option<Pods>,
-    /// The file with the chosen values, or why its layout does not take them.
+    /// The file with the chosen values, or the reason why its layout does not allow them.
     #[serde(skip)]
     pub patched: Result<String, String>,
-    /// The file as it was read.
+    /// The original file.
     #[serde(skip)]
     pub text: String,
 }
 
-/// A candidate that was measured.
+/// A measured candidate.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
@@ -92,7 +92,7 @@ pub struct Measured {
     pub left_out: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// The chosen one's score by this one's: ratio and interval at 99 %.
+    /// Ratio of the chosen one's score to this one's, with its 99 % interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chosen_is_better: Option<[f64; 3]>,
 }
@@ -171,13 +171,13 @@ pub(crate) fn of(
     }
 }
 
-/// With a fixed rate the goodput is what was answered of it.
+/// With a fixed rate the goodput is the answered part of it.
 fn measured(arm: Arm, ranking: &Ranking, limit: Limit, context: &Context<'_>) -> Measured {
     let is_fixed = context.request.options.rate.is_some();
     let bad_max = context.deployment.bad_max();
     let unmeasured = || arm.windows.is_empty().then(|| "not measured".to_owned());
     let failed = arm.failed.clone().or_else(unmeasured);
-    // what the candidate holds, not what it was driven beyond
+    // at rates that the candidate sustains, without overload
     let held = arm.held(bad_max);
     let typical = |value: fn(&Window) -> f64| median(held.iter().map(|window| value(window)));
     Measured {
@@ -200,7 +200,7 @@ fn measured(arm: Arm, ranking: &Ranking, limit: Limit, context: &Context<'_>) ->
 }
 
 impl Outcome {
-    /// What was found, a few lines.
+    /// Result in a few lines.
     #[must_use]
     pub fn summary(&self) -> String {
         let mut lines = Vec::new();
@@ -273,7 +273,7 @@ impl Outcome {
 
 #[cfg(test)]
 impl Outcome {
-    /// Of a run that keeps 2 x 2.
+    /// Outcome of a run that keeps 2 x 2.
     pub(crate) fn of_tests() -> Self {
         let own = crate::configuration::tests_base();
         Self {

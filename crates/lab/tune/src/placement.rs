@@ -1,5 +1,5 @@
-//! What the solver says of candidates: which of their threads share a core, and whether two modes
-//! give the same mapping.
+//! Placement of candidates by the solver: which of their threads share a core, and whether two
+//! modes yield the same mapping.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,29 +10,29 @@ use albacore_topology::{CpuId, Topology};
 use crate::configuration::Configuration;
 use crate::cpus::{Cpus, SMT_YIELD};
 
-/// Work of the solver for one placement, in steps of about a microsecond.
+/// Work budget of the solver per placement, in steps of about a microsecond.
 const SOLVE_STEPS: u64 = 2_000;
 
-/// Placements of sizes and modes, each solved once.
+/// Placements by size and mode, each solved once.
 #[derive(Debug, Default)]
 pub(crate) struct Placements(BTreeMap<(u16, u16, bool), Placement>);
 
 /// The mapping of a size in a mode.
 #[derive(Clone, Debug)]
 struct Placement {
-    /// The cpu of each thread; empty where the solver refuses the size.
+    /// The cpu of each thread; empty if the solver rejects the size.
     cpus: Vec<CpuId>,
     speed: f64,
 }
 
 impl Placements {
-    /// Mean speed of a configuration's threads: 1 if each has a core of its own, 0 if the size
-    /// cannot be placed.
+    /// Mean speed of a configuration's threads: 1 if each has its own core, 0 if the size cannot be
+    /// placed.
     pub(crate) fn speed(&mut self, cpus: &Cpus, of: &Configuration) -> f64 {
         self.solved(cpus, of).speed
     }
 
-    /// Whether both put every thread on the same cpu.
+    /// Whether both place every thread on the same cpu.
     pub(crate) fn are_equal(
         &mut self,
         cpus: &Cpus,
@@ -74,8 +74,8 @@ fn place(topology: &Topology, of: &Configuration) -> Placement {
     }
 }
 
-/// More threads than cpus share time, which the demand for cpus counts; here only cores count that
-/// have several busy cpus.
+/// Models only cores with several busy cpus. Time sharing of more threads than cpus is part of the
+/// demand for cpus.
 fn speed(topology: &Topology, solution: &Solution) -> f64 {
     let used: BTreeSet<CpuId> = solution.mapping.cpus.iter().copied().collect();
     let mut cores: BTreeMap<u32, usize> = BTreeMap::new();

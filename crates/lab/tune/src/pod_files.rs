@@ -1,5 +1,5 @@
-//! A deployment as one of its pods sees it: `albacore run` in a pod finds the models of volumes
-//! where the pod has them.
+//! Converts a deployment to the view of one of its pods: `albacore run` in a pod finds the models
+//! of volumes at the paths of the pod.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use albacore_api::{InferenceDeployment, ModelPlace, for_one_machine};
 
 use crate::error::TuneError;
 
-/// Names models as the pod does.
+/// Replaces the models' locations by those in the pod.
 ///
 /// # Errors
-/// A file beside a YAML file; variables that only a cluster resolves.
+/// A relative file in a YAML file; variables that only a cluster can resolve.
 pub(crate) fn convert(object: &mut InferenceDeployment, named: &str) -> Result<(), TuneError> {
     for (index, model) in object.spec.models.iter_mut().enumerate() {
         model.uri.place = model.uri.place.in_pod();

@@ -1,4 +1,4 @@
-//! How many pods a rate needs.
+//! Number of pods for a rate.
 
 use albacore_api::limits::REPLICAS_MAX;
 use serde::Serialize;
@@ -9,17 +9,17 @@ use crate::deployment::Deployment;
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pods {
-    /// Requests a second of all pods.
+    /// Requests per second of all pods.
     pub rate: f64,
     pub pods: u32,
-    /// What the file gets as `spec.replicas`; `None`: it keeps its own.
+    /// New value of `spec.replicas`; `None`: unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     pub text: String,
 }
 
 impl Pods {
-    /// Pods that together sustain the rate.
+    /// Number of pods that together sustain the rate.
     pub(crate) fn of(rate: f64, sustained: &Sustained, deployment: &Deployment) -> Self {
         let each = sustained.goodput.max(1e-9);
         let pods = (rate / each).ceil().min(f64::from(u32::MAX)) as u32;
@@ -41,7 +41,7 @@ impl Pods {
     }
 }
 
-/// The replicas that the file gets, if others than `written`; and what is to be said about them.
+/// New replicas of the file, if different from `written`; and a text about them.
 fn replicas(pods: u32, written: Option<i32>) -> (Option<i32>, String) {
     let possible = i32::try_from(pods)
         .ok()

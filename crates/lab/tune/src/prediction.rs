@@ -1,10 +1,11 @@
-//! What a configuration carries, by learned costs, the solver's placement and the simulator.
+//! Predicts the capacity of a configuration from learned costs, the solver's placement and the
+//! simulator.
 //!
-//! Workers: W batches at a time, each as long as its learned line says, longer by what busy
-//! neighbors cost (measured) and where the placement lets threads share a core. Front end: its cpu
-//! time of a request. Both are simulated with the server's own scheduler, which gives the highest
-//! rate within the objective if every thread had a cpu. Where threads of server and load generator
-//! ask for more cpus than there are, that rate falls in proportion.
+//! Workers: W batches at a time. The time of a batch is its learned line, multiplied by the
+//! measured slowdown by busy neighbors and by that of threads that share a core in the placement.
+//! Front end: its CPU time per request. Both are simulated with the server's own scheduler, which
+//! yields the highest rate within the objective if every thread had a cpu. If the threads of server
+//! and load generator demand more cpus than there are, that rate is reduced in proportion.
 
 use albacore_api::{BatchingPolicy, BatchingPreference};
 use albacore_batching::deadlines::Cost;
@@ -18,16 +19,16 @@ use crate::calibration::{Calibrated, Costs};
 use crate::configuration::Configuration;
 use crate::placement::Placements;
 
-/// Time that is simulated at a rate: the larger of this and a number of objectives, so that a queue
-/// that grows is seen to grow; and the number of requests at least and at most.
+/// Simulated time per rate: the larger of this and a number of objectives, so that an unstable
+/// queue is detected; and minimum and maximum number of requests.
 const SIMULATED_SECONDS: f64 = 0.2;
 const SIMULATED_OBJECTIVES: f64 = 10.0;
 const SIMULATED_REQUESTS: (f64, f64) = (500.0, 10_000.0);
 
-/// Halvings of the interval between a rate that is carried and one that is not.
+/// Bisection steps between a sustained rate and one that is not.
 const HALVINGS: usize = 6;
 
-/// What limits a configuration.
+/// Bottleneck of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Limit {
@@ -55,7 +56,7 @@ impl Limit {
 #[serde(rename_all = "camelCase")]
 pub struct Predicted {
     pub configuration: Configuration,
-    /// Requests a second within the objective.
+    /// Goodput, in requests per second.
     pub goodput: f64,
     /// At that rate.
     pub p99_ms: f64,
@@ -63,11 +64,11 @@ pub struct Predicted {
     pub limit: Limit,
 }
 
-/// Scenario and demand for cpus of a configuration.
+/// Scenario and CPU demand of a configuration.
 struct Model<'a> {
     base: &'a Calibrated,
     scenario: ServerScenario,
-    /// Seconds of a worker's thread on a cpu for each second that it has a batch.
+    /// CPU time of a worker's thread per time in which it has a batch.
     thread_cpu: f64,
     front_cpu: f64,
     slowdown: f64,
@@ -127,7 +128,7 @@ impl<'a> Model<'a> {
         })
     }
 
-    /// Worker time of a request in batches of so many rows, seconds.
+    /// Worker time per request in batches of this size, seconds.
     fn worker_time(&self, batch_rows: f64) -> f64 {
         let classes = &self.base.scenario.classes;
         let of = |request: &ServerRequest| {
@@ -140,14 +141,14 @@ impl<'a> Model<'a> {
         requests.iter().map(of).sum::<f64>() / requests.len().max(1) as f64 / 1e9
     }
 
-    /// The most requests a second that workers and front end carry, each by itself.
+    /// Upper bounds of the requests per second of workers and of the front end, each alone.
     fn bounds(&self, batch_rows: f64) -> [f64; 2] {
         let workers = self.scenario.workers as f64 / self.worker_time(batch_rows).max(1e-12);
         let front = self.scenario.front.threads as f64 / self.front_cpu.max(1e-12);
         [workers, front]
     }
 
-    /// Cpu seconds of a request, with the load generator's.
+    /// CPU seconds per request, including the load generator.
     fn cpu_time(&self, threads: u16, batch_rows: f64) -> f64 {
         let workers = self.thread_cpu * f64::from(threads) * self.worker_time(batch_rows);
         self.front_cpu + workers + self.base.generator_cpu
@@ -174,7 +175,7 @@ fn policy(configuration: &Configuration, prefer: Option<BatchingPreference>) -> 
     }
 }
 
-/// A rate that no configuration with these workers exceeds, requests a second; cheap.
+/// Upper bound of the rate of all configurations with these workers, requests per second; cheap.
 pub(crate) fn upper_bound(
     context: &Context<'_>,
     costs: &Costs,
@@ -190,7 +191,7 @@ pub(crate) fn upper_bound(
     workers.min(front).min(cpus)
 }
 
-/// Simulates a configuration; `None` if its number of threads was not measured.
+/// Simulates a configuration; `None` if its number of threads was not calibrated.
 pub(crate) fn predict(
     context: &Context<'_>,
     costs: &Costs,
@@ -246,7 +247,7 @@ struct Simulated {
     batch_rows: f64,
 }
 
-/// Poisson arrivals of the measured mix at a rate.
+/// Simulates Poisson arrivals of the measured mix at a rate.
 fn simulate(context: &Context<'_>, model: &mut Model<'_>, rate: f64) -> Simulated {
     let objective = context.deployment.objective.as_secs_f64();
     let seconds = SIMULATED_SECONDS.max(SIMULATED_OBJECTIVES * objective);

@@ -1,9 +1,10 @@
-//! Candidates measured side by side, in rounds of one window each in random order; those that are
-//! behind the best by more than the noise are left out of the next rounds (successive elimination).
+//! Measures candidates in rounds of one window each in random order; those that are significantly
+//! behind the best are eliminated from further rounds (successive elimination).
 //!
-//! Without a rate each candidate's rate goes up after a window within the objective and down after
-//! one that is not, so that it stays around the highest that the candidate holds; that rate counts.
-//! With a rate all windows offer that, and the 99th percentile counts.
+//! Without a fixed rate, each candidate's rate follows a staircase: raised after a window within
+//! the objective and lowered after one that is not, so that it stays around the highest sustained
+//! rate, which is the score. With a fixed rate all windows offer that rate, and the score is the
+//! 99th percentile.
 
 use std::time::Duration;
 
@@ -17,38 +18,39 @@ use crate::error::TuneError;
 use crate::ranking::Ranking;
 use crate::server::{Servers, Window};
 
-/// A window is so long, and longer where it would have fewer requests, up to a limit.
+/// Duration of a window, extended up to a limit until it has enough requests.
 const WINDOW: Duration = Duration::from_millis(300);
 const REQUESTS: f64 = 150.0;
 const WINDOW_MAX: Duration = Duration::from_millis(1_500);
 
-/// Rounds in which rates approach what candidates hold; they do not count.
+/// Initial rounds in which rates converge to the sustained ones; they are not scored.
 const APPROACH: usize = 6;
 
-/// Rounds whose mean is one value: the rate of a round depends on that of the round before.
+/// Rounds averaged to one value, because the rates of consecutive rounds are correlated.
 const BLOCK: usize = 4;
 
-/// Values after which candidates are compared. Each comparison is one at 99 %: few of them keep the
-/// share of false claims below 5 %.
+/// Numbers of values at which candidates are compared. Each comparison has a confidence of 99 %:
+/// with few of them, the probability of a false claim is below 5 %.
 const LOOKS: [usize; 3] = looks(8);
 
-/// The last step of rates, as a factor: as large as the noise of a window.
+/// Final step factor of the rates: about the noise of a window.
 const STEP: f64 = 1.06;
 
-/// A candidate that after so many values held no rate above this part of the best is far behind.
+/// After this many values, a candidate whose highest sustained rate is below this share of the best
+/// is eliminated.
 const FAR_VALUES: usize = 2;
 const FAR: f64 = 0.7;
 
-/// The first rate, as a part of the predicted goodput.
+/// Initial rate, as a share of the predicted goodput.
 const FIRST: f64 = 0.8;
 
-/// And as a part of the best prediction at least: predictions err.
+/// Minimum of the initial rate, as a share of the best prediction: predictions have errors.
 const FIRST_MIN: f64 = 0.4;
 
-/// The part of the time limit after which no round begins: the rest is for the last check.
+/// Share of the time limit after which no round starts: the rest is for the final check.
 const TIME_SHARE: f64 = 0.8;
 
-/// Candidates that are measured however short the time is.
+/// Minimum number of measured candidates, however short the time is.
 const ARMS_MIN: usize = 2;
 
 /// A candidate in the race.
@@ -56,14 +58,14 @@ const ARMS_MIN: usize = 2;
 pub(crate) struct Arm {
     pub(crate) configuration: Configuration,
     pub(crate) windows: Vec<Window>,
-    /// What counts of each round, as a logarithm.
+    /// Score of each round, as a logarithm.
     scores: Vec<f64>,
     stairs: Staircase,
-    /// After which round it was left out.
+    /// The round after which it was eliminated.
     pub(crate) left_out: Option<usize>,
-    /// Why it could not be measured.
+    /// Error of its measurement.
     pub(crate) failed: Option<String>,
-    /// The winner's score by its own, with the interval at 99 %; `None` of the winner.
+    /// Ratio of the winner's score to its own, with the 99 % interval; `None` for the winner.
     pub(crate) winner_is_better: Option<[f64; 3]>,
 }
 
@@ -72,7 +74,7 @@ impl Arm {
         self.left_out.is_none() && self.failed.is_none()
     }
 
-    /// Means of blocks of rounds after the approach.
+    /// Means of blocks of rounds after the initial ones.
     fn blocks(&self) -> Vec<f64> {
         let counted = self.scores.get(APPROACH..).unwrap_or_default();
         let mean = |block: &[f64]| block.iter().sum::<f64>() / block.len() as f64;
@@ -85,7 +87,7 @@ impl Arm {
         held.map(|window| window.rate).fold(0.0, f64::max)
     }
 
-    /// The windows after the approach that were within the objective; all, if none was.
+    /// The windows within the objective, without the initial rounds; all of these if there is none.
     pub(crate) fn held(&self, bad_max: f64) -> Vec<&Window> {
         let counted = self.windows.iter().skip(APPROACH);
         let held: Vec<&Window> = counted.filter(|window| window.bad <= bad_max).collect();
@@ -95,7 +97,7 @@ impl Arm {
         }
     }
 
-    /// The mean of what counts, as a factor.
+    /// Geometric mean of the scores.
     pub(crate) fn score(&self) -> Option<f64> {
         let blocks = self.blocks();
         let sum: f64 = blocks.iter().sum();
@@ -103,23 +105,22 @@ impl Arm {
     }
 }
 
-/// The whole race.
 #[derive(Debug)]
 pub(crate) struct Race {
     pub(crate) arms: Vec<Arm>,
     pub(crate) rounds: usize,
     pub(crate) winner: usize,
-    /// The winner is ahead of all others by more than the noise, or equal to them.
+    /// Whether the winner is significantly ahead of all others, or equivalent to them.
     pub(crate) is_decided: bool,
-    /// Why it ended early.
+    /// Reason of an early end.
     pub(crate) ended_early: Option<String>,
 }
 
-/// A race with more disturbed windows than this share decides nothing.
+/// Maximum share of disturbed windows for a decision.
 const DISTURBED_MAX: f64 = 1.0 / 3.0;
 
 impl Race {
-    /// Share of windows that were disturbed, and what disturbed one.
+    /// Share of disturbed windows, and the cause of one of them.
     pub(crate) fn disturbed(&self) -> (f64, Option<String>) {
         let windows: Vec<&Window> = self.arms.iter().flat_map(|arm| &arm.windows).collect();
         let why: Vec<&String> = windows
@@ -150,7 +151,7 @@ pub(crate) fn run(
         ended_early: None,
     };
     let mut random = Xoshiro256::new(context.request.options.seed, 3);
-    // bound: the last look, or the time limit
+    // bound: the last comparison, or the time limit
     while !race.is_decided && race.rounds < rounds(LOOKS[LOOKS.len() - 1]) {
         let end = context.request.options.time.as_secs_f64() * TIME_SHARE;
         if context.elapsed() > end && race.rounds >= rounds(1) {
@@ -174,7 +175,7 @@ pub(crate) fn run(
     Ok(race)
 }
 
-/// Rounds until an arm has so many values.
+/// Number of rounds for this many values of an arm.
 const fn rounds(values: usize) -> usize {
     APPROACH + BLOCK * values
 }
@@ -183,7 +184,8 @@ fn window_length(rate: f64) -> Duration {
     Duration::from_secs_f64(REQUESTS / rate).clamp(WINDOW, WINDOW_MAX)
 }
 
-/// As many candidates as the time has a value for, the file's own and the best at least.
+/// Number of candidates for which the remaining time yields one value each; at least the file's own
+/// and the best.
 fn arms_max(context: &Context<'_>, ranking: &Ranking) -> usize {
     let best = ranking.predicted.first().map_or(1.0, |of| of.goodput);
     let rate = context.rate_of_pod(ranking).unwrap_or(FIRST * best);
@@ -258,7 +260,7 @@ impl Race {
         Ok(())
     }
 
-    /// Leaves out whom nobody needs statistics for.
+    /// Eliminates candidates that are far behind, without statistics.
     fn drop_far(&mut self, bad_max: f64) {
         let racing = self.arms.iter().filter(|arm| arm.is_racing());
         let best = racing.map(|arm| arm.highest(bad_max)).fold(0.0, f64::max);
@@ -269,7 +271,7 @@ impl Race {
         }
     }
 
-    /// Leaves out whom the leader beats.
+    /// Eliminates candidates that are significantly behind the leader.
     fn look(&mut self, context: &mut Context<'_>) {
         let Some(look) = Look::at(&self.racing_blocks(), CONFIDENCE) else {
             return;
@@ -300,26 +302,26 @@ impl Race {
         best.map(|(index, _)| index)
     }
 
-    /// The values of the candidates that are still in the race.
+    /// Values of the remaining candidates.
     fn racing_blocks(&self) -> Vec<Option<Vec<f64>>> {
         let blocks = |arm: &Arm| arm.is_racing().then(|| arm.blocks());
         self.arms.iter().map(blocks).collect()
     }
 
-    /// The ratio of scores, round by round.
+    /// Confidence interval of the ratio of scores, paired by round.
     fn compare(&self, one: usize, other: usize) -> Option<Interval> {
         let [one, other] = [one, other].map(|index| self.arms[index].blocks());
         compare(&one, &other, CONFIDENCE)
     }
 
-    /// The file's own configuration wins after all.
+    /// Makes the file's own configuration the winner.
     pub(crate) fn keep(&mut self, configuration: &Configuration) {
         let own = |arm: &Arm| arm.configuration == *configuration;
         self.winner = self.arms.iter().position(own).unwrap_or(self.winner);
         self.compare_all();
     }
 
-    /// The winner beside each of the others.
+    /// Compares the winner with each of the others.
     fn compare_all(&mut self) {
         for index in 0..self.arms.len() {
             let interval = (index != self.winner).then(|| self.compare(self.winner, index));
@@ -328,9 +330,9 @@ impl Race {
         }
     }
 
-    /// The winner is the leader, or the file's own configuration if that is as good to a user.
+    /// The winner is the leader, or the file's own configuration if it is practically equivalent.
     fn finish(&mut self, context: &Context<'_>) -> Result<(), TuneError> {
-        // of a race that ended early the file's own, which is the first, if none has a value yet
+        // after an early end without any value, the file's own, which is the first
         let own = self.ended_early.is_some().then_some(0);
         let Some(leader) = self.leader().or(own) else {
             let first = self.arms.iter().find_map(|arm| arm.failed.clone());
@@ -340,7 +342,7 @@ impl Race {
             return Err(TuneError::Failed(what));
         };
         let best = self.arms[leader].score().unwrap_or_default();
-        // of p99 there is no later check: what may be noise is no reason to change
+        // no later check covers p99: a difference that may be noise does not justify a change
         let is_fixed = context.request.options.rate.is_some();
         let is_kept = |&index: &usize| {
             let arm = &self.arms[index];
@@ -360,7 +362,7 @@ impl Race {
 impl Arm {
     fn note(&mut self, window: Window, is_fixed: bool, bad_max: f64) {
         let score = match is_fixed {
-            // what is refused or late makes the answers that are counted faster
+            // refused and late requests make the answered ones faster
             true => (1.0 - window.bad).max(1e-6).ln() - (window.p99_ms / 1e3).max(1e-6).ln(),
             false => window.rate.ln(),
         };
@@ -395,8 +397,7 @@ mod tests {
         Arm::of_tests(crate::configuration::tests_base(), rate)
     }
 
-    /// Rounds with candidates that hold these rates, whose windows differ from that by a few
-    /// percent.
+    /// Rounds with candidates that sustain these rates; their windows vary by a few percent.
     fn rounds(held: [f64; 2], count: usize, random: &mut Xoshiro256) -> Race {
         let mut race = Race {
             arms: held.map(|rate| arm_from(0.6 * rate)).into(),

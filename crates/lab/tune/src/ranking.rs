@@ -1,4 +1,4 @@
-//! All candidates ranked by prediction, and those that are worth measuring.
+//! Ranks all candidates by prediction, and selects those to be measured.
 
 use std::time::{Duration, Instant};
 
@@ -11,33 +11,33 @@ use crate::correction::Correction;
 use crate::placement::Placements;
 use crate::prediction::{Predicted, predict, upper_bound};
 
-/// Time for simulations of sizes, and for all.
+/// Time limits of the simulations of sizes, and of all simulations.
 const SIZES_TIME: Duration = Duration::from_millis(1_100);
 const TIME: Duration = Duration::from_millis(1_800);
 
-/// Sizes (W, T and event loops) whose batching is varied, best first.
+/// Number of sizes (W, T and event loops) whose batching is varied, best first.
 const VARIED_MAX: usize = 4;
 
-/// Candidates that are measured, with the file's own.
+/// Maximum number of measured candidates, including the file's own.
 const MEASURED_MAX: usize = 5;
 
-/// Predictions err: sizes down to this share of the best are measured.
+/// Sizes with at least this share of the best prediction are measured: predictions have errors.
 const PROMISING: f64 = 0.75;
 
-/// A more special setting has to be better than a usual one by this factor to be worth measuring:
-/// in one run on 2 cpus policy Deferred was predicted 12 % ahead and held a third of its
+/// Factor by which a special setting must be predicted better than a usual one to be measured: in
+/// one run on 2 cpus policy Deferred was predicted 12 % ahead and sustained a third of its
 /// prediction.
 const WORTH: f64 = 1.25;
 
-/// What predictions say.
+/// Result of the ranking.
 #[derive(Debug)]
 pub(crate) struct Ranking {
     /// Simulated candidates, best first.
     pub(crate) predicted: Vec<Predicted>,
-    /// How many there are.
+    /// Number of candidates.
     pub(crate) all: usize,
     pub(crate) seconds: f64,
-    /// To be measured: the file's own first.
+    /// Candidates to be measured, the file's own first.
     pub(crate) promising: Vec<Configuration>,
 }
 
@@ -48,7 +48,7 @@ impl Ranking {
     }
 }
 
-/// Simulations within a time.
+/// Simulations with a time limit.
 struct Simulations<'a, 'b> {
     context: &'a Context<'b>,
     costs: &'a Costs,
@@ -89,8 +89,8 @@ impl Simulations<'_, '_> {
     }
 }
 
-/// Sizes with usual settings first, those with the highest bound before others; then the other
-/// settings of the best sizes.
+/// First simulates sizes with usual settings, in descending order of their upper bound; then the
+/// other settings of the best sizes.
 pub(crate) fn rank(context: &mut Context<'_>, costs: &Costs) -> Ranking {
     let begin = Instant::now();
     let current = context.deployment.current.clone();
@@ -154,7 +154,7 @@ pub(crate) fn rank(context: &mut Context<'_>, costs: &Costs) -> Ranking {
     ranking
 }
 
-/// The settings that a file has without a reason for others.
+/// Whether these are the default settings of a file.
 fn is_usual(of: &Configuration) -> bool {
     of.policy == BatchingPolicy::Auto && of.max_rows == 1024
 }
@@ -163,8 +163,8 @@ fn is_same_size(a: &Configuration, b: &Configuration) -> bool {
     (a.workers, a.threads, a.front_threads) == (b.workers, b.threads, b.front_threads)
 }
 
-/// The file's own; the best of each W and T that is promising; and what no prediction sees of the
-/// best: a mode that maps its threads otherwise, and the main thread.
+/// The file's own; the best of each promising W and T; and variants of the best that predictions
+/// cannot distinguish: the other mode, if it maps threads differently, and the main thread.
 fn promising(
     current: &Configuration,
     predicted: &[Predicted],
@@ -212,7 +212,8 @@ fn promising(
     chosen
 }
 
-/// The most usual settings of this W and T that are as good as the best, within the prediction.
+/// The most usual settings of this W and T that are as good as the best, within the error of the
+/// prediction.
 fn simplest(best: &Predicted, predicted: &[Predicted]) -> Configuration {
     let size = (best.configuration.workers, best.configuration.threads);
     let same = predicted

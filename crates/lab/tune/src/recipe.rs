@@ -1,6 +1,6 @@
-//! The steps of the recipe, with what each showed: one process and thread, more threads, more
-//! processes, larger batches, the batching window. The first three were measured; batches and
-//! window are simulated, and measured where they are promising.
+//! Steps of the recipe with their results: one process and thread, more threads, more processes,
+//! larger batches, the batching window. The first three were measured; batches and window are
+//! simulated, and measured if they are promising.
 
 use albacore_api::BatchingPolicy;
 
@@ -30,7 +30,7 @@ pub(crate) fn finish(
     steps
 }
 
-/// Batches grow until their mean is the maximum, or requests take as long as the objective allows.
+/// Batches grow until their mean reaches the maximum, or the latency reaches the objective.
 fn larger_batches(context: &Context<'_>, same: &[&Predicted]) -> Vec<Step> {
     let objective = context.deployment.objective.as_secs_f64() * 1e3;
     let auto = same

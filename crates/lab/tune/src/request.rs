@@ -6,43 +6,43 @@ use std::time::Duration;
 use albacore_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 
-/// Where the servers run that are measured.
+/// Location of the measured servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// Where the file lies: its models are files here.
+    /// On the machine of the file: its models are local files.
     Machine,
     /// In a pod with the volumes of the deployment's pods.
     Pod,
 }
 
-/// What is asked for.
+/// Input of a run.
 #[derive(Clone, Debug)]
 pub struct TuneRequest {
     /// The InferenceDeployment.
     pub file: PathBuf,
     pub place: Place,
-    /// Where results are written.
+    /// Folder for results.
     pub folder: PathBuf,
-    /// The cpus that servers may use; the load generator gets the others that this process has.
-    /// `None`: all, which both share.
+    /// Cpus of the servers; the load generator gets the other cpus of this process. `None`: all,
+    /// shared by both.
     pub cpus: Option<CpuSet>,
     pub options: TuneOptions,
 }
 
-/// What is measured; what is sent to a pod that measures.
+/// Options of the measurement; they are sent to a pod that measures.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TuneOptions {
     /// The latency objective; `None`: that of the file's model.
     pub latency: Option<Duration>,
-    /// Percent of requests within it; `None`: as the file's model says.
+    /// Percentage of requests within it; `None`: from the file's model.
     pub percentile: Option<f64>,
-    /// What clients send: `[MODEL/][OUTPUT:]ROWS[=SHARE]`, comma-separated.
+    /// Requests of clients: `[MODEL/][OUTPUT:]ROWS[=SHARE]`, comma-separated.
     pub mix: String,
     /// `poisson`, `gamma:SHAPE`, or a file of times in seconds.
     pub arrivals: String,
-    /// Requests a second that all pods together have to carry; `None`: as many as possible.
+    /// Requests per second that all pods together must sustain; `None`: as many as possible.
     pub rate: Option<f64>,
-    /// Time for measurements.
+    /// Time limit of measurements.
     pub time: Duration,
     /// Equal seeds give equal arrivals and rows.
     pub seed: u64,

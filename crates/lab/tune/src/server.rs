@@ -1,5 +1,5 @@
-//! Servers with candidate configurations: `albacore run`, one for each, all of them up at once so
-//! that their windows can take turns.
+//! Servers with candidate configurations: one `albacore run` for each, all running at the same time
+//! so that their windows can be interleaved.
 
 use std::time::Duration;
 
@@ -14,48 +14,49 @@ use crate::Context;
 use crate::configuration::Configuration;
 use crate::error::TuneError;
 
-/// A server loads its models and has its threads placed within this.
+/// Startup timeout, including loading of models and placement of threads.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longer than a server takes to answer what it has accepted.
+/// Shutdown timeout: longer than a server takes to answer accepted requests.
 const STOP_PATIENCE: Duration = Duration::from_secs(45);
 
-/// Connections of an open loop: more than are in flight at the rates that a server holds.
+/// Connections of an open loop: more than are in flight at sustainable rates.
 const CONNECTIONS: usize = 1024;
 
-/// Load before a window that is not measured: the server had none since its last window.
+/// Unmeasured load before a window: the server was idle since its last window.
 const SETTLE: Duration = Duration::from_millis(60);
 
-/// Load on a new server that is not measured: it loads pages and learns its costs.
+/// Unmeasured load on a new server, which faults in pages and learns its costs.
 const WARMING: Duration = Duration::from_millis(400);
 const WARMING_CLIENTS: usize = 8;
 
-/// How often a disturbed window is repeated.
+/// Maximum number of repetitions of a disturbed window.
 const REPEATS_MAX: usize = 2;
 
-/// What was seen in one window.
+/// Measurements of one window.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Window {
-    /// Requests a second that were sent.
+    /// Requests sent per second.
     pub rate: f64,
-    /// Requests a second that were answered within the objective.
+    /// Requests per second answered within the objective.
     pub goodput: f64,
-    /// Share of requests that were refused or late.
+    /// Share of requests refused or late.
     pub bad: f64,
     pub p50_ms: f64,
     pub p99_ms: f64,
-    /// Cpus that the server used.
+    /// Cpus used by the server.
     pub cpus: f64,
     /// Cpus that the load generator took from the server.
     pub generator_cpus: f64,
-    /// Share of the time in which an event loop worked, of all of them.
+    /// Busy share of the event loops, mean over all of them.
     pub front_busy: f64,
-    /// Share of the time in which a worker had a batch, of all of them.
+    /// Share of the time in which a worker had a batch, mean over all of them.
     pub workers_busy: f64,
     /// Mean rows of a batch.
     pub batch_rows: f64,
-    /// Why the window says little of the server: other processes, or a late load generator.
+    /// Cause of a disturbance that makes the window unreliable: other processes, or a late load
+    /// generator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<String>,
 }
@@ -65,9 +66,9 @@ pub(crate) struct Running {
     pub(crate) configuration: Configuration,
     service: Service,
     pub(crate) bench: Bench,
-    /// Event loops that it has.
+    /// Number of its event loops.
     pub(crate) loops: usize,
-    /// The load generator takes cpu time from it.
+    /// Whether the load generator takes CPU time from it.
     is_time_shared: bool,
 }
 
@@ -84,7 +85,7 @@ impl Servers {
         }
     }
 
-    /// The server with this configuration; it is started if it does not run yet.
+    /// The server with this configuration; started if not running yet.
     ///
     /// # Errors
     /// It does not start, or does not report its models.
@@ -106,10 +107,10 @@ impl Servers {
         Ok(&mut self.running[index])
     }
 
-    /// Ends all servers but those with these configurations.
+    /// Stops all servers except those with these configurations.
     ///
     /// # Errors
-    /// A server does not end.
+    /// A server does not exit.
     pub(crate) fn keep(&mut self, kept: &[&Configuration]) -> Result<(), TuneError> {
         let running = std::mem::take(&mut self.running);
         for one in running {
@@ -189,11 +190,11 @@ fn start(
 }
 
 impl Running {
-    /// Sends load for this long after some that is not measured; again while other processes
-    /// disturb it, a few times.
+    /// Sends load for this long, after an unmeasured part; repeats it a few times while other
+    /// processes disturb it.
     ///
     /// # Errors
-    /// The server has ended, or the load generator fails.
+    /// The server has exited, or the load generator fails.
     pub(crate) fn window(
         &self,
         rate: f64,
@@ -219,7 +220,7 @@ impl Running {
         HostLoad::start(Pid(i32::try_from(self.service.pid()).unwrap_or_default()))
     }
 
-    /// The figures of a run since `load`.
+    /// Figures of a run, with the host load since `load`.
     pub(crate) fn seen(&self, run: &MeasuredRun, load: &HostLoad, seconds: f64) -> Window {
         let MeasuredRun { probe, usage } = run;
         let (used, host) = load.end();

@@ -1,4 +1,4 @@
-//! The user's file with other values: comments, order and layout stay as they are.
+//! Edits values in the user's file: comments, order and layout are preserved.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use yamlpath::{Component, Document, Route};
 use crate::configuration::Configuration;
 use crate::error::TuneError;
 
-/// One field below `spec`: its path and its value; `None` removes it.
+/// A field below `spec`: its path and its value; `None` removes it.
 type Field = (&'static [&'static str], Option<Value>);
 
-/// The file with the values of `chosen` where they differ from `current`, and these replicas, if it
-/// gets others.
+/// The file with the values of `chosen` that differ from `current`, and with these replicas, if
+/// any.
 ///
 /// # Errors
-/// The file's layout does not allow it; nothing is guessed.
+/// The file's layout does not allow the edit.
 pub(crate) fn patched(
     path: &Path,
     text: &str,
@@ -80,14 +80,14 @@ fn route(keys: &[&'static str]) -> Route<'static> {
     Route::default().with_keys(keys.map(Component::from))
 }
 
-/// Replaces, adds or removes one field, with the map that it is in.
+/// Replaces, adds or removes one field, including its map.
 fn with_field(document: &Document, (keys, value): &Field) -> Result<Document, String> {
     let whole = route(keys);
     let found = document.query_exact(&whole).ok().flatten();
     let operation = match (found, value) {
         (None, None) => return Ok(document.clone()),
         (Some(_), None) => return without_field(document, keys),
-        // only the value's bytes: a replacement by the library loses values of flow maps
+        // replaces only the bytes of the value: the library's replacement loses values of flow maps
         (Some(feature), Some(value)) => {
             let (begin, end) = feature.location.byte_span;
             let mut text = document.source().to_owned();
@@ -99,8 +99,8 @@ fn with_field(document: &Document, (keys, value): &Field) -> Result<Document, St
     apply_yaml_patches(document, &[operation]).map_err(|e| e.to_string())
 }
 
-/// Removes a field, with its map if that has no other: an empty map may mean something else than
-/// none.
+/// Removes a field, and its map if that has no other fields: an empty map may have another meaning
+/// than a missing one.
 fn without_field(document: &Document, keys: &[&'static str]) -> Result<Document, String> {
     let parents = &keys[..keys.len().saturating_sub(1)];
     let file: Value = yaml_serde::from_str(document.source()).map_err(|e| e.to_string())?;
@@ -108,7 +108,7 @@ fn without_field(document: &Document, keys: &[&'static str]) -> Result<Document,
     let map = map.as_mapping().cloned().unwrap_or_default();
     let whole = document.query_exact(&route(parents)).ok().flatten();
     let is_only = map.len() == 1 && !parents.is_empty();
-    // the library removes the line of a flow map with the field
+    // the library removes the whole line of a flow map with the field
     if let Some(whole) = whole.filter(|of| !is_only && document.extract(of).starts_with('{')) {
         let kept = map
             .iter()
@@ -136,7 +136,7 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// Adds the field to its map, or the map with it.
+/// Adds the field to its map, or a new map with the field.
 fn addition(document: &Document, keys: &[&'static str], value: &Value) -> Patch<'static> {
     let (last, parents) = keys.split_last().unwrap_or((&"", &[]));
     let parent = route(parents);
@@ -157,7 +157,7 @@ fn addition(document: &Document, keys: &[&'static str], value: &Value) -> Patch<
     }
 }
 
-/// What was written has to be read as what was chosen, and as the old file in all else.
+/// Verifies that the new file parses to the chosen values, and is otherwise equal to the old one.
 fn verify(path: &Path, patched: &str, due: &InferenceDeployment) -> Result<(), TuneError> {
     let own = read_deployment(patched, &path.display().to_string())?;
     match own == *due {

@@ -92,11 +92,11 @@ def xgboost(folder):
             "interactions": booster.predict(matrix, pred_interactions=True, **upto),
             "margin_range_1_3": booster.predict(matrix, output_margin=True, iteration_range=(1, 3)),
         }
-        # A binary classifier gives both probabilities; the objective gives that of class 1.
+        # A binary classifier returns both probabilities; the objective yields that of class 1.
         pred = model.predict_proba(rows) if classifies else model.predict(rows)
         arrays["pred"] = pred[:, 1] if name == "binary" else pred
         if name == "dart":
-            # The class predicts in place, where DART adds up in another order: its last bits
+            # The class predicts in place, where DART sums in another order, so the last bits
             # differ.
             for array, kind in (("margin", {"output_margin": True}), ("pred", {})):
                 exact = booster.predict(matrix, **kind, **upto)
@@ -155,7 +155,7 @@ def lightgbm(folder):
         )
         best, count = booster.best_iteration, booster.current_iteration()
         assert 2 < best < count, (name, best, count)
-        # As the library saves it, and with the iterations after the best one.
+        # As saved by the library, and with the iterations after the best one.
         for case, how in ((name, {}), (f"{name}_all", {"num_iteration": -1})):
             file = folder / "model.txt"
             booster.save_model(file, **how)
@@ -171,7 +171,7 @@ def lightgbm(folder):
             arrays["pred_range_1_3"] = saved.predict(rows, **part)
             facts = {"iterations": in_file, "trees": saved.num_trees(), "is_saved_by_sklearn": False}
             archive.case(case, [file], facts, arrays)
-        # What the user's own object answers is what the file holds that it saves.
+        # The predictions of the user's object equal those of the file that it saves.
         own = booster.predict(rows, raw_score=True)
         booster.save_model(folder / "model.txt")
         assert np.array_equal(own, lgb.Booster(model_file=str(folder / "model.txt")).predict(rows, raw_score=True))

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Writes the archives beside this file anew, with the libraries that ../versions/make.sh has
-# installed.
+# Regenerates the archives in this folder, with the libraries installed by ../versions/make.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 old=${PYTHON311:-python3.11}

@@ -86,7 +86,7 @@ def xgboost_trainings(rng, version):
         yield "expectiles-no_trees", {"objective": "reg:expectileerror", "expectile_alpha": [0.2, 0.8]}, x, positive, 0
 
 
-# Base scores that are put into the file of a trained model.
+# Base scores that are written into the file of a trained model.
 BOUNDARIES = {
     "binary_logistic": ["0", "1", "-0", "1E-7", "9.999999E-1", "1E-6", "9.99999E-1", "1E-39", "-1", "2"],
     "reg_logistic": ["0", "1", "1E-7"],

@@ -16,10 +16,10 @@ warnings.filterwarnings("ignore")
 HERE = Path(__file__).parent
 FEATURES = 5
 ROUNDS = 4
-# SHAP values are checked on these rows only: they are many.
+# SHAP values are only checked on these rows, because there are many per row.
 EXPLAINED = 6
 FLT_MAX = np.finfo(np.float32).max
-# For versions between those that are asked everything.
+# For versions between those that are tested completely.
 IS_FEW = sys.argv[2:] == ["few"]
 
 
@@ -37,7 +37,7 @@ class Archive:
 
     def array(self, path, array):
         array = np.asarray(array)
-        # The version that the reader of the tests knows; row-major.
+        # The format version that the tests' reader supports; row-major.
         buffer = io.BytesIO()
         np.lib.format.write_array(buffer, np.ascontiguousarray(array), version=(1, 0))
         self.put(path, buffer.getvalue())
@@ -114,14 +114,14 @@ def xgboost_cases(rng, version):
         yield f"rank_{name}", {"objective": f"rank:{name}"}, label, x, {"group": [24] * 10}, {}
     aft = {"label_lower_bound": positive, "label_upper_bound": np.where(rng.random(n) < 0.3, np.inf, positive)}
     yield "aft", {"objective": "survival:aft"}, None, x, aft, {}
-    # Base scores that the user gives.
+    # User-defined base scores.
     for name, objective, label in plain:
         given = 0.3 if name in ("reg_logistic", "logistic", "logitraw") else 1.7
         if name in ("logistic", "gamma", "tweedie", "poisson", "squarederror", "absoluteerror", "hinge", "cox", "logitraw"):
             yield f"{name}_base", {"objective": objective, "base_score": given}, label, x, {}, {}
     yield "softprob_base", {"objective": "multi:softprob", "num_class": 3, "base_score": 0.9}, classes, x, {}, {}
     yield "aft_base", {"objective": "survival:aft", "base_score": 2.5}, None, x, aft, {}
-    # Boosters and how trees are grown.
+    # Boosters and tree growth methods.
     dart = {"booster": "dart", "rate_drop": 0.5, "one_drop": 1, "seed": 3}
     yield "dart", {**dart, "objective": "reg:squarederror"}, score, x, {}, {}
     yield "dart_logistic", {**dart, "objective": "binary:logistic", "normalize_type": "forest"}, binary, x, {}, {}
@@ -142,7 +142,7 @@ def xgboost_cases(rng, version):
         rows = categories(rng, n, 40)
         parameters = {"tree_method": "hist", "max_cat_to_onehot": limit, "objective": "binary:logistic"}
         yield f"cat_{name}", parameters, (np.nan_to_num(rows[:, 0]) % 3 == 1).astype(np.float32), rows, kinds, {}
-    # Several outputs.
+    # Multiple outputs.
     yield "multi_label", {"objective": "binary:logistic"}, labels, x, {}, {}
     yield "multi_target", {"objective": "reg:squarederror"}, targets, x, {}, {}
     if version >= (2, 0):
@@ -159,7 +159,7 @@ def xgboost_cases(rng, version):
         yield "expectiles", {"objective": "reg:expectileerror", "expectile_alpha": [0.2, 0.8]}, score, x, {}, {}
         vector = {"multi_strategy": "multi_output_tree", "tree_method": "hist"}
         yield "vector_quantiles", {**vector, "objective": "reg:quantileerror", "quantile_alpha": [0.2, 0.9]}, score, x, {}, {}
-    # Training: early stopping, a user's objective, names.
+    # Training: early stopping, custom objective, feature names.
     yield "early_stop", {"objective": "binary:logistic", "eta": 1.5}, binary, x, {}, {"early": True}
     custom = lambda margin, d: (margin.reshape(d.get_label().shape) - d.get_label(), np.ones_like(d.get_label()))  # noqa: E731
     yield "custom", {}, score, x, {}, {"obj": custom}
@@ -193,7 +193,7 @@ def xgboost_case(xgb, archive, case, rng):
     facts = {"objective": parameters.get("objective"), "booster": parameters.get("booster", "gbtree"), "errors": {}}
     if early:
         facts["best_iteration"] = booster.best_iteration
-    # The same fields in both forms: both are kept of the oldest and the newest version.
+    # Both formats have the same fields: both are kept for the oldest and the newest version.
     kept = ("json", "ubj") if xgb.__version__.startswith(("1.7", "3.4")) and not IS_FEW else ("ubj",)
     with tempfile.TemporaryDirectory() as folder:
         for kind in ("json", "ubj"):
@@ -317,7 +317,7 @@ def lightgbm_cases(rng):
     yield "one_leaf", {"min_data_in_leaf": 1000}, score, x, {}
     yield "custom", {"objective": None}, score, x, {}
     yield "extra_trees", {"extra_trees": True}, score, x, {}
-    # Thresholds that only a double can tell apart.
+    # Thresholds that differ only in double precision.
     yield "doubles", {"min_data_in_bin": 1, "max_bin": 500}, score, 1 + clean * 1e-12, {}
     yield "linear", {"linear_tree": True}, score, clean, {}
 
@@ -438,7 +438,7 @@ def sklearn_case(archive, case, rng):
     archive.names.append(name)
     thresholds = [t for tree in model["trees"] for t, left in zip(tree["threshold"], tree["left"]) if left != -1]
     rows = test_rows(rng, thresholds, np.float64)
-    # Forests refuse what does not fit float32.
+    # Forests reject values outside of the range of float32.
     rows = np.clip(rows, -FLT_MAX, FLT_MAX)
     if not np.isnan(x).any():
         rows = np.nan_to_num(rows, nan=0.5)

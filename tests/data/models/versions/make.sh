@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes the archives beside this file and in ../edges anew: installs every version of the libraries
-# (PyPI, without what they recommend) into ~/.cache/albacore/versions and runs make.py and edges.py
-# with each. Needs Python 3.11 and 3.12 or newer: PYTHON311, PYTHON312.
+# Regenerates the archives in this folder and in ../edges: installs every version of the libraries
+# (from PyPI, without optional dependencies) into ~/.cache/albacore/versions and runs make.py and
+# edges.py with each. Needs Python 3.11 and 3.12 or newer: PYTHON311, PYTHON312.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 old=${PYTHON311:-python3.11}
@@ -39,7 +39,7 @@ PYTHONPATH=$folder/xgboost-cpu==3.4.1:$folder/base-new "$new" "$here/make.py" xg
 PYTHONPATH=$folder/base-old "$old" "$here/make.py" sklearn
 PYTHONPATH=$folder/base-new "$new" "$here/make.py" sklearn
 
-# edges PYTHON BASE LIBRARY: models at the edge of what the version trains and loads.
+# edges PYTHON BASE LIBRARY: models at the limits of what the version trains and loads.
 edges() {
     need "$1" "$3" "$3"
     PYTHONPATH=$folder/$3:$folder/$2 "$1" "$here/edges.py" "$(grep -o 'xgboost\|lightgbm' <<<"$3")"

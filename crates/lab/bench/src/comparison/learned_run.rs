@@ -1,5 +1,5 @@
-//! A run whose costs are read from the server afterwards, to simulate the same server with other
-//! settings and at other rates.
+//! A run after which costs are read from the server, so that the same server can be simulated with
+//! other settings and at other rates.
 
 use albacore_simulator::ServerScenario;
 
@@ -8,12 +8,12 @@ use crate::error::BenchError;
 use crate::probe::{Bench, Probe};
 use crate::schedule::Schedule;
 
-/// What a server did during a run, from its counters.
+/// Resource usage of a server during a run, from its counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ServerUsage {
-    /// Cpu seconds of the front end.
+    /// CPU seconds of the front end.
     pub front_cpu: f64,
-    /// Seconds in which workers had a batch, all together.
+    /// Seconds in which workers had a batch, summed over workers.
     pub busy: f64,
     pub batches: u64,
     pub rows: u64,
@@ -25,7 +25,7 @@ pub struct MeasuredRun {
     pub usage: ServerUsage,
 }
 
-/// A run and the server that it was on as a scenario of the simulator.
+/// A run, and the scenario of the simulator that reproduces its server.
 #[derive(Debug)]
 pub struct LearnedRun {
     pub run: MeasuredRun,
@@ -46,7 +46,7 @@ impl Bench {
         Ok(MeasuredRun { probe, usage })
     }
 
-    /// Runs the load and learns what requests and batches cost.
+    /// Runs the load and derives the costs of requests and batches.
     ///
     /// # Errors
     /// As [`Bench::compare`].
@@ -63,10 +63,10 @@ impl Bench {
         })
     }
 
-    /// The event loops of the server.
+    /// Number of event loops of the server.
     ///
     /// # Errors
-    /// It does not report them.
+    /// The server does not report it.
     pub fn front_threads(&self) -> Result<usize, BenchError> {
         Ok(self.scheduling()?.front_threads)
     }

@@ -1,16 +1,17 @@
 //! Compares a live run with its simulation.
 //!
-//! **Problem.** The simulator knows arrivals, l(b) = alpha b + beta, an objective and what requests
-//! cost the front end. Is that enough to predict what a live server loses, how large its batches
-//! are, and how idle its workers?
+//! **Problem.** The simulator is given arrivals, l(b) = alpha b + beta, an objective and the costs
+//! of requests in the front end. Is that enough to predict the loss of a live server, its batch
+//! sizes and the idle time of its workers?
 //!
-//! **Approach.** What requests cost the front end is measured by class before the run, over one
-//! connection. After the run the server is asked what it learned of its batches. Then the requests
-//! are simulated as they were sent ([`simulate_server`]), under the server's policy.
+//! **Approach.** The cost of a request in the front end is measured per class before the run, over
+//! one connection. After the run the costs of batches that the server has learned are read from it.
+//! Then the requests are simulated at the times at which they were sent ([`simulate_server`]),
+//! under the server's policy.
 //!
-//! **Limits.** All models have the objective of the benchmark. A simulated reply is there when it
-//! is written, a live one when the client has read it. Cpus that server and client share are part
-//! of the measured costs, not of the simulation.
+//! **Limits.** All models have the objective of the benchmark. A simulated reply is complete when
+//! it is written, a live one when the client has read it. The effect of CPUs that server and client
+//! share is included in the measured costs, but not simulated.
 
 mod learned_run;
 mod print;
@@ -32,13 +33,13 @@ pub use learned_run::{LearnedRun, MeasuredRun, ServerUsage};
 pub use print::{heading, json, table};
 pub use simulated::Fault;
 
-/// Figures of a run, live or simulated: of all requests, or of one class.
+/// Figures of a live or simulated run: of all requests, or of one class.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     pub requests: usize,
     /// Share of requests that were refused or late.
     pub bad_rate: f64,
-    /// Mean rows of the batches of their queue, of all: of every batch.
+    /// Mean rows of the batches of the class's queue; for all requests, of every batch.
     pub batch_rows: f64,
     pub p50: Duration,
     pub p99: Duration,
@@ -53,11 +54,11 @@ pub struct Comparison {
     pub all: [Figures; 2],
     /// Share of the workers' time without a batch, live and simulated.
     pub idle_share: [f64; 2],
-    /// By class of the mix: its name, and its figures live and simulated.
+    /// Per class of the mix: its name, and its live and simulated figures.
     pub classes: Vec<(String, [Figures; 2])>,
 }
 
-/// A queue of the server: one for each class of outputs of a model.
+/// A queue of the server: one per model and class of outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct QueueId {
     model: usize,
@@ -76,7 +77,7 @@ impl QueueId {
         Self { model, kind }
     }
 
-    /// The kinds of batches that it may have.
+    /// The kinds of batches that this queue may contain.
     fn kinds(self) -> &'static [&'static str] {
         match self.kind {
             "contribs" => &["contribs"],

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Comparison, Figures};
 use crate::print::ms;
 
-/// The header of the table.
+/// Header of the table.
 #[must_use]
 pub fn heading() -> String {
     format!(
@@ -28,7 +28,7 @@ pub fn heading() -> String {
     )
 }
 
-/// The rows of a run, live (l.) and simulated (s.): all requests, then each class.
+/// Table rows of a run, live (l.) and simulated (s.): all requests, then each class.
 #[must_use]
 pub fn table(comparison: &Comparison) -> String {
     let mut text = String::new();
@@ -81,7 +81,6 @@ fn pair([live, simulated]: &[Figures; 2]) -> Value {
     })
 }
 
-/// The comparisons as JSON.
 #[must_use]
 pub fn json(all: &[Comparison]) -> Value {
     let runs = all.iter().map(|comparison| {

@@ -1,4 +1,4 @@
-//! What a server reports in `/metrics` and `/albacore/v1/state`.
+//! Metrics and state of a server, from `/metrics` and `/albacore/v1/state`.
 
 use std::time::Duration;
 
@@ -15,39 +15,39 @@ use crate::probe::Bench;
 #[derive(Debug)]
 pub(crate) struct ServerMetrics(String);
 
-/// How a server schedules.
+/// Scheduling settings of a server.
 #[derive(Clone, Debug)]
 pub(super) struct Scheduling {
     pub(super) workers: usize,
     pub(super) front_threads: usize,
     pub(super) batching: BatchingParams,
-    /// Of each model of the benchmark.
+    /// Per model of the benchmark.
     pub(super) weights: Vec<u32>,
 }
 
-/// What a server has learned of the batches of a queue.
+/// Cost of the batches of a queue, as learned by the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Learned {
-    /// The line, and the line with the margin.
+    /// The fitted line, and the line with the safety margin.
     pub(super) line: Cost,
     pub(super) safe: Cost,
-    /// Mean distance from the line, as a share of it.
+    /// Mean deviation from the line, relative to it.
     pub(super) error: f64,
 }
 
 impl ServerMetrics {
-    /// The sum of a metric's series that have all these labels; `None` if there is none.
+    /// Sum of a metric over the series that have all these labels; `None` if no series has them.
     pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         metric_sum(&self.0, name, labels)
     }
 
-    /// How much a counter has grown since `before`.
+    /// Increase of a counter since `before`.
     pub(super) fn growth(&self, before: &Self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let of = |metrics: &Self| metrics.sum(name, labels).unwrap_or(0.0);
         of(self) - of(before)
     }
 
-    /// What is learned of a model's batches of this kind.
+    /// Learned cost of a model's batches of this kind.
     pub(super) fn learned(&self, model: &str, kind: &str) -> Option<Learned> {
         let of = |name: &str| self.sum(name, &[("model", model), ("kind", kind)]);
         let alpha = of("albacore_batch_alpha_seconds")? * 1e9;

@@ -1,4 +1,4 @@
-//! The scenario of a live run, from what was measured of its server.
+//! Builds the scenario of a live run from measurements of its server.
 
 use std::time::Duration;
 
@@ -17,32 +17,32 @@ use crate::error::BenchError;
 use crate::mix::Class;
 use crate::probe::{Bench, Probe};
 
-/// How long the requests of a class are sent over one connection.
+/// Duration of the load over one connection, per class.
 const LONE_PROBE: Duration = Duration::from_millis(200);
 
-/// The least that a request costs the front end, as a share of the mean: few lone requests are
-/// measured where they are deferred.
+/// Lower bound of a request's cost in the front end, as a share of the mean: the estimate is based
+/// on few requests if lone requests are deferred.
 const FRONT_MIN: f64 = 0.25;
 
-/// The part of a request's front time before it is submitted.
+/// Share of a request's front-end time that is spent before submission.
 const READ_SHARE: f64 = 0.5;
 
-/// How long a stall is on average: the time slice of Linux's scheduler, after which a thread that
-/// waits gets the cpu back.
+/// Mean length of a stall: the time slice of Linux's scheduler, after which a waiting thread gets
+/// the CPU back.
 const STALL: Nanos = Nanos(3_000_000);
 
-/// The largest standard deviation of the logarithm of a batch's time.
+/// Upper bound of the standard deviation of the logarithm of batch times.
 const SPREAD_MAX: f64 = 0.5;
 
-/// Simulations to find which part of a batch's measured time is waiting for the front end.
+/// Simulation passes to estimate how much of a batch's measured time is waiting for the front end.
 const TIME_PASSES: usize = 4;
 
-/// A wrong simulation, which a comparison must find.
+/// A deliberate error in the simulation, which a comparison must detect.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// The front end schedules each request by itself.
+    /// The front end schedules each request separately.
     NoGathering,
-    /// Every batch takes half as long again.
+    /// Every batch takes 1.5 times as long.
     SlowBatches,
 }
 
@@ -64,7 +64,7 @@ impl Fault {
     }
 }
 
-/// The simulated counterparts of live samples.
+/// Simulated counterparts of live samples.
 pub(super) fn samples(live: &[Sample], run: &ServerRun) -> Vec<Sample> {
     let simulate = |(sample, reply): (&Sample, &albacore_simulator::ServerReply)| Sample {
         latency: Duration::from_nanos(reply.written.0).saturating_sub(sample.intended),
@@ -76,8 +76,8 @@ pub(super) fn samples(live: &[Sample], run: &ServerRun) -> Vec<Sample> {
 }
 
 impl Bench {
-    /// Sends the requests of each class over one connection; returns the mean time that they spend
-    /// outside of the engine, nanoseconds.
+    /// Sends the requests of each class over one connection; returns their mean time outside of the
+    /// engine, in nanoseconds.
     pub(super) fn measure_lone(&self) -> Result<Vec<f64>, BenchError> {
         let measure = |class: usize| {
             let of_class = self.requests.iter().zip(&self.class_of);
@@ -90,14 +90,14 @@ impl Bench {
             })?;
             let after = self.server_metrics()?;
             let latency: f64 = samples.iter().map(|it| it.latency.as_secs_f64()).sum();
-            // From submission until the reply is ready, whether deferred or not.
+            // From submission until the reply is ready, including deferral.
             let inside = after.growth(&before, "albacore_total_duration_seconds_sum", &[]);
             Ok((latency - inside) * 1e9 / samples.len().max(1) as f64)
         };
         (0..self.classes.len()).map(measure).collect()
     }
 
-    /// The run as a simulation; `lone` are from [`Bench::measure_lone`].
+    /// Builds the simulation of the run; `lone` is the result of [`Bench::measure_lone`].
     pub(super) fn scenario(
         &self,
         probe: &Probe,
@@ -169,7 +169,7 @@ impl Bench {
             BenchError::Failed(format!("{}/metrics: {model}: {what}", self.spec.url))
         })?;
         let Learned { line, safe, error } = learned;
-        // Each answered request counts the time of its batch.
+        // The sum counts the time of a batch once per answered request in it.
         let sum = |name: &str| {
             let of_kind =
                 |&kind: &&str| after.growth(before, name, &[("model", model), ("kind", kind)]);
@@ -178,8 +178,8 @@ impl Bench {
         let answered = sum("albacore_compute_duration_seconds_count").max(1.0);
         let compute = sum("albacore_compute_duration_seconds_sum") * 1e9 / answered;
         let batches = self.live_batches(id, before, after);
-        // The mean over requests of the batch that each is in, if sizes are geometric: large
-        // batches count more than in the mean over batches.
+        // Mean batch size as seen by a request, for geometric sizes: it weights large batches more
+        // than the mean over batches does.
         let request_rows = batches.rows as f64 / answered;
         let batch_rows = batches.rows as f64 / batches.batches.max(1) as f64;
         let batch_rows = (2.0 * batch_rows - request_rows).max(1.0);
@@ -198,18 +198,18 @@ impl Bench {
     }
 }
 
-/// Times of the front end, nanoseconds.
+/// Times of the front end, in nanoseconds.
 #[derive(Debug)]
 struct FrontTimes {
-    /// Of a request of each class.
+    /// Per class of requests.
     by_class: Vec<f64>,
     wake: f64,
 }
 
 impl FrontTimes {
-    /// What a lone request spends outside of the engine is the work of the front end, and a time
-    /// that all classes have in common, for two wakes and the client. That time follows from the
-    /// cpu time of the front end in a run, in which so many requests of each class were `sent`.
+    /// The time of a lone request outside of the engine consists of the work of the front end and
+    /// of a part common to all classes: two wake-ups and the client. The common part is derived
+    /// from the front end's CPU time in a run with `sent` requests of each class.
     fn of(lone: &[f64], sent: &[usize], cpu: f64) -> Self {
         let requests = sent.iter().sum::<usize>().max(1) as f64;
         let all = |of: &[f64]| -> f64 {
@@ -230,8 +230,8 @@ impl FrontTimes {
     }
 }
 
-/// The learned time of a batch ends when the front end collects it. What of it is waiting for the
-/// front end is found by simulation, and taken off.
+/// The learned time of a batch ends when the front end collects it, so it includes waiting for the
+/// front end. That wait is estimated by simulation and subtracted.
 fn fit_times(scenario: &mut ServerScenario) {
     for _ in 0..TIME_PASSES {
         let run = simulate_server(scenario);
@@ -247,16 +247,15 @@ fn fit_times(scenario: &mut ServerScenario) {
     }
 }
 
-/// A time that is `excess` nanoseconds shorter for batches of so many rows: beta is reduced first,
-/// then alpha.
+/// Reduces a batch time by `excess` nanoseconds at a batch size of `rows`: first beta, then alpha.
 fn shortened(time: Cost, excess: f64, rows: f64) -> Cost {
     let beta = time.beta_ns() - excess;
     let alpha = time.alpha_ns() + beta.min(0.0) / rows;
     Cost::new(alpha.max(0.0), beta.max(0.0))
 }
 
-/// The learned line leaves stalls out. They are what the workers were busy beyond it, and a part of
-/// the mean distance from the line, which so far is the spread of each queue.
+/// The learned line excludes stalls. Their total is the busy time of workers beyond the line. They
+/// are also part of the mean deviation from the line, which initially is the spread of each queue.
 fn add_stalls(scenario: &mut ServerScenario, busy: f64, live: &[BatchCounts]) {
     let of_line = |(queue, counts): (&ServerQueue, &BatchCounts)| {
         let line = queue.profile.mean_cost.unwrap_or(queue.time);
@@ -269,7 +268,7 @@ fn add_stalls(scenario: &mut ServerScenario, busy: f64, live: &[BatchCounts]) {
         mean: STALL,
     };
     for queue in &mut scenario.queues {
-        // Of a normal distribution the mean distance is sqrt(2 / pi) standard deviations.
+        // For a normal distribution the mean deviation is sqrt(2 / pi) standard deviations.
         let rest = (queue.spread - stalled).max(0.0);
         queue.spread = (rest * (std::f64::consts::PI / 2.0).sqrt()).min(SPREAD_MAX);
     }
@@ -291,7 +290,7 @@ mod tests {
     #[test]
     fn the_front_end_works_as_long_as_it_used_its_cpu() {
         let times = FrontTimes::of(&[50_000.0, 90_000.0], &[30, 10], 40.0 * 30_000.0);
-        // 60 us outside on average, of which 30 are work.
+        // 60 us outside of the engine on average, 30 of them work.
         assert_eq!(times.by_class, [20_000.0, 60_000.0]);
         assert_eq!(times.wake, 15_000.0);
         let busy = FrontTimes::of(&[10_000.0, 20_000.0], &[1, 1], 60_000.0);

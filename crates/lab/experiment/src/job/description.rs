@@ -1,4 +1,4 @@
-//! What a job needs to know on the machine where its files lie.
+//! Description of a job, built on the client machine, which has its files.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -16,47 +16,46 @@ use crate::run::{REPEATS_MAX, STARTS_MAX};
 use crate::server::{START_PATIENCE, STOP_PATIENCE, SWITCH_PATIENCE};
 use crate::spec::Spec;
 
-/// What a job runs.
+/// Input of a job.
 #[derive(Debug, Serialize)]
 pub struct Description {
     pub name: String,
-    /// Where results are kept on this machine.
+    /// Folder of the results on this machine.
     pub output: PathBuf,
-    /// The file of [`Self::output`] that grows line by line.
+    /// The append-only file in [`Self::output`].
     pub journal: String,
-    /// The text that the job gets as its first file.
+    /// Text of the job's first file.
     pub spec: String,
-    /// All that is sent, the results so far included.
+    /// All files to be sent, including the results so far.
     pub files: Vec<InputFile>,
-    /// SHA-256 of all that is sent but the results so far.
+    /// SHA-256 of all files to be sent, without the results so far.
     pub digest: String,
-    /// The most seconds that it can take.
+    /// Upper bound of its duration, in seconds.
     pub seconds_max: u64,
 }
 
-/// A file for a job.
 #[derive(Debug, Serialize)]
 pub struct InputFile {
-    /// Its place in the folder of the job.
+    /// Path in the folder of the job.
     pub path: String,
-    /// The file here; `None` for the first, whose text is in the description.
+    /// Path on the client; `None` for the first file, whose text is in the description.
     pub source: Option<PathBuf>,
     pub bytes: u64,
     pub sha256: String,
 }
 
-/// The complete lines of a journal that are on this machine.
+/// The complete lines of a journal on this machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FetchedResults {
     pub bytes: u64,
     pub sha256: String,
 }
 
-/// Describes an experiment for a job; `output` is where its results are kept here.
+/// Describes an experiment for a job; `output` is the folder of its results on the client.
 ///
 /// # Errors
-/// A bad file; a server of the user's own; a model that cannot be read; results of another
-/// experiment in `output`.
+/// The file is invalid; the experiment has a custom server; a model cannot be read; `output`
+/// contains results of another experiment.
 pub fn describe(
     file: &Path,
     is_quick: bool,
@@ -130,7 +129,7 @@ pub fn describe(
     })
 }
 
-/// The experiment as the pod completes it when it reads its file.
+/// The experiment as parsed in the pod.
 fn in_pod(spec: &Spec) -> Spec {
     let mut spec = spec.clone();
     spec.folder = Path::new(JOB_FOLDER).join(INPUT);
@@ -140,7 +139,7 @@ fn in_pod(spec: &Spec) -> Spec {
     spec
 }
 
-/// What a journal on this machine has; nothing if there is no such file.
+/// Size and digest of a journal on this machine; zero if there is no such file.
 ///
 /// # Errors
 /// It cannot be read.
@@ -149,7 +148,7 @@ pub fn fetched_results(journal: &Path) -> Result<FetchedResults, ExperimentError
     let (mut bytes, mut line) = (0, Vec::new());
     if journal.exists() {
         let mut reader = BufReader::new(File::open(journal).map_err(&failed)?);
-        // bound: the length of the file. The last line of a run that was cut off has no end.
+        // bound: the length of the file. After a crash the last line is incomplete.
         while reader.read_until(b'\n', &mut line).map_err(&failed)? > 0 && line.ends_with(b"\n") {
             bytes += line.len() as u64;
             line.clear();
@@ -163,7 +162,7 @@ pub fn fetched_results(journal: &Path) -> Result<FetchedResults, ExperimentError
 }
 
 impl InputFile {
-    /// The file whose text is in the description.
+    /// A file whose text is in the description.
     #[must_use]
     pub fn of_text(path: &str, text: &str) -> Self {
         Self {
@@ -206,7 +205,7 @@ fn hex(sum: &[u8]) -> String {
     sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Every window is repeated, every server started again, and each as late as it may be.
+/// Upper bound: every window is repeated, every server is restarted, and each takes its timeout.
 fn time_max(spec: &Spec) -> Duration {
     let cells = windows(spec);
     let count: usize = cells.iter().map(|(_, windows)| windows.len()).sum();

@@ -1,4 +1,4 @@
-//! Sends the results of a job line by line while they are measured.
+//! Streams the results of a job line by line during the measurement.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -12,30 +12,30 @@ use crate::grid::windows;
 use crate::record::Line;
 use crate::run::Progress;
 
-/// How often the file is looked at: rarely enough that nobody sees it in the measurements.
+/// Polling period of the file: long enough not to affect the measurements.
 const POLL: Duration = Duration::from_millis(500);
 
-/// A sign of life while a window is measured.
+/// Period of keep-alive messages while a window is measured.
 const ALIVE_PERIOD: Duration = Duration::from_secs(10);
 
-/// What a follower gets.
+/// Messages to a follower.
 #[derive(Debug)]
 pub enum Followed<'a> {
-    /// A line of the journal, with its end.
+    /// A line of the journal, including its newline.
     Line {
         text: &'a str,
-        /// Whether the follower lacks it.
+        /// Whether the follower does not have it yet.
         is_new: bool,
     },
     Alive,
-    /// The job has ended, and all lines were sent; why it failed.
+    /// The job has ended, and all lines were sent; contains the error if it failed.
     End(Option<String>),
 }
 
-/// Tells all lines of the journal, those that were fetched already first, until the end.
+/// Sends all lines of the journal, including those already fetched, until the job ends.
 ///
 /// # Errors
-/// What was fetched is not the beginning of this journal; the follower has gone.
+/// The fetched part is not a prefix of this journal; the follower has disconnected.
 pub fn follow(
     folder: &Path,
     journal: &str,
@@ -47,16 +47,16 @@ pub fn follow(
     let sent = |result: std::io::Result<()>| result.map_err(file_error(Path::new("the follower")));
     let mut open: Option<BufReader<File>> = None;
     let (mut text, mut position, mut last) = (String::new(), 0, Instant::now());
-    // bound: the time that a job may take.
+    // bound: the time limit of a job.
     loop {
-        // before the lines: those that are written until the end are read below
+        // checked before reading lines, so that no line written before the end is missed
         let end = std::fs::read(folder.join(ENDED)).ok();
         if open.is_none() && path.exists() {
             check_beginning(&path, fetched)?;
             open = Some(BufReader::new(File::open(&path).map_err(&failed)?));
         }
         if let Some(reader) = &mut open {
-            // bound: the file's length; a line without its end stays for the next time
+            // bound: the file's length; an incomplete line is kept for the next pass
             while reader.read_line(&mut text).map_err(&failed)? > 0 && text.ends_with('\n') {
                 position += text.len() as u64;
                 let is_new = position > fetched.bytes;
@@ -84,7 +84,7 @@ pub fn follow(
     }
 }
 
-/// Whether what was fetched is the beginning of the results.
+/// Checks that the fetched part is a prefix of the results.
 fn check_beginning(path: &Path, fetched: &FetchedResults) -> Result<(), ExperimentError> {
     let length = std::fs::metadata(path).map_err(file_error(path))?.len();
     if length < fetched.bytes || sum(path, Some(fetched.bytes))? != fetched.sha256 {
@@ -96,15 +96,15 @@ fn check_beginning(path: &Path, fetched: &FetchedResults) -> Result<(), Experime
     Ok(())
 }
 
-/// Counts the windows of an experiment's lines and estimates what is left.
+/// Counts the windows of an experiment's lines and estimates the remaining time.
 #[derive(Debug)]
 pub struct WindowCounter {
     begin: Instant,
-    /// Windows that were sent.
+    /// Windows sent as new lines.
     measured: u32,
     done: usize,
     all: usize,
-    /// The shortest time of a window.
+    /// Lower bound of the time of a window.
     expected: Duration,
 }
 
@@ -121,7 +121,7 @@ impl Default for WindowCounter {
 }
 
 impl WindowCounter {
-    /// Counts a line; what `describe` makes of it, if it is one of this program.
+    /// Counts a line; returns the result of `describe` if the line has a known format.
     pub fn count<T>(
         &mut self,
         text: &str,
@@ -159,7 +159,7 @@ impl WindowCounter {
     fn left(&self) -> Duration {
         let each = match self.measured {
             0 => self.expected,
-            // windows that were measured before this follower came took no time
+            // windows measured before this follower connected are not timed
             measured => (self.begin.elapsed() / measured).max(self.expected),
         };
         each.saturating_mul(self.all.saturating_sub(self.done) as u32)

@@ -1,15 +1,15 @@
-//! An experiment, or a search for a configuration, in a pod: files come in and results go out
-//! through programs that are run in the container beside this one, so the pod needs no volume of
-//! its own, no network and no rights.
+//! An experiment, or a search for a configuration, in a pod: input files and results are
+//! transferred by programs executed in the same container (`pods/exec`), so the pod needs no volume
+//! of its own, no network and no permissions.
 //!
-//! All of them work on one folder:
+//! All of them use one folder:
 //!
 //! ```text
-//! input/                   what was sent, such as experiment.yaml with its models in input/models
-//! results/                 as of a run on this machine, a journal such as experiment.jsonl first
-//! started                  the files are complete: it runs
-//! ended                    it has ended; JSON says how
-//! fetched                  the results are where they are wanted: the pod may end
+//! input/                   the input, such as experiment.yaml with its models in input/models
+//! results/                 as for a run on this machine, a journal such as experiment.jsonl first
+//! started                  the input is complete: the job runs
+//! ended                    the job has ended; contains the result as JSON
+//! fetched                  the client has the results: the pod may exit
 //! ```
 
 mod description;
@@ -27,10 +27,10 @@ pub use description::{Description, FetchedResults, InputFile, describe, fetched_
 pub use follow::{Followed, WindowCounter, follow};
 pub use pod::{JobState, begin, receive, release, run_in_pod, run_sent, state};
 
-/// The folder of a job in its container, a volume that is empty at first.
+/// Folder of a job in its container, an initially empty volume.
 pub const JOB_FOLDER: &str = "/work";
 
-/// The results in that folder.
+/// Folder of the results in the job's folder.
 pub const JOB_RESULTS: &str = "results";
 
 const INPUT: &str = "input";
@@ -40,14 +40,14 @@ const STARTED: &str = "started";
 const ENDED: &str = "ended";
 const FETCHED: &str = "fetched";
 
-/// What `ended` holds.
+/// Contents of `ended`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Ended {
-    /// Why it failed.
+    /// Error, if it failed.
     failure: Option<String>,
 }
 
-/// Writes a file in one step, so that whoever waits for it never reads half of it.
+/// Writes a file atomically, so that a process that waits for it never reads a part of it.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), ExperimentError> {
     let new = path.with_extension("new");
     let written = std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, path));

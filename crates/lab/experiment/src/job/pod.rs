@@ -1,4 +1,4 @@
-//! The container's side: its main program, and the short ones that hand it files.
+//! Container side: the main program, and short-lived programs that transfer files.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Seek as _, SeekFrom};
@@ -14,41 +14,41 @@ use crate::run::{Progress, run};
 use crate::spec::Spec;
 use crate::{ExperimentError, JOB_FOLDER};
 
-/// How long the pod waits for its files: whoever started it sends them at once, and a gigabyte
-/// takes a quarter of an hour over a slow line.
+/// Timeout of the input: the client sends it immediately, and a gigabyte takes a quarter of an hour
+/// over a slow link.
 const INPUT_TIME_MAX: Duration = Duration::from_secs(1_800);
 
-/// How long the pod keeps results that nobody has fetched: one that ends in the evening is still
-/// there in the morning.
+/// Time for which the pod keeps results that were not fetched: those of a job that ends in the
+/// evening are available in the morning.
 const RESULTS_TIME_MAX: Duration = Duration::from_secs(12 * 3_600);
 
 const POLL: Duration = Duration::from_millis(200);
 
-/// Bytes of the list of files.
+/// Maximum size of the list of files.
 const LIST_BYTES_MAX: u64 = 1 << 20;
 
-/// Where a job is.
+/// State of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// Its files are not complete.
+    /// Its input is incomplete.
     Waiting,
     Running,
     Ended,
 }
 
-/// A file that the job must have before it starts.
+/// An input file that must be complete before the job starts.
 #[derive(Debug, Deserialize)]
 struct Expected {
     path: String,
     sha256: String,
 }
 
-/// The main program of the pod: waits for files, runs `work`, and waits until its results are
+/// Main program of the pod: waits for the input, runs `work`, and waits until the results are
 /// fetched.
 ///
 /// # Errors
-/// No files came in time; the work failed; SIGINT or SIGTERM.
+/// The input did not arrive in time; the work failed; SIGINT or SIGTERM.
 pub fn run_in_pod(
     folder: &Path,
     work: &mut dyn FnMut() -> Result<(), ExperimentError>,
@@ -65,12 +65,12 @@ pub fn run_in_pod(
     let failure = done.as_ref().err().map(ToString::to_string);
     let ended = serde_json::to_vec(&Ended { failure }).unwrap_or_default();
     write(&folder.join(ENDED), &ended)?;
-    // after SIGTERM this ends at once: results that were not fetched by then are lost with the pod
+    // after SIGTERM this returns immediately: results not fetched by then are lost with the pod
     wait(&folder.join(FETCHED), RESULTS_TIME_MAX, &signals);
     done
 }
 
-/// Runs the experiment that was sent.
+/// Runs the experiment of the input.
 ///
 /// # Errors
 /// Those of [`Spec::read`] and [`run`].
@@ -79,7 +79,7 @@ pub fn run_sent(folder: &Path, tell: &mut dyn FnMut(Progress<'_>)) -> Result<(),
     run(&spec, &folder.join(JOB_RESULTS), tell).map(drop)
 }
 
-/// Whether the file exists before the time is over or a signal arrives.
+/// Waits for the file; returns false after a timeout or a signal.
 fn wait(path: &Path, time: Duration, signals: &Signals) -> bool {
     let begin = Instant::now();
     while begin.elapsed() < time && signals.take() == 0 {
@@ -91,7 +91,7 @@ fn wait(path: &Path, time: Duration, signals: &Signals) -> bool {
     path.exists()
 }
 
-/// Where the job is.
+/// State of the job.
 #[must_use]
 pub fn state(folder: &Path) -> JobState {
     match (folder.join(STARTED).exists(), folder.join(ENDED).exists()) {
@@ -101,11 +101,12 @@ pub fn state(folder: &Path) -> JobState {
     }
 }
 
-/// Writes `bytes` of `input` into a file of the job from `offset` on; what was behind is cut off,
+/// Writes `bytes` of `input` into a file of the job at `offset`, and truncates the file after them,
 /// so a part may be sent again.
 ///
 /// # Errors
-/// The path leaves the folder; the job runs already; the input ends too early; the disk is full.
+/// The path is outside of the folder; the job is running already; the input is too short; the disk
+/// is full.
 pub fn receive(
     folder: &Path,
     path: &str,
@@ -133,14 +134,14 @@ pub fn receive(
     }
 }
 
-/// Starts the job if all files of the list (JSON) are there with their sums.
+/// Starts the job if all files of the list (JSON) exist with their checksums.
 ///
 /// # Errors
-/// A file is missing or was damaged on its way.
+/// A file is missing or corrupt.
 pub fn begin(folder: &Path, list: &mut dyn Read) -> Result<(), ExperimentError> {
     let list = std::io::BufReader::new(list.take(LIST_BYTES_MAX));
     let mut lines = serde_json::Deserializer::from_reader(list).into_iter::<Vec<Expected>>();
-    // the first value alone: the end of the input is not waited for
+    // parses only the first value, without waiting for the end of the input
     let all = match lines.next() {
         Some(Ok(all)) => all,
         Some(Err(error)) => return Err(refused("the list of files", &error.to_string())),
@@ -158,7 +159,7 @@ pub fn begin(folder: &Path, list: &mut dyn Read) -> Result<(), ExperimentError> 
     write(&folder.join(STARTED), b"")
 }
 
-/// Lets the pod end.
+/// Allows the pod to exit.
 ///
 /// # Errors
 /// The folder cannot be written.
@@ -166,7 +167,7 @@ pub fn release(folder: &Path) -> Result<(), ExperimentError> {
     write(&folder.join(FETCHED), b"")
 }
 
-/// A path below the folder.
+/// Resolves a path below the folder.
 fn place(folder: &Path, path: &str) -> Result<PathBuf, ExperimentError> {
     let is_below = |path: &Path| path.components().all(|c| matches!(c, Component::Normal(_)));
     match is_below(Path::new(path)) {

@@ -1,4 +1,4 @@
-//! Files on their way into a job, and results on their way out.
+//! Transfer of files to a job, and of results from it.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ const TEXT: &str = "name: a\nworkers: [1]\nthreads: [1]\npolicies: [kernel, scat
                     models: [{name: m, file: some.ubj, features: 2}]\nrequests: [{rows: 1}]\n\
                     load: {clients: 1}\ntrials: 2\nwindow: 1s\nquick: {threads: [2]}\n";
 
-/// The file of an experiment with a model beside it.
+/// The file of an experiment, with a model in the same folder.
 fn experiment(folder: &Path, text: &str) -> PathBuf {
     let file = folder.join("experiment.yaml");
     std::fs::write(&file, text).unwrap();
@@ -25,7 +25,7 @@ fn receive_all(job: &Path, described: &Description) {
             None => described.spec.clone().into_bytes(),
             Some(source) => std::fs::read(source).unwrap(),
         };
-        // in two parts, the second one twice
+        // in two parts, the second one sent twice
         let half = bytes.len() / 2;
         for (offset, part) in [
             (0, &bytes[..half]),
@@ -92,7 +92,7 @@ fn what_a_job_cannot_run_is_refused() {
     );
 }
 
-/// Lines and the end that a follower gets.
+/// Lines and end that a follower receives.
 fn sent(job: &Path, fetched: &FetchedResults) -> (String, Vec<String>, Option<String>) {
     let (mut lines, mut progress, mut end) = (String::new(), Vec::new(), None);
     let mut counter = WindowCounter::default();
@@ -162,7 +162,7 @@ fn a_follower_gets_what_it_does_not_have() {
     );
     assert_eq!(progress, ["no"]);
 
-    // the same results go on here; those of another experiment do not
+    // the same experiment can be continued here; the results of another one are rejected
     let sent = describe(&file, false, Some(&results)).unwrap_err();
     assert!(sent.to_string().contains("another experiment"), "{sent}");
     let other = FetchedResults {

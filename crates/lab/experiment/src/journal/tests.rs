@@ -1,4 +1,4 @@
-//! Results that go on, that are of something else, and that cannot be written.
+//! Results that are resumed, that belong to another experiment, and that cannot be written.
 
 use super::*;
 use crate::grid::{Arm, Cell};
@@ -60,7 +60,7 @@ fn a_run_goes_on_after_the_last_whole_line() {
     assert!(before.windows.is_empty());
     journal.append(&line(0)).unwrap();
     drop(journal);
-    // a crash in the middle of a line
+    // a crash while a line is written
     let path = journal_file(folder.path());
     let whole = std::fs::read(&path).unwrap();
     std::fs::write(&path, [&whole[..], b"{\"kind\":\"win"].concat()).unwrap();
@@ -105,7 +105,7 @@ fn a_failure_is_kept_until_its_cell_is_complete() {
     journal.append(&line(0)).unwrap();
     journal.append(&Line::Failed(failed("second"))).unwrap();
     let results = Results::read(folder.path()).unwrap();
-    // a kind of request, two trials, two arms and the kernel again: five are missing
+    // a kind of request, two trials, two arms and the second kernel arm: five are missing
     let left = Failed {
         windows: 5,
         ..failed("second")

@@ -1,4 +1,4 @@
-//! What follows from the results, in sentences: gains, losses and open questions alike.
+//! Conclusions from the results, as sentences: gains, losses and undecided questions.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use albacore_statistics::{Claim, Interval};
 
 use super::{in_words, reference};
 
-/// A larger share of comparisons of the kernel with itself that claim a difference is too much.
+/// Maximum share of comparisons of the kernel with itself that show a difference.
 const NOISE_MAX: f64 = 0.05;
 
-/// A larger share of disturbed windows is too much.
+/// Maximum share of disturbed windows.
 const DISTURBED_MAX: f64 = 0.2;
 
-/// All conclusions, the quality of the measurement first.
+/// All conclusions; the quality of the measurement is first.
 pub(super) fn of(results: &Results) -> Vec<String> {
     if results.windows.is_empty() {
         return vec!["Nothing was measured.".to_owned()];
@@ -29,7 +29,7 @@ pub(super) fn of(results: &Results) -> Vec<String> {
     conclusions
 }
 
-/// Whether the machine was quiet enough.
+/// Whether noise and disturbances are low enough.
 fn quality(results: &Results) -> Vec<String> {
     let mut said = Vec::new();
     let windows = results.windows.len();
@@ -122,7 +122,7 @@ fn by_subscription(
     groups
 }
 
-/// The question that the mode of a deployment answers, by model and threads of a worker.
+/// Compares the modes of a deployment, by model and threads per worker.
 fn compact_or_scatter(results: &Results) -> Vec<String> {
     let comparisons = compare(results, Arm::Compact, Arm::Scatter);
     let mut groups: BTreeMap<(&str, u16), Vec<&Comparison>> = BTreeMap::new();

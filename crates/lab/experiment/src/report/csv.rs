@@ -1,4 +1,4 @@
-//! The results as CSV: names in results hold no comma and no quote, but for what is quoted here.
+//! Results as CSV. Names in results contain neither commas nor quotes, except those quoted here.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::record::Window;
 
 use super::reference;
 
-/// A line for each window.
+/// One line per window.
 pub(super) fn windows(results: &Results) -> String {
     let mut csv = String::from(
         "model,workers,threads,request,policy,trial,seconds,sent,answered,good,p50_us,p95_us,p99_us,server_p99_us,\
@@ -47,7 +47,7 @@ pub(super) fn windows(results: &Results) -> String {
     csv
 }
 
-/// A line for each setting and policy beside the reference.
+/// One line per setting and policy, relative to the reference.
 pub(super) fn comparisons(results: &Results) -> String {
     let mut csv = String::from(
         "model,workers,threads,request,subscription,policy,beside,trials,ratio,low,high\n",
@@ -78,7 +78,7 @@ pub(super) fn comparisons(results: &Results) -> String {
     csv
 }
 
-/// A line for each stage of each window.
+/// One line per stage of each window.
 pub(super) fn stages(results: &Results) -> String {
     let mut csv = String::from("model,workers,threads,request,policy,trial,stage,mean_us,p99_us\n");
     for window in &results.windows {
@@ -97,7 +97,7 @@ pub(super) fn stages(results: &Results) -> String {
     csv
 }
 
-/// The columns from the model to the trial.
+/// The columns from model to trial.
 fn key(window: &Window) -> String {
     let (id, cell) = (&window.id, &window.id.cell);
     format!(
@@ -111,7 +111,7 @@ fn key(window: &Window) -> String {
     )
 }
 
-/// Nothing where there is no value.
+/// Empty if there is no value.
 fn number(value: Option<f64>) -> String {
     value.map_or(String::new(), |value| {
         format!("{}", (value * 1e4).round() / 1e4)

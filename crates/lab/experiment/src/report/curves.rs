@@ -14,7 +14,7 @@ use albacore_statistics::median;
 /// A model and a kind of request.
 type Kind<'a> = (&'a str, &'a str);
 
-/// Median over trials of the compared p99, by configuration; a panel for each model and kind.
+/// Median over trials of the compared p99, by configuration; one panel per model and kind.
 pub(super) fn configurations(results: &Results) -> String {
     let charts: Vec<Chart> = settings(results)
         .into_iter()
@@ -44,7 +44,7 @@ pub(super) fn configurations(results: &Results) -> String {
     draw("p99 over all configurations", &sub, &charts)
 }
 
-/// Where the number of workers changes.
+/// Positions at which the number of workers changes.
 fn ticks(settings: &[Setting]) -> Vec<(f64, String)> {
     let numbered = settings.iter().enumerate();
     let changes =
@@ -106,7 +106,7 @@ pub(super) fn median_of(
     (!values.is_empty()).then(|| median(values))
 }
 
-/// Each setting once, by model, kind, workers and threads.
+/// Distinct settings by model and kind, ordered by workers and threads.
 pub(super) fn settings(results: &Results) -> BTreeMap<Kind<'_>, BTreeSet<Setting>> {
     let mut settings: BTreeMap<Kind<'_>, BTreeSet<Setting>> = BTreeMap::new();
     for window in &results.windows {

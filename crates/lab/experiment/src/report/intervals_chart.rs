@@ -1,4 +1,4 @@
-//! Speed-ups with their intervals: a row for each policy in each group.
+//! Speed-ups with their confidence intervals: one row per policy in each group.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,19 @@ const LEFT: f64 = 330.0;
 const WIDTH: f64 = 968.0;
 const TOP: f64 = 92.0;
 const ROW: f64 = 20.0;
-/// Ratios with a line, as far as they are needed and have room.
+/// Candidates of grid lines, drawn if within the range and if there is room.
 const TICKS: [f64; 13] = [
     1.0, 0.5, 2.0, 0.2, 5.0, 0.1, 10.0, 0.05, 20.0, 0.02, 50.0, 0.8, 1.25,
 ];
-/// Between two labels of lines.
+/// Minimum distance of the labels of two grid lines.
 const LABEL: f64 = 36.0;
-/// Room for figures at the right.
+/// Width of the figures at the right.
 const FIGURES: f64 = 190.0;
 
 /// A group of settings and the policies in it.
 type Group = (String, Vec<(Arm, Interval)>);
 
-/// By model, kind of request and subscription.
+/// Groups by model, kind of request and subscription.
 fn groups(results: &Results) -> Vec<Group> {
     let (reference, others) = reference(results);
     let cpus = results.header.machine.cpus;
@@ -56,12 +56,11 @@ fn groups(results: &Results) -> Vec<Group> {
         .collect()
 }
 
-/// The chart.
 pub(super) fn draw(results: &Results) -> String {
     let groups = groups(results);
     let (reference, _) = reference(results);
     let all = groups.iter().flat_map(|(_, rows)| rows);
-    // ends of wide intervals are cut off
+    // wide intervals are truncated
     let farthest = all.map(|(_, interval)| interval.ratio.ln().abs());
     let farthest = 1.15 * farthest.fold(0.05, f64::max);
     let scale = (WIDTH - LEFT - FIGURES) / 2.0 / farthest;

@@ -1,5 +1,5 @@
-//! `report.html` and CSV files, computed from the results alone: the same results give the same
-//! bytes.
+//! `report.html` and CSV files, computed only from the results: equal results produce identical
+//! files.
 
 mod conclusions;
 mod csv;
@@ -19,7 +19,7 @@ use crate::grid::{Arm, arms};
 use crate::journal::Results;
 use albacore_statistics::Interval;
 
-/// Writes the report of a folder of results and returns its conclusions, a line each.
+/// Writes the report of a folder of results and returns its conclusions, one per line.
 ///
 /// # Errors
 /// There are no results, or the files cannot be written.
@@ -39,7 +39,7 @@ pub fn write_report(folder: &Path) -> Result<String, ExperimentError> {
     Ok(conclusions.join("\n"))
 }
 
-/// The arm that others are compared with, and the others.
+/// The reference arm, and the others.
 fn reference(results: &Results) -> (Arm, Vec<Arm>) {
     let mut arms = arms(&results.header.spec);
     let reference = match arms.contains(&Arm::Kernel) {

@@ -1,4 +1,4 @@
-//! The frame of a report: one file, no script, no fetch; light and dark.
+//! Page layout of a report: one self-contained file without scripts; light and dark mode.
 
 use albacore_svg::escape;
 
@@ -11,7 +11,7 @@ table{border-collapse:collapse;width:100%;font-size:.85rem}th,td{text-align:righ
 th:first-child,td:first-child{text-align:left}.dim{color:var(--dim)}svg{width:100%;height:auto}\
 summary{cursor:pointer;padding:.3rem 0}li{margin:.3rem 0}";
 
-/// A page with this title above `body`.
+/// An HTML page with this title and `body`.
 #[must_use]
 pub fn report_page(title: &str, body: &str) -> String {
     let title = escape(title);

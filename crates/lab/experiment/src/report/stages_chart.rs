@@ -1,4 +1,4 @@
-//! Mean time of each stage of a request, stacked, by policy.
+//! Stacked bars of the mean time of each stage of a request, by policy.
 
 use std::collections::BTreeSet;
 
@@ -17,20 +17,19 @@ const TOP: f64 = 92.0;
 const ROW: f64 = 22.0;
 const RIGHT: f64 = 110.0;
 
-/// The metric that others are parts of, or say again, where a server reports others beside it.
+/// Metric of the total, which is omitted if a server also reports its parts.
 const TOTAL: &str = "run";
 
-/// A stage that is part of another one.
+/// A stage that is contained in another one.
 const PART: (&str, &str) = ("defer", "queue");
 
-/// One bar.
 struct Bar {
     arm: Arm,
-    /// Microseconds of each stage.
+    /// Mean time per stage, microseconds.
     stages: Vec<f64>,
 }
 
-/// The chart; `None` if no server reports stages.
+/// Draws the chart; `None` if no server reports stages.
 pub(super) fn draw(results: &Results) -> Option<String> {
     let stages = names(results);
     if stages.is_empty() {
@@ -99,7 +98,7 @@ fn draw_bar(svg: &mut Svg, bar: &Bar, y: f64, scale: f64) {
     ));
 }
 
-/// All stages, in the order in which requests go through those that are known.
+/// All stages; known ones are in processing order.
 fn names(results: &Results) -> Vec<String> {
     const ORDER: [&str; 12] = [
         "parse",

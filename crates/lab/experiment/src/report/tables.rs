@@ -11,7 +11,7 @@ use crate::record::Window;
 
 use super::curves::{median_of, settings};
 
-/// A folded table for each model and kind: all settings and arms, medians of trials.
+/// A collapsed table for each model and kind: all settings and arms, medians over trials.
 pub(super) fn figures(results: &Results) -> String {
     let mut html = String::new();
     for ((model, request), settings) in settings(results) {
@@ -57,7 +57,7 @@ fn row(results: &Results, setting: &Setting, arm: Arm) -> String {
     )
 }
 
-/// Cells that could not be measured, and windows that were disturbed; empty without any.
+/// Cells that could not be measured, and disturbed windows; empty if there are none.
 pub(super) fn failures(results: &Results) -> String {
     let mut html = String::new();
     if !results.failed.is_empty() {

@@ -1,4 +1,4 @@
-//! What reports say of results whose figures are known.
+//! Reports of results with known figures.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::record::{FORMAT, Failed, Header, Host, Quantiles, SHARES, Stage, Usage, Window};
 use crate::spec::Spec;
 
-/// Results in which an arm takes so many times as long as the kernel, with noise of so many
+/// Results in which each arm takes the given multiple of the kernel's time, with this noise in
 /// percent.
 fn results(times: &[(Arm, f64)], noise: f64) -> Results {
     let spec: Spec = serde_json::from_value(serde_json::json!({
@@ -143,7 +143,7 @@ fn every_window_and_stage_has_its_line() {
         csv::stages(&results).lines().count(),
         1 + 2 * results.windows.len()
     );
-    // 12 settings, three arms beside the kernel
+    // 12 settings, three arms in addition to the kernel
     let comparisons = csv::comparisons(&results);
     assert_eq!(comparisons.lines().count(), 1 + 36);
     let columns = |line: &str| line.split(',').count();

@@ -1,21 +1,21 @@
-//! Rules beyond the types of a file's fields: a sentence names field, value and the way out.
+//! Validation beyond field types: an error names field, value and a remedy.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Policy, Spec};
 
-/// Most workers, and most threads of a worker.
+/// Maximum number of workers, and of threads per worker.
 const COUNT_MAX: u16 = 256;
 
-/// Most threads of a server.
+/// Maximum number of threads of a server.
 const THREADS_MAX: u32 = 4_096;
 
 const TRIALS_MAX: u32 = 1_000;
 
 const ROWS_MAX: usize = 1 << 20;
 
-/// Most values of a request's body: 256 MiB.
+/// Maximum number of values of a request: 256 MiB.
 const VALUES_MAX: usize = 1 << 26;
 
 const RATE_MAX: f64 = 1e6;
@@ -27,7 +27,7 @@ const WINDOW_MIN: Duration = Duration::from_millis(100);
 const WINDOW_MAX: Duration = Duration::from_secs(600);
 
 impl Spec {
-    /// What is wrong with the file.
+    /// Validates the experiment.
     pub(super) fn check(&self) -> Result<(), String> {
         check_name("name", &self.name)?;
         check_counts("workers", &self.workers)?;
@@ -163,7 +163,7 @@ fn check_counts(field: &str, counts: &[u16]) -> Result<(), String> {
     }
 }
 
-/// A list with something in it, and nothing twice.
+/// Rejects empty lists and duplicates.
 fn check_distinct<T>(field: &str, list: &[T], name: impl Fn(&T) -> String) -> Result<(), String> {
     if list.is_empty() {
         return Err(format!("{field}: empty: the grid has no setting; name one"));

@@ -1,4 +1,4 @@
-//! Files of experiments that are read, shortened and refused.
+//! Experiment files that are parsed, shortened and rejected.
 
 use super::*;
 

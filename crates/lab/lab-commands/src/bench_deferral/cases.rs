@@ -1,4 +1,4 @@
-//! Policies in turn under the same load.
+//! Compares policies under the same load, in alternation.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{BenchDeferralArgs, MODEL, ModelFile};
 use crate::local_server::LocalServer;
 
-/// Requests of one row for a model.
+/// Requests with one row for a model.
 pub(super) struct Case {
     shape: ModelShape,
     output: &'static str,
@@ -41,10 +41,10 @@ pub(super) const CASES: [Case; 2] = [
 /// Moderate loads, as shares of eager goodput.
 const LOADS: [f64; 2] = [0.3, 0.6];
 
-/// A load that eager batches do not carry.
+/// A load above the capacity of eager batches.
 const OVERLOAD: f64 = 1.15;
 
-/// How long `auto` has a load before its choice is read: as far as its mean rate reaches back.
+/// Duration of the load before the choice of `auto` is read: the time constant of its mean rate.
 const SETTLING: Duration = Duration::from_secs(6);
 
 /// A server with one policy.
@@ -54,10 +54,10 @@ struct Side {
     bench: Bench,
 }
 
-/// What one run of a load gave.
+/// Result of a run.
 struct Served {
     probe: Probe,
-    /// Workers without a batch, on average.
+    /// Mean number of workers without a batch.
     idle: f64,
 }
 
@@ -129,7 +129,7 @@ impl Case {
         print_choice("idle_workers", rate, &served, &auto.choice()?)
     }
 
-    /// Starts a server and has it learn its costs.
+    /// Starts a server and warms it up, so that it learns its costs.
     fn side(
         &self,
         args: &BenchDeferralArgs,
@@ -171,7 +171,7 @@ impl Case {
         })
     }
 
-    /// Both policies in turn at a load that both carry.
+    /// Alternates both policies at a load that both sustain.
     fn moderate(
         &self,
         args: &BenchDeferralArgs,
@@ -202,7 +202,7 @@ impl Case {
     }
 }
 
-/// What eager and deferred batches did at one load.
+/// Results of eager and deferred batches at one load.
 struct Moderate {
     share: f64,
     rate: f64,
@@ -213,7 +213,7 @@ struct Moderate {
 }
 
 impl Moderate {
-    /// Beside what `auto` predicts at this load.
+    /// Prints the results with the predictions of `auto` at this load.
     fn print(&self, choice: &Value) -> Result<(), Failure> {
         let gain = |[eager, deferred]: [f64; 2]| deferred - eager;
         let at = |what: &str| format!("{what} at {:.0} %", self.share * 100.0);
@@ -279,7 +279,7 @@ impl Side {
         ))
     }
 
-    /// What `auto` chose, and why.
+    /// The choice of `auto` and its reasons.
     fn choice(&self) -> Result<Value, Failure> {
         Ok(self.server.model_state(0)?["batching"][0].clone())
     }

@@ -1,5 +1,5 @@
-//! What batches cost on the path of live ones: from the dispatch into a worker's ring to the
-//! collected result.
+//! Costs of batches on the live path: from the dispatch into a worker's ring to the collected
+//! result.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ const ROWS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 const KINDS: [&str; 4] = ["output", "contribs", "interactions", "leaf"];
 
-/// Each size is measured so often for so long. The shortest mean counts: what else runs on the
-/// machine only makes it longer.
+/// Runs per size, and their duration. The shortest mean counts: other load on the machine can only
+/// increase it.
 const RUNS: usize = 6;
 const LENGTH: Duration = Duration::from_millis(15);
 
-/// Larger batches than one that takes so long are not measured.
+/// Batch time (microseconds) above which larger batches are not measured.
 const LONGEST: f64 = 100_000.0;
 
 const SHAPES: [ModelShape; 4] = [
@@ -47,7 +47,7 @@ const SHAPES: [ModelShape; 4] = [
     },
 ];
 
-/// Prints the cost of a row by the rows of its batch, and the line through the costs of batches.
+/// Prints the cost per row by batch size, and the line fitted to the costs of batches.
 pub(super) fn print_costs(server: Option<&std::path::Path>) -> Result<(), Failure> {
     print("us per row by rows of the batch              kind           T")?;
     for rows in ROWS {
@@ -92,7 +92,7 @@ pub(super) fn print_costs(server: Option<&std::path::Path>) -> Result<(), Failur
     Ok(())
 }
 
-/// Microseconds of a batch of so many rows, one at a time.
+/// Cost in microseconds of a batch with this number of rows, one batch at a time.
 fn batch_cost(
     server: &LocalServer,
     shape: ModelShape,
@@ -118,7 +118,7 @@ fn batch_cost(
     Ok(shortest)
 }
 
-/// Different requests of so many rows.
+/// Distinct requests with this number of rows.
 pub(super) fn requests(
     server: &LocalServer,
     features: usize,
@@ -141,7 +141,7 @@ pub(super) fn requests(
     requests.collect()
 }
 
-/// The line with the least squares of relative errors, as the server learns it.
+/// Least-squares line of relative errors, as in the server.
 fn line_through(costs: &[(f64, f64)]) -> (f64, f64) {
     let mut sums = [0.0; 5];
     for &(rows, cost) in costs {

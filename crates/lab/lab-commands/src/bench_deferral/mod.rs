@@ -1,9 +1,9 @@
-//! `albacore bench deferral`: where batching pays, and what deferring gains there, live beside what
-//! policy `auto` predicts.
+//! `albacore bench deferral`: measures where batching and deferral are beneficial, and compares
+//! with the predictions of policy `auto`.
 //!
-//! First batches of several kinds and models are timed. Then servers with different policies get
-//! the same load in turn, round after round, so that what else happens on the machine concerns all
-//! of them.
+//! First, batches of several kinds and models are timed. Then servers with different policies get
+//! the same load in alternation, round by round, so that other load on the machine affects all of
+//! them.
 
 mod cases;
 mod costs;
@@ -43,7 +43,7 @@ pub(crate) struct BenchDeferralArgs {
     without_costs: bool,
 }
 
-/// A model in a temporary file, which is removed when this is dropped.
+/// A model in a temporary file, which is removed on drop.
 struct ModelFile(PathBuf);
 
 impl ModelFile {
@@ -67,12 +67,12 @@ impl ModelFile {
 
 impl Drop for ModelFile {
     fn drop(&mut self) {
-        // The folder is one of temporary files.
+        // Errors are ignored: it is a temporary file.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Measures; prints.
+/// Runs the benchmark and prints the results.
 ///
 /// # Errors
 /// A server does not start, or does not answer.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use albacore_command::Failure;
 use albacore_load::Request;
 
-/// What one run of a generator gave.
+/// Result of a run of a generator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measured {
     /// Answers per second.
@@ -17,7 +17,7 @@ pub(super) struct Measured {
     pub(super) p50_micros: f64,
 }
 
-/// A request with the files from which generators read it.
+/// A request, with the files from which generators read it.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     request: Request,
@@ -67,7 +67,7 @@ impl Target {
     }
 }
 
-/// A program of the distribution that is missing.
+/// Error for a missing program of the distribution.
 pub(super) fn not_started(program: &str, error: &std::io::Error) -> Failure {
     Failure::Failed(format!(
         "{program} cannot be started ({error}): install it, for example by `apt-get install nginx \
@@ -101,10 +101,10 @@ fn h2load(target: &Target, is_http1: bool) -> Command {
     command
 }
 
-/// The size of the body of a good reply.
+/// Size of the body of a successful reply.
 ///
 /// # Errors
-/// There is no such reply.
+/// There is no successful reply.
 pub(super) fn reply_bytes(target: &Target, is_http1: bool) -> Result<usize, Failure> {
     let text = output_of(h2load(target, is_http1).args(["--requests", "1", "--clients", "1"]))?;
     let bytes = data_bytes(&text).filter(|&bytes| bytes > 0);
@@ -117,14 +117,14 @@ pub(super) fn reply_bytes(target: &Target, is_http1: bool) -> Result<usize, Fail
     }
 }
 
-/// The exact figure in `traffic: 196B (196) total, 81B (81) headers (...), 82B (82) data`.
+/// Parses the exact number in `traffic: 196B (196) total, 81B (81) headers (...), 82B (82) data`.
 fn data_bytes(text: &str) -> Option<usize> {
     let (before, _) = text.split_once(") data")?;
     before.rsplit_once('(')?.1.parse().ok()
 }
 
 /// # Errors
-/// wrk is missing or fails, or some answer is not good.
+/// wrk is missing or fails, or a response is an error.
 pub(super) fn run_wrk(
     target: &Target,
     connections: u32,
@@ -146,7 +146,7 @@ pub(super) fn run_wrk(
 }
 
 fn wrk_figures(text: &str) -> Option<Measured> {
-    // Not the share within one deviation, which may be 88.50%.
+    // Not the share within one standard deviation, which may be 88.50%.
     let (_, after) = text.split_once(" 50% ")?;
     let (_, rate) = text.split_once("Requests/sec:")?;
     Some(Measured {
@@ -155,7 +155,7 @@ fn wrk_figures(text: &str) -> Option<Measured> {
     })
 }
 
-/// Reads `12.30us`, `1.20ms` or `3.00s`.
+/// Parses `12.30us`, `1.20ms` or `3.00s`.
 fn micros(text: &str) -> Option<f64> {
     let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6)];
     let (number, scale) = units
@@ -164,10 +164,10 @@ fn micros(text: &str) -> Option<f64> {
     Some(number.parse::<f64>().ok()? * scale)
 }
 
-/// One request at a time on a connection.
+/// Sends one request at a time per connection.
 ///
 /// # Errors
-/// h2load is missing or fails, or some answer is not good.
+/// h2load is missing or fails, or a response is an error.
 pub(super) fn run_h2load(
     target: &Target,
     connections: u32,
@@ -193,13 +193,13 @@ pub(super) fn run_h2load(
     Ok(Measured { rate, p50_micros })
 }
 
-/// The rate in `finished in 1.00s, 12345.67 req/s, 1.2MB/s`.
+/// Parses the rate in `finished in 1.00s, 12345.67 req/s, 1.2MB/s`.
 fn h2load_rate(text: &str) -> Option<f64> {
     let (before, _) = text.split_once(" req/s")?;
     before.rsplit_once(' ')?.1.parse().ok()
 }
 
-/// The median of the third column.
+/// Median of the third column.
 fn logged_p50(log: &str) -> Option<f64> {
     let third = |line: &str| line.split('\t').nth(2)?.trim().parse().ok();
     let mut micros: Vec<u64> = log.lines().filter_map(third).collect();

@@ -1,7 +1,7 @@
-//! `albacore bench front`: the front end beside nginx.
+//! `albacore bench front`: compares the front end with nginx.
 //!
-//! One row of a small model is asked for over HTTP and gRPC; nginx gives a static reply of the same
-//! size. Both get the same requests from the same generator, in turn, on the same cpus.
+//! One row of a small model is requested over HTTP and gRPC; nginx sends a static reply of the same
+//! size. Both get the same requests from the same generator, in alternation, on the same cpus.
 
 mod generators;
 mod nginx;
@@ -21,7 +21,7 @@ use nginx::{Nginx, StaticReplies};
 /// Name of the model in requests.
 const MODEL: &str = "small";
 
-/// A row takes about a microsecond: what is measured is the front end.
+/// A row takes about a microsecond, so the front end dominates.
 const TREES: usize = 20;
 
 /// The arguments of `albacore bench front`.
@@ -52,12 +52,12 @@ fn parse_whole_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How requests are sent.
+/// Protocol of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     /// JSON over HTTP/1.1, by wrk.
     Http,
-    /// HTTP/2 without TLS, one request at a time on a connection, by h2load.
+    /// HTTP/2 without TLS, one request at a time per connection, by h2load.
     Grpc,
 }
 
@@ -71,7 +71,7 @@ impl Protocol {
         }
     }
 
-    /// A request for one row.
+    /// A request with one row.
     fn request(self, server: &LocalServer) -> Request {
         let (wire, address) = match self {
             Self::Http => (WireFormat::Json, server.http),
@@ -96,15 +96,15 @@ impl Protocol {
     }
 }
 
-/// Measures both protocols; prints.
+/// Measures both protocols and prints the results.
 ///
 /// # Errors
-/// nginx, wrk, h2load or the server cannot be started, or does not answer.
+/// nginx, wrk, h2load or the server cannot be started, or does not respond.
 pub(crate) fn run(args: &BenchFrontArgs) -> Result<(), Failure> {
     let folder = std::env::temp_dir().join(format!("albacore-front-{}", std::process::id()));
     std::fs::create_dir(&folder).map_err(|e| Failure::file(&folder, &e))?;
     let measured = measure(args, &folder);
-    // Also after a failure; the folder is one of temporary files.
+    // Also after an error; errors are ignored: it is a temporary folder.
     let _ = std::fs::remove_dir_all(&folder);
     measured
 }

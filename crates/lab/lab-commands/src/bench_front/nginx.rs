@@ -1,4 +1,4 @@
-//! An nginx that gives static replies.
+//! An nginx with static replies.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -9,7 +9,7 @@ use albacore_command::Failure;
 
 use super::generators::not_started;
 
-/// A start that takes longer has failed.
+/// Startup timeout.
 const START_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Sizes of the bodies.
@@ -19,18 +19,18 @@ pub(super) struct StaticReplies {
     pub(super) grpc_bytes: usize,
 }
 
-/// Ends when it is dropped.
+/// A running nginx, stopped on drop.
 pub(super) struct Nginx {
     child: Child,
-    /// Speaks HTTP/1.1.
+    /// Address for HTTP/1.1.
     pub(super) http: SocketAddr,
-    /// Speaks HTTP/2 without TLS.
+    /// Address for HTTP/2 without TLS.
     pub(super) grpc: SocketAddr,
 }
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // A killed master would leave its workers behind; SIGTERM ends them, too.
+        // Killing the main process would leave its workers running; SIGTERM also stops these.
         let _ = Command::new("kill")
             .arg(self.child.id().to_string())
             .status();
@@ -39,7 +39,7 @@ impl Drop for Nginx {
 }
 
 impl Nginx {
-    /// Starts nginx with a worker for each cpu, as it comes; all of its files are in `folder`.
+    /// Starts nginx with one worker per cpu, its default; all of its files are in `folder`.
     ///
     /// # Errors
     /// It is not installed, or does not listen.
@@ -72,7 +72,7 @@ impl Nginx {
     }
 }
 
-/// An address of this machine that nobody listens on.
+/// A free address of this machine.
 fn free_address() -> Result<SocketAddr, Failure> {
     let address = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     address.map_err(|e| Failure::Failed(format!("no free port: {e}")))

@@ -1,4 +1,4 @@
-//! What the clients of a flood send.
+//! Requests of the clients of a flood.
 
 use std::net::SocketAddr;
 
@@ -8,13 +8,13 @@ use albacore_random::SplitMix64;
 
 use super::{FLOODED, VICTIM};
 
-/// The input tensor's name, which the server does not check for these models.
+/// Name of the input tensor, which the server does not check for these models.
 pub(crate) const INPUT: &str = "input";
 
-/// Different requests that are sent in turn.
+/// Number of distinct requests, sent round-robin.
 const REQUESTS: usize = 32;
 
-/// What a flood asks for.
+/// Kind of requests of a flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flood {
     /// Predictions of ten rows.

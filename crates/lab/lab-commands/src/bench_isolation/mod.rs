@@ -1,7 +1,8 @@
-//! `albacore bench isolation`: what a flood costs a model that asks for little.
+//! `albacore bench isolation`: measures the effect of a flood on a model with little load.
 //!
-//! A victim sends single rows at times drawn before the run. Beside it a closed loop of clients
-//! floods another model, or other outputs of the same one, and resends at once when it is refused.
+//! A victim sends single rows at times drawn before the run. At the same time a closed loop of
+//! clients floods another model, or other outputs of the same one, and resends immediately after a
+//! refusal.
 
 mod floods;
 
@@ -19,19 +20,19 @@ use crate::local_server::LocalServer;
 use floods::{Flood, flood_of};
 pub(crate) use floods::{INPUT, rows};
 
-/// The model whose requests are few.
+/// The model with few requests.
 const VICTIM: &str = "victim";
 
-/// The model that is flooded.
+/// The flooded model.
 const FLOODED: &str = "flooded";
 
 /// Trees of both models: ten rows of SHAP values take about a millisecond.
 const TREES: usize = 200;
 
-/// Connections of the victim: never all busy.
+/// Connections of the victim: enough that one is always idle.
 const VICTIM_CONNECTIONS: usize = 64;
 
-/// How long each class of requests is sent before the runs, so that its cost is learned.
+/// Warm-up per class of requests, in which its cost is learned.
 const WARMUP: Duration = Duration::from_secs(1);
 
 /// The arguments of `albacore bench isolation`.
@@ -76,7 +77,7 @@ fn parse_flood(text: &str) -> Result<String, String> {
     }
 }
 
-/// Runs each flood beside the victim; prints.
+/// Runs each flood together with the victim and prints the results.
 ///
 /// # Errors
 /// The server does not start, or the generator fails.
@@ -85,7 +86,7 @@ pub(crate) fn run(args: &BenchIsolationArgs) -> Result<(), Failure> {
     let model = std::env::temp_dir().join(file);
     std::fs::write(&model, random_model(TREES)).map_err(|e| Failure::file(&model, &e))?;
     let measured = measure(args, &model);
-    // Also after a failure; the folder is one of temporary files.
+    // Also after an error; errors are ignored: it is a temporary file.
     let _ = std::fs::remove_file(&model);
     measured
 }
@@ -122,7 +123,7 @@ fn measure(args: &BenchIsolationArgs, model: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Requests with one row of predictions.
+/// Prediction requests with one row.
 fn victim_requests(server: &LocalServer) -> Vec<Request> {
     floods::rows()
         .map(|row| {
@@ -155,7 +156,7 @@ fn run_load(load: Load) -> Result<Vec<Sample>, Failure> {
     drive(load).map_err(|e| Failure::Failed(format!("the load generator: {e}")))
 }
 
-/// The victim beside a flood; the figures of both.
+/// Runs the victim together with a flood; returns the figures of both.
 fn one_run(
     args: &BenchIsolationArgs,
     server: &LocalServer,

@@ -1,4 +1,4 @@
-//! The kinds and sizes of requests.
+//! Kinds and sizes of requests.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use albacore_load::{InferRequest, Request, WireFormat};
 use super::MODEL;
 use crate::bench_isolation::{INPUT, rows};
 
-/// What is asked for, and for how many rows.
+/// A requested output with a number of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Predict1,

@@ -1,10 +1,10 @@
-//! `albacore bench overload`: what a server still answers in time where clients ask for far more.
+//! `albacore bench overload`: measures the goodput of a server under heavy overload.
 //!
-//! For each kind of request the peak is the goodput of the closed loop with few connections that
-//! has most. Closed loops with many connections, whose clients resend at once when they are
-//! refused, and an open loop at ten times the peak or at what the generator can send, run in turn
-//! with it: a machine whose speed drifts changes the goodput of all, and their ratios less. The
-//! server shares its cpus with the generator, so the figures are lower bounds.
+//! For each kind of request, the peak is the highest goodput of closed loops with few connections.
+//! Closed loops with many connections, whose clients resend immediately after a refusal, and an
+//! open loop at ten times the peak or at the limit of the generator, are run in alternation with
+//! it: a drift of the machine's speed affects all goodputs, but their ratios less. The server
+//! shares its cpus with the generator, so the figures are lower bounds.
 
 mod kinds;
 
@@ -21,20 +21,20 @@ use kinds::{RequestKind, kind_of};
 
 const MODEL: &str = "model";
 
-/// Connections of the closed loops among which the peak is searched.
+/// Connections of the closed loops in the search for the peak.
 const PEAK_CONNECTIONS: [usize; 5] = [2, 4, 8, 16, 32];
 
-/// Connections of the open loop: a refusal may keep one for half a second, and no request should
-/// wait for one in the generator.
+/// Connections of the open loop: a refusal may occupy one for half a second, and no request should
+/// wait for a connection in the generator.
 const OPEN_CONNECTIONS: usize = 8192;
 
-/// The overload that is asked for.
+/// Intended overload, as a multiple of the peak.
 const TIMES_PEAK: f64 = 10.0;
 
-/// From when on memory should not grow.
+/// Time after which memory should not grow.
 const MEMORY_SETTLED: Duration = Duration::from_secs(2);
 
-/// A generator that sends one request in a hundred later than this did not send what it should.
+/// 99th percentile of the generator's lag above which the load was not as intended.
 const LAG_MAX: Duration = Duration::from_millis(2);
 
 /// The arguments of `albacore bench overload`.
@@ -81,7 +81,7 @@ fn parse_kind(text: &str) -> Result<String, String> {
     }
 }
 
-/// Loads a server with each kind of request; prints.
+/// Loads a server with each kind of request and prints the results.
 ///
 /// # Errors
 /// The server does not start, or the generator fails.
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &BenchOverloadArgs) -> Result<(), Failure> {
     let text = random_model(args.trees as usize);
     std::fs::write(&model, text).map_err(|e| Failure::file(&model, &e))?;
     let measured = measure(args, &model);
-    // Also after a failure; the folder is one of temporary files.
+    // Also after an error; errors are ignored: it is a temporary file.
     let _ = std::fs::remove_file(&model);
     measured
 }
@@ -110,7 +110,7 @@ fn measure(args: &BenchOverloadArgs, model: &Path) -> Result<(), Failure> {
          memory at 2 s and at the end, MiB\n",
     )?;
     for kind in args.kinds.iter().filter_map(|name| kind_of(name)) {
-        // Each kind has a server of its own: memory of one is none of another.
+        // Each kind has its own server, so that memory of one kind does not affect another.
         let server = LocalServer::start(args.server.as_deref(), &arguments)?;
         let bench = Bench {
             args,
@@ -129,24 +129,24 @@ struct Bench<'a> {
     kind: RequestKind,
 }
 
-/// What one run gave; requests per second.
+/// Figures of a run; rates are per second.
 struct Figures {
     sent: f64,
     good: f64,
-    /// Goodput in parts of the goodput of the peak in the same round.
+    /// Ratio of the goodput to that of the peak in the same round.
     of_peak: f64,
-    /// By admission control, with 429 or 503.
+    /// Rejected by admission control, with 429 or 503.
     refused: f64,
-    /// With another error, or without a response.
+    /// Failed with another error, or without a response.
     failed: f64,
     late: f64,
     /// Memory of the server after [`MEMORY_SETTLED`] and at the end, MiB.
     memory: [f64; 2],
-    /// By how much the generator sent one request in a hundred too late.
+    /// 99th percentile of the generator's lag.
     lag: Duration,
 }
 
-/// A load and its runs.
+/// A load with its runs.
 struct Line {
     name: String,
     shape: Shape,
@@ -199,10 +199,10 @@ impl Bench<'_> {
         })
     }
 
-    /// With how many of a few clients goodput is best, and that goodput.
+    /// Connections with the best goodput, among few, and that goodput.
     fn peak(&self) -> Result<(usize, f64), Failure> {
         let closed = || Shape::Closed(self.args.length);
-        // The first run is slow: costs are learned.
+        // The first run is discarded: costs are learned.
         self.run(closed(), PEAK_CONNECTIONS[0])?;
         let mut best = (PEAK_CONNECTIONS[0], 0.0);
         for connections in PEAK_CONNECTIONS {
@@ -214,7 +214,7 @@ impl Bench<'_> {
         Ok(best)
     }
 
-    /// Runs all loads in turn; the first is the peak.
+    /// Runs all loads in alternation; the first one is the peak.
     fn in_turn(&self) -> Result<Vec<Line>, Failure> {
         let (connections, peak) = self.peak()?;
         let closed = |connections: usize, name: String| {

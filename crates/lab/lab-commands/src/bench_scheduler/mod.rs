@@ -1,9 +1,9 @@
-//! `albacore bench scheduler`: the scheduler alone on real threads and in real time.
+//! `albacore bench scheduler`: runs only the scheduler, on real threads in real time.
 //!
-//! A thread for each model draws its requests, keeps its queue and answers grants; one thread keeps
-//! the ranks. They share two rings of messages for each model and nothing else. Workers are not
-//! run: they are busy for what the profile says. A request that is counts in late is as late as
-//! that: its deadline counts from the time at which it should have arrived.
+//! Each model has a thread that draws its requests, manages its queue and answers grants; one
+//! thread manages the ranks. Two message rings per model are their only shared state. Workers are
+//! simulated: they are busy for the time of the profile. The deadline of a request counts from its
+//! intended arrival time, so the lag of the generator counts as lateness.
 
 mod ring;
 mod threads;
@@ -40,10 +40,10 @@ pub(crate) struct BenchSchedulerArgs {
     pub(crate) workers: u32,
 }
 
-/// Warm-up of a run before it is measured.
+/// Warm-up of a run.
 const WARMUP: Duration = Duration::from_millis(500);
 
-/// Runs each rate and prints a line of JSON for it.
+/// Runs each rate and prints one line of JSON per rate.
 ///
 /// # Errors
 /// A thread of the scheduler panicked (a bug), or standard output cannot be written.

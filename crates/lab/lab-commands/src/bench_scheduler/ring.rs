@@ -1,20 +1,20 @@
-//! A bounded lock-free queue from one thread to another: words in a ring, two counters.
+//! A bounded lock-free single-producer, single-consumer queue: a ring of words with two counters.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Words of a message.
 pub(super) const WORDS: usize = 6;
 
-/// Capacity in messages: the matchmaker has one grant for each queue at a time, and a queue that is
-/// faster than the matchmaker waits.
+/// Capacity in messages: the matchmaker has at most one outstanding grant per queue, and a queue
+/// that is faster than the matchmaker blocks.
 const MESSAGES_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Ring {
     slots: Vec<[AtomicU64; WORDS]>,
-    /// Messages ever written, by the sender alone.
+    /// Total messages written; modified only by the sender.
     written: AtomicUsize,
-    /// Messages ever read, by the receiver alone.
+    /// Total messages read; modified only by the receiver.
     read: AtomicUsize,
 }
 
@@ -28,22 +28,22 @@ impl Ring {
         }
     }
 
-    /// Writes a message; `false` if there is no room. For one thread.
+    /// Writes a message; returns `false` if the ring is full. Only for the sender's thread.
     pub(super) fn send(&self, message: [u64; WORDS]) -> bool {
         let written = self.written.load(Ordering::Relaxed);
-        // Acquire: the reader is done with the slot that is reused.
+        // Acquire: the receiver has finished reading the slot that is reused.
         if written - self.read.load(Ordering::Acquire) == MESSAGES_MAX {
             return false;
         }
         for (word, value) in self.slots[written % MESSAGES_MAX].iter().zip(message) {
             word.store(value, Ordering::Relaxed);
         }
-        // Release: the words are written before the count.
+        // Release: the words are visible before the count.
         self.written.store(written + 1, Ordering::Release);
         true
     }
 
-    /// Reads a message, if there is one. For one other thread.
+    /// Reads a message, if any. Only for the receiver's thread.
     pub(super) fn receive(&self) -> Option<[u64; WORDS]> {
         let read = self.read.load(Ordering::Relaxed);
         if read == self.written.load(Ordering::Acquire) {

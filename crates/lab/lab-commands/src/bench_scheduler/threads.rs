@@ -1,4 +1,4 @@
-//! The threads of queues and of the matchmaker, and their messages.
+//! Threads of the queues and of the matchmaker, and their messages.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -12,8 +12,8 @@ use albacore_values::XorShift64;
 
 use super::ring::{Ring, WORDS};
 
-/// The profile of the reference's benchmark: 1.082 ms a row, 5.204 ms a batch, an objective of 100
-/// ms less the 2 ms of the reply, a delay of 100 us a dispatch and 50 us a row.
+/// Profile of the reference's benchmark: 1.082 ms per row, 5.204 ms per batch, an objective of 100
+/// ms minus the 2 ms of the reply, a delay of 100 us per dispatch and 50 us per row.
 const ALPHA_NS: f64 = 1_082_000.0;
 const BETA_NS: f64 = 5_204_000.0;
 const OBJECTIVE: Nanos = Nanos(97_900_000);
@@ -22,13 +22,13 @@ const DELAYS: Delays = Delays {
     data: Nanos(50_000),
 };
 
-/// How long before frontrun the window opens: 5 % of the objective, as in the server.
+/// Time before frontrun at which the window opens: 5 % of the objective, as in the server.
 const EARLY: Nanos = Nanos(4_900_000);
 
-/// Requests that are taken in before the matchmaker gets the next candidate.
+/// Maximum number of requests added before the matchmaker gets the next candidate.
 const REQUESTS_AT_ONCE: usize = 64;
 
-/// Lags are counted by powers of two of nanoseconds.
+/// Buckets of the lag histogram, powers of two of nanoseconds.
 const LAGS: usize = 64;
 
 /// Kinds of messages: the first two to the matchmaker, the others to a model.
@@ -37,14 +37,14 @@ const ANSWER: u64 = 1;
 const GRANT: u64 = 2;
 const RENEW: u64 = 3;
 
-/// The two directions between a model and the matchmaker.
+/// The two rings between a model and the matchmaker.
 #[derive(Debug)]
 pub(super) struct Links {
     pub(super) to_matchmaker: Ring,
     pub(super) to_model: Ring,
 }
 
-/// What a model's thread counted.
+/// Counters of a model's thread.
 #[derive(Debug)]
 pub(super) struct QueueCounts {
     pub(super) requests: u64,
@@ -91,7 +91,7 @@ fn now(begin: Instant) -> Nanos {
     Nanos(begin.elapsed().as_nanos() as u64)
 }
 
-/// Waits for room in a ring, for as long as the run lasts.
+/// Waits for room in a ring until the run ends.
 fn send(ring: &Ring, message: [u64; WORDS], is_over: &AtomicBool) {
     while !ring.send(message) && !is_over.load(Ordering::Relaxed) {
         std::thread::yield_now();
@@ -121,14 +121,14 @@ pub(super) struct ModelThread<'a> {
     links: &'a Links,
     begin: Instant,
     queue: RequestQueue,
-    /// Nanoseconds between two requests, and when the next one should arrive.
+    /// Mean interarrival time in nanoseconds, and intended time of the next arrival.
     gap: f64,
     next: f64,
     random: XorShift64,
     key: u64,
     dropped: Vec<Member>,
     members: Vec<Member>,
-    /// The candidate that the matchmaker has.
+    /// The candidate last sent to the matchmaker.
     sent: Option<Candidate>,
     counts: QueueCounts,
 }
@@ -177,7 +177,7 @@ impl<'a> ModelThread<'a> {
                     self.dispatch(&message, is_over);
                     has_changed = false;
                 } else {
-                    // The matchmaker has none any more.
+                    // The matchmaker has no candidate any more.
                     self.sent = None;
                     has_changed = true;
                 }
@@ -200,7 +200,7 @@ impl<'a> ModelThread<'a> {
         self.counts
     }
 
-    /// Takes in the requests that have arrived by now; returns whether there was any.
+    /// Adds the requests that have arrived by now; returns whether there were any.
     fn take_in(&mut self, now: Nanos) -> bool {
         for n in 0..REQUESTS_AT_ONCE {
             if self.next > now.0 as f64 {
@@ -219,7 +219,7 @@ impl<'a> ModelThread<'a> {
         true
     }
 
-    /// The next gap of a Poisson process.
+    /// Draws an interarrival time of a Poisson process.
     fn draw_gap(&mut self) -> f64 {
         self.random.exponential() * self.gap
     }
@@ -265,7 +265,7 @@ impl<'a> MatchmakerThread<'a> {
         }
     }
 
-    /// Returns how many decisions were made while the run was measured.
+    /// Runs the matchmaker; returns the number of decisions during the measurement.
     pub(super) fn run(mut self, is_measured: &AtomicBool, is_over: &AtomicBool) -> u64 {
         let mut decisions = 0;
         while !is_over.load(Ordering::Relaxed) {

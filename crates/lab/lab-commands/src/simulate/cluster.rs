@@ -1,4 +1,4 @@
-//! Compares ways to route requests to pods.
+//! Compares routings of requests to pods.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::progress::Progress;
 use super::{json_of, round};
 use crate::bench_serve::{parse_percentile, parse_time};
 
-/// Most pods of a cluster.
+/// Maximum number of pods of a cluster.
 const PODS_MAX: i64 = 1000;
 
 #[derive(Debug, clap::Args)]
@@ -103,24 +103,23 @@ fn parse_slow(text: &str) -> Result<(usize, f64), String> {
     parsed.ok_or_else(|| "write a number of pods and a factor of 0.01 to 100, as 1:3".to_owned())
 }
 
-/// A way to route to a number of pods.
+/// A routing with a number of pods.
 #[derive(Clone, Copy)]
 struct Case {
     pods: u32,
     routing: Routing,
     is_forwarding: bool,
-    /// `None` where no hop is passed: the row holds for each.
+    /// `None` if the routing has no hop: the row is valid for all of them.
     hop_us: Option<u32>,
 }
 
-/// A row of the result.
 struct Row {
     case: Case,
     /// Mean over the seeds.
     goodput: f64,
-    /// The same as a share of that of central without hops.
+    /// Ratio to the goodput of central routing without hops.
     share: f64,
-    /// At this rate, with the first seed.
+    /// Rate of `figures`, which are those of the first seed.
     rate: f64,
     figures: ClusterFigures,
 }
@@ -184,7 +183,7 @@ struct Search {
 }
 
 impl Search {
-    /// The mean over the seeds.
+    /// Mean over the seeds.
     fn goodput(&mut self, cluster: &Cluster) -> f64 {
         let found = (0..self.seeds).map(|n| {
             let mut cluster = cluster.clone();
@@ -195,7 +194,7 @@ impl Search {
     }
 }
 
-/// Where no hop is passed one case is enough.
+/// Cases of a number of pods; a routing without hops has only one.
 fn cases(args: &ClusterArgs, pods: u32) -> Vec<Case> {
     let mut cases = Vec::new();
     for &routing in &args.routing {
@@ -274,7 +273,7 @@ fn as_json(row: &Row) -> serde_json::Value {
     value
 }
 
-/// A table in the form of Markdown.
+/// A Markdown table.
 fn text(rows: &[Row], args: &ClusterArgs) -> String {
     let mut out = format!(
         "Goodput: requests a second of which {} % are in time. Bad requests, latencies and \

@@ -11,12 +11,12 @@ use super::{json_of, round};
 use albacore_command::{Failure, print, print_json};
 use albacore_simulator::chart::{Chart, Line, draw};
 
-/// Loads as shares of the best goodput found.
+/// Loads as shares of the best goodput.
 const LOADS: [f64; 14] = [
     0.05, 0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.15, 1.3, 1.5,
 ];
 
-/// Most policies that one chart can show.
+/// Maximum number of policies in a chart.
 const POLICIES_MAX: usize = 8;
 
 /// A policy with its drop rule, its goodput and its figures at each load.

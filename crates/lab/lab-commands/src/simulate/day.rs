@@ -1,4 +1,4 @@
-//! A day of changing load, followed by two autoscalers.
+//! Simulates a day of changing load under two autoscalers.
 
 use albacore_batching::Nanos;
 use albacore_simulator::{Day, Interval, Scenario, days};

@@ -1,5 +1,5 @@
-//! The article's example: three workers, l(b) = b + 5, an objective of 12, one request each 0.75,
-//! of which three in a row are missing. Deferred batches regain their pattern, eager ones do not.
+//! The article's example: three workers, l(b) = b + 5, an objective of 12, one request every 0.75,
+//! with three consecutive ones missing. Deferred batches regain their pattern, eager ones do not.
 
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, DeadlineDispatch, Delays};
@@ -12,12 +12,12 @@ use super::args::SimulateOutput;
 use super::timeline::{self, Timeline};
 use albacore_command::{Failure, print, print_json};
 
-/// Nanoseconds of the article's unit of time: a millisecond here.
+/// Length of the article's unit of time: a millisecond here.
 const UNIT: u64 = 1_000_000;
-/// Requests of the example, and the missing ones, counted from 1.
+/// Number of requests of the example, and the missing ones, counted from 1.
 const REQUESTS: u64 = 60;
 const MISSING: std::ops::RangeInclusive<u64> = 13..=15;
-/// When the eager policy takes over: at the first arrival after the gap.
+/// Time from which the policy is eager: the first arrival after the gap.
 const EAGER_FROM: Nanos = Nanos(11_250_000);
 
 /// A batch: start, end, worker, and the article's numbers of its requests.
@@ -39,7 +39,7 @@ fn in_units(time: Nanos) -> f64 {
     time.0 as f64 / UNIT as f64
 }
 
-/// The article numbers requests as if none were missing.
+/// Number of a request in the article, which also counts the missing ones.
 fn articles_number(key: u64) -> u64 {
     match key < *MISSING.start() {
         true => key,

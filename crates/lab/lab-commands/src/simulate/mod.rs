@@ -22,13 +22,13 @@ use self::progress::Progress;
 
 pub(crate) use self::args::SimulateArgs;
 
-/// Bytes of a scenario or of a file that it names: 50 million arrivals fit.
+/// Maximum size of a scenario or of a file that it references: enough for 50 million arrivals.
 const FILE_BYTES_MAX: u64 = 2 << 30;
 
-/// Reads the scenario, simulates, prints.
+/// Reads and simulates the scenario, and prints the result.
 ///
 /// # Errors
-/// Options that exclude each other, or a scenario that is refused by line and key.
+/// Conflicting options, or a scenario that is rejected with line and key.
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
     let output = args.output;
     if args.is_example {
@@ -89,7 +89,7 @@ fn find_goodput(scenario: &Scenario, seeds: u32) -> serde_json::Value {
     json!({ "goodput": round(mean, 1), "seeds": found.iter().map(|g| round(*g, 1)).collect::<Vec<_>>() })
 }
 
-/// Shows the progress of a run.
+/// Displays the progress of a run.
 struct Shown(Progress, u64);
 
 impl Watcher for Shown {

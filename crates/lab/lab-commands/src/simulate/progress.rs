@@ -3,20 +3,20 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// Shorter runs print nothing.
+/// Runs shorter than this print nothing.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How often a terminal is updated.
+/// Update period on a terminal.
 const TERMINAL_EVERY: Duration = Duration::from_millis(200);
-/// How often a line is logged.
+/// Period of log lines.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Prints how many requests were simulated.
+/// Prints the number of simulated requests.
 #[derive(Debug)]
 pub(super) struct Progress {
     begun: Instant,
     printed_at: Option<Instant>,
     requests: u64,
-    /// The total, if it is known.
+    /// Total number, if known.
     of: Option<u64>,
     is_terminal: bool,
 }
@@ -32,7 +32,7 @@ impl Progress {
         }
     }
 
-    /// Sets the total, including requests that are not measured.
+    /// Sets the total, including warm-up requests.
     pub(super) fn set_total(&mut self, of: u64) {
         self.of = Some(of);
     }
@@ -56,7 +56,7 @@ impl Progress {
             .of
             .map_or(String::new(), |of| format!(" of {:.1}", of as f64 / 1e6));
         let end = if self.is_terminal { "\r" } else { "\n" };
-        // A failed write of the progress must not stop the simulation.
+        // Errors are ignored: they must not stop the simulation.
         let _ = write!(
             std::io::stderr(),
             "albacore: {million:.1}{of} million requests simulated{end}"

@@ -1,4 +1,4 @@
-//! The batches of workers over time, as text and as SVG.
+//! Batches of workers over time, as text and as SVG.
 
 use std::fmt::Write as _;
 
@@ -6,18 +6,18 @@ use super::example::Bar;
 use albacore_simulator::chart::{color, frame};
 use albacore_svg::Svg;
 
-/// Units of time in the chart, and pixels of a unit.
+/// Width of the chart in units of time, and pixels per unit.
 const SPAN: f64 = 46.0;
 const UNIT: f64 = 22.0;
 const ROW: f64 = 34.0;
 const LEFT: f64 = 56.0;
-/// About the width of a character.
+/// Approximate width of a character.
 const CHARACTER: f64 = 7.5;
 
 pub(super) struct Timeline {
     pub(super) name: &'static str,
     pub(super) bars: Vec<Bar>,
-    /// When a request was dropped, and which.
+    /// Times and numbers of dropped requests.
     pub(super) drops: Vec<(f64, u64)>,
 }
 
@@ -30,7 +30,7 @@ impl Timeline {
             .unwrap_or(0)
     }
 
-    /// The outcome, in a sentence.
+    /// Summary of the outcome, as a sentence.
     fn summary(&self) -> String {
         let full = self
             .bars
@@ -49,7 +49,7 @@ impl Timeline {
     }
 }
 
-/// Four characters a unit of time.
+/// Text chart with four characters per unit of time.
 pub(super) fn text(timelines: &[Timeline]) -> String {
     let mut out = String::from(
         "3 workers, l(b) = b + 5, objective 12, a request each 0.75; R13, R14 and R15 are missing.\n",
@@ -130,7 +130,7 @@ pub(super) fn svg(timelines: &[Timeline]) -> String {
     )
 }
 
-/// The batches of each worker; `y` is the top of the first worker.
+/// Draws the batches of each worker; `y` is the top of the first worker.
 fn draw_bars(svg: &mut Svg, timeline: &Timeline, y: f64) {
     for bar in timeline.bars.iter().filter(|bar| bar.start < SPAN) {
         let (x, end) = (LEFT + bar.start * UNIT, LEFT + bar.end.min(SPAN) * UNIT);
@@ -138,7 +138,7 @@ fn draw_bars(svg: &mut Svg, timeline: &Timeline, y: f64) {
         let text = label(bar);
         let is_room = end - x > text.len() as f64 * CHARACTER + 12.0;
         let text = if is_room { text.as_str() } else { "" };
-        // Full batches in the first color, smaller ones in the second.
+        // First color for full batches, second color for smaller ones.
         let paint = color(usize::from(bar.last - bar.first < 3));
         svg.put(format_args!(
             "<rect x=\"{x:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{}\" rx=\"4\" \
@@ -152,7 +152,7 @@ fn draw_bars(svg: &mut Svg, timeline: &Timeline, y: f64) {
     }
 }
 
-/// What was dropped when, on the line `base` below the workers.
+/// Draws the dropped requests on the line `base` below the workers.
 fn draw_drops(svg: &mut Svg, timeline: &Timeline, base: f64) {
     if !timeline.drops.is_empty() {
         svg.put(format_args!(

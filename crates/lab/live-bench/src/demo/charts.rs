@@ -1,4 +1,4 @@
-//! The chart of the report: latency by share of requests, and the windows in their order.
+//! Charts of the report: latency by share of requests, and p99 by window.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ const SHARES: [f64; 13] = [
     0.01, 0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 0.995, 0.999,
 ];
 
-/// Both charts as one picture.
+/// Both charts in one picture.
 pub(crate) fn svg(findings: &Findings) -> String {
     let sub = format!("open loop of {:.0} requests/s", findings.rate);
     let charts = [by_share(findings), by_window(findings)];
     draw("Kernel and Albacore", &sub, &charts)
 }
 
-/// Latency over the share of requests that had at most that latency.
+/// Quantile function of the latency, per arm.
 fn by_share(findings: &Findings) -> Chart {
     let points = |arm: Arm| {
         let windows = findings.windows.iter().filter(|window| window.arm == arm);
@@ -36,7 +36,7 @@ fn by_share(findings: &Findings) -> Chart {
     chart("Latency in ms by share of requests", ticks.to_vec(), points)
 }
 
-/// p99 of each window, in the order in which they were run.
+/// p99 of each window, in the order of the run.
 fn by_window(findings: &Findings) -> Chart {
     let p99 = |window: &Window| ms(summarize(&window.samples, WINDOW, findings.slo).p99);
     let points = |arm: Arm| {

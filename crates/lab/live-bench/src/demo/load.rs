@@ -1,4 +1,4 @@
-//! The demo's requests and the two ways in which they are offered.
+//! Requests of the demo, sent in a closed and in an open loop.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,13 +9,13 @@ use anyhow::{Context, Result, ensure};
 
 /// Latency objective of examples/fraud.yaml.
 pub(crate) const SLO: Duration = Duration::from_millis(25);
-/// Rows of one request, as in the article's small payload.
+/// Rows per request, as in the article's small payload.
 const ROWS_PER_REQUEST: usize = 100;
-/// Connections of the open loop: more than can be in flight inside the objective at the rates
-/// offered.
+/// Connections of the open loop: more than can be in flight within the objective at the offered
+/// rates.
 const CONNECTIONS: usize = 32;
 
-/// Rows to ask about.
+/// Rows for the requests.
 pub(crate) struct Rows {
     values: Vec<f32>,
     features: usize,
@@ -40,7 +40,7 @@ impl Rows {
         ROWS_PER_REQUEST
     }
 
-    /// Requests for SHAP contributions in the binary tensor form, each of other rows.
+    /// Requests for SHAP contributions as binary tensors, each with different rows.
     pub(crate) fn requests(&self, address: SocketAddr) -> Result<Vec<Request>> {
         let size = ROWS_PER_REQUEST * self.features;
         let head = serde_json::json!({
@@ -78,7 +78,7 @@ impl Rows {
     }
 }
 
-/// Requests per second that a closed loop of four connections (2 W) gets answered.
+/// Throughput of a closed loop of four connections (2 W), in requests per second.
 pub(crate) fn capacity(requests: &[Request]) -> Result<f64> {
     let length = Duration::from_secs(2);
     let shape = Shape::Closed(length);

@@ -1,8 +1,8 @@
-//! `make demo`: serving and placement on this machine, measured.
+//! `make demo`: measures serving and placement on this machine.
 //!
 //! One live server, one open-loop load. Windows alternate between the kernel's placement (`policy:
 //! None`) and Albacore's (`policy: Tuna`) by rewriting the deployment's file, as a user would; then
-//! workers are killed under load. The measurements are printed also where there is no gain.
+//! workers are killed under load. The results are printed even if they show no gain.
 
 mod charts;
 mod load;
@@ -17,18 +17,18 @@ use anyhow::{Context, Result, ensure};
 use crate::service::{Kill, Service};
 use load::Rows;
 
-/// Windows of each arm; with [`WINDOW`] the comparison takes under 50 s.
+/// Windows per arm; with [`WINDOW`] the comparison takes less than 50 s.
 const WINDOWS: usize = 8;
-/// Long enough for a p99 of some hundred requests, short enough for slow drifts of the machine to
-/// hit both arms.
+/// Long enough for a p99 over some hundred requests, short enough that slow drift of the machine
+/// affects both arms.
 const WINDOW: Duration = Duration::from_secs(3);
-/// Load is held this long after a switch before a window counts, so that moved threads are warm.
+/// Load between a switch and the start of its window, so that the caches of moved threads are warm.
 const SETTLE: Duration = Duration::from_millis(300);
-/// Workers killed, one after the other.
+/// Number of workers killed, one at a time.
 const KILLS: usize = 12;
-/// Share of the measured capacity that is offered: busy, not overloaded.
+/// Offered load as a share of the measured capacity: busy, not overloaded.
 const LOAD_SHARE: f64 = 0.6;
-/// Seed of all arrivals; printed, so that a run can be repeated.
+/// Seed of all arrivals; printed, so that a run can be reproduced.
 const SEED: u64 = 20_261_121;
 
 /// The placement of a window.
@@ -133,7 +133,7 @@ fn measure(
     println!("Offering {rate:.0} requests/s of {rows_per_request} rows with SHAP, seed {SEED}");
     let mut windows = Vec::new();
     for index in 0..2 * WINDOWS {
-        // ABBA order: a machine that slowly warms up or slows down favors neither arm.
+        // ABBA order: a linear drift of the machine favors neither arm.
         let arm = if matches!(index % 4, 0 | 3) {
             Arm::Kernel
         } else {
@@ -194,7 +194,7 @@ fn kill_under_load(
     Ok((kills, during))
 }
 
-/// The deployment's file, rewritten with each arm's policy.
+/// The deployment's file, rewritten for each window with the policy of its arm.
 struct Deployment {
     file: PathBuf,
     text: String,
@@ -217,7 +217,7 @@ impl Deployment {
         })
     }
 
-    /// Replaces the file in one step, so that a reader never sees half of it.
+    /// Replaces the file atomically.
     fn write(&self, arm: Arm) -> Result<()> {
         let text = format!("{}  placement: {{policy: {}}}\n", self.text, arm.policy());
         let new = self.file.with_extension("new");

@@ -1,4 +1,4 @@
-//! demo/report.html: one file, no script, no fetch.
+//! demo/report.html: one self-contained file without scripts or external resources.
 
 use albacore_load::percentile;
 

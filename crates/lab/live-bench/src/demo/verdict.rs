@@ -1,4 +1,4 @@
-//! The conclusion from the figures, as a sentence and a table.
+//! Conclusion of the demo, as a sentence and a table.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use albacore_load::{Report, Sample, Summary, percentile, summarize};
 
 use super::{Arm, Findings, WINDOW};
 
-/// Both arms side by side, and what may be concluded.
+/// Figures of both arms, and the conclusion.
 pub(crate) struct Verdict {
     pub(crate) kernel: Summary,
     pub(crate) albacore: Summary,
-    /// Kernel's p99 over Albacore's, per neighboring pair of windows, sorted.
+    /// Kernel's p99 divided by Albacore's, per pair of adjacent windows, sorted.
     pub(crate) ratios: Vec<f64>,
     pub(crate) sentence: String,
 }
 
-/// A gain or loss is claimed only if at least this share of the pairs agrees on its sign: 7 of 8,
-/// which chance alone gives in 7 of 100 runs (sign test, both sides).
+/// A gain or loss is claimed only if at least this share of the pairs has the same sign: 7 of 8,
+/// which occurs by chance in 7 of 100 runs (two-sided sign test).
 const AGREEMENT: f64 = 0.875;
 
 pub(crate) fn judge(findings: &Findings) -> Verdict {
@@ -137,7 +137,7 @@ pub(crate) fn print(findings: &Findings) {
     );
 }
 
-/// The outcome of the requests that were sent while workers were killed.
+/// Outcomes of the requests that were sent while workers were killed.
 pub(crate) fn requests_during_kills(during: &Report) -> String {
     let answered = during.good + during.late;
     let refused = during.shed + during.unavailable;
@@ -183,7 +183,7 @@ mod tests {
             &[0.9, 0.95, 1.1, 1.2][..],
             &[1.0, 1.0, 1.0, 1.0],
             &[1.001, 1.002, 1.01],
-            // 6 of 8 agree: chance gives that in 29 of 100 runs.
+            // 6 of 8 agree: this occurs by chance in 29 of 100 runs.
             &[0.7, 0.7, 0.8, 0.9, 0.9, 0.9, 1.1, 2.0],
         ] {
             assert!(

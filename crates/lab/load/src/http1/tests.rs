@@ -1,12 +1,12 @@
-//! Answers as servers send them, in pieces of any size.
+//! Responses in the forms that servers send, split into pieces of any size.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 
 use super::*;
 
-/// What two exchanges over one connection give; the server answers each request with `answer`, cut
-/// into pieces of so many bytes, and closes after the second.
+/// Results of two exchanges over one connection. The server answers each request with `answer`,
+/// split into pieces of `piece` bytes, and closes after the second.
 fn exchange(answer: &'static str, piece: usize) -> Vec<Result<Response, String>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,21 +1,24 @@
 //! The objective: (4)-(7), with their products linearized.
 //!
-//! **Problem.** The article omits the linearization "for brevity", and the choice decides how far
-//! the program can be solved. **Approach.** A product z = a b of two binaries is written the
-//! standard way: `z <= a`, `z <= b`, `z >= a + b - 1`, `z >= 0`. Beside it stand constraints of the
-//! article multiplied by a. By (1) there are W mains, or T threads of a worker, on all cpus: the
-//! products of one cpu with all others sum to `(W-1) a`, or `(T-1) a`. By (8+) and mains-per-core
-//! there are at most so many on a core: the products with the others of its core sum to at most
-//! `(U+ - 1) a`, or `(ceil(W/P) - 1) a`. **Proof sketch.** A constraint times a binary holds where
-//! the constraint does, so the rows cut off no mapping. **Limits.** What the rows are worth, on the
-//! machine of the article and a busy cpu: 2 x 2 takes HiGHS 0.2 s in either mode and microlp 0.2
-//! to 0.4 s; without them HiGHS is not done in 54 s and the bounds that it has by then are 2,300
-//! for 150 and 50 for -50. Leaving them out would be no fair comparison.
+//! **Problem.** The article omits the linearization "for brevity", and it determines the largest
+//! instances that can be solved.
 //!
-//! Sums over threads are binary by (2) and (3) where W <= C and T <= C. Elsewhere up to k =
-//! ceil(W/C) or ceil(T/C) threads share a cpu: then the cpu has k *places*, taken in order, and
-//! pairs of places are what pairs of cpus were, two places of one cpu at the distance of a cpu to
-//! itself.
+//! **Approach.** A product z = a b of two binaries has the standard linearization: `z <= a`, `z <=
+//! b`, `z >= a + b - 1`, `z >= 0`. In addition, constraints of the article are multiplied by a. By
+//! (1) there are W mains, or T threads of a worker, on all cpus: the products of one cpu with all
+//! others sum to `(W-1) a`, or `(T-1) a`. (8+) and mains-per-core bound the number on a core: the
+//! products with the others of its core sum to at most `(U+ - 1) a`, or `(ceil(W/P) - 1) a`.
+//!
+//! **Proof sketch.** A constraint multiplied by a binary holds wherever the constraint holds, so
+//! these rows exclude no mapping.
+//!
+//! **Limits.** Effect of the rows on the machine of the article, on a busy cpu: 2 x 2 takes HiGHS
+//! 0.2 s in either mode and microlp 0.2 to 0.4 s; without them HiGHS has not finished after 54 s,
+//! with bounds of 2,300 for 150 and 50 for -50. A comparison without these rows would not be fair.
+//!
+//! Sums over threads are binary by (2) and (3) if W <= C and T <= C. Otherwise up to k = ceil(W/C)
+//! or ceil(T/C) threads share a cpu: then the cpu has k *places*, filled in order, and pairs of
+//! places replace pairs of cpus; two places of one cpu are at the distance of a cpu to itself.
 
 use albacore_solver::{Mode, Problem};
 use albacore_topology::Topology;
@@ -41,7 +44,7 @@ pub(super) fn objective(problem: &Problem, rules: &mut Rules) -> Expression {
     objective
 }
 
-/// How many variables the pairs of so many items have.
+/// Number of variables for the pairs of `items` items.
 pub(super) fn size(items: usize, cpus: usize) -> usize {
     if items < 2 {
         return 0;
@@ -52,8 +55,8 @@ pub(super) fn size(items: usize, cpus: usize) -> usize {
     own + terms * (terms - 1) / 2
 }
 
-/// The distances of all pairs of `items` items, of which each cpu holds some, at most
-/// ceil(items/C), and a core at most `on_core`.
+/// Sum of the distances of all pairs of `items` items. `held` counts the items of each cpu, at most
+/// ceil(items/C); a core holds at most `on_core`.
 fn apart(
     problem: &Problem,
     rules: &mut Rules,
@@ -100,7 +103,7 @@ fn apart(
     sum
 }
 
-/// The places of all cpus: 1 if taken, and whose they are.
+/// The places of all cpus: an expression that is 1 if the place is taken, and its cpu.
 fn terms(
     problem: &Problem,
     rules: &mut Rules,

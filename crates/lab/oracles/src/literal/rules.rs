@@ -1,20 +1,20 @@
 //! The constraints of the article, one function each, with their numbers; `+` marks those for
-//! physical cores, which the article has "by near similar reasoning" and does not print.
+//! physical cores, which the article derives "by near similar reasoning" and does not print.
 
 use albacore_solver::Problem;
 use good_lp::{Constraint, Expression, ProblemVariables, Variable, constraint, variable};
 
-/// How many rules may have to be loosened: (8+), mains-per-core, (12), (12+), in this order.
+/// Number of rules that may be relaxed: (8+), mains-per-core, (12), (12+), in this order.
 pub(super) const RULES: usize = 4;
 
-/// What is known of the slack of a rule.
+/// State of the slack of a rule.
 #[derive(Clone, Copy)]
 pub(super) enum Slack {
     Free,
     Fixed(u32),
 }
 
-/// Whose number on a core is limited.
+/// Threads whose number per core is bounded.
 #[derive(Clone, Copy)]
 pub(super) enum OnCore {
     /// All threads: (8+).
@@ -29,7 +29,7 @@ pub(super) struct Rules {
     pub(super) constraints: Vec<Constraint>,
     /// `Y[w][t][c]`.
     pub(super) places: Vec<Vec<Vec<Variable>>>,
-    /// What is added to each right-hand side.
+    /// Slack added to each right-hand side.
     pub(super) slacks: [Expression; RULES],
     free: [Option<Variable>; RULES],
     fixed: [Option<u32>; RULES],
@@ -62,7 +62,7 @@ impl Size {
         self.workers * self.threads
     }
 
-    /// Right-hand side of (12) for so many cpus or cores; `None` where the rule does not apply.
+    /// Right-hand side of (12) for `units` cpus or cores; `None` if the rule does not apply.
     fn full_mains(&self, units: u32) -> Option<u32> {
         let rest = self.slots() % units;
         let applies = rest > 0 && self.slots() > units && self.workers <= units;
@@ -71,7 +71,7 @@ impl Size {
 }
 
 impl Rules {
-    /// All constraints, with the slacks as they are known.
+    /// All constraints, with free or fixed slacks.
     pub(super) fn of(problem: &Problem, slacks: &[Slack; RULES]) -> Self {
         let size = Size::of(problem);
         let mut variables = ProblemVariables::new();
@@ -116,12 +116,12 @@ impl Rules {
         rules
     }
 
-    /// The slacks that are to be found, and the others.
+    /// The slacks to be determined, and the fixed ones.
     pub(super) fn free_slacks(&self) -> (Vec<Variable>, [Option<u32>; RULES]) {
         (self.free.iter().flatten().copied().collect(), self.fixed)
     }
 
-    /// Most threads or mains of one core, as far as the slacks are known.
+    /// Maximum number of threads or mains on one core, given the fixed slacks.
     pub(super) fn most_on_core(&self, which: OnCore) -> u32 {
         let (most, slack) = match which {
             OnCore::Threads => (self.core_volume().1, self.fixed[0]),
@@ -130,7 +130,7 @@ impl Rules {
         most + slack.unwrap_or(self.size.slots())
     }
 
-    /// How many of the threads that `counts` (worker, rank) each cpu holds.
+    /// Per cpu, the number of its threads for which `counts(worker, rank)` is true.
     pub(super) fn held_each(&self, counts: impl Fn(usize, usize) -> bool) -> Vec<Expression> {
         let mut held = vec![Expression::from(0); self.size.cpus as usize];
         for (worker, ranks) in self.places.iter().enumerate() {
@@ -213,8 +213,7 @@ impl Rules {
         self.at_most(held, &(f64::from(most) + slack));
     }
 
-    /// (9)-(12): `M[c]` a main is there, `E[c]` = (n[c] - L) M[c], written as a product of
-    /// binaries.
+    /// (9)-(12): `M[c]`: c has a main; `E[c]` = (n[c] - L) M[c], written as a product of binaries.
     fn overloaded_mains_of_cpus(&mut self) {
         let Some(most) = self.size.full_mains(self.size.cpus) else {
             return;
@@ -243,8 +242,8 @@ impl Rules {
         self.constraints.push(constraint!(events <= most)); // (12)
     }
 
-    /// (9)-(12) for cores. A core may hold other than L+ or U+ threads where (8+) is loosened, so
-    /// "holds U+ or more" is a binary of its own.
+    /// (9)-(12) for cores. If (8+) is relaxed, a core may hold other numbers than L+ or U+ threads,
+    /// so "holds U+ or more" is a separate binary.
     fn overloaded_mains_of_cores(&mut self) {
         let Some(most) = self.size.full_mains(self.size.cores.len() as u32) else {
             return;

@@ -1,4 +1,5 @@
-//! What happens at a known time, in order of time; at one time in the order of scheduling.
+//! Event queue in order of time; events at the same time are in the order in which they were
+//! scheduled.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,7 +8,7 @@ use albacore_batching::Nanos;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
-    /// A batch is computed, and its answers are there.
+    /// A batch completes, and its answers are sent.
     BatchDone {
         batch: usize,
     },
@@ -16,23 +17,23 @@ pub(super) enum Event {
         request: usize,
         pod: usize,
     },
-    /// A client sends a request once more.
+    /// A client retries a request.
     Resent {
         request: usize,
     },
-    /// Some pod fails.
+    /// A random pod fails.
     Failure,
     Return {
         pod: usize,
     },
-    /// Clients, routers and peers learn of it.
+    /// Clients, routers and peers detect the failure or recovery.
     Noticed {
         pod: usize,
         is_up: bool,
     },
-    /// Pods report their load.
+    /// Pods report their loads.
     Reports,
-    /// Weights are computed.
+    /// Weights are recomputed.
     Weights,
 }
 

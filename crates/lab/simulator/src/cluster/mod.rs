@@ -1,16 +1,17 @@
-//! Pods behind routers, and how near they come to one scheduler over all workers.
+//! Simulates pods behind routers, compared with one scheduler over all workers.
 //!
-//! **Problem.** A pod schedules its own workers; whoever sends the requests decides which pod gets
-//! which one, and knows less. What is lost by that, and what is gained by a hop more?
+//! **Problem.** Each pod schedules its own workers; a router chooses the pod of each request with
+//! less information. How much goodput does that cost, and how much does an additional hop gain?
 //!
-//! **Approach.** Each pod is the scheduler of [`run`](crate::run()) with queues and workers of its
-//! own. Under [`Routing::Central`] one scheduler has the workers of all pods, and every batch
-//! starts a hop later: that is Symphony as published, and the reference.
+//! **Approach.** Each pod runs the scheduler of [`run`](crate::run()) with its own queues and
+//! workers. Under [`Routing::Central`] one scheduler has the workers of all pods, and every batch
+//! starts one hop later: that is Symphony as published, and the reference.
 //!
-//! **Limits.** That scheduler knows one cost of a batch. So with pods of several speeds there is
-//! one for the pods of each speed, and a request goes to the one with the fewest open requests for
-//! its capacity. A client's way to a pod costs nothing, as all have it; batches take exactly what
-//! their profile says times the slowness of their pod; front ends cost nothing.
+//! **Limits.** The central scheduler has one cost model. So with pods of several speeds there is
+//! one scheduler per speed, and a request is sent to the one with the fewest open requests relative
+//! to its capacity. The network path from client to pod costs nothing, because it is the same for
+//! all; batches take exactly the time of their profile multiplied by the slowness of their pod;
+//! front ends cost nothing.
 
 mod events;
 mod pods;
@@ -31,65 +32,66 @@ use crate::scenario::{Scenario, Source};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
-    /// One pod: its workers, models and rules. The arrivals are those of all pods together.
+    /// One pod: its workers, models and rules. The arrivals are those of all pods.
     pub pod: Scenario,
-    /// For each pod how many times as long as in the models' profiles its batches take; not empty,
-    /// each above 0.
+    /// Per pod, the factor by which its batches take longer than in the models' profiles; not
+    /// empty, each above 0.
     pub slowness: Vec<f64>,
     pub routing: Routing,
-    /// What it costs to pass one machine more, there and back.
+    /// Cost of one additional hop between machines, round trip.
     pub hop: Nanos,
-    /// A pod that cannot meet a request's deadline forwards it, once, to a pod that reported that
-    /// it can. Means nothing under [`Routing::Central`].
+    /// A pod that cannot meet a request's deadline forwards it, at most once, to a pod that
+    /// reported capacity. Ignored under [`Routing::Central`].
     pub is_forwarding: bool,
     pub failures: Option<Failures>,
-    /// Clients or proxies that route without seeing each other's requests; at least 1.
+    /// Clients or proxies that route independently of each other; at least 1.
     pub routers: usize,
-    /// How often pods report their load and capacity; above 0.
+    /// Interval at which pods report their load and capacity; above 0.
     pub report_every: Nanos,
-    /// How often weights are computed from reports; above 0.
+    /// Interval at which weights are computed from reports; above 0.
     pub weigh_every: Nanos,
-    /// How long a pod must have reported before it has a weight of its own.
+    /// Time for which a pod must have reported before its own weight is used.
     pub blackout: Nanos,
 }
 
-/// A pod, drawn at random, dies with what it accepted, and comes back empty.
+/// Failures: a randomly drawn pod fails with all accepted requests, and restarts empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failures {
-    /// From one failure to the next; above 0.
+    /// Time from one failure to the next; above 0.
     pub every: Nanos,
-    /// From a failure to the pod's return.
+    /// Time from a failure to the pod's restart.
     pub down: Nanos,
-    /// When clients, routers and peers notice either.
+    /// Delay until clients, routers and peers detect a failure or restart.
     pub notice: Nanos,
-    /// Clients send a request that a failure lost once more.
+    /// Whether clients retry a request that was lost in a failure.
     pub is_retried: bool,
 }
 
-/// The figures of a run. `figures.offered` is the sum of `in_time`, `late`, `refused` and `lost`.
+/// Figures of a run. `figures.offered` is the sum of `in_time`, `late`, `refused` and `lost`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClusterFigures {
-    /// Of all pods together. Queueing counts from the client's sending.
+    /// Totals over all pods. Queueing time counts from the client's send time.
     pub figures: Figures,
-    /// Median time from the client's sending to the answer, of the requests that were answered.
+    /// Median time from the client's send time to the answer, over answered requests.
     pub answer_p50: Nanos,
-    /// Its 99th percentile.
+    /// 99th percentile of the same time.
     pub answer_p99: Nanos,
-    /// Requests that were answered within their objective.
+    /// Requests answered within their objective.
     pub in_time: u64,
     pub late: u64,
-    /// Requests that a scheduler dropped, or for which no pod was known.
+    /// Requests dropped by a scheduler, or for which no pod was known to be up.
     pub refused: u64,
-    /// Requests that failed with a pod, and again or too late where they were sent once more.
+    /// Requests lost in a pod's failure; with retries, those whose retry also failed or was too
+    /// late.
     pub lost: u64,
-    /// How often requests were forwarded.
+    /// Number of forwards.
     pub forwarded: u64,
-    /// How often requests were sent once more.
+    /// Number of retries.
     pub retried: u64,
 }
 
 impl Cluster {
-    /// The cluster at another rate of all pods together.
+    /// Copy of the cluster with another total rate of all pods.
     #[must_use]
     pub fn at_rate(&self, rate: f64) -> Self {
         Self {
@@ -98,15 +100,15 @@ impl Cluster {
         }
     }
 
-    /// Runs to the answer of the last request. `None` unless arrivals are drawn.
+    /// Runs until the last request is answered. `None` unless arrivals are drawn.
     #[must_use]
     pub fn run(&self) -> Option<ClusterFigures> {
         self.run_until(u64::MAX)
     }
 
-    /// The highest rate of all pods together, in requests per second, at which the share
-    /// `good_share` of every model's requests is answered in time; the scenario's rate is ignored.
-    /// `progress` is called with numbers of simulated requests.
+    /// The highest total rate of all pods, in requests per second, at which the share `good_share`
+    /// of every model's requests is answered in time; the scenario's rate is ignored. `progress` is
+    /// called with numbers of simulated requests.
     pub fn goodput(&self, good_share: f64, progress: &mut dyn FnMut(u64)) -> f64 {
         let Source::Drawn { requests, .. } = self.pod.source else {
             return 0.0;
@@ -122,12 +124,12 @@ impl Cluster {
         })
     }
 
-    /// Stops early when more requests are bad.
+    /// Stops early when more than `bad_max` requests are bad.
     fn run_until(&self, bad_max: u64) -> Option<ClusterFigures> {
         matches!(self.pod.source, Source::Drawn { .. }).then(|| Run::new(self, bad_max).go())
     }
 
-    /// What no routing reaches.
+    /// Upper bound of the goodput under any routing.
     fn rate_bound(&self) -> f64 {
         let bound = |&slowness: &f64| self.pod.slowed(slowness).rate_bound();
         self.slowness.iter().map(bound).sum()

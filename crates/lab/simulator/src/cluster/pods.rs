@@ -1,4 +1,4 @@
-//! Pods, and the cells that schedule them: a pod is a cell, unless the scheduler is central.
+//! Pods, and the cells that schedule them: each pod is a cell, unless the scheduler is central.
 
 use albacore_batching::deadlines::{DeadlineActions, DeadlineDispatch, DeadlineEvent};
 use albacore_batching::{Load, Nanos, QueueIndex, WorkerIndex, load_factor};
@@ -8,7 +8,7 @@ use crate::goodput::BAD_RATE_MAX;
 use crate::scenario::Scenario;
 use crate::scenario_scheduler::ScenarioScheduler;
 
-/// What gRPC adds to the utilization for each error of a request.
+/// Amount that gRPC adds to the utilization per failed request.
 const ERROR_PENALTY: f64 = 1.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,46 +19,46 @@ pub(super) struct Pod {
     pub(super) is_up: bool,
 }
 
-/// What a pod reports.
+/// Load report of a pod.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
-    /// Requests that it accepted and did not answer.
+    /// Requests accepted but not answered.
     pub(super) open: u64,
-    /// For each model after how long it would answer one request more.
+    /// Per model, the expected latency of an additional request.
     pub(super) answers_after: Vec<Nanos>,
-    /// Its weight by what it did since its last report; `None` if it answered nothing.
+    /// Its weight for the time since its last report; `None` if it answered nothing.
     pub(super) weight: Option<f64>,
 }
 
-/// What a cell did since its last report.
+/// Work of a cell since its last report.
 #[derive(Clone, Debug, Default)]
 struct Done {
-    /// Requests of each model that were answered.
+    /// Answered requests of each model.
     answered: Vec<u64>,
     refused: u64,
     busy: u64,
 }
 
-/// Workers of one speed with one scheduler.
+/// Workers of one speed with a common scheduler.
 #[derive(Debug)]
 pub(super) struct Cell {
-    /// Its workers, and the costs of their batches.
+    /// Its workers, and the cost model of their batches.
     scenario: Scenario,
-    /// Requests a second of each model that are expected.
+    /// Expected requests per second of each model.
     rates: Vec<f64>,
     scheduler: ScenarioScheduler,
     pub(super) actions: DeadlineActions,
     /// Its pods, in the order of their workers.
     pub(super) pods: Vec<usize>,
-    /// Its first worker among those of all cells.
+    /// Index of its first worker among those of all cells.
     pub(super) first_worker: usize,
-    /// Requests a second that its pods could answer at most.
+    /// Upper bound of the requests per second that its pods can answer.
     pub(super) bound: f64,
-    /// When the last batch of each worker ends.
+    /// End of the last batch of each worker.
     busy_until: Vec<Nanos>,
-    /// Requests of each model that wait.
+    /// Waiting requests of each model.
     waiting: Vec<u64>,
-    /// Requests that are accepted and not answered.
+    /// Requests accepted but not answered.
     pub(super) open: u64,
     done: Done,
     reported_at: Nanos,
@@ -105,7 +105,7 @@ pub(super) fn cells(cluster: &Cluster) -> (Vec<Cell>, Vec<Pod>) {
 }
 
 impl Cell {
-    /// Without requests; every worker is ready. `part` is its part of the scenario's rate.
+    /// A cell without requests, with all workers ready. `part` is its share of the scenario's rate.
     fn new(scenario: Scenario, part: f64, pods: Vec<usize>, first_worker: usize) -> Self {
         let rates: Vec<f64> = scenario.rates().iter().map(|rate| rate * part).collect();
         let mut cell = Self {
@@ -127,7 +127,7 @@ impl Cell {
         cell
     }
 
-    /// Its process is another one: no request, and no worker.
+    /// Resets the state after a restart of the process: no requests and no workers.
     pub(super) fn clear(&mut self, now: Nanos) {
         let models = self.scenario.models.len();
         self.scheduler = ScenarioScheduler::new(&self.scenario, &self.rates);
@@ -147,7 +147,7 @@ impl Cell {
         self.reported_at = now;
     }
 
-    /// These workers are ready.
+    /// Marks these workers as ready.
     pub(super) fn start(&mut self, workers: std::ops::Range<usize>, now: Nanos) {
         for worker in workers.map(WorkerIndex::at) {
             self.step(DeadlineEvent::WorkerReady { worker }, now);
@@ -167,7 +167,7 @@ impl Cell {
         self.open += 1;
     }
 
-    /// A request that waited is dropped.
+    /// A waiting request is dropped.
     pub(super) fn dropped(&mut self, model: usize) {
         self.waiting[model] -= 1;
         self.open -= 1;
@@ -189,13 +189,13 @@ impl Cell {
         self.done.answered[model] += 1;
     }
 
-    /// A request of a batch failed with its pod.
+    /// A request in a batch was lost with its pod.
     pub(super) fn lost(&mut self) {
         self.open -= 1;
     }
 
-    /// After how long a request of a model that arrives now would be answered, if nothing waited on
-    /// purpose and nothing was dropped.
+    /// Expected latency of a request of a model that arrives now, without deferral and without
+    /// drops.
     pub(super) fn answers_after(&self, model: usize, now: Nanos) -> Nanos {
         let mut free: Vec<u64> = self.busy_until.iter().map(|at| at.0.max(now.0)).collect();
         free.sort_unstable();
@@ -208,7 +208,7 @@ impl Cell {
         Nanos(start + cost.of(self.waiting[model] % full + 1).0)
     }
 
-    /// Rows of the batches that a queue has under load.
+    /// Batch size of a queue under load, in rows.
     fn full_rows(&self, queue: usize) -> u64 {
         let model = &self.scenario.models[queue];
         let half = model.cost.rows_within(Nanos(model.objective.0 / 2));
@@ -216,10 +216,10 @@ impl Cell {
             .max(1)
     }
 
-    /// What it reports of the time since its last report.
+    /// Load report for the time since the last one.
     pub(super) fn report(&mut self, routing: Routing, now: Nanos) -> Report {
         let span = now.saturating_sub(self.reported_at).0.max(1) as f64;
-        // The part of running batches after now belongs to the next report.
+        // Excludes the remaining time of running batches, which belongs to the next report.
         let rest = |at: &Nanos| at.saturating_sub(now).0;
         let rest: u64 = self.busy_until.iter().map(rest).sum();
         let busy = self.done.busy.saturating_sub(rest);
@@ -251,7 +251,7 @@ impl Cell {
         report
     }
 
-    /// Nanoseconds that the answered requests take in full batches.
+    /// Time that the answered requests take in full batches, nanoseconds.
     fn work(&self) -> f64 {
         let of = |(queue, &answered): (usize, &u64)| {
             let rows = self.full_rows(queue);

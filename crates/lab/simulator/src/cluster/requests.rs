@@ -1,12 +1,12 @@
-//! Requests that are not finished, and the batches that run.
+//! Unfinished requests and running batches.
 
 use albacore_batching::Nanos;
 use slab::Slab;
 
-/// Where a request is.
+/// Location of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Between client and pods, or in a batch.
+    /// On the network or in a batch.
     Elsewhere,
     /// In the queue of this cell.
     Waiting { cell: usize },
@@ -15,10 +15,10 @@ pub(super) enum Place {
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) model: usize,
-    /// When the client sent it.
+    /// Send time of the client.
     pub(super) sent: Nanos,
     pub(super) router: usize,
-    /// The pod that its router counts it at.
+    /// The pod to which its router attributes it.
     pub(super) routed: Option<usize>,
     pub(super) place: Place,
     pub(super) is_measured: bool,
@@ -31,11 +31,11 @@ pub(super) struct Batch {
     pub(super) cell: usize,
     pub(super) pod: usize,
     pub(super) requests: Vec<usize>,
-    /// Its pod failed: it has no requests any more.
+    /// The pod failed: the batch has no requests any more.
     pub(super) is_lost: bool,
 }
 
-/// The keys of the values that `is_asked` accepts.
+/// Keys of the values for which `is_asked` returns true.
 pub(super) fn keys<T>(values: &Slab<T>, is_asked: impl Fn(&T) -> bool) -> Vec<usize> {
     let asked = values.iter().filter(|(_, value)| is_asked(value));
     asked.map(|(key, _)| key).collect()

@@ -1,4 +1,4 @@
-//! Which pod a request is sent to.
+//! Routing: selection of a pod for each request.
 
 use albacore_batching::Nanos;
 use albacore_random::Xoshiro256;
@@ -11,22 +11,22 @@ pub enum Routing {
     Central,
     Random,
     RoundRobin,
-    /// The pod with the fewest requests of the same router that are not answered.
+    /// The pod with the fewest unanswered requests of the same router.
     LeastRequest,
-    /// Of two pods drawn at random the one with fewer open requests now.
+    /// Of two randomly drawn pods, the one with fewer open requests at this time.
     TwoChoices,
-    /// The same with the open requests that the pods reported last.
+    /// As `TwoChoices`, with the open requests in the pods' last reports.
     TwoChoicesStale,
-    /// In proportion to rate / (utilization + share of errors), as clients of gRPC do with reports
-    /// in the format of ORCA (gRFC A58). The utilization is [`albacore_batching::load_factor`].
+    /// In proportion to rate / (utilization + share of errors), like gRPC clients with ORCA load
+    /// reports (gRFC A58). The utilization is [`albacore_batching::load_factor`].
     OrcaLoadFactor,
-    /// The same with the work that the answered requests are in batches as large as the drop rule
-    /// aims at, as a share of what the workers can do.
+    /// The same; the utilization is the work of the answered requests in batches of the drop rule's
+    /// target size, as a share of the workers' capacity.
     OrcaWork,
 }
 
 impl Routing {
-    /// Every routing, in the order of documentation.
+    /// All routings, in the order of the documentation.
     pub const ALL: [Self; 8] = [
         Self::Central,
         Self::Random,
@@ -38,7 +38,7 @@ impl Routing {
         Self::OrcaWork,
     ];
 
-    /// Its name on the command line and in results.
+    /// Name on the command line and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,31 +59,31 @@ impl Routing {
         Self::ALL.into_iter().find(|routing| routing.name() == name)
     }
 
-    /// Whether every pod gets the same rate, however slow it is.
+    /// Whether every pod gets the same rate, regardless of its speed.
     pub(super) fn is_even(self) -> bool {
         matches!(self, Self::Random | Self::RoundRobin)
     }
 }
 
-/// What routers know of a pod.
+/// Routers' view of a pod.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownPod {
     pub(super) report: Option<Report>,
-    /// Since when it has reported a weight.
+    /// Time since which it has reported a weight.
     since: Option<Nanos>,
     weight: f64,
 }
 
-/// What routers know of all pods.
+/// Routers' view of all pods.
 #[derive(Clone, Debug)]
 pub(super) struct KnownPods {
     pods: Vec<KnownPod>,
-    /// Pods that are believed to be up, in order.
+    /// Indices of pods believed to be up, ascending.
     up: Vec<usize>,
 }
 
 impl KnownPods {
-    /// All are up.
+    /// All pods are up.
     pub(super) fn new(pods: usize) -> Self {
         let known = KnownPod {
             weight: 1.0,
@@ -95,7 +95,7 @@ impl KnownPods {
         }
     }
 
-    /// A pod is known to have failed, or to be back: then nothing is known of it yet.
+    /// Records a detected failure or restart of a pod, and discards its last report.
     pub(super) fn notice(&mut self, pod: usize, is_up: bool) {
         self.pods[pod] = KnownPod::default();
         self.up.retain(|&known| known != pod);
@@ -114,7 +114,7 @@ impl KnownPods {
         if report.weight.is_some() && known.since.is_none() {
             known.since = Some(now);
         }
-        // A report without a load says nothing about the weight.
+        // A report without load does not change the weight.
         let weight = known.report.take().and_then(|last| last.weight);
         known.report = Some(Report {
             weight: report.weight.or(weight),
@@ -123,7 +123,7 @@ impl KnownPods {
     }
 
     /// Computes the weights as multiples of their mean, so that credits of routers stay valid. A
-    /// pod without one has the mean of the others; with less than two all are equal.
+    /// pod without a weight gets the mean of the others; with fewer than two weights all are equal.
     pub(super) fn weigh(&mut self, blackout: Nanos, now: Nanos) {
         let own = |known: &KnownPod| {
             let since = known.since?;
@@ -145,8 +145,8 @@ impl KnownPods {
         }
     }
 
-    /// A pod other than `pod`, drawn at random, that reported that it answers a request of a model
-    /// within this time.
+    /// A randomly drawn pod other than `pod` that reported that it can answer a request of this
+    /// model within this time.
     pub(super) fn peer(
         &self,
         pod: usize,
@@ -175,16 +175,16 @@ impl KnownPods {
 /// A client or proxy.
 #[derive(Clone, Debug)]
 pub(super) struct Router {
-    /// Its requests at each pod that are not answered.
+    /// Its unanswered requests at each pod.
     open: Vec<u64>,
-    /// Requests that it sent in turn.
+    /// Round-robin counter.
     turn: usize,
-    /// By how much each pod has got less than its weight.
+    /// Deficit of each pod relative to its weight.
     credits: Vec<f64>,
 }
 
 impl Router {
-    /// The router of this number; each begins at another pod.
+    /// Router number `number`; each one starts at another pod.
     pub(super) fn new(number: usize, pods: usize) -> Self {
         Self {
             open: vec![0; pods],
@@ -193,8 +193,8 @@ impl Router {
         }
     }
 
-    /// The pod for a request, which is counted there; `None` if all are known to be down.
-    /// `open_at` is the number of open requests of a pod now.
+    /// Chooses the pod of a request and counts it there; `None` if all are known to be down.
+    /// `open_at` returns the current number of open requests of a pod.
     pub(super) fn choose(
         &mut self,
         routing: Routing,
@@ -219,7 +219,7 @@ impl Router {
         Some(pod)
     }
 
-    /// A request that was sent to this pod is answered, or failed.
+    /// A request sent to this pod was answered, or failed.
     pub(super) fn answered(&mut self, pod: usize) {
         self.open[pod] -= 1;
     }
@@ -229,7 +229,7 @@ impl Router {
         up[self.turn % up.len()]
     }
 
-    /// Of pods with equally many requests the next in turn.
+    /// Ties between pods are broken round-robin.
     fn least(&mut self, up: &[usize]) -> usize {
         self.turn += 1;
         let first = self.turn % up.len();
@@ -255,7 +255,7 @@ impl Router {
 
 fn better_of_two(up: &[usize], random: &mut Xoshiro256, open: impl Fn(usize) -> u64) -> usize {
     let first = below(random, up.len());
-    // Another one, if there is one.
+    // A different one, if there is one.
     let step = match up.len() {
         1 => 0,
         pods => 1 + below(random, pods - 1),
@@ -267,7 +267,7 @@ fn better_of_two(up: &[usize], random: &mut Xoshiro256, open: impl Fn(usize) -> 
     }
 }
 
-/// A number below `end`, which is above 0.
+/// Uniform in [0, `end`), for `end` above 0.
 pub(super) fn below(random: &mut Xoshiro256, end: usize) -> usize {
     ((u128::from(random.draw()) * end as u128) >> 64) as usize
 }

@@ -1,4 +1,4 @@
-//! The run: passes arrivals, events and timers to routers and cells in order of time.
+//! Event loop of the run: passes arrivals, events and timers to routers and cells in order of time.
 
 use albacore_batching::deadlines::{DeadlineActions, DeadlineDispatch, DeadlineEvent};
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
@@ -14,15 +14,15 @@ use crate::arrivals::{Arrival, Arrivals};
 use crate::measure::{Recorder, Times};
 use crate::run::arrivals;
 
-/// How often a run is checked for too many bad requests, in arrivals.
+/// Interval, in arrivals, at which a run is checked for too many bad requests.
 const CHECK_EVERY: u64 = 1 << 12;
 
-/// Streams of random numbers; arrivals have those of their models.
+/// Random streams; arrivals use those numbered by model.
 const ROUTING: u64 = u64::MAX;
 const PEERS: u64 = u64::MAX - 1;
 const FAILURES: u64 = u64::MAX - 2;
 
-/// How a request ended.
+/// Final state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     InTime,
@@ -31,7 +31,7 @@ enum Outcome {
     Lost,
 }
 
-/// How many measured requests ended in which way.
+/// Numbers of measured requests by outcome.
 #[derive(Debug, Default)]
 struct Ends {
     in_time: u64,
@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
 
     pub(super) fn go(mut self) -> ClusterFigures {
         let mut next = self.next_arrival();
-        // bound: ends when every request that arrives has ended.
+        // bound: ends when every arrived request has completed.
         while next.is_some() || !self.requests.is_empty() {
             let timers = self.cells.iter().enumerate();
             let timer = timers.filter_map(|(cell, known)| Some((known.actions.timer?, cell)));
@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
         self.events.schedule(next, Event::Reports);
     }
 
-    /// A client sends a request, for the first time or once more.
+    /// A client sends a request, for the first time or as a retry.
     fn send(&mut self, request: usize, now: Nanos) {
         if self.is_central() {
             let cell = self.central_cell();
@@ -242,7 +242,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The cell with the fewest open requests for its capacity.
+    /// The cell with the fewest open requests relative to its capacity.
     fn central_cell(&self) -> usize {
         let load = |cell: &Cell| (cell.open + 1) as f64 / self.capacity(cell);
         let loads = self.cells.iter().map(load).enumerate();
@@ -250,14 +250,14 @@ impl<'a> Run<'a> {
         least.map_or(0, |(cell, _)| cell)
     }
 
-    /// Requests a second that the pods of a cell could answer that are known to be up; without one
-    /// its load is infinite.
+    /// Requests per second that the pods of a cell known to be up can answer; if there are none,
+    /// the load is infinite.
     fn capacity(&self, cell: &Cell) -> f64 {
         let up = cell.pods.iter().filter(|&&pod| self.known.is_up(pod));
         cell.bound * up.count() as f64 / cell.pods.len() as f64
     }
 
-    /// A request reaches a pod: it fails there, is forwarded or accepted.
+    /// A request reaches a pod: it is lost there, forwarded or accepted.
     fn deliver(&mut self, request: usize, pod: usize, now: Nanos) {
         let Pod { cell, is_up, .. } = self.pods[pod];
         if !is_up {
@@ -267,13 +267,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The time that a request has left.
+    /// Time until the deadline of a request.
     fn time_left(&self, request: &Request, now: Nanos) -> Nanos {
         let objective = self.cluster.pod.models[request.model].objective;
         request.sent.saturating_add(objective).saturating_sub(now)
     }
 
-    /// Whether a pod expects to answer a request in time; without forwarding it does not ask.
+    /// Whether a pod expects to answer a request in time; true if forwarding is off.
     fn can_meet(&self, request: usize, cell: usize, now: Nanos) -> bool {
         let Some(known) = self.requests.get(request) else {
             return true;
@@ -282,7 +282,7 @@ impl<'a> Run<'a> {
             || self.cells[cell].answers_after(known.model, now) <= self.time_left(known, now)
     }
 
-    /// Forwards a request for which some peer reported capacity; whether it did.
+    /// Forwards a request if a peer reported capacity; returns whether it did.
     fn forward(&mut self, request: usize, from: usize, now: Nanos) -> bool {
         let known = self.requests.get(request);
         let Some(known) = known.filter(|known| self.cluster.is_forwarding && !known.is_forwarded)
@@ -345,7 +345,7 @@ impl<'a> Run<'a> {
 
     fn dropped(&mut self, request: usize, model: usize, cell: usize, now: Nanos) {
         self.cells[cell].dropped(model);
-        // A central cell has several pods, and forwards nothing.
+        // Without central scheduling, a cell has exactly one pod.
         let pod = self.cells[cell].pods[0];
         if self.is_central() || !self.forward(request, pod, now) {
             self.cells[cell].refused();
@@ -383,7 +383,8 @@ impl<'a> Run<'a> {
         let batch = self.batches.insert(batch);
         let done = Event::BatchDone { batch };
         self.events.schedule(dispatch.departure.end, done);
-        // Only a central scheduler can send a batch to a pod whose failure it has not noticed.
+        // Only a central scheduler can dispatch a batch to a failed pod, before it detects the
+        // failure.
         if !self.pods[pod].is_up {
             self.lose_batch(batch, now);
         }
@@ -505,7 +506,7 @@ impl Run<'_> {
         }
     }
 
-    /// A request failed with its pod: the client notices, and may send it once more.
+    /// A request was lost with its pod: the client detects it, and may retry.
     fn lose(&mut self, request: usize, now: Nanos) {
         let retried = self.cluster.failures.filter(|failures| failures.is_retried);
         let known = self.requests.get_mut(request);

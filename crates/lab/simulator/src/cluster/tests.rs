@@ -1,4 +1,4 @@
-//! What must hold of every cluster, and what routings are known to do.
+//! Invariants of every cluster, and known properties of routings.
 
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays};
@@ -150,8 +150,8 @@ proptest! {
 
 #[test]
 fn no_request_is_forwarded_twice() {
-    // Between bursts both pods report capacity, and in a burst none has it: a request that went
-    // back and forth would do so more than a hundred times.
+    // Between bursts both pods report capacity, and during a burst neither has any: a request that
+    // bounced between them would do so more than a hundred times.
     let mut pod = scenario(1, 700.0, 20_000);
     if let Source::Drawn { process, .. } = &mut pod.source {
         *process = Process::Gamma { shape: 0.05 };
@@ -198,7 +198,7 @@ fn load_aware_routing_spares_a_slow_pod() {
     for (routing, rules) in [
         (Routing::Central, deferred),
         (Routing::OrcaWork, deferred),
-        // While requests are deferred their number says nothing of a pod's speed.
+        // If requests are deferred, their number does not reflect a pod's speed.
         (Routing::LeastRequest, eager),
     ] {
         let (aware, even) = (

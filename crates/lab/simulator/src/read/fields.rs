@@ -1,4 +1,4 @@
-//! The fields of a map, taken one by one; a field that is left over is unknown.
+//! Fields of a map, consumed one by one; a remaining field is unknown.
 
 use albacore_batching::Nanos;
 
@@ -8,17 +8,16 @@ use super::node::{Kind, Node};
 /// The longest time in a file: a day.
 const TIME_MS_MAX: f64 = 86_400_000.0;
 
-/// A map whose fields are taken.
+/// A map whose fields are consumed.
 pub(super) struct Fields {
-    /// Dotted, with a dot at its end; empty for the whole file.
+    /// Dotted path with a trailing dot; empty for the root.
     path: String,
     pub(super) place: Place,
     entries: Vec<(String, Node)>,
-    /// Keys that were taken.
+    /// Keys that were requested.
     known: Vec<&'static str>,
 }
 
-/// A value with its key.
 pub(super) struct Field {
     pub(super) key: String,
     pub(super) node: Node,
@@ -43,7 +42,7 @@ impl Fields {
         }
     }
 
-    /// A field that is present and not null.
+    /// Consumes a field; `None` if it is missing or null.
     pub(super) fn take(&mut self, key: &'static str) -> Option<Field> {
         self.known.push(key);
         let index = self.entries.iter().position(|(name, _)| name == key)?;
@@ -69,7 +68,7 @@ impl Fields {
         }
     }
 
-    /// Checks that no field is left over.
+    /// Rejects remaining fields.
     pub(super) fn end(self) -> Result<(), Invalid> {
         match self.entries.into_iter().next() {
             None => Ok(()),
@@ -87,7 +86,7 @@ impl Field {
         Invalid::new(self.node.place.clone(), &self.key, problem)
     }
 
-    /// A finite number between two bounds.
+    /// A finite number within these bounds.
     pub(super) fn number(&self, least: f64, most: f64) -> Result<f64, Invalid> {
         let number = match &self.node.kind {
             Kind::Number(number) => Some(*number),
@@ -127,7 +126,7 @@ impl Field {
         })
     }
 
-    /// A share, as 0.05 or 5%.
+    /// A share, written as 0.05 or 5%.
     pub(super) fn share(&self) -> Result<f64, Invalid> {
         if let Kind::Text(text) = &self.node.kind
             && let Some(percent) = text.strip_suffix('%')
@@ -141,7 +140,7 @@ impl Field {
         self.number(0.0, 1.0)
     }
 
-    /// A time, as 33us, 2ms, 1.5s or, without a unit, in ms.
+    /// A time, written as 33us, 2ms, 1.5s or, without a unit, in ms.
     pub(super) fn time(&self) -> Result<Nanos, Invalid> {
         let text = self.text()?;
         let end = text.find(|c: char| c.is_ascii_alphabetic() && !matches!(c, 'e' | 'E'));

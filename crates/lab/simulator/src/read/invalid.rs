@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-/// Where a value was written.
+/// Location of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In this line, counted from 1.
+    /// A line, counted from 1.
     Line(u64),
-    /// By `--set` with this text.
+    /// A `--set` option with this text.
     Set(String),
 }
 
-/// An error: one sentence that names line and key.
+/// An error message of one sentence that contains line and key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Invalid {
     pub place: Place,
-    /// The key, or the column of a table.
+    /// Key, or column of a table.
     pub key: String,
     /// What is wrong with the value, and what is expected.
     pub problem: String,

@@ -1,4 +1,4 @@
-//! Parses the YAML of a [`Scenario`]. Errors name line and key.
+//! Parses the YAML of a [`Scenario`]. Errors contain line and key.
 
 mod fields;
 mod invalid;
@@ -18,43 +18,43 @@ use crate::arrivals::{Popularity, Process};
 use crate::drop_rule::{DropRule, Target};
 use crate::scenario::{DropPolicy, Model, Policy, Scenario, Source, Wait};
 
-/// Workers of a scenario.
+/// Maximum number of workers.
 const WORKERS_MAX: u64 = 100_000;
-/// Requests a second.
+/// Maximum requests per second.
 const RATE_MAX: f64 = 1e9;
-/// Requests of a run: an hour of simulation.
+/// Maximum requests of a run: an hour of simulation.
 const REQUESTS_MAX: u64 = 20_000_000_000;
-/// Default number of requests: enough to know a bad rate of 1 % to some hundredths.
+/// Default number of requests: enough to estimate a bad rate of 1 % to a few hundredths.
 const REQUESTS_DEFAULT: u64 = 1_000_000;
-/// Closed-loop clients.
+/// Maximum number of closed-loop clients.
 const CLIENTS_MAX: u64 = 1_000_000;
-/// Default share of the objective by which the window opens before frontrun: the best on the model
-/// zoos.
+/// Default share of the objective by which the window opens before frontrun: the best value on the
+/// model zoos.
 const EARLY_DEFAULT: f64 = 0.05;
-/// Rows of a target of the drop rule.
+/// Maximum target of the drop rule, in rows.
 const TARGET_MAX: u64 = 1_000_000;
 
-/// Reads a file that a scenario names.
+/// Reads a file referenced by a scenario.
 pub type ReadFile<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 
-/// Why a scenario cannot be read.
+/// Errors of reading a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
     /// The scenario is invalid.
     #[error("{0}")]
     Scenario(#[from] Invalid),
-    /// A file that it names is invalid.
+    /// A referenced file is invalid.
     #[error("{file}: {invalid}")]
     File {
-        /// The file, as it is named.
+        /// The file name in the scenario.
         file: String,
         invalid: Invalid,
     },
 }
 
 impl Scenario {
-    /// Reads a scenario. Each of `sets` is `key=value` with a dotted key, and replaces the value of
-    /// the file. `read_file` returns the text of files that it names.
+    /// Reads a scenario. Each of `sets` is `key=value` with a dotted key, and overrides the file's
+    /// value. `read_file` returns the text of a referenced file.
     ///
     /// # Errors
     /// The first error.

@@ -1,4 +1,4 @@
-//! Parses the profile of a model: its costs and its objective.
+//! Parses the profile of a model: its cost model and its objective.
 
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::Cost;
@@ -8,10 +8,10 @@ use super::invalid::{Invalid, Place};
 use super::node::Node;
 use crate::scenario::Model;
 
-/// The largest profile or objective, ms: a day.
+/// Maximum value of a profile or objective, ms: a day.
 const PROFILE_MS_MAX: f64 = 86_400_000.0;
 
-/// Alpha, beta and objective in ms, with the key and the place of each.
+/// Validates alpha, beta and objective in ms, each with its key and location.
 pub(super) fn check(
     name: &str,
     [alpha, beta, slo]: [f64; 3],
@@ -45,7 +45,7 @@ pub(super) fn check(
     })
 }
 
-/// An item of `models`.
+/// Parses an item of `models`.
 pub(super) fn read(node: Node, path: &str) -> Result<Model, Invalid> {
     let mut fields = Fields::of(node, path)?;
     let missing = |fields: &Fields, key| fields.missing(key, "write name, alpha, beta and slo");

@@ -4,10 +4,10 @@ use albacore_settings::yaml_tree;
 
 use super::invalid::{Invalid, Place};
 
-/// Bytes of a scenario file.
+/// Maximum size of a scenario file.
 const FILE_BYTES_MAX: usize = 16 << 20;
 
-/// Most nesting levels of a scenario; a valid one has three.
+/// Maximum nesting depth; a valid scenario has three levels.
 const DEPTH_MAX: usize = 16;
 
 /// A value and its location.
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 }
 
 impl Node {
-    /// Reads a file's text.
+    /// Parses the text of a file.
     pub(super) fn read(text: &str) -> Result<Self, Invalid> {
         if text.len() > FILE_BYTES_MAX {
             let problem = format!("is longer than {FILE_BYTES_MAX} bytes");
@@ -52,7 +52,7 @@ impl Node {
         })
     }
 
-    /// Writes `value` at the dotted `path`, as `--set` does.
+    /// Sets `value` at the dotted `path`, for `--set`.
     pub(super) fn set(&mut self, path: &str, value: &str) -> Result<(), Invalid> {
         let place = Place::Set(format!("{path}={value}"));
         let mut read = Self::read(value).map_err(|invalid| Invalid {
@@ -93,7 +93,7 @@ impl Node {
     }
 }
 
-/// The key of the value at a position of the text, if one precedes it in its line.
+/// The key that precedes this position on the same line, if any.
 fn key_before(text: &str, line: u64, column: u64) -> Option<&str> {
     let line = text.lines().nth(line.checked_sub(1)? as usize)?;
     let end = line.char_indices().nth(column.checked_sub(1)? as usize);

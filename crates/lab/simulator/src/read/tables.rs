@@ -1,17 +1,17 @@
-//! Lists in files of their own: profiles of models as CSV, arrivals one a line.
+//! Lists in separate files: profiles of models as CSV, arrivals with one per line.
 
 use super::invalid::{Invalid, Place};
 use super::model;
 use crate::arrivals::Arrival;
 use crate::scenario::Model;
 
-/// Models of a table.
+/// Maximum number of models of a table.
 pub(super) const MODELS_MAX: usize = 10_000;
 
-/// Arrivals of a list: they are all held in memory.
+/// Maximum number of listed arrivals: they are all held in memory.
 const ARRIVALS_MAX: usize = 50_000_000;
 
-/// The names of the columns; `_ms` may be left out.
+/// Column names; the suffix `_ms` is optional.
 const COLUMNS: [&str; 4] = ["name", "alpha_ms", "beta_ms", "slo_ms"];
 
 /// Reads a table with the columns name, `alpha_ms`, `beta_ms` and `slo_ms`.
@@ -66,7 +66,7 @@ pub fn read_profiles(text: &str) -> Result<Vec<Model>, Invalid> {
     }
 }
 
-/// Reads arrivals, one a line: nanoseconds since the start, and the number of the model from 0.
+/// Reads arrivals, one per line: nanoseconds since the start, and the index of the model.
 ///
 /// # Errors
 /// The first error, with its line.

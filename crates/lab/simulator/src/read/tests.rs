@@ -1,4 +1,4 @@
-//! Scenarios that are right, and the sentences for those that are not.
+//! Valid scenarios, and error messages of invalid ones.
 
 use super::*;
 
@@ -130,7 +130,7 @@ fn set_overrides_what_the_file_says() {
     assert_eq!(list.len(), 2);
 }
 
-/// What is changed, to what, and what is said then.
+/// Replaced text, replacement, and expected error.
 const WRONG: &[(&str, &str, &str)] = &[
     (
         "alpha: 1.053",

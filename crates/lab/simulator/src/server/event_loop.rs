@@ -1,19 +1,19 @@
-//! One event loop of the simulated front end, and the inbox of requests that it gathers.
+//! One event loop of the simulated front end, with its inbox of gathered requests.
 //!
-//! The rules and bounds are those of `crates/serving/engine/src/inbox.rs` and its `limits.rs`.
+//! Rules and bounds are those of `crates/serving/engine/src/inbox.rs` and its `limits.rs`.
 
 use std::collections::VecDeque;
 
-/// Requests are gathered while computing all of them takes less than this, nanoseconds ...
+/// Requests are gathered while their total compute time is below this, nanoseconds ...
 pub(super) const COALESCED_COMPUTE_MAX: u64 = 20_000;
 
 /// ... for no longer than this, nanoseconds ...
 const COALESCE_DELAY_MAX: u64 = 100_000;
 
-/// ... and at most so many.
+/// ... and at most this many.
 const COALESCED_REQUESTS_MAX: usize = 256;
 
-/// Work of an event loop.
+/// A task of an event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Read(usize),
@@ -24,11 +24,11 @@ pub(super) enum Task {
 
 #[derive(Debug, Default)]
 pub(super) struct EventLoop {
-    /// What became ready since the loop looked last, in order.
+    /// Tasks that became ready since the last poll, in order.
     ready: Vec<Task>,
-    /// What it saw when it looked.
+    /// Ready tasks found by the last poll.
     tasks: VecDeque<Task>,
-    /// What it works on.
+    /// The task in progress.
     pub(super) current: Option<Task>,
     pub(super) is_awake: bool,
     inbox: Inbox,
@@ -37,13 +37,13 @@ pub(super) struct EventLoop {
 #[derive(Debug, Default)]
 struct Inbox {
     requests: Vec<usize>,
-    /// Expected time to compute them, nanoseconds.
+    /// Their expected compute time, nanoseconds.
     compute: u64,
     since: u64,
 }
 
 impl EventLoop {
-    /// Something can be read. Descriptors that are readable already do not become ready again.
+    /// Adds a ready event. A descriptor that is already readable is not added again.
     pub(super) fn add_ready(&mut self, task: Task) {
         let is_descriptor = matches!(task, Task::Collect | Task::Timer);
         if !(is_descriptor && self.ready.contains(&task)) {
@@ -51,23 +51,23 @@ impl EventLoop {
         }
     }
 
-    /// Work that results from what the loop does itself.
+    /// Adds a task that results from the loop's own work.
     pub(super) fn add_task(&mut self, task: Task) {
         self.tasks.push_back(task);
     }
 
-    /// What is next of that which the loop has seen.
+    /// The next task of the last poll.
     pub(super) fn next_seen(&mut self) -> Option<Task> {
         self.tasks.pop_front()
     }
 
-    /// Looks for what is ready.
+    /// Polls for ready tasks.
     pub(super) fn look(&mut self) {
         self.tasks.extend(self.ready.drain(..));
     }
 
-    /// Adds a request that takes so long to compute; returns whether it may wait for others.
-    /// `row` is 0 if that is not known.
+    /// Adds a request with this compute time; returns whether it may wait for others. `row` is 0 if
+    /// the compute time is unknown.
     pub(super) fn gather(
         &mut self,
         request: usize,

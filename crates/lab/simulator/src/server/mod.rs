@@ -1,20 +1,21 @@
 //! Simulation of a live server: the scheduler of the engine behind a front end that reads requests
-//! one after the other.
+//! sequentially.
 //!
-//! **Problem.** [`crate::run`] hands each request to the scheduler when it arrives. A server reads
-//! its sockets in turns: what arrives while it reads is scheduled together, so batches are larger
-//! than those of the scheduler alone.
+//! **Problem.** [`crate::run`] passes each request to the scheduler on arrival. A server reads its
+//! sockets in event-loop iterations: requests that arrive during an iteration are scheduled
+//! together, so batches are larger than those of the scheduler alone.
 //!
-//! **Approach.** Discrete events. The scheduler is [`albacore_batching::Scheduler`], which the
-//! engine drives, with its admission, bounds and queues of late requests. Each event loop takes
-//! everything that is readable, works on it one after the other, and schedules the requests that it
-//! gathered before it looks again; which of them wait for that is decided as in the engine's inbox.
-//! Reading and writing take the times that the scenario gives for each class of requests.
+//! **Approach.** Discrete-event simulation. The scheduler is [`albacore_batching::Scheduler`],
+//! which is also used by the engine, with its admission control, bounds and queues of late
+//! requests. Each event loop takes all readable events, processes them sequentially, and schedules
+//! the gathered requests before it polls again; the rule for which requests wait is that of the
+//! engine's inbox. Reading and writing take the times that the scenario gives for each class of
+//! requests.
 //!
-//! **What is not modeled.** Cpus: that there are fewer of them than threads is part of the times of
-//! batches, which end when they are collected, and of their stalls; an event loop is never
-//! interrupted. The lock of the state, connections, lost workers, requests with a deadline or
-//! priority of their own, and refusals for an overloaded front end.
+//! **What is not modeled.** CPU contention: it is included in the times of batches, which end when
+//! they are collected, and in their stalls; an event loop is never preempted. The lock of the
+//! state, connections, lost workers, requests with their own deadline or priority, and refusals by
+//! an overloaded front end.
 
 mod event_loop;
 mod run;
@@ -25,10 +26,10 @@ use albacore_batching::{BatchingParams, Nanos, Profile};
 
 pub use run::simulate_server;
 
-/// A server and the requests that are sent to it.
+/// A server and the requests sent to it.
 #[derive(Clone, Debug)]
 pub struct ServerScenario {
-    /// Each runs one batch at a time.
+    /// Number of workers; each runs one batch at a time.
     pub workers: usize,
     pub batching: BatchingParams,
     pub front: FrontEnd,
@@ -36,29 +37,30 @@ pub struct ServerScenario {
     pub classes: Vec<RequestClass>,
     pub requests: Vec<ServerRequest>,
     pub stalls: Stalls,
-    /// Of the times of batches.
+    /// Seed of the batch times.
     pub seed: u64,
 }
 
 /// The part of the server that reads requests and writes replies.
 #[derive(Clone, Copy, Debug)]
 pub struct FrontEnd {
-    /// Event loops, each on a thread of its own.
+    /// Number of event loops, each on its own thread.
     pub threads: usize,
-    /// From an event until a sleeping event loop runs.
+    /// Wake-up latency of a sleeping event loop.
     pub wake: Nanos,
-    /// What policy `auto` knows of it.
+    /// Cost of the front end as known to policy `auto`.
     pub cost: Option<FrontCost>,
-    /// Whether requests that arrive while it reads are scheduled together, as the server does.
+    /// Whether requests that arrive while it reads are scheduled together, as in the server.
     pub is_gathering: bool,
 }
 
-/// Times in which a worker does not get on with its batch because another thread has its cpu.
+/// Stalls: times in which a worker's batch does not progress because another thread runs on its
+/// CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stalls {
-    /// How many come in a second of work.
+    /// Number of stalls per second of work.
     pub per_second: f64,
-    /// How long one takes on average; distributed exponentially.
+    /// Mean length of a stall; exponentially distributed.
     pub mean: Nanos,
 }
 
@@ -68,23 +70,23 @@ pub struct ServerQueue {
     /// Queues of one model share its weight.
     pub model: usize,
     pub weight: u32,
-    /// What the scheduler knows of it.
+    /// The scheduler's knowledge of the queue.
     pub profile: Profile,
-    /// How long its batches take, from dispatch until the front end can collect them.
+    /// Time of its batches, from dispatch until the front end can collect them.
     pub time: Cost,
-    /// Standard deviation of the logarithm of a batch's time; 0: each takes its mean.
+    /// Standard deviation of the logarithm of a batch's time; 0: constant times.
     pub spread: f64,
-    /// Time in which a worker's threads compute a row; it decides how many requests are gathered.
+    /// Compute time per row of a worker's threads; it limits how many requests are gathered.
     pub row: Nanos,
 }
 
-/// Requests that are alike.
+/// A class of identical requests.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestClass {
-    /// The index of their queue.
+    /// Index of their queue.
     pub queue: usize,
     pub rows: usize,
-    /// Time of an event loop to read one, and to write its reply.
+    /// Time of an event loop to read a request and to write its reply.
     pub read: Nanos,
     pub write: Nanos,
 }
@@ -92,14 +94,14 @@ pub struct RequestClass {
 #[derive(Clone, Copy, Debug)]
 pub struct ServerRequest {
     pub class: usize,
-    /// When it reaches the server.
+    /// Arrival time at the server.
     pub sent: Nanos,
 }
 
-/// How a simulated server answered.
+/// Result of a simulated server.
 #[derive(Clone, Debug)]
 pub struct ServerRun {
-    /// When each request was answered, and how.
+    /// Time and outcome of each request.
     pub replies: Vec<ServerReply>,
     pub batches: Vec<BatchCounts>,
     /// Share of the time until the last request in which a worker had no batch.
@@ -117,7 +119,7 @@ pub struct ServerReply {
 pub struct BatchCounts {
     pub batches: u64,
     pub rows: u64,
-    /// From dispatch until they were collected, all together.
+    /// Total time from dispatch to collection.
     pub busy: Nanos,
 }
 

@@ -12,18 +12,18 @@ use albacore_random::Xoshiro256;
 use super::event_loop::{COALESCED_COMPUTE_MAX, EventLoop, Task};
 use super::{BatchCounts, ServerReply, ServerRun, ServerScenario};
 
-/// Most requests of a batch, as in the engine.
+/// Maximum number of requests of a batch, as in the engine.
 const BATCH_REQUESTS_MAX: usize = 1024;
 
-/// A thread that enters the engine polls all workers if nobody has for so long, nanoseconds, as in
-/// the engine.
+/// A thread that enters the engine polls all workers if no thread has done so for this long,
+/// nanoseconds, as in the engine.
 const COMPLETION_POLL_PERIOD: u64 = 1_000_000;
 
-/// A request that has waited for the front end for less than this has its whole objective left,
-/// nanoseconds, as in the engine.
+/// Waiting time for the front end below which a request keeps its whole objective, nanoseconds, as
+/// in the engine.
 const WAITED_MIN: u64 = 500_000;
 
-/// In order of time; at the same time in the order in which they were planned.
+/// Ordered by time; at the same time, by the order in which they were planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Planned {
     at: u64,
@@ -35,10 +35,10 @@ struct Planned {
 enum Occurrence {
     /// A request reaches its socket.
     Sent(usize),
-    /// A worker has finished its batch.
+    /// A worker has completed its batch.
     Finished(usize),
     Alarm,
-    /// An event loop is done with its current work, or wakes.
+    /// An event loop has completed its current task, or wakes up.
     Continues(usize),
 }
 
@@ -64,10 +64,10 @@ struct Server<'a> {
     batches: Vec<BatchCounts>,
     timer: Option<Nanos>,
     polled_at: u64,
-    /// Arrivals that the scheduler has not decided about, and the time to compute them.
+    /// Whether arrivals await a scheduling decision, and their total compute time.
     has_undecided: bool,
     undecided_compute: u64,
-    /// Worker time with a batch until `end`.
+    /// Time of workers with a batch, until `end`.
     busy: u64,
     end: u64,
 }
@@ -79,7 +79,7 @@ pub fn simulate_server(scenario: &ServerScenario) -> ServerRun {
     for (request, of) in scenario.requests.iter().enumerate() {
         server.plan(of.sent.0, Occurrence::Sent(request));
     }
-    // bound: each request and each batch plans a few.
+    // bound: each request and each batch plans a constant number of events.
     while let Some(Reverse(planned)) = server.planned.pop() {
         server.run(planned.occurrence, planned.at);
     }
@@ -175,7 +175,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// The event loop of a request's connection: connections are divided evenly.
+    /// The event loop of a request's connection: connections are distributed evenly.
     fn loop_of(&self, request: usize) -> usize {
         request % self.loops.len()
     }
@@ -267,7 +267,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// What every change of the engine's state begins with.
+    /// Common first step of every state change of the engine.
     fn update(&mut self, now: u64) {
         self.submit_gathered(now);
         if now.saturating_sub(self.polled_at) >= COMPLETION_POLL_PERIOD {
@@ -279,7 +279,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Schedules the requests of all inboxes: small ones together, larger ones one by one.
+    /// Schedules the requests of all inboxes: small ones together, larger ones individually.
     fn submit_gathered(&mut self, now: u64) {
         let mut requests = Vec::new();
         let loops = self.loops.iter_mut();
@@ -327,7 +327,7 @@ impl<'a> Server<'a> {
             for request in batch.requests {
                 let own = self.loop_of(request);
                 match self.loops[own].current {
-                    // The loop that collects goes on with the replies of its own requests.
+                    // The loop that collects continues with the replies of its own requests.
                     None if self.loops[own].is_awake => {
                         self.loops[own].add_task(Task::Write(request));
                     }
@@ -339,7 +339,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Passes an event to the scheduler and starts the batches that it decides.
+    /// Passes an event to the scheduler and starts the batches that it dispatches.
     fn step(&mut self, event: Event, now: u64) {
         let mut actions = std::mem::take(&mut self.actions);
         self.scheduler.step(event, Nanos(now), &mut actions);

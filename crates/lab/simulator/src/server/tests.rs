@@ -1,4 +1,5 @@
-//! The front end gathers what arrives while it reads; without it the scheduler alone decides.
+//! The front end gathers requests that arrive while it reads; without it the scheduler alone
+//! decides.
 
 use albacore_batching::deadlines::Cost;
 use albacore_batching::{BatchingParams, DEFAULT_WEIGHT, Nanos, Policy, Profile};
@@ -7,8 +8,8 @@ use super::*;
 
 const US: u64 = 1_000;
 
-/// One worker, one event loop that reads for 10 us and writes for 10 us, batches of 100 us and 1 us
-/// for each row, and an objective of 1 ms.
+/// One worker, one event loop that takes 10 us to read and 10 us to write, batches of 100 us plus 1
+/// us per row, and an objective of 1 ms.
 fn scenario(sent: &[u64]) -> ServerScenario {
     let cost = Cost::new(1_000.0, 100_000.0);
     ServerScenario {
@@ -71,7 +72,7 @@ fn a_lone_request_is_read_computed_and_written() {
 
 #[test]
 fn what_arrives_while_the_front_end_reads_is_one_batch() {
-    // The second comes while the loop wakes; the third while it reads, and is not seen before the
+    // The second arrives while the loop wakes; the third while it reads, and is only seen after the
     // first two are scheduled.
     let gathered = simulate_server(&scenario(&[0, 1, 12]));
     assert_eq!(gathered.batches[0].batches, 2);
@@ -106,7 +107,7 @@ fn two_event_loops_divide_the_requests() {
 #[test]
 fn workers_are_idle_while_they_have_no_batch() {
     let run = simulate_server(&scenario(&[0, 1_000, 2_000]));
-    // Two of three batches begin and end before the last request.
+    // Two of three batches start and end before the last request.
     assert!(
         (run.idle_share - (1.0 - 212.0 / 2_000.0)).abs() < 1e-9,
         "{}",
@@ -140,6 +141,6 @@ fn stalls_come_in_proportion_to_the_work() {
     };
     let run = simulate_server(&stalled);
     let mean = run.batches[0].busy.0 as f64 / run.batches[0].batches as f64;
-    // A batch of 101 us stalls with a chance of 0.101.
+    // A batch of 101 us stalls with a probability of 0.101.
     assert!((mean / 409_000.0 - 1.0).abs() < 0.05, "{mean}");
 }

@@ -1,4 +1,4 @@
-//! Drives the scheduler through a list of events, as a simulator does.
+//! Drives the scheduler through a list of events, like a simulator.
 
 use albacore_batching::deadlines::{
     Completion, DeadlineActions, DeadlineConfig, DeadlineEvent, DeadlineScheduler, Delays,
@@ -8,7 +8,7 @@ use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
 use crate::oracle::Done;
 
-/// What happens from outside, in order of time.
+/// External events, in order of time.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     Arrival { queue: usize, key: u64, rows: u32 },
@@ -53,7 +53,7 @@ impl Driver {
 
     fn file(&mut self, now: Nanos) {
         let at = i128::from(now.0);
-        // Both lists are in order; between them there is none.
+        // Both lists are sorted; there is no order between them.
         for drop in &self.actions.drops {
             self.done.push(Done::Drop {
                 at,

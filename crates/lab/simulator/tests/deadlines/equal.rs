@@ -1,5 +1,5 @@
-//! Random traces, equal to those of the slow model: 5,000, or 100,000 where `ALBACORE_SOAK` is set
-//! (`make soak`).
+//! Random traces, compared with those of the slow model: 5,000, or 100,000 if `ALBACORE_SOAK` is
+//! set (`make soak`).
 
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays, QueueParams, Release};
@@ -51,7 +51,7 @@ fn draw_rules(random: &mut Random) -> QueueParams {
         _ => window(Target::Rows(1 + random.below(12))),
     };
     let cost = Cost::new((1 + random.below(12)) as f64, random.below(40) as f64);
-    // A row each nanosecond to one each 40: the arrivals themselves come at such rates.
+    // One row per nanosecond to one per 40: the range of the actual arrival rates.
     let rate = 1e9 / (1 + random.below(40)) as f64;
     let objective = Nanos(objective);
     QueueParams {
@@ -94,7 +94,7 @@ fn oracle_params(rules: &QueueParams) -> oracle::Rules {
     }
 }
 
-/// A case: rules, workers, delays and what happens.
+/// A test case: rules, workers, delays and events.
 struct Case {
     rules: Vec<QueueParams>,
     workers: usize,
@@ -118,7 +118,7 @@ fn draw(seed: u64) -> Case {
         Delays::default()
     };
     let (is_wide, gap) = (random.is_one_in(3), 1 + random.below(30));
-    // Some come in bursts, some more slowly from some time on, as if clients waited for answers.
+    // Some cases are bursty, some slow down at some time, like closed-loop clients.
     let burst = if random.is_one_in(3) { 20 } else { 2 };
     let slow_from = if random.is_one_in(2) {
         requests / 2
@@ -127,7 +127,7 @@ fn draw(seed: u64) -> Case {
     };
     let (mut now, mut inputs) = (0, Vec::new());
     for key in 1..=requests {
-        // Bursts, and events of the same nanosecond.
+        // Bursts, and events in the same nanosecond.
         let slower = if key > slow_from { 4 } else { 1 };
         now += random.below(gap) * slower * u64::from(random.is_one_in(burst)) * burst / 2;
         let queue = random.below(rules.len() as u64) as usize;
@@ -192,7 +192,7 @@ fn run_oracle(case: &Case) -> Vec<Done> {
     slow.done
 }
 
-/// Batches in order, drops in order.
+/// Separates batches from drops, each in order.
 fn split(done: Vec<Done>) -> (Vec<Done>, Vec<Done>) {
     done.into_iter()
         .partition(|done| matches!(done, Done::Batch { .. }))

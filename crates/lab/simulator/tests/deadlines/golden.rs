@@ -1,4 +1,4 @@
-//! The traces of tests/data/symphony/golden, to the nanosecond.
+//! Compares with the traces of tests/data/symphony/golden, to the nanosecond.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ fn rules(line: &str, profile: &str) -> QueueParams {
     }
 }
 
-/// Runs what a line of the manifest says and prints it as the reference does.
+/// Runs the case of a manifest line and prints its trace in the format of the reference.
 fn trace(line: &str) -> String {
     let models = read(option(line, "models").unwrap());
     let rules: Vec<_> = models.lines().skip(1).map(|p| rules(line, p)).collect();

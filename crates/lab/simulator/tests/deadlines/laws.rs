@@ -1,4 +1,4 @@
-//! What must hold of every trace, whatever the rules.
+//! Invariants of every trace, under all rules.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The deferred scheduler against the traces of a reference, against a slow and obvious model of
-//! the algorithm, and against the laws that follow from it.
+//! Tests the deferred scheduler against the traces of a reference, against a slow and simple model
+//! of the algorithm, and against the invariants that follow from it.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 

@@ -1,14 +1,14 @@
-//! The algorithm as slowly and obviously as it can be written: lists, and a search for everything.
-//! It shares no code with the crate; what both do must be equal.
+//! The algorithm in its simplest form, without regard to speed: lists, and linear searches. It
+//! shares no code with the crate; both must produce the same results.
 
-/// What a queue goes by; times in nanoseconds.
+/// Rules of a queue; times in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) alpha: i128,
     pub(crate) beta: i128,
     pub(crate) objective: i128,
     pub(crate) release: Release,
-    /// Rows that the drop rule aims at; 1 is the head rule.
+    /// Target rows of the drop rule; 1 is the head rule.
     pub(crate) target: i128,
     pub(crate) rows_max: i128,
     pub(crate) requests_max: usize,
@@ -20,7 +20,7 @@ pub(crate) enum Release {
     Timeout { delay: i128 },
 }
 
-/// Something that is done.
+/// An action of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     Batch {
@@ -29,7 +29,7 @@ pub(crate) enum Done {
         worker: usize,
         queue: usize,
         keys: Vec<u64>,
-        /// When it was decided.
+        /// Time of the decision.
         at: i128,
     },
     Drop {
@@ -157,7 +157,7 @@ impl Oracle {
         });
     }
 
-    /// A request arrives; its time has been reached.
+    /// A request arrives; the clock is at its time.
     pub(crate) fn arrive(&mut self, queue: usize, request: Request) {
         self.queues[queue].push(request);
         self.update(queue, request.arrival, 0);
@@ -180,7 +180,7 @@ impl Oracle {
         candidate.exec - self.delay(candidate.rows)
     }
 
-    /// The worker that is free first, and when it should look for a candidate.
+    /// Time at which the first free worker should look for a candidate.
     fn worker_timer(&self) -> Option<i128> {
         let standing = self.candidates.iter().flatten().filter(|c| c.stands_by);
         let free = *self.free.iter().min()?;
@@ -189,7 +189,7 @@ impl Oracle {
         can.then_some(free - span)
     }
 
-    /// The next time at which something happens by itself.
+    /// Time of the next internal event.
     pub(crate) fn next(&self) -> Option<i128> {
         let mut times: Vec<i128> = self.worker_timer().into_iter().collect();
         for candidate in self.candidates.iter().flatten() {
@@ -225,7 +225,7 @@ impl Oracle {
         self.update(queue, now, 0);
     }
 
-    /// Everything that happens by itself at this time.
+    /// Processes every internal event at this time.
     pub(crate) fn act(&mut self, now: i128) {
         while self.open_a_window(now) || self.serve_a_worker(now) || self.renew(now) {}
     }

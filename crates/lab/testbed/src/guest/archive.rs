@@ -1,4 +1,4 @@
-//! The archive that a guest's kernel unpacks into its memory: the format `newc` of cpio.
+//! Initial RAM file system of a guest: a cpio archive in the format `newc`.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -9,7 +9,7 @@ const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
 
-/// An archive in the making.
+/// An archive under construction.
 pub(super) struct Archive {
     out: BufWriter<File>,
     made: BTreeSet<PathBuf>,
@@ -27,7 +27,7 @@ impl Archive {
         self.add(path, FOLDER, &[])
     }
 
-    /// A file of this machine.
+    /// Adds a file of the host.
     pub(super) fn file(&mut self, path: &str, source: &Path) -> Result<()> {
         let bytes = std::fs::read(source)
             .map_err(|error| Error::new(error.kind(), format!("{}: {error}", source.display())))?;
@@ -43,7 +43,7 @@ impl Archive {
         self.out.flush()
     }
 
-    /// Adds an entry with the folders above it; what is there already stays.
+    /// Adds an entry with its parent folders; existing entries are kept.
     fn add(&mut self, path: &str, mode: u32, contents: &[u8]) -> Result<()> {
         let path = PathBuf::from(path.trim_start_matches('/'));
         let above: Vec<&Path> = path.ancestors().skip(1).collect();
@@ -58,12 +58,13 @@ impl Archive {
         }
     }
 
-    /// Thirteen numbers in hexadecimal digits, the name, the contents, each padded to four bytes.
+    /// Writes thirteen hexadecimal numbers, the name, and the contents, the last two padded to four
+    /// bytes.
     fn entry(&mut self, name: &str, mode: u32, contents: &[u8]) -> Result<()> {
         let size = u32::try_from(contents.len()).map_err(Error::other)?;
         let length = u32::try_from(name.len() + 1).map_err(Error::other)?;
-        // Inode (equal ones with one link each are no links), mode, owner, group, links, time,
-        // size, devices, name, sum.
+        // Inode (equal inodes with a link count of one are not hard links), mode, owner, group,
+        // links, time, size, devices, name, checksum.
         let numbers = [0, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, length, 0];
         let mut head = b"070701".to_vec();
         for number in numbers {

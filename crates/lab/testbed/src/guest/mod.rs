@@ -1,6 +1,6 @@
-//! A machine that this one is not: emulated by QEMU, with more cpus, NUMA and a kernel of its own.
-//! Its whole disk is an archive in memory with programs of this machine and the libraries that they
-//! need; its first process is one of them.
+//! A machine emulated by QEMU, with more cpus, NUMA nodes and its own kernel. Its root file system
+//! is an initial RAM disk with programs of the host and their shared libraries; its init process is
+//! one of these programs.
 
 mod archive;
 mod modules;
@@ -18,7 +18,7 @@ use crate::limits::{GUEST_BOOT_MAX, GUEST_TIME_MAX, READY_PERIOD};
 use crate::{Program, TestbedError};
 use archive::Archive;
 
-/// How large a machine is. Every core has two threads, every package is a NUMA node.
+/// Topology of a machine. Every core has two threads, every package is a NUMA node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Size {
     /// 8 cpus: 2 packages of 2 cores.
@@ -29,7 +29,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// Packages, and cores in each.
+    /// Number of packages, and of cores per package.
     fn shape(self) -> (u32, u32) {
         match self {
             Self::Eight => (2, 2),
@@ -37,7 +37,7 @@ impl Size {
         }
     }
 
-    /// The emulator's words for cpus and memories.
+    /// QEMU arguments for cpus and memory.
     fn words(self) -> Vec<String> {
         let (packages, cores) = self.shape();
         let cpus = cores * 2;
@@ -56,41 +56,43 @@ impl Size {
     }
 }
 
-/// A machine to be emulated.
+/// Configuration of an emulated machine.
 #[derive(Clone, Debug, Default)]
 pub struct Guest {
     pub size: Size,
-    /// The first process; it lies at `/NAME`.
+    /// The init process, stored at `/NAME`.
     pub init: PathBuf,
     pub arguments: Vec<String>,
-    /// More programs: where they lie in the guest, and here.
+    /// Additional programs: path in the guest, and path on the host.
     pub programs: Vec<(String, PathBuf)>,
     pub files: Vec<(String, PathBuf)>,
-    /// Symbolic links: where they lie, and what they mean.
+    /// Symbolic links: path, and target.
     pub links: Vec<(String, String)>,
-    /// Modules of its kernel. They lie in `/modules`, with what they need, and can be loaded in the
-    /// order of their names.
+    /// Kernel modules. They are stored in `/modules` with their dependencies, and can be loaded in
+    /// alphabetical order.
     pub modules: Vec<&'static str>,
 }
 
-/// Mebibytes of memory.
+/// Memory in MiB.
 const MEMORY: u32 = 4_096;
 
-/// Programs of the guest wait for each other in loops, as on a machine whose cpus never stop. At
-/// the priority of the tests beside it, each such wait would last for a time slice of the host.
+/// Programs of the guest wait for each other with spin loops, as on a machine whose cpus never
+/// stop. At the priority of concurrent tests, each such wait would last for a time slice of the
+/// host.
 const PRIORITY: &str = "-10";
 
-/// What is the same for machines of all sizes.
+/// QEMU arguments common to all sizes.
 const MACHINE: &str =
     "-accel tcg,thread=multi,tb-size=512 -cpu Nehalem -display none -monitor none -no-reboot";
 
 impl Guest {
-    /// Boots it, waits until it is off, and gives what it wrote to its console. It has no network.
-    /// The emulator hangs in a boot now and then; a second boot follows, which shows the messages
-    /// of its kernel.
+    /// Boots the machine without network, waits until it is off, and returns its console output.
+    /// The emulator occasionally hangs during a boot; it is then booted a second time, with the
+    /// messages of its kernel.
     ///
     /// # Errors
-    /// QEMU or its kernel cannot be had, a file cannot be read, or it is not off in time.
+    /// QEMU or its kernel is not available, a file cannot be read, or the machine is not off in
+    /// time.
     pub fn run(&self) -> std::result::Result<String, TestbedError> {
         let folder = TempDir::with_prefix("albacore-guest-")
             .map_err(TestbedError::file("a temporary folder"))?;
@@ -108,8 +110,8 @@ impl Guest {
         run(folder.path(), &words, None)
     }
 
-    /// Boots it in the network that `entrance` leads to, on its device `tap`, and goes on. Its
-    /// files lie in `folder`.
+    /// Boots the machine in the network that `entrance` enters, connected to its device `tap`, and
+    /// returns immediately. Its files are in `folder`.
     pub(crate) fn start(
         &self,
         folder: &Path,
@@ -117,7 +119,7 @@ impl Guest {
         tap: &str,
     ) -> std::result::Result<Program, TestbedError> {
         let net = format!("tap,id=net0,ifname={tap},script=no,downscript=no");
-        // It boots from no network, and so needs none of the firmware for that.
+        // Without network boot no option ROM is needed.
         let device = "virtio-net-pci,netdev=net0,romfile=";
         let mut words = entrance.to_vec();
         words.extend(self.prepare(folder, &["-netdev", &net, "-device", device])?);
@@ -125,7 +127,7 @@ impl Guest {
         Program::start("the guest", Path::new(&words[0]), &words[1..], log)
     }
 
-    /// Writes its disk into `folder`; the command that boots it.
+    /// Writes its RAM disk into `folder`; returns the command that boots it.
     fn prepare(
         &self,
         folder: &Path,
@@ -142,8 +144,8 @@ impl Guest {
              rdinit=/{name} -- {}",
             self.arguments.join(" ")
         );
-        // Emulated, not virtualized: a machine that is virtual itself may offer a /dev/kvm that
-        // hangs.
+        // Emulation instead of virtualization: a machine that is virtual itself may have a /dev/kvm
+        // that hangs.
         let mut words: Vec<OsString> = ["nice", "-n", PRIORITY, "qemu-system-x86_64"]
             .map(OsString::from)
             .into();
@@ -167,7 +169,7 @@ impl Guest {
         for folder in ["dev", "proc", "sys", "tmp", "run"] {
             archive.folder(folder)?;
         }
-        // Programs load libraries, and these load others.
+        // Includes shared libraries and their dependencies.
         let loaded = self.files.iter().map(|(_, source)| source);
         let loaded = loaded.filter(|source| source.extension().is_some_and(|e| e == "so"));
         let sources = programs.iter().map(|(_, source)| source).chain(loaded);
@@ -191,8 +193,8 @@ impl Guest {
     }
 }
 
-/// Boots with the command `words`, and waits until the guest is off. It has `silent_max` for its
-/// first words.
+/// Boots with the command `words`, and waits until the guest is off. `silent_max` is the timeout of
+/// its first output.
 fn run(
     folder: &Path,
     words: &[OsString],
@@ -227,7 +229,7 @@ fn run(
     Ok(console(folder))
 }
 
-/// What the guest of this folder wrote to its console.
+/// Console output of the guest of this folder.
 pub(crate) fn console(folder: &Path) -> String {
     let bytes = std::fs::read(folder.join("console")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).replace('\r', "")

@@ -1,11 +1,12 @@
-//! Modules of a guest's kernel, and what these need: each names its needs in a line of its own.
+//! Kernel modules of a guest and their dependencies, which each module lists in its `depends=`
+//! field.
 
 use std::collections::BTreeMap;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// The files of these modules and of all that they need, in the order in which they can be loaded.
-/// A module that is no file of `folder` is a part of the kernel.
+/// Files of these modules and of their dependencies, in load order. A module without a file in
+/// `folder` is built into the kernel.
 pub(super) fn in_order(folder: &Path, names: &[&str]) -> Result<Vec<PathBuf>> {
     let mut known = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
@@ -30,13 +31,13 @@ pub(super) fn in_order(folder: &Path, names: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(order)
 }
 
-/// A module's name: that of its file, where `-` and `_` are the same.
+/// Name of a module: that of its file, where `-` and `_` are equivalent.
 fn name_of(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?.strip_suffix(".ko")?;
     Some(name.replace('-', "_"))
 }
 
-/// Adds a module after what it needs. Needs have no circles: the kernel could not load them.
+/// Adds a module after its dependencies. They are acyclic: the kernel could not load a cycle.
 fn add(known: &BTreeMap<String, PathBuf>, name: &str, order: &mut Vec<PathBuf>) -> Result<()> {
     let Some(path) = known.get(&name.replace('-', "_")) else {
         return Ok(());
@@ -51,7 +52,7 @@ fn add(known: &BTreeMap<String, PathBuf>, name: &str, order: &mut Vec<PathBuf>) 
     Ok(())
 }
 
-/// The words of its line `depends=`.
+/// Words of the field `depends=`.
 fn needs(module: &[u8]) -> Vec<String> {
     let key = b"\0depends=";
     let at = module.windows(key.len()).position(|bytes| bytes == key);

@@ -1,4 +1,4 @@
-//! The files of a node: certificates, configurations of its programs, and how they are started.
+//! Files of a node: certificates, configurations of its programs, and their command lines.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::supervisor::{NodeSpec, Service};
 use crate::test_network::TestNetwork;
 use crate::{ControlPlane, TestbedError};
 
-/// Writes them into the folder of `network`.
+/// Writes the files into the folder of `network`.
 ///
 /// # Errors
-/// A file or a certificate cannot be made.
+/// A file or a certificate cannot be created.
 pub(super) fn write(
     network: &TestNetwork,
     plane: &ControlPlane,

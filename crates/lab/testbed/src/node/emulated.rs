@@ -1,5 +1,5 @@
-//! A node that is a machine of its own, emulated: cgroup v2 and an older kernel, 8 cpus, SMT, 2
-//! NUMA nodes. The control plane runs here; a device in its network leads to the guest.
+//! A node on an emulated machine: cgroup v2 and an older kernel, 8 cpus, SMT, 2 NUMA nodes. The
+//! control plane runs on the host; a device in its network is connected to the guest.
 
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::supervisor::{MACHINE, Machine};
 use crate::test_network::{GUEST_ADDRESS, NODE_ADDRESS, TestNetwork};
 use crate::{Guest, Program, Size, TestbedError};
 
-/// Where `albacore-testbed serve` answers.
+/// Port of `albacore-testbed serve`.
 const SERVE_PORT: u16 = 7;
 
-/// The programs of a node that containerd, runc and the CNI plugins are.
+/// Programs of a node: containerd, runc and the CNI plugins.
 const PROGRAMS: [&str; 7] = [
     "bridge",
     "containerd",
@@ -24,12 +24,12 @@ const PROGRAMS: [&str; 7] = [
     "runc",
 ];
 
-/// What tests and the programs of a node call by name.
+/// Tools that tests and the programs of a node look up in `PATH`.
 const TOOLS: [&str; 10] = [
     "cat", "hostname", "insmod", "ip", "kill", "mount", "nsenter", "pidof", "tee", "umount",
 ];
 
-/// One program by many names: kube-proxy's.
+/// kube-proxy's multi-call program.
 const TABLES: &str = "xtables-legacy-multi";
 const TABLES_NAMES: [&str; 6] = [
     "ip6tables",
@@ -40,7 +40,7 @@ const TABLES_NAMES: [&str; 6] = [
     "iptables-save",
 ];
 
-/// What of the kernel containers, their network and kube-proxy's rules need.
+/// Kernel modules for containers, their network and kube-proxy's rules.
 const MODULES: [&str; 21] = [
     "virtio_pci",
     "virtio_net",
@@ -65,10 +65,10 @@ const MODULES: [&str; 21] = [
     "xt_tcpudp",
 ];
 
-/// The device that leads to the guest.
+/// Network device connected to the guest.
 const TAP: &str = "guest0";
 
-/// An emulated machine that runs.
+/// A running emulated machine.
 #[derive(Debug)]
 pub(super) struct Emulated {
     folder: PathBuf,
@@ -77,13 +77,14 @@ pub(super) struct Emulated {
 }
 
 impl Emulated {
-    /// The service by which commands reach it.
+    /// The service that executes commands in the guest.
     pub(super) fn service() -> Vec<String> {
         let address = format!("{GUEST_ADDRESS}:{SERVE_PORT}");
         vec!["/albacore-testbed".into(), "serve".into(), address]
     }
 
-    /// Boots it. It has all files of the folder of the network, at the same places as here.
+    /// Boots the machine. All files of the folder of the network are at the same paths as on the
+    /// host.
     pub(super) fn start(
         network: &TestNetwork,
         programs: &Path,
@@ -108,7 +109,7 @@ impl Emulated {
         })
     }
 
-    /// An error if its kernel has given up, or its first process.
+    /// Returns an error if its kernel has panicked, or its init process has exited.
     pub(super) fn check(&self) -> Result<(), TestbedError> {
         let console = self.console();
         match console.contains("Kernel panic") {
@@ -117,12 +118,12 @@ impl Emulated {
         }
     }
 
-    /// What it wrote to its console.
+    /// Its console output.
     pub(super) fn console(&self) -> String {
         console(&self.folder)
     }
 
-    /// Starts a command in it.
+    /// Starts a command in the guest.
     pub(super) fn begin(
         &self,
         network: &TestNetwork,
@@ -139,8 +140,8 @@ fn node_error(message: String) -> TestbedError {
     TestbedError::Node { message }
 }
 
-/// A device of the bridge for the guest, and the way to its pods and to the Services, which its
-/// kube-proxy knows.
+/// Adds a bridge port for the guest, and routes to its pods and to the Services, which its
+/// kube-proxy implements.
 fn lead_to_guest(network: &TestNetwork) -> Result<(), TestbedError> {
     let guest = GUEST_ADDRESS.to_string();
     for words in [
@@ -165,7 +166,7 @@ fn guest(network: &TestNetwork, programs: &Path, kubernetes: &Path) -> Result<Gu
     wanted.push((format!("/usr/sbin/{TABLES}"), tables));
     let link = |name| (format!("/usr/sbin/{name}"), TABLES.to_owned());
     let mut links: Vec<(String, String)> = TABLES_NAMES.into_iter().map(link).collect();
-    // One program by two names.
+    // One program under two names.
     let proxy = kubernetes.join("kube-proxy").to_string_lossy().into_owned();
     links.push((proxy, "kubelet".into()));
     let mut files = Vec::new();
@@ -186,7 +187,7 @@ fn guest(network: &TestNetwork, programs: &Path, kubernetes: &Path) -> Result<Gu
     })
 }
 
-/// A program of this machine's.
+/// Finds a program of the host.
 fn find(name: &str) -> Result<PathBuf, TestbedError> {
     let folders = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
     let mut found = folders.iter().map(|folder| Path::new(folder).join(name));
@@ -194,8 +195,8 @@ fn find(name: &str) -> Result<PathBuf, TestbedError> {
     found.ok_or_else(|| node_error(format!("{name} is not installed on this machine")))
 }
 
-/// All files of a folder, to lie in the guest where they lie here; without the control plane's logs
-/// and data.
+/// Adds all files of a folder, at the same paths in the guest; without the control plane's logs and
+/// data.
 fn add(files: &mut Vec<(String, PathBuf)>, folder: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,10 +1,10 @@
-//! What the programs of a node are configured with.
+//! Configuration files of the programs of a node.
 
 use std::path::Path;
 
 use super::{NodeNumber, NodeOptions};
 
-/// containerd: its own folders, no service of the system's, no right that this machine may lack.
+/// containerd: its own folders, no system services, no privilege that this machine may lack.
 pub(super) fn containerd(folder: &Path, programs: &Path, pause: &str) -> String {
     let (folder, programs) = (folder.display(), programs.display());
     format!(
@@ -39,7 +39,7 @@ SystemdCgroup = false
     )
 }
 
-/// The network of pods: a bridge.
+/// Network of pods: a bridge.
 pub(super) fn cni(number: NodeNumber) -> String {
     let pods = number.pods();
     format!(
@@ -50,8 +50,8 @@ pub(super) fn cni(number: NodeNumber) -> String {
     )
 }
 
-/// The kubelet. Half a cpu for the system keeps one whole cpu shared on a machine of two and leaves
-/// 1.5 to ask for.
+/// The kubelet. With half a cpu reserved for the system, a machine of two cpus keeps one whole cpu
+/// in the shared pool and 1.5 cpus allocatable.
 pub(super) fn kubelet(folder: &Path, authority: &Path, options: &NodeOptions) -> String {
     let (folder, authority) = (folder.display(), authority.display());
     let NodeOptions {
@@ -88,7 +88,7 @@ oomScoreAdj: 0
     )
 }
 
-/// Services by iptables; no setting of the machine is touched.
+/// kube-proxy in iptables mode; no setting of the machine is changed.
 pub(super) fn proxy(folder: &Path, name: &str) -> String {
     let folder = folder.display();
     format!(

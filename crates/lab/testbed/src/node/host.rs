@@ -1,5 +1,5 @@
-//! Where the programs of a node run: kubelet, containerd and kube-proxy, in namespaces of their own
-//! or on an emulated machine.
+//! Environment of a node's programs (kubelet, containerd and kube-proxy): separate namespaces or an
+//! emulated machine.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use crate::limits::{LOG_TAIL_BYTES, READY_PERIOD};
 use crate::test_network::TestNetwork;
 use crate::{ControlPlane, Image, TestbedError};
 
-/// The image of the process that holds a pod's namespaces.
+/// Image of the pause process, which holds a pod's namespaces.
 pub(super) const PAUSE: &str = "testbed.albacore.dev/pause:1";
 
-/// The programs of a node and what they run in. Processes, mounts, network and cgroups end with
-/// this value, at once, as where a machine fails; or with the test that made it.
+/// The programs of a node and their environment. Processes, mounts, network and cgroups are removed
+/// immediately on drop, as if the machine failed; or when the test that created it ends.
 #[derive(Debug)]
 pub struct Host {
     name: String,
@@ -24,7 +24,7 @@ pub struct Host {
     machine: Machine,
     number: NodeNumber,
     emulated: Option<Emulated>,
-    // Last, so that it outlives what runs in its network.
+    // Last, so that it is dropped after the processes in its network.
     network: TestNetwork,
 }
 
@@ -78,25 +78,25 @@ impl Host {
         &self.name
     }
 
-    /// Its address; that of the first node is the control plane's too, unless it is emulated.
+    /// Address of the node; the first node shares that of the control plane, unless it is emulated.
     pub fn address(&self) -> Ipv4Addr {
         self.machine.address(self.number)
     }
 
-    /// The folder of its logs and files, as it sees it too.
+    /// Folder of its logs and files; its path is the same inside the node.
     pub fn folder(&self) -> &Path {
         self.network.folder()
     }
 
-    /// The pid of the process that keeps its network and takes it down.
+    /// Pid of the process that owns its network and removes it.
     pub fn supervisor_pid(&self) -> u32 {
         self.network.supervisor_pid()
     }
 
-    /// Puts the images of an archive onto the node.
+    /// Imports the images of an archive into containerd.
     ///
     /// # Errors
-    /// containerd refuses it, in its words.
+    /// containerd rejects it; the error contains its message.
     pub fn import(&self, archive: &Path) -> Result<(), TestbedError> {
         let (ctr, socket) = (self.programs.join("ctr"), self.socket());
         let ctr = ctr.to_string_lossy();
@@ -104,7 +104,7 @@ impl Host {
         let import = ["images", "import", "--no-unpack", "-"];
         let mut task = self.begin(&[&into[..], &import].concat())?;
         let mut file = std::fs::File::open(archive).map_err(TestbedError::file(archive))?;
-        // Whoever does not read it all says why.
+        // A command that stops reading early reports the reason.
         let _ = task.feed(&mut file);
         let output = task.end().map_err(TestbedError::file(&*ctr))?;
         if output.status.success() {
@@ -114,20 +114,20 @@ impl Host {
         Err(TestbedError::Node { message })
     }
 
-    /// Runs a command inside the node: its processes, its mounts, its network. Its input is empty.
+    /// Runs a command inside the node, in its namespaces. Standard input is empty.
     ///
     /// # Errors
-    /// It cannot be run at all.
+    /// It cannot be started.
     pub fn exec(&self, words: &[&str]) -> Result<Output, TestbedError> {
         let task = self.begin(words)?;
         let program = words.first().unwrap_or(&"");
         task.end().map_err(TestbedError::file(program))
     }
 
-    /// Starts a command inside the node, which then has an input.
+    /// Starts a command inside the node, with a standard input.
     ///
     /// # Errors
-    /// It cannot be run at all.
+    /// It cannot be started.
     pub fn begin(&self, words: &[&str]) -> Result<Task, TestbedError> {
         if let Some(emulated) = &self.emulated {
             return emulated.begin(&self.network, words);
@@ -141,17 +141,17 @@ impl Host {
         Ok(Task::of(child))
     }
 
-    /// Runs `work` in the node's network, where pods and Services are: what it opens there stays
-    /// there.
+    /// Runs `work` in the node's network, which contains pods and Services; sockets that it opens
+    /// remain there.
     ///
     /// # Errors
-    /// The node is gone.
+    /// The node no longer exists.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
         self.network.within(work)
     }
 
-    /// Kills one of the node's own programs (`kubelet`, `containerd`, `kube-proxy`); it is started
-    /// again.
+    /// Kills one of the node's own programs (`kubelet`, `containerd`, `kube-proxy`); it is
+    /// restarted.
     ///
     /// # Errors
     /// There is no such program.
@@ -171,7 +171,7 @@ impl Host {
         }
     }
 
-    /// A text file, as the node sees it.
+    /// Reads a text file inside the node.
     ///
     /// # Errors
     /// There is no such file.
@@ -186,10 +186,10 @@ impl Host {
         }
     }
 
-    /// What a command line begins with to run in a node on this machine, for people.
+    /// Command prefix that enters a node on this machine, for interactive use.
     ///
     /// # Errors
-    /// The node is gone, or emulated.
+    /// The node no longer exists, or is emulated.
     pub fn entrance(&self) -> Result<String, TestbedError> {
         let command = self.command(Path::new("bash"))?;
         let words = std::iter::once(command.get_program()).chain(command.get_args());
@@ -230,7 +230,7 @@ impl Host {
         let (start, patience) = (Instant::now(), self.machine.patience());
         // bound: READY_TIME_MAX, GUEST_TIME_MAX
         while !is_done() {
-            // Its first process ends by itself only where a mount or a program is refused.
+            // Its init process exits only if a mount or a program fails.
             match &self.emulated {
                 None => self.network.first_process().map(drop),
                 Some(emulated) => emulated.check(),
@@ -247,8 +247,8 @@ impl Host {
         Ok(())
     }
 
-    /// The end of what a program of the node wrote, or of what the machine says where there is
-    /// none.
+    /// The end of the log of a program of the node, or of the console of an emulated machine if
+    /// there is none.
     fn tail(&self, program: &str) -> String {
         let log = self.network.folder().join(format!("{program}.log"));
         let text = match &self.emulated {
@@ -264,7 +264,7 @@ impl Host {
     }
 }
 
-/// The folder with containerd, runc and CNI plugins; fetches them the first time.
+/// Folder with containerd, runc and CNI plugins, which are downloaded at the first use.
 fn programs() -> Result<PathBuf, TestbedError> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/node/programs.sh");
     crate::program::folder_of(&script)

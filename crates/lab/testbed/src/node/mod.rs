@@ -1,5 +1,5 @@
-//! Real nodes for tests: kubelet, containerd and kube-proxy beside a control plane, in namespaces
-//! of their own or on an emulated machine.
+//! Real nodes for tests: kubelet, containerd and kube-proxy with a control plane, in separate
+//! namespaces or on an emulated machine.
 
 mod configuration;
 mod emulated;
@@ -17,7 +17,7 @@ use crate::{ControlPlane, Options, TestbedError};
 pub use host::Host;
 pub use task::Task;
 
-/// The place of a node in the network: 0 is beside the control plane.
+/// Number of a node in the network: 0 shares the network of the control plane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct NodeNumber(u8);
 
@@ -30,20 +30,20 @@ impl NodeNumber {
         }
     }
 
-    /// The addresses of its pods.
+    /// Address range of its pods.
     fn pods(self) -> String {
         format!("10.244.{}.0/24", self.0)
     }
 }
 
-/// What a node runs on.
+/// Machine of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Machine {
-    /// The machine at hand, with its cpus and its kernel.
+    /// The host, with its cpus and its kernel.
     #[default]
     Here,
-    /// One of 8 cpus, with SMT, 2 NUMA nodes, cgroup v2 and Linux 6.1, emulated by QEMU: some ten
-    /// times slower.
+    /// A machine of 8 cpus, with SMT, 2 NUMA nodes, cgroup v2 and Linux 6.1, emulated by QEMU:
+    /// about ten times slower.
     Emulated,
 }
 
@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// How long its programs may take until they are ready.
+    /// Time for its programs to become ready.
     fn patience(self) -> Duration {
         match self {
             Self::Here => READY_TIME_MAX,
@@ -64,19 +64,18 @@ impl Machine {
     }
 }
 
-/// What a node is started with.
+/// Options of a node.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// What it runs on.
     pub machine: Machine,
     pub name: String,
     /// `none` or `static`.
     pub cpu_manager_policy: String,
-    /// Cpu time kept from pods, as a quantity of Kubernetes.
+    /// CPU time reserved for the system, as a quantity of Kubernetes.
     pub reserved_cpu: String,
-    /// Seccomp profiles that pods can name as `localhostProfile`, with their JSON.
+    /// Seccomp profiles (JSON) that pods can reference by `localhostProfile`.
     pub seccomp_profiles: Vec<(String, String)>,
-    /// More flags of kube-controller-manager.
+    /// Additional flags of kube-controller-manager.
     pub manager: Vec<String>,
 }
 
@@ -93,12 +92,11 @@ impl Default for NodeOptions {
     }
 }
 
-/// A control plane with a node beside it. Everything ends with this value, or with the test that
-/// made it.
+/// A control plane with a node. Both are removed on drop, or when the test that created them ends.
 #[derive(Debug)]
 pub struct Node {
     plane: ControlPlane,
-    // After the plane, which runs in its network.
+    // Dropped after the plane, which runs in its network.
     host: Host,
 }
 
@@ -111,10 +109,10 @@ impl std::ops::Deref for Node {
 }
 
 impl Node {
-    /// Starts a control plane with a scheduler and one node, and waits until that is ready.
+    /// Starts a control plane with a scheduler and one node, and waits until the node is ready.
     ///
     /// # Errors
-    /// Something is missing on this machine, or is not ready in time.
+    /// A requirement is missing on this machine, or the node is not ready in time.
     pub fn start(options: &NodeOptions) -> Result<Self, TestbedError> {
         let network = TestNetwork::new()?;
         let place = Place {
@@ -135,12 +133,12 @@ impl Node {
         Ok(Self { plane, host })
     }
 
-    /// Starts another node of this control plane, in a network of its own that a cable connects
-    /// with this one, and waits until it is ready. `number` is 1 to 200, another one for each node;
+    /// Starts another node of this control plane, in a separate network that a veth pair connects
+    /// with this one, and waits until it is ready. `number` is 1 to 200, different for each node;
     /// `options.name` is unique.
     ///
     /// # Errors
-    /// Something is missing on this machine, or is not ready in time.
+    /// A requirement is missing on this machine, or the node is not ready in time.
     pub fn join(&self, number: u8, options: &NodeOptions) -> Result<Host, TestbedError> {
         let own = NodeNumber(number);
         let pods = own.pods();
@@ -148,8 +146,8 @@ impl Node {
         Host::start(network, &self.plane, own, options)
     }
 
-    /// Cuts the cable of the node that joined as `number`: not a packet passes any more, as where a
-    /// machine loses power.
+    /// Disconnects the node that joined as `number`: all its packets are lost, as after a power
+    /// failure of the machine.
     ///
     /// # Errors
     /// There is no such node.
@@ -157,12 +155,10 @@ impl Node {
         self.host.network().disconnect(number)
     }
 
-    /// Its control plane.
     pub fn plane(&self) -> &ControlPlane {
         &self.plane
     }
 
-    /// Its control plane, to be changed.
     pub fn plane_mut(&mut self) -> &mut ControlPlane {
         &mut self.plane
     }

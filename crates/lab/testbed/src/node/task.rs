@@ -1,4 +1,4 @@
-//! A command that runs inside a node: as a process of this machine, or at the other end of a
+//! A command that runs inside a node: as a process of this machine, or on the remote end of a
 //! connection.
 
 use std::io::{Error, Read as _, Result, Write};
@@ -8,7 +8,7 @@ use std::process::{Child, ExitStatus, Output};
 
 use crate::supervisor::CommandResult;
 
-/// A running command of a node. It has an input, and most commands end with that.
+/// A running command of a node. It has a standard input, and most commands exit at its end.
 #[derive(Debug)]
 pub struct Task(Way);
 
@@ -19,12 +19,12 @@ enum Way {
 }
 
 impl Task {
-    /// One of this machine, whose input and outputs are pipes.
+    /// A child process with piped input and output.
     pub(super) fn of(child: Child) -> Self {
         Self(Way::Child(child))
     }
 
-    /// One at the other end of a connection to `albacore-testbed serve`.
+    /// A command executed by `albacore-testbed serve` over a connection.
     pub(super) fn at(mut stream: TcpStream, words: &[&str]) -> Result<Self> {
         let mut line = serde_json::to_vec(words).map_err(Error::other)?;
         line.push(b'\n');
@@ -32,10 +32,10 @@ impl Task {
         Ok(Self(Way::Connection(stream)))
     }
 
-    /// Gives it all of `input`.
+    /// Writes all of `input` to its standard input.
     ///
     /// # Errors
-    /// It reads no more.
+    /// It no longer reads.
     pub fn feed(&mut self, input: &mut dyn std::io::Read) -> Result<()> {
         match &mut self.0 {
             Way::Child(child) => match &mut child.stdin {
@@ -46,13 +46,13 @@ impl Task {
         }
     }
 
-    /// Ends its input, and waits for its own end.
+    /// Closes its standard input, and waits for its exit.
     ///
     /// # Errors
-    /// It is gone.
+    /// It no longer exists.
     pub fn end(self) -> Result<Output> {
         match self.0 {
-            // Waiting closes the input.
+            // Waiting closes the standard input.
             Way::Child(child) => child.wait_with_output(),
             Way::Connection(mut stream) => {
                 stream.shutdown(Shutdown::Write)?;
@@ -64,14 +64,14 @@ impl Task {
     }
 }
 
-/// Output, then how it ended, then the length of that.
+/// Splits the reply: output, then the result, then the length of the result.
 fn take_apart(mut bytes: Vec<u8>) -> Option<Output> {
     let length = bytes.split_off(bytes.len().checked_sub(8)?);
     let length = usize::try_from(u64::from_be_bytes(length.try_into().ok()?)).ok()?;
     let ended = bytes.split_off(bytes.len().checked_sub(length)?);
     let ended: CommandResult = serde_json::from_slice(&ended).ok()?;
     Some(Output {
-        // As the kernel packs them: the code above, a signal below.
+        // Wait status of the kernel: exit code in the high byte, signal in the low byte.
         status: ExitStatus::from_raw(ended.code.map_or(9, |code| code << 8)),
         stdout: bytes,
         stderr: ended.stderr.into_bytes(),

@@ -1,12 +1,12 @@
-//! The cgroups of a node: one below the supervisor's own in every hierarchy. A cgroup namespace
-//! makes them look like the roots, so that the kubelet makes its `/kubepods` there and can neither
-//! see nor touch anybody else's.
+//! Cgroups of a node: one below the supervisor's own in every hierarchy. In a cgroup namespace they
+//! appear as the roots, so that the kubelet creates `/kubepods` there and can neither see nor
+//! change cgroups of other processes.
 
 use std::collections::BTreeMap;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// A mount: what `mount -t KIND -o OPTIONS KIND TARGET` takes.
+/// Arguments of `mount -t KIND -o OPTIONS KIND TARGET`.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Mount {
     pub(crate) kind: String,
@@ -14,19 +14,19 @@ pub(crate) struct Mount {
     pub(crate) target: PathBuf,
 }
 
-/// A cgroup of the node's.
+/// A cgroup of the node.
 struct Cgroup {
     hierarchy: Mount,
     parent: PathBuf,
     directory: PathBuf,
 }
 
-/// One cgroup in every hierarchy of cgroup v1, and in that of v2 beside them.
+/// One cgroup in every hierarchy of cgroup v1, and one in that of v2.
 pub(crate) struct Cgroups(Vec<Cgroup>);
 
 impl Cgroups {
-    /// Makes a cgroup `name` below the caller's own in every hierarchy; sweeps those of supervisors
-    /// that were killed.
+    /// Creates a cgroup `name` below the caller's own in every hierarchy; removes those of
+    /// supervisors that were killed.
     pub(crate) fn make(name: &str) -> Result<Self> {
         let mounted = read("/proc/self/mounts")?;
         let mounted: Vec<Mount> = mounted.lines().filter_map(parse_mount).collect();
@@ -45,7 +45,7 @@ impl Cgroups {
             sweep(&parent);
             std::fs::create_dir(&directory).map_err(|error| named(&directory, &error))?;
             if controllers.split(',').any(|c| c == "cpuset") {
-                // A new cpuset of v1 is empty, and nothing can run in it.
+                // A new v1 cpuset is empty, so no process can run in it.
                 for (file, source) in [
                     ("cpuset.cpus", "cpuset.effective_cpus"),
                     ("cpuset.mems", "cpuset.effective_mems"),
@@ -71,22 +71,22 @@ impl Cgroups {
         Ok(Self(cgroups))
     }
 
-    /// What to mount in the node, in this order.
+    /// Mounts of the node, in order.
     pub(crate) fn mounts(&self) -> Vec<Mount> {
         self.0.iter().map(|c| c.hierarchy.clone()).collect()
     }
 
-    /// Moves this process, and so its children to come, into them.
+    /// Moves this process, and so its future children, into them.
     pub(crate) fn enter(&self) -> Result<()> {
         self.0.iter().try_for_each(|c| move_to(&c.directory))
     }
 
-    /// Moves this process back.
+    /// Moves this process back to the parents.
     pub(crate) fn leave(&self) -> Result<()> {
         self.0.iter().try_for_each(|c| move_to(&c.parent))
     }
 
-    /// Removes them; whether all are gone.
+    /// Removes them; returns whether all are removed.
     pub(crate) fn remove(&self) -> bool {
         let mut is_gone = true;
         for cgroup in &self.0 {
@@ -110,7 +110,7 @@ fn parse_mount(line: &str) -> Option<Mount> {
     let (target, kind, options) = (words.next()?, words.next()?, words.next()?);
     let options = match kind {
         "cgroup" => {
-            // What is not a general option names the hierarchy.
+            // An option that is not a general one identifies the hierarchy.
             let general = ["rw", "ro", "nosuid", "nodev", "noexec", "relatime", "xattr"];
             let own = options.split(',').filter(|word| !general.contains(word));
             own.collect::<Vec<_>>().join(",")
@@ -125,7 +125,7 @@ fn parse_mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// The mount of a hierarchy that `/proc/PID/cgroup` names by these controllers; none for v2.
+/// The mount of a hierarchy that `/proc/PID/cgroup` identifies by these controllers; `None` for v2.
 fn find<'a>(mounted: &'a [Mount], controllers: &str) -> Option<&'a Mount> {
     mounted.iter().find(|mount| {
         let has = |word: &str| mount.options.split(',').any(|option| option == word);
@@ -141,7 +141,7 @@ fn move_to(directory: &Path) -> Result<()> {
     std::fs::write(&file, "0").map_err(|error| named(&file, &error))
 }
 
-/// Removes the cgroups of supervisors that are no more.
+/// Removes the cgroups of supervisors that no longer exist.
 fn sweep(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -154,9 +154,9 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Removes a cgroup with all below it, as far as nothing runs in it.
+/// Removes a cgroup and its descendants, except those with processes.
 fn remove(directory: &Path) {
-    // By depth, so that children go before their parents.
+    // Sorted by depth, so that children are removed before their parents.
     let mut found: BTreeMap<(usize, PathBuf), ()> = BTreeMap::new();
     let mut open = vec![directory.to_owned()];
     // bound: the cgroups of one node

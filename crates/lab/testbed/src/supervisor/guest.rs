@@ -1,5 +1,5 @@
-//! The first process of an emulated node: makes a root that containers can leave, loads modules,
-//! sets the network up and runs the node's programs as that of a node on this machine does.
+//! Init process of an emulated node: creates a root that supports pivot_root, loads modules,
+//! configures the network and runs the node's programs like a node on this machine.
 
 use std::fs;
 use std::io::Result;
@@ -12,22 +12,22 @@ use nix::unistd::chroot;
 use super::init::{NodeSpec, run_all, text};
 use super::run;
 
-/// What there is besides a node's spec.
+/// Parameters of the machine, in addition to a node's spec.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Machine {
-    /// Its address, with the length of its network's.
+    /// Its address with the prefix length of its network.
     pub(crate) address: String,
-    /// Whom it asks for the way.
+    /// Its default gateway.
     pub(crate) router: String,
 }
 
-/// The file in the folder of the node that says so.
+/// Name of the file in the node's folder that contains a [`Machine`].
 pub(crate) const MACHINE: &str = "machine.json";
 
-/// Where modules lie, named in the order in which they are loaded.
+/// Folder of the modules, whose alphabetical order is the load order.
 const MODULES: &str = "/modules";
 
-/// What a kubelet reads of the system that it runs on.
+/// System files that a kubelet reads.
 const FILES: [(&str, &str); 6] = [
     ("/etc/passwd", "root:x:0:0:root:/:/bin/false\n"),
     ("/etc/group", "root:x:0:\n"),
@@ -37,17 +37,17 @@ const FILES: [(&str, &str); 6] = [
     ("/etc/resolv.conf", ""),
 ];
 
-/// Files up to this size stay where the kernel unpacked them.
+/// Files up to this size are kept where the kernel unpacked them.
 const KEPT_BYTES_MAX: u64 = 4 << 20;
 
-/// Runs the node that `folder` describes: the machine is its own.
+/// Runs the node that `folder` describes, as the only node of the machine.
 ///
 /// # Errors
-/// A mount is refused or a program cannot be started.
+/// A mount fails or a program cannot be started.
 pub fn guest(folder: &Path) -> Result<()> {
     let machine: Machine = super::init::parse(&folder.join(MACHINE))?;
     let spec: NodeSpec = super::init::parse(&folder.join("node.json"))?;
-    // Before it there is no /dev/null, which other commands get as their input.
+    // Required first: without it there is no /dev/null, the standard input of other commands.
     let words = ["-t", "devtmpfs", "devtmpfs", "/dev"];
     Command::new("mount").args(words).status()?;
     load_modules()?;
@@ -68,7 +68,7 @@ pub fn guest(folder: &Path) -> Result<()> {
     for (file, contents) in FILES {
         fs::write(file, contents)?;
     }
-    // Mounts of the kubelet are seen in pods that ask for it.
+    // Shared propagation, so that mounts of the kubelet are visible in pods that request it.
     run("mount", &["--make-rshared", "/"])?;
     for words in [
         &["link", "set", "lo", "up"][..],
@@ -92,8 +92,8 @@ fn load_modules() -> Result<()> {
         .try_for_each(|file| run("insmod", &[text(file)?]))
 }
 
-/// Containers leave their root, and the archive that the kernel unpacked is the one that cannot be
-/// left: everything moves into another.
+/// Moves everything into a new root: containers need pivot_root, which the kernel does not allow on
+/// the initial RAM file system.
 fn leave_first_root() -> Result<()> {
     let root = Path::new("/root.new");
     fs::create_dir(root)?;
@@ -114,7 +114,7 @@ fn leave_first_root() -> Result<()> {
     std::env::set_current_dir("/")
 }
 
-/// Moves a file or copies a small one, with all that is below; what is mounted stays.
+/// Moves a file or copies a small one, recursively; mount points are skipped.
 fn transfer(from: &Path, to: &Path) -> Result<()> {
     let about = fs::symlink_metadata(from)?;
     if about.is_symlink() {
@@ -131,7 +131,8 @@ fn transfer(from: &Path, to: &Path) -> Result<()> {
         Ok(())
     } else {
         fs::copy(from, to)?;
-        // What is called until the move is small; the memory of the rest is wanted.
+        // Programs that are needed until the move completes are small; the memory of the others is
+        // freed.
         match about.len() > KEPT_BYTES_MAX {
             true => fs::remove_file(from),
             false => Ok(()),

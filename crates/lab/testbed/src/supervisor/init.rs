@@ -1,6 +1,6 @@
-//! The node's first process: makes the mounts that a node wants, starts its programs and starts
-//! them again when they end, reaps what is orphaned. It ends when its input does, and the kernel
-//! ends everything else in the node with it.
+//! Init process of a node: creates its mounts, starts its programs, restarts them when they exit,
+//! and reaps orphans. It exits at the end of its standard input, whereupon the kernel kills all
+//! other processes of the node.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,7 +16,7 @@ use super::cgroups::Mount;
 use super::run;
 use crate::limits::{READY_PERIOD, READY_TIME_MAX, RESTART_PAUSE};
 
-/// Settings of the whole machine that a kubelet writes; it gets files of its own in their place.
+/// System-wide settings that a kubelet writes; copies are mounted in their place.
 const SYSCTLS: [&str; 5] = [
     "vm/overcommit_memory",
     "kernel/panic",
@@ -29,28 +29,28 @@ const SYSCTLS: [&str; 5] = [
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct NodeSpec {
     pub(crate) host_name: String,
-    /// Its programs, in the order of their start.
+    /// Its programs, in start order.
     pub(crate) services: Vec<Service>,
 }
 
 /// A program of the node.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Service {
-    /// Its name, and that of its log.
+    /// Name of the program and of its log.
     pub(crate) name: String,
     pub(crate) command: Vec<String>,
     /// The first start waits for this file.
     pub(crate) after: Option<PathBuf>,
-    /// Its `PATH`.
+    /// Value of `PATH`.
     pub(crate) path: String,
 }
 
 /// Runs the node that `folder` describes.
 ///
 /// # Errors
-/// A mount is refused or a program cannot be started.
+/// A mount fails or a program cannot be started.
 pub fn init(folder: &Path) -> Result<()> {
-    // The end of the input means that the supervisor has ended, also if it was killed.
+    // The end of the input means that the supervisor has exited, even if it was killed.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
@@ -106,7 +106,7 @@ fn wait_for(file: &Path) -> Result<()> {
 }
 
 fn mount_all(folder: &Path, cgroups: &[Mount]) -> Result<()> {
-    // Copies of what is now, for the kubelet to write.
+    // Copies of the current values, writable by the kubelet.
     let settings = folder.join("sysctls");
     std::fs::create_dir_all(&settings)?;
     for name in SYSCTLS {
@@ -115,7 +115,8 @@ fn mount_all(folder: &Path, cgroups: &[Mount]) -> Result<()> {
         std::fs::write(&file, std::fs::read(&live)?)?;
         run("mount", &["--bind", text(&file)?, text(&live)?])?;
     }
-    // What programs write outside their folder stays in this mount namespace and goes with it.
+    // Files written outside of the node's folder are confined to this mount namespace and removed
+    // with it.
     for directory in ["/run", "/var/lib", "/var/log"] {
         run("mount", &["-t", "tmpfs", "tmpfs", directory])?;
     }
@@ -136,7 +137,7 @@ fn mount_all(folder: &Path, cgroups: &[Mount]) -> Result<()> {
             &["-t", kind, "-o", &options, kind, text(&mount.target)?],
         )?;
     }
-    // Mounts of the kubelet are seen in pods that ask for it.
+    // Shared propagation, so that mounts of the kubelet are visible in pods that request it.
     run("mount", &["--make-rshared", "/"])
 }
 
@@ -145,7 +146,7 @@ pub(super) fn text(path: &Path) -> Result<&str> {
         .ok_or_else(|| Error::other(format!("{} is not UTF-8", path.display())))
 }
 
-/// Starts a program; its pid.
+/// Starts a program; returns its pid.
 fn start(folder: &Path, service: &Service) -> Result<i32> {
     let log = File::options()
         .create(true)

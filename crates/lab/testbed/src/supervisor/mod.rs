@@ -1,9 +1,9 @@
 //! The supervisor: a process that owns everything that the node of a test creates on the machine,
 //! and outlives the test.
 //!
-//! It makes a network namespace, then reads standard input. A line `node` starts a node. The end of
-//! the input means that the test has ended, in whatever way: processes, mounts and network
-//! disappear with their namespaces, cgroups and folder are removed here.
+//! It creates a network namespace, then reads standard input. A line `node` starts a node. The end
+//! of the input means that the test has ended, normally or not: processes, mounts and network
+//! disappear with their namespaces; cgroups and folder are removed explicitly.
 
 mod cgroups;
 mod guest;
@@ -40,11 +40,12 @@ pub(crate) const READY: &str = "ready";
 /// The command that starts a node, and its reply.
 pub(crate) const NODE: &str = "node";
 
-/// The device of a node's network: a bridge, or one end of a cable to the bridge of another.
+/// Device of a node's network: a bridge, or one end of a veth pair to the bridge of another
+/// network.
 pub(crate) const DEVICE: &str = "node0";
 
-/// Owns a network, and a node if one is requested, until standard input ends; then removes
-/// `folder`. Without `has_bridge` its only device comes from outside.
+/// Owns a network, and a node if one is requested, until the end of standard input; then removes
+/// `folder`. Without `has_bridge` its only device is provided by the caller.
 ///
 /// # Errors
 /// The kernel refuses a namespace, a cgroup or a device.
@@ -75,7 +76,7 @@ fn run_until_input_ends(folder: &Path, has_bridge: bool) -> Result<()> {
 }
 
 fn make_bridge() -> Result<()> {
-    // A bridge without ports: kubelets take no loopback address, and this kernel may have no dummy
+    // A bridge without ports: kubelets reject loopback addresses, and this kernel may have no dummy
     // device.
     let address = format!("{NODE_ADDRESS}/24");
     for words in [
@@ -90,7 +91,7 @@ fn make_bridge() -> Result<()> {
     Ok(())
 }
 
-/// Kills processes that still run in this network: the control plane of a test that was killed.
+/// Kills the remaining processes in this network: the control plane of a test that was killed.
 fn kill_remaining_processes() -> Result<()> {
     let own = std::fs::read_link("/proc/self/ns/net")?;
     for entry in std::fs::read_dir("/proc")?.flatten() {
@@ -103,7 +104,7 @@ fn kill_remaining_processes() -> Result<()> {
         };
         let is_here = std::fs::read_link(entry.path().join("ns/net")).is_ok_and(|net| net == own);
         if is_here {
-            // It may have exited by itself.
+            // It may have exited meanwhile.
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
@@ -130,7 +131,7 @@ fn run(program: &str, words: &[&str]) -> Result<()> {
     Err(Error::other(format!("{program} {words:?}: {message}")))
 }
 
-/// A node's first process and its cgroups.
+/// A node's init process and its cgroups.
 struct Node {
     unshare: Child,
     cgroups: cgroups::Cgroups,
@@ -172,7 +173,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // The first process exits at the end of its input, and its namespace with it.
+        // The init process exits at the end of its input, and its namespace with it.
         drop(self.unshare.stdin.take());
         let _ = self.unshare.wait();
         let start = Instant::now();
@@ -183,7 +184,7 @@ impl Drop for Node {
     }
 }
 
-/// Removes a folder that programs may still be writing into while they end.
+/// Removes a folder into which exiting programs may still be writing.
 fn remove(folder: &Path) {
     let start = Instant::now();
     // bound: REMOVAL_TIME_MAX

@@ -1,4 +1,4 @@
-//! The process of a pod's sandbox: it does nothing, and is the parent of the pod's orphans.
+//! Pause process of a pod's sandbox: it idles, and reaps the pod's orphans.
 
 use std::io::Result;
 
@@ -6,19 +6,19 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
-/// Reaps children until a signal ends it.
+/// Reaps children until a signal terminates it.
 ///
 /// # Errors
-/// The kernel gives no signals.
+/// The kernel refuses the signal mask.
 pub fn pause() -> Result<()> {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD] {
         signals.add(signal);
     }
     signals.thread_block()?;
-    // bound: the life of its pod
+    // bound: the lifetime of its pod
     while signals.wait()? == Signal::SIGCHLD {
-        // bound: as many children as have ended
+        // bound: the number of exited children
         while !matches!(
             waitpid(None, Some(WaitPidFlag::WNOHANG)),
             Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD)

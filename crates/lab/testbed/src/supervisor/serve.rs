@@ -1,9 +1,9 @@
-//! Runs commands for every client that connects: the way into a machine whose namespaces cannot be
+//! Executes commands for every client that connects: access to a machine whose namespaces cannot be
 //! joined. It listens in a network that is removed with its test.
 //!
-//! A client sends the words of a command as a line of JSON, then the input of the command until it
-//! shuts its end down. It receives the output, then the result of the command as JSON, then the
-//! length of that JSON in eight bytes, big endian.
+//! A client sends the words of a command as a line of JSON, then the standard input of the command,
+//! and shuts down its write side. It receives the output, then the result of the command as JSON,
+//! then the length of that JSON in eight bytes, big endian.
 
 use std::io::{Error, Read as _, Result, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 /// The result of a command.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct CommandResult {
-    /// Its exit code; `None` if a signal ended it, or if it could not be started.
+    /// Its exit code; `None` if it was killed by a signal, or could not be started.
     pub(crate) code: Option<i32>,
     /// Its standard error.
     pub(crate) stderr: String,
@@ -22,10 +22,10 @@ pub(crate) struct CommandResult {
 /// Serves at this address.
 ///
 /// # Errors
-/// The address is taken.
+/// The address is in use.
 pub fn serve(address: &str) -> Result<()> {
     let listener = TcpListener::bind(address)?;
-    // bound: the life of the node
+    // bound: the lifetime of the node
     loop {
         let (stream, _) = listener.accept()?;
         std::thread::spawn(move || {
@@ -39,7 +39,7 @@ pub fn serve(address: &str) -> Result<()> {
 fn answer(mut stream: TcpStream) -> Result<()> {
     let mut line = Vec::new();
     let mut byte = [0];
-    // bound: the words of one command; not one byte of its input is taken
+    // bound: the length of one command; reads no byte of its input
     while stream.read(&mut byte)? == 1 && byte[0] != b'\n' {
         line.push(byte[0]);
     }

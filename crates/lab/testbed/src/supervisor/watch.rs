@@ -1,5 +1,5 @@
-//! Prints the masks of a pod's workers, as one line of JSON after every change, until the input
-//! ends. Reads cgroup v2, where the processes of a pod are listed in a folder named after its uid.
+//! Prints the masks of a pod's workers, as one line of JSON after every change, until the end of
+//! the input. Reads cgroup v2, where the processes of a pod are in a cgroup named after its uid.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Result, Write as _};
@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 /// Polling period: far below a tenth of the time that a repair may take.
 const PERIOD: Duration = Duration::from_millis(2);
 
-/// The masks at one time.
+/// The masks at a point in time.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct PodMasks {
-    /// Milliseconds since the first reading.
+    /// Milliseconds since the first sample.
     pub ms: u64,
-    /// The effective cpus of the container with the workers.
+    /// Effective cpuset of the container with the workers.
     pub cpuset: String,
-    /// The pid of each worker's thread by its name, and its mask.
+    /// Per worker thread, by its name: its tid and its mask.
     pub masks: BTreeMap<String, (i32, String)>,
 }
 
-/// Prints a line now and one for every change, until the input ends.
+/// Prints the current state and one line for every change, until the end of the input.
 ///
 /// # Errors
 /// Standard output is closed.
@@ -35,7 +35,7 @@ pub fn watch(uid: &str) -> Result<()> {
     });
     let start = Instant::now();
     let mut before = None;
-    // bound: the life of the input
+    // bound: until the end of the input
     loop {
         let is_last = is_over.load(Ordering::Acquire);
         let ms = start.elapsed().as_millis() as u64;
@@ -82,7 +82,7 @@ fn add(seen: &mut PodMasks, directory: &Path) {
                 let found = status.lines().find_map(|line| line.strip_prefix(name));
                 found.unwrap_or_default().trim().to_owned()
             };
-            // Workers name their threads so.
+            // Workers name their threads with this prefix.
             if value("Name:").starts_with("albw") {
                 let tid = value("Pid:").parse().unwrap_or_default();
                 let mask = (tid, value("Cpus_allowed_list:"));

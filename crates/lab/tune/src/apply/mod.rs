@@ -1,5 +1,5 @@
-//! `--apply`: writes the chosen values over the user's file, watches the server that runs from it,
-//! and takes them back where that server became worse.
+//! `--apply`: writes the chosen values into the user's file, monitors the server that uses it, and
+//! reverts them if the server became worse.
 
 mod watch;
 
@@ -13,27 +13,27 @@ use crate::error::TuneError;
 use crate::outcome::Outcome;
 use watch::Watch;
 
-/// What is to be changed, and what is watched.
+/// File to change, and server to monitor.
 #[derive(Clone, Debug)]
 pub struct ApplyRequest {
     /// The InferenceDeployment.
     pub file: PathBuf,
-    /// `http://HOST:PORT` of the server that runs from it, under its clients' load; `None`: the
-    /// file is written and nothing watched.
+    /// `http://HOST:PORT` of the server that uses the file, under its clients' load; `None`: the
+    /// file is written without monitoring.
     pub server: Option<String>,
-    /// How long the server is watched before, and again after the change.
+    /// Monitoring time before the change, and again after it.
     pub time: Duration,
 }
 
-/// A server that can be watched, with what it does now.
+/// A server to be monitored, and its state before the change.
 #[derive(Debug)]
 pub struct Watching(Option<Watch>);
 
 impl Watching {
-    /// Checks the options before time is spent on the search.
+    /// Validates the options before time is spent on the search.
     ///
     /// # Errors
-    /// No such address; the server does not answer, or is not Albacore's.
+    /// The address is invalid; the server does not answer, or is not an Albacore server.
     pub fn check(request: &ApplyRequest) -> Result<Self, TuneError> {
         let watch = request.server.as_deref();
         let watch = watch.map(|url| Watch::connect(url, request.time));
@@ -41,11 +41,11 @@ impl Watching {
     }
 }
 
-/// Writes the values into the file; returns what was found, in sentences.
+/// Writes the values into the file; returns the result in sentences.
 ///
 /// # Errors
-/// The file was edited meanwhile, or cannot be written; the server has too few requests; the server
-/// became worse, and the file is as before again.
+/// The file was edited meanwhile, or cannot be written; the server gets too few requests; the
+/// server became worse, and the file was restored.
 pub fn apply(
     request: &ApplyRequest,
     watching: &Watching,
@@ -94,7 +94,7 @@ pub fn apply(
     Ok(format!("{text}. {file} keeps the chosen values."))
 }
 
-/// Replaces the file in one step if it still says `expected`.
+/// Replaces the file atomically if it still contains `expected`.
 fn replace(file: &Path, expected: &str, text: &str) -> Result<(), TuneError> {
     let now = std::fs::read_to_string(file).map_err(TuneError::file(file))?;
     if now != expected {

@@ -1,4 +1,4 @@
-//! A server under its clients' load, before and after a change.
+//! Measures a server under its clients' load, before and after a change.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,15 @@ use crate::configuration::Configuration;
 use crate::error::TuneError;
 use crate::outcome::Outcome;
 
-/// How long a server may take to be started again with other workers or threads.
+/// Timeout of a restart of the server with other workers or threads.
 const RESTART_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// The server reads its file every second or so, and learns the costs of other batches.
+/// The server polls its file about once per second, and learns the costs of other batches.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// How often a signal is looked for.
+/// Polling period of signals.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Of a server.
 #[derive(Debug)]
 pub(super) struct Watch {
     server: ServerAddress,
@@ -28,7 +27,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// # Errors
-    /// There is no such server.
+    /// The server does not exist.
     pub(super) fn connect(url: &str, time: Duration) -> Result<Self, TuneError> {
         let server = ServerAddress::parse(url)
             .map_err(|error| TuneError::Usage(format!("--watch: {error}")))?;
@@ -40,7 +39,7 @@ impl Watch {
     }
 
     /// # Errors
-    /// The server does not answer, was started again, or has too few requests; a signal.
+    /// The server does not answer, was restarted, or gets too few requests; a signal was received.
     pub(super) fn measure(&self, signals: &Signals) -> Result<Vec<ServedWindow>, TuneError> {
         let mut before = self.server.served()?;
         let mut windows = Vec::new();
@@ -63,10 +62,10 @@ impl Watch {
         Ok(windows)
     }
 
-    /// Waits until the server has the chosen values.
+    /// Waits until the server runs with the chosen values.
     ///
     /// # Errors
-    /// It was not started again in time; a signal.
+    /// It was not restarted in time; a signal was received.
     pub(super) fn wait_for(
         &self,
         outcome: &Outcome,
@@ -81,7 +80,7 @@ impl Watch {
                 "start `albacore run` again: workers and threads take effect then; waiting for {workers} x {threads}"
             ));
             let begin = Instant::now();
-            // a server that is being started does not answer
+            // a server that is restarting does not answer
             let is_there = || {
                 let served = self.server.served().ok();
                 served.is_some_and(|of| (of.workers, of.threads) == (workers, threads))

@@ -1,4 +1,4 @@
-//! What is sent to a pod, and what is written of the journal that comes back.
+//! The input sent to a pod, and the files written from the returned journal.
 
 use super::*;
 

@@ -8,7 +8,7 @@ use albacore_svg::escape;
 use super::pareto;
 use crate::outcome::{Measured, Outcome};
 
-/// Beside the style of all reports.
+/// In addition to the common style of reports.
 const STYLE: &str = ".words td{text-align:left}pre{overflow:auto;border:1px solid var(--line);padding:.6rem;font-size:.8rem}";
 
 pub(super) fn page(outcome: &Outcome) -> String {

@@ -11,8 +11,8 @@ use crate::outcome::Outcome;
 /// Writes the results into a folder; returns the path of the file with the chosen values.
 ///
 /// # Errors
-/// A file cannot be written; the run ended early, or the layout of the user's file does not take
-/// the values: the other files are written.
+/// A file cannot be written; the run ended early, or the layout of the user's file does not allow
+/// the values: then the other files are written.
 pub fn write_results(outcome: &Outcome, folder: &Path) -> Result<PathBuf, TuneError> {
     let json = serde_json::to_string_pretty(outcome)
         .map_err(|e| TuneError::Failed(format!("tune.json: {e}")))?;

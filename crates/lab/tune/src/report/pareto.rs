@@ -1,5 +1,5 @@
-//! Measured candidates by goodput and p99, with the cpus that they used; a line joins those that no
-//! other beats in both.
+//! Measured candidates by goodput and p99, with the cpus that they used; a line connects the Pareto
+//! front.
 
 use albacore_simulator::chart::color;
 use albacore_svg::{Svg, escape};

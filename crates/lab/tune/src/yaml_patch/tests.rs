@@ -1,4 +1,4 @@
-//! Values change, are added and removed; comments and layout stay.
+//! Values are changed, added and removed; comments and layout are preserved.
 
 use super::*;
 use albacore_api::{BatchingPolicy, Mode};
@@ -51,7 +51,7 @@ fn values_change_and_comments_stay() {
     assert_eq!(after, due);
 }
 
-/// A file with these lines in place of its last, and a change that needs fields removed.
+/// The file with these lines instead of its last, after a change that removes fields.
 fn removed(lines: &str, change: impl FnOnce(&mut Configuration)) -> String {
     let last = FILE.lines().last().unwrap();
     let file = FILE.replace(&format!("{last}\n"), lines);
