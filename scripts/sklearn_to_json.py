@@ -23,7 +23,7 @@ import numpy as np
 
 
 class NotConvertible(ValueError):
-    """What the estimator is, and why it cannot be converted."""
+    """The estimator cannot be converted; the message contains its type and the reason."""
 
 
 def _name(estimator):
@@ -31,13 +31,13 @@ def _name(estimator):
 
 
 def _shares(values):
-    """Class shares of each node: what predict_proba of a tree divides out, if its version has not done so already."""
+    """Class shares of each node, normalized as in predict_proba of a tree, if its version has not done so already."""
     sums = values.sum(axis=1, keepdims=True)
     return values if np.allclose(sums, 1.0, rtol=0, atol=1e-9) else values / np.where(sums == 0, 1.0, sums)
 
 
 def _table(tree, value):
-    """A tree of sklearn.tree as columns; `value` has one entry, or one for each group, a node."""
+    """Columns of a tree of sklearn.tree; `value` has one entry per node, or one per node and group."""
     missing = getattr(tree, "missing_go_to_left", np.zeros(tree.node_count))
     is_leaf = tree.children_left == -1
     return {
@@ -52,7 +52,7 @@ def _table(tree, value):
 
 
 def _forest(estimator, members):
-    """Means over trees: of values, or of class shares."""
+    """A forest: mean over trees of values or class shares."""
     is_classifier = hasattr(estimator, "classes_")
     if is_classifier and isinstance(estimator.classes_, list):
         raise NotConvertible(f"{_name(estimator)} of several outputs: convert a classifier for each")
@@ -68,7 +68,7 @@ def _forest(estimator, members):
 
 
 def _boosting(estimator):
-    """Sums over stages of shrunken trees, on top of a constant."""
+    """Gradient boosting: a constant plus the sum of the trees, scaled by the learning rate."""
     loss = estimator.loss
     is_classifier = hasattr(estimator, "classes_")
     init = estimator.init_
@@ -89,7 +89,7 @@ def _boosting(estimator):
 
 
 def _histogram(estimator):
-    """As boosting, with thresholds of its own and rows as they are."""
+    """Histogram gradient boosting: its own thresholds, and rows without conversion."""
     is_classifier = hasattr(estimator, "classes_")
     trees = []
     for stage in estimator._predictors:
@@ -118,12 +118,12 @@ def _histogram(estimator):
 
 
 def _label(label):
-    """A class as JSON: what `predict` gives, over MLflow."""
+    """A class label as JSON, as returned by `predict` over MLflow."""
     return json.dumps(label.item() if isinstance(label, np.generic) else label)
 
 
 def _lightgbm(estimator):
-    """The text of the booster, up to the best iteration, beside the classes."""
+    """The text of the booster, up to the best iteration."""
     text = estimator.booster_.model_to_string()
     lines = text.splitlines()
     objective = next((line[len("objective="):].split()[0] for line in lines if line.startswith("objective=")), "custom")
@@ -138,7 +138,7 @@ def _classes(estimator):
 
 
 def convert(estimator):
-    """The estimator as a dictionary of plain lists."""
+    """Converts the estimator to a dictionary of plain lists."""
     import sklearn
 
     if _name(estimator) == "Pipeline":

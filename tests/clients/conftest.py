@@ -29,7 +29,7 @@ class Server:
 
 @contextlib.contextmanager
 def run_server(arguments):
-    """A server of its own, until the end of the block."""
+    """Runs a separate server until the end of the block."""
     command = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
     for name, file in MODELS.items():
         command += ["--model", f"{name}={ZOO / file}"]
@@ -39,7 +39,7 @@ def run_server(arguments):
 
 @contextlib.contextmanager
 def run_program(arguments):
-    """A server with these arguments alone."""
+    """Runs a server with only these arguments."""
     command = [os.environ["ALBACORE_SERVER"]] + arguments
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -65,7 +65,7 @@ def server():
 
 
 class Labeled:
-    """A server with a model whose classes have names, its rows, and the names by XGBoost."""
+    """A server with a model with named classes, its rows, and the class names from XGBoost."""
 
     names = np.array(["legit", "fraud"])
 
@@ -92,7 +92,7 @@ def labeled(tmp_path_factory):
 
 
 class Sample:
-    """A model of the zoo: its rows and what its library made of them."""
+    """A model of the zoo: its rows and the reference outputs of its library."""
 
     def __init__(self, model):
         arrays = np.load(ZOO / (MODELS[model].rsplit(".", 1)[0] + ".npz"))
@@ -111,13 +111,13 @@ def sample(request):
 
 
 def assert_same_bits(have, want):
-    """Equal shape, type and bits."""
+    """Asserts equal shape, type and bits."""
     assert have.shape == want.shape
     assert have.dtype == want.dtype
     assert have.tobytes() == want.tobytes()
 
 
 def texts(array):
-    """The texts of a tensor; clients leave those of JSON as they are."""
+    """The strings of a tensor; clients do not decode those of JSON."""
     values = array.reshape(-1).tolist()
     return [text.decode() if isinstance(text, bytes) else text for text in values]

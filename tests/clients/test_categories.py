@@ -1,4 +1,4 @@
-"""Columns of texts: the answers are those of the libraries on data frames with categories (tests/data/categories)."""
+"""String columns: the results equal those of the libraries on data frames with categories (tests/data/categories)."""
 
 import json
 import urllib.error
@@ -23,7 +23,7 @@ NAMES = [f"color {index}" for index in range(len(DATA["colors"]))]
 
 
 def rows(colors=DATA["colors"]):
-    """Rows with sizes as texts, and these names of colors."""
+    """Rows with sizes as strings and these color names."""
     names = dict(zip([None] + DATA["colors"], [None] + colors))
     text = lambda size: None if size is None else str(size)
     return [[amount, names[color], age, text(size)] for amount, color, age, size in DATA["rows"]]
@@ -34,7 +34,7 @@ def wanted(model):
 
 
 def assert_close(have, model, want=None):
-    """Equal to the library's prediction: f32 exactly, f64 up to the order of a sum."""
+    """Asserts the library's prediction: f32 exactly, f64 up to rounding from the order of summation."""
     want = wanted(model) if want is None else np.array(want)
     have = np.asarray(have, dtype=float).reshape(-1)
     assert have.shape == want.shape
@@ -58,7 +58,7 @@ def server(tmp_path_factory):
 
 
 def inputs(client, order, colors=DATA["colors"]):
-    """An input for each column; texts as BYTES, in which an empty one is missing."""
+    """One input per column; strings as BYTES, with an empty string for a missing value."""
     columns = dict(zip(COLUMNS, zip(*rows(colors))))
     made = []
     for name in order:

@@ -26,7 +26,7 @@ def classes(client, sample, output, count, **options):
 
 
 def wanted(values, count):
-    """The texts by numpy: largest first, of equal ones the first."""
+    """Expected strings, computed with numpy: in descending order, ties by index."""
     values = values.reshape(len(values), -1)
     order = np.argsort(-values, axis=1, kind="stable")[:, :count]
     return [[(float(row[place]), int(place)) for place in places] for row, places in zip(values, order, strict=True)]

@@ -13,7 +13,7 @@ from conftest import assert_same_bits, texts
 
 
 def run(call):
-    """Runs a coroutine function with both clients' usual loop."""
+    """Runs a coroutine function in an event loop, as is usual for both clients."""
     return asyncio.run(call())
 
 

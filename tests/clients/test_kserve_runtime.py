@@ -21,7 +21,7 @@ FILES = {"small": "model.bst", "multi": "model.ubj", "light": "model.bst"}
 
 
 def arguments(name, folder):
-    """What KServe's controller makes of the runtime's arguments, with free ports."""
+    """The runtime's arguments after substitution by KServe's controller, with free ports."""
     container = yaml.safe_load(MANIFEST.read_text())["spec"]["containers"][0]
     assert container["name"] == "kserve-container"
     filled = [argument.replace("{{.Name}}", name) for argument in container["args"]]
@@ -37,7 +37,7 @@ def local(address):
 
 
 async def check(server, model, sample):
-    """All protocols of the runtime give the outputs of the library."""
+    """All protocols of the runtime return the outputs of the library."""
     base = f"http://{local(server.http)}"
     first, second = (InferenceRESTClient(RESTConfig(protocol=version)) for version in ("v1", "v2"))
     kept = np.isfinite(sample.rows).all(axis=1)

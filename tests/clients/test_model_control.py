@@ -34,7 +34,7 @@ def infer(client):
 
 
 def states(client):
-    """State and reason by the name of the model."""
+    """State and reason of each model, by name."""
     if client.module is tritonclient.grpc:
         entries = client.get_model_repository_index(as_json=True)["models"]
     else:

@@ -63,7 +63,7 @@ def post(http, document, path="/models/small/infer", **more):
 
 
 def values_of(datatype):
-    """Two rows of values that the type holds, its ends among them, and their bytes."""
+    """Two rows of values of the data type, including its extremes, and their bytes."""
     kind = DATATYPES[datatype][0]
     if datatype == "BF16":
         values = np.linspace(-4, 4, 2 * FEATURES).astype(np.float32)
@@ -81,7 +81,7 @@ def values_of(datatype):
 
 
 def wide(http, values):
-    """What the same values give as FP64, which holds each of them exactly."""
+    """The result for the same values as FP64, which represents all of them exactly."""
     wanted = body([float(value) for value in values], "FP64", outputs=[{"name": "margin"}])
     return margins(post(http, wanted))
 

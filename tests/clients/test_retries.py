@@ -24,7 +24,7 @@ def documented():
 
 
 def client(servers, config):
-    """A stub that is connected to every server."""
+    """A stub with a connection to every server."""
     # A list of addresses is not a valid authority; a DNS name is.
     options = [("grpc.service_config", json.dumps(config)), ("grpc.default_authority", "small")]
     addresses = ",".join(server.grpc for server in servers)
@@ -55,7 +55,7 @@ def metric(server, name):
 
 
 def calls(server):
-    """Infer calls that are answered, refusals included."""
+    """Number of answered infer calls, including refusals."""
     return metric(server, "albacore_requests_total")
 
 

@@ -41,7 +41,7 @@ def client(request, sharing):
 
 @pytest.fixture
 def region():
-    """Makes shared memory objects, and removes them."""
+    """Creates shared memory objects, and removes them afterwards."""
     handles = []
 
     def make(name, size):
@@ -105,7 +105,7 @@ def test_tensors_are_read_from_and_written_to_regions(client, region):
 
 
 def test_some_columns_are_in_shared_memory(client, region):
-    """Inputs by the names of columns, every second one in a region: others alone have an entry of bytes."""
+    """Inputs by column name, every second one in a shared memory region: only the others have raw contents."""
     sample = Sample("light")
     names = [f"Column_{place}" for place in range(sample.rows.shape[1])]
     handle, key = region("columns", sample.rows.nbytes)
@@ -232,7 +232,7 @@ def test_a_link_is_not_followed_and_no_object_is_the_servers(client):
 
 
 def test_the_servers_own_memory_is_not_there():
-    """Rows, results and models are in memory files without a name."""
+    """Rows, results and models are in unnamed memory files (memfd)."""
     before = set(os.listdir("/dev/shm"))
     with run_server(["--workers", "2", "--threads", "1"]) as server:
         with triton_http.InferenceServerClient(server.http) as client:

@@ -78,7 +78,7 @@ def test_a_full_queue_and_a_wait_beyond_ones_time_have_their_codes(triton):
 
 
 def wait_for_refusal(server):
-    """Waits until the server has refused one."""
+    """Waits until the server has refused a request."""
     for _ in range(600):
         metrics = urllib.request.urlopen(f"http://{server.http}/metrics").read().decode()
         if 'code="429"} ' in metrics:

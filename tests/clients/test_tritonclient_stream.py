@@ -117,7 +117,7 @@ def test_a_client_cancels_a_stream_and_the_server_goes_on(server):
 
 
 def test_a_client_that_does_not_read_is_not_read_from(server):
-    """The bound in flight holds back a sender whose replies are unread, and nobody else."""
+    """The limit of requests in flight blocks a sender that does not read its replies, but no other client."""
     sent, stop = [], threading.Event()
     wide = message("wide")
     wide.inputs[0].shape[0] = 512

@@ -59,7 +59,7 @@ def typed(datatype, rows, **options):
 
 
 def numbers(reply):
-    """The values of the only output, from whichever contents it has."""
+    """The values of the only output, from its typed or raw contents."""
     [output] = reply.outputs
     assert output.datatype == "FP32"
     if reply.raw_output_contents:
@@ -82,7 +82,7 @@ def features(model):
 
 @pytest.fixture(scope="module")
 def wanted(server):
-    """The margins of the rows, which are ones and zeros, as one datatype gives them."""
+    """The margins of the rows, which are ones and zeros, for one datatype."""
     rows = ROWS[:, : features("multi")]
     with grpc.insecure_channel(server.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -160,7 +160,7 @@ def test_values_in_the_list_of_another_datatype_are_refused_by_name(stub, wanted
 
 @pytest.mark.parametrize("datatype", ["INT8", "UINT8", "INT16", "UINT16"])
 def test_numbers_beyond_a_small_datatype(stub, wanted, datatype):
-    """int_contents and uint_contents are wider than the datatype: what does not fit it is refused."""
+    """int_contents and uint_contents are wider than the datatype: values out of range are rejected."""
     rows, _ = wanted
     made = typed(datatype, rows)
     getattr(made.inputs[0].contents, TYPED[datatype][0])[0] = 1 << 20
@@ -172,7 +172,7 @@ def test_numbers_beyond_a_small_datatype(stub, wanted, datatype):
 
 @pytest.fixture(scope="module")
 def categories(tmp_path_factory):
-    """A server whose first column of a model has texts."""
+    """A server with a model whose first column contains strings."""
     settings = tmp_path_factory.mktemp("settings") / "settings.yaml"
     model = f'{{name: m, path: {ZOO / "lgb_multiclass.txt"}, categories: {{"0": [blue, green, red]}}}}'
     settings.write_text(f"models: [{model}]\n")

@@ -14,7 +14,7 @@ import threading
 
 
 def answer(question: bytes, name: str, address: str) -> bytes:
-    """The A record of `name`, nothing for its other types, and "no such name" for all others."""
+    """Answers with the A record of `name`, an empty answer for other types, and NXDOMAIN for other names."""
     labels, at = [], 12
     while question[at]:
         labels.append(question[at + 1 : at + 1 + question[at]].decode().lower())

@@ -13,7 +13,7 @@ ALL_CPUS = os.sched_getaffinity(0)
 
 
 def insist():
-    """Waits for a narrower mask, then takes all cpus but those, again and again."""
+    """Waits for a narrower mask, then repeatedly sets its complement."""
     while os.sched_getaffinity(0) == ALL_CPUS:
         time.sleep(0.02)
     home = ALL_CPUS - os.sched_getaffinity(0)

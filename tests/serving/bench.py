@@ -49,7 +49,7 @@ def free_port():
 
 
 def peers(name):
-    """The Python environment of a peer, which bench.sh has made."""
+    """The Python environment of a peer, created by bench.sh."""
     own = {"MLServer": "mlserver", "KServe": "kserve"}
     return pathlib.Path(os.environ["BENCH_PEERS"]) / own.get(name, "app")
 
@@ -98,11 +98,11 @@ VALUES_ONLY = {"MLServer", "KServe"}
 
 
 class NotStarted(Exception):
-    """A server does not start; what it printed last."""
+    """A server does not start; contains the end of its output."""
 
 
 class Running:
-    """A server that answers; ended with everything that it started."""
+    """A running server; stopped with all of its child processes."""
 
     def __init__(self, name, model, args):
         self.folder = tempfile.TemporaryDirectory()
@@ -150,7 +150,7 @@ class Running:
         return json.loads(ran.stdout)
 
     def set_apart(self):
-        """The workers to all cpus but the last; the front, and a server that is one process, to that."""
+        """Pins workers to all cpus except the last one; pins the front, or a single-process server, to the last one."""
         others = ",".join(map(str, CPUS[:-1]))
         children = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
         children = [pid for file in children for pid in file.read_text().split()]
@@ -161,7 +161,7 @@ class Running:
             subprocess.run(["taskset", "-a", "-p", "-c", cpus, str(pid)], check=True, stdout=subprocess.DEVNULL)
 
     def memory(self):
-        """Proportional set size of its processes, bytes."""
+        """Proportional set size of its processes, in bytes."""
         total = 0
         for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
             try:
@@ -189,7 +189,7 @@ class Running:
 
 
 def search(server, mix, found):
-    """Adds what one server reaches to what was found of it."""
+    """Adds the result of one search to those of the server."""
     said = server.ask(mix, "--search")
     if "error" in said:
         print(f"<!-- {server.name}: {said['error']} -->", flush=True)
@@ -226,7 +226,7 @@ def compare(model, mix, args):
 
 
 def overload(model, mix, args):
-    """Ten times the highest rate, twice: goodput against that at the highest, memory against that of the first time."""
+    """Runs ten times the highest rate twice: goodput relative to the highest rate, memory relative to the first run."""
     with Running("albacore", model, args) as server:
         if args.apart:
             server.set_apart()

@@ -9,7 +9,7 @@ WARM_RATE = "50"
 
 
 def files(name, args, peers):
-    """Bytes of the files that a server is made of, uncompressed, without Python and its standard library."""
+    """Size in bytes of the files of a server, uncompressed, without Python and its standard library."""
     if name == "albacore":
         with tempfile.NamedTemporaryFile() as stripped:  # as in its image
             subprocess.run(["strip", "-o", stripped.name, f"{args.bin}/albacore-server"], check=True)
@@ -32,7 +32,7 @@ def measure(name, start, args, rounds):
 
 
 def table(start, args, peers):
-    """Prints a row for each server of which `start` gives a running one."""
+    """Prints a row for each server that `start` can start."""
     print("| server | start s | memory MiB: ready, after requests | files MiB |")
     print("|---|---|---|---|")
     for name in args.only:

@@ -37,7 +37,7 @@ KINDS = {"predict": (1, 10, 100, 500, 1000), "contribs": (1, 10, 100), "interact
 
 
 def data(kind):
-    """Features, labels, classes: numbers; numbers of all scales with gaps; images of ten things."""
+    """Features, labels and classes: plain numbers; numbers of all scales with missing values; images of ten classes."""
     rng = np.random.default_rng({"small": 1, "medium": 2, "large": 3}[kind])
     if kind == "small":
         x = rng.normal(size=(20_000, 29))
@@ -59,7 +59,7 @@ def data(kind):
 
 
 def train(folder, names):
-    """Trains what is not there yet; XGBoost's models and LightGBM's of the same size."""
+    """Trains the models that do not exist yet: XGBoost's, and LightGBM's of the same size."""
     import lightgbm
     import xgboost
 
@@ -82,7 +82,7 @@ def train(folder, names):
 
 
 def compile_tl2cgen(folder, name):
-    """The model as C, compiled; heavy ones take minutes."""
+    """Compiles the model as C; heavy ones take minutes."""
     import tl2cgen
     import treelite
 
@@ -149,7 +149,7 @@ def onedal():
 
 
 class Worker:
-    """A process that answers a line with a line."""
+    """A process that answers each line with a line."""
 
     def __init__(self, name, command, cpu):
         self.name = name
@@ -170,7 +170,7 @@ class Worker:
 
 
 def workers(folder, name, is_lightgbm, options):
-    """Albacore first, then the peers that take the model."""
+    """Albacore first, then the peers that support the model."""
     site = pathlib.Path(np.__file__).parents[1]
     yield Worker("Albacore", options.engine, options.cpu)
     peer = folder / "peer"
@@ -184,7 +184,7 @@ def workers(folder, name, is_lightgbm, options):
 
 
 def agrees(kind, expected, found):
-    """Wrong, or of another shape, is no answer."""
+    """Whether the output has the expected shape and values."""
     if found.shape != expected.shape or not np.isfinite(found).all():
         return False
     return bool(np.abs(found - expected).max() <= (1e-5 if kind == "predict" else 1e-3))
@@ -242,7 +242,7 @@ def measure(folder, name, is_lightgbm, options):
 
 
 def readable(ns):
-    """Three digits and a unit."""
+    """Formats a time with three digits and a unit."""
     for unit, size in (("ns", 1), ("us", 1e3), ("ms", 1e6)):
         if ns < 1000 * size:
             return f"{ns / size:.3g} {unit}"
@@ -275,7 +275,7 @@ def main():
 
 
 def write_table(cells, options):
-    """Machine, versions and cells, the worst first."""
+    """Writes machine, versions and cells, worst cell first."""
     cells = sorted(cells, key=lambda cell: cell[0])
     processor = next(line.split(": ")[1] for line in open("/proc/cpuinfo") if line.startswith("model name")).strip()
     versions = json.loads(subprocess.run([sys.executable, "-m", "pip", "list", "--format", "json"], capture_output=True).stdout or "[]")

@@ -63,7 +63,7 @@ def post(server, body, content_type="application/json"):
 
 
 def texts(frame):
-    """The frame as clients have it: texts, also of the numbers that are categories."""
+    """The frame as sent by clients: categories are strings, also if they are numbers."""
     made = frame.astype({"city": object, "day": str})
     return made.where(frame.notna(), None)
 

@@ -1,4 +1,4 @@
-"""Models that mlflow saved, served by albacore-server: its answers are those of mlflow's own scoring server.
+"""Models saved by mlflow and served by albacore-server: its responses equal those of mlflow's own scoring server.
 
 mlflow's server runs in this process (FastAPI's test client), on the same folders and the same bodies.
 """
@@ -69,7 +69,7 @@ def light_classifier(label, **params):
 
 
 def stopped_early(estimator, **further):
-    """It has seen more iterations than it predicts with."""
+    """An early-stopped model: it has more iterations than it predicts with."""
     label = (FRAME.age + RANDOM.random(300) > 1).astype(int)
     estimator.fit(FRAME[:150], label[:150], eval_set=[(FRAME[150:], label[150:])], **further)
     return estimator
@@ -99,7 +99,7 @@ def convert(folder, file):
 
 
 def save_pickle(name, folder, **further):
-    """A folder of mlflow with the conversion beside the pickle."""
+    """A folder of mlflow with the pickle and its conversion."""
     save(mlflow.sklearn, PICKLED[name], folder, serialization_format="cloudpickle", **further)
     return convert(folder, "model.pkl")
 
@@ -119,7 +119,7 @@ def post(server, body, kind="application/json", path="/invocations"):
 
 
 def bodies(frame):
-    """Every form of mlflow's protocol, with the columns in the model's order."""
+    """The request in every format of mlflow's protocol, with the columns in the model's order."""
     return [
         ("application/json", json.dumps({"dataframe_split": frame.to_dict(orient="split")})),
         ("application/json", json.dumps({"dataframe_records": frame.to_dict(orient="records")})),
@@ -128,7 +128,7 @@ def bodies(frame):
 
 
 def assert_same(own, theirs):
-    """The same shape and types; numbers as far as a text of a binary32 goes."""
+    """Asserts equal shape and types, and numbers within the precision of a binary32 text."""
     own, theirs = np.array(own), np.array(theirs)
     assert own.shape == theirs.shape
     assert own.dtype.kind == theirs.dtype.kind
@@ -205,7 +205,7 @@ def test_other_functions_of_the_folder_are_refused_by_name(tmp_path, function):
 
 
 def test_probabilities_that_the_model_does_not_have_are_refused(tmp_path):
-    """A regressor, whose folder mlflow writes without python_function; this one is edited."""
+    """A regressor: mlflow saves its folder without python_function, which is added here."""
     folder = save_pickle("trees", tmp_path / "model")
     described = (folder / "MLmodel").read_text()
     (folder / "MLmodel").write_text(described.replace("predict_fn: predict", "predict_fn: predict_proba"))
@@ -228,7 +228,7 @@ def test_estimators_of_lightgbm_in_the_flavor_of_scikit_learn_answer_as_mlflow(t
 
 
 def test_a_booster_beside_a_classifier_of_lightgbm_is_refused(tmp_path):
-    """Its probabilities are not what mlflow answers with, and the text has no classes."""
+    """mlflow returns classes instead of probabilities, and the model text contains no classes."""
     for flavor in (mlflow.lightgbm, mlflow.sklearn):
         folder = save(flavor, LIGHT["texts"], tmp_path / flavor.__name__, serialization_format="cloudpickle")
         said = refusal(folder)
@@ -262,7 +262,7 @@ def test_a_class_of_its_own_is_refused_by_name(tmp_path):
 
 
 def test_arrays_answer_as_mlflow(tmp_path):
-    """Rows without names, of a model without names."""
+    """Rows without column names, for a model without feature names."""
     data = xgb.DMatrix(FRAME.to_numpy(), label=BINARY)
     booster = xgb.train({"objective": "binary:logistic", "max_depth": 3}, data, 8)
     folder = save(mlflow.xgboost, booster, tmp_path / "model")
@@ -307,7 +307,7 @@ def test_errors_and_health_have_the_form_of_mlflow(tmp_path):
 
 
 def refusal(folder):
-    """What the server says when it does not start."""
+    """Error message of a server that does not start."""
     command = [os.environ["ALBACORE_SERVER"], "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
     ended = subprocess.run(command + ["--model", f"m={folder}"], capture_output=True, text=True, timeout=60)
     assert ended.returncode != 0

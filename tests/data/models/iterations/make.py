@@ -20,7 +20,7 @@ ROWS = 8
 
 
 class Archive:
-    """A zip file that is the same whenever it is written."""
+    """A zip file with reproducible content."""
 
     def __init__(self, name):
         self.zip = zipfile.ZipFile(HERE / f"{name}.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9)

@@ -19,7 +19,7 @@ FEATURES = 3
 
 
 def numbers(array):
-    """Numbers with all their digits, as text: JSON has no others than finite ones."""
+    """Numbers as text with full precision, because JSON only supports finite numbers."""
     return " ".join(repr(float(x)) for x in np.asarray(array, dtype=np.float64).ravel())
 
 

@@ -24,7 +24,7 @@ IS_FEW = sys.argv[2:] == ["few"]
 
 
 class Archive:
-    """A zip file that is the same whenever it is written."""
+    """A zip file with reproducible content."""
 
     def __init__(self, name):
         self.zip = zipfile.ZipFile(HERE / f"{name}.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9)
@@ -55,7 +55,7 @@ def training_rows(rng, n=240):
 
 
 def test_rows(rng, thresholds, dtype):
-    """Plain rows, missing values, the ends of the number line, and what splits ask for with its neighbors."""
+    """Plain rows, missing values, extreme values, and split thresholds with adjacent values."""
     rows = [rng.normal(size=FEATURES) for _ in range(6)]
     rows += [np.where(rng.random(FEATURES) < 0.4, np.nan, row) for row in rows[:2]]
     for value in (np.nan, 0.0, -0.0, 1e-45, 1e-36, 1e-35, -1e-35, FLT_MAX, -FLT_MAX):
