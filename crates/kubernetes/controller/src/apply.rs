@@ -1,9 +1,9 @@
-//! Applies the children of a deployment: creates, updates and deletes what differs from what is
-//! wanted.
+//! Applies the children of a deployment: creates, updates and deletes those that differ from the
+//! desired state.
 //!
-//! Never touches an object of another owner: a child is created with a resource version that no
-//! object can have, so the API server refuses the write if an object of its name exists; it is
-//! updated with the uid of the object that was read.
+//! Never writes an object of another owner. A child is created with a resource version that no
+//! stored object can have, so the API server rejects the write if an object of that name exists. A
+//! child is updated with the uid of the object that was read.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -22,7 +22,7 @@ use crate::status::ApplyOutcome;
 use crate::validate::Valid;
 use crate::watches::child_kind;
 
-/// A resource version that no stored object has: those of etcd begin at 2.
+/// A resource version that no stored object has: etcd revisions of objects start at 2.
 const NO_VERSION: &str = "1";
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct AppliedChanges {
     pub(crate) created: Vec<ChildKind>,
     pub(crate) changed: Vec<ChildKind>,
     pub(crate) deleted: Vec<ChildKind>,
-    /// Left out, because another owner has the name.
+    /// Not applied, because an object of another owner has the name.
     pub(crate) skipped: Vec<ChildKind>,
 }
 
@@ -39,30 +39,31 @@ pub(crate) struct ChildApplier<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) valid: &'a Valid,
     pub(crate) record: &'a Mutex<DeploymentRecord>,
-    /// The children as cached; after a write, as the API server answered.
+    /// The children from the cache; after a write, the object that the API server returned.
     pub(crate) live: &'a mut BTreeMap<ChildKind, LiveObject>,
     pub(crate) done: AppliedChanges,
-    /// Whether the Deployment of the pods must not be updated: its roll-out has to wait.
+    /// Whether the Deployment of the pods must not be updated, because its roll-out has to wait.
     pub(crate) is_held: bool,
 }
 
-/// The result of one child.
+/// The result of applying one child.
 enum ChildOutcome {
     InSync,
     Blocked(ApplyOutcome),
 }
 
 impl ChildApplier<'_> {
-    /// Applies the children, and deletes those of ours that are not wanted.
+    /// Applies the children, and deletes children of this deployment that are no longer desired.
     ///
     /// # Errors
-    /// The API server refuses a child, or does not answer; earlier writes stay.
+    /// The API server rejects a child or does not respond; earlier writes are not rolled back.
     pub(crate) async fn apply(
         &mut self,
         children: &[ChildObject],
     ) -> Result<ApplyOutcome, ClusterError> {
         let actions: Vec<ChildAction> = children.iter().map(|child| self.action(child)).collect();
-        // Checked before any write: a deployment that cannot be completed is not begun.
+        // Checked before the first write, so that a deployment that cannot be completed is not
+        // started.
         for (child, action) in children.iter().zip(&actions) {
             match action {
                 ChildAction::Taken if child.kind.is_optional() => self.skip(child),
@@ -125,7 +126,7 @@ impl ChildApplier<'_> {
         }
     }
 
-    /// Handles an existing object of the child's name that the watch has not reported.
+    /// Handles an existing object with the child's name that the watch has not reported yet.
     async fn adopt(
         &mut self,
         child: &ChildObject,
@@ -148,7 +149,7 @@ impl ChildApplier<'_> {
         }
     }
 
-    /// Leaves out an optional child whose name another owner has.
+    /// Skips an optional child whose name is used by another owner.
     fn skip(&mut self, child: &ChildObject) {
         if !self.is_skipped(child) {
             lock(self.record).skipped = Some((child.kind, Instant::now()));
@@ -188,7 +189,7 @@ impl ChildApplier<'_> {
                 self.live.insert(child.kind, live);
                 Ok(ChildOutcome::InSync)
             }
-            // The Prometheus operator was removed, and its kind with it.
+            // The Prometheus operator and its custom resource definition were removed.
             Err(error)
                 if error.class() == ErrorClass::NotFound
                     && child.kind == ChildKind::ServiceMonitor =>
@@ -235,7 +236,7 @@ impl ChildApplier<'_> {
     }
 }
 
-/// The child's body with one more field in its metadata.
+/// The child's body with one field added to its metadata.
 fn with_metadata(child: &ChildObject, field: &str, value: &str) -> Value {
     let mut body = child.body.clone();
     body["metadata"][field] = value.into();

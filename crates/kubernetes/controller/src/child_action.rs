@@ -1,11 +1,11 @@
-//! Decides what to do about one child. Pure.
+//! Decides which action a child needs. Pure.
 //!
-//! A child carries the digest of the body that was applied last, so a changed body is recognized
-//! even by a controller that just started, and even if the change only removes a field. A field
-//! that another writer changed is recognized by comparing our fields with the live ones. The API
-//! server may store a value in another spelling (`1000m` as `1`); so the digest of what it stored
-//! last is remembered: if the stored fields equal what the last apply produced, nothing is done.
-//! That prevents endless writes.
+//! A child carries the digest of the body that was applied last. A changed body is therefore
+//! detected even by a controller that was just started, and even if the change only removes a
+//! field. A field that another field manager changed is detected by comparing the owned fields with
+//! the live object. The API server may normalize a value (`1000m` to `1`). Therefore the digest of
+//! the stored fields is recorded after each apply: if the live fields equal those that the last
+//! apply produced, nothing is written. This prevents an endless loop of writes.
 
 use serde_json::{Map, Value};
 
@@ -19,15 +19,15 @@ use crate::observed::LiveObject;
 pub(crate) struct LastApplied {
     /// Digest of the applied body.
     pub(crate) digest: String,
-    /// The object that was written.
+    /// Uid of the object that was written.
     pub(crate) uid: String,
     pub(crate) resource_version: String,
-    /// Digest of our fields as stored by the API server.
+    /// Digest of the owned fields as stored by the API server.
     pub(crate) stored: String,
 }
 
 impl LastApplied {
-    /// `answer` is the API server's answer to an apply of `child`.
+    /// `answer` is the API server's response to an apply of `child`.
     pub(crate) fn of(child: &ChildObject, answer: &LiveObject) -> Self {
         Self {
             digest: child.digest.clone(),
@@ -38,25 +38,26 @@ impl LastApplied {
     }
 }
 
-/// What to do about a child.
+/// The action for one child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ChildAction {
-    /// Nothing: it is as wanted.
+    /// Nothing, because the child is in sync.
     Keep,
-    /// Wait: we created it, and the watch will report it soon.
+    /// Wait, because this controller created it and the watch will report it soon.
     AwaitWatch,
-    /// It does not exist.
+    /// Create it.
     Create,
-    /// It differs from what is wanted.
+    /// Update it, because it differs from the desired state.
     Change,
-    /// Wait: it is being deleted, and can only be created again after that.
+    /// Wait until its deletion is complete; only then can it be created again.
     AwaitDeletion,
     Taken,
-    /// It belongs to a former deployment of the same name and will be garbage-collected.
+    /// Wait, because it belongs to a former deployment of the same name and will be
+    /// garbage-collected.
     Former,
 }
 
-/// What to do about `child` of the owner with `owner_uid`; `live` is the existing object.
+/// The action for `child` of the owner with `owner_uid`; `live` is the existing object.
 pub(crate) fn child_action(
     child: &ChildObject,
     live: Option<&LiveObject>,
@@ -98,12 +99,12 @@ pub(crate) fn child_action(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ownership {
     Ours,
-    /// A deployment of the same name that no longer exists.
+    /// A deployment of the same name that was deleted.
     Former,
     Foreign,
 }
 
-/// The owner of `live`, seen from the deployment `name` with `owner_uid`.
+/// The owner of `live` from the view of the deployment `name` with `owner_uid`.
 pub(crate) fn ownership(live: &LiveObject, owner_uid: &str, name: &str) -> Ownership {
     match &live.controller {
         Some(owner) if owner.uid == owner_uid => Ownership::Ours,
@@ -118,7 +119,7 @@ pub(crate) fn ownership(live: &LiveObject, owner_uid: &str, name: &str) -> Owner
     }
 }
 
-/// Whether version `a` is known to be as old as `b` or older. Versions that are not numbers are
+/// Whether version `a` is known to be equal to or older than `b`. Versions that are not numbers are
 /// only compared for equality.
 pub(crate) fn is_not_newer(a: &str, b: &str) -> bool {
     match (a.parse::<u64>(), b.parse::<u64>()) {
@@ -131,7 +132,7 @@ fn stored(child: &ChildObject, live: &LiveObject) -> String {
     digest_of(&project(&live.body, &child.body, ""))
 }
 
-/// The part of `live` that has the fields of `wanted`, in the order of `wanted`.
+/// The fields of `live` that `wanted` also has, in the order of `wanted`.
 fn project(live: &Value, wanted: &Value, field: &str) -> Value {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
@@ -142,7 +143,7 @@ fn project(live: &Value, wanted: &Value, field: &str) -> Value {
             Value::Object(found.collect::<Map<_, _>>())
         }
         (Value::Array(live), Value::Array(wanted)) => match key_of(field) {
-            // The ports of a Service have another key than those of a container.
+            // The ports of a Service have another merge key than those of a container.
             Some(key) if wanted.iter().all(|wanted| !wanted[key].is_null()) => {
                 let same = |wanted: &Value| {
                     let mut live = live.iter();

@@ -1,5 +1,4 @@
-//! Resolves a key to everything that exists of it, from the caches of the watches: sends no
-//! request.
+//! Looks up all observed state of a deployment in the caches of the watches; sends no requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,17 +19,17 @@ use crate::watched_child::WatchedChild;
 use crate::watched_pod::WatchedPod;
 use crate::watches::Watches;
 
-/// Everything that exists of a deployment.
+/// The observed state of a deployment.
 pub(crate) struct ObservedDeployment {
     pub(crate) deployment: Arc<InferenceDeployment>,
     pub(crate) children: BTreeMap<ChildKind, LiveObject>,
-    /// Ordered by name.
+    /// Sorted by name.
     pub(crate) pods: Vec<ObservedPod>,
     /// `None` before the watch has reported it.
     pub(crate) namespace: Option<Arc<Namespace>>,
 }
 
-/// Everything that exists of the deployment `key`; `None` if the deployment does not exist.
+/// The observed state of the deployment `key`; `None` if it does not exist.
 pub(crate) fn dereference(
     key: &ObjectKey,
     watches: &Watches,
@@ -57,12 +56,12 @@ pub(crate) fn dereference(
     })
 }
 
-/// A child as the API server answered with it.
+/// A child from a response of the API server.
 pub(crate) fn answered(kind: ChildKind, object: &DynamicObject) -> LiveObject {
     live(kind, serde_json::to_value(object).unwrap_or_default())
 }
 
-/// A child as its watch reported it last.
+/// A child as last reported by its watch.
 pub(crate) fn watched(kind: ChildKind, child: &WatchedChild) -> LiveObject {
     live(kind, child.body())
 }

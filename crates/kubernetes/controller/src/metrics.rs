@@ -1,11 +1,11 @@
-//! The controller's own metrics, beside those of the client.
+//! Metrics of the controller itself, in addition to those of the client.
 
 use albacore_cluster::MetricsRegistry;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-/// Whether a server answered with its state.
+/// Whether a server responded to a scrape of its state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Scraped {
     /// `answered` or `silent`.

@@ -1,5 +1,5 @@
-//! Reads the events of pods that are not ready and whose status does not say why: the kubelet
-//! reports failed mounts and failed probes in events only.
+//! Reads the events of unready pods whose status does not contain the reason: the kubelet reports
+//! failed mounts and failed probes in events only.
 //!
 //! One pod of a deployment is read at a time, at most every [`POD_EVENTS_PERIOD`], and the whole
 //! program lists events at most once in [`POD_EVENTS_PAUSE`].
@@ -16,7 +16,7 @@ use crate::limits::{POD_EVENTS_MAX, POD_EVENTS_PAUSE, POD_EVENTS_PERIOD, STUCK_A
 use crate::observed::ObservedPod;
 use crate::record::{DeploymentRecord, lock};
 
-/// What the events of a pod said when they were read last.
+/// The problem found in the events of a pod when they were last read.
 #[derive(Clone, Debug)]
 pub(crate) struct LastRead {
     uid: String,
@@ -24,17 +24,17 @@ pub(crate) struct LastRead {
     problem: Option<PodProblem>,
 }
 
-/// Limits how often events are read.
+/// Rate limit of the lists of events.
 #[derive(Debug, Default)]
 pub(crate) struct PodEvents {
-    /// When the next list may be requested; `None`: at once.
+    /// When the next list may be requested; `None` means immediately.
     next: Mutex<Option<Instant>>,
 }
 
 impl PodEvents {
-    /// Adds the problem that events report to the first of `pods`, by name, that is not ready for
-    /// [`STUCK_AGE`] and whose status does not say why. Returns when to call it again, if there is
-    /// such a pod.
+    /// Adds the problem found in the events to the first of `pods`, by name, that has been unready
+    /// for [`STUCK_AGE`] and whose status does not contain a reason. Returns when to call it again,
+    /// if such a pod exists.
     pub(crate) async fn explain(
         &self,
         cluster: &Cluster,
@@ -75,14 +75,13 @@ impl PodEvents {
                     problem,
                 });
             }
-            // The problem that was read before stays.
+            // The result of the last read is kept.
             Err(error) => tracing::debug!(pod = pod.name, %error, "events of a pod are not known"),
         }
         Some(POD_EVENTS_PERIOD)
     }
 
-    /// How long to wait for permission to list; takes the permission if there is nothing to wait
-    /// for.
+    /// How long to wait before a list is allowed; if it is allowed now, counts it.
     fn turn(&self, left: Option<Duration>) -> Duration {
         if left.is_some_and(|left| !left.is_zero()) {
             return Duration::ZERO;

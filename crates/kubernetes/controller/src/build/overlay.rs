@@ -1,14 +1,14 @@
-//! Merges the user's template over ours, as `kubectl patch` merges one object into another: objects
-//! field by field, maps key by key, lists by the key of their entries; every other list and value
-//! is replaced.
+//! Merges the user's template over the generated one, like a strategic merge patch of `kubectl
+//! patch`: objects are merged field by field, maps key by key, lists by the merge key of their
+//! entries; every other list and value is replaced.
 //!
-//! The keys are those of Kubernetes' own strategic merge. Where a field is one of several
-//! alternatives (a probe's `exec` or `httpGet`, a variable's `value` or `valueFrom`, a volume's
-//! source), the user's choice removes ours: both together would be refused.
+//! The merge keys are those of Kubernetes. Where only one of several fields may be set (a probe's
+//! `exec` or `httpGet`, a variable's `value` or `valueFrom`, a volume's source), the user's field
+//! replaces the generated one, because the API server rejects both together.
 
 use serde_json::{Map, Value};
 
-/// Lists whose entries have a key: the field that holds the list, and the key.
+/// Lists with a merge key: the field that contains the list, and the key.
 const KEYED: [(&str, &str); 14] = [
     ("containers", "name"),
     ("initContainers", "name"),
@@ -26,13 +26,13 @@ const KEYED: [(&str, &str); 14] = [
     ("ownerReferences", "uid"),
 ];
 
-/// Fields that exclude each other.
+/// Fields of which at most one may be set.
 const CHOICES: [&[&str]; 2] = [
     &["exec", "grpc", "httpGet", "sleep", "tcpSocket"],
     &["value", "valueFrom"],
 ];
 
-/// The key of the entries of the list `field`, if they have one.
+/// The merge key of the list `field`, if it has one.
 pub(crate) fn key_of(field: &str) -> Option<&'static str> {
     let found = KEYED.iter().find(|(name, _)| *name == field);
     found.map(|&(_, key)| key)
@@ -68,7 +68,7 @@ fn lay_fields(base: &mut Map<String, Value>, over: &Map<String, Value>) {
                 base.insert(field.clone(), value.clone());
             }
             (Some(Value::Array(ours)), Value::Array(theirs)) if field == "envFrom" => {
-                // Later sources override earlier ones, so ours stay first.
+                // Later sources override earlier ones, so the generated ones stay first.
                 ours.extend(theirs.iter().cloned());
             }
             (Some(Value::Array(ours)), Value::Array(theirs)) => match key_of(field) {
@@ -81,7 +81,8 @@ fn lay_fields(base: &mut Map<String, Value>, over: &Map<String, Value>) {
 }
 
 fn lay_entries(base: &mut Vec<Value>, over: &[Value], key: &str) {
-    // Two entries of the user's with one key stay two; the API server judges them.
+    // Entries of the user's list with the same key are not merged with each other; the API server
+    // validates them.
     let ours = base.len();
     for entry in over {
         let is_keyed = !entry[key].is_null();

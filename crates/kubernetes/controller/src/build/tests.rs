@@ -1,4 +1,4 @@
-//! The children built from given specs, and invariants over random ones.
+//! Tests of the children built from given specs, and of invariants over random specs.
 
 use std::time::Duration;
 
@@ -59,7 +59,8 @@ fn with_server(spec: Value, server: Value) -> Value {
     with(spec, "template", json!({"spec": {"containers": [named]}}))
 }
 
-/// Every built field exists in the kind: parsing and printing gives the same body.
+/// Asserts that every built field exists in the kind: deserializing and serializing returns the
+/// same body.
 #[track_caller]
 fn assert_typed<T: DeserializeOwned + Serialize>(spec: &Value, kind: ChildKind) {
     let Some(body) = child(spec, kind) else {
@@ -156,14 +157,15 @@ fn pods_serve_for_5_s_after_they_have_left_their_services() {
     let pause = |pod: &Value| {
         pod["spec"]["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"].clone()
     };
-    // Their server goes on by itself, or the kubelet waits before it tells them to stop.
+    // The built-in server delays its shutdown itself; for a user's own server the kubelet waits
+    // before it sends SIGTERM.
     let delay = "ALBACORE_DRAIN_DELAY";
     let ours = pod(&model());
     assert_eq!(variable(&ours, delay), Some("5s".into()));
     assert_eq!(pause(&ours), Value::Null);
     let theirs = pod(&own());
     assert_eq!((variable(&theirs, delay), pause(&theirs)), (None, 5.into()));
-    // A pin changes nothing but the image: else it would restart the pods that it is to keep.
+    // A pinned image changes only the image; any other change would restart the pods.
     let (_, mut pinned) = template_with(&model(), Some("server:1"));
     let (_, unpinned) = template_with(&model(), None);
     pinned["metadata"] = unpinned["metadata"].clone();
@@ -556,7 +558,7 @@ proptest! {
     }
 }
 
-/// The pod template of a deployment with this image in its annotation.
+/// The pod template of a deployment with the server image `image` pinned by its annotation.
 fn template_with(spec: &Value, image: Option<&str>) -> (InferenceDeployment, Value) {
     let mut of = deployment(spec);
     let image = image.map(|image| ("albacore.dev/server-image".to_owned(), image.to_owned()));

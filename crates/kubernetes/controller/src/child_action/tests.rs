@@ -1,4 +1,4 @@
-//! What is done about children in given states.
+//! Tests of the action for children in given states.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::json;
@@ -75,7 +75,7 @@ fn a_changed_body_and_a_changed_field_are_recognized() {
         child_action(&wanted, Some(&stripped), "u", None),
         ChildAction::Change
     );
-    // A wanted that lost a field: nothing of what is left differs, but the digest does.
+    // The desired body lost a field: all remaining fields are equal, but the digest differs.
     let mut fewer = live(&wanted, "5");
     fewer.applied = Some("another".to_owned());
     assert_eq!(
