@@ -34,8 +34,8 @@ pub(crate) const MESSAGE_CHARS_MAX: usize = 1024;
 /// ms on a busy one; both have to allow 200 requests per second.
 pub(crate) const WORKERS: usize = 32;
 
-/// Debounce time of changes of children and pods of a deployment, because changes arrive in bursts,
-/// one from each watch.
+/// Delay during which changes of children and pods of a deployment are coalesced: changes arrive in
+/// bursts, one from each watch.
 pub(crate) const GATHER: Duration = Duration::from_millis(50);
 
 /// Time within which a watch must report a child that was just created, before the child is

@@ -40,7 +40,7 @@ use crate::traffic::{TrafficCase, TrafficOutcome, decide, is_spare, selects_traf
 use crate::validate::{Valid, validate};
 use crate::watches::{Watches, deployments_kind};
 
-/// Everything that a reconcile uses.
+/// Shared state of all reconciles.
 pub(crate) struct Controller {
     pub(crate) cluster: Cluster,
     pub(crate) watches: Watches,
@@ -52,9 +52,9 @@ pub(crate) struct Controller {
     pub(crate) built_in: BuiltInOptions,
     pub(crate) rollouts: Rollouts,
     pub(crate) queue: WorkQueue<ObjectKey>,
-    /// How long fewer pods must have been enough before some get no more requests.
+    /// How long fewer pods must have been sufficient before some become spare.
     pub(crate) consolidation_delay: Duration,
-    /// The zero of the autoscaler's clock.
+    /// Start of the autoscaler's clock.
     pub(crate) start: Instant,
 }
 
@@ -64,9 +64,9 @@ struct ApplyResult {
     outcome: ApplyOutcome,
     done: AppliedChanges,
     scaling: Option<Scaling>,
-    /// The decision about its roll-out; `None` for an invalid spec.
+    /// The decision about the roll-out; `None` for an invalid spec.
     decision: Option<RolloutDecision>,
-    /// Which pods get requests.
+    /// The decision about the pods that receive requests.
     traffic: TrafficOutcome,
 }
 
@@ -84,7 +84,7 @@ impl ApplyResult {
 }
 
 impl Controller {
-    /// Reconciles one deployment, and queues those whose roll-out may begin now.
+    /// Reconciles one deployment, and queues those whose roll-out may start now.
     pub(crate) async fn reconcile(&self, key: ObjectKey) -> WorkOutcome {
         let outcome = self.reconcile_once(key).await;
         for due in self.rollouts.due(now().0) {
@@ -93,7 +93,7 @@ impl Controller {
         outcome
     }
 
-    /// Rebuilds the slots of roll-outs from the watches.
+    /// Rebuilds the slots of roll-outs from the caches of the watches.
     pub(crate) fn rebuild_rollouts(&self) {
         self.rollouts
             .rebuild(self.watches.pod_deployments(), now().0);
@@ -131,7 +131,7 @@ impl Controller {
         outcome
     }
 
-    /// When to reconcile again after a reconcile without an error.
+    /// When to requeue the deployment after a reconcile without an error.
     fn requeue(
         &self,
         deployment: &InferenceDeployment,
@@ -147,11 +147,11 @@ impl Controller {
                 return self.count("refused", WorkOutcome::Failed(refusal.class));
             }
         };
-        // The autoscaler needs a reconcile each period, even if nothing changes: its five minutes
-        // pass.
+        // The autoscaler needs a reconcile each period even if nothing changes, because its delay
+        // of five minutes before scaling down may expire.
         let is_scaled = deployment.spec.autoscaling.is_some() && applied.valid.is_some();
         let turn = is_scaled.then_some(SCRAPE_PERIOD);
-        // Checks a created child when its watch should have reported it.
+        // Checks a created child at the time by which its watch should have reported it.
         let creation = (!applied.done.created.is_empty()).then_some(CREATION_REPORTED_TIME_MAX);
         let rollout = applied
             .decision
@@ -167,7 +167,7 @@ impl Controller {
         self.count(result, outcome)
     }
 
-    /// Handles an error: of writing the status, or of a request without an answer. Refusals of
+    /// Handles an error of a status write, or of a request without a response. Rejected writes of
     /// children are outcomes, not errors.
     fn handle_error(
         &self,
@@ -185,7 +185,7 @@ impl Controller {
             self.rollouts.release(key);
         }
         match class {
-            // Another writer was faster, or there was no answer: both are transient.
+            // A write conflict or a missing response; both are transient.
             ErrorClass::Conflict | ErrorClass::Transient | ErrorClass::Throttled(_) => {
                 tracing::debug!(deployment, %error, ?class, "a reconcile is tried again");
             }
@@ -201,7 +201,8 @@ impl Controller {
                     .record(event.regarding(regarding.object_ref(&())));
             }
         }
-        // Replacing an outdated schema changes no deployment, so nothing would trigger a reconcile.
+        // No watch event of the deployment follows when an outdated schema is replaced, so it is
+        // retried like a forbidden write.
         let class = match class {
             ErrorClass::Invalid => ErrorClass::Forbidden,
             class => class,
@@ -209,7 +210,7 @@ impl Controller {
         self.count("failed", WorkOutcome::Failed(class))
     }
 
-    /// Validates, builds and applies what the deployment asks for.
+    /// Validates, builds and applies a deployment.
     async fn apply(
         &self,
         observation: &mut ObservedDeployment,
@@ -240,7 +241,7 @@ impl Controller {
         let applied = applier.apply(&children).await;
         let done = applier.done;
         let outcome = outcome(applied, &mut lock(record))?;
-        // A write with a transient error may have taken effect.
+        // A write that failed with a transient error may have taken effect.
         let may_have_happened = matches!(&outcome, ApplyOutcome::Refused(refusal) if refusal.class == ErrorClass::Transient);
         if outcome != ApplyOutcome::Applied && !may_have_happened {
             self.rollouts.release(&key);
@@ -255,8 +256,8 @@ impl Controller {
         })
     }
 
-    /// Decides which pods get requests, and tells the cluster. Comes before children are applied:
-    /// pods get requests again before the Service changes.
+    /// Decides which pods receive requests, and updates their labels. Runs before children are
+    /// applied, so that pods receive requests again before the Service changes.
     async fn direct_traffic(
         &self,
         spec: Option<&InferenceDeploymentSpec>,
@@ -282,7 +283,7 @@ impl Controller {
         Ok(outcome)
     }
 
-    /// The valid deployment, and the options of its built-in server.
+    /// Returns the valid deployment, and the options of its built-in server.
     fn validate(
         &self,
         observation: &ObservedDeployment,
@@ -292,7 +293,7 @@ impl Controller {
         Ok((valid, built_in.map_err(|violation| vec![violation])?))
     }
 
-    /// The children to apply, and the change of their number of pods by the autoscaler.
+    /// Returns the children to apply, and the change of the number of pods by the autoscaler.
     fn wanted_children(
         &self,
         valid: &Valid,
@@ -318,7 +319,8 @@ impl Controller {
                 && selects_traffic(&valid.spec, live, &observation.pods),
         };
         let mut children = build(valid, &build_context);
-        // A deployment keeps its name, also if the headless Service of another one has it.
+        // A deployment keeps its name even if the headless Service of another deployment has the
+        // same name.
         let pods = ChildKind::PodsService;
         let namesake = ObjectKey::new(&valid.namespace, pods.name_of(&valid.name));
         if self.watches.deployments.get(&namesake).is_some() {
@@ -327,7 +329,7 @@ impl Controller {
         (children, scaling)
     }
 
-    /// Decides whether the wanted Deployment may be applied now.
+    /// Decides whether the desired Deployment may be applied now.
     fn decide_rollout(
         &self,
         key: &ObjectKey,
@@ -347,7 +349,7 @@ impl Controller {
         self.rollouts.decide(&case, children, now().0)
     }
 
-    /// The options of built-in servers in a namespace, unless their deployment overrides them.
+    /// The options of built-in servers in a namespace, which their deployments may override.
     fn built_in_of_namespace(
         &self,
         namespace: Option<&Namespace>,
@@ -364,7 +366,7 @@ impl Controller {
         Ok(built_in)
     }
 
-    /// Records events, and writes the status if it is time; else returns when it will be.
+    /// Records events, and writes the status if a write is due; otherwise returns when it is due.
     async fn report(
         &self,
         observation: &mut ObservedDeployment,
@@ -400,8 +402,8 @@ impl Controller {
         })
     }
 
-    /// The status of `deployment`, which has its current one. Servers that do not have the newest
-    /// settings yet are scraped more often.
+    /// Computes the status of `deployment`, which contains its current one. Servers that do not
+    /// have the newest settings yet are scraped more often.
     fn status(
         &self,
         deployment: &InferenceDeployment,
@@ -436,8 +438,8 @@ impl Controller {
         status_of(&facts, &now())
     }
 
-    /// Writes the status and notes it in `record`. False if the deployment was deleted meanwhile,
-    /// which the watch reports, or its kind is not served by every API server yet.
+    /// Writes the status and stores it in `record`. Returns false if the deployment was deleted
+    /// meanwhile, which the watch reports, or if not every API server serves its kind yet.
     async fn write_status(
         &self,
         deployment: &InferenceDeployment,
@@ -465,7 +467,8 @@ impl Controller {
         }
     }
 
-    /// Records and counts what happened between the current status of `deployment` and `status`.
+    /// Records events and counts metrics for the changes between the current status of `deployment`
+    /// and `status`.
     fn record_events(
         &self,
         deployment: &InferenceDeployment,
@@ -498,7 +501,7 @@ impl Controller {
     }
 }
 
-/// Whether the spec was edited after the status was written.
+/// Whether the spec was edited after the last status write.
 fn is_newer_than_status(deployment: &InferenceDeployment) -> bool {
     let seen = deployment
         .status
@@ -507,8 +510,8 @@ fn is_newer_than_status(deployment: &InferenceDeployment) -> bool {
     deployment.metadata.generation > seen
 }
 
-/// The outcome of applying children. A refusal by the API server is an outcome; a transient error
-/// (5xx) is one from its second time in a row.
+/// The outcome of applying children. A rejected write is an outcome; a transient error (5xx) is one
+/// from its second consecutive occurrence.
 fn outcome(
     applied: Result<ApplyOutcome, ClusterError>,
     record: &mut DeploymentRecord,
@@ -528,8 +531,8 @@ fn outcome(
     }
 }
 
-/// The Deployment of the pods; counts as not observed by its controller until the watch has
-/// reported what was applied last.
+/// The Deployment of the pods. It counts as not observed by its controller until the watch has
+/// reported the last apply.
 fn workload(observation: &ObservedDeployment, record: &DeploymentRecord) -> Option<Workload> {
     let live = observation.children.get(&ChildKind::Deployment)?;
     let mut workload = Workload::of(live);
@@ -540,7 +543,7 @@ fn workload(observation: &ObservedDeployment, record: &DeploymentRecord) -> Opti
     Some(workload)
 }
 
-/// Now, in whole seconds, as Kubernetes stores it.
+/// The current time in whole seconds, the resolution that Kubernetes stores.
 fn now() -> Time {
     let now = Timestamp::now();
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))

@@ -1,6 +1,6 @@
-//! What the controller remembers of each deployment between two reconciles. All of it can be lost:
-//! then a child may be applied once more than needed, and the autoscaler's five minutes start
-//! again.
+//! State of each deployment that the controller keeps in memory between two reconciles. All of it
+//! may be lost: then a child may be applied once more than necessary, and the autoscaler's delay of
+//! five minutes starts again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,15 +19,15 @@ use crate::traffic::TrafficRecord;
 
 #[derive(Debug, Default)]
 pub(crate) struct DeploymentRecord {
-    /// The uid of the deployment; another uid is another deployment.
+    /// The uid of the deployment, which distinguishes deployments of the same name.
     pub(crate) uid: String,
     applied: BTreeMap<ChildKind, (LastApplied, Instant)>,
-    /// The kind of child whose name another owner had at the last attempt.
+    /// The kind of child whose name was used by another owner at the last attempt.
     pub(crate) taken: Option<ChildKind>,
-    /// The kind of an optional child that was left out for that, and when.
+    /// The kind of the optional child that was skipped for this reason, and the time.
     pub(crate) skipped: Option<(ChildKind, Instant)>,
     pub(crate) status: Option<(InferenceDeploymentStatus, String, Instant)>,
-    /// Reconciles in a row that failed with a transient error of the API server.
+    /// Consecutive reconciles that failed with a transient error of the API server.
     pub(crate) failures: u32,
     /// The events of a pod that is not ready.
     pub(crate) pod_events: Option<LastRead>,
@@ -40,8 +40,8 @@ pub(crate) struct DeploymentRecord {
 }
 
 impl DeploymentRecord {
-    /// The result of the last apply of a child. A child that no watch has reported in time is
-    /// forgotten.
+    /// The result of the last apply of a child. It expires if no watch has reported the child in
+    /// time.
     pub(crate) fn applied(&self, kind: ChildKind, is_live: bool) -> Option<&LastApplied> {
         let (applied, at) = self.applied.get(&kind)?;
         (is_live || at.elapsed() < CREATION_REPORTED_TIME_MAX).then_some(applied)
@@ -51,7 +51,7 @@ impl DeploymentRecord {
         self.applied.insert(kind, (applied, Instant::now()));
     }
 
-    /// Forgets a child that was deleted, and that its name was taken.
+    /// Removes the entries of a child that was deleted, including that its name was taken.
     pub(crate) fn forget(&mut self, kind: ChildKind) {
         self.applied.remove(&kind);
         self.skipped.take_if(|(skipped, _)| *skipped == kind);
@@ -66,11 +66,11 @@ pub(crate) struct DeploymentRecords {
 
 impl DeploymentRecords {
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Arc<Mutex<DeploymentRecord>>>> {
-        // Each entry is consistent at every moment.
+        // Each entry is consistent at any time.
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The record of the deployment `key` with the uid `uid`: a new one for a new uid.
+    /// The record of the deployment `key` with the uid `uid`; a new uid gets a new record.
     pub(crate) fn of(&self, key: &ObjectKey, uid: &str) -> Arc<Mutex<DeploymentRecord>> {
         let record = self.lock().entry(key.clone()).or_default().clone();
         let mut locked = lock(&record);
@@ -84,12 +84,12 @@ impl DeploymentRecords {
         record
     }
 
-    /// Forgets a deployment that was deleted.
+    /// Removes the record of a deployment that was deleted.
     pub(crate) fn forget_deployment(&self, key: &ObjectKey) {
         self.lock().remove(key);
     }
 
-    /// Forgets a child that was deleted.
+    /// Removes a deleted child from its record.
     pub(crate) fn forget_child(&self, key: &ObjectKey, kind: ChildKind) {
         let record = self.lock().get(key).cloned();
         if let Some(record) = record {
@@ -97,13 +97,13 @@ impl DeploymentRecords {
         }
     }
 
-    /// Forgets everything: another process may have led meanwhile.
+    /// Removes all records, because another process may have led meanwhile.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }
 }
 
-/// Locks a record, also after a panic elsewhere: each field is consistent by itself.
+/// Locks a record even if the mutex is poisoned, because each field is consistent by itself.
 pub(crate) fn lock(record: &Mutex<DeploymentRecord>) -> MutexGuard<'_, DeploymentRecord> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }

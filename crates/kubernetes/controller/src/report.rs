@@ -1,9 +1,9 @@
-//! Decides when a status is written, and makes events from what changed.
+//! Decides when a status is written, and creates events for its changes.
 //!
-//! A status that differs in measurements only is written at most every [`measurements_pause`]:
-//! numbers change all the time, and nothing reads them more often. One that differs in the progress
-//! of a roll-out only is written at most every [`PROGRESS_PAUSE`]: the Deployment and its pods
-//! change in many small steps.
+//! A status that differs in measurements only is written at most every [`measurements_pause`],
+//! because measurements change constantly and no reader needs them more often. A status that
+//! differs in roll-out progress only is written at most every [`PROGRESS_PAUSE`], because the
+//! Deployment and its pods change in many small steps.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::record::DeploymentRecord;
 use crate::refusal::RefusedWrite;
 use crate::rollout::{STUCK, UPGRADE_PENDING};
 
-/// The current status of `deployment`: the one written last, if the watch has not reported it yet.
+/// The current status of `deployment`: the one written last if the watch has not reported it yet.
 pub(crate) fn status_before(
     deployment: &InferenceDeployment,
     record: &DeploymentRecord,
@@ -47,8 +47,8 @@ pub(crate) enum WriteDecision {
     After(Duration),
 }
 
-/// Shortest time between two writes of a status that differ in measurements only, where there are
-/// so many deployments.
+/// Shortest time between two status writes that differ in measurements only, for a given number of
+/// deployments.
 pub(crate) fn measurements_pause(deployments: usize) -> Duration {
     let deployments = u32::try_from(deployments).unwrap_or(u32::MAX);
     MEASUREMENTS_TURN
@@ -56,7 +56,7 @@ pub(crate) fn measurements_pause(deployments: usize) -> Duration {
         .max(MEASUREMENTS_PAUSE)
 }
 
-/// When to write `status` over `before`; `pause` as [`measurements_pause`] says.
+/// When to write `status` over `before`; `pause` is that of [`measurements_pause`].
 pub(crate) fn writing(
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
@@ -93,14 +93,14 @@ fn without_measurements(status: &InferenceDeploymentStatus) -> InferenceDeployme
         utilization: None,
         ..status.clone()
     };
-    // It says whether fewer pods seem to be enough, which may change with each report.
+    // The reason states whether fewer pods seem sufficient, which may change with each report.
     if let Some(traffic) = &mut status.traffic {
         traffic.reason.clear();
     }
     for model in &mut status.models {
         model.latency.clear();
         (model.goodput, model.p99, model.bad_rate) = (None, None, None);
-        // Its condition says at once that an objective is missed or met again.
+        // Its condition immediately reports whether an objective is missed or met.
         model.slo_met = None;
         model.batching.clear();
     }
@@ -108,21 +108,21 @@ fn without_measurements(status: &InferenceDeploymentStatus) -> InferenceDeployme
         workers.respawns = 0;
         workers.last_cause = None;
     }
-    // Messages of other components may change with each attempt (counts, times): no reason to write
-    // at once.
+    // Messages of other components may change with each attempt (counts, times), which does not
+    // justify an immediate write.
     for condition in &mut status.conditions {
         condition.message.clear();
     }
     status
 }
 
-/// Leaves out how far a roll-out has come while one is under way; its end changes `Reconciling`.
+/// Removes the progress of a roll-out while it is in progress; its end changes `Reconciling`.
 fn without_progress(status: InferenceDeploymentStatus) -> InferenceDeploymentStatus {
     let mut conditions = status.conditions.clone();
     if !conditions.iter().any(|c| c.type_ == "Reconciling") {
         return status;
     }
-    // Copied from the Deployment, which changes them at each step.
+    // Copied from the Deployment, whose conditions change at each step.
     conditions.retain(|c| !matches!(&*c.type_, "Available" | "Progressing"));
     InferenceDeploymentStatus {
         conditions,
@@ -134,17 +134,17 @@ fn without_progress(status: InferenceDeploymentStatus) -> InferenceDeploymentSta
     }
 }
 
-/// What happened in one reconcile, beside the change of the status.
+/// The changes of one reconcile that are not part of the status.
 pub(crate) struct Happened<'a> {
     pub(crate) done: &'a AppliedChanges,
     pub(crate) scaling: Option<&'a Scaling>,
-    /// The note about replaced workers, if it is time for one.
+    /// The note of an event about respawned workers, if one is due.
     pub(crate) respawned: Option<String>,
-    /// Whether pods began or ceased to get requests.
+    /// Whether pods started or stopped receiving requests.
     pub(crate) is_redirected: bool,
 }
 
-/// Events for what happened between two statuses.
+/// Events for the changes between two statuses.
 pub(crate) fn events(
     deployment: &InferenceDeployment,
     before: Option<&InferenceDeploymentStatus>,
@@ -242,7 +242,7 @@ fn of_conditions(
     found
 }
 
-/// The reason of the event for a condition that blocks the spec; `None` for usual conditions. Maps
+/// The reason of the event for a condition that blocks the spec; `None` for other conditions. Maps
 /// to this program's own constants.
 fn apply_reason(reason: &str) -> Option<&'static str> {
     let own = ["InvalidSpec", "NameTaken", "ProgressDeadlineExceeded"];

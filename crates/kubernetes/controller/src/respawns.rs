@@ -1,5 +1,5 @@
-//! Worker processes that ended and were replaced: how many recently, and when an event reports
-//! them. Pure; time is an argument.
+//! Respawns of worker processes: how many were recent, and when an event reports them. Pure; time
+//! is an argument.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -10,28 +10,28 @@ use crate::observed::ObservedPod;
 /// The respawns of one deployment.
 #[derive(Debug, Default)]
 pub(crate) struct Respawns {
-    /// The last count of each pod, by uid.
+    /// The last reported count of each pod, by uid.
     seen: BTreeMap<String, i64>,
-    /// Respawns of the last [`RESPAWN_WINDOW`], with the time when they were noticed.
+    /// Respawns of the last [`RESPAWN_WINDOW`], with the time when they were observed.
     recent: VecDeque<(Instant, i64)>,
-    /// Noticed and not reported by an event yet.
+    /// Respawns that were observed and not reported by an event yet.
     unreported: i64,
     reported_at: Option<Instant>,
-    /// Pod and cause of the last one.
+    /// Pod and cause of the last respawn.
     last: Option<String>,
 }
 
-/// The respawns that the status reports.
+/// The recent respawns that the status reports.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct RecentRespawns {
     /// Within the last `RESPAWN_WINDOW`.
     pub(crate) count: i64,
-    /// Pod and cause of the last one that was noticed.
+    /// Pod and cause of the last observed respawn.
     pub(crate) last: Option<String>,
 }
 
 impl Respawns {
-    /// Takes the counts of the pods at `now`. The first count of a pod is of unknown age: only
+    /// Records the counts of the pods at `now`. The age of a pod's first count is unknown, so only
     /// increases count as recent.
     pub(crate) fn note(&mut self, pods: &[ObservedPod], now: Instant) -> RecentRespawns {
         let mut seen = BTreeMap::new();
@@ -39,11 +39,11 @@ impl Respawns {
         for pod in pods {
             let before = self.seen.get(&pod.uid).copied();
             let Some(reported) = pod.respawns() else {
-                // A server that is silent for a moment keeps its count.
+                // A server that temporarily does not respond keeps its count.
                 seen.extend(before.map(|count| (pod.uid.clone(), count)));
                 continue;
             };
-            // A restarted server counts from zero.
+            // The count of a restarted server starts from zero.
             let more = match before {
                 Some(before) if reported.count >= before => reported.count - before,
                 Some(_) => reported.count,
@@ -70,7 +70,8 @@ impl Respawns {
         }
     }
 
-    /// The note of an event that is due at `now`: the first respawn at once, later ones together.
+    /// The note of an event that is due at `now`: the first respawn is reported immediately, later
+    /// ones are aggregated.
     pub(crate) fn event(&mut self, now: Instant) -> Option<String> {
         if self.unreported == 0 || self.event_due(now) != Some(Duration::ZERO) {
             return None;
@@ -84,7 +85,7 @@ impl Respawns {
         Some(note)
     }
 
-    /// When to check again: for an event that waits, or a count that ages out.
+    /// When to check again: for a pending event, or for a count that leaves the window.
     pub(crate) fn due(&self, now: Instant) -> Option<Duration> {
         let ages = self
             .recent
@@ -128,7 +129,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut respawns = Respawns::default();
-        // Of unknown age: before the first look.
+        // Of unknown age: from before the first observation.
         assert_eq!(respawns.note(&[pod(7)], at(0)).count, 0);
         assert_eq!(respawns.event(at(0)), None);
         respawns.note(&[pod(8)], at(1));

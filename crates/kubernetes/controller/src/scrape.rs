@@ -48,12 +48,12 @@ enum Silence {
 struct ServerEntry {
     address: IpAddr,
     tried: Option<Instant>,
-    /// Requests in a row that were not answered.
+    /// Consecutive requests without a response.
     misses: u32,
     state: Option<(Arc<ServerState>, Instant)>,
-    /// Whether it gets requests for others, which come back as soon as it has too many.
+    /// Whether it serves the requests of spare pods, which return as soon as it is overloaded.
     is_watched: bool,
-    /// Since when its settings have been older than the newest.
+    /// Time since which its settings have been outdated.
     pending: Option<Instant>,
 }
 
@@ -81,7 +81,7 @@ impl ServerEntry {
     }
 }
 
-/// The last states of all servers. Clones share them.
+/// The last reported states of all servers. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerStates {
     entries: Arc<Mutex<HashMap<ObjectKey, ServerEntry>>>,
@@ -89,19 +89,19 @@ pub(crate) struct ServerStates {
 
 impl ServerStates {
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, ServerEntry>> {
-        // Each entry is consistent at every moment.
+        // Each entry is consistent at any time.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last state of the pod's server, unless it is outdated.
+    /// The last reported state of the pod's server, unless it is stale.
     pub(crate) fn of(&self, pod: &ObjectKey) -> Option<ServerState> {
         let entries = self.lock();
         let (state, _) = entries.get(pod)?.state.as_ref()?;
         Some(ServerState::clone(state))
     }
 
-    /// Notes whether the pod's server does not have the newest settings yet: then it is scraped
-    /// more often.
+    /// Sets whether the pod's server does not have the newest settings yet; then it is scraped more
+    /// often.
     pub(crate) fn set_pending(&self, pod: &ObjectKey, is_pending: bool) {
         if let Some(entries) = self.lock().get_mut(pod) {
             match is_pending {
@@ -111,15 +111,15 @@ impl ServerStates {
         }
     }
 
-    /// Notes whether the pod's server gets the requests of spare pods, too: then it is scraped more
-    /// often.
+    /// Sets whether the pod's server also serves the requests of spare pods; then it is scraped
+    /// more often.
     pub(crate) fn set_watched(&self, pod: &ObjectKey, is_watched: bool) {
         if let Some(entry) = self.lock().get_mut(pod) {
             entry.is_watched = is_watched;
         }
     }
 
-    /// Notes where the server of a pod is; `None` if it does not run.
+    /// Sets the address of a pod's server; `None` if it is not running.
     pub(crate) fn set_address(&self, pod: ObjectKey, address: Option<IpAddr>) {
         let mut entries = self.lock();
         let Some(address) = address else {
@@ -132,10 +132,10 @@ impl ServerStates {
         entry.address = address;
     }
 
-    /// Notes an answer, or that there was none; true if that changes the state.
+    /// Records a response, or that there was none; returns true if that changes the state.
     fn note(&self, pod: &ObjectKey, state: Option<ServerState>) -> bool {
         let mut entries = self.lock();
-        // Deleted from the watch meanwhile.
+        // The pod was deleted meanwhile.
         let Some(entry) = entries.get_mut(pod) else {
             return false;
         };
@@ -155,11 +155,11 @@ impl ServerStates {
         before.as_ref().map(|(state, _)| state) != now
     }
 
-    /// At most `room` servers to be scraped now, of those that `is_asked` accepts, marked as
-    /// scraped. Servers that answered last time come first, then those that were asked longest ago:
-    /// however many servers are silent or slow, they wait for each other and delay the rest by at
-    /// most one [`SCRAPE_TIME_MAX`]. Of equal ones the first by name, so that the servers of a
-    /// deployment are asked together.
+    /// At most `room` servers to scrape now, of those that `is_asked` accepts; marks them as
+    /// scraped. Servers that responded last time come first, then those scraped longest ago. Thus
+    /// any number of unresponsive or slow servers only delay each other, and delay the rest by at
+    /// most one [`SCRAPE_TIME_MAX`]. Ties are broken by name, so that the servers of a deployment
+    /// are scraped together.
     fn due(
         &self,
         room: usize,
@@ -178,8 +178,8 @@ impl ServerStates {
     }
 }
 
-/// Scrapes servers until the program stops. A deployment whose server reports a change is added to
-/// `queue`.
+/// Scrapes servers until the program stops. Adds a deployment to `queue` when one of its servers
+/// reports a change.
 pub(crate) async fn scrape(
     watches: Watches,
     states: ServerStates,
@@ -224,7 +224,8 @@ fn is_built_in(watches: &Watches, pod: &ObjectKey) -> bool {
     deployment.is_some_and(|deployment| deployment.spec.is_built_in())
 }
 
-/// The state of a server, within [`SCRAPE_TIME_MAX`] in all, whatever it sends and however slowly.
+/// Requests the state of a server, with a total timeout of [`SCRAPE_TIME_MAX`] regardless of what
+/// it sends and how slowly.
 async fn ask_in_time(address: SocketAddr) -> Result<ServerState, Silence> {
     tokio::time::timeout(SCRAPE_TIME_MAX, ask(address)).await?
 }
@@ -235,7 +236,7 @@ async fn ask(address: SocketAddr) -> Result<ServerState, Silence> {
         .max_buf_size(HEAD_BYTES_MAX)
         .handshake(TokioIo::new(stream))
         .await?;
-    // Connections end with this set. An error of a connection also fails its request.
+    // Dropping this set closes the connection. An error of the connection also fails its request.
     let mut connections = JoinSet::new();
     connections.spawn(connection);
     let request = Request::get(STATE_PATH)

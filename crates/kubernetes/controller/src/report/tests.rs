@@ -1,4 +1,4 @@
-//! When a status is written, and which changes become events.
+//! Tests of when a status is written, and of which changes create events.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn steps_of_a_roll_out_are_gathered_and_its_end_is_not() {
     assert_eq!(after(first(), second(), PROGRESS_PAUSE), WriteDecision::Now);
     let end = || step(2, "NewReplicaSetAvailable", true);
     assert_eq!(after(second(), end(), fifth), WriteDecision::Now);
-    // Nothing is under way: a pod that is lost is reported at once.
+    // No roll-out is in progress: a lost pod is reported immediately.
     let lost = step(1, "NewReplicaSetAvailable", true);
     assert_eq!(after(end(), lost, fifth), WriteDecision::Now);
 }

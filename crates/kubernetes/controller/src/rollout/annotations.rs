@@ -1,5 +1,5 @@
-//! The annotations of the pods' Deployment about its own roll-out, so that a restarted controller
-//! knows its state.
+//! Annotations of the pods' Deployment that store the state of its roll-out, so that it survives a
+//! restart of the controller.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,11 +13,11 @@ use crate::validate::Valid;
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct RolloutAnnotations {
-    /// Digest of the fields of the `InferenceDeployment` that the template was built from.
+    /// Digest of the fields of the `InferenceDeployment` from which the template was built.
     pub(crate) fields: Option<String>,
     /// Digest of the template.
     pub(crate) template: Option<String>,
-    /// When a changed template was applied last.
+    /// When a changed template was last applied.
     pub(crate) rolled: Option<Timestamp>,
 }
 
@@ -32,7 +32,7 @@ impl RolloutAnnotations {
         }
     }
 
-    /// Those of the wanted Deployment `child`, without a time.
+    /// The annotations of the desired Deployment `child`, without a time.
     pub(crate) fn of_wanted(valid: &Valid, child: &ChildObject) -> Self {
         Self {
             fields: Some(digest_of(&pod_fields(valid))),
@@ -41,7 +41,7 @@ impl RolloutAnnotations {
         }
     }
 
-    /// Sets them on `child`.
+    /// Sets the annotations on `child`.
     pub(crate) fn write(&self, child: &mut ChildObject) {
         let rolled = self.rolled.map(|time| time.to_string());
         for (name, value) in [
@@ -56,10 +56,10 @@ impl RolloutAnnotations {
     }
 }
 
-/// The fields of an `InferenceDeployment` that its pod template is built from.
+/// The fields of an `InferenceDeployment` from which its pod template is built.
 ///
-/// Every later version of this program must produce the same for the same fields, else an upgrade
-/// looks like an edit of every deployment: add a field only if it is set.
+/// Every later version of this program must produce the same value for the same fields; otherwise
+/// an upgrade looks like an edit of every deployment. Add a new field only if it is set.
 pub(crate) fn pod_fields(valid: &Valid) -> Value {
     let spec = &valid.spec;
     let mut fields = json!({

@@ -1,10 +1,10 @@
-//! Paces restarts of pods that nobody asked for in their deployment: the operator was upgraded, or
-//! the namespace names another server image.
+//! Limits the rate of pod restarts that are not caused by an edit of the deployment: the operator
+//! was upgraded, or the server image of the namespace was changed.
 //!
-//! The pod template is compared with the one applied last by digests that the Deployment itself
-//! carries ([`RolloutAnnotations`]), so no state has to be kept. An edit of the deployment's own
-//! fields is applied at once. Any other change of the template waits for a slot ([`RolloutSlots`]);
-//! until then the Deployment is not changed, except for the number of its pods.
+//! The pod template is compared with the last applied one by digests in annotations of the
+//! Deployment ([`RolloutAnnotations`]), so no other state has to be stored. An edit of the
+//! deployment's own fields is applied immediately. Any other change of the template waits for a
+//! slot ([`RolloutSlots`]); until then only the number of pods of the Deployment is changed.
 
 mod annotations;
 mod condition;
@@ -32,12 +32,12 @@ pub(crate) use slots::RolloutSlots;
 /// The state of a deployment's roll-out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum RolloutState {
-    /// The pods have the wanted template, or are getting it.
+    /// The pods have the desired template, or are being updated to it.
     Current,
-    /// The wanted template waits for these roll-outs.
+    /// The desired template waits for these roll-outs.
     Waiting(Vec<ObjectKey>),
-    /// The wanted template was applied, and there has been no progress since that time for
-    /// [`ROLLOUT_STUCK_AFTER`].
+    /// The desired template was applied, and there has been no progress since this time, for at
+    /// least [`ROLLOUT_STUCK_AFTER`].
     Stuck(Timestamp),
 }
 
@@ -45,23 +45,23 @@ pub(crate) enum RolloutState {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RolloutDecision {
     pub(crate) state: RolloutState,
-    /// Whether the live Deployment must not be written: its template has to wait, and its number of
-    /// pods is right.
+    /// Whether the live Deployment must not be written, because its template has to wait and its
+    /// number of pods is already the desired one.
     pub(crate) is_held: bool,
-    /// Image of the wanted server container.
+    /// Image of the server container in the desired template.
     pub(crate) image: Option<String>,
     /// When to decide again.
     pub(crate) pause: Option<Duration>,
 }
 
-/// The progress of the last change of a template.
+/// The progress of the last template change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RolloutProgress {
-    /// There was none, or all pods were available with it.
+    /// There was no change, or all pods became available with the new template.
     Settled,
-    /// Under way; counts as stuck from that time on unless it makes progress.
+    /// In progress; counts as stuck from this time on unless there is progress before.
     Rolling(Timestamp),
-    /// No progress since that time.
+    /// No progress since this time.
     Stuck(Timestamp),
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn progress(live: &LiveObject, workload: &Workload, now: Timestamp) -
     }
 }
 
-/// When the Deployment's controller last saw progress.
+/// When the Deployment controller last reported progress.
 fn last_progress(live: &LiveObject) -> Option<Timestamp> {
     let conditions = live.body["status"]["conditions"].as_array()?;
     let progressing = conditions.iter().find(|c| c["type"] == "Progressing")?;
@@ -103,10 +103,10 @@ pub(crate) fn image_of(deployment: &Value) -> Option<&str> {
 pub(crate) struct RolloutCase<'a> {
     pub(crate) key: &'a ObjectKey,
     pub(crate) valid: &'a Valid,
-    /// Its Deployment; `None` before there is one.
+    /// Its Deployment; `None` before it is created.
     pub(crate) live: Option<(&'a LiveObject, &'a Workload)>,
-    /// Whether its spec is newer than its status: used only for Deployments of controllers that
-    /// wrote no annotations.
+    /// Whether its spec is newer than its status; used only for Deployments written by controllers
+    /// that did not set the annotations yet.
     pub(crate) is_edited: bool,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Rollouts {
 }
 
 impl Rollouts {
-    /// At most `max` at once.
+    /// Allows at most `max` concurrent roll-outs.
     pub(crate) fn new(max: NonZeroU32) -> Self {
         Self {
             slots: Mutex::new(RolloutSlots::new(max)),
@@ -125,11 +125,11 @@ impl Rollouts {
     }
 
     fn slots(&self) -> MutexGuard<'_, RolloutSlots> {
-        // Consistent at every moment.
+        // Consistent at any time.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops all slots and takes over the roll-outs that are under way in the cluster.
+    /// Replaces all slots by the roll-outs that are in progress in the cluster.
     pub(crate) fn rebuild(
         &self,
         live: impl Iterator<Item = (ObjectKey, LiveObject)>,
@@ -144,19 +144,19 @@ impl Rollouts {
         }
     }
 
-    /// Frees the slot of a deployment without a roll-out: deleted, invalid, or its Deployment was
-    /// refused.
+    /// Releases the slot of a deployment that has no roll-out: it was deleted, is invalid, or its
+    /// Deployment was rejected.
     pub(crate) fn release(&self, key: &ObjectKey) {
         self.slots().release(key);
     }
 
-    /// Deployments that wait and may get a slot now.
+    /// Waiting deployments that may get a slot now.
     pub(crate) fn due(&self, now: Timestamp) -> Vec<ObjectKey> {
         self.slots().due(now)
     }
 
-    /// Decides whether the wanted Deployment among `children` may be applied at `now`. If not,
-    /// replaces it by the live one with the wanted number of pods.
+    /// Decides whether the desired Deployment among `children` may be applied at `now`. If not,
+    /// replaces it by the live Deployment with the desired number of pods.
     pub(crate) fn decide(
         &self,
         case: &RolloutCase<'_>,
@@ -176,7 +176,7 @@ impl Rollouts {
             ownership(live, &case.valid.uid, wanted.owner()) == Ownership::Ours
         });
         let Some((live, workload)) = ours else {
-            // Creating pods restarts none.
+            // The creation of pods does not restart any.
             annotations.write(wanted);
             self.release(case.key);
             return RolloutDecision::current(image);
@@ -196,7 +196,7 @@ impl Rollouts {
         let mut slots = self.slots();
         match progress(live, workload, now) {
             RolloutProgress::Rolling(until) => slots.keep(case.key, until),
-            // The watch may not have reported what was applied last.
+            // The watch may not have reported the last apply yet.
             RolloutProgress::Settled | RolloutProgress::Stuck(_) if !workload.is_observed => {}
             RolloutProgress::Settled | RolloutProgress::Stuck(_) => {
                 slots.end(case.key, before.rolled)
@@ -228,7 +228,7 @@ impl Rollouts {
         }
     }
 
-    /// Handles a wanted template that equals the one applied last.
+    /// Handles a desired template that equals the last applied one.
     fn continue_rollout(
         &self,
         key: &ObjectKey,
@@ -264,9 +264,9 @@ impl RolloutDecision {
     }
 }
 
-/// Replaces `wanted` by the live Deployment with the wanted number of pods; returns whether they
-/// are equal. The live template holds defaults and fields of other managers, too: we own them until
-/// the next template is applied, and they keep their values then.
+/// Replaces `wanted` by the live Deployment with the desired number of pods; returns whether they
+/// are equal. The live template also contains defaults and fields of other managers: the controller
+/// owns these too until the next template is applied, after which they keep their values.
 fn hold(wanted: &mut ChildObject, live: &LiveObject, annotations: &RolloutAnnotations) -> bool {
     let replicas = wanted.body["spec"]["replicas"].clone();
     let is_held = replicas.is_null() || replicas == live.body["spec"]["replicas"];
@@ -278,12 +278,12 @@ fn hold(wanted: &mut ChildObject, live: &LiveObject, annotations: &RolloutAnnota
     spec["template"] = live.body["spec"]["template"].clone();
     *wanted = ChildObject::new(wanted.kind, metadata, serde_json::json!({ "spec": spec }));
     annotations.write(wanted);
-    // Refuses the write if another writer changed the template meanwhile.
+    // The API server rejects the write if another client changed the template meanwhile.
     wanted.body["metadata"]["resourceVersion"] = live.resource_version.as_str().into();
     is_held
 }
 
-/// The names of the deployments, each once.
+/// The distinct names of the deployments.
 pub(crate) fn names(keys: &[ObjectKey]) -> BTreeSet<String> {
     keys.iter().map(ToString::to_string).collect()
 }

@@ -1,4 +1,4 @@
-//! Servers that misbehave on purpose, and which others they delay.
+//! Tests of misbehaving servers, and of which other servers they delay.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// A server that gets a connection and answers it by `answer`, until that cannot be written any
-/// more.
+/// A server that accepts a connection and responds with `answer`, until a write fails.
 fn served(
     answer: impl Fn(&mut std::net::TcpStream) -> std::io::Result<()> + Send + 'static,
 ) -> Server {
@@ -69,7 +68,8 @@ fn servers_that_answer_come_before_those_that_do_not() {
     let states = ServerStates::default();
     let key = |index: usize| ObjectKey::new("x", format!("pod-{index:03}"));
     let ip = IpAddr::from([127, 0, 0, 1]);
-    // The one that answers is the last by name; more than SCRAPES_MAX before it are silent.
+    // The server that responds is the last by name; more than SCRAPES_MAX before it are
+    // unresponsive.
     for index in 0..200 {
         states.set_address(key(index), Some(ip));
     }
@@ -84,10 +84,10 @@ fn servers_that_answer_come_before_those_that_do_not() {
             asked.entry(pod).or_default().push(turn);
         }
     }
-    // In its turn among those that were never asked, which takes four turns; then each time.
+    // First in its order among those never scraped, which takes four rounds; then in each round.
     let turns: Vec<u32> = (3..20).collect();
     assert_eq!(asked[&key(199)], turns);
-    // The silent ones take turns: 199 of them, 63 at a time.
+    // The unresponsive ones alternate: 199 of them, 63 at a time.
     for (pod, turns) in &asked {
         let is_soon = |pair: &[u32]| pair[1] - pair[0] <= 5;
         assert!(

@@ -1,11 +1,11 @@
 //! The conditions. `Ready`, `Available`, `Progressing`, `ModelLoaded`, `Placed` and `SLOMet` always
 //! exist; `Reconciling`, `Stalled`, `WorkersRespawning`, `StandbyMissing` and `UpgradePending`
-//! exist only while they are true, so that kstatus (Flux, Argo CD) and `kubectl wait` agree with a
-//! reader.
+//! exist only while they are true, so that kstatus (Flux, Argo CD) and `kubectl wait` interpret
+//! them correctly.
 //!
-//! `Ready` is left out while the deployment is scaled to zero: it is not meant to serve, a `False`
-//! would keep GitOps tools waiting forever, and a `True` would be wrong. `ModelLoaded` and
-//! `SLOMet` are of the built-in server.
+//! `Ready` is omitted while the deployment is scaled to zero: it is not expected to serve, a
+//! `False` would keep GitOps tools waiting forever, and a `True` would be wrong. `ModelLoaded` and
+//! `SLOMet` exist for the built-in server only.
 
 use albacore_api::ConditionState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -59,10 +59,10 @@ pub(super) fn conditions(facts: &DeploymentFacts<'_>, now: &Time) -> Vec<Conditi
     known.collect()
 }
 
-/// The Deployment's own reason for pods that did not become available in time.
+/// Reason of the Deployment's own condition when pods did not become available in time.
 const DEADLINE: &str = "ProgressDeadlineExceeded";
 
-/// What blocks the spec until somebody acts.
+/// The condition `Stalled`: a problem that blocks the spec until a user acts.
 fn stalled(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     let (reason, message) = match facts.outcome {
         ApplyOutcome::Invalid(violations) => {
@@ -96,7 +96,7 @@ fn stalled(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     Some(ConditionState::new("True", reason, message))
 }
 
-/// What is under way.
+/// The condition `Reconciling`: work in progress.
 fn reconciling(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     let say = |reason: &str, message: String| Some(ConditionState::new("True", reason, message));
     if let ApplyOutcome::Collecting(kind) = facts.outcome {
@@ -134,7 +134,7 @@ fn reconciling(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     settings_pending(facts)
 }
 
-/// Servers that do not have the newest settings yet.
+/// `Reconciling` while servers do not have the newest settings yet.
 fn settings_pending(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     let behind = || facts.ready_pods().filter(|pod| facts.is_behind(pod));
     let with_state = || facts.ready_pods().filter(|pod| pod.state.is_some());
@@ -217,8 +217,8 @@ fn ready_by_workers(facts: &DeploymentFacts<'_>) -> ConditionState {
                            them on their HTTP port?";
             ConditionState::new("Unknown", "StateUnread", message)
         }
-        // For a user's own server only the agent sees workers; if it reports and sees none, there
-        // is none.
+        // For a user's own server only the agent observes workers; if it reports and observes none,
+        // there is none.
         false => {
             let is_seen = ready.all(|pod| pod.placement.is_some());
             if is_seen && !is_alive { none() } else { yes() }
@@ -226,7 +226,7 @@ fn ready_by_workers(facts: &DeploymentFacts<'_>) -> ConditionState {
     }
 }
 
-/// A condition of the Deployment.
+/// A condition copied from the Deployment.
 fn own_condition(
     facts: &DeploymentFacts<'_>,
     condition: Option<&ObservedCondition>,
@@ -285,7 +285,7 @@ fn model_loaded(facts: &DeploymentFacts<'_>) -> ConditionState {
     }
 }
 
-/// Workers that end again and again, although they are replaced.
+/// Workers that exit repeatedly, although they are replaced.
 fn respawning(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     let count = facts.respawns.count;
     if count < RESPAWNS_FREQUENT {
@@ -304,8 +304,8 @@ fn respawning(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     ))
 }
 
-/// Servers that cannot start a standby of their front process: they serve, but a front that dies
-/// is replaced late.
+/// Servers that cannot start a standby of their front process: they serve, but the failover of a
+/// front that dies is slow.
 fn standby_missing(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     let of_pod = |pod: &ObservedPod| {
         let state = pod.state.as_ref()?;

@@ -1,5 +1,5 @@
-//! The status of a deployment: a pure function of what is wanted, the result of applying it, what
-//! exists, and the time.
+//! The status of a deployment: a pure function of the desired state, the result of applying it, the
+//! observed state, and the time.
 
 mod conditions;
 mod measurements;
@@ -23,7 +23,7 @@ use crate::rollout::RolloutDecision;
 /// The outcome of applying the children.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum ApplyOutcome {
-    /// Every child is as wanted.
+    /// Every child is in the desired state.
     Applied,
     /// The spec is invalid.
     Invalid(Vec<Violation>),
@@ -31,7 +31,7 @@ pub(crate) enum ApplyOutcome {
     Taken(ChildKind),
     /// Children of a former deployment of this name are being garbage-collected.
     Collecting(ChildKind),
-    /// The API server refused a child.
+    /// The API server rejected a child.
     Refused(RefusedWrite),
 }
 
@@ -41,26 +41,26 @@ pub(crate) struct DeploymentFacts<'a> {
     /// The deployment, with its current status.
     pub(crate) deployment: &'a InferenceDeployment,
     pub(crate) outcome: &'a ApplyOutcome,
-    /// Whether the Service has ports for HTTP and for gRPC; `None` for an invalid spec: the
-    /// previous URLs stay valid.
+    /// Whether the Service has ports for HTTP and for gRPC; `None` for an invalid spec, which keeps
+    /// the previous URLs.
     pub(crate) served: Option<(bool, bool)>,
     /// SHA-256 of the settings that should be in force; `None` for a user's own server.
     pub(crate) settings_sha256: Option<&'a str>,
     /// The Deployment of the pods, if it exists.
     pub(crate) workload: Option<&'a Workload>,
     pub(crate) pods: &'a [ObservedPod],
-    /// Worker processes that were replaced recently.
+    /// Worker processes that were respawned recently.
     pub(crate) respawns: RecentRespawns,
     /// Image of the container `server` in the pod template in force.
     pub(crate) server_image: Option<&'a str>,
     /// The decision about the roll-out; `None` for an invalid spec.
     pub(crate) rollout: Option<&'a RolloutDecision>,
-    /// Which pods get requests; `None` where all do.
+    /// Which pods receive requests; `None` if all do.
     pub(crate) traffic: Option<TrafficStatus>,
 }
 
 impl DeploymentFacts<'_> {
-    /// Pods that are not ending.
+    /// Pods that are not terminating.
     fn live_pods(&self) -> impl Iterator<Item = &ObservedPod> {
         self.pods.iter().filter(|pod| !pod.is_ending)
     }
@@ -69,15 +69,16 @@ impl DeploymentFacts<'_> {
         self.live_pods().filter(|pod| pod.is_ready)
     }
 
-    /// The wanted number of pods; 0 before there is a Deployment.
+    /// The desired number of pods; 0 before the Deployment exists.
     fn wanted(&self) -> i32 {
         self.workload.map_or(0, |workload| workload.wanted)
     }
 
-    /// The wanted number of pods; as the spec says before there is a Deployment.
+    /// The desired number of pods; that of the spec before the Deployment exists.
     fn asked(&self) -> i32 {
         let spec = &self.deployment.spec;
-        // An autoscaler begins with the spec's number, which may be the default, in its bounds.
+        // The autoscaler starts with the number in the spec, which may be the default, within its
+        // bounds.
         let least = spec.autoscaling.map_or(0, |scaling| scaling.min_replicas);
         let of_spec = || spec.replicas.unwrap_or(REPLICAS_DEFAULT).max(least);
         self.workload
@@ -92,22 +93,22 @@ impl DeploymentFacts<'_> {
         self.deployment.spec.is_built_in()
     }
 
-    /// Whether the server of a pod reports that other settings than the wanted ones are in force.
-    /// Settings reach it by its file or by the params of its node.
+    /// Whether the server of a pod reports that other settings than the desired ones are in force.
+    /// Settings reach it as a file or through the params service of its node.
     pub(crate) fn is_behind(&self, pod: &ObservedPod) -> bool {
         let (Some(wanted), Some(state)) = (self.settings_sha256, &pod.state) else {
             return false;
         };
         let generation = state.params.as_ref().and_then(|params| params.generation);
-        // Parameters from before an edit override the file until params send new ones.
+        // Parameters from before an edit override the file until the params service sends new ones.
         let is_old = generation < self.deployment.metadata.generation && generation.is_some();
         let is_of_file = state.settings_sha256 == wanted && !is_old;
         !is_of_file && state.in_force_sha256.as_deref() != Some(wanted)
     }
 }
 
-/// The status for `facts`. A condition with an unchanged status keeps its transition time; for
-/// others that is `now`.
+/// The status for `facts`. A condition whose status is unchanged keeps its transition time; the
+/// transition time of others is `now`.
 pub(crate) fn status_of(facts: &DeploymentFacts<'_>, now: &Time) -> InferenceDeploymentStatus {
     let deployment = facts.deployment;
     let spec = &deployment.spec;
@@ -169,8 +170,8 @@ fn worker_counts(facts: &DeploymentFacts<'_>) -> WorkerCounts {
     }
 }
 
-/// Pod and cause of the last respawn: as noticed, else as in the previous status, else of the pod
-/// with most respawns.
+/// Pod and cause of the last respawn: the observed one, else that of the previous status, else that
+/// of the pod with the most respawns.
 fn last_cause(facts: &DeploymentFacts<'_>) -> Option<String> {
     let had = facts
         .live_pods()
@@ -183,7 +184,7 @@ fn last_cause(facts: &DeploymentFacts<'_>) -> Option<String> {
     Some(noticed.or(before).unwrap_or_else(of_pod))
 }
 
-/// Live workers: as built-in servers report, or as the agents report of users' own servers.
+/// Live workers, reported by built-in servers, or by the agents for users' own servers.
 fn live_workers(facts: &DeploymentFacts<'_>) -> i32 {
     let alive = |pod: &ObservedPod| match facts.is_built_in() {
         true => pod

@@ -1,4 +1,4 @@
-//! The models, as the pods report them.
+//! The status of the models, from the reports of the pods.
 
 use albacore_api::{BatchingStatus, LatencyModel, Model, ModelStatus};
 
@@ -7,7 +7,7 @@ use crate::limits::MESSAGE_CHARS_MAX;
 use crate::observed::ObservedPod;
 use crate::server_state::{LoadState, ModelState};
 
-/// The models in the order of the spec; none for a user's own server.
+/// The models in the order of the spec; empty for a user's own server.
 pub(super) fn models(facts: &DeploymentFacts<'_>) -> Vec<ModelStatus> {
     let models = facts.deployment.spec.models.iter();
     models.map(|model| status_of(facts, model)).collect()
@@ -37,7 +37,7 @@ fn status_of(facts: &DeploymentFacts<'_>, model: &Model) -> ModelStatus {
     measurements::add_outcomes(facts, model, status)
 }
 
-/// The pods' states of a model.
+/// The states of a model on the pods.
 fn seen<'a>(
     facts: &'a DeploymentFacts<'_>,
     model: &'a Model,
@@ -49,7 +49,7 @@ fn seen<'a>(
     })
 }
 
-/// Whether a pod has loaded the version that the spec names.
+/// Whether a pod has loaded the version in the spec.
 fn is_loaded(model: &Model, seen: &ModelState) -> bool {
     let is_source = seen.source == model.uri.place.source_in_pod().to_string();
     let is_digest = model.uri.sha256.is_none() || model.uri.sha256 == seen.sha256;
@@ -60,7 +60,7 @@ fn error(pods: &[(&ObservedPod, &ModelState)]) -> Option<String> {
     let failed = pods
         .iter()
         .filter(|(_, seen)| seen.state == LoadState::Failed);
-    // The first by name of several, so that the text does not alternate between pods.
+    // The first by name if there are several, so that the text does not alternate between pods.
     let (pod, seen) = failed.min_by_key(|(pod, _)| &pod.name)?;
     let why = seen
         .error
@@ -70,7 +70,7 @@ fn error(pods: &[(&ObservedPod, &ModelState)]) -> Option<String> {
     Some(text.chars().take(MESSAGE_CHARS_MAX).collect())
 }
 
-/// The median over pods, which one outlier does not move.
+/// The median over pods, which is robust against an outlier.
 fn latency(pods: &[(&ObservedPod, &ModelState)]) -> Vec<LatencyModel> {
     let learned = || {
         let models = pods.iter().flat_map(|(_, seen)| &seen.latency);
@@ -95,8 +95,8 @@ fn latency(pods: &[(&ObservedPod, &ModelState)]) -> Vec<LatencyModel> {
     kinds.into_iter().map(of_kind).collect()
 }
 
-/// How many pods defer each kind, and the reason of the first of them by name or, if none does, of
-/// the first.
+/// The number of pods that defer batches, by kind, and the explanation of the first of these pods
+/// by name or, if none defers, of the first pod.
 fn batching(pods: &[(&ObservedPod, &ModelState)]) -> Vec<BatchingStatus> {
     let chosen = || {
         let pods = pods.iter();
@@ -119,14 +119,14 @@ fn batching(pods: &[(&ObservedPod, &ModelState)]) -> Vec<BatchingStatus> {
     kinds.into_iter().map(of_kind).collect()
 }
 
-/// The progress of loading all models on all pods that are not ending.
+/// The progress of loading all models on all pods that are not terminating.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LoadProgress {
     /// No pod has reported yet.
     Unread,
-    /// A model, and the error that a pod reports.
+    /// A model, and the error reported by a pod.
     Failed(String, String),
-    /// Loaded pairs of pod and model, of all.
+    /// Number of loaded pairs of pod and model, and number of all pairs.
     Loading(usize, usize),
     Loaded,
 }

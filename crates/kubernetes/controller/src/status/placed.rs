@@ -1,4 +1,4 @@
-//! Placement, as the nodes of the pods report it.
+//! Placement as reported by the agents of the pods' nodes.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) fn pinned(facts: &DeploymentFacts<'_>) -> Option<String> {
         return Some("?".to_owned());
     }
     placements(facts).next()?;
-    // Threads that a quota does not let run at once are not to be pinned.
+    // Threads that a CPU quota does not allow to run at once are not pinned.
     let whole = i64::from(spec.workers) * i64::from(spec.threads);
     let spared = placements(facts).map(|(_, p)| whole - i64::from(slots(p, spec)));
     let all = asked - spared.sum::<i64>();
@@ -28,7 +28,7 @@ pub(super) fn pinned(facts: &DeploymentFacts<'_>) -> Option<String> {
     Some(format!("{verified}/{all}"))
 }
 
-/// Threads of a pod that are to be on one CPU each.
+/// Threads of a pod that should be pinned to one CPU each.
 fn slots(placement: &PodPlacement, spec: &InferenceDeploymentSpec) -> i32 {
     placement.slots(spec.workers, spec.threads)
 }
@@ -46,7 +46,7 @@ fn silent_nodes<'a>(facts: &'a DeploymentFacts<'_>) -> impl Iterator<Item = &'a 
     pods.filter_map(|pod| pod.silent_node.as_deref())
 }
 
-/// The nodes whose agents are silent, and the remedy.
+/// The message that names the nodes with silent agents, and the remedy.
 fn silence(nodes: &BTreeSet<&str>) -> String {
     let named: Vec<&str> = nodes.iter().copied().take(SILENT_NODES_NAMED_MAX).collect();
     let more = match nodes.len() - named.len() {
@@ -121,8 +121,8 @@ fn not_verified(
     ConditionState::new("False", "NotVerified", message)
 }
 
-/// Every thread that may run is where it should be. A CPU quota below workers x threads is the
-/// user's own choice: as many threads as it lets run at once are placed.
+/// Whether every thread that may run is on its planned CPU. A CPU quota below workers x threads is
+/// the user's choice: only as many threads as it allows to run at once are placed.
 fn verified(entries: &[(&str, &PodPlacement)], spec: &InferenceDeploymentSpec) -> ConditionState {
     let limited = entries
         .iter()

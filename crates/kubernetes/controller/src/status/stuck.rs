@@ -1,4 +1,4 @@
-//! Which of the pods that do not serve conditions name, and how.
+//! Selects the unready pod that conditions name, and formats its problem.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use super::DeploymentFacts;
 use crate::observed::ObservedPod;
 use crate::refusal::with_remedy;
 
-/// What keeps pods from existing or from serving.
+/// The problem that prevents pods from being created or from serving.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Stuck {
-    /// Fit for the reason of a condition.
+    /// Valid as the reason of a condition.
     pub(super) reason: String,
     /// The pod, its container, and the message of the scheduler or the kubelet.
     message: String,
@@ -29,8 +29,8 @@ impl Stuck {
     }
 }
 
-/// What keeps the pods from serving. Of several reasons the one that most pods have, then the first
-/// by name; of several pods the first by name: equal facts give equal texts.
+/// The problem that prevents the pods from serving. The most frequent reason is reported, then the
+/// first by name; of its pods the first by name. Thus equal facts produce equal texts.
 pub(super) fn stuck(facts: &DeploymentFacts<'_>) -> Option<Stuck> {
     let workload = facts.workload?;
     if workload.is_full() {
@@ -47,7 +47,7 @@ pub(super) fn stuck(facts: &DeploymentFacts<'_>) -> Option<Stuck> {
         });
     }
     let unready: Vec<&ObservedPod> = facts.live_pods().filter(|pod| !pod.is_ready).collect();
-    // Failed pods exist beside those that replaced them.
+    // Failed pods remain in addition to their replacements.
     let failed = facts.pods.iter().filter(|pod| pod.is_ending);
     let (named, problem) = first(unready.iter().copied()).or_else(|| first(failed))?;
     let mut message = format!("pod {}: {problem}", named.name);
@@ -78,7 +78,8 @@ fn first<'a>(
     group.into_iter().min_by_key(|(pod, _)| &pod.name)
 }
 
-/// The reason in the form that the API server accepts: a letter, then letters and digits.
+/// Converts the reason to the format that the API server accepts: a letter, then letters and
+/// digits.
 fn fit(reason: &str) -> String {
     let fits = reason.starts_with(|c: char| c.is_ascii_alphabetic())
         && reason.chars().all(|c| c.is_ascii_alphanumeric())

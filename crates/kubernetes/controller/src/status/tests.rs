@@ -1,4 +1,4 @@
-//! The status of given facts, and the rules of kstatus over random ones.
+//! Tests of the status for given facts, and of the rules of kstatus for random ones.
 
 use albacore_api::{InferenceDeployment, PodPlacement, ServerLimit, Utilization, read_deployment};
 use k8s_openapi::jiff::Timestamp;
@@ -200,8 +200,8 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
     assert_eq!(status.goodput.as_deref(), Some("2500/s"));
     assert_eq!(status.latency_p99.as_deref(), Some("11ms"));
     assert_eq!(status.bad_rate.as_deref(), Some("1%"));
-    // A bad share of 1 % is more than half of what the percentile 99 allows: more pods are asked
-    // for in time.
+    // A bad share of 1 % is more than half of what the percentile 99 allows: the autoscaler
+    // requests more pods before the objective is missed.
     assert_eq!(status.load_factor.as_deref(), Some("1.1"));
     let utilization = Utilization {
         front: "87%".to_owned(),
@@ -246,7 +246,8 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
     );
 }
 
-/// A kind with so many good and bad requests; the good ones took up to 2 ms, the bad ones 80 ms.
+/// A kind with the given numbers of good and bad requests; good ones took up to 2 ms, bad ones 80
+/// ms.
 fn kind(kind: &str, good: u64, bad: u64) -> KindOutcomes {
     KindOutcomes {
         kind: kind.to_owned(),
@@ -352,7 +353,7 @@ fn servers_that_report_no_outcomes_by_model_are_judged_by_all_requests_together(
         (&model.goodput, &model.p99, &model.bad_rate, model.slo_met) == (&None, &None, &None, None)
     };
     assert!(status.models.iter().all(absent), "{:?}", status.models);
-    // During an upgrade one pod reports them: its models have figures, all requests count.
+    // During an upgrade one pod reports them: its models have figures, and all requests count.
     let state = case.pods[1].state.as_mut().unwrap();
     state.models[0].outcomes = Some(vec![kind("value", 980, 0)]);
     state.models[1].outcomes = Some(vec![kind("value", 0, 20)]);
@@ -373,7 +374,7 @@ fn the_selector_is_there_from_the_first_reconcile_on() {
     );
     case.deployment.spec.replicas = Some(3);
     assert_eq!(case.status().ready.as_deref(), Some("0/3"));
-    // The number of an object under an autoscaler may be the default, which is below its bounds.
+    // With an autoscaler, the number in the spec may be the default, which is below its bounds.
     case.deployment.spec.replicas = Some(1);
     case.deployment.spec.autoscaling = Some(albacore_api::Autoscaling {
         min_replicas: 2,
@@ -509,7 +510,7 @@ fn settings_from_params_are_in_force_before_the_file_has_them() {
         state.params = condition(3);
     });
     assert_eq!(case.says("Reconciling"), "");
-    // The file is there, and the parameters of the spec before win over it.
+    // The file is updated, but the parameters of the previous spec override it.
     change(&mut case, &|state| {
         state.settings_sha256 = SETTINGS.to_owned();
         state.in_force_sha256 = Some("older".to_owned());
@@ -565,27 +566,27 @@ fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
         first,
         "the order of pods does not matter"
     );
-    // It is said while it is rolled out, and after the Deployment gave up.
+    // Reported during the roll-out, and after the Deployment's deadline was exceeded.
     assert!(message(&case, "Reconciling").contains("pod c: container server"));
     let stalled = case.workload.as_mut().unwrap();
     stalled.is_progressing.as_mut().unwrap().reason = "ProgressDeadlineExceeded".to_owned();
     assert_eq!(case.says("Stalled"), "True/ProgressDeadlineExceeded");
     assert!(message(&case, "Stalled").contains("pod c: container server"));
     assert_eq!(case.says("Ready"), "False/CreateContainerConfigError");
-    // However much is wrong and however long the words are.
+    // The message is bounded for any number of problems and any length of texts.
     case.pods = (0..500)
         .map(|n| unready(&format!("{n}"), "Odd reason", &"ä".repeat(400)))
         .collect();
     assert_eq!(case.says("Ready"), "False/PodNotReady");
     assert!(message(&case, "Ready").chars().count() <= crate::limits::MESSAGE_CHARS_MAX);
-    // What cannot even be made.
+    // Pods that cannot even be created.
     case.workload.as_mut().unwrap().is_failing = Some(ObservedCondition {
         status: "True".to_owned(),
         reason: "FailedCreate".to_owned(),
         message: "exceeded quota".to_owned(),
     });
     assert_eq!(case.says("Ready"), "False/PodsRefused");
-    // One that serves beside one that does not start.
+    // One pod serves while another one does not start.
     case.workload = Some(workload(2, 2, 1));
     case.workload.as_mut().unwrap().is_progressing = workload(2, 2, 2).is_progressing;
     case.pods = vec![pod("a", Some(state(2))), unready("b", "OOMKilled", "ended")];
@@ -629,7 +630,7 @@ fn workers_that_keep_ending_are_reported() {
     };
     assert_eq!(workers(&case).last_cause.as_deref(), Some("b: signal 9"));
     assert_eq!(case.says("WorkersRespawning"), "True/FrequentRespawns");
-    // A server of the user's own: as its node tells.
+    // A user's own server: as reported by the agent of its node.
     for pod in &mut case.pods {
         pod.state = None;
         pod.placement.as_mut().unwrap().respawns = 4;
@@ -688,7 +689,7 @@ fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
     );
     assert_eq!(case.says("Ready"), "True/Serving");
 
-    // Many nodes: a bounded message.
+    // Many nodes: the message is bounded.
     case.pods = (0..12).map(|_| pod("p", Some(state(2)))).collect();
     for (number, pod) in case.pods.iter_mut().enumerate() {
         silence(pod, format!("node-{number:02}"));
@@ -702,7 +703,7 @@ fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
         "{}",
         condition.message
     );
-    // A pod that ends is ignored, and None requires no agent.
+    // A terminating pod is ignored, and the policy None requires no agent.
     case.pods.truncate(2);
     case.pods[0].is_ending = true;
     assert!(!placed(&case.status()).message.contains("node-00"));
@@ -771,7 +772,7 @@ fn numbers_have_two_digits() {
     }
 }
 
-/// Judges an object as the library kstatus does (Flux, kpt, `kustomize apply`).
+/// Computes the status of an object like the library kstatus (Flux, kpt, `kustomize apply`).
 fn kstatus(deployment: &InferenceDeployment, status: &InferenceDeploymentStatus) -> &'static str {
     let is = |kind: &str, value: &str| {
         status
@@ -844,7 +845,7 @@ proptest! {
             prop_assert!(!is(kind, "False") && !is(kind, "Unknown"), "{kind}");
         }
         prop_assert!(!(is(RECONCILING, "True") && is(STALLED, "True")));
-        // Ready is never true without a live worker, nor while anything is stalled.
+        // Ready is never true without a live worker or while anything is stalled.
         let alive: i32 = status.workers.as_ref().map_or(0, |w| w.live);
         if is("Ready", "True") {
             prop_assert!(alive > 0);
@@ -858,7 +859,7 @@ proptest! {
             "Failed" => prop_assert!(is(STALLED, "True")),
             _ => prop_assert!(is(RECONCILING, "True") || !is("Ready", "True")),
         }
-        // The same facts later, with that status: nothing to write.
+        // The same facts later, with that status: nothing is written.
         let mut later = case;
         later.deployment.status = Some(status.clone());
         prop_assert_eq!(later.status_at(900), status);
