@@ -1,17 +1,17 @@
-//! Which pods of a deployment with `batching.prefer: IdleWorkers` get requests.
+//! Selects the pods that receive requests, for deployments with `batching.prefer: IdleWorkers`.
 //!
-//! Problem: a Service spreads requests evenly over the ready pods, so that at low load all of them
-//! are a little busy, and an autoscaler takes away any of them.
+//! Problem: a Service distributes requests evenly over the ready pods, so that at low load all of
+//! them are slightly busy, and scaling down removes an arbitrary one.
 //!
-//! Approach: how many pods are enough follows from what they report ([`Consolidator`]). The others
-//! become spare: their label no longer is the one that the Service asks for, and their deletion
-//! cost makes them the first to go. They stay ready, and get requests again with one patch. The
-//! label is part of the pod template, so that pods get requests even if no controller runs.
-//! Whenever something else than the load changes, or is not known, every pod gets requests. The
-//! decision is pure; [`send`] carries it out.
+//! Approach: the number of pods that are sufficient follows from their reports ([`Consolidator`]).
+//! The others become spare: the value of their label no longer matches the selector of the Service,
+//! and their deletion cost makes them the first to be deleted. They stay ready, and receive
+//! requests again after a single patch. The label is part of the pod template, so that pods receive
+//! requests even if no controller runs. Whenever anything other than the load changes or is
+//! unknown, every pod receives requests. The decision is pure; [`send`] executes it.
 //!
-//! Limits: what keeps a connection to a pod that has become spare goes on using it (kube-proxy
-//! chooses a pod for each connection), and its work counts.
+//! Limits: a client that keeps a connection to a pod that became spare continues to use it
+//! (kube-proxy selects a pod per connection), and this work counts as load.
 
 use std::time::Duration;
 
@@ -30,64 +30,64 @@ use crate::names::{DELETION_COST_ANNOTATION, TRAFFIC_LABEL};
 use crate::observed::{LiveObject, ObservedPod, Traffic, Workload};
 use crate::server_state::ServerState;
 
-/// The deletion cost of a spare pod: lower than that of pods without one.
+/// The deletion cost of a spare pod: lower than the default of 0.
 const SPARE_COST: &str = "-1";
 
-/// What is remembered of a deployment.
+/// State of a deployment between decisions.
 #[derive(Debug, Default)]
 pub(crate) struct TrafficRecord {
     consolidator: Consolidator,
-    /// When it was looked at first.
+    /// Time of the first observation.
     since: Option<Nanos>,
-    /// When spare pods got requests again.
+    /// Time at which spare pods last became serving again.
     returned_at: Option<Nanos>,
 }
 
 impl TrafficRecord {
-    /// Whether bad requests are answered by pods that are there: some are spare, or were until so
-    /// short a time ago that what is bad is of before.
+    /// Whether existing pods can absorb the load that caused bad requests: some are spare, or were
+    /// spare so recently that the reported bad requests date from before they returned.
     pub(crate) fn answers(&self, pods: &[ObservedPod], now: Nanos) -> bool {
         let is_recent = |at| now.saturating_sub(at) < RECENT_PAUSE;
         pods.iter().any(is_spare) || self.returned_at.is_some_and(is_recent)
     }
 }
 
-/// Why so many pods get requests.
+/// The reason for the number of pods that receive requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TrafficCause {
     /// `IdleWorkers` is not preferred, or the spec is invalid.
     NotPreferred,
-    /// Nothing is known yet.
+    /// The load is not known yet.
     Starting,
     RollingOut,
-    /// Fewer pods are ready than there should be.
+    /// Fewer pods are ready than desired.
     PodsMissing,
     /// A pod does not report its load.
     NoReport,
     Load(ServingCause),
 }
 
-/// Which pods change, and why.
+/// The pods to change, and the reason.
 #[derive(Debug)]
 pub(crate) struct TrafficDecision {
     /// Indices of pods.
     changes: Vec<(usize, Traffic)>,
     pub(crate) cause: TrafficCause,
-    /// When to decide again, even if nothing changes.
+    /// When to decide again even if nothing changes.
     pub(crate) pause: Option<Duration>,
 }
 
 /// The inputs of a decision.
 pub(crate) struct TrafficCase<'a> {
-    /// `None` if it is invalid.
+    /// `None` if the spec is invalid.
     pub(crate) spec: Option<&'a InferenceDeploymentSpec>,
     pub(crate) workload: Option<&'a Workload>,
     pub(crate) pods: &'a [ObservedPod],
-    /// How long fewer pods must have been enough.
+    /// How long fewer pods must have been sufficient.
     pub(crate) delay: Duration,
 }
 
-/// Which pods should get requests at `now`.
+/// Decides which pods should receive requests at `now`.
 pub(crate) fn decide(
     case: &TrafficCase<'_>,
     record: &mut TrafficRecord,
@@ -116,7 +116,8 @@ pub(crate) fn prefers_idle_pods(spec: &InferenceDeploymentSpec) -> bool {
         && spec.batching.prefer == Some(BatchingPreference::IdleWorkers)
 }
 
-/// Whether the Service may ask for the label: new pods and all that exist have it.
+/// Whether the Service may select by the label, which requires that the template and all existing
+/// pods have it.
 pub(crate) fn selects_traffic(
     spec: &InferenceDeploymentSpec,
     live: Option<&LiveObject>,
@@ -130,7 +131,7 @@ pub(crate) fn selects_traffic(
     prefers_idle_pods(spec) && live.is_none_or(in_template) && pods.all(|p| p.traffic.is_some())
 }
 
-/// What forbids to go by the load.
+/// The condition that forbids a decision based on the load, if there is one.
 fn obstacle(case: &TrafficCase<'_>, age: Nanos) -> Option<TrafficCause> {
     let workload = case.workload.filter(|workload| workload.is_observed);
     let Some(workload) = workload else {
@@ -206,7 +207,7 @@ fn finish(
     {
         record.returned_at = Some(now);
     }
-    // Nothing else looks again when the time has passed.
+    // No watch event triggers a reconcile when the time has passed.
     let waits = matches!(
         cause,
         TrafficCause::Starting | TrafficCause::Load(ServingCause::Measuring)
@@ -223,8 +224,8 @@ fn all_serve(pods: &[ObservedPod]) -> Vec<(usize, Traffic)> {
     spare.map(|(at, _)| (at, Traffic::Serving)).collect()
 }
 
-/// Ready pods, those that should become spare first in front: pods that share their node with
-/// others of the deployment, then the newest.
+/// Indices of the ready pods in the order in which they become spare: first pods that share their
+/// node with other pods of the deployment, then the newest.
 fn first_to_go(pods: &[ObservedPod]) -> Vec<usize> {
     let serving = || pods.iter().filter(|pod| is_ready(pod) && !is_spare(pod));
     let neighbors = |pod: &ObservedPod| serving().filter(|other| other.node == pod.node).count();
@@ -245,15 +246,16 @@ pub(crate) fn is_spare(pod: &ObservedPod) -> bool {
     pod.is_own && !pod.is_ending && pod.traffic == Some(Traffic::Spare)
 }
 
-/// The share of its time in which a pod worked: its workers, or its front end if that is busier.
-/// What a front end was like before its pod became spare is no work.
+/// Fraction of time in which a pod was busy: that of its workers, or of its front end if that is
+/// busier. For a spare pod the figure of the front end is ignored, because it may date from before
+/// the pod became spare.
 fn work(state: &ServerState, is_spare: bool) -> f64 {
     let front = state.front.as_ref().filter(|_| !is_spare);
     let front = front.map_or(0.0, |front| front.busy);
     (1.0 - state.idle_share).max(front).clamp(0.0, 1.0)
 }
 
-/// So many pods get requests at least.
+/// Minimum number of pods that receive requests.
 fn least(spec: &InferenceDeploymentSpec) -> u32 {
     let of_autoscaling = |scaling: Autoscaling| u32::try_from(scaling.min_replicas).unwrap_or(1);
     spec.autoscaling.map_or(SERVING_MIN, of_autoscaling)
@@ -263,21 +265,21 @@ fn nanos(time: Duration) -> Nanos {
     Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What came of a decision.
+/// The result of executing a decision.
 #[derive(Debug)]
 pub(crate) struct TrafficOutcome {
     pub(crate) cause: TrafficCause,
     pub(crate) pause: Option<Duration>,
     /// Whether a pod changed.
     pub(crate) is_changed: bool,
-    /// Why the API server refuses to change a pod.
+    /// Error of the API server that rejected the change of a pod.
     pub(crate) refused: Option<String>,
 }
 
-/// Changes pods in the cluster, all at once, and in `pods`.
+/// Patches the pods in the cluster concurrently, and updates `pods`.
 ///
 /// # Errors
-/// The API server does not answer; other changes stay.
+/// The API server does not respond; other changes are not rolled back.
 pub(crate) async fn send(
     cluster: &Cluster,
     namespace: &str,
@@ -304,7 +306,7 @@ pub(crate) async fn send(
             continue;
         };
         match error.class() {
-            // It is gone, which the watch will report.
+            // The pod was deleted, which the watch will report.
             ErrorClass::NotFound | ErrorClass::Conflict => {}
             ErrorClass::Forbidden | ErrorClass::Invalid => {
                 tracing::warn!(%error, "whether a pod gets requests cannot be set");
@@ -334,7 +336,7 @@ async fn patch(
 }
 
 impl TrafficOutcome {
-    /// For the status of a deployment with `pods`; `None` where nothing is decided.
+    /// For the status of a deployment with `pods`; `None` if no decision is made.
     pub(crate) fn status(&self, pods: &[ObservedPod]) -> Option<TrafficStatus> {
         if self.cause == TrafficCause::NotPreferred {
             return None;

@@ -1,5 +1,5 @@
-//! What is kept of a child in memory: its text. Trees of values and maps of labels take several
-//! times as much, and there may be 40,000.
+//! The cached form of a child: its serialized text. JSON trees and maps of labels take several
+//! times as much memory, and there may be 40,000 children.
 
 use std::borrow::Cow;
 
@@ -15,11 +15,11 @@ use crate::watches::{identity, owner};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "DynamicObject")]
 pub(crate) struct WatchedChild {
-    /// Its name, namespace, uid and version alone.
+    /// Contains only name, namespace, uid and resource version.
     metadata: ObjectMeta,
-    /// The deployment that its label names.
+    /// The deployment in its label.
     pub(crate) owner: Option<ObjectKey>,
-    /// All but its kind and managed fields, as JSON.
+    /// Everything but its kind and managed fields, as JSON.
     text: Box<str>,
 }
 
@@ -27,7 +27,8 @@ impl From<DynamicObject> for WatchedChild {
     fn from(mut object: DynamicObject) -> Self {
         object.metadata.managed_fields = None;
         let mut body = object.data;
-        // Only the status of a Deployment is read: of the children the one with a pod template.
+        // Only the status of a Deployment is read; among the children it is the kind with a pod
+        // template.
         let is_deployment = body.pointer("/spec/template").is_some();
         if let Some(fields) = body.as_object_mut().filter(|_| !is_deployment) {
             fields.shift_remove("status");
@@ -50,7 +51,7 @@ impl From<DynamicObject> for WatchedChild {
 impl WatchedChild {
     /// The object without its kind.
     pub(crate) fn body(&self) -> Value {
-        // Its own text always parses.
+        // The text was serialized here, so it always parses.
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! The watches of the controller, and which deployment each change concerns.
+//! The watches of the controller, and the mapping from watch events to the deployments to queue.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -25,12 +25,12 @@ use crate::watched_pod::WatchedPod;
 
 type Annotations = BTreeMap<String, String>;
 
-/// The kind of deployments.
+/// The API resource of deployments.
 pub(crate) fn deployments_kind() -> ApiResource {
     ApiResource::erase::<InferenceDeployment>(&())
 }
 
-/// The kind of a child.
+/// The API resource of a kind of children.
 pub(crate) fn child_kind(kind: ChildKind) -> ApiResource {
     let api_version = kind.api_version();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -61,14 +61,14 @@ pub(crate) struct Watches {
     pub(crate) pods: Watch<WatchedPod>,
     pub(crate) nodes: Watch<NodePlacement>,
     pub(crate) namespaces: Watch<Namespace>,
-    /// When the reports of nodes were renewed last.
+    /// When the reports of nodes were last renewed.
     pub(crate) renewals: Renewals,
-    /// ServiceMonitors are added once the API server serves them.
+    /// Contains ServiceMonitors once the API server serves them.
     children: Arc<RwLock<BTreeMap<ChildKind, Watch<WatchedChild>>>>,
 }
 
 impl Watches {
-    /// Starts all watches but that of ServiceMonitors.
+    /// Starts all watches except that of ServiceMonitors.
     pub(crate) fn start(context: &ControllerContext) -> Self {
         let (pods, renewals) = (watch_pods(context), Renewals::default());
         let deployments = watch_deployments(context);
@@ -89,7 +89,7 @@ impl Watches {
         watches
     }
 
-    /// Watches one more kind of children.
+    /// Starts the watch of another kind of children.
     pub(crate) fn add(&self, context: &ControllerContext, kind: ChildKind) {
         let watch = watch_children(context, kind);
         let mut children = self
@@ -106,7 +106,7 @@ impl Watches {
 
     fn of(&self, kind: ChildKind) -> Option<Watch<WatchedChild>> {
         let children = self.children.read().unwrap_or_else(PoisonError::into_inner);
-        // One watch has all Services.
+        // A single watch covers both kinds of Services.
         let watched = match kind {
             ChildKind::PodsService => ChildKind::Service,
             kind => kind,
@@ -119,7 +119,7 @@ impl Watches {
         self.of(kind)?.get(&ObjectKey::new(&key.namespace, name))
     }
 
-    /// The pods' Deployment of every InferenceDeployment.
+    /// The Deployment of the pods of every InferenceDeployment.
     pub(crate) fn pod_deployments(&self) -> impl Iterator<Item = (ObjectKey, LiveObject)> {
         let all = self.of(ChildKind::Deployment);
         let all = all.map(|watch| watch.select(|_| true)).unwrap_or_default();
@@ -127,7 +127,7 @@ impl Watches {
         all.filter_map(|child| Some((child.owner.clone()?, watched(ChildKind::Deployment, &child))))
     }
 
-    /// Returns when every kind was listed once.
+    /// Waits until every kind was listed once.
     pub(crate) async fn synced(&self) {
         self.deployments.synced().await;
         self.pods.synced().await;
@@ -152,7 +152,7 @@ fn watch_deployments(context: &ControllerContext) -> Watch<InferenceDeployment> 
     watch(context, options, move |change| match change {
         Change::Applied { new: object, .. } | Change::Deleted(object) => {
             let key = ObjectKey::of(&*object);
-            // Whose headless Service has its name.
+            // The deployment whose headless Service would have this name.
             if let Some(name) = key.name.strip_suffix(PODS_SUFFIX) {
                 queue.add(ObjectKey::new(&key.namespace, name));
             }
@@ -162,13 +162,13 @@ fn watch_deployments(context: &ControllerContext) -> Watch<InferenceDeployment> 
     })
 }
 
-/// Drops all annotations but the one that is read.
+/// Drops all annotations except the one that is used.
 fn only_server_image(mut annotations: Annotations) -> Option<Annotations> {
     let (name, value) = annotations.remove_entry(SERVER_IMAGE_ANNOTATION)?;
     Some(BTreeMap::from([(name, value)]))
 }
 
-/// Watches namespaces for their annotation: its change concerns all deployments in the namespace.
+/// Watches namespaces for their annotation, whose change affects all deployments in the namespace.
 fn watch_namespaces(
     context: &ControllerContext,
     deployments: Watch<InferenceDeployment>,
@@ -223,7 +223,7 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Watched
         }
         Change::Deleted(old) => {
             let name = old.name_any();
-            // Its name may be that of a headless Service, its own or another deployment's.
+            // Its name may be that of the headless Service of its own or of another deployment.
             let is_service = kind == ChildKind::Service;
             let waiting = name.strip_suffix(PODS_SUFFIX).filter(|_| is_service);
             if let Some(waiting) = waiting {
@@ -287,7 +287,7 @@ fn watch_pods(context: &ControllerContext) -> Watch<WatchedPod> {
     })
 }
 
-/// The group of the pods of a node; that of a deployment has its key, with a namespace.
+/// Index key of the pods of a node; the index key of a deployment has a namespace.
 fn node_key(node: &str) -> ObjectKey {
     ObjectKey::new("", node)
 }
@@ -326,7 +326,7 @@ fn watch_nodes(
                 .split_once('/')
                 .map(|(namespace, name)| ObjectKey::new(namespace, name));
             let pod = key.and_then(|key| pods.get(&key));
-            // A name that was too long for the report is identified by its uid.
+            // Pods whose name was too long for the report are identified by uid.
             let of_node = || pods.group(&node_key(&name)).into_iter();
             let pod = pod.or_else(|| of_node().find(|pod| pod.has_entry(entry)));
             if let Some(key) = pod.and_then(|pod| pod.facts.owner.clone()) {
@@ -344,11 +344,11 @@ fn add_pods_of_node(queue: &WorkQueue<ObjectKey>, pods: &Watch<WatchedPod>, node
     }
 }
 
-/// Queues the deployments whose placement becomes unknown because an agent is silent: no watch
-/// reports what does not happen. Runs until the program stops.
+/// Queues the deployments whose placement becomes unknown because an agent is silent, as no watch
+/// event reports a missing renewal. Runs until the program stops.
 pub(crate) async fn watch_for_silence(watches: Watches, queue: WorkQueue<ObjectKey>) {
-    // bound: one turn for each node that may become silent; one noted meanwhile cannot before the
-    // turn ends.
+    // bound: one turn for each node that may become silent; a node noted during a turn cannot
+    // become silent before the turn ends.
     loop {
         let now = Instant::now();
         let (silent, next) = watches.renewals.expire(now);
@@ -374,7 +374,7 @@ where
         .watch(options, &context.gates, &context.shutdown, on_change)
 }
 
-/// The entries of a report; none without one.
+/// The entries of a report; empty without a report.
 fn entries(node: Option<&Arc<NodePlacement>>) -> &[PodPlacement] {
     let status = node.and_then(|node| node.status.as_ref());
     status.map(|status| &*status.pods).unwrap_or_default()
@@ -388,7 +388,7 @@ fn differ<'a>(
     a.iter().filter(|pod| !b.contains(pod))
 }
 
-/// Of an object's metadata the name, namespace, uid and version: what the watches need.
+/// Reduces metadata to name, namespace, uid and resource version, which the watches need.
 pub(crate) fn identity(metadata: ObjectMeta) -> ObjectMeta {
     ObjectMeta {
         name: metadata.name,
@@ -399,7 +399,7 @@ pub(crate) fn identity(metadata: ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// The deployment that an object's label names.
+/// The deployment in an object's label.
 pub(crate) fn owner(object: &impl ResourceExt) -> Option<ObjectKey> {
     let name = object.labels().get(DEPLOYMENT_LABEL)?;
     Some(ObjectKey::new(object.namespace().unwrap_or_default(), name))

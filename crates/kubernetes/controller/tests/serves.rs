@@ -1,5 +1,5 @@
-//! The status of pods with real servers: on loopback addresses, with their ConfigMap written by the
-//! test as a kubelet does.
+//! Tests of the status of pods with real servers: on loopback addresses, with a ConfigMap volume
+//! that the test updates like a kubelet.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -54,7 +54,7 @@ fn the_status_reports_what_real_servers_do() {
     assert_eq!(status()["models"][0]["sha256"].as_str().unwrap().len(), 64);
     let template = rig.get("deployment", "fraud").unwrap()["spec"]["template"].clone();
 
-    // Another file: the servers roll it without a restart, and the status follows them.
+    // A new file: the servers reload it without a restart, and the status is updated.
     let second = model(&copy("second.ubj"), "10s");
     rig.patch("infd", "fraud", &json!({"spec": {"models": second}}));
     rig.wait_for("fraud", "Reconciling", "True/SettingsPending");
@@ -67,7 +67,7 @@ fn the_status_reports_what_real_servers_do() {
         template
     );
 
-    // A missing file is reported with its pod; the loaded model goes on serving.
+    // A missing file is reported with its pod; the loaded model continues to serve.
     let missing = model(&models.path().join("missing.ubj"), "10s");
     rig.patch("infd", "fraud", &json!({"spec": {"models": missing}}));
     wait("the ConfigMap follows", || {
@@ -80,7 +80,7 @@ fn the_status_reports_what_real_servers_do() {
     assert!(error.contains("missing.ubj"), "{error}");
     assert!(pods.iter().all(|pod| pod.ask().contains(" 200 ")));
 
-    // An objective that nothing can keep, and room to grow: pods are added.
+    // An objective that cannot be met, and bounds that allow growth: pods are added.
     let spec = json!({"models": model(&models.path().join("first.ubj"), "1us"),
         "autoscaling": {"minReplicas": 2, "maxReplicas": 5}});
     rig.patch("infd", "fraud", &json!({ "spec": spec }));
@@ -99,7 +99,7 @@ fn the_status_reports_what_real_servers_do() {
         events.contains("\"Scaled\"")
     });
 
-    // Servers that are gone have no live workers, whatever the kubelet still reports.
+    // Servers that exited have no live workers, whatever the kubelet still reports.
     rig.patch(
         "infd",
         "fraud",
@@ -138,7 +138,7 @@ fn a_small_model_that_misses_its_objective_is_named_and_decides_the_number_of_po
     wait("it serves", || pod.ask().contains(" 200 "));
     rig.play_kubelet("two", &["127.77.5.4"]);
     rig.wait_for("two", "SLOMet", "True/Met");
-    // Of all requests 0.25 % are late: less than half of what both objectives allow.
+    // 0.25 % of all requests are late: less than half of what both objectives allow.
     for _ in 0..2000 {
         assert!(pod.ask().contains(" 200 "));
     }
@@ -169,7 +169,7 @@ fn a_small_model_that_misses_its_objective_is_named_and_decides_the_number_of_po
     });
 }
 
-/// `albacore-params`; killed when its owner is dropped.
+/// A process of `albacore-params` that is killed on drop.
 struct Params(Child);
 
 impl Drop for Params {
@@ -199,7 +199,7 @@ fn line(settings: &Settings, generation: u64) -> String {
     line.encode().unwrap()
 }
 
-/// Starts the real `albacore-params`; gives it, the pipe on which an agent would write, and its
+/// Starts the real `albacore-params`; returns it, the pipe to which an agent would write, and its
 /// address for servers.
 fn start_params(folder: &Path) -> (Params, File, String) {
     let pipe = folder.join("feed");
@@ -220,7 +220,7 @@ fn start_params(folder: &Path) -> (Params, File, String) {
     (params, agent, format!("unix:{}", socket.display()))
 }
 
-/// Sends the settings to params as the agent of the node does.
+/// Sends the settings to params like the agent of the node.
 fn tell(rig: &Rig, agent: &mut File, wanted: &Settings) {
     let generation = rig.get("infd", "live").unwrap()["metadata"]["generation"].as_u64();
     agent
@@ -253,7 +253,7 @@ fn respawns_of_workers_are_reported(rig: &Rig, pod: &Pod) {
     );
 }
 
-/// Over the stream alone; the status no longer shows a choice of `Auto` then.
+/// Over the stream only; the status then no longer contains a choice of `Auto`.
 fn a_model_gets_its_own_batching(rig: &Rig, agent: &mut File, path: &Path, pod: &Pod) {
     let shown = || {
         let status = rig.get("infd", "live").unwrap()["status"].clone();
@@ -298,7 +298,8 @@ fn a_live_edit_is_done_when_the_server_has_it_and_respawns_are_reported() {
     rig.wait_for("live", "Ready", "True/Serving");
     rig.wait_for("live", "Reconciling", "");
 
-    // The file of the pod never changes from here on: the server gets parameters from params alone.
+    // From here on the file of the pod does not change: the server receives parameters from params
+    // only.
     rig.patch(
         "infd",
         "live",
@@ -314,7 +315,7 @@ fn a_live_edit_is_done_when_the_server_has_it_and_respawns_are_reported() {
         "line of the agent to the end of Reconciling: {:?}",
         start.elapsed()
     );
-    // Another edit of the objective, which nothing else in the state shows.
+    // Another edit of the objective, which no other field of the state shows.
     rig.patch(
         "infd",
         "live",

@@ -1,4 +1,4 @@
-//! Which pods get requests in given cases, and laws over random ones.
+//! Tests of which pods receive requests in given cases, and of laws over random ones.
 
 use albacore_api::read_deployment;
 use k8s_openapi::jiff::Timestamp;
@@ -55,7 +55,7 @@ fn state(idle_share: f64) -> ServerState {
     }
 }
 
-/// Pods a, b, c..., each younger than the one before and on a node of its own.
+/// Pods a, b, c..., each newer than the one before and on its own node.
 fn pods(count: usize, idle_share: f64) -> Vec<ObservedPod> {
     let pod = |index: usize| ObservedPod {
         name: char::from(b'a' + u8::try_from(index).unwrap()).to_string(),
@@ -89,7 +89,7 @@ fn decided(
     decide(&case, record, at(second))
 }
 
-/// The names of pods that become spare after a long time of this load.
+/// The names of pods that become spare after a long time with this load.
 fn gone(pods: &[ObservedPod]) -> Vec<String> {
     let mut record = TrafficRecord::default();
     decided(pods, &workload(pods.len()), &mut record, 0);
@@ -206,7 +206,7 @@ fn a_controller_that_has_just_started_waits_for_reports_before_it_changes_anythi
 fn without_the_preference_or_with_an_invalid_spec_every_pod_gets_requests() {
     let mut half = pods(4, 1.0);
     half[2..].iter_mut().for_each(make_spare);
-    // Whose it is nobody knows.
+    // A pod of an unknown owner.
     half[3].is_own = false;
     let waits = spec(&json!({"batching": {"prefer": "ShortWaits"}}));
     let eager = spec(&json!({"batching": {"policy": "Eager"}}));
@@ -283,7 +283,7 @@ fn the_autoscaler_adds_no_pod_for_requests_that_spare_pods_answer() {
     assert_eq!(wanted(&pods, &mut record, 131), Some(8));
 }
 
-/// Pods of any kind in which the deployment may be found.
+/// Pods in any state in which a deployment may be found.
 fn any_pods() -> impl Strategy<Value = Vec<ObservedPod>> {
     let pod = (0_usize..26, 0.0..1.0_f64, 0_u8..16, 0_u8..4, 0_u64..3);
     let pod = pod.prop_map(|(index, idle, traffic, odd, late)| {
