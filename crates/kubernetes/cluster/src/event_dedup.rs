@@ -1,5 +1,5 @@
-//! Deduplicates events: the first of a series is written at once, its repetitions are counted and
-//! written less and less often.
+//! Deduplicates events: the first event of a series is written immediately; its repetitions are
+//! counted, and the count is written with increasing pauses.
 //!
 //! Time is an argument.
 
@@ -54,18 +54,18 @@ impl SeriesKey {
     }
 }
 
-/// Whether an event is written now.
+/// The decision about a recorded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EventDecision {
-    /// The first of its series: write it.
+    /// The first of its series, to be written now.
     Write(SeriesKey),
-    /// It was counted, and is written later.
+    /// A repetition that was counted; the count is written later.
     Counted,
-    /// Dropped: the object has too many different events.
+    /// Dropped, because the object has too many different events.
     Dropped,
 }
 
-/// A count that has to be written.
+/// A count that is due to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DueCount {
     pub(crate) key: SeriesKey,
@@ -126,24 +126,24 @@ impl EventDedup {
         EventDecision::Write(key)
     }
 
-    /// Notes the name of the first event of a series.
+    /// Records the name of the first event of a series.
     pub(crate) fn written(&mut self, key: &SeriesKey, namespace: &str, event: &str) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.written = Some((namespace.to_owned(), event.to_owned()));
         }
     }
 
-    /// Drops a series whose event could not be written: the next one begins a new series.
+    /// Removes a series whose event could not be written; the next event starts a new series.
     pub(crate) fn forget(&mut self, key: &SeriesKey) {
         self.entries.remove(key);
     }
 
-    /// The counts that are due; each becomes due again after twice the pause.
+    /// Returns the counts that are due; the pause of each is doubled.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<DueCount> {
         self.unwritten(now, |entry| entry.next_write <= now)
     }
 
-    /// All counts that were not written, for a program that stops.
+    /// Returns all counts that were not written yet, for shutdown.
     pub(crate) fn rest(&mut self, now: Instant) -> Vec<DueCount> {
         self.unwritten(now, |_| true)
     }

@@ -1,7 +1,7 @@
-//! The middleware that every request passes: it counts the request, keeps the rate limit and the
-//! pauses that the API server asks for, and refuses writes while the write fence is closed.
+//! The middleware for all requests: counts the request, enforces the rate limit and the pauses that
+//! the API server requires, and rejects writes while the write fence is closed.
 //!
-//! It is the outermost layer and retries nothing: a retry below it would bypass its checks.
+//! It is the outermost layer and does not retry: a retry in a lower layer would bypass its checks.
 
 use std::fmt;
 use std::future::Future;
@@ -24,19 +24,19 @@ use crate::rate_limit::RateLimit;
 use crate::request::RequestInfo;
 use crate::write_fence::WriteFence;
 
-/// The exit code of a process that was killed, for tests that crash a program after a write.
+/// The exit code of a killed process, for tests that crash a program after a write.
 const KILLED: i32 = 137;
 
-/// Why the middleware ended a request.
+/// Reason why the middleware aborted a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aborted {
-    /// A write of a process that does not hold its lease; it was not sent.
+    /// The process does not hold its lease, so a write was not sent.
     NotLeading,
-    /// The lease ended before the answer to a write came.
+    /// The lease ended before the response to a write arrived.
     LeaseEnded,
-    /// No answer within [`REQUEST_TIME_MAX`].
+    /// No response within [`REQUEST_TIME_MAX`].
     TimedOut,
-    /// The rate limit would delay the request for more than [`BUDGET_WAIT_MAX`].
+    /// The rate limit would delay the request for longer than [`BUDGET_WAIT_MAX`].
     OverBudget,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Aborted {
 
 impl std::error::Error for Aborted {}
 
-/// The state that all requests of a program share.
+/// The state shared by all requests of a program.
 #[derive(Debug)]
 pub(crate) struct RequestControl {
     started: Instant,
@@ -102,12 +102,12 @@ impl RequestControl {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rest of the pause that the API server asked for.
+    /// The remaining part of the pause that the API server required.
     pub(crate) fn pause_left(&self) -> Duration {
         self.rate_limit().pause_left(self.started.elapsed())
     }
 
-    /// Waits until the request may be sent; refuses a write if the fence is closed then.
+    /// Waits until the request may be sent; rejects a write if the fence is closed at that time.
     async fn admit(&self, info: &RequestInfo) -> Result<(), Aborted> {
         if info.is_lease() {
             return Ok(());
@@ -126,13 +126,13 @@ impl RequestControl {
             return Err(Aborted::OverBudget);
         }
         tokio::time::sleep(wait).await;
-        // The API server may have asked for a pause meanwhile, at most RETRY_AFTER_MAX long.
+        // The API server may have required a pause meanwhile, at most RETRY_AFTER_MAX long.
         tokio::time::sleep(self.pause_left()).await;
         Ok(())
     }
 
-    /// Awaits the answer, at most [`REQUEST_TIME_MAX`]. A write whose lease ends is aborted before
-    /// another process can lead; whether it took effect is then unknown.
+    /// Waits for the response, at most [`REQUEST_TIME_MAX`]. A write is aborted when the lease
+    /// ends, before another process can lead; whether it took effect is then unknown.
     async fn await_answer<T>(
         &self,
         info: &RequestInfo,
@@ -170,13 +170,14 @@ impl RequestControl {
         if info.is_guarded() {
             let writes = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
             if self.crash_after_writes.is_some_and(|n| n.get() == writes) {
-                // As in a crash, no caller learns the answer.
+                // Like in a crash, no caller receives the response.
                 std::process::exit(KILLED);
             }
         }
     }
 
-    /// Adapts the rate to the time that a write took; reads may take as long as their answer is.
+    /// Adapts the rate to the latency of writes only, because that of a read depends on the size of
+    /// its response.
     fn note_time(&self, info: &RequestInfo, time: Duration) {
         if !info.is_guarded() {
             return;
@@ -203,10 +204,11 @@ impl RequestControl {
     }
 }
 
-/// Puts the middleware around a client.
+/// Wraps a client in the middleware.
 pub(crate) struct MiddlewareLayer {
     pub(crate) control: Arc<RequestControl>,
-    /// The client for writes that need the lease; without one they use that of all other requests.
+    /// The client for writes that require the lease; if unset they use the client of all other
+    /// requests.
     pub(crate) writes: Mutex<Option<HttpClient>>,
 }
 
@@ -225,10 +227,10 @@ impl Layer<HttpClient> for MiddlewareLayer {
     }
 }
 
-/// Locked only while a request is handed over.
+/// Locked only while a request is passed to the client.
 type SharedClient = Arc<tokio::sync::Mutex<HttpClient>>;
 
-/// A client with the middleware around it.
+/// A client wrapped in the middleware.
 pub(crate) struct Middleware {
     others: SharedClient,
     writes: Option<SharedClient>,

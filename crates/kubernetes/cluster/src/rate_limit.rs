@@ -1,11 +1,11 @@
-//! Rate limit of a program's requests: a rate with a burst, and the pauses that the API server asks
-//! for.
+//! Rate limit of a program's requests: a token bucket, and the pauses that the API server requires.
 //!
-//! The rate adapts to the API server: it rises while requests wait for it and writes are answered
-//! quickly, and falls when they are answered slowly or refused. So a change that concerns a large
-//! fleet is done soon where the API server has cpu to spare, and slowly where it has not.
+//! The rate adapts to the API server: it increases while requests wait for it and writes have a low
+//! latency, and decreases when writes have a high latency or are rejected. So a change that affects
+//! a large fleet is processed quickly if the API server has CPU capacity to spare, and slowly
+//! otherwise.
 //!
-//! A moment is a duration since an arbitrary start, so that tests need not wait.
+//! Times are durations since an arbitrary start, so that tests do not have to wait.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::limits::{
     REQUESTS_BURST_SECONDS, REQUESTS_PER_SECOND,
 };
 
-/// The time of one step of the rate.
+/// Minimum time between two steps of the rate.
 const STEP: Duration = Duration::from_secs(1);
 
-/// A request reserves the earliest moment at which it may be sent.
+/// Each request reserves the earliest time at which it may be sent.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
-    /// Requests per second now.
+    /// Current requests per second.
     rate: u32,
-    /// Requests per second at most.
+    /// Maximum requests per second.
     rate_max: u32,
-    /// When a bucket of one request would be empty again if requests were sent at the rate alone.
+    /// Time at which the reserved requests would all be sent without a burst, at the rate alone.
     spent_until: Duration,
-    /// Nothing is sent before this.
+    /// No request is sent before this time.
     paused_until: Duration,
-    /// When the rate was changed last.
+    /// Time of the last change of the rate.
     stepped: Duration,
     /// Whether a request had to wait for the rate since then.
     has_waited: bool,
-    /// Moving average of the time to the answer of a write.
+    /// Moving average of the latency of writes.
     answer: Duration,
 }
 
@@ -52,13 +52,13 @@ impl Default for RateLimit {
 }
 
 impl RateLimit {
-    /// From now on at most `rate` requests per second, and as many more in a burst.
+    /// Sets the maximum number of requests per second; a burst may be twice as many.
     pub(crate) fn set_rate(&mut self, rate: NonZeroU32) {
         self.rate_max = rate.get();
         self.rate = self.start();
     }
 
-    /// The rate to begin with, and the lowest that slow answers alone lead to.
+    /// The initial rate, which is also the lower bound for decreases due to high latency alone.
     fn start(&self) -> u32 {
         self.rate_max.min(RATE_START)
     }
@@ -67,7 +67,7 @@ impl RateLimit {
         self.rate
     }
 
-    /// Reserves the moment from which a request that comes at `now` may be sent.
+    /// Reserves the time from which a request that arrives at `now` may be sent.
     pub(crate) fn reserve(&mut self, now: Duration) -> Duration {
         let interval = Duration::from_secs(1) / self.rate;
         let spent_until = self.spent_until.max(now);
@@ -78,7 +78,7 @@ impl RateLimit {
         earliest.max(self.paused_until)
     }
 
-    /// Notes at `now` that a write was answered after `time`.
+    /// Records at `now` that a write had the latency `time`.
     pub(crate) fn note_answer(&mut self, now: Duration, time: Duration) {
         self.answer = (self.answer * (ANSWERS_AVERAGED - 1) + time) / ANSWERS_AVERAGED;
         if now < self.stepped + STEP {
@@ -94,8 +94,8 @@ impl RateLimit {
         self.stepped = now;
     }
 
-    /// Sends nothing before `until`: at `now` the API server refused a request because it has too
-    /// many. Halves the rate, once for all requests that were under way.
+    /// Blocks requests until `until`, because at `now` the API server rejected a request as too
+    /// many. Halves the rate, once for all requests in flight.
     pub(crate) fn pause(&mut self, now: Duration, until: Duration) {
         if now >= self.paused_until {
             self.rate = (self.rate / 2).max(1);
@@ -104,7 +104,7 @@ impl RateLimit {
         self.paused_until = self.paused_until.max(until);
     }
 
-    /// The rest of the pause at `now`.
+    /// The remaining part of the pause at `now`.
     pub(crate) fn pause_left(&self, now: Duration) -> Duration {
         self.paused_until.saturating_sub(now)
     }
@@ -126,7 +126,7 @@ mod tests {
             let in_window = |other: &&Duration| (at..at + second).contains(*other);
             assert!(send_at.iter().filter(in_window).count() <= 150);
         }
-        // After a quiet time there is a burst again.
+        // After idle time there is a burst again.
         let later = start + Duration::from_secs(60);
         assert_eq!(rate_limit.reserve(later), later);
     }
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(rate_limit.pause_left(4 * second), Duration::ZERO);
     }
 
-    /// Sends as many writes as the rate allows for some seconds, each answered after `time`.
+    /// Sends as many writes as the rate allows for some seconds, each with the latency `time`.
     fn send(rate_limit: &mut RateLimit, now: &mut Duration, seconds: u64, time: Duration) {
         let end = *now + Duration::from_secs(seconds);
         while *now < end {
@@ -157,7 +157,7 @@ mod tests {
         rate_limit.set_rate(NonZeroU32::new(1000).unwrap());
         assert_eq!(rate_limit.rate(), RATE_START);
         let mut now = Duration::from_secs(10);
-        // A few requests now and then: nobody waits.
+        // Occasional requests, none of which waits.
         for _ in 0..100 {
             rate_limit.reserve(now);
             rate_limit.note_answer(now, ANSWER_QUICK / 4);
@@ -189,7 +189,7 @@ mod tests {
             assert_eq!(rate_limit.rate(), 100 >> refused);
             now += Duration::from_secs(1);
         }
-        // Recovers, never above its bound.
+        // The rate recovers, never above its bound.
         send(&mut rate_limit, &mut now, 120, ANSWER_QUICK / 4);
         assert_eq!(rate_limit.rate(), 100);
     }

@@ -1,8 +1,9 @@
 //! The cache of a watch: the objects of a kind, and their changes.
 //!
-//! kube's own store does not report deletions that happened while a watch was down: a list after a
-//! pause replaces its content without notice, so the owner of a child that was deleted meanwhile
-//! never learns of it. Here each list is compared with the cache, and every difference is a change.
+//! kube's own store does not report deletions that happened while a watch was interrupted: a relist
+//! silently replaces its content, so the owner of a child that was deleted meanwhile is never
+//! reconciled. Here each list is compared with the cache, and every difference is reported as a
+//! change.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,33 +18,33 @@ use crate::watch::Malformed;
 pub enum Change<K> {
     /// The object was created or changed.
     Applied {
-        /// The object before; `None` if it was not cached.
+        /// The previous object; `None` if it was not cached.
         old: Option<Arc<K>>,
         new: Arc<K>,
     },
-    /// The object was deleted; as last seen.
+    /// The object was deleted; contains its last cached version.
     Deleted(Arc<K>),
-    /// The object does not fit its type. Reported once for each version of it.
+    /// The object does not match its type. Reported once for each version of it.
     Malformed(Malformed),
 }
 
 #[derive(Debug)]
 pub(crate) struct Store<K> {
     cache: RwLock<CachedObjects<K>>,
-    /// The groups that an object belongs to.
+    /// Computes the groups (index keys) of an object.
     groups_of: fn(&K) -> Vec<ObjectKey>,
 }
 
 #[derive(Debug)]
 struct CachedObjects<K> {
     objects: HashMap<ObjectKey, Arc<K>>,
-    /// The objects of each group that has any.
+    /// The objects of each non-empty group.
     groups: HashMap<ObjectKey, Vec<Arc<K>>>,
-    /// Uid and resource version of objects that do not fit their type.
+    /// Uid and resource version of objects that do not match their type.
     malformed: HashMap<ObjectKey, (String, String)>,
 }
 
-/// Uid and resource version: which object, in which version.
+/// Uid and resource version, which identify a version of an object.
 fn identity(object: &impl Resource) -> (Option<&str>, Option<&str>) {
     let meta = object.meta();
     (meta.uid.as_deref(), meta.resource_version.as_deref())
@@ -56,7 +57,7 @@ impl<K> Default for Store<K> {
 }
 
 impl<K> Store<K> {
-    /// An empty store that finds objects by their groups.
+    /// Creates an empty store that indexes objects by their groups.
     pub(crate) fn grouped_by(groups_of: fn(&K) -> Vec<ObjectKey>) -> Self {
         let cache = CachedObjects {
             objects: HashMap::new(),
@@ -84,12 +85,12 @@ impl<K> CachedObjects<K> {
 }
 
 impl<K: Resource> Store<K> {
-    /// Runs `read` on the cache.
+    /// Calls `read` with the cache.
     fn read<T>(&self, read: impl FnOnce(&CachedObjects<K>) -> T) -> T {
         read(&self.cache.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs `write` on the cache. None of the changes can panic half way.
+    /// Calls `write` with the cache. No change can panic halfway.
     fn write<T>(&self, write: impl FnOnce(&mut CachedObjects<K>) -> T) -> T {
         write(&mut self.cache.write().unwrap_or_else(PoisonError::into_inner))
     }
@@ -98,7 +99,7 @@ impl<K: Resource> Store<K> {
         self.read(|cache| cache.objects.get(key).cloned())
     }
 
-    /// The objects of a group, in no order.
+    /// The objects of a group, in arbitrary order.
     pub(crate) fn group(&self, group: &ObjectKey) -> Vec<Arc<K>> {
         self.read(|cache| cache.groups.get(group).cloned().unwrap_or_default())
     }
@@ -113,12 +114,12 @@ impl<K: Resource> Store<K> {
         })
     }
 
-    /// The numbers of objects and of malformed objects.
+    /// The numbers of valid and of malformed objects.
     pub(crate) fn counts(&self) -> (usize, usize) {
         self.read(|cache| (cache.objects.len(), cache.malformed.len()))
     }
 
-    /// Caches an object that exists.
+    /// Caches an object.
     pub(crate) fn apply(&self, key: ObjectKey, object: K) -> Vec<Change<K>> {
         self.write(|cache| {
             cache.malformed.remove(&key);
@@ -138,7 +139,7 @@ impl<K: Resource> Store<K> {
                 cache.groups.entry(group).or_default().push(new.clone());
             }
             match old {
-                // Deleted and created again while the watch was down.
+                // Deleted and created again while the watch was interrupted.
                 Some(old) if identity(&*old).0 != identity(&*new).0 => {
                     vec![Change::Deleted(old), Change::Applied { old: None, new }]
                 }
@@ -147,7 +148,7 @@ impl<K: Resource> Store<K> {
         })
     }
 
-    /// Notes an object that exists and does not fit its type. The cached version is dropped: it is
+    /// Records an object that does not match its type. Removes the cached version, which is
     /// outdated.
     pub(crate) fn apply_malformed(
         &self,
@@ -164,7 +165,7 @@ impl<K: Resource> Store<K> {
         })
     }
 
-    /// Drops an object that was deleted.
+    /// Removes an object that was deleted.
     pub(crate) fn remove(&self, key: &ObjectKey) -> Option<Change<K>> {
         self.write(|cache| {
             cache.malformed.remove(key);
@@ -174,7 +175,7 @@ impl<K: Resource> Store<K> {
         })
     }
 
-    /// Drops the objects of `namespace` (of all namespaces without one) that are not in `listed`.
+    /// Removes the objects of `namespace` (of all namespaces if `None`) that are not in `listed`.
     pub(crate) fn retain_listed(
         &self,
         namespace: Option<&str>,

@@ -1,4 +1,4 @@
-//! Reads, writes, events and the rate limit, against a real API server.
+//! Tests of reads, writes, events and the rate limit against a real API server.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ async fn our_fields_are_ours_and_those_of_others_stay() {
         json!({"replicas": 2, "minReadySeconds": 5}),
     );
     cluster.apply(&kind, &ours).await.unwrap();
-    // Another manager takes over the size and adds an annotation.
+    // Another manager takes over the number of replicas and adds an annotation.
     let theirs = r#"{"metadata":{"annotations":{"theirs":"1"}},"spec":{"replicas":7}}"#;
     let manager = "--field-manager=theirs";
     kubectl(&[
@@ -90,14 +90,14 @@ async fn our_fields_are_ours_and_those_of_others_stay() {
         theirs,
         manager,
     ]);
-    // Without the size it is not ours any more and keeps the other manager's value; fields that we
-    // do not name any more are removed.
+    // Without the number of replicas the field is no longer owned and keeps the other manager's
+    // value; other fields that are no longer applied are removed.
     let ours = deployment("shared-fields", json!({}));
     let applied = cluster.apply(&kind, &ours).await.unwrap();
     assert_eq!(applied.data["spec"]["replicas"], 7);
     assert_eq!(applied.annotations()["theirs"], "1");
     assert_eq!(applied.data["spec"]["minReadySeconds"], Value::Null);
-    // Named again, it is taken back; applying the same again changes nothing.
+    // If applied again, it is owned again; a repeated apply changes nothing.
     let ours = deployment("shared-fields", json!({"replicas": 3}));
     let first = cluster.apply(&kind, &ours).await.unwrap();
     assert_eq!(first.data["spec"]["replicas"], 3);
@@ -238,7 +238,7 @@ async fn a_spec_is_merged_only_into_the_object_that_was_read() {
     assert_eq!(late.class(), ErrorClass::Conflict, "{late}");
 }
 
-/// Moments (since the epoch) at which requests of `user` arrived at the API server, in order.
+/// Times (since the epoch) at which requests of `user` arrived at the API server, in order.
 fn arrivals(user: &str) -> Vec<Duration> {
     let log = PLANE.audit_log().unwrap();
     let events = log
@@ -285,7 +285,7 @@ async fn the_budget_of_requests_is_kept() {
     assert!(text.contains(line), "{text}");
 }
 
-/// A server that answers each request with the next of `answers` and notes when it came.
+/// A server that answers each request with the next of `answers` and records when it arrived.
 async fn scripted(
     answers: &'static [&'static str],
 ) -> (String, Arc<std::sync::Mutex<Vec<Instant>>>) {
@@ -307,8 +307,8 @@ async fn scripted(
     (address, arrivals)
 }
 
-/// A real API server asks for one second at unpredictable times, so this one is scripted;
-/// `crates/kubernetes/controller/tests/throttled.rs` has a real one.
+/// A real API server requires a pause of one second at unpredictable times, so this one is
+/// scripted; `crates/kubernetes/controller/tests/throttled.rs` tests a real one.
 #[tokio::test]
 async fn retry_after_is_honored_by_everybody() {
     let (address, arrivals) = scripted(&[
@@ -439,7 +439,7 @@ async fn a_program_that_stops_writes_its_recorded_events() {
         tell(&format!("event {n}"));
     }
     shutdown.trigger();
-    // Running tasks go on recording.
+    // Running tasks continue to record.
     (0..3).for_each(|_| tell("event 19"));
     events.flush().await;
     let text = kubectl(&["get", "events.events.k8s.io", "-o", "json"]);

@@ -1,4 +1,4 @@
-//! Differences that are reported, groups, and malformed objects.
+//! Tests of reported changes, groups, and malformed objects.
 
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 
