@@ -1,5 +1,5 @@
-//! Each rule of the schema with an example that keeps it and one that breaks it. The examples are
-//! whole specs, so that an API server can be asked the same.
+//! Tests each rule of the schema with an example that satisfies it and one that violates it. The
+//! examples are whole specs, so that an API server can validate them, too.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 use std::path::Path;
@@ -8,11 +8,11 @@ use albacore_api::{inference_deployment_crd, read_deployment};
 use albacore_testbed::{ControlPlane, Options};
 use serde_json::{Value, json};
 
-/// The API server's message, an example that keeps the rule, one that breaks it, and the field that
-/// the reader then names.
+/// The API server's message, an example that satisfies the rule, one that violates it, and the
+/// field that the reader then reports.
 type Example = (&'static str, Value, Value, &'static str);
 
-/// The rule on changes.
+/// The transition rule.
 const STAYS: &str = "a deployment stays with the built-in server (models) or with a server of its \
                      own: create another one and move the traffic";
 
@@ -227,7 +227,7 @@ fn batching_examples() -> Vec<Example> {
 
 #[allow(clippy::too_many_lines)] // a table
 fn examples_of_models() -> Vec<Example> {
-    // A model with a field of its own, beside one without, below the batching of `common`.
+    // A model with an overridden field, next to one without, with the common batching `common`.
     let own = |common: Value, own: Value| {
         let mut model = model();
         for (name, value) in own.as_object().into_iter().flatten() {
@@ -414,7 +414,7 @@ fn every_rule_of_the_schema_has_its_example() {
     );
     assert!(found.len() >= 12, "{found:?}");
     let has_example = |message: &String| {
-        // The rule on the name is exercised with names, the one on changes by changing.
+        // The rule on the name is tested with names, the transition rule by changes.
         message.starts_with("metadata.name")
             || message == STAYS
             || examples().iter().any(|e| e.0 == message)
@@ -426,12 +426,12 @@ fn every_rule_of_the_schema_has_its_example() {
     assert!(without.is_empty(), "{without:?}");
 }
 
-/// Creates `object` without storing it; returns the API server's error.
+/// Creates `object` in a dry run; returns the API server's error.
 fn ask(plane: &ControlPlane, object: &Value) -> Result<(), String> {
     tell(plane, &["create", "--dry-run=server"], object)
 }
 
-/// `kubectl` with `arguments` and `object` as its file; returns the API server's error.
+/// Runs `kubectl` with `arguments` and `object` as its file; returns the API server's error.
 fn tell(plane: &ControlPlane, arguments: &[&str], object: &Value) -> Result<(), String> {
     let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
     std::fs::write(file.path(), object.to_string()).unwrap();
@@ -488,7 +488,7 @@ fn an_api_server_judges_as_the_reader_does() {
     assert!(message.contains("spec.batchng"), "{message}");
 }
 
-/// A name or two numbers, and every change between them; no type of the schema can express that.
+/// A name or two numbers, and every change between them, which no type of the schema can express.
 fn iterations_have_two_forms(plane: &ControlPlane) {
     let with = |iterations: &Value| {
         let mut model = model();

@@ -25,7 +25,8 @@ pub(crate) struct RateLimit {
     rate: u32,
     /// Maximum requests per second.
     rate_max: u32,
-    /// Time at which the reserved requests would all be sent without a burst, at the rate alone.
+    /// Time at which all reserved requests would be sent at the rate alone, without a burst (the
+    /// theoretical arrival time of GCRA).
     spent_until: Duration,
     /// No request is sent before this time.
     paused_until: Duration,

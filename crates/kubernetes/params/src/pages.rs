@@ -1,4 +1,4 @@
-//! Readiness and metrics of this program.
+//! Readiness probe and metrics of this program.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
-//! A limit on connections or streams, in all and per peer.
+//! A limit on connections or streams, in total and per peer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::snapshots::Peer;
 
-/// Limits how many permits are held, in all and per peer. Clones share the limits.
+/// Limits the number of permits in use, in total and per peer. Clones share the limits.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerLimiter {
     held: Arc<Mutex<HashMap<Peer, usize>>>,
@@ -13,14 +13,14 @@ pub(crate) struct PeerLimiter {
     per_peer_max: usize,
 }
 
-/// Counts as one until it is dropped.
+/// A permit that is released on drop.
 #[derive(Debug)]
 pub(crate) struct PeerPermit {
     limiter: PeerLimiter,
     peer: Peer,
 }
 
-/// Which limit is reached.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitReached {
     Total,

@@ -1,4 +1,5 @@
-//! The gRPC service: streams parameters to the pods of this node, and takes their latency reports.
+//! The gRPC service: streams parameters to the pods of this node, and accepts their latency
+//! reports.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,9 +25,9 @@ pub(crate) struct ParamsService {
     snapshots: Arc<SnapshotStore>,
     metrics: ParamsMetrics,
     streams: PeerLimiter,
-    /// The only user that a unix socket serves.
+    /// The only user that may connect to the unix socket.
     uid: Option<u32>,
-    /// Forwards the latency reports of pods; `None` refuses them.
+    /// Forwards the latency reports of pods; `None` rejects them.
     reports: Option<Arc<ReportForwarder>>,
     stopping: watch::Receiver<bool>,
 }
@@ -49,7 +50,7 @@ impl ParamsService {
         }
     }
 
-    /// The peer, and the pod that it is.
+    /// Returns the peer and the pod with which it is identified.
     fn caller(
         &self,
         peer: Option<Peer>,
@@ -153,7 +154,8 @@ impl Params for ParamsService {
 struct ParamsStream {
     watch: SnapshotWatch,
     peer: Peer,
-    /// The pod that asked: another one may get its address.
+    /// The uid of the pod that opened the stream, because its address may be reassigned to another
+    /// pod.
     uid: String,
     last: Option<Parameters>,
     not_before: Instant,
@@ -164,13 +166,14 @@ struct ParamsStream {
 }
 
 impl ParamsStream {
-    /// The next message: parameters that differ from the last ones, or why the stream ends.
+    /// The next message: parameters that differ from the last ones, or the reason why the stream
+    /// ends.
     async fn next(&mut self) -> Option<Result<Parameters, Status>> {
         // bound: one pass for each snapshot.
         while !self.is_over {
             let mut stopping = self.stopping.clone();
             let is_stopping = tokio::select! {
-                // An error means that the sender is gone, which ends the stream, too.
+                // An error means that the sender was dropped, which ends the stream, too.
                 _ = stopping.wait_for(|&is_stopping| is_stopping) => true,
                 () = self.due() => false,
             };
@@ -196,7 +199,7 @@ impl ParamsStream {
         None
     }
 
-    /// Waits for the next snapshot, and merges a burst of them into one.
+    /// Waits for the next snapshot, and coalesces a burst of snapshots into one.
     async fn due(&mut self) {
         if self.last.is_none() {
             return;

@@ -1,9 +1,9 @@
-//! Reads the node's snapshots from the pipe that the agent writes, as long as the program runs.
+//! Reads the node's snapshots from the pipe that the agent writes, until the program stops.
 //!
 //! The agent creates the pipe, may start later than this program, and may restart. When its writer
-//! closes, the pipe reports that once, and is opened again before the old descriptor is closed, so
-//! that lines which the next writer wrote meanwhile are kept. A new pipe at the same path is
-//! opened, too.
+//! closes the pipe, a read returns end of file once. The pipe is then opened again before the old
+//! descriptor is closed, so that lines which the next writer wrote meanwhile are not lost. A new
+//! pipe at the same path is detected and opened, too.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -19,7 +19,7 @@ use crate::limits::{LOOK_PERIOD, READ_BYTES};
 use crate::metrics::ParamsMetrics;
 use crate::snapshots::SnapshotStore;
 
-/// Reads the pipe at `path`. Does not return.
+/// Reads the pipe at `path`. Never returns.
 pub(crate) async fn read_snapshots(
     path: PathBuf,
     snapshots: Arc<SnapshotStore>,
@@ -27,10 +27,10 @@ pub(crate) async fn read_snapshots(
 ) {
     let mut last_error = None;
     let mut open: Option<Pipe> = None;
-    // bound: one pass for each writer or LOOK_PERIOD, until the program ends.
+    // bound: one pass for each writer or LOOK_PERIOD, until the program stops.
     loop {
         let fresh = Pipe::open(&path);
-        // Closed only now: a pipe keeps its content while any descriptor is open.
+        // Closed only now, because a pipe keeps its content while any descriptor is open.
         drop(open.take());
         match fresh {
             Ok(mut pipe) => {
@@ -59,13 +59,13 @@ struct Pipe {
 
 impl Pipe {
     fn open(path: &Path) -> io::Result<Self> {
-        // Before opening: a pipe that is replaced meanwhile then counts as another one.
+        // Before opening, so that a pipe that is replaced meanwhile is detected as another one.
         let identity = identity(path);
         let receiver = OpenOptions::new().open_receiver(path)?;
         Ok(Self { receiver, identity })
     }
 
-    /// Reads until the writers have closed or another pipe is at the path.
+    /// Reads until all writers have closed the pipe or another pipe is at the path.
     async fn read(&mut self, path: &Path, snapshots: &SnapshotStore, metrics: &ParamsMetrics) {
         let mut lines = LineSplitter::default();
         let mut bytes = vec![0; READ_BYTES];
@@ -99,7 +99,7 @@ impl Pipe {
     }
 }
 
-/// Device and inode, which distinguish one pipe at a path from another.
+/// Device and inode, which identify the pipe at a path.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))
@@ -124,13 +124,13 @@ fn take_line(line: Result<&[u8], &str>, snapshots: &SnapshotStore, metrics: &Par
     }
 }
 
-/// Takes a line, or the reason why there is none.
+/// Handles a line, or the reason why it was skipped.
 type LineHandler<'a> = dyn FnMut(Result<&[u8], &str>) + 'a;
 
-/// Splits bytes into lines. Skips empty lines, and a line that is too long up to its end.
+/// Splits bytes into lines. Skips empty lines and lines that are too long.
 #[derive(Default)]
 struct LineSplitter {
-    /// The beginning of a line.
+    /// The beginning of an incomplete line.
     held: Vec<u8>,
     /// Whether the current line is too long.
     is_too_long: bool,
@@ -169,7 +169,7 @@ impl LineSplitter {
 mod tests {
     use super::*;
 
-    /// The lines of pieces, `None` for one that is too long; and whether the last line is
+    /// The lines in `pieces`, `None` for one that is too long; and whether the last line is
     /// incomplete.
     fn lines(pieces: &[&[u8]]) -> (Vec<Option<Vec<u8>>>, bool) {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The newest snapshot from the agent, and which pod in it a peer is.
+//! The newest snapshot from the agent, and the lookup of a peer's pod in it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,28 +10,28 @@ use tonic::Status;
 
 use crate::limits::FRESH_FOR;
 
-/// The identity of a client, as the kernel reports it. Nothing that a client sends is part of it.
+/// The identity of a client as reported by the kernel. No data sent by the client is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
     /// The remote address of a TCP connection; IPv4-mapped addresses as IPv4.
     Address(IpAddr),
-    /// The user at the other end of a unix socket.
+    /// The user of the peer process of a unix socket.
     User(u32),
 }
 
-/// Why a peer gets no parameters.
+/// Reason why a peer receives no parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
     /// The agent has sent no snapshot yet.
     NoSnapshot,
     /// No pod that opted in has this address.
     UnknownPeer(Peer),
-    /// Several pods have it, so the peer cannot be identified.
+    /// Several pods have this address, so the peer cannot be identified.
     Ambiguous(Peer),
 }
 
 impl Denied {
-    /// The label of the metric.
+    /// Value of the metric's label.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::NoSnapshot => "not_fed",
@@ -65,17 +65,17 @@ impl From<Denied> for Status {
     }
 }
 
-/// The newest snapshot, and when it came.
+/// The newest snapshot, and the time at which it was received.
 #[derive(Debug)]
 struct CurrentSnapshot {
     snapshot: NodeSnapshot,
     at: Instant,
-    /// Index of the pod; `None` if pods of several uids have the address. The key `None` is that of
-    /// pods without an address.
+    /// Index of the pod; `None` if pods with different uids have the address. The key `None`
+    /// contains pods without an address.
     by_address: HashMap<Option<IpAddr>, Option<usize>>,
 }
 
-/// Values of the metrics on the newest snapshot.
+/// Values of the metrics about the newest snapshot.
 pub(crate) struct SnapshotSummary {
     pub(crate) age: Duration,
     pub(crate) pods: usize,
@@ -87,7 +87,7 @@ pub(crate) struct SnapshotStore {
     current: watch::Sender<Option<CurrentSnapshot>>,
 }
 
-/// Watches for snapshots; of several that come at once, only the last is seen.
+/// Receives snapshots; of several that arrive at once, only the last is observed.
 #[derive(Debug)]
 pub(crate) struct SnapshotWatch(watch::Receiver<Option<CurrentSnapshot>>);
 
@@ -98,7 +98,7 @@ impl SnapshotStore {
         }
     }
 
-    /// Stores a snapshot that is newer than all before.
+    /// Stores a snapshot that is newer than all previous ones.
     pub(crate) fn take(&self, snapshot: NodeSnapshot) {
         let mut by_address = HashMap::with_capacity(snapshot.pods.len());
         for (index, pod) in snapshot.pods.iter().enumerate() {
@@ -144,7 +144,7 @@ impl SnapshotStore {
 }
 
 impl SnapshotWatch {
-    /// Waits for a snapshot that was not looked at yet. Pending forever when the program ends.
+    /// Waits for a snapshot that was not observed yet; forever when the program stops.
     pub(crate) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             // The sender lives as long as the program.

@@ -1,4 +1,4 @@
-//! The agent's pipe in every condition: late, incomplete lines, random bytes, replaced, silent.
+//! Tests the agent's pipe in all conditions: late, incomplete lines, random bytes, replaced, idle.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests fail by panicking
 
@@ -71,8 +71,8 @@ async fn an_agent_that_is_killed_within_a_line_can_restart() {
         stream = Some(known);
         agent.write(b"{\"node\":\"torn");
     }
-    // An incomplete line is ended by the next writer or by the pipe: invalid either way, never
-    // joined to another.
+    // An incomplete line is ended by the next writer or by the end of the pipe: it is invalid
+    // either way, and never joined to another.
     params.wait_for("all torn", |params| params.metric(BROKEN) == 20.0);
     assert_eq!(params.metric(TAKEN), 20.0);
     assert_eq!(params.metric("albacore_params_feed_fresh"), 1.0);
@@ -91,7 +91,7 @@ async fn a_pipe_that_is_created_late_or_replaced_is_read() {
     params.wait_for("the first", |params| params.metric(TAKEN) == 1.0);
     let mut stream = params.watch("127.0.0.2").await.unwrap();
     next(&mut stream).await.unwrap();
-    // The old pipe stays open without a writer: the new one at the path counts.
+    // The old pipe stays open without a writer: the new one at the path is used.
     std::fs::remove_file(&path).unwrap();
     make_pipe(&path);
     let mut newer = Agent::start(&path);

@@ -1,4 +1,4 @@
-//! Real processes: which pod gets which parameters, and how soon.
+//! Tests with real processes: which pod receives which parameters, and with which delay.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests fail by panicking
 
@@ -46,7 +46,7 @@ async fn each_pod_gets_its_own_parameters_at_once_and_each_change() {
     assert_eq!(params.metric("albacore_params_feed_sequence"), 21.0);
     let (_, text) = params.get("/metrics");
     assert!(text.contains("\nalbacore_agent_pods 3\n"), "{text}");
-    // The text format, also for the agent's metrics, which come as OpenMetrics.
+    // The text format, also for the agent's metrics, which are received as OpenMetrics.
     assert!(!text.contains("# EOF"), "{text}");
     let counter = "# TYPE albacore_params_messages_sent_total counter\n";
     assert!(text.contains(counter), "{text}");
@@ -67,7 +67,7 @@ async fn only_the_address_of_the_connection_identifies_a_pod() {
     ];
     agent.tell(&both);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
-    // Headers that proxies write, and names in paths.
+    // Headers that proxies set, and names in paths.
     for (header, value) in [
         ("x-forwarded-for", "127.0.0.2"),
         ("forwarded", "for=127.0.0.2"),
@@ -82,7 +82,7 @@ async fn only_the_address_of_the_connection_identifies_a_pod() {
             let mut request = Request::new(WatchRequest {});
             let value = MetadataValue::try_from(value).unwrap();
             request.metadata_mut().insert(header, value);
-            // Nothing that a client puts into its request is used.
+            // No part of the client's request is used for identification.
             request.extensions_mut().insert("127.0.0.2");
             let asked = params.client(from).await.watch(request).await;
             match (asked, expected) {
@@ -204,7 +204,7 @@ async fn one_pod_cannot_take_all_streams_and_connections() {
     let mut idle = Vec::new();
     let to = params.grpc.unwrap();
     for _ in 0..64 {
-        // From 127.0.0.1: no pod's address.
+        // From 127.0.0.1, which is not a pod's address.
         idle.push(std::net::TcpStream::connect(to).unwrap());
     }
     let refused = "albacore_params_refused_total{reason=\"full_pod\"}";

@@ -1,4 +1,4 @@
-//! The socket of `albacore run`: who may connect, and the command line.
+//! Tests of the socket of `albacore run`: who may connect, and the command line.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests fail by panicking
 
@@ -42,7 +42,7 @@ async fn the_user_of_the_socket_gets_the_one_pod_without_an_address() {
     agent.tell(&[pod("a", None, 12), pod("c", None, 13)]);
     let status = next(&mut stream).await.unwrap_err();
     assert!(status.message().contains("several deployments"), "{status}");
-    // Killed: its leftover socket does not prevent a restart.
+    // After SIGKILL, the leftover socket does not prevent a restart.
     params.kill();
     assert!(socket.exists());
     let params = Params::start(&path, &arguments);

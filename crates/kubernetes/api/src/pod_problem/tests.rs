@@ -1,4 +1,4 @@
-//! Statuses and events as kubelets and schedulers of Kubernetes 1.30 to 1.34 write them.
+//! Tests with statuses and events as written by kubelets and schedulers of Kubernetes 1.30 to 1.34.
 
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ fn a_pod_that_starts_serves_or_ends_has_no_problem() {
     assert_eq!(of_container(&creating, &none, 0), None);
     assert_eq!(of_container(&running, &none, 0), None);
     assert_eq!(said(&none), None);
-    // It crashed once, long ago, and serves.
+    // It crashed once, a long time ago, and serves.
     let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
         "containerStatuses": [container(&running, &json!({"terminated": {"exitCode": 1}}), 1)]});
     assert_eq!(said(&ready), None);

@@ -13,7 +13,7 @@ pub(super) fn delay_goes_with_timeout(deployment: &InferenceDeployment) -> Optio
     delay_and_policy("spec.batching", policy, max_delay)
 }
 
-/// `max_delay` is that of `at` or, for a model, the one in force there.
+/// `max_delay` is the delay at `at` or, for a model, the effective one.
 fn delay_and_policy(
     at: &str,
     policy: BatchingPolicy,
@@ -65,8 +65,8 @@ fn window_and_policy(at: &str, batching: Batching) -> Option<Violation> {
     Some(Violation::new(format!("{at}.window"), problem))
 }
 
-/// The first violation of a model with a batching of its own: `check` gets the field and the
-/// batching in force, whose own fields it may refuse.
+/// The first violation of a model with its own batching. `check` is called with the path of its
+/// batching and the effective batching; it may reject the model's own fields.
 fn of_models(
     deployment: &InferenceDeployment,
     check: fn(&str, Batching) -> Option<Violation>,
@@ -100,13 +100,13 @@ pub(super) fn windows_of_models_go_with_deferral(
     of_models(deployment, window_and_policy)
 }
 
-/// The delay in force for a model, and whether it is the model's own.
+/// The effective delay for a model, and whether it is the model's own.
 fn delay_of(spec: &InferenceDeploymentSpec, model: &Model) -> Option<(Timespan, bool)> {
     let is_own = model.batching.is_some_and(|own| own.max_delay.is_some());
     Some((spec.batching_of(model).max_delay?, is_own))
 }
 
-/// The first model whose own or common delay is not below its objective, with both.
+/// The first model whose delay, its own or the common one, is not below its objective, with both.
 fn late_model(spec: &InferenceDeploymentSpec, is_own: bool) -> Option<(usize, Timespan, Timespan)> {
     let mut models = spec.models.iter().enumerate();
     models.find_map(|(index, model)| {
