@@ -239,7 +239,7 @@ fn on_one_machine_every_field_is_honored_noticed_or_refused() {
         let before = machine(&sample).unwrap();
         let mut object = sample;
         if pointer == "/spec/template/spec/containers/0/name" {
-            continue; // Another container than "server" is a container of the cluster's.
+            continue; // Containers other than "server" run in a cluster only.
         }
         let value = object.pointer_mut(&pointer).unwrap();
         *value = change(&pointer, value);

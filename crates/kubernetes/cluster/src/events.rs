@@ -65,7 +65,7 @@ impl EventRecorder {
     }
 
     /// Waits until all recorded events are written, at most `EVENTS_FLUSH_TIME_MAX`. A program
-    /// calls it during shutdown while it still holds its lease.
+    /// calls it during shutdown while it is still allowed to write.
     pub async fn flush(&self) {
         let (answer, answered) = oneshot::channel();
         let flushed = async {

@@ -8,11 +8,11 @@ pub(crate) const REQUESTS_PER_SECOND: u32 = 50;
 /// Initial requests per second if more are permitted; a small API server can handle as many.
 pub(crate) const RATE_START: u32 = 200;
 
-/// The rate increases while the average latency of writes is below this: a tenth of the second that
-/// the Kubernetes SLO promises for 99 % of writes, so that other clients are hardly affected ...
+/// The rate increases while the average latency of writes is at most this: a tenth of the second
+/// that the Kubernetes SLO promises for 99 % of writes, so that other clients are hardly affected.
 pub(crate) const ANSWER_QUICK: Duration = Duration::from_millis(100);
 
-/// ... and decreases to [`RATE_START`] while it is above this.
+/// The rate decreases to [`RATE_START`] while the average latency of writes is above this.
 pub(crate) const ANSWER_SLOW: Duration = Duration::from_millis(250);
 
 /// Responses in the moving average of the latency, so that a few slow webhooks do not matter.
@@ -55,32 +55,31 @@ pub(crate) const READ_TIME_MAX: Duration = Duration::from_secs(130);
 /// with typical objects 500 KiB.
 pub(crate) const PAGE_OBJECTS: u32 = 100;
 
-/// Initial backoff after a watch failed ...
+/// Initial backoff after a watch failed.
 pub(crate) const WATCH_PAUSE_MIN: Duration = Duration::from_millis(200);
 
-/// ... and its maximum, so that a program reconnects within seconds when the API server is
-/// available again.
+/// Maximum backoff after a watch failed, so that a program reconnects within seconds when the API
+/// server is available again.
 pub(crate) const WATCH_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Initial backoff of a key after a transient failure ...
+/// Initial backoff of a key after a transient failure.
 pub(crate) const RETRY_PAUSE_MIN: Duration = Duration::from_millis(100);
 
-/// ... and its maximum.
+/// Maximum backoff of a key after a transient failure.
 pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Initial backoff after a response that only an administrator can change (permissions, quotas,
-/// policies) ...
+/// policies).
 pub(crate) const FORBIDDEN_PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// ... and its maximum: no watch reports such a change, and a thousand rejected objects cause 17
-/// requests a second.
+/// Maximum backoff after such a response: no watch reports the change, and a thousand rejected
+/// objects cause 17 requests a second.
 pub(crate) const FORBIDDEN_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Maximum backoff while the API server does not know a kind yet; less than a second with jitter
-/// ...
+/// Maximum backoff while the API server does not know a kind yet; less than a second with jitter.
 pub(crate) const KIND_UNKNOWN_PAUSE_MAX: Duration = Duration::from_millis(600);
 
-/// ... for this many retries, about a minute.
+/// Retries with a backoff of at most [`KIND_UNKNOWN_PAUSE_MAX`]: about a minute.
 pub(crate) const KIND_UNKNOWN_TRIES: u32 = 90;
 
 /// Duration of a lease: the default of client-go for controllers.
@@ -107,10 +106,11 @@ pub(crate) const EVENT_SERIES_MAX: usize = 2048;
 /// client-go.
 pub(crate) const EVENT_SERIES_QUIET: Duration = Duration::from_secs(360);
 
-/// Initial pause between two writes of a series, doubled each time ...
+/// Initial pause between two writes of a series, doubled after each write.
 pub(crate) const EVENT_WRITE_PAUSE_MIN: Duration = Duration::from_secs(2);
 
-/// ... up to this: a failure that lasts a day updates its event 150 times.
+/// Maximum pause between two writes of a series: a failure that lasts a day updates its event 150
+/// times.
 pub(crate) const EVENT_WRITE_PAUSE_MAX: Duration = Duration::from_secs(600);
 
 /// Different events of one object within [`EVENT_SERIES_QUIET`]; more are dropped and counted.

@@ -57,11 +57,12 @@ pub(crate) const COLLECTING_PAUSE: Duration = Duration::from_secs(2);
 /// of two pods changes four times or more within a second.
 pub(crate) const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
 
-/// Shortest time between two status writes that differ in measurements only ...
+/// Shortest time between two status writes that differ in measurements only; longer in a large
+/// cluster, see [`MEASUREMENTS_TURN`].
 pub(crate) const MEASUREMENTS_PAUSE: Duration = Duration::from_secs(30);
 
-/// ... or this times the number of deployments, if that is longer: at most 50 such writes a second
-/// in a cluster of any size.
+/// In a large cluster, that time is this one times the number of deployments: at most 50 such
+/// writes a second in total.
 pub(crate) const MEASUREMENTS_TURN: Duration = Duration::from_millis(20);
 
 /// Time between two scrapes of a server's state.
@@ -71,12 +72,12 @@ pub(crate) const SCRAPE_PERIOD: Duration = Duration::from_secs(10);
 /// serves the requests of spare pods.
 pub(crate) const SCRAPE_RETRY: Duration = Duration::from_secs(2);
 
-/// The same for a server that does not have the newest settings yet: the params service of the node
-/// delivers them within half a second ...
+/// The same for a server that does not have the newest settings yet, during
+/// [`SCRAPE_PENDING_TIME`]: the params service of the node delivers them within half a second.
 pub(crate) const SCRAPE_PENDING: Duration = Duration::from_millis(500);
 
-/// ... for this long; after that at the retry rate, because the kubelet takes a minute to update
-/// the mounted file.
+/// How long servers are scraped every [`SCRAPE_PENDING`]; after that every [`SCRAPE_RETRY`],
+/// because the kubelet takes a minute to update the mounted file.
 pub(crate) const SCRAPE_PENDING_TIME: Duration = Duration::from_secs(10);
 
 /// Interval at which the scraper selects servers that are due, at most [`SCRAPES_MAX`] at a time:
@@ -97,10 +98,11 @@ pub(crate) const STATE_BYTES_MAX: usize = 1 << 20;
 /// Size limit of a response head, and of one read: a server's head has 200 bytes.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Age at which a state is stale ...
+/// Age at which a state is stale, if [`STATE_MISSES_MAX`] scrapes failed since.
 pub(crate) const STATE_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// ... if this many consecutive scrapes failed: in a large fleet a single scrape can be that late.
+/// Consecutive failed scrapes before a state is stale: in a large fleet, a single scrape may be
+/// late by [`STATE_AGE_MAX`].
 pub(crate) const STATE_MISSES_MAX: u32 = 3;
 
 /// Time without a renewal after which the placement of a node is unknown. Agents renew every 30 to
@@ -124,10 +126,10 @@ pub(crate) const POD_EVENTS_PAUSE: Duration = Duration::from_millis(200);
 /// Events that are read of one pod. The kubelet merges repetitions into one event.
 pub(crate) const POD_EVENTS_MAX: u32 = 100;
 
-/// Respawns of worker processes are recent for this long ...
+/// Time for which respawns of worker processes count as recent.
 pub(crate) const RESPAWN_WINDOW: Duration = Duration::from_secs(600);
 
-/// ... and this many recent ones are frequent, so a server whose workers crash once an hour is not
+/// Recent respawns that count as frequent, so that a server whose workers crash once an hour is not
 /// reported.
 pub(crate) const RESPAWNS_FREQUENT: i64 = 5;
 

@@ -16,7 +16,7 @@ fn children(rig: &Rig, name: &str) -> usize {
 }
 
 #[test]
-#[allow(clippy::too_many_lines)] // one story, to start one control plane
+#[allow(clippy::too_many_lines)] // one scenario, to start a single control plane
 fn objects_of_other_owners_are_never_touched() {
     let rig = Rig::start(true);
     let _controller = rig.controller(&[]);

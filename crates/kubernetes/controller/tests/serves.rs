@@ -18,7 +18,7 @@ use rig::{Rig, deployment, wait};
 const ADDRESSES: [&str; 2] = ["127.77.5.1", "127.77.5.2"];
 
 #[test]
-#[allow(clippy::too_many_lines)] // one story: each part stands on the one before
+#[allow(clippy::too_many_lines)] // one scenario: each part depends on the previous one
 fn the_status_reports_what_real_servers_do() {
     let binary = albacore_testbed::product("albacore-server").unwrap();
     let models = tempfile::tempdir().unwrap();

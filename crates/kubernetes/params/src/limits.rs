@@ -35,10 +35,10 @@ pub(crate) const CONNECTIONS_MAX: usize = 2048;
 /// Pause after a failed accept (no file descriptor left), in which other connections may be closed.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Interval of the keep-alive pings on an idle connection ...
+/// Interval of the keep-alive pings on an idle connection.
 pub(crate) const KEEPALIVE_PERIOD: Duration = Duration::from_secs(20);
 
-/// ... and their timeout.
+/// Timeout of a keep-alive ping.
 pub(crate) const KEEPALIVE_WAIT: Duration = Duration::from_secs(10);
 
 /// Size limit of the headers of a request, which has none of its own.
