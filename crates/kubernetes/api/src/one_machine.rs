@@ -36,7 +36,7 @@ pub struct OneMachine {
 pub enum Server {
     /// `albacore-server`.
     BuiltIn(BuiltInServer),
-    /// A server of the user's own.
+    /// A user's own server.
     Own(OwnServer),
 }
 
@@ -67,7 +67,7 @@ impl BuiltInServer {
     }
 }
 
-/// A server of the user's own: the container `server` of the template, as a process.
+/// A user's own server: the container `server` of the template, as a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnServer {
     /// The program and its arguments; at least the program.

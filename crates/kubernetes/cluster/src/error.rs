@@ -114,7 +114,7 @@ impl ClusterError {
         }
     }
 
-    /// The error with its causes in one line, for logs and conditions.
+    /// The error with its causes as one string, for logs and conditions.
     pub fn text(&self) -> String {
         with_causes(self)
     }
@@ -141,7 +141,7 @@ impl ClusterError {
     }
 }
 
-/// An error with its causes in one line.
+/// An error with its causes as one string.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
