@@ -45,7 +45,7 @@ pub(crate) enum ChildAction {
     Keep,
     /// Wait, because this controller created it and the watch will report it soon.
     AwaitWatch,
-    /// Create it.
+    /// Create it, because it does not exist.
     Create,
     /// Update it, because it differs from the desired state.
     Change,
