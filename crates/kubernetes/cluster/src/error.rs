@@ -26,7 +26,7 @@ pub enum ClusterError {
     Client { source: Box<kube_client::Error> },
     /// The API server rejected the request.
     #[error("{action}: {} (HTTP {})", status.message, status.code)]
-    Refused {
+    Rejected {
         /// The request: verb, kind and object.
         action: String,
         /// The API server's response.
@@ -35,7 +35,7 @@ pub enum ClusterError {
         retry_after: Duration,
     },
     #[error("{action}: no answer from the API server")]
-    NoAnswer {
+    NoResponse {
         /// The request: verb, kind and object.
         action: String,
         source: Box<kube_client::Error>,
@@ -49,13 +49,13 @@ pub enum ClusterError {
     },
     /// The connection to a program in a container was closed before the program exited.
     #[error("{action}: the connection broke")]
-    Broken {
+    ConnectionClosed {
         /// The request: verb, kind and object.
         action: String,
     },
     /// The response does not match its kind.
     #[error("{action}: the answer of the API server is not what its kind says")]
-    Unreadable {
+    MalformedResponse {
         /// The request: verb, kind and object.
         action: String,
         source: Box<kube_client::Error>,
@@ -68,7 +68,7 @@ pub enum ClusterError {
     },
     /// The request cannot be built.
     #[error("{action}: {what}")]
-    Unsendable {
+    InvalidRequest {
         /// The request: verb, kind and object.
         action: String,
         what: String,
@@ -98,19 +98,19 @@ pub enum ErrorClass {
 impl ClusterError {
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Refused {
+            Self::Rejected {
                 status,
                 retry_after,
                 ..
             } => class_of(status, *retry_after),
-            Self::NoAnswer { .. }
+            Self::NoResponse { .. }
             | Self::TimedOut { .. }
-            | Self::Broken { .. }
+            | Self::ConnectionClosed { .. }
             | Self::NotLeading { .. } => ErrorClass::Transient,
             Self::Kubeconfig { .. } | Self::InCluster { .. } | Self::Client { .. } => {
                 ErrorClass::Invalid
             }
-            Self::Unreadable { .. } | Self::Unsendable { .. } => ErrorClass::Bug,
+            Self::MalformedResponse { .. } | Self::InvalidRequest { .. } => ErrorClass::Bug,
         }
     }
 
@@ -120,9 +120,9 @@ impl ClusterError {
     }
 
     /// HTTP code and message of the API server's response; `None` if it did not respond.
-    pub fn answer(&self) -> Option<(u16, &str)> {
+    pub fn response(&self) -> Option<(u16, &str)> {
         match self {
-            Self::Refused { status, .. } => Some((status.code, &status.message)),
+            Self::Rejected { status, .. } => Some((status.code, &status.message)),
             _ => None,
         }
     }
@@ -130,7 +130,7 @@ impl ClusterError {
     /// The invalid fields in the API server's response, e.g.
     /// `spec.template.spec.containers[0].image`; empty if it names none.
     pub fn fields(&self) -> Vec<&str> {
-        let Self::Refused { status, .. } = self else {
+        let Self::Rejected { status, .. } = self else {
             return Vec::new();
         };
         let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -214,7 +214,7 @@ mod tests {
             (504, ErrorClass::Transient),
         ] {
             let status = Box::new(Status::failure("no", "x").with_code(code));
-            let error = ClusterError::Refused {
+            let error = ClusterError::Rejected {
                 action: "apply pods a/b".to_owned(),
                 status,
                 retry_after: wait,

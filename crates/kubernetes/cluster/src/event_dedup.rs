@@ -92,7 +92,7 @@ pub(crate) struct EventDedup {
 }
 
 impl EventDedup {
-    pub(crate) fn take(&mut self, event: &ObjectEvent, now: Instant) -> EventDecision {
+    pub(crate) fn record(&mut self, event: &ObjectEvent, now: Instant) -> EventDecision {
         self.entries
             .retain(|_, entry| now < entry.last + EVENT_SERIES_QUIET);
         let key = SeriesKey::of(event);
@@ -127,14 +127,14 @@ impl EventDedup {
     }
 
     /// Records the name of the first event of a series.
-    pub(crate) fn written(&mut self, key: &SeriesKey, namespace: &str, event: &str) {
+    pub(crate) fn set_written(&mut self, key: &SeriesKey, namespace: &str, event: &str) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.written = Some((namespace.to_owned(), event.to_owned()));
         }
     }
 
     /// Removes a series whose event could not be written; the next event starts a new series.
-    pub(crate) fn forget(&mut self, key: &SeriesKey) {
+    pub(crate) fn remove(&mut self, key: &SeriesKey) {
         self.entries.remove(key);
     }
 
@@ -144,7 +144,7 @@ impl EventDedup {
     }
 
     /// Returns all counts that were not written yet, for shutdown.
-    pub(crate) fn rest(&mut self, now: Instant) -> Vec<DueCount> {
+    pub(crate) fn all_unwritten(&mut self, now: Instant) -> Vec<DueCount> {
         self.unwritten(now, |_| true)
     }
 
@@ -190,15 +190,15 @@ mod tests {
     fn a_failure_that_repeats_all_day_is_written_rarely_and_counted_in_full() {
         let mut dedup = EventDedup::default();
         let start = Instant::now();
-        let first = dedup.take(&event("x", "no"), start);
+        let first = dedup.record(&event("x", "no"), start);
         let EventDecision::Write(key) = first else {
             panic!("{first:?}")
         };
-        dedup.written(&key, "a", "x.1");
+        dedup.set_written(&key, "a", "x.1");
         let mut writes = Vec::new();
         for second in 1..=86_400 {
             let now = start + Duration::from_secs(second);
-            assert_eq!(dedup.take(&event("x", "no"), now), EventDecision::Counted);
+            assert_eq!(dedup.record(&event("x", "no"), now), EventDecision::Counted);
             writes.extend(dedup.due(now).into_iter().map(|due| due.count));
         }
         assert_eq!(writes[..4], [3, 7, 15, 31]);
@@ -211,12 +211,12 @@ mod tests {
         let mut dedup = EventDedup::default();
         let start = Instant::now();
         assert!(matches!(
-            dedup.take(&event("x", "no"), start),
+            dedup.record(&event("x", "no"), start),
             EventDecision::Write(_)
         ));
         let later = start + EVENT_SERIES_QUIET;
         assert!(matches!(
-            dedup.take(&event("x", "no"), later),
+            dedup.record(&event("x", "no"), later),
             EventDecision::Write(_)
         ));
     }
@@ -228,10 +228,10 @@ mod tests {
         let notes: Vec<String> = (0..100).map(|n| n.to_string()).collect();
         let dropped = notes
             .iter()
-            .filter(|note| dedup.take(&event("x", note), now) == EventDecision::Dropped);
+            .filter(|note| dedup.record(&event("x", note), now) == EventDecision::Dropped);
         assert_eq!(dropped.count(), 100 - EVENTS_OF_AN_OBJECT_MAX);
         for n in 0..3000 {
-            let decision = dedup.take(&event(&format!("y{n}"), "no"), now);
+            let decision = dedup.record(&event(&format!("y{n}"), "no"), now);
             assert!(matches!(decision, EventDecision::Write(_)));
         }
         assert_eq!(dedup.entries.len(), EVENT_SERIES_MAX);
@@ -241,12 +241,12 @@ mod tests {
     fn an_event_that_could_not_be_written_begins_a_new_series() {
         let mut dedup = EventDedup::default();
         let now = Instant::now();
-        let EventDecision::Write(key) = dedup.take(&event("x", "no"), now) else {
+        let EventDecision::Write(key) = dedup.record(&event("x", "no"), now) else {
             panic!("the first one is written")
         };
-        dedup.forget(&key);
+        dedup.remove(&key);
         assert!(matches!(
-            dedup.take(&event("x", "no"), now),
+            dedup.record(&event("x", "no"), now),
             EventDecision::Write(_)
         ));
     }

@@ -49,7 +49,7 @@ impl EventRecorder {
             number: 0,
         };
         // Events that are recorded during shutdown are written, too.
-        shutdown.spawn_to_the_end("events", writer.run(messages));
+        shutdown.spawn_until_runtime_drop("events", writer.run(messages));
         Self { queue, metrics }
     }
 
@@ -67,10 +67,10 @@ impl EventRecorder {
     /// Waits until all recorded events are written, at most `EVENTS_FLUSH_TIME_MAX`. A program
     /// calls it during shutdown while it is still allowed to write.
     pub async fn flush(&self) {
-        let (answer, answered) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let flushed = async {
-            self.queue.send(RecorderMessage::Flush(answer)).await.ok()?;
-            answered.await.ok()
+            self.queue.send(RecorderMessage::Flush(sender)).await.ok()?;
+            receiver.await.ok()
         };
         let flushed = tokio::time::timeout(EVENTS_FLUSH_TIME_MAX, flushed).await;
         if !matches!(flushed, Ok(Some(()))) {
@@ -94,13 +94,13 @@ impl Writer {
         loop {
             tokio::select! {
                 message = messages.recv() => match message {
-                    Some(RecorderMessage::Record(event)) => self.take(*event).await,
-                    Some(RecorderMessage::Flush(answer)) => {
-                        for due in self.dedup.rest(Instant::now()) {
+                    Some(RecorderMessage::Record(event)) => self.handle_event(*event).await,
+                    Some(RecorderMessage::Flush(sender)) => {
+                        for due in self.dedup.all_unwritten(Instant::now()) {
                             self.count(due).await;
                         }
                         // The caller may have stopped waiting.
-                        let _ = answer.send(());
+                        let _ = sender.send(());
                     }
                     None => return,
                 },
@@ -113,8 +113,8 @@ impl Writer {
         }
     }
 
-    async fn take(&mut self, event: ObjectEvent) {
-        match self.dedup.take(&event, Instant::now()) {
+    async fn handle_event(&mut self, event: ObjectEvent) {
+        match self.dedup.record(&event, Instant::now()) {
             EventDecision::Counted => {}
             EventDecision::Dropped => {
                 self.cluster.control.metrics().own().events_dropped.inc();
@@ -125,9 +125,9 @@ impl Writer {
                 let name = event.metadata.name.clone().unwrap_or_default();
                 let api = self.api(&namespace);
                 match api.create(&PostParams::default(), &event).await {
-                    Ok(_) => self.dedup.written(&key, &namespace, &name),
+                    Ok(_) => self.dedup.set_written(&key, &namespace, &name),
                     Err(error) => {
-                        self.dedup.forget(&key);
+                        self.dedup.remove(&key);
                         let error = with_causes(&error);
                         tracing::debug!(error, name, "an event could not be written");
                     }
@@ -151,7 +151,7 @@ impl Writer {
         let api = self.api(&namespace);
         if let Err(error) = api.patch(&event, &PatchParams::default(), &patch).await {
             // The event has probably expired; the next one starts a new series.
-            self.dedup.forget(&key);
+            self.dedup.remove(&key);
             let error = with_causes(&error);
             tracing::debug!(error, event, "the count of an event could not be written");
         }

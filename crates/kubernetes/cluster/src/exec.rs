@@ -75,7 +75,7 @@ impl Cluster {
             Ok((end(process).await, output, error))
         };
         match tokio::time::timeout(EXEC_TIME_MAX, running).await {
-            Ok(Ok((status, output, error))) => of_status(action, status, output, &error),
+            Ok(Ok((status, output, error))) => exec_output(action, status, output, &error),
             Ok(Err(error)) => Err(self.explain(&action, error)),
             Err(_) => Err(ClusterError::TimedOut {
                 action,
@@ -96,7 +96,7 @@ impl Cluster {
         container: &str,
         command: &[&str],
         silence_max: Duration,
-        take: &mut dyn FnMut(&str) -> bool,
+        on_line: &mut dyn FnMut(&str) -> bool,
     ) -> Result<ExecOutput, ClusterError> {
         let action = exec_action(pod, command);
         let silent = |action: &str| ClusterError::TimedOut {
@@ -109,7 +109,7 @@ impl Cluster {
         let mut process = started.map_err(|error| self.explain(&action, error))?;
         let error = process.stderr();
         let Some(output) = process.stdout() else {
-            return of_status(action, None, Vec::new(), &[]);
+            return exec_output(action, None, Vec::new(), &[]);
         };
         let mut output = BufReader::new(output);
         // Standard error is read at the end, because little is written to it while lines are
@@ -126,7 +126,7 @@ impl Cluster {
             if bytes == 0 || !line.ends_with(b"\n") {
                 break;
             }
-            if !take(&String::from_utf8_lossy(&line)) {
+            if !on_line(&String::from_utf8_lossy(&line)) {
                 return Ok(ExecOutput {
                     output: Vec::new(),
                     error: String::new(),
@@ -140,7 +140,7 @@ impl Cluster {
         };
         let finished = tokio::time::timeout(silence_max, finish).await;
         let (error, status) = finished.map_err(|_| silent(&action))?;
-        of_status(action, status, Vec::new(), &error)
+        exec_output(action, status, Vec::new(), &error)
     }
 
     async fn start(
@@ -171,13 +171,13 @@ async fn end(mut process: AttachedProcess) -> Option<Status> {
     process.take_status()?.await
 }
 
-fn of_status(
+fn exec_output(
     action: String,
     status: Option<Status>,
     output: Vec<u8>,
     error: &[u8],
 ) -> Result<ExecOutput, ClusterError> {
-    let status = status.ok_or(ClusterError::Broken { action })?;
+    let status = status.ok_or(ClusterError::ConnectionClosed { action })?;
     let is_failure = status.status.as_deref() != Some("Success");
     Ok(ExecOutput {
         output,

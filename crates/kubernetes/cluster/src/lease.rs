@@ -63,7 +63,7 @@ impl Lease {
             cluster: cluster.clone(),
             options,
             observed: None,
-            creatable_from: Instant::now(),
+            may_create_from: Instant::now(),
             is_held: sender,
             may_write_until: None,
         };
@@ -76,7 +76,7 @@ impl Lease {
     }
 
     /// Waits until this process leads.
-    pub async fn held(&self) {
+    pub async fn wait_until_held(&self) {
         if self.is_held.clone().wait_for(|held| *held).await.is_err() {
             // The candidate's task has ended.
             std::future::pending::<()>().await;
@@ -84,7 +84,7 @@ impl Lease {
     }
 
     /// Waits until this process does not lead.
-    pub async fn lost(&self) {
+    pub async fn wait_until_lost(&self) {
         // An error means that the candidate's task has ended, so the lease is no longer renewed.
         let _ = self.is_held.clone().wait_for(|held| !*held).await;
     }
@@ -136,7 +136,7 @@ impl ObservedLease {
     }
 
     /// When another candidate may acquire the lease.
-    fn free_at(&self) -> Instant {
+    fn expires_at(&self) -> Instant {
         let spec = self.lease.spec.as_ref();
         let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
         let seconds = u64::try_from(seconds.unwrap_or_default()).unwrap_or_default();
@@ -154,7 +154,7 @@ struct LeaseCandidate {
     observed: Option<ObservedLease>,
     /// When a lease that does not exist may be created. If it was deleted, its last holder may
     /// write until it detects that.
-    creatable_from: Instant,
+    may_create_from: Instant,
     is_held: watch::Sender<bool>,
     may_write_until: Option<Instant>,
 }
@@ -165,7 +165,7 @@ impl LeaseCandidate {
         // duration between two turns.
         loop {
             let wait = tokio::select! {
-                wait = self.turn() => wait,
+                wait = self.poll_once() => wait,
                 () = stop.notified() => break,
             };
             tokio::select! {
@@ -183,8 +183,8 @@ impl LeaseCandidate {
         }
     }
 
-    /// Reads or renews the lease; returns the pause before the next turn.
-    async fn turn(&mut self) -> Duration {
+    /// Reads or renews the lease; returns the pause before the next poll.
+    async fn poll_once(&mut self) -> Duration {
         let is_leading = *self.is_held.borrow();
         // The timeout of a renewal leaves time for another one.
         let time = self.options.time / 3;
@@ -217,9 +217,9 @@ impl LeaseCandidate {
             (true, _) => self.options.time / LEASE_RENEWALS,
             (false, None) => with_jitter(poll),
             (false, Some(observed)) => {
-                let free_in = observed.free_at().saturating_duration_since(now);
+                let expires_in = observed.expires_at().saturating_duration_since(now);
                 let soon = Duration::from_millis(20);
-                with_jitter(free_in.clamp(soon, poll))
+                with_jitter(expires_in.clamp(soon, poll))
             }
         }
     }
@@ -230,11 +230,12 @@ impl LeaseCandidate {
         }
         let now = Instant::now();
         match &self.observed {
-            None if self.creatable_from <= now => self.create().await,
+            None if self.may_create_from <= now => self.create().await,
             Some(observed)
-                if observed.record.holder == self.options.identity || observed.free_at() <= now =>
+                if observed.record.holder == self.options.identity
+                    || observed.expires_at() <= now =>
             {
-                self.take().await
+                self.renew_or_acquire().await
             }
             _ => {
                 self.may_write_until = None;
@@ -252,7 +253,7 @@ impl LeaseCandidate {
         if let Some(observed) = &observed
             && observed.record.holder != self.options.identity
         {
-            self.creatable_from = observed.free_at();
+            self.may_create_from = observed.expires_at();
         }
         self.observed = observed;
         Ok(())
@@ -267,15 +268,15 @@ impl LeaseCandidate {
         let lease = coordination::Lease { metadata, spec };
         let sent = Instant::now();
         let created = self.api.create(&PostParams::default(), &lease).await;
-        self.take_answer(sent, created)
+        self.handle_response(sent, created)
     }
 
     /// Renews the own lease or acquires a free one.
-    async fn take(&mut self) -> Result<(), ClusterError> {
+    async fn renew_or_acquire(&mut self) -> Result<(), ClusterError> {
         let Some(observed) = &self.observed else {
             return Ok(());
         };
-        let is_ours = observed.record.holder == self.options.identity;
+        let is_holder = observed.record.holder == self.options.identity;
         let mut lease = observed.lease.clone();
         let acquired = lease
             .spec
@@ -284,25 +285,25 @@ impl LeaseCandidate {
         let next = observed
             .record
             .transitions
-            .saturating_add(i32::from(!is_ours));
-        lease.spec = Some(self.spec(next, acquired.filter(|_| is_ours)));
+            .saturating_add(i32::from(!is_holder));
+        lease.spec = Some(self.spec(next, acquired.filter(|_| is_holder)));
         let sent = Instant::now();
         let params = PostParams::default();
         let replaced = self.api.replace(&self.options.name, &params, &lease).await;
-        self.take_answer(sent, replaced)
+        self.handle_response(sent, replaced)
     }
 
     /// Handles the response to a write that was sent at `sent`. After a conflict the next turn
     /// reads the lease again.
-    fn take_answer(
+    fn handle_response(
         &mut self,
         sent: Instant,
-        answer: Result<coordination::Lease, kube_client::Error>,
+        response: Result<coordination::Lease, kube_client::Error>,
     ) -> Result<(), ClusterError> {
-        match answer {
+        match response {
             Ok(lease) => {
                 self.observed = Some(ObservedLease::new(lease, self.observed.as_ref(), sent));
-                self.creatable_from = sent;
+                self.may_create_from = sent;
                 let until = sent + self.options.time * 2 / 3;
                 self.may_write_until = Some(until);
                 self.cluster.control.fence().open_until(until);
@@ -318,7 +319,7 @@ impl LeaseCandidate {
                         self.observed = None;
                         let now = Instant::now();
                         if self.may_write_until.is_none_or(|until| until <= now) {
-                            self.creatable_from = now + self.options.time;
+                            self.may_create_from = now + self.options.time;
                         }
                         Ok(())
                     }

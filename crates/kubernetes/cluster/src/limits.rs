@@ -10,13 +10,13 @@ pub(crate) const RATE_START: u32 = 200;
 
 /// The rate increases while the average latency of writes is at most this: a tenth of the second
 /// that the Kubernetes SLO promises for 99 % of writes, so that other clients are hardly affected.
-pub(crate) const ANSWER_QUICK: Duration = Duration::from_millis(100);
+pub(crate) const WRITE_LATENCY_LOW: Duration = Duration::from_millis(100);
 
 /// The rate decreases to [`RATE_START`] while the average latency of writes is above this.
-pub(crate) const ANSWER_SLOW: Duration = Duration::from_millis(250);
+pub(crate) const WRITE_LATENCY_HIGH: Duration = Duration::from_millis(250);
 
 /// Responses in the moving average of the latency, so that a few slow webhooks do not matter.
-pub(crate) const ANSWERS_AVERAGED: u32 = 32;
+pub(crate) const WRITE_LATENCIES_AVERAGED: u32 = 32;
 
 /// Each second the rate changes by this fraction: from 200 to 1,000 takes 17 s.
 pub(crate) const RATE_STEP_SHARE: u32 = 10;

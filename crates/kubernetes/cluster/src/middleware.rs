@@ -78,14 +78,14 @@ impl RequestControl {
             crash_after_writes,
             metrics,
         };
-        control.tell(&control.rate_limit());
+        control.export_rate(&control.rate_limit());
         control
     }
 
     pub(crate) fn set_rate(&self, rate: NonZeroU32) {
         let mut rate_limit = self.rate_limit();
         rate_limit.set_rate(rate);
-        self.tell(&rate_limit);
+        self.export_rate(&rate_limit);
     }
 
     pub(crate) fn fence(&self) -> &WriteFence {
@@ -112,14 +112,14 @@ impl RequestControl {
         if info.is_lease() {
             return Ok(());
         }
-        self.wait_for_turn().await?;
+        self.wait_for_rate_limit().await?;
         match info.is_guarded() && !self.fence.is_open(Instant::now()) {
             true => Err(Aborted::NotLeading),
             false => Ok(()),
         }
     }
 
-    async fn wait_for_turn(&self) -> Result<(), Aborted> {
+    async fn wait_for_rate_limit(&self) -> Result<(), Aborted> {
         let send_at = self.rate_limit().reserve(self.started.elapsed());
         let wait = send_at.saturating_sub(self.started.elapsed());
         if wait > BUDGET_WAIT_MAX.max(RETRY_AFTER_MAX) {
@@ -133,10 +133,10 @@ impl RequestControl {
 
     /// Waits for the response, at most [`REQUEST_TIME_MAX`]. A write is aborted when the lease
     /// ends, before another process can lead; whether it took effect is then unknown.
-    async fn await_answer<T>(
+    async fn await_response<T>(
         &self,
         info: &RequestInfo,
-        answer: impl Future<Output = T>,
+        response: impl Future<Output = T>,
     ) -> Result<T, Aborted> {
         let closed = async {
             match info.is_guarded() {
@@ -146,17 +146,17 @@ impl RequestControl {
         };
         tokio::select! {
             biased;
-            answer = answer => Ok(answer),
+            response = response => Ok(response),
             () = closed => Err(Aborted::LeaseEnded),
             () = tokio::time::sleep(REQUEST_TIME_MAX) => Err(Aborted::TimedOut),
         }
     }
 
     /// Honors Retry-After, and counts writes.
-    fn note_answer<B>(&self, info: &RequestInfo, answer: &Response<B>) {
-        let header = answer.headers().get(RETRY_AFTER);
+    fn record_response<B>(&self, info: &RequestInfo, response: &Response<B>) {
+        let header = response.headers().get(RETRY_AFTER);
         let seconds = header.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        let pause = match (answer.status(), seconds) {
+        let pause = match (response.status(), seconds) {
             (StatusCode::TOO_MANY_REQUESTS, None) => Some(RETRY_AFTER_DEFAULT),
             (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, Some(seconds)) => {
                 Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
@@ -178,16 +178,16 @@ impl RequestControl {
 
     /// Adapts the rate to the latency of writes only, because that of a read depends on the size of
     /// its response.
-    fn note_time(&self, info: &RequestInfo, time: Duration) {
+    fn record_latency(&self, info: &RequestInfo, time: Duration) {
         if !info.is_guarded() {
             return;
         }
         let mut rate_limit = self.rate_limit();
-        rate_limit.note_answer(self.started.elapsed(), time);
-        self.tell(&rate_limit);
+        rate_limit.record_write_latency(self.started.elapsed(), time);
+        self.export_rate(&rate_limit);
     }
 
-    fn tell(&self, rate_limit: &RateLimit) {
+    fn export_rate(&self, rate_limit: &RateLimit) {
         let rate = i64::from(rate_limit.rate());
         self.metrics.own().request_rate.set(rate);
     }
@@ -237,20 +237,20 @@ pub(crate) struct Middleware {
     control: Arc<RequestControl>,
 }
 
-type Answer = Response<Box<DynBody>>;
-type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer, BoxError>> + Send>>;
+type HttpResponse = Response<Box<DynBody>>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<HttpResponse, BoxError>> + Send>>;
 
 impl Service<Request<Body>> for Middleware {
-    type Response = Answer;
+    type Response = HttpResponse;
     type Error = BoxError;
-    type Future = AnswerFuture;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         // Each request waits in its own future.
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> AnswerFuture {
+    fn call(&mut self, request: Request<Body>) -> ResponseFuture {
         let info = RequestInfo::of(request.method(), request.uri(), request.headers());
         let client = match &self.writes {
             Some(writes) if info.is_guarded() => writes.clone(),
@@ -263,13 +263,13 @@ impl Service<Request<Body>> for Middleware {
                 return Err(aborted.into());
             }
             let sent = Instant::now();
-            let answer = control.await_answer(&info, send(&client, request)).await;
-            control.note_time(&info, sent.elapsed());
-            match answer.map_err(BoxError::from).flatten() {
-                Ok(answer) => {
-                    control.note_answer(&info, &answer);
-                    control.count(info, answer.status().as_u16().to_string());
-                    Ok(answer)
+            let response = control.await_response(&info, send(&client, request)).await;
+            control.record_latency(&info, sent.elapsed());
+            match response.map_err(BoxError::from).flatten() {
+                Ok(response) => {
+                    control.record_response(&info, &response);
+                    control.count(info, response.status().as_u16().to_string());
+                    Ok(response)
                 }
                 Err(error) => {
                     control.count(info, "failed".to_owned());
@@ -283,13 +283,13 @@ impl Service<Request<Body>> for Middleware {
 async fn send(
     client: &tokio::sync::Mutex<HttpClient>,
     request: Request<Body>,
-) -> Result<Answer, BoxError> {
-    let answer = {
+) -> Result<HttpResponse, BoxError> {
+    let response = {
         let mut client = client.lock().await;
         std::future::poll_fn(|context| client.poll_ready(context)).await?;
         client.call(request)
     };
-    answer.await
+    response.await
 }
 
 #[cfg(test)]
@@ -313,13 +313,13 @@ mod tests {
         control.fence().open_until(soon);
         assert_eq!(control.admit(&write).await, Ok(()));
         let never = std::future::pending::<()>();
-        let aborted = control.await_answer(&write, never).await;
+        let aborted = control.await_response(&write, never).await;
         assert_eq!(aborted, Err(Aborted::LeaseEnded));
         for (verb, resource) in [("get", "deployments"), ("update", "leases")] {
             let other = request(verb, resource);
             assert_eq!(control.admit(&other).await, Ok(()));
-            let answer = tokio::time::sleep(Duration::from_millis(5));
-            assert_eq!(control.await_answer(&other, answer).await, Ok(()));
+            let response = tokio::time::sleep(Duration::from_millis(5));
+            assert_eq!(control.await_response(&other, response).await, Ok(()));
         }
     }
 }

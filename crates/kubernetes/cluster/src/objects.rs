@@ -176,7 +176,7 @@ impl Cluster {
         };
         if key.name.is_empty() {
             let what = "an object without metadata.name cannot be applied".to_owned();
-            return Err(ClusterError::Unsendable { action, what });
+            return Err(ClusterError::InvalidRequest { action, what });
         }
         let api = self.api(kind, &key.namespace);
         let params = PatchParams::apply(self.manager).force().validation_strict();
@@ -378,7 +378,7 @@ fn explain(action: &str, error: kube_client::Error, pause: Duration) -> ClusterE
             let seconds = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
             let retry_after = Duration::from_secs(seconds.into());
             let retry_after = retry_after.max(pause).max(RETRY_AFTER_DEFAULT);
-            ClusterError::Refused {
+            ClusterError::Rejected {
                 action,
                 status,
                 retry_after,
@@ -390,22 +390,22 @@ fn explain(action: &str, error: kube_client::Error, pause: Duration) -> ClusterE
                 action,
                 seconds: REQUEST_TIME_MAX.as_secs(),
             },
-            Some(Aborted::LeaseEnded) | None => ClusterError::NoAnswer {
+            Some(Aborted::LeaseEnded) | None => ClusterError::NoResponse {
                 action,
                 source: Box::new(kube_client::Error::Service(source)),
             },
         },
         kube_client::Error::SerdeError(_) | kube_client::Error::FromUtf8(_) => {
-            ClusterError::Unreadable {
+            ClusterError::MalformedResponse {
                 action,
                 source: Box::new(error),
             }
         }
-        kube_client::Error::BuildRequest(error) => ClusterError::Unsendable {
+        kube_client::Error::BuildRequest(error) => ClusterError::InvalidRequest {
             action,
             what: error.to_string(),
         },
-        other => ClusterError::NoAnswer {
+        other => ClusterError::NoResponse {
             action,
             source: Box::new(other),
         },

@@ -23,7 +23,7 @@ impl Cluster {
         let ObjectKey { namespace, name } = pod;
         let url = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy{path}");
         let request = Request::get(url).body(Vec::new());
-        let request = request.map_err(|error| ClusterError::Unsendable {
+        let request = request.map_err(|error| ClusterError::InvalidRequest {
             action: action.clone(),
             what: error.to_string(),
         })?;

@@ -105,7 +105,7 @@ impl<T: Clone + Eq + Hash> WorkQueueState<T> {
     }
 
     /// Takes the next key that is due; if none is, returns when the next one will be.
-    fn take(&mut self, now: Instant) -> Result<T, Option<Instant>> {
+    fn take_due(&mut self, now: Instant) -> Result<T, Option<Instant>> {
         let Some(first) = self.order.first_entry() else {
             return Err(None);
         };
@@ -213,7 +213,7 @@ impl<T: Clone + Display + Eq + Hash + Send + 'static> WorkQueue<T> {
         // bound: until shutdown; each turn starts or finishes a key, or waits.
         while !shutdown.is_triggered() {
             let next = match running.len() < workers {
-                true => self.lock().take(Instant::now()),
+                true => self.lock().take_due(Instant::now()),
                 false => Err(None),
             };
             self.set_waiting();

@@ -11,8 +11,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::limits::{
-    ANSWER_QUICK, ANSWER_SLOW, ANSWERS_AVERAGED, RATE_START, RATE_STEP_SHARE,
-    REQUESTS_BURST_SECONDS, REQUESTS_PER_SECOND,
+    RATE_START, RATE_STEP_SHARE, REQUESTS_BURST_SECONDS, REQUESTS_PER_SECOND,
+    WRITE_LATENCIES_AVERAGED, WRITE_LATENCY_HIGH, WRITE_LATENCY_LOW,
 };
 
 /// Minimum time between two steps of the rate.
@@ -31,11 +31,11 @@ pub(crate) struct RateLimit {
     /// No request is sent before this time.
     paused_until: Duration,
     /// Time of the last change of the rate.
-    stepped: Duration,
+    rate_changed_at: Duration,
     /// Whether a request had to wait for the rate since then.
     has_waited: bool,
     /// Moving average of the latency of writes.
-    answer: Duration,
+    write_latency: Duration,
 }
 
 impl Default for RateLimit {
@@ -45,9 +45,9 @@ impl Default for RateLimit {
             rate_max: REQUESTS_PER_SECOND,
             spent_until: Duration::ZERO,
             paused_until: Duration::ZERO,
-            stepped: Duration::ZERO,
+            rate_changed_at: Duration::ZERO,
             has_waited: false,
-            answer: Duration::ZERO,
+            write_latency: Duration::ZERO,
         }
     }
 }
@@ -80,19 +80,20 @@ impl RateLimit {
     }
 
     /// Records at `now` that a write had the latency `time`.
-    pub(crate) fn note_answer(&mut self, now: Duration, time: Duration) {
-        self.answer = (self.answer * (ANSWERS_AVERAGED - 1) + time) / ANSWERS_AVERAGED;
-        if now < self.stepped + STEP {
+    pub(crate) fn record_write_latency(&mut self, now: Duration, time: Duration) {
+        self.write_latency =
+            (self.write_latency * (WRITE_LATENCIES_AVERAGED - 1) + time) / WRITE_LATENCIES_AVERAGED;
+        if now < self.rate_changed_at + STEP {
             return;
         }
         let step = (self.rate / RATE_STEP_SHARE).max(1);
-        let is_waited_for = std::mem::take(&mut self.has_waited);
-        if self.answer > ANSWER_SLOW && self.rate > self.start() {
+        let is_limiting = std::mem::take(&mut self.has_waited);
+        if self.write_latency > WRITE_LATENCY_HIGH && self.rate > self.start() {
             self.rate = (self.rate - step).max(self.start());
-        } else if is_waited_for && self.answer <= ANSWER_QUICK {
+        } else if is_limiting && self.write_latency <= WRITE_LATENCY_LOW {
             self.rate = self.rate.saturating_add(step).min(self.rate_max);
         }
-        self.stepped = now;
+        self.rate_changed_at = now;
     }
 
     /// Blocks requests until `until`, because at `now` the API server rejected a request as too
@@ -100,7 +101,7 @@ impl RateLimit {
     pub(crate) fn pause(&mut self, now: Duration, until: Duration) {
         if now >= self.paused_until {
             self.rate = (self.rate / 2).max(1);
-            self.stepped = until;
+            self.rate_changed_at = until;
         }
         self.paused_until = self.paused_until.max(until);
     }
@@ -148,7 +149,7 @@ mod tests {
         let end = *now + Duration::from_secs(seconds);
         while *now < end {
             *now = rate_limit.reserve(*now).max(*now);
-            rate_limit.note_answer(*now, time);
+            rate_limit.record_write_latency(*now, time);
         }
     }
 
@@ -161,20 +162,20 @@ mod tests {
         // Occasional requests, none of which waits.
         for _ in 0..100 {
             rate_limit.reserve(now);
-            rate_limit.note_answer(now, ANSWER_QUICK / 4);
+            rate_limit.record_write_latency(now, WRITE_LATENCY_LOW / 4);
             now += Duration::from_secs(1);
         }
         assert_eq!(rate_limit.rate(), RATE_START);
-        send(&mut rate_limit, &mut now, 60, ANSWER_QUICK / 4);
+        send(&mut rate_limit, &mut now, 60, WRITE_LATENCY_LOW / 4);
         assert_eq!(rate_limit.rate(), 1000);
         send(
             &mut rate_limit,
             &mut now,
             60,
-            (ANSWER_QUICK + ANSWER_SLOW) / 2,
+            (WRITE_LATENCY_LOW + WRITE_LATENCY_HIGH) / 2,
         );
         assert_eq!(rate_limit.rate(), 1000);
-        send(&mut rate_limit, &mut now, 60, ANSWER_SLOW * 2);
+        send(&mut rate_limit, &mut now, 60, WRITE_LATENCY_HIGH * 2);
         assert_eq!(rate_limit.rate(), RATE_START);
     }
 
@@ -191,7 +192,7 @@ mod tests {
             now += Duration::from_secs(1);
         }
         // The rate recovers, never above its bound.
-        send(&mut rate_limit, &mut now, 120, ANSWER_QUICK / 4);
+        send(&mut rate_limit, &mut now, 120, WRITE_LATENCY_LOW / 4);
         assert_eq!(rate_limit.rate(), 100);
     }
 }

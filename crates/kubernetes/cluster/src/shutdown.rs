@@ -120,7 +120,7 @@ impl Shutdown {
 
     /// Runs `task` until it ends or the runtime is dropped, for tasks that have to finish work
     /// after a shutdown is triggered. A panic of the task shuts down the program.
-    pub fn spawn_to_the_end(
+    pub fn spawn_until_runtime_drop(
         &self,
         name: &'static str,
         task: impl Future<Output = ()> + Send + 'static,

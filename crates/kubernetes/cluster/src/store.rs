@@ -31,15 +31,15 @@ pub enum Change<K> {
 #[derive(Debug)]
 pub(crate) struct Store<K> {
     cache: RwLock<CachedObjects<K>>,
-    /// Computes the groups (index keys) of an object.
-    groups_of: fn(&K) -> Vec<ObjectKey>,
+    /// Computes the index keys of an object.
+    index_keys_of: fn(&K) -> Vec<ObjectKey>,
 }
 
 #[derive(Debug)]
 struct CachedObjects<K> {
     objects: HashMap<ObjectKey, Arc<K>>,
-    /// The objects of each non-empty group.
-    groups: HashMap<ObjectKey, Vec<Arc<K>>>,
+    /// The objects by index key; contains no empty lists.
+    index: HashMap<ObjectKey, Vec<Arc<K>>>,
     /// Uid and resource version of objects that do not match their type.
     malformed: HashMap<ObjectKey, (String, String)>,
 }
@@ -52,32 +52,32 @@ fn identity(object: &impl Resource) -> (Option<&str>, Option<&str>) {
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
-        Self::grouped_by(|_| Vec::new())
+        Self::indexed_by(|_| Vec::new())
     }
 }
 
 impl<K> Store<K> {
-    /// Creates an empty store that indexes objects by their groups.
-    pub(crate) fn grouped_by(groups_of: fn(&K) -> Vec<ObjectKey>) -> Self {
+    /// Creates an empty store that indexes objects by these keys.
+    pub(crate) fn indexed_by(index_keys_of: fn(&K) -> Vec<ObjectKey>) -> Self {
         let cache = CachedObjects {
             objects: HashMap::new(),
-            groups: HashMap::new(),
+            index: HashMap::new(),
             malformed: HashMap::new(),
         };
         Self {
             cache: RwLock::new(cache),
-            groups_of,
+            index_keys_of,
         }
     }
 }
 
 impl<K> CachedObjects<K> {
-    fn leave(&mut self, object: &Arc<K>, groups: Vec<ObjectKey>) {
-        for group in groups {
-            if let Some(members) = self.groups.get_mut(&group) {
+    fn remove_from_index(&mut self, object: &Arc<K>, index_keys: Vec<ObjectKey>) {
+        for index_key in index_keys {
+            if let Some(members) = self.index.get_mut(&index_key) {
                 members.retain(|member| !Arc::ptr_eq(member, object));
                 if members.is_empty() {
-                    self.groups.remove(&group);
+                    self.index.remove(&index_key);
                 }
             }
         }
@@ -99,9 +99,9 @@ impl<K: Resource> Store<K> {
         self.read(|cache| cache.objects.get(key).cloned())
     }
 
-    /// The objects of a group, in arbitrary order.
-    pub(crate) fn group(&self, group: &ObjectKey) -> Vec<Arc<K>> {
-        self.read(|cache| cache.groups.get(group).cloned().unwrap_or_default())
+    /// The objects with this index key, in arbitrary order.
+    pub(crate) fn by_index(&self, index_key: &ObjectKey) -> Vec<Arc<K>> {
+        self.read(|cache| cache.index.get(index_key).cloned().unwrap_or_default())
     }
 
     pub(crate) fn select(&self, is_wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
@@ -133,10 +133,10 @@ impl<K: Resource> Store<K> {
             let new = Arc::new(object);
             cache.objects.insert(key, new.clone());
             if let Some(old) = &old {
-                cache.leave(old, (self.groups_of)(old));
+                cache.remove_from_index(old, (self.index_keys_of)(old));
             }
-            for group in (self.groups_of)(&new) {
-                cache.groups.entry(group).or_default().push(new.clone());
+            for index_key in (self.index_keys_of)(&new) {
+                cache.index.entry(index_key).or_default().push(new.clone());
             }
             match old {
                 // Deleted and created again while the watch was interrupted.
@@ -158,7 +158,7 @@ impl<K: Resource> Store<K> {
         let version = (malformed.uid().to_owned(), malformed.version().to_owned());
         self.write(|cache| {
             if let Some(old) = cache.objects.remove(&key) {
-                cache.leave(&old, (self.groups_of)(&old));
+                cache.remove_from_index(&old, (self.index_keys_of)(&old));
             }
             let before = cache.malformed.insert(key, version.clone());
             (before != Some(version)).then_some(Change::Malformed(malformed))
@@ -170,7 +170,7 @@ impl<K: Resource> Store<K> {
         self.write(|cache| {
             cache.malformed.remove(key);
             let old = cache.objects.remove(key)?;
-            cache.leave(&old, (self.groups_of)(&old));
+            cache.remove_from_index(&old, (self.index_keys_of)(&old));
             Some(Change::Deleted(old))
         })
     }
@@ -189,7 +189,7 @@ impl<K: Resource> Store<K> {
             let gone = cache.objects.extract_if(|key, _| is_gone(key));
             let gone: Vec<Arc<K>> = gone.map(|(_, object)| object).collect();
             for object in &gone {
-                cache.leave(object, (self.groups_of)(object));
+                cache.remove_from_index(object, (self.index_keys_of)(object));
             }
             gone.into_iter().map(Change::Deleted).collect()
         })

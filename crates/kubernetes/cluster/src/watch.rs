@@ -51,8 +51,8 @@ pub struct WatchOptions<K> {
     pub fields: String,
     /// Removes fields that are never read, before an object is cached.
     pub trim: fn(&mut K),
-    /// The groups (index keys) of an object, used by [`Watch::group`]; called after `trim`.
-    pub groups: fn(&K) -> Vec<ObjectKey>,
+    /// The index keys of an object, used by [`Watch::by_index`]; called after `trim`.
+    pub index_keys: fn(&K) -> Vec<ObjectKey>,
 }
 
 impl<K> WatchOptions<K> {
@@ -65,7 +65,7 @@ impl<K> WatchOptions<K> {
             labels: String::new(),
             fields: String::new(),
             trim: |_| {},
-            groups: |_| Vec::new(),
+            index_keys: |_| Vec::new(),
         }
     }
 }
@@ -133,10 +133,10 @@ impl<K: Resource> Watch<K> {
         self.store.counts().0
     }
 
-    /// The objects of a group (see [`WatchOptions::groups`]), in arbitrary order. The run time
-    /// depends only on their number.
-    pub fn group(&self, group: &ObjectKey) -> Vec<Arc<K>> {
-        self.store.group(group)
+    /// The objects with an index key (see [`WatchOptions::index_keys`]), in arbitrary order. The
+    /// run time depends only on their number.
+    pub fn by_index(&self, key: &ObjectKey) -> Vec<Arc<K>> {
+        self.store.by_index(key)
     }
 
     /// The objects that `is_wanted` accepts, in arbitrary order. Iterates over all objects.
@@ -184,7 +184,7 @@ impl Cluster {
         if namespaces.is_empty() {
             gate.pass();
         }
-        let store = Arc::new(Store::grouped_by(options.groups));
+        let store = Arc::new(Store::indexed_by(options.index_keys));
         let on_change: Arc<dyn Fn(Change<K>) + Send + Sync> = Arc::new(on_change);
         for namespace in namespaces {
             let (passed, listed) = (gate.clone(), listed.clone());
@@ -260,7 +260,7 @@ where
                     if !matches!(event, Event::Init) {
                         *failures = 0;
                     }
-                    if self.take(event, &mut listing) && !*was_listed {
+                    if self.handle_event(event, &mut listing) && !*was_listed {
                         *was_listed = true;
                         (self.on_listed)();
                     }
@@ -278,7 +278,11 @@ where
     }
 
     /// Applies an event to the store; returns true if it completes a list.
-    fn take(&self, event: Event<ParsedObject<K>>, listing: &mut HashSet<ObjectKey>) -> bool {
+    fn handle_event(
+        &self,
+        event: Event<ParsedObject<K>>,
+        listing: &mut HashSet<ObjectKey>,
+    ) -> bool {
         let is_end = matches!(event, Event::InitDone);
         let changes = match event {
             Event::Init => {

@@ -355,7 +355,10 @@ async fn no_answer_is_an_error_that_passes() {
         .get(&map_kind(), &ObjectKey::new("default", "x"))
         .await
         .unwrap_err();
-    assert!(matches!(error, ClusterError::NoAnswer { .. }), "{error:?}");
+    assert!(
+        matches!(error, ClusterError::NoResponse { .. }),
+        "{error:?}"
+    );
     assert_eq!(error.class(), ErrorClass::Transient);
 }
 

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::child_action::{ChildAction, LastApplied, Ownership, child_action, ownership};
 use crate::children::{ChildKind, ChildObject};
-use crate::dereference::answered;
 use crate::limits::SKIPPED_PAUSE;
+use crate::observe::child_from_response;
 use crate::observed::LiveObject;
 use crate::record::{DeploymentRecord, lock};
 use crate::status::ApplyOutcome;
@@ -66,29 +66,33 @@ impl ChildApplier<'_> {
         // started.
         for (child, action) in children.iter().zip(&actions) {
             match action {
-                ChildAction::Taken if child.kind.is_optional() => self.skip(child),
-                ChildAction::Taken => return Ok(ApplyOutcome::Taken(child.kind)),
-                ChildAction::Former => return Ok(ApplyOutcome::Collecting(child.kind)),
+                ChildAction::NameConflict if child.kind.is_optional() => self.skip(child),
+                ChildAction::NameConflict => return Ok(ApplyOutcome::NameConflict(child.kind)),
+                ChildAction::AwaitGarbageCollection => {
+                    return Ok(ApplyOutcome::AwaitingGarbageCollection(child.kind));
+                }
                 _ => {}
             }
         }
         for (child, action) in children.iter().zip(actions) {
             let outcome = match action {
-                ChildAction::Keep | ChildAction::AwaitWatch => ChildOutcome::InSync,
+                ChildAction::InSync | ChildAction::AwaitWatch => ChildOutcome::InSync,
                 ChildAction::Create if self.is_skipped(child) => ChildOutcome::InSync,
                 ChildAction::AwaitDeletion => {
-                    ChildOutcome::Blocked(ApplyOutcome::Collecting(child.kind))
+                    ChildOutcome::Blocked(ApplyOutcome::AwaitingGarbageCollection(child.kind))
                 }
                 ChildAction::Create => self.create(child).await?,
-                ChildAction::Change => self.update(child).await?,
+                ChildAction::Update => self.update(child).await?,
                 // Handled above.
-                ChildAction::Taken | ChildAction::Former => ChildOutcome::InSync,
+                ChildAction::NameConflict | ChildAction::AwaitGarbageCollection => {
+                    ChildOutcome::InSync
+                }
             };
             if let ChildOutcome::Blocked(outcome) = outcome {
                 return Ok(outcome);
             }
         }
-        lock(self.record).taken = None;
+        lock(self.record).name_conflict = None;
         self.delete_surplus(children).await?;
         Ok(ApplyOutcome::Applied)
     }
@@ -98,16 +102,16 @@ impl ChildApplier<'_> {
         let record = lock(self.record);
         let before = record.applied(child.kind, live.is_some());
         match child_action(child, live, &self.valid.uid, before) {
-            ChildAction::Change if self.is_held && child.kind == ChildKind::Deployment => {
-                ChildAction::Keep
+            ChildAction::Update if self.is_held && child.kind == ChildKind::Deployment => {
+                ChildAction::InSync
             }
             action => action,
         }
     }
 
     async fn create(&mut self, child: &ChildObject) -> Result<ChildOutcome, ClusterError> {
-        let was_taken = lock(self.record).taken == Some(child.kind);
-        if was_taken && let Some(found) = self.get(child).await? {
+        let had_name_conflict = lock(self.record).name_conflict == Some(child.kind);
+        if had_name_conflict && let Some(found) = self.get(child).await? {
             return self.adopt(child, found).await;
         }
         let body = with_metadata(child, "resourceVersion", NO_VERSION);
@@ -116,8 +120,8 @@ impl ChildApplier<'_> {
                 Some(found) => self.adopt(child, found).await,
                 None => Err(error),
             },
-            answer => {
-                let outcome = self.take_answer(child, answer)?;
+            response => {
+                let outcome = self.handle_response(child, response)?;
                 if matches!(outcome, ChildOutcome::InSync) {
                     self.done.created.push(child.kind);
                 }
@@ -138,10 +142,14 @@ impl ChildApplier<'_> {
                 Ok(ChildOutcome::InSync)
             }
             Ownership::Foreign => {
-                lock(self.record).taken = Some(child.kind);
-                Ok(ChildOutcome::Blocked(ApplyOutcome::Taken(child.kind)))
+                lock(self.record).name_conflict = Some(child.kind);
+                Ok(ChildOutcome::Blocked(ApplyOutcome::NameConflict(
+                    child.kind,
+                )))
             }
-            Ownership::Former => Ok(ChildOutcome::Blocked(ApplyOutcome::Collecting(child.kind))),
+            Ownership::Former => Ok(ChildOutcome::Blocked(
+                ApplyOutcome::AwaitingGarbageCollection(child.kind),
+            )),
             Ownership::Ours => {
                 self.live.insert(child.kind, found);
                 self.update(child).await
@@ -165,8 +173,8 @@ impl ChildApplier<'_> {
     async fn update(&mut self, child: &ChildObject) -> Result<ChildOutcome, ClusterError> {
         let uid = self.live.get(&child.kind).map(|live| live.uid.clone());
         let body = with_metadata(child, "uid", &uid.unwrap_or_default());
-        let answer = self.send(child, &body).await;
-        let outcome = self.take_answer(child, answer)?;
+        let response = self.send(child, &body).await;
+        let outcome = self.handle_response(child, response)?;
         if matches!(outcome, ChildOutcome::InSync) {
             self.done.changed.push(child.kind);
         }
@@ -174,18 +182,18 @@ impl ChildApplier<'_> {
     }
 
     async fn send(&self, child: &ChildObject, body: &Value) -> Result<LiveObject, ClusterError> {
-        let answer = self.cluster.apply(&child_kind(child.kind), body).await?;
-        Ok(answered(child.kind, &answer))
+        let response = self.cluster.apply(&child_kind(child.kind), body).await?;
+        Ok(child_from_response(child.kind, &response))
     }
 
-    fn take_answer(
+    fn handle_response(
         &mut self,
         child: &ChildObject,
-        answer: Result<LiveObject, ClusterError>,
+        response: Result<LiveObject, ClusterError>,
     ) -> Result<ChildOutcome, ClusterError> {
-        match answer {
+        match response {
             Ok(live) => {
-                lock(self.record).note(child.kind, LastApplied::of(child, &live));
+                lock(self.record).set_applied(child.kind, LastApplied::from_response(child, &live));
                 self.live.insert(child.kind, live);
                 Ok(ChildOutcome::InSync)
             }
@@ -205,15 +213,15 @@ impl ChildApplier<'_> {
             .cluster
             .get(&child_kind(child.kind), &self.key(child.kind))
             .await?;
-        Ok(found.map(|object| answered(child.kind, &object)))
+        Ok(found.map(|object| child_from_response(child.kind, &object)))
     }
 
     async fn delete_surplus(&mut self, children: &[ChildObject]) -> Result<(), ClusterError> {
-        let is_wanted = |kind: &ChildKind| children.iter().any(|child| child.kind == *kind);
+        let is_desired = |kind: &ChildKind| children.iter().any(|child| child.kind == *kind);
         let surplus = self.live.iter().filter(|(kind, live)| {
             let ownership = ownership(live, &self.valid.uid, &self.valid.name);
             let is_terminating = !live.body["metadata"]["deletionTimestamp"].is_null();
-            !is_wanted(kind) && ownership == Ownership::Ours && !is_terminating
+            !is_desired(kind) && ownership == Ownership::Ours && !is_terminating
         });
         let surplus: Vec<_> = surplus
             .map(|(kind, live)| (*kind, live.uid.clone()))

@@ -37,10 +37,10 @@ pub(crate) fn replicas(
     // The last decision, because the cached object may be older.
     let current = record
         .replicas
-        .or(workload.map(|workload| workload.wanted))
+        .or(workload.map(|workload| workload.desired))
         .or(spec.replicas)
         .unwrap_or(scaling.min_replicas);
-    if record.traffic.answers(pods, now) {
+    if record.traffic.can_absorb_load(pods, now) {
         // Scaling down is still allowed.
         bounds.max = bounds.max.min(count(current)).max(bounds.min);
     }
@@ -48,12 +48,12 @@ pub(crate) fn replicas(
     let advice = record
         .autoscaler
         .advise(now, &bounds, count(current), &load.worst());
-    let wanted = i32::try_from(advice.replicas).unwrap_or(i32::MAX);
-    record.replicas = Some(wanted);
-    let change = (wanted != current && workload.is_some()).then_some(Scaling {
+    let desired = i32::try_from(advice.replicas).unwrap_or(i32::MAX);
+    record.replicas = Some(desired);
+    let change = (desired != current && workload.is_some()).then_some(Scaling {
         from: current,
-        to: wanted,
+        to: desired,
         advice,
     });
-    (Some(wanted), change)
+    (Some(desired), change)
 }

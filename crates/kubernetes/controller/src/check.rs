@@ -19,20 +19,20 @@ use crate::watches::deployments_kind;
 /// # Errors
 /// The last of [`CHECK_TRIES`] checks fails; the error names the problem.
 pub(crate) async fn check(cluster: &Cluster, args: &Args) -> Result<()> {
-    let mut last = look(cluster, args).await;
+    let mut last = check_once(cluster, args).await;
     // bound: CHECK_TRIES.
     for _ in 1..CHECK_TRIES {
         if last.is_ok() {
             break;
         }
         tokio::time::sleep(CHECK_PAUSE).await;
-        last = look(cluster, args).await;
+        last = check_once(cluster, args).await;
     }
     println!("{}", last?);
     Ok(())
 }
 
-async fn look(cluster: &Cluster, args: &Args) -> Result<String> {
+async fn check_once(cluster: &Cluster, args: &Args) -> Result<String> {
     let deployments = deployments_kind();
     let placements = ApiResource::erase::<NodePlacement>(&());
     for ApiResource {

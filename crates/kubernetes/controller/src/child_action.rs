@@ -23,17 +23,17 @@ pub(crate) struct LastApplied {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     /// Digest of the owned fields as stored by the API server.
-    pub(crate) stored: String,
+    pub(crate) stored_digest: String,
 }
 
 impl LastApplied {
-    /// `answer` is the API server's response to an apply of `child`.
-    pub(crate) fn of(child: &ChildObject, answer: &LiveObject) -> Self {
+    /// `response` is the API server's response to an apply of `child`.
+    pub(crate) fn from_response(child: &ChildObject, response: &LiveObject) -> Self {
         Self {
             digest: child.digest.clone(),
-            uid: answer.uid.clone(),
-            resource_version: answer.resource_version.clone(),
-            stored: stored(child, answer),
+            uid: response.uid.clone(),
+            resource_version: response.resource_version.clone(),
+            stored_digest: stored_digest(child, response),
         }
     }
 }
@@ -42,19 +42,19 @@ impl LastApplied {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ChildAction {
     /// Nothing, because the child is in sync.
-    Keep,
+    InSync,
     /// Wait, because this controller created it and the watch will report it soon.
     AwaitWatch,
     /// Create it, because it does not exist.
     Create,
     /// Update it, because it differs from the desired state.
-    Change,
+    Update,
     /// Wait until its deletion is complete; only then can it be created again.
     AwaitDeletion,
-    Taken,
+    NameConflict,
     /// Wait, because it belongs to a former deployment of the same name and will be
     /// garbage-collected.
-    Former,
+    AwaitGarbageCollection,
 }
 
 /// The action for `child` of the owner with `owner_uid`; `live` is the existing object.
@@ -71,8 +71,8 @@ pub(crate) fn child_action(
         };
     };
     match ownership(live, owner_uid, child.owner()) {
-        Ownership::Foreign => return ChildAction::Taken,
-        Ownership::Former => return ChildAction::Former,
+        Ownership::Foreign => return ChildAction::NameConflict,
+        Ownership::Former => return ChildAction::AwaitGarbageCollection,
         Ownership::Ours => {}
     }
     if !live.body["metadata"]["deletionTimestamp"].is_null() {
@@ -82,16 +82,16 @@ pub(crate) fn child_action(
     if let Some(before) = before
         && is_not_newer(&live.resource_version, &before.resource_version)
     {
-        return ChildAction::Keep;
+        return ChildAction::InSync;
     }
-    let is_applied = live.applied.as_deref() == Some(child.digest.as_str());
-    let is_kept = || {
+    let is_applied = live.applied_digest.as_deref() == Some(child.digest.as_str());
+    let is_unmodified = || {
         project(&live.body, &child.body, "") == child.body
-            || before.is_some_and(|b| b.stored == stored(child, live))
+            || before.is_some_and(|b| b.stored_digest == stored_digest(child, live))
     };
-    match is_applied && is_kept() {
-        true => ChildAction::Keep,
-        false => ChildAction::Change,
+    match is_applied && is_unmodified() {
+        true => ChildAction::InSync,
+        false => ChildAction::Update,
     }
 }
 
@@ -128,35 +128,35 @@ pub(crate) fn is_not_newer(a: &str, b: &str) -> bool {
     }
 }
 
-fn stored(child: &ChildObject, live: &LiveObject) -> String {
+fn stored_digest(child: &ChildObject, live: &LiveObject) -> String {
     digest_of(&project(&live.body, &child.body, ""))
 }
 
-/// The fields of `live` that `wanted` also has, in the order of `wanted`.
-fn project(live: &Value, wanted: &Value, field: &str) -> Value {
-    match (live, wanted) {
-        (Value::Object(live), Value::Object(wanted)) => {
-            let found = wanted.iter().filter_map(|(name, wanted)| {
+/// The fields of `live` that `desired` also has, in the order of `desired`.
+fn project(live: &Value, desired: &Value, field: &str) -> Value {
+    match (live, desired) {
+        (Value::Object(live), Value::Object(desired)) => {
+            let found = desired.iter().filter_map(|(name, desired)| {
                 let live = live.get(name)?;
-                Some((name.clone(), project(live, wanted, name)))
+                Some((name.clone(), project(live, desired, name)))
             });
             Value::Object(found.collect::<Map<_, _>>())
         }
-        (Value::Array(live), Value::Array(wanted)) => match key_of(field) {
+        (Value::Array(live), Value::Array(desired)) => match key_of(field) {
             // The ports of a Service have another merge key than those of a container.
-            Some(key) if wanted.iter().all(|wanted| !wanted[key].is_null()) => {
-                let same = |wanted: &Value| {
+            Some(key) if desired.iter().all(|desired| !desired[key].is_null()) => {
+                let same = |desired: &Value| {
                     let mut live = live.iter();
-                    live.find(|l| l[key] == wanted[key])
-                        .map(|l| project(l, wanted, ""))
+                    live.find(|l| l[key] == desired[key])
+                        .map(|l| project(l, desired, ""))
                 };
-                Value::Array(wanted.iter().filter_map(same).collect())
+                Value::Array(desired.iter().filter_map(same).collect())
             }
-            _ if live.len() == wanted.len() => {
-                let pairs = live.iter().zip(wanted);
+            _ if live.len() == desired.len() => {
+                let pairs = live.iter().zip(desired);
                 Value::Array(
                     pairs
-                        .map(|(live, wanted)| project(live, wanted, ""))
+                        .map(|(live, desired)| project(live, desired, ""))
                         .collect(),
                 )
             }

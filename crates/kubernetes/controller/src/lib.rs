@@ -1,6 +1,6 @@
 //! The controller: reconciles each `InferenceDeployment` into its pods and reports its status.
 //!
-//! A reconcile is `dereference -> validate -> build -> apply -> report`. Each step passes one type
+//! A reconcile is `observe -> validate -> build -> apply -> report`. Each step passes one type
 //! to the next: the observed deployment, the valid deployment, the desired children, the result of
 //! the apply, the status. `validate`, `build`, the decision about each child and the computation of
 //! the status are pure: they use no client and no clock.
@@ -13,17 +13,17 @@ mod build;
 mod check;
 mod child_action;
 mod children;
-mod dereference;
 mod digest;
 mod limits;
 mod metrics;
 mod model_outcomes;
 mod names;
+mod observe;
 mod observed;
 mod pod_events;
 mod reconcile;
 mod record;
-mod refusal;
+mod rejected_write;
 mod renewals;
 mod report;
 mod respawns;

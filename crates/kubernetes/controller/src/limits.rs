@@ -36,7 +36,7 @@ pub(crate) const WORKERS: usize = 32;
 
 /// Delay during which changes of children and pods of a deployment are coalesced: changes arrive in
 /// bursts, one from each watch.
-pub(crate) const GATHER: Duration = Duration::from_millis(50);
+pub(crate) const COALESCE_DELAY: Duration = Duration::from_millis(50);
 
 /// Time within which a watch must report a child that was just created, before the child is
 /// considered deleted.
@@ -51,19 +51,19 @@ pub(crate) const SKIPPED_PAUSE: Duration = Duration::from_secs(300);
 
 /// Pause before children of a former deployment are checked again; usually their watch reports the
 /// deletion sooner.
-pub(crate) const COLLECTING_PAUSE: Duration = Duration::from_secs(2);
+pub(crate) const GARBAGE_COLLECTION_PAUSE: Duration = Duration::from_secs(2);
 
 /// Shortest time between two status writes that differ in roll-out progress only: a new Deployment
 /// of two pods changes four times or more within a second.
 pub(crate) const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
 
 /// Shortest time between two status writes that differ in measurements only; longer in a large
-/// cluster, see [`MEASUREMENTS_TURN`].
+/// cluster, see [`MEASUREMENTS_PAUSE_PER_DEPLOYMENT`].
 pub(crate) const MEASUREMENTS_PAUSE: Duration = Duration::from_secs(30);
 
 /// In a large cluster, that time is this one times the number of deployments: at most 50 such
 /// writes a second in total.
-pub(crate) const MEASUREMENTS_TURN: Duration = Duration::from_millis(20);
+pub(crate) const MEASUREMENTS_PAUSE_PER_DEPLOYMENT: Duration = Duration::from_millis(20);
 
 /// Time between two scrapes of a server's state.
 pub(crate) const SCRAPE_PERIOD: Duration = Duration::from_secs(10);

@@ -94,7 +94,7 @@ pub(crate) fn load_of<'a>(
     spec: &InferenceDeploymentSpec,
     pods: impl Iterator<Item = &'a ObservedPod>,
 ) -> DeploymentLoad {
-    let ready = pods.filter(|pod| pod.is_ready && !pod.is_ending);
+    let ready = pods.filter(|pod| pod.is_ready && !pod.is_inactive);
     let states: Vec<&ServerState> = ready.filter_map(|pod| pod.state.as_ref()).collect();
     let mut all = RequestCounts::default();
     for state in &states {

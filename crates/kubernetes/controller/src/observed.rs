@@ -14,7 +14,7 @@ pub(crate) struct LiveObject {
     pub(crate) resource_version: String,
     pub(crate) controller: Option<OwnerReference>,
     /// The digest in its annotation: that of the body that was applied last.
-    pub(crate) applied: Option<String>,
+    pub(crate) applied_digest: Option<String>,
     /// The whole object without `managedFields`.
     pub(crate) body: Value,
 }
@@ -24,7 +24,7 @@ pub(crate) struct LiveObject {
 pub(crate) struct Workload {
     /// Whether its controller has observed the newest generation.
     pub(crate) is_observed: bool,
-    pub(crate) wanted: i32,
+    pub(crate) desired: i32,
     pub(crate) replicas: i32,
     /// Pods with the newest template.
     pub(crate) updated: i32,
@@ -32,11 +32,11 @@ pub(crate) struct Workload {
     /// Pods that have been ready for at least `minReadySeconds`.
     pub(crate) available: i32,
     /// Its condition `Available`.
-    pub(crate) is_available: Option<ObservedCondition>,
+    pub(crate) available_condition: Option<ObservedCondition>,
     /// Its condition `Progressing`.
-    pub(crate) is_progressing: Option<ObservedCondition>,
+    pub(crate) progressing_condition: Option<ObservedCondition>,
     /// Its condition `ReplicaFailure`: pods cannot be created or deleted.
-    pub(crate) is_failing: Option<ObservedCondition>,
+    pub(crate) replica_failure_condition: Option<ObservedCondition>,
 }
 
 /// A condition that another controller wrote.
@@ -72,14 +72,14 @@ impl Workload {
         Self {
             is_observed: number(&status["observedGeneration"])
                 >= number(&body["metadata"]["generation"]),
-            wanted: count(&body["spec"]["replicas"]),
+            desired: count(&body["spec"]["replicas"]),
             replicas: count(&status["replicas"]),
             updated: count(&status["updatedReplicas"]),
             ready: count(&status["readyReplicas"]),
             available: count(&status["availableReplicas"]),
-            is_available: condition("Available"),
-            is_progressing: condition("Progressing"),
-            is_failing: condition("ReplicaFailure"),
+            available_condition: condition("Available"),
+            progressing_condition: condition("Progressing"),
+            replica_failure_condition: condition("ReplicaFailure"),
         }
     }
 
@@ -90,12 +90,12 @@ impl Workload {
             |condition: &ObservedCondition| condition.reason == "NewReplicaSetAvailable";
         self.is_observed
             && self.replicas == self.updated
-            && self.is_progressing.as_ref().is_some_and(is_complete)
+            && self.progressing_condition.as_ref().is_some_and(is_complete)
     }
 
     /// Whether the number of pods equals the desired one, and all of them are available.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_observed && self.replicas == self.wanted && self.available == self.wanted
+    pub(crate) fn is_fully_available(&self) -> bool {
+        self.is_observed && self.replicas == self.desired && self.available == self.desired
     }
 }
 
@@ -117,7 +117,7 @@ impl Traffic {
     }
 
     /// Parses the value of the label.
-    pub(crate) fn of_label(label: &str) -> Option<Self> {
+    pub(crate) fn from_label(label: &str) -> Option<Self> {
         let all = [Self::Serving, Self::Spare];
         all.into_iter().find(|traffic| traffic.label() == label)
     }
@@ -143,7 +143,7 @@ pub(crate) struct ObservedPod {
     /// Its condition `Ready`.
     pub(crate) is_ready: bool,
     /// Whether it is being deleted or has terminated.
-    pub(crate) is_ending: bool,
+    pub(crate) is_inactive: bool,
     /// The last state of its server, unless that is stale.
     pub(crate) state: Option<ServerState>,
     /// Its entry in the placement report of its node; `None` also while that node is silent.

@@ -18,7 +18,7 @@ use crate::record::{DeploymentRecord, lock};
 
 /// The problem found in the events of a pod when they were last read.
 #[derive(Clone, Debug)]
-pub(crate) struct LastRead {
+pub(crate) struct LastEventRead {
     uid: String,
     at: Instant,
     problem: Option<PodProblem>,
@@ -43,7 +43,7 @@ impl PodEvents {
         record: &Mutex<DeploymentRecord>,
     ) -> Option<Duration> {
         let is_silent = |pod: &&mut ObservedPod| {
-            !pod.is_ready && !pod.is_ending && pod.node.is_some() && pod.problem.is_none()
+            !pod.is_ready && !pod.is_inactive && pod.node.is_some() && pod.problem.is_none()
         };
         let pod = pods
             .iter_mut()
@@ -62,14 +62,14 @@ impl PodEvents {
         let known = known.filter(|known| known.uid == pod.uid);
         pod.problem = known.as_ref().and_then(|known| known.problem.clone());
         let left = known.map(|known| POD_EVENTS_PERIOD.saturating_sub(known.at.elapsed()));
-        let left = left.unwrap_or_default().max(self.turn(left));
+        let left = left.unwrap_or_default().max(self.reserve_list(left));
         if !left.is_zero() {
             return Some(left);
         }
         match list_events(cluster, namespace, &pod.uid).await {
             Ok(problem) => {
                 pod.problem.clone_from(&problem);
-                lock(record).pod_events = Some(LastRead {
+                lock(record).pod_events = Some(LastEventRead {
                     uid: pod.uid.clone(),
                     at: Instant::now(),
                     problem,
@@ -82,7 +82,7 @@ impl PodEvents {
     }
 
     /// How long to wait before a list is allowed; if it is allowed now, counts it.
-    fn turn(&self, left: Option<Duration>) -> Duration {
+    fn reserve_list(&self, left: Option<Duration>) -> Duration {
         if left.is_some_and(|left| !left.is_zero()) {
             return Duration::ZERO;
         }

@@ -1,4 +1,4 @@
-//! Reconciles one deployment: `dereference -> validate -> build -> apply -> report`.
+//! Reconciles one deployment: `observe -> validate -> build -> apply -> report`.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -19,24 +19,29 @@ use serde_json::json;
 
 use crate::apply::{AppliedChanges, ChildApplier};
 use crate::autoscale::{Scaling, replicas};
-use crate::build::{BuildContext, BuiltInOptions, build, served};
+use crate::build::{BuildContext, BuiltInOptions, build, exposed_protocols};
 use crate::child_action::is_not_newer;
 use crate::children::{ChildKind, ChildObject};
-use crate::dereference::{ObservedDeployment, dereference};
 use crate::digest::sha256_of;
 use crate::limits::{
-    COLLECTING_PAUSE, CREATION_REPORTED_TIME_MAX, NAME_TAKEN_PAUSE, SCRAPE_PERIOD, SKIPPED_PAUSE,
+    CREATION_REPORTED_TIME_MAX, GARBAGE_COLLECTION_PAUSE, NAME_TAKEN_PAUSE, SCRAPE_PERIOD,
+    SKIPPED_PAUSE,
 };
 use crate::metrics::{ControllerMetrics, ReconcileLabel, ScaleLabel};
+use crate::observe::{ObservedDeployment, observe};
 use crate::observed::Workload;
 use crate::pod_events::PodEvents;
 use crate::record::{DeploymentRecord, DeploymentRecords, lock};
-use crate::refusal::{RefusedWrite, with_remedy};
-use crate::report::{Happened, WriteDecision, events, measurements_pause, status_before, writing};
+use crate::rejected_write::{RejectedWrite, with_remedy};
+use crate::report::{
+    ReconcileChanges, WriteDecision, events, measurements_pause, status_before, write_decision,
+};
 use crate::rollout::{RolloutCase, RolloutDecision, Rollouts, image_of};
 use crate::scrape::ServerStates;
 use crate::status::{ApplyOutcome, DeploymentFacts, status_of};
-use crate::traffic::{TrafficCase, TrafficOutcome, decide, is_spare, selects_traffic, send};
+use crate::traffic::{
+    TrafficCase, TrafficOutcome, apply_decision, decide, is_spare, selects_traffic,
+};
 use crate::validate::{Valid, validate};
 use crate::watches::{Watches, deployments_kind};
 
@@ -100,8 +105,8 @@ impl Controller {
     }
 
     async fn reconcile_once(&self, key: ObjectKey) -> WorkOutcome {
-        let Some(mut observation) = dereference(&key, &self.watches, &self.states) else {
-            self.records.forget_deployment(&key);
+        let Some(mut observation) = observe(&key, &self.watches, &self.states) else {
+            self.records.remove_deployment(&key);
             self.rollouts.release(&key);
             return self.count("gone", WorkOutcome::Done);
         };
@@ -141,10 +146,12 @@ impl Controller {
         let (result, pause) = match &applied.outcome {
             ApplyOutcome::Applied => ("applied", after),
             ApplyOutcome::Invalid(_) => ("invalid", after),
-            ApplyOutcome::Taken(_) => ("taken", Some(NAME_TAKEN_PAUSE)),
-            ApplyOutcome::Collecting(_) => ("collecting", Some(COLLECTING_PAUSE)),
-            ApplyOutcome::Refused(refusal) => {
-                return self.count("refused", WorkOutcome::Failed(refusal.class));
+            ApplyOutcome::NameConflict(_) => ("taken", Some(NAME_TAKEN_PAUSE)),
+            ApplyOutcome::AwaitingGarbageCollection(_) => {
+                ("collecting", Some(GARBAGE_COLLECTION_PAUSE))
+            }
+            ApplyOutcome::Rejected(rejection) => {
+                return self.count("refused", WorkOutcome::Failed(rejection.class));
             }
         };
         // The autoscaler needs a reconcile each period even if nothing changes, because its delay
@@ -228,7 +235,7 @@ impl Controller {
             }
         };
         let (mut children, scaling) =
-            self.wanted_children(&valid, built_in, observation, &traffic, record);
+            self.desired_children(&valid, built_in, observation, &traffic, record);
         let decision = self.decide_rollout(&key, &valid, observation, &mut children, record);
         let mut applier = ChildApplier {
             cluster: &self.cluster,
@@ -242,7 +249,7 @@ impl Controller {
         let done = applier.done;
         let outcome = outcome(applied, &mut lock(record))?;
         // A write that failed with a transient error may have taken effect.
-        let may_have_happened = matches!(&outcome, ApplyOutcome::Refused(refusal) if refusal.class == ErrorClass::Transient);
+        let may_have_happened = matches!(&outcome, ApplyOutcome::Rejected(rejection) if rejection.class == ErrorClass::Transient);
         if outcome != ApplyOutcome::Applied && !may_have_happened {
             self.rollouts.release(&key);
         }
@@ -274,11 +281,13 @@ impl Controller {
         let decision = decide(&case, &mut lock(record).traffic, self.now());
         let namespace = observation.deployment.metadata.namespace.as_deref();
         let namespace = namespace.unwrap_or_default();
-        let outcome = send(&self.cluster, namespace, &mut observation.pods, decision).await?;
+        let outcome =
+            apply_decision(&self.cluster, namespace, &mut observation.pods, decision).await?;
         let has_spare = observation.pods.iter().any(is_spare);
         for pod in &observation.pods {
             let key = ObjectKey::new(namespace, &pod.name);
-            self.states.set_watched(&key, has_spare && !is_spare(pod));
+            self.states
+                .set_serves_spare_load(&key, has_spare && !is_spare(pod));
         }
         Ok(outcome)
     }
@@ -294,7 +303,7 @@ impl Controller {
     }
 
     /// Returns the children to apply, and the change of the number of pods by the autoscaler.
-    fn wanted_children(
+    fn desired_children(
         &self,
         valid: &Valid,
         built_in: BuiltInOptions,
@@ -388,7 +397,7 @@ impl Controller {
         let after = explained.into_iter().chain(due).min();
         let before = deployment.status.as_ref();
         let pause = measurements_pause(self.watches.deployments.count());
-        let decision = writing(before, &status, &lock(record), Instant::now(), pause);
+        let decision = write_decision(before, &status, &lock(record), Instant::now(), pause);
         match decision {
             WriteDecision::Never => return Ok(after),
             WriteDecision::After(pause) => return Ok(after.into_iter().chain([pause]).min()),
@@ -398,7 +407,7 @@ impl Controller {
         Ok(if is_written {
             after
         } else {
-            Some(COLLECTING_PAUSE)
+            Some(GARBAGE_COLLECTION_PAUSE)
         })
     }
 
@@ -419,13 +428,13 @@ impl Controller {
         let facts = DeploymentFacts {
             deployment,
             outcome: &applied.outcome,
-            served: valid.map(served),
+            exposed_protocols: valid.map(exposed_protocols),
             settings_sha256: settings_sha256.as_deref(),
             workload: workload.as_ref(),
             pods: &observation.pods,
             respawns: lock(record)
                 .respawns
-                .note(&observation.pods, Instant::now()),
+                .record(&observation.pods, Instant::now()),
             server_image: live.and_then(|live| image_of(&live.body)),
             rollout: applied.decision.as_ref(),
             traffic: applied.traffic.status(&observation.pods),
@@ -433,7 +442,7 @@ impl Controller {
         for pod in facts.pods {
             let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
             let key = ObjectKey::new(namespace, &pod.name);
-            self.states.set_pending(&key, facts.is_behind(pod));
+            self.states.set_pending(&key, facts.has_stale_settings(pod));
         }
         status_of(&facts, &now())
     }
@@ -457,8 +466,8 @@ impl Controller {
             "status": status,
         });
         match self.cluster.apply_status(&deployments_kind(), &body).await {
-            Ok(answer) => {
-                let version = answer.metadata.resource_version.unwrap_or_default();
+            Ok(response) => {
+                let version = response.metadata.resource_version.unwrap_or_default();
                 lock(record).status = Some((status, version, Instant::now()));
                 Ok(true)
             }
@@ -476,14 +485,14 @@ impl Controller {
         applied: &ApplyResult,
         record: &Mutex<DeploymentRecord>,
     ) {
-        let happened = Happened {
+        let changes = ReconcileChanges {
             done: &applied.done,
             scaling: applied.scaling.as_ref(),
-            respawned: lock(record).respawns.event(Instant::now()),
-            is_redirected: applied.traffic.is_changed,
+            respawn_note: lock(record).respawns.event(Instant::now()),
+            has_traffic_changed: applied.traffic.is_changed,
         };
         let key = ObjectKey::of(deployment).to_string();
-        for event in events(deployment, deployment.status.as_ref(), status, happened) {
+        for event in events(deployment, deployment.status.as_ref(), status, changes) {
             let (reason, note) = (event.reason, event.note.as_str());
             tracing::info!(deployment = key, reason, note, "events");
             self.events.record(event);
@@ -503,11 +512,11 @@ impl Controller {
 
 /// Whether the spec was edited after the last status write.
 fn is_newer_than_status(deployment: &InferenceDeployment) -> bool {
-    let seen = deployment
+    let observed = deployment
         .status
         .as_ref()
         .and_then(|s| s.observed_generation);
-    deployment.metadata.generation > seen
+    deployment.metadata.generation > observed
 }
 
 /// The outcome of applying children. A rejected write is an outcome; a transient error (5xx) is one
@@ -525,8 +534,8 @@ fn outcome(
     };
     record.failures = record.failures.saturating_add(1);
     let is_reported = error.class() != ErrorClass::Transient || record.failures > 1;
-    match RefusedWrite::of(&error).filter(|_| is_reported) {
-        Some(refusal) => Ok(ApplyOutcome::Refused(refusal)),
+    match RejectedWrite::of(&error).filter(|_| is_reported) {
+        Some(rejection) => Ok(ApplyOutcome::Rejected(rejection)),
         None => Err(error),
     }
 }

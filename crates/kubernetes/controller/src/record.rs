@@ -13,7 +13,7 @@ use albacore_cluster::ObjectKey;
 use crate::child_action::LastApplied;
 use crate::children::ChildKind;
 use crate::limits::CREATION_REPORTED_TIME_MAX;
-use crate::pod_events::LastRead;
+use crate::pod_events::LastEventRead;
 use crate::respawns::Respawns;
 use crate::traffic::TrafficRecord;
 
@@ -23,14 +23,14 @@ pub(crate) struct DeploymentRecord {
     pub(crate) uid: String,
     applied: BTreeMap<ChildKind, (LastApplied, Instant)>,
     /// The kind of child whose name was used by another owner at the last attempt.
-    pub(crate) taken: Option<ChildKind>,
+    pub(crate) name_conflict: Option<ChildKind>,
     /// The kind of the optional child that was skipped for this reason, and the time.
     pub(crate) skipped: Option<(ChildKind, Instant)>,
     pub(crate) status: Option<(InferenceDeploymentStatus, String, Instant)>,
     /// Consecutive reconciles that failed with a transient error of the API server.
     pub(crate) failures: u32,
     /// The events of a pod that is not ready.
-    pub(crate) pod_events: Option<LastRead>,
+    pub(crate) pod_events: Option<LastEventRead>,
     pub(crate) respawns: Respawns,
     /// The autoscaler of `spec.autoscaling`.
     pub(crate) autoscaler: Autoscaler,
@@ -47,12 +47,12 @@ impl DeploymentRecord {
         (is_live || at.elapsed() < CREATION_REPORTED_TIME_MAX).then_some(applied)
     }
 
-    pub(crate) fn note(&mut self, kind: ChildKind, applied: LastApplied) {
+    pub(crate) fn set_applied(&mut self, kind: ChildKind, applied: LastApplied) {
         self.applied.insert(kind, (applied, Instant::now()));
     }
 
     /// Removes the entries of a child that was deleted, including that its name was taken.
-    pub(crate) fn forget(&mut self, kind: ChildKind) {
+    pub(crate) fn remove_child(&mut self, kind: ChildKind) {
         self.applied.remove(&kind);
         self.skipped.take_if(|(skipped, _)| *skipped == kind);
     }
@@ -85,15 +85,15 @@ impl DeploymentRecords {
     }
 
     /// Removes the record of a deployment that was deleted.
-    pub(crate) fn forget_deployment(&self, key: &ObjectKey) {
+    pub(crate) fn remove_deployment(&self, key: &ObjectKey) {
         self.lock().remove(key);
     }
 
     /// Removes a deleted child from its record.
-    pub(crate) fn forget_child(&self, key: &ObjectKey, kind: ChildKind) {
+    pub(crate) fn remove_child(&self, key: &ObjectKey, kind: ChildKind) {
         let record = self.lock().get(key).cloned();
         if let Some(record) = record {
-            lock(&record).forget(kind);
+            lock(&record).remove_child(kind);
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) enum Freshness {
 struct Renewal {
     /// The time of the last renewal as reported by the agent.
     reported: Option<Time>,
-    seen_at: Instant,
+    observed_at: Instant,
     freshness: Freshness,
 }
 
@@ -53,19 +53,19 @@ impl Renewals {
     }
 
     /// Called after the first list of all nodes: a report that appears later is new.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn set_listed(&self) {
         self.lock().is_listed = true;
     }
 
     /// Records a report that was observed at `now`; returns true if its node becomes
     /// [`Freshness::Fresh`].
-    pub(crate) fn note(&self, node: &str, reported: Option<&Time>, now: Instant) -> bool {
+    pub(crate) fn record(&self, node: &str, reported: Option<&Time>, now: Instant) -> bool {
         let mut known = self.lock();
         let is_new = known.is_listed && reported.is_some();
         let Some(renewal) = known.nodes.get_mut(node) else {
             let renewal = Renewal {
                 reported: reported.cloned(),
-                seen_at: now,
+                observed_at: now,
                 freshness: match is_new {
                     true => Freshness::Fresh,
                     false => Freshness::Unconfirmed,
@@ -79,12 +79,12 @@ impl Renewals {
             return false;
         }
         renewal.reported = reported.cloned();
-        renewal.seen_at = now;
+        renewal.observed_at = now;
         std::mem::replace(&mut renewal.freshness, Freshness::Fresh) != Freshness::Fresh
     }
 
     /// Removes a node whose report was deleted.
-    pub(crate) fn forget(&self, node: &str) {
+    pub(crate) fn remove(&self, node: &str) {
         self.lock().nodes.remove(node);
     }
 
@@ -99,7 +99,7 @@ impl Renewals {
     pub(crate) fn expire(&self, now: Instant) -> (Vec<String>, Option<Instant>) {
         let (mut silent, mut next) = (Vec::new(), None);
         for (node, renewal) in &mut self.lock().nodes {
-            let at = renewal.seen_at + SILENCE_TIME_MAX;
+            let at = renewal.observed_at + SILENCE_TIME_MAX;
             if renewal.freshness == Freshness::Silent {
                 continue;
             }
@@ -131,21 +131,21 @@ mod tests {
     #[test]
     fn a_node_is_silent_a_minute_after_its_last_renewal_whatever_its_clock_says() {
         let (renewals, start) = (Renewals::default(), Instant::now());
-        renewals.begin();
+        renewals.set_listed();
         // The reported time moves back: only the difference counts.
-        assert!(renewals.note("a", time(1_000).as_ref(), start));
-        assert!(!renewals.note("a", time(40).as_ref(), start + 40 * SECOND));
+        assert!(renewals.record("a", time(1_000).as_ref(), start));
+        assert!(!renewals.record("a", time(40).as_ref(), start + 40 * SECOND));
         let (silent, next) = renewals.expire(start + 61 * SECOND);
         assert!(silent.is_empty(), "{silent:?}");
         assert_eq!(next, Some(start + 100 * SECOND));
         // The same report without a renewal.
-        assert!(!renewals.note("a", time(40).as_ref(), start + 99 * SECOND));
+        assert!(!renewals.record("a", time(40).as_ref(), start + 99 * SECOND));
         assert_eq!(renewals.freshness("a"), Freshness::Fresh);
         assert_eq!(renewals.expire(start + 100 * SECOND).0, ["a"]);
         assert_eq!(renewals.freshness("a"), Freshness::Silent);
         // A silent node is returned once; it recovers with the next renewal.
         assert_eq!(renewals.expire(start + 101 * SECOND), (Vec::new(), None));
-        assert!(renewals.note("a", time(41).as_ref(), start + 102 * SECOND));
+        assert!(renewals.record("a", time(41).as_ref(), start + 102 * SECOND));
         assert_eq!(renewals.freshness("a"), Freshness::Fresh);
     }
 
@@ -154,17 +154,17 @@ mod tests {
         let (renewals, start) = (Renewals::default(), Instant::now());
         for node in ["dead", "alive", "old agent"] {
             let reported = time(7).filter(|_| node != "old agent");
-            assert!(!renewals.note(node, reported.as_ref(), start));
+            assert!(!renewals.record(node, reported.as_ref(), start));
             assert_eq!(renewals.freshness(node), Freshness::Unconfirmed);
         }
-        renewals.begin();
-        assert!(renewals.note("alive", time(8).as_ref(), start + 20 * SECOND));
-        assert!(!renewals.note("old agent", None, start + 20 * SECOND));
+        renewals.set_listed();
+        assert!(renewals.record("alive", time(8).as_ref(), start + 20 * SECOND));
+        assert!(!renewals.record("old agent", None, start + 20 * SECOND));
         let (mut silent, next) = renewals.expire(start + 60 * SECOND);
         silent.sort();
         assert_eq!(silent, ["dead", "old agent"]);
         assert_eq!(next, Some(start + 80 * SECOND));
-        renewals.forget("alive");
+        renewals.remove("alive");
         assert_eq!(renewals.expire(start + 81 * SECOND), (Vec::new(), None));
     }
 }

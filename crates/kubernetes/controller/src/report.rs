@@ -15,10 +15,10 @@ use crate::apply::AppliedChanges;
 use crate::autoscale::Scaling;
 use crate::child_action::is_not_newer;
 use crate::children::ChildKind;
-use crate::limits::{MEASUREMENTS_PAUSE, MEASUREMENTS_TURN, PROGRESS_PAUSE};
+use crate::limits::{MEASUREMENTS_PAUSE, MEASUREMENTS_PAUSE_PER_DEPLOYMENT, PROGRESS_PAUSE};
 use crate::names::AGENT_SILENT;
 use crate::record::DeploymentRecord;
-use crate::refusal::RefusedWrite;
+use crate::rejected_write::RejectedWrite;
 use crate::rollout::{STUCK, UPGRADE_PENDING};
 
 /// The current status of `deployment`: the one written last if the watch has not reported it yet.
@@ -51,13 +51,13 @@ pub(crate) enum WriteDecision {
 /// deployments.
 pub(crate) fn measurements_pause(deployments: usize) -> Duration {
     let deployments = u32::try_from(deployments).unwrap_or(u32::MAX);
-    MEASUREMENTS_TURN
+    MEASUREMENTS_PAUSE_PER_DEPLOYMENT
         .saturating_mul(deployments)
         .max(MEASUREMENTS_PAUSE)
 }
 
 /// When to write `status` over `before`; `pause` is that of [`measurements_pause`].
-pub(crate) fn writing(
+pub(crate) fn write_decision(
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
     record: &DeploymentRecord,
@@ -135,13 +135,13 @@ fn without_progress(status: InferenceDeploymentStatus) -> InferenceDeploymentSta
 }
 
 /// The changes of one reconcile that are not part of the status.
-pub(crate) struct Happened<'a> {
+pub(crate) struct ReconcileChanges<'a> {
     pub(crate) done: &'a AppliedChanges,
     pub(crate) scaling: Option<&'a Scaling>,
     /// The note of an event about respawned workers, if one is due.
-    pub(crate) respawned: Option<String>,
+    pub(crate) respawn_note: Option<String>,
     /// Whether pods started or stopped receiving requests.
-    pub(crate) is_redirected: bool,
+    pub(crate) has_traffic_changed: bool,
 }
 
 /// Events for the changes between two statuses.
@@ -149,14 +149,14 @@ pub(crate) fn events(
     deployment: &InferenceDeployment,
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
-    happened: Happened<'_>,
+    changes: ReconcileChanges<'_>,
 ) -> Vec<ObjectEvent> {
-    let Happened {
+    let ReconcileChanges {
         done,
         scaling,
-        respawned,
-        is_redirected,
-    } = happened;
+        respawn_note,
+        has_traffic_changed,
+    } = changes;
     let mut drafts = Vec::new();
     for (kinds, reason, action, verb) in [
         (&done.created, "Created", "Create", "created"),
@@ -178,19 +178,19 @@ pub(crate) fn events(
         drafts.push(EventDraft::warning("NameTaken", "Apply", note));
     }
     if let Some(Scaling { from, to, advice }) = scaling {
-        let (pods, why) = (counted(*to, "pod"), why(advice.cause));
-        let note = format!("from {from} to {pods}: {why}");
+        let (pods, scaling_reason) = (counted(*to, "pod"), scaling_reason(advice.cause));
+        let note = format!("from {from} to {pods}: {scaling_reason}");
         drafts.push(EventDraft::normal("Scaled", "Scale", note));
     }
-    if let Some(traffic) = status.traffic.as_ref().filter(|_| is_redirected) {
+    if let Some(traffic) = status.traffic.as_ref().filter(|_| has_traffic_changed) {
         let note = format!(
             "pods that get requests, of the ready ones: {}: {}",
             traffic.serving, traffic.reason
         );
         drafts.push(EventDraft::normal("Redirected", "Redirect", note));
     }
-    drafts.extend(of_conditions(before, status));
-    drafts.extend(respawned.map(|note| EventDraft::warning("WorkersRespawned", "Serve", note)));
+    drafts.extend(condition_events(before, status));
+    drafts.extend(respawn_note.map(|note| EventDraft::warning("WorkersRespawned", "Serve", note)));
     let regarding = deployment.object_ref(&());
     drafts
         .into_iter()
@@ -199,7 +199,7 @@ pub(crate) fn events(
 }
 
 /// Events for conditions that changed.
-fn of_conditions(
+fn condition_events(
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
 ) -> Vec<EventDraft> {
@@ -215,7 +215,7 @@ fn of_conditions(
     };
     for kind in ["Stalled", "Reconciling"] {
         let Some(now) = changed(kind) else { continue };
-        if let Some(reason) = apply_reason(&now.reason) {
+        if let Some(reason) = blocking_event_reason(&now.reason) {
             found.push(EventDraft::warning(reason, "Apply", now.message));
         }
     }
@@ -244,13 +244,13 @@ fn of_conditions(
 
 /// The reason of the event for a condition that blocks the spec; `None` for other conditions. Maps
 /// to this program's own constants.
-fn apply_reason(reason: &str) -> Option<&'static str> {
+fn blocking_event_reason(reason: &str) -> Option<&'static str> {
     let own = ["InvalidSpec", "NameTaken", "ProgressDeadlineExceeded"];
-    let mut known = own.into_iter().chain(RefusedWrite::REASONS);
+    let mut known = own.into_iter().chain(RejectedWrite::REASONS);
     known.find(|known| *known == reason)
 }
 
-fn why(cause: albacore_batching::Cause) -> &'static str {
+fn scaling_reason(cause: albacore_batching::Cause) -> &'static str {
     use albacore_batching::Cause;
     match cause {
         Cause::Bounds => "the bounds of spec.autoscaling",

@@ -11,7 +11,7 @@ use crate::observed::ObservedPod;
 #[derive(Debug, Default)]
 pub(crate) struct Respawns {
     /// The last reported count of each pod, by uid.
-    seen: BTreeMap<String, i64>,
+    last_counts: BTreeMap<String, i64>,
     /// Respawns of the last [`RESPAWN_WINDOW`], with the time when they were observed.
     recent: VecDeque<(Instant, i64)>,
     /// Respawns that were observed and not reported by an event yet.
@@ -33,14 +33,14 @@ pub(crate) struct RecentRespawns {
 impl Respawns {
     /// Records the counts of the pods at `now`. The age of a pod's first count is unknown, so only
     /// increases count as recent.
-    pub(crate) fn note(&mut self, pods: &[ObservedPod], now: Instant) -> RecentRespawns {
-        let mut seen = BTreeMap::new();
+    pub(crate) fn record(&mut self, pods: &[ObservedPod], now: Instant) -> RecentRespawns {
+        let mut last_counts = BTreeMap::new();
         let mut added = 0;
         for pod in pods {
-            let before = self.seen.get(&pod.uid).copied();
+            let before = self.last_counts.get(&pod.uid).copied();
             let Some(reported) = pod.respawns() else {
                 // A server that temporarily does not respond keeps its count.
-                seen.extend(before.map(|count| (pod.uid.clone(), count)));
+                last_counts.extend(before.map(|count| (pod.uid.clone(), count)));
                 continue;
             };
             // The count of a restarted server starts from zero.
@@ -53,9 +53,9 @@ impl Respawns {
                 added += more;
                 self.last = Some(format!("{}: {}", pod.name, reported.cause));
             }
-            seen.insert(pod.uid.clone(), reported.count);
+            last_counts.insert(pod.uid.clone(), reported.count);
         }
-        self.seen = seen;
+        self.last_counts = last_counts;
         self.unreported += added;
         if added > 0 {
             self.recent.push_back((now, added));
@@ -130,28 +130,28 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut respawns = Respawns::default();
         // Of unknown age: from before the first observation.
-        assert_eq!(respawns.note(&[pod(7)], at(0)).count, 0);
+        assert_eq!(respawns.record(&[pod(7)], at(0)).count, 0);
         assert_eq!(respawns.event(at(0)), None);
-        respawns.note(&[pod(8)], at(1));
+        respawns.record(&[pod(8)], at(1));
         let note = respawns.event(at(1)).unwrap();
         assert!(note.ends_with("replaced: 1; last: p: signal 9"), "{note}");
-        respawns.note(&[pod(20)], at(2));
-        respawns.note(
+        respawns.record(&[pod(20)], at(2));
+        respawns.record(
             &[ObservedPod {
                 state: None,
                 ..pod(0)
             }],
             at(3),
         );
-        assert_eq!(respawns.note(&[pod(38)], at(4)).count, 31);
+        assert_eq!(respawns.record(&[pod(38)], at(4)).count, 31);
         assert_eq!(respawns.event(at(4)), None);
         let wait = respawns.due(at(4)).unwrap();
         assert_eq!(wait, RESPAWN_EVENT_PAUSE - Duration::from_secs(3));
         let note = respawns.event(at(4) + wait).unwrap();
         assert!(note.contains("replaced: 30;"), "{note}");
         // The server was restarted.
-        assert_eq!(respawns.note(&[pod(2)], at(5)).count, 33);
+        assert_eq!(respawns.record(&[pod(2)], at(5)).count, 33);
         let later = at(5) + RESPAWN_WINDOW;
-        assert_eq!(respawns.note(&[pod(2)], later).count, 0);
+        assert_eq!(respawns.record(&[pod(2)], later).count, 0);
     }
 }

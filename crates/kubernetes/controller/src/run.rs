@@ -24,7 +24,7 @@ use crate::reconcile::Controller;
 use crate::record::DeploymentRecords;
 use crate::rollout::Rollouts;
 use crate::scrape::{ServerStates, scrape};
-use crate::watches::{ControllerContext, Watches, watch_for_silence};
+use crate::watches::{ControllerContext, Watches, watch_silent_nodes};
 
 /// Runs the controller until a signal stops it.
 #[must_use]
@@ -140,12 +140,12 @@ fn start_tasks(
     let scraping = {
         let (watches, lease) = (watches.clone(), lease.clone());
         async move {
-            lease.held().await;
+            lease.wait_until_held().await;
             scrape(watches, states, queue, metrics).await;
         }
     };
     context.shutdown.spawn("scrape", scraping);
-    let silence = watch_for_silence(watches.clone(), context.queue.clone());
+    let silence = watch_silent_nodes(watches.clone(), context.queue.clone());
     context.shutdown.spawn("silence", silence);
     let leading = lead(
         context.clone(),
@@ -172,14 +172,14 @@ async fn lead(
     // bound: until the program stops; one turn each time that the lease is acquired.
     loop {
         watches.synced().await;
-        watches.renewals.begin();
+        watches.renewals.set_listed();
         is_synced.store(true, Ordering::Release);
-        lease.held().await;
+        lease.wait_until_held().await;
         tracing::info!("this process leads");
         context.records.clear();
         controller.rebuild_rollouts();
         add_all(&context, watches);
-        lease.lost().await;
+        lease.wait_until_lost().await;
         tracing::warn!("this process does not lead any more");
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct TrafficRecord {
 impl TrafficRecord {
     /// Whether existing pods can absorb the load that caused bad requests: some are spare, or were
     /// spare so recently that the reported bad requests date from before they returned.
-    pub(crate) fn answers(&self, pods: &[ObservedPod], now: Nanos) -> bool {
+    pub(crate) fn can_absorb_load(&self, pods: &[ObservedPod], now: Nanos) -> bool {
         let is_recent = |at| now.saturating_sub(at) < RECENT_PAUSE;
         pods.iter().any(is_spare) || self.returned_at.is_some_and(is_recent)
     }
@@ -96,15 +96,15 @@ pub(crate) fn decide(
     let age = now.saturating_sub(*record.since.get_or_insert(now));
     let cause = match case.spec.filter(|spec| prefers_idle_pods(spec)) {
         None => TrafficCause::NotPreferred,
-        Some(spec) => match obstacle(case, age) {
+        Some(spec) => match blocking_cause(case, age) {
             Some(cause) => cause,
-            None => return by_load(case, spec, record, now),
+            None => return decide_by_load(case, spec, record, now),
         },
     };
     record.consolidator.restart();
     let changes = match cause {
         TrafficCause::Starting => Vec::new(),
-        _ => all_serve(case.pods),
+        _ => restore_all_spare(case.pods),
     };
     finish(case, record, now, changes, cause)
 }
@@ -127,12 +127,12 @@ pub(crate) fn selects_traffic(
         let labels = &live.body["spec"]["template"]["metadata"]["labels"];
         labels[TRAFFIC_LABEL] == Traffic::Serving.label()
     };
-    let mut pods = pods.iter().filter(|pod| pod.is_own && !pod.is_ending);
+    let mut pods = pods.iter().filter(|pod| pod.is_own && !pod.is_inactive);
     prefers_idle_pods(spec) && live.is_none_or(in_template) && pods.all(|p| p.traffic.is_some())
 }
 
 /// The condition that forbids a decision based on the load, if there is one.
-fn obstacle(case: &TrafficCase<'_>, age: Nanos) -> Option<TrafficCause> {
+fn blocking_cause(case: &TrafficCase<'_>, age: Nanos) -> Option<TrafficCause> {
     let workload = case.workload.filter(|workload| workload.is_observed);
     let Some(workload) = workload else {
         return Some(TrafficCause::Starting);
@@ -141,7 +141,7 @@ fn obstacle(case: &TrafficCase<'_>, age: Nanos) -> Option<TrafficCause> {
         return Some(TrafficCause::RollingOut);
     }
     let ready = || case.pods.iter().filter(|pod| is_ready(pod));
-    if i32::try_from(ready().count()).unwrap_or(i32::MAX) < workload.wanted {
+    if i32::try_from(ready().count()).unwrap_or(i32::MAX) < workload.desired {
         return Some(TrafficCause::PodsMissing);
     }
     match ready().any(|pod| pod.state.is_none()) {
@@ -151,7 +151,7 @@ fn obstacle(case: &TrafficCase<'_>, age: Nanos) -> Option<TrafficCause> {
     }
 }
 
-fn by_load(
+fn decide_by_load(
     case: &TrafficCase<'_>,
     spec: &InferenceDeploymentSpec,
     record: &mut TrafficRecord,
@@ -159,38 +159,40 @@ fn by_load(
 ) -> TrafficDecision {
     let ready = || case.pods.iter().filter(|pod| is_ready(pod));
     let serving = || ready().filter(|pod| !is_spare(pod));
-    let work = ready().filter_map(|pod| Some(work(pod.state.as_ref()?, is_spare(pod))));
+    let busy = ready().filter_map(|pod| Some(busy_fraction(pod.state.as_ref()?, is_spare(pod))));
     let factors = [load_of(spec, ready()), load_of(spec, serving())].map(|load| load.factor());
     let [all, before] = [ready().count(), serving().count()];
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let consolidation = Consolidation {
         ready: count(all),
         serving: count(before),
-        least: least(spec),
-        work: work.sum(),
+        least: min_serving(spec),
+        work: busy.sum(),
         factor: factors[0].max(factors[1]),
     };
     let advice = record
         .consolidator
         .advise(now, nanos(case.delay), &consolidation);
-    let wanted = usize::try_from(advice.serving).unwrap_or(all);
-    let order = first_to_go(case.pods);
-    let of = |is_wanted: fn(&ObservedPod) -> bool| {
+    let target = usize::try_from(advice.serving).unwrap_or(all);
+    let order = consolidation_order(case.pods);
+    let of = |is_candidate: fn(&ObservedPod) -> bool| {
         let found = order
             .iter()
             .copied()
-            .filter(move |&at| is_wanted(&case.pods[at]));
+            .filter(move |&at| is_candidate(&case.pods[at]));
         found.collect::<Vec<usize>>()
     };
-    let gone = of(|pod| !is_spare(pod))
+    let to_spare = of(|pod| !is_spare(pod))
         .into_iter()
-        .take(before.saturating_sub(wanted));
-    let back = of(is_spare)
+        .take(before.saturating_sub(target));
+    let to_serving = of(is_spare)
         .into_iter()
         .rev()
-        .take(wanted.saturating_sub(before));
-    let gone = gone.map(|at| (at, Traffic::Spare));
-    let changes = gone.chain(back.map(|at| (at, Traffic::Serving))).collect();
+        .take(target.saturating_sub(before));
+    let to_spare = to_spare.map(|at| (at, Traffic::Spare));
+    let changes = to_spare
+        .chain(to_serving.map(|at| (at, Traffic::Serving)))
+        .collect();
     finish(case, record, now, changes, TrafficCause::Load(advice.cause))
 }
 
@@ -219,14 +221,14 @@ fn finish(
     }
 }
 
-fn all_serve(pods: &[ObservedPod]) -> Vec<(usize, Traffic)> {
+fn restore_all_spare(pods: &[ObservedPod]) -> Vec<(usize, Traffic)> {
     let spare = pods.iter().enumerate().filter(|(_, pod)| is_spare(pod));
     spare.map(|(at, _)| (at, Traffic::Serving)).collect()
 }
 
 /// Indices of the ready pods in the order in which they become spare: first pods that share their
 /// node with other pods of the deployment, then the newest.
-fn first_to_go(pods: &[ObservedPod]) -> Vec<usize> {
+fn consolidation_order(pods: &[ObservedPod]) -> Vec<usize> {
     let serving = || pods.iter().filter(|pod| is_ready(pod) && !is_spare(pod));
     let neighbors = |pod: &ObservedPod| serving().filter(|other| other.node == pod.node).count();
     let key = |at: &usize| {
@@ -239,24 +241,24 @@ fn first_to_go(pods: &[ObservedPod]) -> Vec<usize> {
 }
 
 fn is_ready(pod: &ObservedPod) -> bool {
-    pod.is_own && pod.is_ready && !pod.is_ending
+    pod.is_own && pod.is_ready && !pod.is_inactive
 }
 
 pub(crate) fn is_spare(pod: &ObservedPod) -> bool {
-    pod.is_own && !pod.is_ending && pod.traffic == Some(Traffic::Spare)
+    pod.is_own && !pod.is_inactive && pod.traffic == Some(Traffic::Spare)
 }
 
 /// Fraction of time in which a pod was busy: that of its workers, or of its front end if that is
 /// busier. For a spare pod the figure of the front end is ignored, because it may date from before
 /// the pod became spare.
-fn work(state: &ServerState, is_spare: bool) -> f64 {
+fn busy_fraction(state: &ServerState, is_spare: bool) -> f64 {
     let front = state.front.as_ref().filter(|_| !is_spare);
     let front = front.map_or(0.0, |front| front.busy);
     (1.0 - state.idle_share).max(front).clamp(0.0, 1.0)
 }
 
 /// Minimum number of pods that receive requests.
-fn least(spec: &InferenceDeploymentSpec) -> u32 {
+fn min_serving(spec: &InferenceDeploymentSpec) -> u32 {
     let of_autoscaling = |scaling: Autoscaling| u32::try_from(scaling.min_replicas).unwrap_or(1);
     spec.autoscaling.map_or(SERVING_MIN, of_autoscaling)
 }
@@ -280,7 +282,7 @@ pub(crate) struct TrafficOutcome {
 ///
 /// # Errors
 /// The API server does not respond; other changes are not rolled back.
-pub(crate) async fn send(
+pub(crate) async fn apply_decision(
     cluster: &Cluster,
     namespace: &str,
     pods: &mut [ObservedPod],
@@ -298,9 +300,9 @@ pub(crate) async fn send(
         let (cluster, uid) = (cluster.clone(), pods[at].uid.clone());
         patches.spawn(async move { (at, traffic, patch(&cluster, &key, &uid, traffic).await) });
     }
-    let mut unanswered = None;
-    for (at, traffic, answer) in patches.join_all().await {
-        let Err(error) = answer else {
+    let mut no_response = None;
+    for (at, traffic, response) in patches.join_all().await {
+        let Err(error) = response else {
             pods[at].traffic = Some(traffic);
             outcome.is_changed = true;
             continue;
@@ -312,10 +314,10 @@ pub(crate) async fn send(
                 tracing::warn!(%error, "whether a pod gets requests cannot be set");
                 outcome.refused = Some(error.to_string());
             }
-            _ => unanswered = Some(error),
+            _ => no_response = Some(error),
         }
     }
-    unanswered.map_or(Ok(outcome), Err)
+    no_response.map_or(Ok(outcome), Err)
 }
 
 async fn patch(
@@ -345,7 +347,7 @@ impl TrafficOutcome {
         let (spare, serving): (Vec<_>, Vec<_>) = ready.partition(|pod| is_spare(pod));
         let reason = match &self.refused {
             Some(refused) => format!("all pods get requests: {refused}"),
-            None => self.cause.in_words(),
+            None => self.cause.description(),
         };
         Some(TrafficStatus {
             serving: format!("{}/{}", serving.len(), serving.len() + spare.len()),
@@ -355,7 +357,7 @@ impl TrafficOutcome {
 }
 
 impl TrafficCause {
-    fn in_words(self) -> String {
+    fn description(self) -> String {
         let text = match self {
             Self::NotPreferred => "spec.batching.prefer is not IdleWorkers",
             Self::Starting => "the load is not known yet",

@@ -116,7 +116,7 @@ fn refuse_relative_files(spec: &InferenceDeploymentSpec, refused: &mut Vec<Viola
                 );
                 refused.push(violation(field, problem));
             }
-            ModelPlace::Pvc { path, .. } if climbs(path) => {
+            ModelPlace::Pvc { path, .. } if has_parent_component(path) => {
                 let problem = format!(
                     "is \"{}\", which leaves its volume by \"..\"; name the file from the root of \
                      the volume",
@@ -132,7 +132,7 @@ fn refuse_relative_files(spec: &InferenceDeploymentSpec, refused: &mut Vec<Viola
     }
 }
 
-fn climbs(path: &str) -> bool {
+fn has_parent_component(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }
 
@@ -152,7 +152,7 @@ fn refuse_metadata(deployment: &InferenceDeployment, refused: &mut Vec<Violation
                        only; remove it";
         refused.push(violation(field(part), problem));
     }
-    let ours = [
+    let reserved = [
         DEPLOYMENT_LABEL,
         NAME_LABEL,
         INSTANCE_LABEL,
@@ -160,7 +160,7 @@ fn refuse_metadata(deployment: &InferenceDeployment, refused: &mut Vec<Violation
         TRAFFIC_LABEL,
     ];
     for (label, _) in metadata.labels.iter().flatten() {
-        if ours.contains(&label.as_str()) {
+        if reserved.contains(&label.as_str()) {
             let problem = "is set by Albacore, and its pods are found by it; remove it";
             refused.push(violation(field(&format!("labels[{label}]")), problem));
         }
@@ -212,12 +212,12 @@ fn refuse_parts_of_built_in(server: &Container, at: &str, refused: &mut Vec<Viol
             let rest = mount.mount_path.strip_prefix(folder);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let ours = [
+        let reserved = [
             SETTINGS_FOLDER.to_owned(),
             format!("{MODELS_FOLDER}/pvc"),
             format!("{MODELS_FOLDER}/configmap"),
         ];
-        if ours.iter().any(|folder| is_below(folder)) {
+        if reserved.iter().any(|folder| is_below(folder)) {
             let problem = format!(
                 "is \"{}\", where Albacore mounts settings and models itself; choose another \
                  folder",

@@ -89,7 +89,7 @@ impl Resource for WatchedChild {
 mod tests {
     use super::*;
     use crate::children::ChildKind;
-    use crate::dereference::{answered, watched};
+    use crate::observe::{child_from_cache, child_from_response};
     use serde_json::json;
 
     fn object(spec: &Value) -> Value {
@@ -128,9 +128,12 @@ mod tests {
                 whole.as_object_mut().unwrap().shift_remove("status");
             }
             let whole: DynamicObject = serde_json::from_value(whole).unwrap();
-            let (kept, whole) = (watched(kind, &child), answered(kind, &whole));
+            let (kept, whole) = (
+                child_from_cache(kind, &child),
+                child_from_response(kind, &whole),
+            );
             assert_eq!(kept, whole);
-            assert_eq!(kept.applied.as_deref(), Some("digest"));
+            assert_eq!(kept.applied_digest.as_deref(), Some("digest"));
             assert_eq!(
                 (kept.uid.as_str(), kept.resource_version.as_str()),
                 ("u", "7")

@@ -43,7 +43,7 @@ pub(crate) struct PodFacts {
     /// Its condition `Ready`.
     pub(crate) is_ready: bool,
     /// Whether it is being deleted, or has terminated.
-    pub(crate) is_ending: bool,
+    pub(crate) is_inactive: bool,
     /// Time since which it is not ready; `None` if it is ready or the time is not reported.
     pub(crate) unready_since: Option<Timestamp>,
     /// Reason why it is not ready, from its status.
@@ -78,10 +78,10 @@ impl PodFacts {
             traffic: pod
                 .labels()
                 .get(TRAFFIC_LABEL)
-                .and_then(|label| Traffic::of_label(label)),
+                .and_then(|label| Traffic::from_label(label)),
             address: (phase == Some("Running")).then(address).flatten(),
             is_ready,
-            is_ending: pod.metadata.deletion_timestamp.is_some() || has_ended,
+            is_inactive: pod.metadata.deletion_timestamp.is_some() || has_ended,
             unready_since: since.filter(|_| !is_ready).map(|time| time.0),
             problem: PodProblem::of(pod),
         }

@@ -13,9 +13,9 @@ use k8s_openapi::api::core::v1::{Namespace, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::children::ChildKind;
-use crate::dereference::watched;
-use crate::limits::{GATHER, SILENCE_TIME_MAX};
+use crate::limits::{COALESCE_DELAY, SILENCE_TIME_MAX};
 use crate::names::{DEPLOYMENT_LABEL, PODS_SUFFIX};
+use crate::observe::child_from_cache;
 use crate::observed::LiveObject;
 use crate::record::DeploymentRecords;
 use crate::renewals::Renewals;
@@ -124,7 +124,12 @@ impl Watches {
         let all = self.of(ChildKind::Deployment);
         let all = all.map(|watch| watch.select(|_| true)).unwrap_or_default();
         let all = all.into_iter();
-        all.filter_map(|child| Some((child.owner.clone()?, watched(ChildKind::Deployment, &child))))
+        all.filter_map(|child| {
+            Some((
+                child.owner.clone()?,
+                child_from_cache(ChildKind::Deployment, &child),
+            ))
+        })
     }
 
     /// Waits until every kind was listed once.
@@ -219,7 +224,7 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Watched
     watch(context, options, move |change| match change {
         Change::Applied { new, .. } => {
             let owner = new.owner.clone().into_iter();
-            owner.for_each(|key| queue.add_after(key, GATHER));
+            owner.for_each(|key| queue.add_after(key, COALESCE_DELAY));
         }
         Change::Deleted(old) => {
             let name = old.name_any();
@@ -230,7 +235,7 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Watched
                 let namespace = old.namespace().unwrap_or_default();
                 queue.add(ObjectKey::new(&namespace, &name));
                 let key = ObjectKey::new(namespace, waiting);
-                records.forget_child(&key, ChildKind::PodsService);
+                records.remove_child(&key, ChildKind::PodsService);
                 queue.add(key);
             }
             if let Some(key) = old.owner.clone() {
@@ -240,7 +245,7 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Watched
                 } else {
                     kind
                 };
-                records.forget_child(&key, kind);
+                records.remove_child(&key, kind);
                 queue.add(key);
             }
         }
@@ -252,7 +257,7 @@ fn watch_pods(context: &ControllerContext) -> Watch<WatchedPod> {
     let mut options = WatchOptions::new("pods", ApiResource::erase::<Pod>(&()));
     options.scope = context.scope.clone();
     options.labels = DEPLOYMENT_LABEL.to_owned();
-    options.groups = |pod: &WatchedPod| {
+    options.index_keys = |pod: &WatchedPod| {
         let node = pod.facts.node.as_deref().map(node_key);
         pod.facts.owner.iter().cloned().chain(node).collect()
     };
@@ -282,7 +287,7 @@ fn watch_pods(context: &ControllerContext) -> Watch<WatchedPod> {
             }
         };
         if let Some(key) = pod.facts.owner.clone() {
-            queue.add_after(key, GATHER);
+            queue.add_after(key, COALESCE_DELAY);
         }
     })
 }
@@ -304,11 +309,11 @@ fn watch_nodes(
             Change::Applied { new, .. } => {
                 let (name, status) = (new.name_any(), new.status.as_ref());
                 let reported = status.and_then(|s| s.last_verification_time.as_ref());
-                if renewals.note(&name, reported, Instant::now()) {
+                if renewals.record(&name, reported, Instant::now()) {
                     add_pods_of_node(&queue, &pods, &name);
                 }
             }
-            Change::Deleted(old) => renewals.forget(&old.name_any()),
+            Change::Deleted(old) => renewals.remove(&old.name_any()),
             Change::Malformed(_) => {}
         }
         let (old, new) = match &change {
@@ -320,17 +325,17 @@ fn watch_nodes(
             return;
         };
         let (old, new) = (entries(old), entries(new));
-        for entry in differ(old, new).chain(differ(new, old)) {
+        for entry in difference(old, new).chain(difference(new, old)) {
             let key = entry
                 .pod
                 .split_once('/')
                 .map(|(namespace, name)| ObjectKey::new(namespace, name));
             let pod = key.and_then(|key| pods.get(&key));
             // Pods whose name was too long for the report are identified by uid.
-            let of_node = || pods.group(&node_key(&name)).into_iter();
+            let of_node = || pods.by_index(&node_key(&name)).into_iter();
             let pod = pod.or_else(|| of_node().find(|pod| pod.has_entry(entry)));
             if let Some(key) = pod.and_then(|pod| pod.facts.owner.clone()) {
-                queue.add_after(key, GATHER);
+                queue.add_after(key, COALESCE_DELAY);
             }
         }
     })
@@ -338,16 +343,16 @@ fn watch_nodes(
 
 /// Queues the deployments with pods on a node.
 fn add_pods_of_node(queue: &WorkQueue<ObjectKey>, pods: &Watch<WatchedPod>, node: &str) {
-    let pods = pods.group(&node_key(node));
+    let pods = pods.by_index(&node_key(node));
     for key in pods.iter().filter_map(|pod| pod.facts.owner.clone()) {
-        queue.add_after(key, GATHER);
+        queue.add_after(key, COALESCE_DELAY);
     }
 }
 
 /// Queues the deployments whose placement becomes unknown because an agent is silent, as no watch
 /// event reports a missing renewal. Runs until the program stops.
-pub(crate) async fn watch_for_silence(watches: Watches, queue: WorkQueue<ObjectKey>) {
-    // bound: one turn for each node that may become silent; a node noted during a turn cannot
+pub(crate) async fn watch_silent_nodes(watches: Watches, queue: WorkQueue<ObjectKey>) {
+    // bound: one turn for each node that may become silent; a node recorded during a turn cannot
     // become silent before the turn ends.
     loop {
         let now = Instant::now();
@@ -381,7 +386,7 @@ fn entries(node: Option<&Arc<NodePlacement>>) -> &[PodPlacement] {
 }
 
 /// The placements in `a` that are not in `b`.
-fn differ<'a>(
+fn difference<'a>(
     a: &'a [PodPlacement],
     b: &'a [PodPlacement],
 ) -> impl Iterator<Item = &'a PodPlacement> {

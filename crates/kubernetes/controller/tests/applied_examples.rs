@@ -73,7 +73,7 @@ fn the_examples_run_in_a_cluster() {
     rig.kubectl(&create);
     rig.kubectl(&["apply", "-f", &path("gunicorn-cluster.yaml")]);
     wait("the pods of both run", || {
-        rig.play_kubelet("fraud", &[]) == 1 && rig.play_kubelet("gunicorn", &[]) == 1
+        rig.simulate_kubelet("fraud", &[]) == 1 && rig.simulate_kubelet("gunicorn", &[]) == 1
     });
     rig.wait_for("gunicorn", "Ready", "True/Serving");
     let service = rig.get("service", "gunicorn").unwrap();

@@ -42,7 +42,7 @@ fn world(rig: &Rig, namespace: &str) -> Value {
         .iter()
         .cloned()
         .map(plain);
-    let found = rig.ask(&["-n", namespace, "get", "infd", "fraud", "-o", "json"]);
+    let found = rig.try_kubectl(&["-n", namespace, "get", "infd", "fraud", "-o", "json"]);
     let found: Value = serde_json::from_str(&found.unwrap_or_default()).unwrap_or_default();
     let conditions = found["status"]["conditions"]
         .as_array()
@@ -122,14 +122,14 @@ impl<'a> Story<'a> {
             .launch(&[&scope[..], &[&lease, "--crash-after-writes", &writes]].concat());
         act(self);
         wait("it dies, or everything is done", || {
-            dying.has_ended()
+            dying.has_exited()
                 || (world(self.rig, &self.namespace) == *end && {
                     // A last event or status write may follow.
                     std::thread::sleep(std::time::Duration::from_secs(1));
                     true
                 })
         });
-        let has_died = dying.has_ended();
+        let has_died = dying.has_exited();
         drop(dying);
         let lease = format!("{lease}-b");
         let controller = self.rig.launch(&[&scope[..], &[&lease]].concat());

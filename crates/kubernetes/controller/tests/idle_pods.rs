@@ -65,7 +65,7 @@ fn costs(rig: &Rig) -> Vec<(String, Value)> {
 fn overload(server: &Pod) {
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
-            scope.spawn(|| server.ask_interactions());
+            scope.spawn(|| server.predict_interactions());
         }
     });
 }
@@ -81,9 +81,9 @@ fn serve(rig: &Rig) -> Vec<Pod> {
     let text = settings(rig, "idle");
     let servers = ADDRESSES.map(|address| Pod::start(&binary, address, &text));
     wait("all serve", || {
-        servers.iter().all(|pod| pod.ask().contains(" 200 "))
+        servers.iter().all(|pod| pod.predict().contains(" 200 "))
     });
-    rig.play_kubelet("idle", &ADDRESSES);
+    rig.simulate_kubelet("idle", &ADDRESSES);
     servers.into()
 }
 

@@ -50,7 +50,7 @@ fn a_deployment_is_built_followed_changed_and_collected() {
     assert_eq!(status["shape"], "2x2");
 
     // The kubelet starts the pods; no server responds there, so no live worker is known.
-    wait("two pods run", || rig.play_kubelet("fraud", &[]) == 2);
+    wait("two pods run", || rig.simulate_kubelet("fraud", &[]) == 2);
     rig.wait_for("fraud", "Available", "True/MinimumReplicasAvailable");
     rig.wait_for("fraud", "Ready", "Unknown/StateUnread");
     assert_eq!(rig.get("infd", "fraud").unwrap()["status"]["ready"], "2/2");

@@ -123,7 +123,7 @@ fn the_headless_service_yields_its_name_to_others() {
         events.contains("no headless Service mine-pods")
     });
     assert_eq!(rig.get("service", "mine-pods").unwrap(), before);
-    assert!(rig.says("mine", "Stalled").is_empty());
+    assert!(rig.condition_text("mine", "Stalled").is_empty());
 
     // A deployment keeps its name even if it is created later.
     rig.apply(&[deployment("two", &json!({}))]);

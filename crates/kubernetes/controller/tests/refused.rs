@@ -71,7 +71,7 @@ fn a_quota_and_a_policy_are_named_and_their_end_is_noticed() {
     rig.apply(&[policy, binding]);
     wait("the policy is in force", || {
         let create = ["create", "deployment", "b", "--image=b", "--dry-run=server"];
-        rig.ask(&create).is_err()
+        rig.try_kubectl(&create).is_err()
     });
     rig.apply(&[deployment("b", &json!({}))]);
     rig.wait_for("b", "Stalled", "True/AdmissionDenied");
@@ -131,7 +131,7 @@ fn missing_rights_and_a_namespace_that_ends_are_named() {
     rig.apply(&[doomed, deployment("c", &json!({}))]);
     rig.kubectl(&["delete", "namespace", "doomed", "--wait=false"]);
     let limited = rig.plane.kubeconfig_of("limited", None).unwrap();
-    let _controller = rig.launch_as(&limited, &[]).ready();
+    let _controller = rig.launch_as(&limited, &[]).wait_until_ready();
 
     rig.wait_for("c", "Stalled", "True/MissingPermission");
     let said = message(&rig, "c", "Stalled");
@@ -159,7 +159,7 @@ fn missing_rights_and_a_namespace_that_ends_are_named() {
             "--subresource=status",
             "--as=limited",
         ];
-        rig.ask(&can).is_err()
+        rig.try_kubectl(&can).is_err()
     });
     rig.apply(&[deployment("d", &json!({}))]);
     wait("an event tells it", || {

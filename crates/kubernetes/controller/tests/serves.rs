@@ -40,9 +40,9 @@ fn the_status_reports_what_real_servers_do() {
         .into_iter()
         .collect();
     wait("both serve", || {
-        pods.iter().all(|pod| pod.ask().contains(" 200 "))
+        pods.iter().all(|pod| pod.predict().contains(" 200 "))
     });
-    rig.play_kubelet("fraud", &ADDRESSES);
+    rig.simulate_kubelet("fraud", &ADDRESSES);
 
     rig.wait_for("fraud", "Ready", "True/Serving");
     rig.wait_for("fraud", "ModelLoaded", "True/Loaded");
@@ -78,7 +78,7 @@ fn the_status_reports_what_real_servers_do() {
     rig.wait_for("fraud", "Ready", "False/ModelFailed");
     let error = status()["models"][0]["error"].as_str().unwrap().to_owned();
     assert!(error.contains("missing.ubj"), "{error}");
-    assert!(pods.iter().all(|pod| pod.ask().contains(" 200 ")));
+    assert!(pods.iter().all(|pod| pod.predict().contains(" 200 ")));
 
     // An objective that cannot be met, and bounds that allow growth: pods are added.
     let spec = json!({"models": model(&models.path().join("first.ubj"), "1us"),
@@ -90,7 +90,7 @@ fn the_status_reports_what_real_servers_do() {
     let text = settings(&rig, "fraud");
     pods.iter_mut().for_each(|pod| pod.deliver(&text));
     wait("five pods are wanted", || {
-        pods.iter().for_each(|pod| drop(pod.ask()));
+        pods.iter().for_each(|pod| drop(pod.predict()));
         rig.get("deployment", "fraud").unwrap()["spec"]["replicas"] == 5
     });
     rig.wait_for("fraud", "SLOMet", "False/Missed");
@@ -107,8 +107,8 @@ fn the_status_reports_what_real_servers_do() {
     );
     pods.clear();
     wait("nothing is ready any more", || {
-        rig.play_kubelet("fraud", &ADDRESSES);
-        rig.says("fraud", "Ready") == "Unknown/StateUnread"
+        rig.simulate_kubelet("fraud", &ADDRESSES);
+        rig.condition_text("fraud", "Ready") == "Unknown/StateUnread"
     });
     let metrics = controller.http("/metrics");
     assert!(
@@ -135,15 +135,15 @@ fn a_small_model_that_misses_its_objective_is_named_and_decides_the_number_of_po
         rig.list("pods", "albacore.dev/deployment=two").len() == 1
     });
     let pod = Pod::start(&binary, "127.77.5.4", &settings(&rig, "two"));
-    wait("it serves", || pod.ask().contains(" 200 "));
-    rig.play_kubelet("two", &["127.77.5.4"]);
+    wait("it serves", || pod.predict().contains(" 200 "));
+    rig.simulate_kubelet("two", &["127.77.5.4"]);
     rig.wait_for("two", "SLOMet", "True/Met");
     // 0.25 % of all requests are late: less than half of what both objectives allow.
     for _ in 0..2000 {
-        assert!(pod.ask().contains(" 200 "));
+        assert!(pod.predict().contains(" 200 "));
     }
     for _ in 0..5 {
-        assert!(pod.ask_model("small").contains(" 200 "));
+        assert!(pod.predict_with("small").contains(" 200 "));
     }
     rig.wait_for("two", "SLOMet", "False/Missed");
     let status = rig.get("infd", "two").unwrap()["status"].clone();
@@ -231,7 +231,7 @@ fn tell(rig: &Rig, agent: &mut File, wanted: &Settings) {
 fn respawns_of_workers_are_reported(rig: &Rig, pod: &Pod) {
     for _ in 0..6 {
         wait("a worker is there to be killed", || pod.kill_worker());
-        wait("it serves", || pod.ask().contains(" 200 "));
+        wait("it serves", || pod.predict().contains(" 200 "));
         std::thread::sleep(std::time::Duration::from_millis(200));
     }
     rig.wait_for("live", "WorkersRespawning", "True/FrequentRespawns");
@@ -260,7 +260,7 @@ fn a_model_gets_its_own_batching(rig: &Rig, agent: &mut File, path: &Path, pod: 
         status["models"][0]["batching"].is_array()
     };
     wait("auto's choice is in the status", || {
-        (0..20).for_each(|_| assert!(pod.ask().contains(" 200 ")));
+        (0..20).for_each(|_| assert!(pod.predict().contains(" 200 ")));
         shown()
     });
     let mut models = model(path, "9s");
@@ -293,8 +293,8 @@ fn a_live_edit_is_done_when_the_server_has_it_and_respawns_are_reported() {
     let (_params, mut agent, place) = start_params(folder.path());
     let text = settings(&rig, "live");
     let pod = Pod::start_with(&server, "127.77.5.3", &text, &["--params", &place]);
-    wait("it serves", || pod.ask().contains(" 200 "));
-    rig.play_kubelet("live", &["127.77.5.3"]);
+    wait("it serves", || pod.predict().contains(" 200 "));
+    rig.simulate_kubelet("live", &["127.77.5.3"]);
     rig.wait_for("live", "Ready", "True/Serving");
     rig.wait_for("live", "Reconciling", "");
 

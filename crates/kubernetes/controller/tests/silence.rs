@@ -71,7 +71,7 @@ fn wait_until_judged(rig: &Rig, name: &str) {
     rig.apply(&[deployment(name, &json!({}))]);
     wait("it works", || {
         let labels = format!("albacore.dev/deployment={name}");
-        rig.list(CHILDREN, &labels).len() == 7 && !rig.says(name, "Placed").is_empty()
+        rig.list(CHILDREN, &labels).len() == 7 && !rig.condition_text(name, "Placed").is_empty()
     });
 }
 
@@ -149,7 +149,7 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
     assert!(controller.stop().success());
     let controller = rig.controller(&[]);
     wait_until_judged(rig, "second");
-    assert_eq!(rig.says("fraud", "Placed"), "Unknown/AgentSilent");
+    assert_eq!(rig.condition_text("fraud", "Placed"), "Unknown/AgentSilent");
     wait("the living node is not named", || {
         let condition = placed(rig);
         condition["message"]
@@ -171,7 +171,7 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
     drop(controller);
     let _controller = rig.controller(&[]);
     wait_until_judged(rig, "third");
-    assert_eq!(rig.says("fraud", "Placed"), "True/Verified");
+    assert_eq!(rig.condition_text("fraud", "Placed"), "True/Verified");
     assert_eq!(
         placed(rig)["lastTransitionTime"],
         since,

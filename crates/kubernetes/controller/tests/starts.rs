@@ -88,7 +88,7 @@ fn a_pod_of_an_ipv6_cluster_needs_its_service_account_alone() {
         .env("KUBERNETES_SERVICE_PORT", port)
         .env("KUBECONFIG", "/nowhere")
         .env("HTTPS_PROXY", "http://127.0.0.1:1");
-    let controller = rig.launch_by(command, LOOPBACK).ready();
+    let controller = rig.launch_command(command, LOOPBACK).wait_until_ready();
 
     let folder = tempfile::tempdir().unwrap();
     let model = root().join("examples/fraud.ubj").canonicalize().unwrap();
@@ -99,7 +99,7 @@ fn a_pod_of_an_ipv6_cluster_needs_its_service_account_alone() {
         rig.list("pods", "albacore.dev/deployment=fraud").len() == 1
     });
     let _server = serve(&rig, folder.path());
-    rig.play_kubelet("fraud", &["::1"]);
+    rig.simulate_kubelet("fraud", &["::1"]);
     rig.wait_for("fraud", "ModelLoaded", "True/Loaded");
     rig.wait_for("fraud", "Ready", "True/Serving");
     let lease = ["get", "lease", "albacore-controller", "-o", "name"];
@@ -129,7 +129,7 @@ fn a_kind_that_is_not_installed_is_named_and_waited_for() {
     std::thread::sleep(Duration::from_secs(5));
     assert_eq!(rig.writes(), [""; 0]);
     let rig = rig.serve(&crds);
-    let _controller = controller.ready();
+    let _controller = controller.wait_until_ready();
     wait("it is built", || {
         rig.list(CHILDREN, "albacore.dev/deployment=early").len() == 7
     });

@@ -108,7 +108,7 @@ fn a_throttled_controller_honors_retry_after_and_resumes() {
         &format!("--user={USER}"),
     ]);
     let kubeconfig = rig.plane.kubeconfig_of(USER, None).unwrap();
-    let controller = rig.launch_as(&kubeconfig, &[]).ready();
+    let controller = rig.launch_as(&kubeconfig, &[]).wait_until_ready();
     rig.apply(&[deployment("fraud", &json!({}))]);
     rig.wait_for("fraud", "Reconciling", "True/RollingOut");
 

@@ -30,7 +30,7 @@ fn with_image<'a>(rig: &Rig, names: &[&'a str], wanted: &str) -> Vec<&'a str> {
 #[track_caller]
 fn finish(rig: &Rig, name: &str) {
     wait("its pods are available", || {
-        rig.play_kubelet(name, &[]);
+        rig.simulate_kubelet(name, &[]);
         let found = rig.get("deployment", name).unwrap();
         let status = &found["status"];
         status["observedGeneration"] == found["metadata"]["generation"]
@@ -68,7 +68,7 @@ fn an_upgrade_rolls_one_deployment_at_a_time_and_edits_never_wait() {
     let rig = settled();
     let controller = rig.controller(&["--server-image", NEW]);
     wait("one begins, and the others say that they wait", || {
-        let waiting = |name: &&&str| rig.says(name, "UpgradePending") == "True/Waiting";
+        let waiting = |name: &&&str| rig.condition_text(name, "UpgradePending") == "True/Waiting";
         with_image(&rig, &NAMES, NEW).len() == 1 && NAMES.iter().filter(waiting).count() == 2
     });
     let first = with_image(&rig, &NAMES, NEW)[0];
@@ -76,7 +76,7 @@ fn an_upgrade_rolls_one_deployment_at_a_time_and_edits_never_wait() {
     let (second, third) = (others[0], others[1]);
     // A waiting deployment is healthy: GitOps tools do not block on it, and a change of its number
     // of pods is applied.
-    assert_eq!(rig.says(second, "Reconciling"), "");
+    assert_eq!(rig.condition_text(second, "Reconciling"), "");
     assert_eq!(status(&rig, second)["serverImage"], OLD);
     let pending = status(&rig, second);
     let words = format!("image {NEW} waits until the pods of default/{first} are available");
@@ -104,7 +104,7 @@ fn an_upgrade_rolls_one_deployment_at_a_time_and_edits_never_wait() {
     });
     finish(&rig, first);
     rig.wait_for(first, "Reconciling", "");
-    assert_eq!(rig.says(second, "UpgradePending"), "True/Waiting");
+    assert_eq!(rig.condition_text(second, "UpgradePending"), "True/Waiting");
     assert_eq!(image(&rig, second), OLD, "{third} still rolls");
     finish(&rig, third);
     wait("the last one begins", || image(&rig, second) == NEW);
@@ -171,6 +171,6 @@ fn an_installation_checks_itself() {
         controller.http("/metrics").contains("albacore_leading 1\n")
     });
     let mut check = rig.launch(&["--check"]);
-    assert_eq!(check.ended().code(), Some(0), "{}", check.log());
+    assert_eq!(check.wait_for_exit().code(), Some(0), "{}", check.log());
     assert_eq!(controller.stop().code(), Some(0));
 }

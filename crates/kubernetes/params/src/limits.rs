@@ -7,10 +7,10 @@ pub(crate) const READ_BYTES: usize = 64 << 10;
 
 /// Interval at which a missing pipe is looked up, and an open pipe is compared with the one at the
 /// path.
-pub(crate) const LOOK_PERIOD: Duration = Duration::from_millis(100);
+pub(crate) const PIPE_CHECK_PERIOD: Duration = Duration::from_millis(100);
 
 /// Age from which a snapshot is stale: the agent writes one every 10 s, so six are missing.
-pub(crate) const FRESH_FOR: Duration = Duration::from_secs(60);
+pub(crate) const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// Shortest time between two messages of a stream: in a burst of changes a pod receives 20 per
 /// second, and the last one within 50 ms.

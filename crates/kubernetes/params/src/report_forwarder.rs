@@ -44,20 +44,20 @@ impl ReportForwarder {
     /// # Errors
     /// The report is not a histogram, follows the last one too soon, or the queue for the pipe is
     /// full.
-    pub(crate) fn take(
+    pub(crate) fn accept(
         &self,
         pod: ServingPod,
         report: proto::LatencyReport,
         now: Instant,
     ) -> Result<(), Status> {
-        let refuse = |status| {
+        let reject = |status| {
             self.metrics.report("refused");
             Err(status)
         };
         if !self.is_due(&pod.uid, now) {
             let millis = REPORT_PAUSE.as_millis();
             let words = format!("a report of this pod was taken less than {millis} ms ago");
-            return refuse(Status::resource_exhausted(words));
+            return reject(Status::resource_exhausted(words));
         }
         let report = LatencyReport {
             uid: pod.uid,
@@ -66,7 +66,7 @@ impl ReportForwarder {
         };
         let line = match report.encode() {
             Ok(line) => line,
-            Err(error) => return refuse(Status::invalid_argument(error.to_string())),
+            Err(error) => return reject(Status::invalid_argument(error.to_string())),
         };
         if self.lines.try_send(line).is_err() {
             self.metrics.report("dropped");

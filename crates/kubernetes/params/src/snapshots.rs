@@ -8,7 +8,7 @@ use albacore_settings::agent_stream::{NodeSnapshot, ServingPod};
 use tokio::sync::watch;
 use tonic::Status;
 
-use crate::limits::FRESH_FOR;
+use crate::limits::SNAPSHOT_AGE_MAX;
 
 /// The identity of a client as reported by the kernel. No data sent by the client is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,7 +69,7 @@ impl From<Denied> for Status {
 #[derive(Debug)]
 struct CurrentSnapshot {
     snapshot: NodeSnapshot,
-    at: Instant,
+    received_at: Instant,
     /// Index of the pod; `None` if pods with different uids have the address. The key `None`
     /// contains pods without an address.
     by_address: HashMap<Option<IpAddr>, Option<usize>>,
@@ -99,7 +99,7 @@ impl SnapshotStore {
     }
 
     /// Stores a snapshot that is newer than all previous ones.
-    pub(crate) fn take(&self, snapshot: NodeSnapshot) {
+    pub(crate) fn publish(&self, snapshot: NodeSnapshot) {
         let mut by_address = HashMap::with_capacity(snapshot.pods.len());
         for (index, pod) in snapshot.pods.iter().enumerate() {
             let of = by_address.entry(pod.address).or_insert(Some(index));
@@ -110,7 +110,7 @@ impl SnapshotStore {
         }
         self.current.send_replace(Some(CurrentSnapshot {
             snapshot,
-            at: Instant::now(),
+            received_at: Instant::now(),
             by_address,
         }));
     }
@@ -119,16 +119,16 @@ impl SnapshotStore {
         SnapshotWatch(self.current.subscribe())
     }
 
-    /// Whether the newest snapshot is at most [`FRESH_FOR`] old.
+    /// Whether the newest snapshot is at most [`SNAPSHOT_AGE_MAX`] old.
     pub(crate) fn is_fresh(&self) -> bool {
         self.summary()
-            .is_some_and(|summary| summary.age <= FRESH_FOR)
+            .is_some_and(|summary| summary.age <= SNAPSHOT_AGE_MAX)
     }
 
     pub(crate) fn summary(&self) -> Option<SnapshotSummary> {
         let current = self.current.borrow();
         current.as_ref().map(|current| SnapshotSummary {
-            age: current.at.elapsed(),
+            age: current.received_at.elapsed(),
             pods: current.snapshot.pods.len(),
             sequence: current.snapshot.sequence,
         })
@@ -197,7 +197,7 @@ mod tests {
         let at = |text: &str| Peer::Address(text.parse().unwrap());
         assert_eq!(watch.pod(at("10.0.0.1")), Err(Denied::NoSnapshot));
         assert!(!store.is_fresh());
-        store.take(snapshot(&[
+        store.publish(snapshot(&[
             ("a", Some("10.0.0.1")),
             ("a", Some("fd00::1")),
             ("b", Some("10.0.0.2")),
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(uid(several), Err(Denied::Ambiguous(several)));
         let nobody = at("10.0.0.3");
         assert_eq!(uid(nobody), Err(Denied::UnknownPeer(nobody)));
-        store.take(snapshot(&[("c", Some("10.0.0.2"))]));
+        store.publish(snapshot(&[("c", Some("10.0.0.2"))]));
         assert_eq!(watch.pod(several).unwrap().uid, "c", "the newest counts");
         let user = Peer::User(7);
         assert_eq!(watch.pod(user), Err(Denied::UnknownPeer(user)));

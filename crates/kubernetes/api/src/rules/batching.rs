@@ -107,7 +107,10 @@ fn delay_of(spec: &InferenceDeploymentSpec, model: &Model) -> Option<(Timespan, 
 }
 
 /// The first model whose delay, its own or the common one, is not below its objective, with both.
-fn late_model(spec: &InferenceDeploymentSpec, is_own: bool) -> Option<(usize, Timespan, Timespan)> {
+fn model_with_delay_above_objective(
+    spec: &InferenceDeploymentSpec,
+    is_own: bool,
+) -> Option<(usize, Timespan, Timespan)> {
     let mut models = spec.models.iter().enumerate();
     models.find_map(|(index, model)| {
         let (delay, _) = delay_of(spec, model).filter(|(_, own)| *own == is_own)?;
@@ -117,7 +120,7 @@ fn late_model(spec: &InferenceDeploymentSpec, is_own: bool) -> Option<(usize, Ti
 }
 
 pub(super) fn delay_is_below_objectives(deployment: &InferenceDeployment) -> Option<Violation> {
-    let (index, delay, latency) = late_model(&deployment.spec, false)?;
+    let (index, delay, latency) = model_with_delay_above_objective(&deployment.spec, false)?;
     let problem = format!(
         "is {delay}, which leaves no time to serve spec.models[{index}] within its slo.latency of \
          {latency}; choose less"
@@ -128,7 +131,7 @@ pub(super) fn delay_is_below_objectives(deployment: &InferenceDeployment) -> Opt
 pub(super) fn delays_of_models_are_below_objectives(
     deployment: &InferenceDeployment,
 ) -> Option<Violation> {
-    let (index, delay, latency) = late_model(&deployment.spec, true)?;
+    let (index, delay, latency) = model_with_delay_above_objective(&deployment.spec, true)?;
     let problem = format!(
         "is {delay}, which leaves no time to serve the model within its slo.latency of {latency}; \
          choose less"

@@ -11,7 +11,7 @@ fn queue() -> WorkQueue<&'static str> {
 }
 
 fn take(queue: &WorkQueue<&'static str>, now: Instant) -> Option<&'static str> {
-    queue.lock().take(now).ok()
+    queue.lock().take_due(now).ok()
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ impl Roles {
         let _entered = roles._runtime.enter();
         roles.watch(&cluster);
         if fleet.pods > 0 {
-            roles.play_workloads(&cluster, &metrics);
+            roles.simulate_workloads(&cluster, &metrics);
             std::thread::spawn({
                 let shutdown = roles.shutdown.clone();
                 move || renew(fleet, &etcd, &shutdown)
@@ -102,7 +102,7 @@ impl Roles {
     }
 
     /// Reports the pods of every Deployment as available, like kube-controller-manager.
-    fn play_workloads(&self, cluster: &Cluster, metrics: &MetricsRegistry) {
+    fn simulate_workloads(&self, cluster: &Cluster, metrics: &MetricsRegistry) {
         let kind = ApiResource::erase::<v1::Deployment>(&());
         let queue = WorkQueue::new("workloads", metrics);
         let mut options = WatchOptions::<DynamicObject>::new("workloads", kind.clone());

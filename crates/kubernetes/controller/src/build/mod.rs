@@ -82,7 +82,7 @@ pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<ChildObject> {
 }
 
 /// Whether the Service has a port for HTTP, and for gRPC.
-pub(crate) fn served(valid: &Valid) -> (bool, bool) {
+pub(crate) fn exposed_protocols(valid: &Valid) -> (bool, bool) {
     // Ports do not depend on the image.
     let pod = pod::template(valid, &BuiltInOptions::default());
     let ports = network::ports(valid, &pod);

@@ -38,59 +38,59 @@ pub(crate) fn key_of(field: &str) -> Option<&'static str> {
     found.map(|&(_, key)| key)
 }
 
-/// Merges `over` into `base`. Nulls and absent fields of `over` leave `base` unchanged.
-pub(super) fn merge(base: &mut Value, over: &Value) {
-    match (base, over) {
+/// Merges `overlay` into `base`. Nulls and absent fields of `overlay` leave `base` unchanged.
+pub(super) fn merge(base: &mut Value, overlay: &Value) {
+    match (base, overlay) {
         (_, Value::Null) => {}
-        (Value::Object(base), Value::Object(over)) => lay_fields(base, over),
-        (base, over) => *base = over.clone(),
+        (Value::Object(base), Value::Object(overlay)) => merge_fields(base, overlay),
+        (base, overlay) => *base = overlay.clone(),
     }
 }
 
-fn lay_fields(base: &mut Map<String, Value>, over: &Map<String, Value>) {
+fn merge_fields(base: &mut Map<String, Value>, overlay: &Map<String, Value>) {
     for choice in CHOICES {
         let is_chosen = |fields: &Map<String, Value>| {
             choice
                 .iter()
                 .any(|c| fields.get(*c).is_some_and(|v| !v.is_null()))
         };
-        if is_chosen(over) {
-            let others = choice.iter().filter(|c| !over.contains_key(**c));
+        if is_chosen(overlay) {
+            let others = choice.iter().filter(|c| !overlay.contains_key(**c));
             others.for_each(|other| {
                 base.remove(*other);
             });
         }
     }
-    for (field, value) in over {
+    for (field, value) in overlay {
         match (base.get_mut(field), value) {
             (_, Value::Null) => {}
             (None, value) => {
                 base.insert(field.clone(), value.clone());
             }
-            (Some(Value::Array(ours)), Value::Array(theirs)) if field == "envFrom" => {
+            (Some(Value::Array(generated)), Value::Array(user)) if field == "envFrom" => {
                 // Later sources override earlier ones, so the generated ones stay first.
-                ours.extend(theirs.iter().cloned());
+                generated.extend(user.iter().cloned());
             }
-            (Some(Value::Array(ours)), Value::Array(theirs)) => match key_of(field) {
-                Some(key) => lay_entries(ours, theirs, key),
-                None => *ours = theirs.clone(),
+            (Some(Value::Array(generated)), Value::Array(user)) => match key_of(field) {
+                Some(key) => merge_entries(generated, user, key),
+                None => *generated = user.clone(),
             },
-            (Some(ours), value) => merge(ours, value),
+            (Some(generated), value) => merge(generated, value),
         }
     }
 }
 
-fn lay_entries(base: &mut Vec<Value>, over: &[Value], key: &str) {
+fn merge_entries(base: &mut Vec<Value>, overlay: &[Value], key: &str) {
     // Entries of the user's list with the same key are not merged with each other; the API server
     // validates them.
-    let ours = base.len();
-    for entry in over {
+    let generated_count = base.len();
+    for entry in overlay {
         let is_keyed = !entry[key].is_null();
-        let same = base[..ours]
+        let same = base[..generated_count]
             .iter_mut()
             .find(|e| is_keyed && e[key] == entry[key]);
         match same {
-            Some(ours) => merge(ours, entry),
+            Some(generated) => merge(generated, entry),
             None => base.push(entry.clone()),
         }
     }

@@ -37,8 +37,8 @@ fn reads_environment(valid: &Valid) -> bool {
 /// The container `server` before the user's template is merged over it.
 pub(super) fn container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     let mut container = match valid.spec.is_built_in() {
-        true => ours(valid, built_in),
-        false => own(valid),
+        true => built_in_container(valid, built_in),
+        false => user_container(valid),
     };
     if let Some(resources) = &valid.spec.resources {
         container["resources"] = serde_json::to_value(resources).unwrap_or_default();
@@ -48,7 +48,7 @@ pub(super) fn container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
 
 /// Of the settings, only the numbers of workers and threads, including those of the front end, are
 /// part of the template; everything else may change without a restart.
-fn ours(valid: &Valid, built_in: &BuiltInOptions) -> Value {
+fn built_in_container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     let mut mounts = vec![json!({
         "name": format!("{VOLUME_PREFIX}settings"), "mountPath": SETTINGS_FOLDER, "readOnly": true,
     })];
@@ -111,14 +111,14 @@ fn ours(valid: &Valid, built_in: &BuiltInOptions) -> Value {
 
 /// Sets the thread counts as variables. If the user's variables may come from other sources, the
 /// thread counts are the first source, because later sources and variables override earlier ones.
-fn own(valid: &Valid) -> Value {
+fn user_container(valid: &Valid) -> Value {
     let (workers, threads) = (valid.spec.workers, valid.spec.threads);
-    let is_ours = |name: &str| [WORKERS_VARIABLE, THREADS_VARIABLE].contains(&name);
+    let is_in_template = |name: &str| [WORKERS_VARIABLE, THREADS_VARIABLE].contains(&name);
     let counts = thread_counts(workers, threads).into_iter();
     // Numbers of workers and threads are always part of the template, because a change of them must
     // replace the pods.
     let variables: Vec<Value> = counts
-        .filter(|(name, _)| is_ours(name) || !reads_environment(valid))
+        .filter(|(name, _)| is_in_template(name) || !reads_environment(valid))
         .map(|(name, count)| json!({"name": name, "value": count}))
         .collect();
     let mut container = json!({

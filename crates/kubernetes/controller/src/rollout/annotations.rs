@@ -18,7 +18,7 @@ pub(crate) struct RolloutAnnotations {
     /// Digest of the template.
     pub(crate) template: Option<String>,
     /// When a changed template was last applied.
-    pub(crate) rolled: Option<Timestamp>,
+    pub(crate) rolled_at: Option<Timestamp>,
 }
 
 impl RolloutAnnotations {
@@ -28,26 +28,26 @@ impl RolloutAnnotations {
         Self {
             fields: text(POD_FIELDS_ANNOTATION),
             template: text(POD_TEMPLATE_ANNOTATION),
-            rolled: text(ROLLED_ANNOTATION).and_then(|time| time.parse().ok()),
+            rolled_at: text(ROLLED_ANNOTATION).and_then(|time| time.parse().ok()),
         }
     }
 
     /// The annotations of the desired Deployment `child`, without a time.
-    pub(crate) fn of_wanted(valid: &Valid, child: &ChildObject) -> Self {
+    pub(crate) fn of_desired(valid: &Valid, child: &ChildObject) -> Self {
         Self {
             fields: Some(digest_of(&pod_fields(valid))),
             template: Some(digest_of(&child.body["spec"]["template"])),
-            rolled: None,
+            rolled_at: None,
         }
     }
 
     /// Sets the annotations on `child`.
     pub(crate) fn write(&self, child: &mut ChildObject) {
-        let rolled = self.rolled.map(|time| time.to_string());
+        let rolled_at = self.rolled_at.map(|time| time.to_string());
         for (name, value) in [
             (POD_FIELDS_ANNOTATION, &self.fields),
             (POD_TEMPLATE_ANNOTATION, &self.template),
-            (ROLLED_ANNOTATION, &rolled),
+            (ROLLED_ANNOTATION, &rolled_at),
         ] {
             if let Some(value) = value {
                 child.annotate(name, value);

@@ -67,13 +67,13 @@ pub(crate) enum RolloutProgress {
 
 /// The progress of the roll-out of `live` at `now`.
 pub(crate) fn progress(live: &LiveObject, workload: &Workload, now: Timestamp) -> RolloutProgress {
-    let Some(rolled) = RolloutAnnotations::of_live(live).rolled else {
+    let Some(rolled_at) = RolloutAnnotations::of_live(live).rolled_at else {
         return RolloutProgress::Settled;
     };
-    if workload.is_rolled_out() && workload.is_full() {
+    if workload.is_rolled_out() && workload.is_fully_available() {
         return RolloutProgress::Settled;
     }
-    let last = last_progress(live).map_or(rolled, |time| time.max(rolled));
+    let last = last_progress(live).map_or(rolled_at, |time| time.max(rolled_at));
     let until = last.saturating_add(ROLLOUT_STUCK_AFTER).unwrap_or(last);
     match now < until {
         true => RolloutProgress::Rolling(until),
@@ -163,21 +163,21 @@ impl Rollouts {
         children: &mut [ChildObject],
         now: Timestamp,
     ) -> RolloutDecision {
-        let wanted = children
+        let desired = children
             .iter_mut()
             .find(|c| c.kind == ChildKind::Deployment);
-        let Some(wanted) = wanted else {
+        let Some(desired) = desired else {
             self.release(case.key);
             return RolloutDecision::current(None);
         };
-        let image = image_of(&wanted.body).map(str::to_owned);
-        let mut annotations = RolloutAnnotations::of_wanted(case.valid, wanted);
-        let ours = case.live.filter(|(live, _)| {
-            ownership(live, &case.valid.uid, wanted.owner()) == Ownership::Ours
+        let image = image_of(&desired.body).map(str::to_owned);
+        let mut annotations = RolloutAnnotations::of_desired(case.valid, desired);
+        let controlled = case.live.filter(|(live, _)| {
+            ownership(live, &case.valid.uid, desired.owner()) == Ownership::Ours
         });
-        let Some((live, workload)) = ours else {
+        let Some((live, workload)) = controlled else {
             // The creation of pods does not restart any.
-            annotations.write(wanted);
+            annotations.write(desired);
             self.release(case.key);
             return RolloutDecision::current(image);
         };
@@ -189,8 +189,8 @@ impl Rollouts {
         };
         let until = now.saturating_add(ROLLOUT_STUCK_AFTER).unwrap_or(now);
         if is_same {
-            annotations.rolled = before.rolled;
-            annotations.write(wanted);
+            annotations.rolled_at = before.rolled_at;
+            annotations.write(desired);
             return self.continue_rollout(case.key, progress(live, workload, now), image, now);
         }
         let mut slots = self.slots();
@@ -199,10 +199,10 @@ impl Rollouts {
             // The watch may not have reported the last apply yet.
             RolloutProgress::Settled | RolloutProgress::Stuck(_) if !workload.is_observed => {}
             RolloutProgress::Settled | RolloutProgress::Stuck(_) => {
-                slots.end(case.key, before.rolled)
+                slots.end(case.key, before.rolled_at)
             }
         }
-        let answer = match is_edited || workload.wanted == 0 {
+        let response = match is_edited || workload.desired == 0 {
             true => {
                 slots.begin(case.key, now, until);
                 Ok(())
@@ -210,14 +210,14 @@ impl Rollouts {
             false => slots.request(case.key, now, until),
         };
         drop(slots);
-        match answer {
+        match response {
             Ok(()) => {
-                annotations.rolled = Some(now);
-                annotations.write(wanted);
+                annotations.rolled_at = Some(now);
+                annotations.write(desired);
                 RolloutDecision::current(image)
             }
             Err(others) => {
-                let is_held = hold(wanted, live, &before);
+                let is_held = keep_live_template(desired, live, &before);
                 RolloutDecision {
                     state: RolloutState::Waiting(others),
                     is_held,
@@ -264,22 +264,26 @@ impl RolloutDecision {
     }
 }
 
-/// Replaces `wanted` by the live Deployment with the desired number of pods; returns whether they
+/// Replaces `desired` by the live Deployment with the desired number of pods; returns whether they
 /// are equal. The live template also contains defaults and fields of other managers: the controller
 /// owns these too until the next template is applied, after which they keep their values.
-fn hold(wanted: &mut ChildObject, live: &LiveObject, annotations: &RolloutAnnotations) -> bool {
-    let replicas = wanted.body["spec"]["replicas"].clone();
+fn keep_live_template(
+    desired: &mut ChildObject,
+    live: &LiveObject,
+    annotations: &RolloutAnnotations,
+) -> bool {
+    let replicas = desired.body["spec"]["replicas"].clone();
     let is_held = replicas.is_null() || replicas == live.body["spec"]["replicas"];
-    let mut metadata = wanted.body["metadata"].take();
+    let mut metadata = desired.body["metadata"].take();
     if let Some(metadata) = metadata.as_object_mut() {
         metadata.remove("annotations");
     }
-    let mut spec = wanted.body["spec"].take();
+    let mut spec = desired.body["spec"].take();
     spec["template"] = live.body["spec"]["template"].clone();
-    *wanted = ChildObject::new(wanted.kind, metadata, serde_json::json!({ "spec": spec }));
-    annotations.write(wanted);
+    *desired = ChildObject::new(desired.kind, metadata, serde_json::json!({ "spec": spec }));
+    annotations.write(desired);
     // The API server rejects the write if another client changed the template meanwhile.
-    wanted.body["metadata"]["resourceVersion"] = live.resource_version.as_str().into();
+    desired.body["metadata"]["resourceVersion"] = live.resource_version.as_str().into();
     is_held
 }
 

@@ -16,18 +16,18 @@ use k8s_openapi::jiff::Timestamp;
 #[derive(Debug)]
 pub(crate) struct RolloutSlots {
     max: usize,
-    rolling: BTreeMap<ObjectKey, Rolling>,
+    rolling: BTreeMap<ObjectKey, RolloutInProgress>,
     /// In the order of their requests.
     waiting: Vec<ObjectKey>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Rolling {
+struct RolloutInProgress {
     /// Time at which it no longer counts as in progress, unless there is progress before.
     until: Timestamp,
     /// When this process started it; `None` once the watch has reported it. Until then its write
     /// may have failed.
-    begun: Option<Timestamp>,
+    started_at: Option<Timestamp>,
 }
 
 impl RolloutSlots {
@@ -47,9 +47,10 @@ impl RolloutSlots {
     /// Starts the roll-out of `key` at `now`, which counts as in progress until `until`, regardless
     /// of other roll-outs.
     pub(crate) fn begin(&mut self, key: &ObjectKey, now: Timestamp, until: Timestamp) {
-        let begun = Some(now);
+        let started_at = Some(now);
         self.waiting.retain(|waiting| waiting != key);
-        self.rolling.insert(key.clone(), Rolling { until, begun });
+        self.rolling
+            .insert(key.clone(), RolloutInProgress { until, started_at });
     }
 
     /// Starts the roll-out of `key` if it is already in progress (with an older template) or if
@@ -62,22 +63,22 @@ impl RolloutSlots {
         now: Timestamp,
         until: Timestamp,
     ) -> Result<(), Vec<ObjectKey>> {
-        let own = self.rolling.remove(key);
+        let previous = self.rolling.remove(key);
         self.rolling.retain(|_, rolling| rolling.until > now);
-        let has_failed = match own {
-            Some(own) if own.until > now => {
-                let until = match own.begun {
-                    Some(_) => own.until,
+        let has_failed = match previous {
+            Some(previous) if previous.until > now => {
+                let until = match previous.started_at {
+                    Some(_) => previous.until,
                     None => until,
                 };
                 self.begin(key, now, until);
                 return Ok(());
             }
-            Some(own) => own.begun.is_some(),
+            Some(previous) => previous.started_at.is_some(),
             None => false,
         };
-        let is_behind = has_failed && self.waiting.iter().any(|waiting| waiting != key);
-        if self.rolling.len() < self.max && !is_behind {
+        let must_queue = has_failed && self.waiting.iter().any(|waiting| waiting != key);
+        if self.rolling.len() < self.max && !must_queue {
             self.begin(key, now, until);
             return Ok(());
         }
@@ -90,14 +91,19 @@ impl RolloutSlots {
     /// Records that the roll-out of `key` is in progress according to the watch, until `until`
     /// unless there is progress before.
     pub(crate) fn keep(&mut self, key: &ObjectKey, until: Timestamp) {
-        let begun = None;
-        self.rolling.insert(key.clone(), Rolling { until, begun });
+        let started_at = None;
+        self.rolling
+            .insert(key.clone(), RolloutInProgress { until, started_at });
     }
 
-    /// Records that the roll-out of `key` that started at `rolled` has ended according to the
+    /// Records that the roll-out of `key` that started at `rolled_at` has ended according to the
     /// watch; `key` may still wait.
-    pub(crate) fn end(&mut self, key: &ObjectKey, rolled: Option<Timestamp>) {
-        let is_over = |rolling: &Rolling| rolling.begun.is_none_or(|begun| rolled >= Some(begun));
+    pub(crate) fn end(&mut self, key: &ObjectKey, rolled_at: Option<Timestamp>) {
+        let is_over = |rolling: &RolloutInProgress| {
+            rolling
+                .started_at
+                .is_none_or(|started_at| rolled_at >= Some(started_at))
+        };
         if self.rolling.get(key).is_some_and(is_over) {
             self.rolling.remove(key);
         }

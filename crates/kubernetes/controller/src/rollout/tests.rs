@@ -84,7 +84,7 @@ fn live(child: &ChildObject, is_done: bool, progressed: Timestamp) -> LiveObject
             uid: "u".to_owned(),
             ..OwnerReference::default()
         }),
-        applied: Some(child.digest.clone()),
+        applied_digest: Some(child.digest.clone()),
         body,
     }
 }
@@ -228,7 +228,7 @@ fn a_pin_keeps_its_image_through_an_upgrade() {
     let (now, child) = decision(&rollouts, &pinned, "s:2", Some(&old), at(0));
     assert_eq!((now.state, now.pause), (RolloutState::Current, None));
     assert_eq!(image_of(&child.body), Some("s:1"));
-    assert_eq!(child.digest, old.applied.unwrap());
+    assert_eq!(child.digest, old.applied_digest.unwrap());
 }
 
 #[test]
@@ -308,8 +308,8 @@ fn the_condition_names_the_image_and_the_roll_outs_waited_for() {
     let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
     decision(&rollouts, &a, "s:2", Some(&old_a), at(0));
     let (waiting, _) = decision(&rollouts, &b, "s:2", Some(&old_b), at(0));
-    let says = |decision: &RolloutDecision| upgrade_pending(decision, Some("s:1"));
-    let condition = says(&waiting).unwrap();
+    let pending = |decision: &RolloutDecision| upgrade_pending(decision, Some("s:1"));
+    let condition = pending(&waiting).unwrap();
     assert_eq!(
         (condition.status, condition.reason.as_str()),
         ("True", "Waiting")
@@ -323,11 +323,11 @@ fn the_condition_names_the_image_and_the_roll_outs_waited_for() {
         state: RolloutState::Stuck(at(0)),
         ..waiting
     };
-    let condition = says(&stuck).unwrap();
+    let condition = pending(&stuck).unwrap();
     assert_eq!(condition.reason, STUCK);
     let message = condition.message;
     assert!(message.contains("no progress since"), "{message}");
-    assert!(says(&RolloutDecision::current(None)).is_none());
+    assert!(pending(&RolloutDecision::current(None)).is_none());
 }
 
 #[test]

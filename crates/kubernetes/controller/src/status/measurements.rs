@@ -40,7 +40,7 @@ pub(super) fn add_outcomes(
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Objectives {
     /// No requests were received.
-    Unasked,
+    NoRequests,
     Met,
     /// The missed objectives, one clause each.
     Missed(Vec<String>),
@@ -50,7 +50,7 @@ pub(super) fn objectives(facts: &DeploymentFacts<'_>) -> Objectives {
     let models = &facts.deployment.spec.models;
     let mut missed: Vec<String> = models
         .iter()
-        .flat_map(|model| missed_by(facts, model))
+        .flat_map(|model| missed_objectives(facts, model))
         .collect();
     // Servers of a version that does not report outcomes by model: all requests together are
     // measured against the strictest objective.
@@ -64,18 +64,18 @@ pub(super) fn objectives(facts: &DeploymentFacts<'_>) -> Objectives {
             bad: all.bad,
             ..RequestCounts::default()
         };
-        missed.extend(clause("all models together", &counts, allowed));
+        missed.extend(describe_miss("all models together", &counts, allowed));
     }
     match (all.requests, missed.is_empty()) {
         (_, false) => Objectives::Missed(missed),
-        (0, true) => Objectives::Unasked,
+        (0, true) => Objectives::NoRequests,
         (_, true) => Objectives::Met,
     }
 }
 
 /// The kinds of output of a model that miss its objective; the model itself if only the total of
 /// its requests misses it.
-fn missed_by(facts: &DeploymentFacts<'_>, model: &Model) -> Vec<String> {
+fn missed_objectives(facts: &DeploymentFacts<'_>, model: &Model) -> Vec<String> {
     let (Some(outcomes), Some(allowed)) = (
         ModelOutcomes::of(model, states(facts)),
         bad_rate_allowed(model),
@@ -83,18 +83,18 @@ fn missed_by(facts: &DeploymentFacts<'_>, model: &Model) -> Vec<String> {
         return Vec::new();
     };
     let kinds = outcomes.known_kinds().filter_map(|(kind, counts)| {
-        clause(&format!("model {}, {kind}", model.name), counts, allowed)
+        describe_miss(&format!("model {}, {kind}", model.name), counts, allowed)
     });
     let mut missed: Vec<String> = kinds.collect();
     if missed.is_empty() {
         let of_model = format!("model {}", model.name);
-        missed.extend(clause(&of_model, &outcomes.all(), allowed));
+        missed.extend(describe_miss(&of_model, &outcomes.all(), allowed));
     }
     missed
 }
 
 /// Describes by how much an objective is missed; `None` if it is met.
-fn clause(about: &str, counts: &RequestCounts, allowed: f64) -> Option<String> {
+fn describe_miss(about: &str, counts: &RequestCounts, allowed: f64) -> Option<String> {
     let is_missed = counts.is_objective_met(allowed) == Some(false);
     is_missed.then(|| {
         format!(

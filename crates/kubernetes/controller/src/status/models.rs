@@ -14,17 +14,17 @@ pub(super) fn models(facts: &DeploymentFacts<'_>) -> Vec<ModelStatus> {
 }
 
 fn status_of(facts: &DeploymentFacts<'_>, model: &Model) -> ModelStatus {
-    let pods: Vec<(&ObservedPod, &ModelState)> = seen(facts, model).collect();
-    let loaded = pods.iter().filter(|(_, seen)| is_loaded(model, seen));
+    let pods: Vec<(&ObservedPod, &ModelState)> = model_states(facts, model).collect();
+    let loaded = pods.iter().filter(|(_, state)| is_loaded(model, state));
     let digests = loaded
         .clone()
-        .filter_map(|(_, seen)| seen.sha256.as_deref());
+        .filter_map(|(_, state)| state.sha256.as_deref());
     let mut digests: Vec<&str> = digests.collect();
     digests.sort_unstable();
     digests.dedup();
     let status = ModelStatus {
         name: model.name.clone(),
-        loaded: format!("{}/{}", loaded.count(), facts.wanted()),
+        loaded: format!("{}/{}", loaded.count(), facts.desired_replicas()),
         sha256: match digests.as_slice() {
             [digest] => Some((*digest).to_owned()),
             _ => None,
@@ -38,31 +38,31 @@ fn status_of(facts: &DeploymentFacts<'_>, model: &Model) -> ModelStatus {
 }
 
 /// The states of a model on the pods.
-fn seen<'a>(
+fn model_states<'a>(
     facts: &'a DeploymentFacts<'_>,
     model: &'a Model,
 ) -> impl Iterator<Item = (&'a ObservedPod, &'a ModelState)> {
-    facts.live_pods().filter_map(|pod| {
+    facts.active_pods().filter_map(|pod| {
         let models = pod.state.as_ref()?.models.iter();
-        let mut of_name = models.filter(|seen| seen.name == model.name);
-        of_name.next().map(|seen| (pod, seen))
+        let mut of_name = models.filter(|state| state.name == model.name);
+        of_name.next().map(|state| (pod, state))
     })
 }
 
 /// Whether a pod has loaded the version in the spec.
-fn is_loaded(model: &Model, seen: &ModelState) -> bool {
-    let is_source = seen.source == model.uri.place.source_in_pod().to_string();
-    let is_digest = model.uri.sha256.is_none() || model.uri.sha256 == seen.sha256;
-    seen.state == LoadState::Loaded && is_source && is_digest
+fn is_loaded(model: &Model, state: &ModelState) -> bool {
+    let is_source = state.source == model.uri.place.source_in_pod().to_string();
+    let is_digest = model.uri.sha256.is_none() || model.uri.sha256 == state.sha256;
+    state.state == LoadState::Loaded && is_source && is_digest
 }
 
 fn error(pods: &[(&ObservedPod, &ModelState)]) -> Option<String> {
     let failed = pods
         .iter()
-        .filter(|(_, seen)| seen.state == LoadState::Failed);
+        .filter(|(_, state)| state.state == LoadState::Failed);
     // The first by name if there are several, so that the text does not alternate between pods.
-    let (pod, seen) = failed.min_by_key(|(pod, _)| &pod.name)?;
-    let why = seen
+    let (pod, state) = failed.min_by_key(|(pod, _)| &pod.name)?;
+    let why = state
         .error
         .as_deref()
         .unwrap_or("the server does not say why");
@@ -73,7 +73,7 @@ fn error(pods: &[(&ObservedPod, &ModelState)]) -> Option<String> {
 /// The median over pods, which is robust against an outlier.
 fn latency(pods: &[(&ObservedPod, &ModelState)]) -> Vec<LatencyModel> {
     let learned = || {
-        let models = pods.iter().flat_map(|(_, seen)| &seen.latency);
+        let models = pods.iter().flat_map(|(_, state)| &state.latency);
         models.filter(|l| l.samples > 0 && l.alpha_us.is_finite() && l.beta_us.is_finite())
     };
     let mut kinds: Vec<&str> = learned().map(|l| l.kind.as_str()).collect();
@@ -100,7 +100,7 @@ fn latency(pods: &[(&ObservedPod, &ModelState)]) -> Vec<LatencyModel> {
 fn batching(pods: &[(&ObservedPod, &ModelState)]) -> Vec<BatchingStatus> {
     let chosen = || {
         let pods = pods.iter();
-        pods.flat_map(|(pod, seen)| seen.batching.iter().map(|choice| (&pod.name, choice)))
+        pods.flat_map(|(pod, state)| state.batching.iter().map(|choice| (&pod.name, choice)))
     };
     let mut kinds: Vec<&str> = chosen().map(|(_, choice)| choice.kind.as_str()).collect();
     kinds.sort_unstable();
@@ -123,7 +123,7 @@ fn batching(pods: &[(&ObservedPod, &ModelState)]) -> Vec<BatchingStatus> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LoadProgress {
     /// No pod has reported yet.
-    Unread,
+    NoReport,
     /// A model, and the error reported by a pod.
     Failed(String, String),
     /// Number of loaded pairs of pod and model, and number of all pairs.
@@ -132,20 +132,20 @@ pub(super) enum LoadProgress {
 }
 
 pub(super) fn progress(facts: &DeploymentFacts<'_>) -> LoadProgress {
-    let pods: Vec<&ObservedPod> = facts.live_pods().collect();
+    let pods: Vec<&ObservedPod> = facts.active_pods().collect();
     if pods.iter().all(|pod| pod.state.is_none()) {
-        return LoadProgress::Unread;
+        return LoadProgress::NoReport;
     }
     let models = &facts.deployment.spec.models;
     let mut loaded = 0;
     for model in models {
-        let seen: Vec<_> = seen(facts, model).collect();
-        if let Some(error) = error(&seen) {
+        let states: Vec<_> = model_states(facts, model).collect();
+        if let Some(error) = error(&states) {
             return LoadProgress::Failed(model.name.clone(), error);
         }
-        loaded += seen
+        loaded += states
             .iter()
-            .filter(|(_, seen)| is_loaded(model, seen))
+            .filter(|(_, state)| is_loaded(model, state))
             .count();
     }
     let all = models.len() * pods.len();

@@ -31,12 +31,12 @@ fn workload(pods: usize) -> Workload {
     let pods = i32::try_from(pods).unwrap();
     Workload {
         is_observed: true,
-        wanted: pods,
+        desired: pods,
         replicas: pods,
         updated: pods,
         ready: pods,
         available: pods,
-        is_progressing: Some(ObservedCondition {
+        progressing_condition: Some(ObservedCondition {
             reason: "NewReplicaSetAvailable".to_owned(),
             ..ObservedCondition::default()
         }),
@@ -90,7 +90,7 @@ fn decided(
 }
 
 /// The names of pods that become spare after a long time with this load.
-fn gone(pods: &[ObservedPod]) -> Vec<String> {
+fn became_spare(pods: &[ObservedPod]) -> Vec<String> {
     let mut record = TrafficRecord::default();
     decided(pods, &workload(pods.len()), &mut record, 0);
     let changes = decided(pods, &workload(pods.len()), &mut record, 120).changes;
@@ -107,19 +107,23 @@ fn gone(pods: &[ObservedPod]) -> Vec<String> {
 
 #[test]
 fn the_newest_pod_or_one_that_shares_its_node_becomes_spare_first() {
-    assert_eq!(gone(&pods(3, 0.9)), ["c"]);
+    assert_eq!(became_spare(&pods(3, 0.9)), ["c"]);
     let mut shared = pods(4, 0.9);
     shared[1].node = Some("node 0".to_owned());
-    assert_eq!(gone(&shared), ["b"]);
-    assert_eq!(gone(&pods(9, 0.9)), ["i", "h"]);
+    assert_eq!(became_spare(&shared), ["b"]);
+    assert_eq!(became_spare(&pods(9, 0.9)), ["i", "h"]);
 }
 
 #[test]
 fn two_pods_serve_unless_autoscaling_allows_one() {
-    assert_eq!(gone(&pods(2, 1.0)), [""; 0]);
+    assert_eq!(became_spare(&pods(2, 1.0)), [""; 0]);
     let of = |min, max| spec(&json!({"autoscaling": {"minReplicas": min, "maxReplicas": max}}));
     assert_eq!(
-        [least(&spec(&json!({}))), least(&of(1, 9)), least(&of(4, 9))],
+        [
+            min_serving(&spec(&json!({}))),
+            min_serving(&of(1, 9)),
+            min_serving(&of(4, 9))
+        ],
         [2, 1, 4]
     );
 }
@@ -134,7 +138,7 @@ fn a_busy_front_end_counts_as_a_busy_pod() {
         };
         pod.state.as_mut().unwrap().front = Some(front);
     }
-    assert_eq!(gone(&busy), [""; 0]);
+    assert_eq!(became_spare(&busy), [""; 0]);
 }
 
 #[test]
@@ -146,12 +150,14 @@ fn whenever_something_else_than_the_load_changes_every_pod_gets_requests() {
     let cases: [(TrafficCause, Change); 7] = [
         (TrafficCause::Load(ServingCause::Steady), |_, _| {}),
         (TrafficCause::RollingOut, |_, workload| workload.updated = 1),
-        (TrafficCause::PodsMissing, |_, workload| workload.wanted = 5),
+        (TrafficCause::PodsMissing, |_, workload| {
+            workload.desired = 5
+        }),
         (TrafficCause::PodsMissing, |pods, _| {
             pods[0].is_ready = false
         }),
         (TrafficCause::PodsMissing, |pods, _| {
-            pods[0].is_ending = true
+            pods[0].is_inactive = true
         }),
         (TrafficCause::NoReport, |pods, _| pods[1].state = None),
         (TrafficCause::Load(ServingCause::BadRate), |pods, _| {
@@ -235,7 +241,7 @@ fn the_service_asks_for_the_label_only_where_every_pod_and_every_new_one_has_it(
         uid: String::new(),
         resource_version: String::new(),
         controller: None,
-        applied: None,
+        applied_digest: None,
         body: json!({"spec": {"template": {"metadata": {"labels": labels}}}}),
     };
     let (new, old) = (
@@ -255,7 +261,7 @@ fn the_service_asks_for_the_label_only_where_every_pod_and_every_new_one_has_it(
     ));
     pods[0].traffic = None;
     assert!(!selects_traffic(&idle, Some(&new), &pods));
-    pods[0].is_ending = true;
+    pods[0].is_inactive = true;
     assert!(selects_traffic(&idle, Some(&new), &pods));
 }
 
@@ -291,7 +297,7 @@ fn any_pods() -> impl Strategy<Value = Vec<ObservedPod>> {
         pod.traffic =
             [Some(Traffic::Serving), Some(Traffic::Spare), None][usize::from(traffic % 3)];
         pod.is_own = odd != 0 || traffic > 3;
-        pod.is_ending = odd == 1 && traffic > 12;
+        pod.is_inactive = odd == 1 && traffic > 12;
         pod.is_ready = odd != 2 || traffic > 3;
         pod.state.as_mut().unwrap().requests.late = late * 1000;
         pod
@@ -310,7 +316,7 @@ proptest! {
             now += pause;
             let decision = decided(&pods, &workload(wanted), &mut record, now);
             for (at, traffic) in decision.changes {
-                prop_assert!(pods[at].is_own && !pods[at].is_ending);
+                prop_assert!(pods[at].is_own && !pods[at].is_inactive);
                 prop_assert_ne!(pods[at].traffic, Some(traffic));
                 pods[at].traffic = Some(traffic);
             }

@@ -164,7 +164,7 @@ pub(crate) fn run(count: usize) {
             watched("watched_objects") + watched("watched_malformed_objects") == count + 1
         }
     });
-    assert!(!controller.has_ended());
+    assert!(!controller.has_exited());
     let log = controller.log();
     assert!(!log.contains("panicked"), "{log}");
     assert!(log.contains("is malformed"), "some objects are malformed");

@@ -74,7 +74,7 @@ impl Rig {
 
     /// Starts a controller and waits until it is ready.
     pub(crate) fn controller(&self, more: &[&str]) -> Controller {
-        self.launch(more).ready()
+        self.launch(more).wait_until_ready()
     }
 
     pub(crate) fn launch(&self, more: &[&str]) -> Controller {
@@ -86,12 +86,12 @@ impl Rig {
         let mut command = Command::new(env!("CARGO_BIN_EXE_albacore-controller"));
         command.env_clear().args(["--lease-namespace", "default"]);
         command.arg("--kubeconfig").arg(kubeconfig).args(more);
-        self.launch_by(command, IpAddr::V4(Ipv4Addr::LOCALHOST))
+        self.launch_command(command, IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
     /// Starts a controller by a command that already contains its connection options; it listens on
     /// a port of `ip`.
-    pub(crate) fn launch_by(&self, mut command: Command, ip: IpAddr) -> Controller {
+    pub(crate) fn launch_command(&self, mut command: Command, ip: IpAddr) -> Controller {
         let listener = std::net::TcpListener::bind((ip, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
@@ -122,12 +122,12 @@ impl Rig {
     /// Runs kubectl and returns its output.
     #[track_caller]
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
-        self.ask(arguments)
+        self.try_kubectl(arguments)
             .unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
     }
 
     /// Runs kubectl and returns its output or its error.
-    pub(crate) fn ask(&self, arguments: &[&str]) -> Result<String, String> {
+    pub(crate) fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
         let output = self.plane.kubectl(arguments).unwrap();
         match output.status.success() {
             true => Ok(String::from_utf8(output.stdout).unwrap()),
@@ -177,7 +177,7 @@ impl Rig {
             &format!("--validate={validate}"),
             "-f",
         ];
-        self.ask(&[&arguments[..], &[&path]].concat())
+        self.try_kubectl(&[&arguments[..], &[&path]].concat())
     }
 
     /// Applies a merge patch to an object.
@@ -215,7 +215,7 @@ impl Rig {
     }
 
     /// `status/reason` of a condition of a deployment; empty if it is absent.
-    pub(crate) fn says(&self, name: &str, condition: &str) -> String {
+    pub(crate) fn condition_text(&self, name: &str, condition: &str) -> String {
         let deployment = self.get("infd", name).unwrap_or_default();
         let conditions = deployment["status"]["conditions"]
             .as_array()
@@ -230,16 +230,16 @@ impl Rig {
 
     /// Waits for a condition of a deployment.
     #[track_caller]
-    pub(crate) fn wait_for(&self, name: &str, condition: &str, standing: &str) {
+    pub(crate) fn wait_for(&self, name: &str, condition: &str, expected: &str) {
         let mut last = String::new();
         wait_or(
             || {
-                last = self.says(name, condition);
-                last == standing
+                last = self.condition_text(name, condition);
+                last == expected
             },
             || {
                 format!(
-                    "{name}: {condition} is not {standing}\n{:#}",
+                    "{name}: {condition} is not {expected}\n{:#}",
                     self.get("infd", name).unwrap_or_default()["status"]
                 )
             },
@@ -248,7 +248,7 @@ impl Rig {
 
     /// Writes the status of every pod of a deployment like a kubelet: running at an address and
     /// ready.
-    pub(crate) fn play_kubelet(&self, name: &str, addresses: &[&str]) -> usize {
+    pub(crate) fn simulate_kubelet(&self, name: &str, addresses: &[&str]) -> usize {
         let pods = self.list("pods", &format!("albacore.dev/deployment={name}"));
         let pods = pods
             .iter()
@@ -275,7 +275,7 @@ impl Rig {
                 "--type=merge",
                 "-p",
             ];
-            let patched = self.ask(&[&arguments[..], &[&status.to_string()]].concat());
+            let patched = self.try_kubectl(&[&arguments[..], &[&status.to_string()]].concat());
             // Deleted meanwhile; a pod without a node is deleted immediately.
             let is_gone = |error: &String| error.contains("NotFound");
             assert!(patched.as_ref().err().is_none_or(is_gone), "{patched:?}");
@@ -290,8 +290,8 @@ impl Rig {
         let lines = log
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let ours = lines.filter(|r| r["user"]["username"] == CONTROLLER);
-        let requests = ours.map(|r| {
+        let of_controller = lines.filter(|r| r["user"]["username"] == CONTROLLER);
+        let requests = of_controller.map(|r| {
             let object = &r["objectRef"];
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let part = match text(&object["subresource"]).as_str() {
@@ -322,7 +322,7 @@ impl Rig {
 
 impl Controller {
     /// Waits until it is ready.
-    pub(crate) fn ready(mut self) -> Self {
+    pub(crate) fn wait_until_ready(mut self) -> Self {
         wait("the controller is ready", || {
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "{}", self.log());
@@ -361,11 +361,11 @@ impl Controller {
                 .unwrap()
                 .success()
         );
-        self.ended()
+        self.wait_for_exit()
     }
 
     /// Waits until the process has exited.
-    pub(crate) fn ended(&mut self) -> ExitStatus {
+    pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         let mut status = None;
         wait("the controller ends", || {
             status = self.child.try_wait().unwrap();
@@ -374,7 +374,7 @@ impl Controller {
         status.unwrap()
     }
 
-    pub(crate) fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_exited(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 

@@ -98,17 +98,17 @@ impl Pod {
     }
 
     /// Sends the example's request to the model `m`; returns the status line of the response.
-    pub(crate) fn ask(&self) -> String {
-        self.ask_model("m")
+    pub(crate) fn predict(&self) -> String {
+        self.predict_with("m")
     }
 
-    pub(crate) fn ask_model(&self, model: &str) -> String {
+    pub(crate) fn predict_with(&self, model: &str) -> String {
         let body = std::fs::read_to_string(root().join("examples/fraud_request.json")).unwrap();
         self.send(model, &body)
     }
 
     /// The same for the most expensive output.
-    pub(crate) fn ask_interactions(&self) -> String {
+    pub(crate) fn predict_interactions(&self) -> String {
         let body = std::fs::read_to_string(root().join("examples/fraud_request.json")).unwrap();
         let mut body: Value = serde_json::from_str(&body).unwrap();
         body["outputs"] = json!([{"name": "interactions"}]);
