@@ -44,7 +44,7 @@ impl PodProblem {
         Self {
             container: container.map(str::to_owned),
             reason: reason.to_owned(),
-            message: short(message),
+            message: truncated(message),
         }
     }
 
@@ -112,7 +112,7 @@ fn time_of(event: &Event) -> Option<k8s_openapi::jiff::Timestamp> {
 }
 
 fn of_container(status: &ContainerStatus, is_init: bool) -> Option<PodProblem> {
-    let ended = ended(status.last_state.as_ref());
+    let ended = last_termination(status.last_state.as_ref());
     let problem =
         |reason: &str, message: &str| Some(PodProblem::new(Some(&status.name), reason, message));
     let state = status.state.as_ref()?;
@@ -122,7 +122,7 @@ fn of_container(status: &ContainerStatus, is_init: bool) -> Option<PodProblem> {
         return match reason {
             reason if NORMAL_WAITS.contains(&reason) => None,
             CRASH_LOOP => {
-                let ended = ended.map(|ended| in_words(ended, status.restart_count));
+                let ended = ended.map(|ended| termination_text(ended, status.restart_count));
                 let message = format!("{message}; {}", ended.unwrap_or_default());
                 let message = message.trim_end_matches("; ");
                 problem(crash_reason(status), message)
@@ -133,7 +133,7 @@ fn of_container(status: &ContainerStatus, is_init: bool) -> Option<PodProblem> {
     }
     if let Some(terminated) = &state.terminated {
         let is_done = is_init && terminated.exit_code == 0;
-        let message = in_words(terminated, status.restart_count);
+        let message = termination_text(terminated, status.restart_count);
         return match terminated.reason.as_deref() {
             _ if is_done => None,
             Some(OUT_OF_MEMORY) => problem(OUT_OF_MEMORY, &message),
@@ -143,23 +143,27 @@ fn of_container(status: &ContainerStatus, is_init: bool) -> Option<PodProblem> {
     }
     // It was restarted, and has not completed its start since.
     let ended = ended.filter(|_| status.restart_count > 0 && status.started != Some(true))?;
-    problem(crash_reason(status), &in_words(ended, status.restart_count))
+    problem(
+        crash_reason(status),
+        &termination_text(ended, status.restart_count),
+    )
 }
 
-fn ended(state: Option<&ContainerState>) -> Option<&ContainerStateTerminated> {
+fn last_termination(state: Option<&ContainerState>) -> Option<&ContainerStateTerminated> {
     state?.terminated.as_ref()
 }
 
 /// The reason for a container that keeps exiting.
 fn crash_reason(status: &ContainerStatus) -> &'static str {
-    let reason = ended(status.last_state.as_ref()).and_then(|ended| ended.reason.as_deref());
+    let reason =
+        last_termination(status.last_state.as_ref()).and_then(|ended| ended.reason.as_deref());
     match reason {
         Some(OUT_OF_MEMORY) => OUT_OF_MEMORY,
         _ => CRASH_LOOP,
     }
 }
 
-fn in_words(ended: &ContainerStateTerminated, restarts: i32) -> String {
+fn termination_text(ended: &ContainerStateTerminated, restarts: i32) -> String {
     let reason = ended.reason.as_deref().unwrap_or("Error");
     let mut text = format!("ended with exit code {} ({reason})", ended.exit_code);
     if restarts > 0 {
@@ -172,7 +176,7 @@ fn in_words(ended: &ContainerStateTerminated, restarts: i32) -> String {
 }
 
 /// Replaces line breaks and truncates the text.
-fn short(text: &str) -> String {
+fn truncated(text: &str) -> String {
     let text = text.replace(|c: char| c.is_control(), " ");
     match text.char_indices().nth(POD_MESSAGE_CHARS_MAX) {
         None => text,

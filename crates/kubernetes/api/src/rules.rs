@@ -54,7 +54,7 @@ pub(crate) const RULES: [Rule; 27] = [
         cel: Some("self.workers * self.threads <= 2048"),
         message: "workers x threads is at most 2048",
         field: Some(".threads"),
-        check: Some(shape_is_bounded),
+        check: Some(threads_are_bounded),
     },
     Rule {
         at: "spec",
@@ -120,7 +120,7 @@ pub(crate) const RULES: [Rule; 27] = [
         cel: None,
         message: "",
         field: None,
-        check: Some(iterations_are_some),
+        check: Some(iterations_are_not_empty),
     },
     Rule {
         at: "spec",
@@ -131,7 +131,7 @@ pub(crate) const RULES: [Rule; 27] = [
         message: "models[].threads is auto or at most spec.threads: the threads of one worker \
                   compute a batch",
         field: Some(".models"),
-        check: Some(threads_of_models_are_there),
+        check: Some(threads_of_models_are_in_range),
     },
     Rule {
         at: "spec.batching",
@@ -389,7 +389,7 @@ fn name_is_a_label(deployment: &InferenceDeployment) -> Option<Violation> {
     })
 }
 
-fn shape_is_bounded(deployment: &InferenceDeployment) -> Option<Violation> {
+fn threads_are_bounded(deployment: &InferenceDeployment) -> Option<Violation> {
     let (workers, threads) = (deployment.spec.workers, deployment.spec.threads);
     let slots = u32::from(workers) * u32::from(threads);
     (slots > SLOTS_MAX).then(|| {
@@ -457,7 +457,7 @@ fn names_are_unique(deployment: &InferenceDeployment) -> Option<Violation> {
     ))
 }
 
-fn iterations_are_some(deployment: &InferenceDeployment) -> Option<Violation> {
+fn iterations_are_not_empty(deployment: &InferenceDeployment) -> Option<Violation> {
     let mut models = deployment.spec.models.iter().enumerate();
     models.find_map(|(index, model)| match model.iterations {
         Some(Iterations::Range(range)) if range.begin >= range.end => {
@@ -472,7 +472,7 @@ fn iterations_are_some(deployment: &InferenceDeployment) -> Option<Violation> {
     })
 }
 
-fn threads_of_models_are_there(deployment: &InferenceDeployment) -> Option<Violation> {
+fn threads_of_models_are_in_range(deployment: &InferenceDeployment) -> Option<Violation> {
     let of_worker = deployment.spec.threads;
     let mut models = deployment.spec.models.iter().enumerate();
     models.find_map(|(index, model)| {

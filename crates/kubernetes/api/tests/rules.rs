@@ -427,12 +427,12 @@ fn every_rule_of_the_schema_has_its_example() {
 }
 
 /// Creates `object` in a dry run; returns the API server's error.
-fn ask(plane: &ControlPlane, object: &Value) -> Result<(), String> {
-    tell(plane, &["create", "--dry-run=server"], object)
+fn dry_run(plane: &ControlPlane, object: &Value) -> Result<(), String> {
+    run_kubectl(plane, &["create", "--dry-run=server"], object)
 }
 
 /// Runs `kubectl` with `arguments` and `object` as its file; returns the API server's error.
-fn tell(plane: &ControlPlane, arguments: &[&str], object: &Value) -> Result<(), String> {
+fn run_kubectl(plane: &ControlPlane, arguments: &[&str], object: &Value) -> Result<(), String> {
     let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
     std::fs::write(file.path(), object.to_string()).unwrap();
     let path = file.path().to_str().unwrap();
@@ -445,7 +445,7 @@ fn tell(plane: &ControlPlane, arguments: &[&str], object: &Value) -> Result<(), 
 }
 
 #[test]
-fn an_api_server_judges_as_the_reader_does() {
+fn the_api_server_and_the_reader_apply_the_same_rules() {
     let mut plane = ControlPlane::start(&Options::default()).unwrap();
     let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../crds");
     plane.serve_crds(&crds).unwrap();
@@ -468,13 +468,13 @@ fn an_api_server_judges_as_the_reader_does() {
         ]);
     }
     for (rule, keeps, breaks, _) in examples() {
-        assert_eq!(ask(&plane, &object("m", &keeps)), Ok(()), "{rule}");
-        let message = ask(&plane, &object("m", &breaks)).unwrap_err();
+        assert_eq!(dry_run(&plane, &object("m", &keeps)), Ok(()), "{rule}");
+        let message = dry_run(&plane, &object("m", &breaks)).unwrap_err();
         assert!(message.contains(rule), "{rule}: {message}");
     }
     let spec = &examples()[0].1;
     for name in ["1a", "a.b", &"a".repeat(64)] {
-        let message = ask(&plane, &object(name, spec)).unwrap_err();
+        let message = dry_run(&plane, &object(name, spec)).unwrap_err();
         assert!(
             message.contains("becomes the name of a Service"),
             "{name}: {message}"
@@ -484,7 +484,7 @@ fn an_api_server_judges_as_the_reader_does() {
     iterations_have_two_forms(&plane);
     let mut unknown = object("m", spec);
     unknown["spec"]["batchng"] = json!({});
-    let message = ask(&plane, &unknown).unwrap_err();
+    let message = dry_run(&plane, &unknown).unwrap_err();
     assert!(message.contains("spec.batchng"), "{message}");
 }
 
@@ -503,7 +503,7 @@ fn iterations_have_two_forms(plane: &ControlPlane) {
         range,
         json!("All"),
     ] {
-        let applied = tell(plane, &["apply", "--server-side"], &with(&good));
+        let applied = run_kubectl(plane, &["apply", "--server-side"], &with(&good));
         assert_eq!(applied, Ok(()), "{good}");
         let path = "jsonpath={.spec.models[0].iterations}";
         let stored = plane.kubectl(&["get", "infd", "iterations", "-o", path]);
@@ -528,7 +528,7 @@ fn iterations_have_two_forms(plane: &ControlPlane) {
         json!({"begin": 0, "end": 0}),
         json!({"begin": 0.5, "end": 3}),
     ] {
-        let answer = ask(plane, &with(&wrong));
+        let answer = dry_run(plane, &with(&wrong));
         assert!(answer.is_err(), "{wrong} is taken");
         let message = answer.unwrap_err();
         assert!(
@@ -545,9 +545,9 @@ fn iterations_have_two_forms(plane: &ControlPlane) {
 fn change_the_kind_of_server(plane: &ControlPlane) {
     let own = json!({"template": {"spec": {"containers": [{"name": "server", "image": "x"}]}}});
     let two = json!({"models": [model(), {"name": "n", "uri": "file:///n"}]});
-    let put = |name: &str, spec: &Value| tell(plane, &["replace"], &object(name, spec));
+    let put = |name: &str, spec: &Value| run_kubectl(plane, &["replace"], &object(name, spec));
     for (name, first, other) in [("models", &two, &own), ("own", &own, &two)] {
-        tell(plane, &["create"], &object(name, first)).unwrap();
+        run_kubectl(plane, &["create"], &object(name, first)).unwrap();
         let message = put(name, other).unwrap_err();
         assert!(message.contains(STAYS), "{name}: {message}");
     }

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_answer_has_a_class() {
+    fn every_status_code_has_a_class() {
         let wait = Duration::from_secs(3);
         for (code, class) in [
             (400, ErrorClass::Invalid),

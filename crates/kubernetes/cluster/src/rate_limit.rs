@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_rises_while_it_is_waited_for_and_answers_are_quick() {
+    fn the_rate_rises_while_requests_wait_and_latency_is_low() {
         let mut rate_limit = RateLimit::default();
         rate_limit.set_rate(NonZeroU32::new(1000).unwrap());
         assert_eq!(rate_limit.rate(), RATE_START);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_halve_the_rate_once_for_each_pause() {
+    fn rejections_halve_the_rate_once_for_each_pause() {
         let mut rate_limit = RateLimit::default();
         rate_limit.set_rate(NonZeroU32::new(100).unwrap());
         let mut now = Duration::from_secs(10);

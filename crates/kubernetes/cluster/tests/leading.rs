@@ -70,9 +70,9 @@ impl Contender {
     }
 
     /// Whether `line` is printed within `time`.
-    fn says(&self, line: &str, time: Duration) -> bool {
+    fn prints_within(&self, line: &str, time: Duration) -> bool {
         match self.lines.recv_timeout(time) {
-            Ok(next) => next == line || self.says(line, time),
+            Ok(next) => next == line || self.prints_within(line, time),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => false,
         }
     }
@@ -147,7 +147,7 @@ fn of_two_candidates_one_leads_and_a_paused_leader_writes_nothing_more() {
     let second = contender("bob");
     let lease = Duration::from_secs(LEASE);
     assert!(
-        !second.says("leading", lease * 2),
+        !second.prints_within("leading", lease * 2),
         "the lease is renewed, so nobody takes it"
     );
     let mut pair = [first, second];
@@ -170,7 +170,7 @@ fn of_two_candidates_one_leads_and_a_paused_leader_writes_nothing_more() {
     let deleted = plane.kubectl(&["delete", "lease", "contest"]).unwrap();
     assert!(deleted.status.success());
     assert!(
-        !other.says("leading", lease * 2),
+        !other.prints_within("leading", lease * 2),
         "the holder makes it anew"
     );
     leader.signal("-TERM");

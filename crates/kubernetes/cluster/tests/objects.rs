@@ -70,7 +70,7 @@ fn deployment(name: &str, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn our_fields_are_ours_and_those_of_others_stay() {
+async fn an_apply_changes_owned_fields_only() {
     let cluster = connect().await;
     let kind = ApiResource::erase::<Deployment>(&());
     let key = ObjectKey::new("default", "shared-fields");
@@ -120,7 +120,7 @@ async fn our_fields_are_ours_and_those_of_others_stay() {
 }
 
 #[tokio::test]
-async fn refusals_have_their_class_and_name_the_field() {
+async fn rejections_have_a_class_and_name_the_field() {
     let cluster = connect().await;
     let kind = ApiResource::erase::<Deployment>(&());
     let unknown = deployment("refused", json!({"replicants": 2}));
@@ -257,7 +257,7 @@ fn arrivals(user: &str) -> Vec<Duration> {
 }
 
 #[tokio::test]
-async fn the_budget_of_requests_is_kept() {
+async fn the_request_rate_limit_is_enforced() {
     let config = PLANE
         .kubeconfig_of("spender", Some("system:masters"))
         .unwrap();
@@ -310,7 +310,7 @@ async fn scripted(
 /// A real API server requires a pause of one second at unpredictable times, so this one is
 /// scripted; `crates/kubernetes/controller/tests/throttled.rs` tests a real one.
 #[tokio::test]
-async fn retry_after_is_honored_by_everybody() {
+async fn all_requests_honor_retry_after() {
     let (address, arrivals) = scripted(&[
         "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 2\r\nContent-Length: 4\r\nConnection: close\r\n\r\nslow",
         "HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n{\"code\":404,\"reason\":\"NotFound\"}",
@@ -337,7 +337,7 @@ async fn retry_after_is_honored_by_everybody() {
 }
 
 #[tokio::test]
-async fn no_answer_is_an_error_that_passes() {
+async fn a_missing_response_is_a_transient_error() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     drop(silent);

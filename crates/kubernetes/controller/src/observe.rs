@@ -106,7 +106,7 @@ fn observe_pod(
         uid: pod.uid().unwrap_or_default(),
         node: node.map(str::to_owned),
         created: facts.created,
-        is_own: facts.is_own,
+        is_controlled: facts.is_controlled,
         traffic: facts.traffic,
         unready_since: facts.unready_since,
         problem: facts.problem.clone(),

@@ -133,7 +133,7 @@ pub(crate) struct ObservedPod {
     pub(crate) created: Option<Timestamp>,
     /// Whether its owner is a ReplicaSet of the deployment's own Deployment, according to the
     /// owner's name.
-    pub(crate) is_own: bool,
+    pub(crate) is_controlled: bool,
     /// From its label; `None` if the label is missing or has another value.
     pub(crate) traffic: Option<Traffic>,
     /// Time since which it is not ready; `None` if it is ready or the time is not reported.

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn respawns_are_reported_at_once_then_together_and_age_out() {
+    fn the_first_respawn_is_reported_immediately_and_later_ones_are_aggregated() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut respawns = Respawns::default();

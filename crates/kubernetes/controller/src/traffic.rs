@@ -127,7 +127,9 @@ pub(crate) fn selects_traffic(
         let labels = &live.body["spec"]["template"]["metadata"]["labels"];
         labels[TRAFFIC_LABEL] == Traffic::Serving.label()
     };
-    let mut pods = pods.iter().filter(|pod| pod.is_own && !pod.is_inactive);
+    let mut pods = pods
+        .iter()
+        .filter(|pod| pod.is_controlled && !pod.is_inactive);
     prefers_idle_pods(spec) && live.is_none_or(in_template) && pods.all(|p| p.traffic.is_some())
 }
 
@@ -241,11 +243,11 @@ fn consolidation_order(pods: &[ObservedPod]) -> Vec<usize> {
 }
 
 fn is_ready(pod: &ObservedPod) -> bool {
-    pod.is_own && pod.is_ready && !pod.is_inactive
+    pod.is_controlled && pod.is_ready && !pod.is_inactive
 }
 
 pub(crate) fn is_spare(pod: &ObservedPod) -> bool {
-    pod.is_own && !pod.is_inactive && pod.traffic == Some(Traffic::Spare)
+    pod.is_controlled && !pod.is_inactive && pod.traffic == Some(Traffic::Spare)
 }
 
 /// Fraction of time in which a pod was busy: that of its workers, or of its front end if that is

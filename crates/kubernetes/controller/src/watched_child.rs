@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_gives_the_same_as_the_object() {
+    fn a_cached_child_equals_the_object() {
         for (kind, spec) in [
             (ChildKind::Deployment, json!({"template": {"spec": {}}})),
             (ChildKind::Service, json!({"ports": [{"port": 1}]})),

@@ -35,7 +35,7 @@ pub(crate) struct PodFacts {
     pub(crate) node: Option<String>,
     pub(crate) created: Option<Timestamp>,
     /// Whether it belongs to a ReplicaSet of the Deployment in its label.
-    pub(crate) is_own: bool,
+    pub(crate) is_controlled: bool,
     /// Whether it receives requests, from its label.
     pub(crate) traffic: Option<Traffic>,
     /// Address of its server; `None` unless it is running.
@@ -74,7 +74,7 @@ impl PodFacts {
             owner: owner(pod),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
-            is_own: is_own(pod),
+            is_controlled: is_controlled(pod),
             traffic: pod
                 .labels()
                 .get(TRAFFIC_LABEL)
@@ -90,7 +90,7 @@ impl PodFacts {
 
 /// The name of a Deployment's ReplicaSet is that of the Deployment followed by a hash, which is
 /// also a label of the pods.
-fn is_own(pod: &Pod) -> bool {
+fn is_controlled(pod: &Pod) -> bool {
     let labels = pod.labels();
     let (name, hash) = (labels.get(DEPLOYMENT_LABEL), labels.get(HASH_LABEL));
     let wanted = name.zip(hash).map(|(name, hash)| format!("{name}-{hash}"));

@@ -35,7 +35,7 @@ async fn a_report_counts_for_the_pod_with_the_address_if_it_is_on_trial() {
     let (_folder, feed) = pipe();
     let (params, path) = start(&feed);
     let mut agent = Agent::start(&feed);
-    agent.tell(&[
+    agent.send_snapshot(&[
         reporting("a", "127.0.0.2"),
         reporting("b", "127.0.0.3"),
         pod("c", Some("127.0.0.4"), 1),
@@ -86,7 +86,7 @@ async fn reports_that_are_no_histogram_or_too_frequent_are_refused() {
     let (_folder, feed) = pipe();
     let (params, _) = start(&feed);
     let mut agent = Agent::start(&feed);
-    agent.tell(&[reporting("a", "127.0.0.2")]);
+    agent.send_snapshot(&[reporting("a", "127.0.0.2")]);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let mut client = params.client("127.0.0.2").await;
     let mut codes = Vec::new();
@@ -126,7 +126,7 @@ async fn an_agent_that_does_not_read_blocks_nothing() {
     let mut agent = Agent::start(&feed);
     let pods = (2..=201).map(|n| reporting(&format!("p{n}"), &format!("127.0.1.{n}")));
     let pods: Vec<_> = pods.collect();
-    agent.tell(&pods);
+    agent.send_snapshot(&pods);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let mut counts = Report {
         bounds_us: (0..31).map(|n| u64::MAX - 100 + n).collect(),

@@ -84,7 +84,7 @@ fn assert_contains(found: &Value, wanted: &Value, at: &str) {
     }
 }
 
-fn own() -> Value {
+fn user_server() -> Value {
     let server = json!({"image": "me:1", "command": ["gunicorn"],
         "ports": [{"containerPort": 8000}], "envFrom": [{"secretRef": {"name": "s"}}]});
     with_server(json!({"workers": 3, "threads": 2}), server)
@@ -92,7 +92,11 @@ fn own() -> Value {
 
 #[test]
 fn every_child_is_made_of_fields_of_its_kind() {
-    for spec in [model(), own(), with_server(own(), json!({"image": "x"}))] {
+    for spec in [
+        model(),
+        user_server(),
+        with_server(user_server(), json!({"image": "x"})),
+    ] {
         assert_typed::<ServiceAccount>(&spec, ChildKind::ServiceAccount);
         assert_typed::<ConfigMap>(&spec, ChildKind::ConfigMap);
         assert_typed::<Service>(&spec, ChildKind::Service);
@@ -129,8 +133,8 @@ fn every_child_has_the_name_the_labels_and_the_owner() {
 }
 
 #[test]
-fn the_pods_are_restricted_and_leave_before_they_stop() {
-    for spec in [model(), own()] {
+fn pods_are_restricted_and_drain_before_they_stop() {
+    for spec in [model(), user_server()] {
         let pod = &pod(&spec)["spec"];
         assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
         assert_eq!(pod["securityContext"]["runAsUser"], 65532);
@@ -163,7 +167,7 @@ fn pods_serve_for_5_s_after_they_have_left_their_services() {
     let ours = pod(&model());
     assert_eq!(variable(&ours, delay), Some("5s".into()));
     assert_eq!(pause(&ours), Value::Null);
-    let theirs = pod(&own());
+    let theirs = pod(&user_server());
     assert_eq!((variable(&theirs, delay), pause(&theirs)), (None, 5.into()));
     // A pinned image changes only the image; any other change would restart the pods.
     let (_, mut pinned) = template_with(&model(), Some("server:1"));
@@ -189,7 +193,7 @@ fn the_headless_service_has_the_ports_of_the_pods() {
     let port = |index: usize| (&spec["ports"][index]["name"], &spec["ports"][index]["port"]);
     assert_eq!(port(0), (&"http".into(), &8080.into()));
     assert_eq!(port(1), (&"grpc".into(), &8081.into()));
-    let service = child(&own(), ChildKind::PodsService).unwrap();
+    let service = child(&user_server(), ChildKind::PodsService).unwrap();
     let ports = &service["spec"]["ports"];
     assert_eq!(ports[0]["port"], 8000);
     assert_eq!(ports[1], Value::Null);
@@ -331,7 +335,7 @@ fn a_server_of_the_users_own_gets_its_thread_counts_unless_it_sets_them() {
     let service = child(&spec, ChildKind::Service).unwrap();
     assert_eq!(service["spec"]["ports"][0]["targetPort"], 8000);
 
-    let from = own();
+    let from = user_server();
     let container = &pod(&from)["spec"]["containers"][0];
     let sources = container["envFrom"].as_array().unwrap();
     assert_eq!(
@@ -346,7 +350,7 @@ fn a_server_of_the_users_own_gets_its_thread_counts_unless_it_sets_them() {
 }
 
 #[test]
-fn the_template_overrides_what_is_built() {
+fn the_template_overrides_generated_fields() {
     let spec = with(
         model(),
         "template",

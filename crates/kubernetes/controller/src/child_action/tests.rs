@@ -45,7 +45,7 @@ fn live(child: &ChildObject, version: &str) -> LiveObject {
 }
 
 #[test]
-fn a_child_as_wanted_is_left_alone_whatever_others_added() {
+fn a_child_in_sync_is_not_written_whatever_other_managers_added() {
     let child = child("1");
     assert_eq!(
         child_action(&child, Some(&live(&child, "5")), "u", None),
@@ -109,7 +109,7 @@ fn lists_without_the_usual_key_are_compared_one_by_one() {
 }
 
 #[test]
-fn another_spelling_of_the_api_server_is_applied_once_and_never_again() {
+fn a_value_normalized_by_the_api_server_is_applied_once() {
     let desired = child("1000m");
     let mut answer = live(&desired, "5");
     answer.body["spec"]["containers"][1]["cpu"] = "1".into();
@@ -132,7 +132,7 @@ fn another_spelling_of_the_api_server_is_applied_once_and_never_again() {
 }
 
 #[test]
-fn a_watch_that_lags_makes_no_second_write() {
+fn a_lagging_watch_causes_no_second_write() {
     let (old, new) = (child("1"), child("2"));
     let before = LastApplied::from_response(&new, &live(&new, "7"));
     let lagging = live(&old, "5");
@@ -148,7 +148,7 @@ fn a_watch_that_lags_makes_no_second_write() {
 }
 
 #[test]
-fn objects_that_are_not_ours_are_never_touched() {
+fn objects_of_other_owners_are_never_written() {
     let desired = child("1");
     let mut foreign = live(&desired, "5");
     assert_eq!(

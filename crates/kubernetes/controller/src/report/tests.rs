@@ -11,7 +11,7 @@ fn status(goodput: &str, ready: &str) -> InferenceDeploymentStatus {
 }
 
 #[test]
-fn changes_of_figures_are_delayed_and_other_changes_are_not() {
+fn changes_of_measurements_are_delayed_and_other_changes_are_not() {
     let start = Instant::now();
     let written = status("10/s", "1/2");
     let mut record = DeploymentRecord::default();
@@ -30,7 +30,7 @@ fn changes_of_figures_are_delayed_and_other_changes_are_not() {
 }
 
 #[test]
-fn steps_of_a_roll_out_are_gathered_and_its_end_is_not() {
+fn roll_out_progress_is_delayed_and_its_end_is_not() {
     let step = |replicas: i32, progressing: &str, is_over: bool| {
         let condition = |kind: &str, reason: &str| {
             let condition = serde_json::json!({"type": kind, "status": "True",
@@ -76,7 +76,7 @@ fn many_deployments_wait_longer_so_that_writes_stay_few() {
 }
 
 #[test]
-fn figures_of_models_wait_like_all_others() {
+fn measurements_of_models_are_delayed_like_all_others() {
     let with = |goodput: &str, is_met| {
         let mut status = status("10/s", "1/2");
         status.models = vec![albacore_api::ModelStatus {

@@ -65,15 +65,15 @@ fn deployment(children: &[ChildObject]) -> &ChildObject {
 fn live(child: &ChildObject, is_done: bool, progressed: Timestamp) -> LiveObject {
     let mut body = child.body.clone();
     body["metadata"]["generation"] = 1.into();
-    let wanted = body["spec"]["replicas"].as_i64().unwrap();
-    let updated = if is_done { wanted } else { 0 };
+    let desired = body["spec"]["replicas"].as_i64().unwrap();
+    let updated = if is_done { desired } else { 0 };
     let reason = match is_done {
         true => "NewReplicaSetAvailable",
         false => "ReplicaSetUpdated",
     };
     body["status"] = json!({
-        "observedGeneration": 1, "replicas": wanted, "updatedReplicas": updated,
-        "readyReplicas": wanted, "availableReplicas": wanted,
+        "observedGeneration": 1, "replicas": desired, "updatedReplicas": updated,
+        "readyReplicas": desired, "availableReplicas": desired,
         "conditions": [{"type": "Progressing", "status": "True", "reason": reason,
             "lastUpdateTime": progressed.to_string()}],
     });
@@ -201,7 +201,7 @@ fn an_edit_never_waits_and_a_change_without_restarts_is_no_roll_out() {
 }
 
 #[test]
-fn a_roll_out_that_cannot_be_written_gives_way() {
+fn a_roll_out_that_cannot_be_written_releases_its_slot() {
     let rollouts = one();
     let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
     let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
@@ -278,7 +278,7 @@ fn a_stuck_roll_out_is_reported_and_blocks_for_ten_minutes() {
 }
 
 #[test]
-fn deployments_of_a_controller_without_marks_are_paced_unless_they_were_edited() {
+fn deployments_without_annotations_are_paced_unless_edited() {
     let rollouts = one();
     let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
     let unmarked = |valid: &Valid| live(deployment(&children(valid, "s:1")), true, at(-100));
@@ -380,9 +380,9 @@ fn a_field_that_changes_the_pod_template_is_a_pod_field() {
 #[derive(Clone, Debug)]
 enum Event {
     /// The deployment is reconciled; after an upgrade it requests its roll-out.
-    Look(usize),
+    Reconcile(usize),
     /// All pods of its newest template become available.
-    Done(usize),
+    Available(usize),
     /// Its roll-out makes progress.
     Progress(usize),
     /// The operator is upgraded.
@@ -394,8 +394,8 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        8 => (0..4_usize).prop_map(Event::Look),
-        4 => (0..4_usize).prop_map(Event::Done),
+        8 => (0..4_usize).prop_map(Event::Reconcile),
+        4 => (0..4_usize).prop_map(Event::Available),
         2 => (0..4_usize).prop_map(Event::Progress),
         1 => Just(Event::Upgrade),
         1 => Just(Event::Restart),
@@ -405,7 +405,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 /// Deployments whose roll-outs [`Rollouts`] decides, and a simulated cluster that applies the
 /// decisions.
-struct World {
+struct SimulatedCluster {
     rollouts: Rollouts,
     max: u32,
     valid: Vec<Valid>,
@@ -414,7 +414,7 @@ struct World {
     now: i64,
 }
 
-impl World {
+impl SimulatedCluster {
     fn new(max: u32) -> Self {
         let rollouts = Rollouts::new(NonZeroU32::new(max).unwrap());
         let names = ["a", "b", "c", "d"];
@@ -434,7 +434,7 @@ impl World {
         format!("s:{}", self.version)
     }
 
-    fn look(&mut self, index: usize) {
+    fn reconcile(&mut self, index: usize) {
         let (valid, image) = (&self.valid[index], self.image());
         let (decision, child) = decision(
             &self.rollouts,
@@ -467,16 +467,16 @@ impl World {
         matches!(progress, RolloutProgress::Rolling(_))
     }
 
-    fn done(&mut self, index: usize) {
-        self.reported(index, |body| {
-            let wanted = body["spec"]["replicas"].clone();
-            body["status"]["updatedReplicas"] = wanted;
+    fn set_available(&mut self, index: usize) {
+        self.report_progress(index, |body| {
+            let desired = body["spec"]["replicas"].clone();
+            body["status"]["updatedReplicas"] = desired;
             body["status"]["conditions"][0]["reason"] = "NewReplicaSetAvailable".into();
         });
     }
 
     /// The Deployment's controller reports progress.
-    fn reported(&mut self, index: usize, change: impl FnOnce(&mut Value)) {
+    fn report_progress(&mut self, index: usize, change: impl FnOnce(&mut Value)) {
         let body = &mut self.live[index].body;
         let is_rolling = body["status"]["updatedReplicas"] == 0;
         if is_rolling {
@@ -485,14 +485,14 @@ impl World {
         }
     }
 
-    fn happen(&mut self, event: &Event) {
+    fn apply_event(&mut self, event: &Event) {
         match event {
-            Event::Look(index) => self.look(*index),
-            Event::Done(index) => self.done(*index),
+            Event::Reconcile(index) => self.reconcile(*index),
+            Event::Available(index) => self.set_available(*index),
             Event::Progress(index) => {
-                self.reported(*index, |_| {});
+                self.report_progress(*index, |_| {});
                 // The watch reports it.
-                self.look(*index);
+                self.reconcile(*index);
             }
             Event::Upgrade => self.version += 1,
             Event::Restart => {
@@ -516,13 +516,13 @@ proptest! {
         max in 1..4_u32,
         events in prop::collection::vec(event(), 1..60),
     ) {
-        let mut world = World::new(max);
+        let mut world = SimulatedCluster::new(max);
         for event in &events {
-            world.happen(event);
+            world.apply_event(event);
         }
         // From here on only time passes and every deployment is reconciled.
         for _ in 0..8 {
-            (0..4).for_each(|index| world.look(index));
+            (0..4).for_each(|index| world.reconcile(index));
             world.now += ROLLOUT_STUCK_AFTER.as_secs();
         }
         let image = world.image();

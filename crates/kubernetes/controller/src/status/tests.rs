@@ -140,7 +140,7 @@ struct StatusCase {
 }
 
 impl StatusCase {
-    fn well() -> Self {
+    fn healthy() -> Self {
         Self {
             deployment: deployment(),
             outcome: ApplyOutcome::Applied,
@@ -185,7 +185,7 @@ impl StatusCase {
 
 #[test]
 fn a_healthy_deployment_reports_its_url_and_its_placement() {
-    let case = StatusCase::well();
+    let case = StatusCase::healthy();
     let status = case.status();
     assert_eq!(status.observed_generation, Some(3));
     assert_eq!(status.ready.as_deref(), Some("2/2"));
@@ -263,7 +263,7 @@ fn kind(kind: &str, good: u64, bad: u64) -> KindOutcomes {
 
 /// Two models with objectives of 99 % and 90 %, and the outcomes that two pods report of each.
 fn two_models(outcomes: [Vec<KindOutcomes>; 2]) -> StatusCase {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     let mut small = case.deployment.spec.models[0].clone();
     small.name = "small".to_owned();
     small.slo.as_mut().unwrap().percentile = 90.0;
@@ -364,7 +364,7 @@ fn servers_that_report_no_outcomes_by_model_are_judged_by_all_requests_together(
 
 #[test]
 fn the_selector_is_there_from_the_first_reconcile_on() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.workload = None;
     case.pods.clear();
     let status = case.status();
@@ -388,7 +388,7 @@ fn the_selector_is_there_from_the_first_reconcile_on() {
 
 #[test]
 fn without_a_live_worker_nothing_is_ready() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.pods = vec![pod("a", Some(state(0))), pod("b", Some(state(0)))];
     assert_eq!(case.condition_text("Ready"), "False/NoLiveWorkers");
     case.pods[1].state = Some(state(1));
@@ -400,7 +400,7 @@ fn without_a_live_worker_nothing_is_ready() {
 
 #[test]
 fn a_rollout_is_not_ready_and_a_change_of_size_is() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.workload = Some(workload(2, 1, 2));
     assert_eq!(case.condition_text("Ready"), "False/RollingOut");
     assert_eq!(case.condition_text("Reconciling"), "True/RollingOut");
@@ -421,7 +421,7 @@ fn a_rollout_is_not_ready_and_a_change_of_size_is() {
 
 #[test]
 fn at_zero_pods_there_is_nothing_to_be_ready() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.workload = Some(workload(0, 0, 0));
     case.pods.clear();
     assert_eq!(case.condition_text("Ready"), "");
@@ -431,8 +431,8 @@ fn at_zero_pods_there_is_nothing_to_be_ready() {
 }
 
 #[test]
-fn every_hindrance_is_named() {
-    let mut case = StatusCase::well();
+fn every_blocking_problem_is_named() {
+    let mut case = StatusCase::healthy();
     case.outcome = ApplyOutcome::NameConflict(ChildKind::Service);
     assert_eq!(case.condition_text("Stalled"), "True/NameTaken");
     assert_eq!(case.condition_text("Ready"), "False/NameTaken");
@@ -460,7 +460,7 @@ fn every_hindrance_is_named() {
         ("InvalidSpec", "spec.x is 1")
     );
     assert_eq!(status.url, None);
-    case.deployment.status = Some(StatusCase::well().status());
+    case.deployment.status = Some(StatusCase::healthy().status());
     assert_eq!(
         case.status().url.as_deref(),
         Some("http://fraud.bank.svc:8080")
@@ -471,7 +471,7 @@ fn every_hindrance_is_named() {
 
 #[test]
 fn a_broken_model_is_named_with_its_pod() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     let mut broken = state(2);
     broken.models[0].state = LoadState::Failed;
     broken.models[0].error = Some("no such file".to_owned());
@@ -485,7 +485,7 @@ fn a_broken_model_is_named_with_its_pod() {
 
 #[test]
 fn settings_that_have_not_arrived_are_reconciled() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.pods[0].state.as_mut().unwrap().settings_sha256 = "older".to_owned();
     assert_eq!(case.condition_text("Reconciling"), "True/SettingsPending");
     case.pods[0].state.as_mut().unwrap().settings_error = Some("no".to_owned());
@@ -495,7 +495,7 @@ fn settings_that_have_not_arrived_are_reconciled() {
 
 #[test]
 fn settings_from_params_are_in_force_before_the_file_has_them() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     let condition = |generation| {
         Some(crate::server_state::ParamsState {
             generation: Some(generation),
@@ -541,7 +541,7 @@ fn unready(name: &str, reason: &str, message: &str) -> ObservedPod {
 
 #[test]
 fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.workload = Some(workload(4, 0, 0));
     let missing = "configmap \"x\" not found";
     case.pods = vec![
@@ -608,7 +608,7 @@ fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
 
 #[test]
 fn a_standby_that_cannot_start_is_a_condition_while_it_lasts() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     assert_eq!(case.condition_text("StandbyMissing"), "");
     let front = case.pods[1].state.as_mut().unwrap().front.as_mut().unwrap();
     front.standby_error = Some("no memory".to_owned());
@@ -626,7 +626,7 @@ fn a_standby_that_cannot_start_is_a_condition_while_it_lasts() {
 
 #[test]
 fn workers_that_keep_ending_are_reported() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     let workers = |case: &StatusCase| case.status().workers.unwrap();
     assert_eq!(
         (workers(&case).respawns, workers(&case).last_cause),
@@ -667,7 +667,7 @@ fn rejection(reason: &'static str, is_permanent: bool) -> RejectedWrite {
 
 #[test]
 fn the_objective_is_judged_over_all_pods() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.pods[0].state.as_mut().unwrap().requests.late = 11;
     assert_eq!(case.condition_text("SLOMet"), "False/Missed");
     for pod in &mut case.pods {
@@ -678,7 +678,7 @@ fn the_objective_is_judged_over_all_pods() {
 
 #[test]
 fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     let silence = |pod: &mut ObservedPod, node: String| {
         pod.placement = None;
         pod.silent_node = Some(node);
@@ -731,7 +731,7 @@ fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
 
 #[test]
 fn the_placed_condition_names_what_is_missing() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.pods[1].placement.as_mut().unwrap().verified = 7;
     case.pods[1].placement.as_mut().unwrap().reason = Some("not enough cpus".to_owned());
     assert_eq!(case.condition_text("Placed"), "False/NotVerified");
@@ -743,7 +743,7 @@ fn the_placed_condition_names_what_is_missing() {
 
 #[test]
 fn a_quota_that_lets_fewer_threads_run_is_reported_as_placed() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     let spec = &case.deployment.spec;
     let (workers, threads) = (i32::from(spec.workers), i32::from(spec.threads));
     for pod in &mut case.pods {
@@ -760,7 +760,7 @@ fn a_quota_that_lets_fewer_threads_run_is_reported_as_placed() {
 
 #[test]
 fn a_condition_keeps_its_time_until_its_status_changes() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.deployment.status = Some(case.status_at(100));
     case.pods[0].state.as_mut().unwrap().requests.late = 500;
     let since = |status: &InferenceDeploymentStatus, kind: &str| {

@@ -61,7 +61,7 @@ fn pods(count: usize, idle_share: f64) -> Vec<ObservedPod> {
         name: char::from(b'a' + u8::try_from(index).unwrap()).to_string(),
         node: Some(format!("node {index}")),
         created: Timestamp::from_second(index.try_into().unwrap()).ok(),
-        is_own: true,
+        is_controlled: true,
         is_ready: true,
         traffic: Some(Traffic::Serving),
         state: Some(state(idle_share)),
@@ -213,7 +213,7 @@ fn without_the_preference_or_with_an_invalid_spec_every_pod_gets_requests() {
     let mut half = pods(4, 1.0);
     half[2..].iter_mut().for_each(make_spare);
     // A pod of an unknown owner.
-    half[3].is_own = false;
+    half[3].is_controlled = false;
     let waits = spec(&json!({"batching": {"prefer": "ShortWaits"}}));
     let eager = spec(&json!({"batching": {"policy": "Eager"}}));
     for spec in [
@@ -296,7 +296,7 @@ fn any_pods() -> impl Strategy<Value = Vec<ObservedPod>> {
         let mut pod = pods(26, idle).swap_remove(index);
         pod.traffic =
             [Some(Traffic::Serving), Some(Traffic::Spare), None][usize::from(traffic % 3)];
-        pod.is_own = odd != 0 || traffic > 3;
+        pod.is_controlled = odd != 0 || traffic > 3;
         pod.is_inactive = odd == 1 && traffic > 12;
         pod.is_ready = odd != 2 || traffic > 3;
         pod.state.as_mut().unwrap().requests.late = late * 1000;
@@ -316,7 +316,7 @@ proptest! {
             now += pause;
             let decision = decided(&pods, &workload(wanted), &mut record, now);
             for (at, traffic) in decision.changes {
-                prop_assert!(pods[at].is_own && !pods[at].is_inactive);
+                prop_assert!(pods[at].is_controlled && !pods[at].is_inactive);
                 prop_assert_ne!(pods[at].traffic, Some(traffic));
                 pods[at].traffic = Some(traffic);
             }

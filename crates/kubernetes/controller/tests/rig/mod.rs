@@ -421,14 +421,14 @@ impl Drop for Controller {
 
 /// Waits until a condition holds.
 #[track_caller]
-pub(crate) fn wait(what: &str, is_so: impl FnMut() -> bool) {
-    wait_or(is_so, || format!("in vain waited until {what}"));
+pub(crate) fn wait(what: &str, is_met: impl FnMut() -> bool) {
+    wait_or(is_met, || format!("timed out waiting until {what}"));
 }
 
 #[track_caller]
-pub(crate) fn wait_or(mut is_so: impl FnMut() -> bool, otherwise: impl Fn() -> String) {
+pub(crate) fn wait_or(mut is_met: impl FnMut() -> bool, otherwise: impl Fn() -> String) {
     let start = Instant::now();
-    while !is_so() {
+    while !is_met() {
         assert!(start.elapsed() < LONG, "{}", otherwise());
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -166,7 +166,7 @@ impl Agent {
         self.file.write_all(bytes).unwrap();
     }
 
-    pub(crate) fn tell(&mut self, pods: &[ServingPod]) {
+    pub(crate) fn send_snapshot(&mut self, pods: &[ServingPod]) {
         self.sequence += 1;
         let snapshot = NodeSnapshot {
             node: "n1".to_owned(),
