@@ -41,7 +41,7 @@ pub(crate) struct ChildApplier<'a> {
     pub(crate) record: &'a Mutex<DeploymentRecord>,
     /// The children from the cache; after a write, the object that the API server returned.
     pub(crate) live: &'a mut BTreeMap<ChildKind, LiveObject>,
-    pub(crate) done: AppliedChanges,
+    pub(crate) changes: AppliedChanges,
     /// Whether the Deployment of the pods must not be updated, because its roll-out has to wait.
     pub(crate) is_held: bool,
 }
@@ -123,7 +123,7 @@ impl ChildApplier<'_> {
             response => {
                 let outcome = self.handle_response(child, response)?;
                 if matches!(outcome, ChildOutcome::InSync) {
-                    self.done.created.push(child.kind);
+                    self.changes.created.push(child.kind);
                 }
                 Ok(outcome)
             }
@@ -161,7 +161,7 @@ impl ChildApplier<'_> {
     fn skip(&mut self, child: &ChildObject) {
         if !self.is_skipped(child) {
             lock(self.record).skipped = Some((child.kind, Instant::now()));
-            self.done.skipped.push(child.kind);
+            self.changes.skipped.push(child.kind);
         }
     }
 
@@ -176,7 +176,7 @@ impl ChildApplier<'_> {
         let response = self.send(child, &body).await;
         let outcome = self.handle_response(child, response)?;
         if matches!(outcome, ChildOutcome::InSync) {
-            self.done.changed.push(child.kind);
+            self.changes.changed.push(child.kind);
         }
         Ok(outcome)
     }
@@ -232,7 +232,7 @@ impl ChildApplier<'_> {
                 .delete(&child_kind(kind), &self.key(kind), &uid)
                 .await;
             if deleted? {
-                self.done.deleted.push(kind);
+                self.changes.deleted.push(kind);
             }
             self.live.remove(&kind);
         }

@@ -142,7 +142,8 @@ pub(crate) struct ObservedPod {
     pub(crate) problem: Option<PodProblem>,
     /// Its condition `Ready`.
     pub(crate) is_ready: bool,
-    /// Whether it is being deleted or has terminated.
+    /// Whether it is being deleted or has terminated. The other pods are active, as in the
+    /// controllers of Kubernetes.
     pub(crate) is_inactive: bool,
     /// The last state of its server, unless that is stale.
     pub(crate) state: Option<ServerState>,

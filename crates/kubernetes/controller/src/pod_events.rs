@@ -35,7 +35,7 @@ impl PodEvents {
     /// Adds the problem found in the events to the first of `pods`, by name, that has been unready
     /// for [`STUCK_AGE`] and whose status does not contain a reason. Returns when to call it again,
     /// if such a pod exists.
-    pub(crate) async fn explain(
+    pub(crate) async fn add_problem_from_events(
         &self,
         cluster: &Cluster,
         namespace: &str,

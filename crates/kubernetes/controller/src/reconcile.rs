@@ -67,7 +67,7 @@ pub(crate) struct Controller {
 struct ApplyResult {
     valid: Option<Valid>,
     outcome: ApplyOutcome,
-    done: AppliedChanges,
+    changes: AppliedChanges,
     scaling: Option<Scaling>,
     /// The decision about the roll-out; `None` for an invalid spec.
     decision: Option<RolloutDecision>,
@@ -80,7 +80,7 @@ impl ApplyResult {
         Self {
             valid: None,
             outcome: ApplyOutcome::Invalid(violations),
-            done: AppliedChanges::default(),
+            changes: AppliedChanges::default(),
             scaling: None,
             decision: None,
             traffic,
@@ -157,16 +157,16 @@ impl Controller {
         // The autoscaler needs a reconcile each period even if nothing changes, because its delay
         // of five minutes before scaling down may expire.
         let is_scaled = deployment.spec.autoscaling.is_some() && applied.valid.is_some();
-        let turn = is_scaled.then_some(SCRAPE_PERIOD);
+        let autoscaler_pause = is_scaled.then_some(SCRAPE_PERIOD);
         // Checks a created child at the time by which its watch should have reported it.
-        let creation = (!applied.done.created.is_empty()).then_some(CREATION_REPORTED_TIME_MAX);
+        let creation = (!applied.changes.created.is_empty()).then_some(CREATION_REPORTED_TIME_MAX);
         let rollout = applied
             .decision
             .as_ref()
             .and_then(|decision| decision.pause);
-        let skipped = (!applied.done.skipped.is_empty()).then_some(SKIPPED_PAUSE);
+        let skipped = (!applied.changes.skipped.is_empty()).then_some(SKIPPED_PAUSE);
         let traffic = applied.traffic.pause;
-        let pauses = [pause, turn, creation, rollout, skipped, traffic];
+        let pauses = [pause, autoscaler_pause, creation, rollout, skipped, traffic];
         let outcome = match pauses.into_iter().flatten().min() {
             Some(pause) => WorkOutcome::After(pause),
             None => WorkOutcome::Done,
@@ -184,11 +184,11 @@ impl Controller {
     ) -> WorkOutcome {
         let class = error.class();
         let deployment = key.to_string();
-        let may_have_happened = matches!(
+        let may_have_taken_effect = matches!(
             class,
             ErrorClass::Conflict | ErrorClass::Transient | ErrorClass::Throttled(_)
         );
-        if !may_have_happened {
+        if !may_have_taken_effect {
             self.rollouts.release(key);
         }
         match class {
@@ -242,21 +242,21 @@ impl Controller {
             valid: &valid,
             record,
             live: &mut observation.children,
-            done: AppliedChanges::default(),
+            changes: AppliedChanges::default(),
             is_held: decision.is_held,
         };
         let applied = applier.apply(&children).await;
-        let done = applier.done;
+        let changes = applier.changes;
         let outcome = outcome(applied, &mut lock(record))?;
         // A write that failed with a transient error may have taken effect.
-        let may_have_happened = matches!(&outcome, ApplyOutcome::Rejected(rejection) if rejection.class == ErrorClass::Transient);
-        if outcome != ApplyOutcome::Applied && !may_have_happened {
+        let may_have_taken_effect = matches!(&outcome, ApplyOutcome::Rejected(rejection) if rejection.class == ErrorClass::Transient);
+        if outcome != ApplyOutcome::Applied && !may_have_taken_effect {
             self.rollouts.release(&key);
         }
         Ok(ApplyResult {
             valid: Some(valid),
             outcome,
-            done,
+            changes,
             scaling,
             decision: Some(decision),
             traffic,
@@ -385,16 +385,16 @@ impl Controller {
         let namespace = observation.deployment.metadata.namespace.clone();
         let namespace = namespace.unwrap_or_default();
         let pods = &mut observation.pods;
-        let explained = self
-            .pod_events
-            .explain(&self.cluster, &namespace, pods, record);
-        let explained = explained.await;
+        let next_read =
+            self.pod_events
+                .add_problem_from_events(&self.cluster, &namespace, pods, record);
+        let next_read = next_read.await;
         let mut deployment = InferenceDeployment::clone(&observation.deployment);
         deployment.status = status_before(&deployment, &lock(record));
         let status = self.status(&deployment, observation, applied, record);
         self.record_events(&deployment, &status, applied, record);
         let due = lock(record).respawns.due(Instant::now());
-        let after = explained.into_iter().chain(due).min();
+        let after = next_read.into_iter().chain(due).min();
         let before = deployment.status.as_ref();
         let pause = measurements_pause(self.watches.deployments.count());
         let decision = write_decision(before, &status, &lock(record), Instant::now(), pause);
@@ -486,7 +486,7 @@ impl Controller {
         record: &Mutex<DeploymentRecord>,
     ) {
         let changes = ReconcileChanges {
-            done: &applied.done,
+            applied: &applied.changes,
             scaling: applied.scaling.as_ref(),
             respawn_note: lock(record).respawns.event(Instant::now()),
             has_traffic_changed: applied.traffic.is_changed,

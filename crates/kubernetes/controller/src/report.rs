@@ -136,7 +136,7 @@ fn without_progress(status: InferenceDeploymentStatus) -> InferenceDeploymentSta
 
 /// The changes of one reconcile that are not part of the status.
 pub(crate) struct ReconcileChanges<'a> {
-    pub(crate) done: &'a AppliedChanges,
+    pub(crate) applied: &'a AppliedChanges,
     pub(crate) scaling: Option<&'a Scaling>,
     /// The note of an event about respawned workers, if one is due.
     pub(crate) respawn_note: Option<String>,
@@ -152,16 +152,16 @@ pub(crate) fn events(
     changes: ReconcileChanges<'_>,
 ) -> Vec<ObjectEvent> {
     let ReconcileChanges {
-        done,
+        applied,
         scaling,
         respawn_note,
         has_traffic_changed,
     } = changes;
     let mut drafts = Vec::new();
     for (kinds, reason, action, verb) in [
-        (&done.created, "Created", "Create", "created"),
-        (&done.changed, "Changed", "Change", "changed"),
-        (&done.deleted, "Deleted", "Delete", "deleted"),
+        (&applied.created, "Created", "Create", "created"),
+        (&applied.changed, "Changed", "Change", "changed"),
+        (&applied.deleted, "Deleted", "Delete", "deleted"),
     ] {
         if !kinds.is_empty() {
             let names: Vec<&str> = kinds.iter().map(|kind: &ChildKind| kind.noun()).collect();
@@ -169,7 +169,7 @@ pub(crate) fn events(
             drafts.push(EventDraft::normal(reason, action, note));
         }
     }
-    for kind in &done.skipped {
+    for kind in &applied.skipped {
         let (kind, name) = (kind.noun(), kind.name_of(&deployment.name_any()));
         let note = format!(
             "no {kind} {name}: an object that this deployment does not control has this name; \

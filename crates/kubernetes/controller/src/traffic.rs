@@ -8,7 +8,7 @@
 //! and their deletion cost makes them the first to be deleted. They stay ready, and receive
 //! requests again after a single patch. The label is part of the pod template, so that pods receive
 //! requests even if no controller runs. Whenever anything other than the load changes or is
-//! unknown, every pod receives requests. The decision is pure; [`send`] executes it.
+//! unknown, every pod receives requests. The decision is pure; [`apply_decision`] executes it.
 //!
 //! Limits: a client that keeps a connection to a pod that became spare continues to use it
 //! (kube-proxy selects a pod per connection), and this work counts as load.

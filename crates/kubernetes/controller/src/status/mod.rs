@@ -60,7 +60,6 @@ pub(crate) struct DeploymentFacts<'a> {
 }
 
 impl DeploymentFacts<'_> {
-    /// Pods that are not terminating.
     fn active_pods(&self) -> impl Iterator<Item = &ObservedPod> {
         self.pods.iter().filter(|pod| !pod.is_inactive)
     }

@@ -119,7 +119,7 @@ fn batching(pods: &[(&ObservedPod, &ModelState)]) -> Vec<BatchingStatus> {
     kinds.into_iter().map(of_kind).collect()
 }
 
-/// The progress of loading all models on all pods that are not terminating.
+/// The progress of loading all models on all active pods.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LoadProgress {
     /// No pod has reported yet.
