@@ -4,7 +4,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::limits;
 
-/// Lists of texts by names of columns, within the bounds of the server's settings.
+/// Lists of texts by column name, within the bounds of the server's settings.
 pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! A condition before it has times.
+//! A condition without times.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -20,8 +20,8 @@ impl ConditionState {
         }
     }
 
-    /// The condition of type `kind`. The time of its last transition is kept from `before` if its
-    /// status is the same, else it is `now`.
+    /// The condition of type `kind`. Its transition time is that of `before` if the status is
+    /// unchanged, otherwise `now`.
     pub fn condition(
         self,
         kind: &str,

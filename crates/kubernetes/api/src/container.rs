@@ -6,13 +6,13 @@ use k8s_openapi::api::core::v1::Container;
 use crate::deployment::InferenceDeploymentSpec;
 use crate::violation::Violation;
 
-/// The variables that tell a server and its numeric libraries the numbers of workers and threads.
-/// Variables that the user sets in the container take precedence.
+/// The variables that set the numbers of workers and threads for a server and its numeric
+/// libraries. Variables that the user sets in the container take precedence.
 pub fn thread_counts(workers: u16, threads: u16) -> Vec<(String, String)> {
     let variables = [
         ("ALBACORE_WORKERS", workers),
         ("ALBACORE_THREADS", threads),
-        // gunicorn and uvicorn take their number of workers from it.
+        // gunicorn and uvicorn read their number of workers from it.
         ("WEB_CONCURRENCY", workers),
         ("OMP_NUM_THREADS", threads),
         ("OPENBLAS_NUM_THREADS", threads),
@@ -23,8 +23,9 @@ pub fn thread_counts(workers: u16, threads: u16) -> Vec<(String, String)> {
         .to_vec()
 }
 
-/// `defaults` without what the container sets itself, then the container's variables in order, with
-/// resolved references. Variables that only a cluster could resolve are added to `refused`.
+/// `defaults` without the variables that the container sets itself, followed by the container's
+/// variables in order, with references resolved. Variables that only a cluster could resolve are
+/// added to `refused`.
 pub(crate) fn environment(
     spec: &InferenceDeploymentSpec,
     container: &Container,
@@ -59,8 +60,8 @@ pub(crate) fn environment(
     environment
 }
 
-/// `text` with every `$(NAME)` of `environment` replaced; an unknown name is kept and `$$` becomes
-/// `$`, as in a Pod.
+/// `text` with every reference `$(NAME)` to `environment` replaced; an unknown name is kept and
+/// `$$` is an escaped `$`, as in a Pod.
 pub(crate) fn expand(text: &str, environment: &[(String, String)]) -> String {
     let value_of = |name: &str| {
         environment

@@ -1,6 +1,6 @@
-//! Counts with their nouns, for messages.
+//! Formats counts with their nouns for messages.
 
-/// `1 worker`, `2 workers`: for nouns that take an s.
+/// `1 worker`, `2 workers`: for nouns with a plural in s.
 pub fn counted(n: impl TryInto<i64>, noun: &str) -> String {
     let n = n.try_into().unwrap_or(i64::MAX);
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })

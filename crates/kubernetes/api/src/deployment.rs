@@ -1,9 +1,9 @@
-//! The `InferenceDeployment`: what a user writes. Comments on fields are what `kubectl explain`
-//! shows.
+//! The `InferenceDeployment`, which users write. Doc comments on fields are shown by `kubectl
+//! explain`.
 //!
-//! The types are the wire's mirror, nothing more: what the fields mean together is said by
-//! [`crate::rules`], what they mean on one machine by [`crate::for_one_machine`].
-// Each printer column repeats the keys `name`, `json_path`...: the lint takes them for duplicates.
+//! The types only mirror the wire format: constraints between fields are in [`crate::rules`], the
+//! interpretation on one machine is in [`crate::for_one_machine`].
+// Each printer column repeats the keys `name`, `json_path`...: the lint reports them as duplicates.
 #![allow(clippy::duplicated_attributes)]
 
 use std::collections::BTreeMap;
@@ -119,8 +119,8 @@ use crate::uri::ModelUri;
 pub struct InferenceDeploymentSpec {
     /// Number of pods. Leave it out where an autoscaler (an HPA, KEDA or `autoscaling` below)
     /// decides: an applied manifest without it leaves the autoscaler's number alone.
-    // The API server fills the default in: to an HPA the scale subresource of an object without
-    // the field is an error.
+    // The API server sets the default, because the scale subresource of an object without the field
+    // is an error for an HPA.
     #[serde(default = "replicas_default", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = limits::REPLICAS_MAX))]
     pub replicas: Option<i32>,
@@ -460,7 +460,7 @@ pub enum LoadReportMode {
     Never,
 }
 
-/// What the schema says of a model's name.
+/// The pattern of a model's name in the schema.
 pub(crate) const MODEL_NAME_PATTERN: &str = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$";
 
 /// A latency objective: a percentage of the replies within a time.

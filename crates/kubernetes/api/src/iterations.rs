@@ -1,8 +1,9 @@
-//! Which boosting iterations of a model's file predict: `All`, `Best` or `{begin, end}`.
+//! The boosting iterations of a model's file that are used for prediction: `All`, `Best` or
+//! `{begin, end}`.
 //!
-//! A structural schema has no union of a text and an object, so the field has no type there and two
-//! alternatives that need none: `not: {maxProperties: 1}` holds for objects alone. That `begin` is
-//! below `end` cannot be said so; it is a rule.
+//! A structural schema cannot express a union of a string and an object, so the field has no type
+//! there and two alternatives that do not require one: `not: {maxProperties: 1}` matches objects
+//! only. It cannot express that `begin` is less than `end` either; that is a rule.
 
 use std::fmt;
 
@@ -10,10 +11,10 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Most iterations of a model, as `albacore-formats` bounds its trees.
+/// Maximum iterations of a model; `albacore-formats` bounds its trees to the same number.
 const ITERATIONS_MAX: u32 = 1 << 22;
 
-/// The iterations that predict.
+/// The iterations that are used for prediction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(
     untagged,
@@ -24,12 +25,12 @@ pub enum Iterations {
     Range(IterationRange),
 }
 
-/// Iterations that have a name.
+/// Named sets of iterations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NamedIterations {
-    /// All of the file.
+    /// All iterations of the file.
     All,
-    /// Up to the best one, which early stopping noted in the file.
+    /// Up to the best iteration, which early stopping recorded in the file.
     Best,
 }
 
@@ -37,9 +38,9 @@ pub enum NamedIterations {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IterationRange {
-    /// The first one, counted from 0.
+    /// The first iteration, counted from 0.
     pub begin: u32,
-    /// One beyond the last.
+    /// One past the last iteration.
     pub end: u32,
 }
 
@@ -72,7 +73,7 @@ pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// What is added to the schema once kube has rewritten it: kube would move the names out of their
+/// Added to the schema after kube has rewritten it, because kube would move the names out of their
 /// alternative.
 pub(crate) fn alternatives() -> Value {
     json!([

@@ -1,5 +1,5 @@
 //! The custom resources of Albacore: their types, their schema, the rules that a spec must satisfy,
-//! and the conversion of a spec for the planner and for one machine. No client here.
+//! and the conversion of a spec for the planner and for one machine. Contains no client.
 #![forbid(unsafe_code)]
 
 mod categories;

@@ -1,4 +1,4 @@
-//! Columns that requests lack.
+//! Handling of columns that a request does not contain.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The batching of one model: its own fields, and those of the deployment for the rest.
+//! Batching of one model: its own fields override those of the deployment.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,8 +34,8 @@ pub struct ModelBatching {
 }
 
 impl Batching {
-    /// The batching of a model with these fields of its own. Of the deployment's fields those count
-    /// that the model's policy takes.
+    /// The batching of a model with overridden fields. Of the deployment's fields, those that the
+    /// model's policy accepts are used.
     fn with(&self, own: &ModelBatching) -> Self {
         let policy = own.policy.unwrap_or(self.policy);
         let is_held_back = matches!(policy, BatchingPolicy::Auto | BatchingPolicy::Deferred);

@@ -1,14 +1,14 @@
-//! How many threads of a worker compute one batch of a model: `auto` or a number.
+//! The number of threads of a worker that compute one batch of a model: `auto` or a number.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::THREADS_MAX;
 
-/// What the schema says of a text; numbers have their own bounds.
+/// The schema pattern for a string; numbers have their own bounds.
 pub(crate) const PATTERN: &str = "^auto$";
 
-/// Most threads of one batch.
+/// Maximum threads for one batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged, expecting = "threads must be auto or a whole number from 1")]
 pub enum ModelThreads {
@@ -16,16 +16,16 @@ pub enum ModelThreads {
     Most(u16),
 }
 
-/// A number of threads that has a name.
+/// Named number of threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NamedThreads {
-    /// All threads of a worker that busy workers leave.
+    /// All threads of a worker that are not used by busy workers.
     #[serde(rename = "auto")]
     Auto,
 }
 
 impl ModelThreads {
-    /// The number, if one is set.
+    /// The number, if set.
     pub fn most(self) -> Option<u16> {
         match self {
             Self::Named(NamedThreads::Auto) => None,

@@ -1,9 +1,9 @@
-//! The `NodePlacement`: what the agent of one node planned, verified and saw drift. One object per
-//! node, named like the node, written by that node's agent alone.
+//! The `NodePlacement`: the plans, verified threads and drifts of one node. One object per node,
+//! with the name of the node, written only by the agent of that node.
 //!
-//! There is no desired state, so there is no spec; and 20 pods must fit into 4 KiB beside the short
-//! texts that plans are made from (at most 1 KiB of the node's topology, 3 KiB of mappings), so an
-//! entry has counts and hashes, and `albacore-agent dump` shows the rest.
+//! It has no spec, because there is no desired state. 20 pods must fit into 4 KiB in addition to
+//! the short texts from which plans are computed (at most 1 KiB of the node's topology, 3 KiB of
+//! mappings). Therefore an entry contains counts and hashes; `albacore-agent dump` shows the rest.
 
 use std::borrow::Cow;
 
@@ -246,13 +246,13 @@ fn is_zero(count: &i64) -> bool {
     *count == 0
 }
 
-/// Separates the beginning of a pod's name from its uid; no name contains it.
+/// Separates the prefix of a pod's name from its uid; names never contain it.
 const UID_MARK: char = '~';
 
 impl PodPlacement {
-    /// The name of a pod in a report: `namespace/name`, or as much of it as fits into `bytes`
-    /// beside its uid. The API server gives uids, so nobody can choose names that look like another
-    /// pod's.
+    /// The name of a pod in a report: `namespace/name`, or a prefix that fits into `bytes` together
+    /// with the uid. The API server assigns uids, so a user cannot choose a name that looks like
+    /// that of another pod.
     pub fn short_name(namespace: &str, name: &str, uid: &str, bytes: usize) -> String {
         let whole = format!("{namespace}/{name}");
         if whole.len() <= bytes {
@@ -264,7 +264,7 @@ impl PodPlacement {
         format!("{begin}{UID_MARK}{uid}")
     }
 
-    /// Whether this is the entry of a pod.
+    /// Whether this entry belongs to the given pod.
     pub fn is_of(&self, namespace: &str, name: &str, uid: &str) -> bool {
         match self.pod.split_once(UID_MARK) {
             Some((_, reported)) => reported == uid,
@@ -272,7 +272,7 @@ impl PodPlacement {
         }
     }
 
-    /// Threads that are to be on one cpu each, of W x T asked.
+    /// Threads that should be pinned to one CPU each, of the W x T threads of the spec.
     pub fn slots(&self, workers: u16, threads: u16) -> i32 {
         let each = i32::from(threads);
         i32::from(workers)
@@ -302,7 +302,7 @@ pub enum DriftCause {
     Hotplug,
     /// Another program, or the process itself, wrote the mask of a thread; the kernel does not
     /// report which.
-    // What agents of version 0.1 wrote.
+    // Written by agents of version 0.1.
     #[serde(alias = "SelfPin")]
     ForeignWrite,
     /// None of the others explains it.
@@ -319,7 +319,7 @@ impl DriftCause {
         Self::Unknown,
     ];
 
-    /// The cause as the API writes it.
+    /// The name of the cause in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CpusetChange => "CpusetChange",
@@ -374,7 +374,8 @@ impl Resource for NodePlacement {
 const ABOUT: &str = "Thread placement on one node: planned and verified masks, and drift. Has the \
                      name of the node; written by its Albacore agent alone.";
 
-/// The CustomResourceDefinition as the derive would make it, had it a form without a spec.
+/// The CustomResourceDefinition in the form that the derive macro would generate if it supported
+/// kinds without a spec.
 pub(crate) fn definition() -> Value {
     let settings = SchemaSettings::openapi3().with(|settings| {
         settings.inline_subschemas = true;

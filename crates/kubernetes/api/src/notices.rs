@@ -1,5 +1,5 @@
-//! Lists the fields of a spec that have no effect on one machine, one sentence each, so that none
-//! is ignored silently.
+//! Lists the fields of a spec that have no effect on one machine, one sentence each, so that no
+//! field is silently ignored.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::rules::SERVER_CONTAINER;
 /// Fields of the server container that have an effect on one machine.
 const HONORED: [&str; 5] = ["name", "command", "args", "env", "workingDir"];
 
-/// The notices of a spec that one machine can run, in the order of its fields.
+/// The notices of a spec that can run on one machine, in the order of its fields.
 pub(crate) fn notices(spec: &InferenceDeploymentSpec) -> Vec<String> {
     let mut notices = Vec::new();
     if let Some(replicas) = spec.replicas.filter(|&replicas| replicas != 1) {
@@ -54,7 +54,7 @@ pub(crate) fn notices(spec: &InferenceDeploymentSpec) -> Vec<String> {
             continue;
         }
         let is_used = |part: &str| match part {
-            // The built-in server starts in the directory of `albacore run`.
+            // The built-in server starts in the working directory of `albacore run`.
             "workingDir" => !spec.is_built_in(),
             part => HONORED.contains(&part),
         };

@@ -1,8 +1,8 @@
 //! Converts an `InferenceDeployment` for `albacore run`: one machine, no Kubernetes.
 //!
-//! What needs a cluster (volumes, Secrets, a model in a claim) is refused with the field and the
-//! remedy. What merely has no effect here (replicas, resources, node selectors) gets a notice, so
-//! that no field is ignored silently. Pure: no file is opened, no path resolved.
+//! Fields that require a cluster (volumes, Secrets, a model in a claim) are rejected with the field
+//! and the remedy. Fields without effect here (replicas, resources, node selectors) produce a
+//! notice, so that no field is silently ignored. Pure: no file is opened, no path resolved.
 
 use std::path::{Path, PathBuf};
 
@@ -18,17 +18,17 @@ use crate::server_settings::settings_of;
 use crate::uri::ModelPlace;
 use crate::violation::Violation;
 
-/// What one machine runs.
+/// A deployment converted for one machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OneMachine {
     /// Name of the deployment.
     pub name: String,
-    /// For the planner: workers, threads, mode, placement.
+    /// Input of the planner: workers, threads, mode, placement.
     pub policy: SubjectPolicy,
-    /// The placements that are to be compared with that of the policy.
+    /// The placements to compare with that of the policy.
     pub trial: Option<TrialSpec>,
     pub server: Server,
-    /// Fields without an effect on one machine, one sentence each.
+    /// Fields without effect on one machine, one sentence each.
     pub notices: Vec<String>,
 }
 
@@ -36,27 +36,28 @@ pub struct OneMachine {
 pub enum Server {
     /// `albacore-server`.
     BuiltIn(BuiltInServer),
-    /// A server of the user's own.
+    /// A user's own server.
     Own(OwnServer),
 }
 
-/// The built-in server: its settings, and what cannot change while it runs.
+/// The built-in server: its settings, and the options that cannot change while it runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BuiltInServer {
     pub workers: u16,
     pub threads: u16,
-    /// Threads of the front end; `None`: as the server derives them from its cpus.
+    /// Threads of the front end; `None`: derived by the server from its CPUs.
     pub front_threads: Option<u16>,
     /// `--load-reports`; `None`: the server's default.
     pub load_reports: Option<&'static str>,
     pub envoy_health_header: bool,
     pub settings: Settings,
-    /// Environment that the template adds, in order.
+    /// Environment variables that the template adds, in order.
     pub environment: Vec<(String, String)>,
 }
 
 impl BuiltInServer {
-    /// Whether a process that was started as `before` can become this one by new settings alone.
+    /// Whether a process that was started as `before` can be changed to this one by new settings
+    /// only.
     pub fn is_same_process(&self, before: &Self) -> bool {
         let fixed = |it: &Self| {
             let front = (it.front_threads, it.load_reports, it.envoy_health_header);
@@ -66,21 +67,23 @@ impl BuiltInServer {
     }
 }
 
-/// A server of the user's own: the container `server` of the template, as a process.
+/// A user's own server: the container `server` of the template, as a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnServer {
     /// The program and its arguments; at least the program.
     pub command: Vec<String>,
-    /// Environment to set over the inherited one, in order: thread counts, then the container's.
+    /// Environment variables that override inherited ones, in order: thread counts, then those of
+    /// the container.
     pub environment: Vec<(String, String)>,
-    /// Where to start it; `None` for where `albacore run` was started.
+    /// Working directory; `None` for that of `albacore run`.
     pub working_dir: Option<PathBuf>,
 }
 
-/// Converts a valid `deployment`; relative paths are below `folder`, that of the YAML file.
+/// Converts a valid `deployment`; relative paths are resolved against `folder`, that of the YAML
+/// file.
 ///
 /// # Errors
-/// Every field that one machine cannot honor.
+/// Every field that cannot be honored on one machine.
 pub fn for_one_machine(
     deployment: &InferenceDeployment,
     folder: &Path,
@@ -129,7 +132,7 @@ fn built_in(
     }
 }
 
-/// Where this machine has the file of a model: absolute as written, or joined to `folder`.
+/// Path of a model's file on this machine: absolute as written, or joined to `folder`.
 fn source_of(place: &ModelPlace, folder: &Path) -> Result<Source, String> {
     match place {
         ModelPlace::File { path } => {

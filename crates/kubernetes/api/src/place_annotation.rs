@@ -1,5 +1,5 @@
-//! The annotation `albacore.dev/place`, by which a pod that belongs to no `InferenceDeployment` is
-//! placed: a pod of a Deployment, StatefulSet, Job or of a KServe predictor.
+//! The annotation `albacore.dev/place`, which opts in a pod without an `InferenceDeployment` for
+//! placement: a pod of a Deployment, StatefulSet, Job or of a KServe predictor.
 
 use albacore_settings::yaml_tree::Node;
 use serde::Deserialize;
@@ -14,17 +14,17 @@ use crate::violation::quoted;
 /// Name of the annotation.
 pub const PLACE_ANNOTATION: &str = "albacore.dev/place";
 
-/// What the annotation of a pod asks.
+/// The request in the annotation of a pod.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlaceAnnotation {
-    /// The container whose processes are placed; `None`: the only one, or the default container of
-    /// kubectl.
+    /// The container whose processes are placed; `None`: the only container, or the default
+    /// container of kubectl.
     pub container: Option<String>,
-    /// Worker processes, 1 to 256; `None`: what the process tree has.
+    /// Worker processes, 1 to 256; `None`: counted in the process tree.
     pub workers: Option<u16>,
     /// Compute threads of each worker, 1 to 256; `None`: `OMP_NUM_THREADS` of the container, or
-    /// what the process tree has.
+    /// counted in the process tree.
     pub threads: Option<u16>,
     /// Default: Scatter.
     pub mode: Option<Mode>,
@@ -32,11 +32,11 @@ pub struct PlaceAnnotation {
     pub enforcement: Option<Enforcement>,
 }
 
-/// Why an annotation is refused. Printed, it names the annotation, the field, its value and what to
-/// write.
+/// Reason why an annotation is rejected. The message names the annotation, the field, its value and
+/// the valid values.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlaceAnnotationError {
-    /// Longer than the longest that asks for something.
+    /// Longer than any valid annotation.
     #[error(
         "{PLACE_ANNOTATION} has {bytes} bytes; at most {PLACE_BYTES_MAX} are read, so shorten it"
     )]
@@ -46,14 +46,14 @@ pub enum PlaceAnnotationError {
          '{{\"workers\": 4, \"threads\": 4}}', or '{{}}' to have both counted"
     )]
     NotJson {
-        /// Its text, quoted and shortened.
+        /// Its text, quoted and truncated.
         found: String,
-        /// What the parser says.
+        /// The message of the parser.
         problem: String,
     },
     #[error("{PLACE_ANNOTATION} is {found}; it must be a JSON object, as in '{{\"workers\": 4}}'")]
     NotAnObject {
-        /// Its text, quoted and shortened.
+        /// Its text, quoted and truncated.
         found: String,
     },
     /// Fields that are unknown, of a wrong type or out of range.
@@ -65,10 +65,10 @@ pub enum PlaceAnnotationError {
 }
 
 impl PlaceAnnotation {
-    /// Reads the text of the annotation.
+    /// Parses the text of the annotation.
     ///
     /// # Errors
-    /// [`PlaceAnnotationError`], with every wrong field.
+    /// [`PlaceAnnotationError`], with every invalid field.
     pub fn read(text: &str) -> Result<Self, PlaceAnnotationError> {
         let bytes = text.len();
         if bytes > PLACE_BYTES_MAX {
@@ -83,7 +83,7 @@ impl PlaceAnnotation {
         if !value.is_object() {
             return Err(PlaceAnnotationError::NotAnObject { found });
         }
-        // JSON is YAML: the tree of the reader of files refuses a name that is given twice.
+        // JSON is YAML: the parser of files rejects duplicate names.
         let tree: Node = serde_saphyr::from_str(text).map_err(|e| {
             let problem = e.without_snippet().to_string();
             not_json(problem.lines().next().unwrap_or_default().to_owned())
@@ -118,8 +118,8 @@ impl PlaceAnnotation {
         })
     }
 
-    /// The first field by which the annotation contradicts the deployment that the pod belongs to,
-    /// as a sentence; `None` if they agree.
+    /// The first field that contradicts the deployment to which the pod belongs, as a sentence;
+    /// `None` if they agree.
     pub fn contradicts(&self, spec: &InferenceDeploymentSpec) -> Option<String> {
         let differs = |field: &str, own: String, deployments: String| {
             (own != deployments).then(|| {

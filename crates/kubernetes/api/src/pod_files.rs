@@ -1,14 +1,14 @@
-//! Where the pods of a deployment have the files of its models.
+//! Paths of model files in the pods of a deployment.
 
 use albacore_settings::Source;
 
 use crate::uri::ModelPlace;
 
-/// The parent of the mounts of all claims and ConfigMaps that models name.
+/// Parent directory of the mounts of all claims and ConfigMaps that contain models.
 pub const MODELS_FOLDER: &str = "/models";
 
 impl ModelPlace {
-    /// Where the volume with the file is mounted; `None` for a place without a volume.
+    /// Mount path of the volume with the file; `None` for a place without a volume.
     #[must_use]
     pub fn mount_folder(&self) -> Option<String> {
         match self {
@@ -18,7 +18,7 @@ impl ModelPlace {
         }
     }
 
-    /// Where a server in a pod finds the file.
+    /// Location of the file for a server in a pod.
     #[must_use]
     pub fn source_in_pod(&self) -> Source {
         let folder = self.mount_folder().unwrap_or_default();
@@ -30,7 +30,7 @@ impl ModelPlace {
         }
     }
 
-    /// The same file as a program in a pod names it, without its volume.
+    /// The place of the same file from within a pod, without its volume.
     #[must_use]
     pub fn in_pod(&self) -> Self {
         match self.source_in_pod() {

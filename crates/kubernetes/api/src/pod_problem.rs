@@ -1,5 +1,5 @@
-//! Why a pod does not serve, according to the scheduler and the kubelet in its status and its
-//! events. Pure.
+//! Determines why a pod does not serve, from the reports of the scheduler and the kubelet in its
+//! status and its events. Pure.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use k8s_openapi::api::events::v1::Event;
 
 use crate::limits::POD_MESSAGE_CHARS_MAX;
 
-/// Reasons that the kubelet reports while nothing is wrong.
+/// Reasons that the kubelet reports during a normal start.
 const NORMAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 const CRASH_LOOP: &str = "CrashLoopBackOff";
 const OUT_OF_MEMORY: &str = "OOMKilled";
 
-/// What keeps a pod from serving.
+/// A problem that prevents a pod from serving.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PodProblem {
-    /// The container concerned; `None`: the pod as a whole.
+    /// The affected container; `None`: the pod as a whole.
     pub container: Option<String>,
-    /// The reason as Kubernetes names it, e.g. `Unschedulable`, `ImagePullBackOff`, `OOMKilled`.
+    /// The reason as named by Kubernetes, e.g. `Unschedulable`, `ImagePullBackOff`, `OOMKilled`.
     /// Stable while the problem is the same, although the kubelet alternates between `ErrImagePull`
     /// and `ImagePullBackOff`, and between a container's exit and its back-off.
     pub reason: String,
@@ -44,12 +44,13 @@ impl PodProblem {
         Self {
             container: container.map(str::to_owned),
             reason: reason.to_owned(),
-            message: short(message),
+            message: truncated(message),
         }
     }
 
-    /// The problem in the status of `pod`; `None` if it is ready, terminates, starts as usual, or
-    /// if its status names no cause (failed mounts and failed probes are reported in events only).
+    /// The problem in the status of `pod`; `None` if it is ready, terminating or starting normally,
+    /// or if its status contains no cause (failed mounts and failed probes are reported in events
+    /// only).
     pub fn of(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref()?;
         let conditions = status.conditions.as_deref().unwrap_or_default();
@@ -65,7 +66,7 @@ impl PodProblem {
             let message = condition.message.as_deref().unwrap_or_default();
             return Some(Self::new(None, reason, message));
         }
-        // Init containers run first, so theirs is the cause.
+        // Init containers run first, so their problem is the cause.
         let init = status.init_container_statuses.iter().flatten();
         let init = init.map(|status| (status, true));
         let main = status.container_statuses.iter().flatten();
@@ -78,7 +79,7 @@ impl PodProblem {
             let message = status.message.as_deref().unwrap_or_default();
             has_failed.then(|| Self::new(None, reason, message))
         };
-        // The status of a pod that the kubelet evicted or did not admit gives the reason itself.
+        // The status of a pod that the kubelet evicted or did not admit contains the reason itself.
         match status.reason {
             Some(_) => of_pod().or(of_container),
             None => of_container.or_else(of_pod),
@@ -90,7 +91,7 @@ impl PodProblem {
         let warnings = events
             .iter()
             .filter(|event| event.type_.as_deref() == Some("Warning"));
-        // Of simultaneous events the last by name, so that equal input gives equal output.
+        // Of simultaneous events the last by name, so that equal input produces equal output.
         let newest = warnings.max_by_key(|event| (time_of(event), &event.metadata.name))?;
         let path = newest.regarding.as_ref().and_then(|r| r.field_path.clone());
         let path = path.unwrap_or_default();
@@ -102,7 +103,7 @@ impl PodProblem {
     }
 }
 
-/// When an event was seen last.
+/// When an event was last observed.
 fn time_of(event: &Event) -> Option<k8s_openapi::jiff::Timestamp> {
     let series = event.series.as_ref().map(|s| s.last_observed_time.0);
     let old = event.deprecated_last_timestamp.as_ref().map(|time| time.0);
@@ -111,7 +112,7 @@ fn time_of(event: &Event) -> Option<k8s_openapi::jiff::Timestamp> {
 }
 
 fn of_container(status: &ContainerStatus, is_init: bool) -> Option<PodProblem> {
-    let ended = ended(status.last_state.as_ref());
+    let ended = last_termination(status.last_state.as_ref());
     let problem =
         |reason: &str, message: &str| Some(PodProblem::new(Some(&status.name), reason, message));
     let state = status.state.as_ref()?;
@@ -121,7 +122,7 @@ fn of_container(status: &ContainerStatus, is_init: bool) -> Option<PodProblem> {
         return match reason {
             reason if NORMAL_WAITS.contains(&reason) => None,
             CRASH_LOOP => {
-                let ended = ended.map(|ended| in_words(ended, status.restart_count));
+                let ended = ended.map(|ended| termination_text(ended, status.restart_count));
                 let message = format!("{message}; {}", ended.unwrap_or_default());
                 let message = message.trim_end_matches("; ");
                 problem(crash_reason(status), message)
@@ -132,7 +133,7 @@ fn of_container(status: &ContainerStatus, is_init: bool) -> Option<PodProblem> {
     }
     if let Some(terminated) = &state.terminated {
         let is_done = is_init && terminated.exit_code == 0;
-        let message = in_words(terminated, status.restart_count);
+        let message = termination_text(terminated, status.restart_count);
         return match terminated.reason.as_deref() {
             _ if is_done => None,
             Some(OUT_OF_MEMORY) => problem(OUT_OF_MEMORY, &message),
@@ -140,25 +141,29 @@ fn of_container(status: &ContainerStatus, is_init: bool) -> Option<PodProblem> {
             reason => problem(reason.unwrap_or("Error"), &message),
         };
     }
-    // It was restarted and has not started completely since.
+    // It was restarted, and has not completed its start since.
     let ended = ended.filter(|_| status.restart_count > 0 && status.started != Some(true))?;
-    problem(crash_reason(status), &in_words(ended, status.restart_count))
+    problem(
+        crash_reason(status),
+        &termination_text(ended, status.restart_count),
+    )
 }
 
-fn ended(state: Option<&ContainerState>) -> Option<&ContainerStateTerminated> {
+fn last_termination(state: Option<&ContainerState>) -> Option<&ContainerStateTerminated> {
     state?.terminated.as_ref()
 }
 
 /// The reason for a container that keeps exiting.
 fn crash_reason(status: &ContainerStatus) -> &'static str {
-    let reason = ended(status.last_state.as_ref()).and_then(|ended| ended.reason.as_deref());
+    let reason =
+        last_termination(status.last_state.as_ref()).and_then(|ended| ended.reason.as_deref());
     match reason {
         Some(OUT_OF_MEMORY) => OUT_OF_MEMORY,
         _ => CRASH_LOOP,
     }
 }
 
-fn in_words(ended: &ContainerStateTerminated, restarts: i32) -> String {
+fn termination_text(ended: &ContainerStateTerminated, restarts: i32) -> String {
     let reason = ended.reason.as_deref().unwrap_or("Error");
     let mut text = format!("ended with exit code {} ({reason})", ended.exit_code);
     if restarts > 0 {
@@ -170,8 +175,8 @@ fn in_words(ended: &ContainerStateTerminated, restarts: i32) -> String {
     text
 }
 
-/// On one line and not too long.
-fn short(text: &str) -> String {
+/// Replaces line breaks and truncates the text.
+fn truncated(text: &str) -> String {
     let text = text.replace(|c: char| c.is_control(), " ");
     match text.char_indices().nth(POD_MESSAGE_CHARS_MAX) {
         None => text,

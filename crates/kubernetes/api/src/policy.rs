@@ -1,5 +1,5 @@
-//! Converts a spec to the planner's policy. Total: every valid spec has a policy. The planner knows
-//! nothing of YAML, this crate nothing of planning.
+//! Converts a spec to the planner's policy. Total: every valid spec has a policy. The planner is
+//! independent of YAML, and this crate is independent of planning.
 
 use albacore_plan::{DistanceOverrides, Enforcement, MainThread, PlacementMethod, SubjectPolicy};
 use albacore_trial::{Arm, Figure, TrialSpec};
@@ -8,7 +8,7 @@ use crate::PlaceAnnotation;
 use crate::deployment::{self, InferenceDeploymentSpec, LevelDistances, PlacementPolicy, TrialArm};
 
 impl LevelDistances {
-    /// The same as the planner takes it.
+    /// Converts the distances to the type of the planner.
     pub(crate) fn overrides(self) -> DistanceOverrides {
         let Self {
             l1,
@@ -54,7 +54,7 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
         enforcement,
         main_thread,
         distances,
-        // Decides when the policy applies, and which other policies are compared with it.
+        // Controls when the policy applies, and which other policies are compared with it.
         trial: _,
     } = &spec.placement;
     SubjectPolicy {
@@ -75,15 +75,15 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
             deployment::MainThread::WorkerSet => MainThread::WorkerSet,
         },
         distances: distances.unwrap_or_default().overrides(),
-        // The built-in server starts T threads whatever its mask says. A server of the user's own
-        // may count the cpus of its main thread's mask, even where OMP_NUM_THREADS is set: XGBoost
-        // takes the smaller of the two.
+        // The built-in server starts T threads regardless of its affinity mask. A user's own server
+        // may count the CPUs in the mask of its main thread, even if OMP_NUM_THREADS is set:
+        // XGBoost uses the smaller of the two.
         is_pool_size_known: spec.is_built_in(),
     }
 }
 
-/// The placement policy of a pod that opted in by its annotation, with the number of workers and of
-/// threads that were found where the annotation leaves them out.
+/// The placement policy of a pod that opted in by its annotation. `workers` and `threads` are the
+/// observed numbers, used if the annotation omits them.
 pub fn policy_of_annotation(asked: &PlaceAnnotation, workers: u16, threads: u16) -> SubjectPolicy {
     SubjectPolicy {
         workers: asked.workers.unwrap_or(workers),
@@ -96,12 +96,12 @@ pub fn policy_of_annotation(asked: &PlaceAnnotation, workers: u16, threads: u16)
         },
         main_thread: MainThread::Pinned,
         distances: DistanceOverrides::default(),
-        // Nothing tells whether its pool depends on the mask of the main thread.
+        // It is unknown whether its pool depends on the mask of the main thread.
         is_pool_size_known: false,
     }
 }
 
-/// The trial that a spec asks for. Only the built-in server reports latency.
+/// The trial in a spec. Only the built-in server reports latency.
 pub fn trial_of(spec: &InferenceDeploymentSpec) -> Option<TrialSpec> {
     let trial = spec.placement.trial.as_ref()?;
     let arms = trial.arms.iter().map(|arm| match arm {

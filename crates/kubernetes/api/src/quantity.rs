@@ -1,5 +1,5 @@
-//! The syntax of a Kubernetes quantity (`500m`, `2`, `1Gi`): checked when a file is read, and in
-//! the schema, so that a wrong unit is refused before a pod is built from it.
+//! The syntax of a Kubernetes quantity (`500m`, `2`, `1Gi`): validated when a file is read, and in
+//! the schema, so that a wrong unit is rejected before a pod is built from it.
 
 /// The pattern in the schema.
 pub(crate) const PATTERN: &str =
@@ -36,14 +36,14 @@ pub(crate) fn problem(text: &str) -> Option<String> {
     None
 }
 
-/// The number of cpus that a quantity means; `None` for a text that is no quantity.
+/// The number of CPUs in a quantity; `None` if the text is not a quantity.
 pub fn cpus(text: &str) -> Option<f64> {
     if problem(text).is_some() {
         return None;
     }
     let end = text.find(|c: char| c.is_ascii_alphabetic());
     let (number, suffix) = text.split_at(end.unwrap_or(text.len()));
-    // A decimal exponent, as in 1e3, is a part of the number.
+    // A decimal exponent, as in 1e3, is part of the number.
     if let Ok(cpus) = text.parse::<f64>() {
         return Some(cpus);
     }

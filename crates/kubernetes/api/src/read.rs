@@ -1,9 +1,9 @@
 //! Reads an `InferenceDeployment` from YAML text, and reports every violation with its line, its
-//! field and what to write instead.
+//! field and the remedy.
 //!
-//! Text -> tree with lines -> compared with the schema of the custom resource -> typed value ->
-//! checked by the rules. Nothing is skipped: an unknown field is refused at any depth, in the pod
-//! template too.
+//! The text is parsed to a tree with lines, validated against the schema of the custom resource,
+//! deserialized, and validated by the rules. Nothing is skipped: an unknown field is rejected at
+//! any depth, also in the pod template.
 
 mod nearest;
 mod walk;
@@ -28,14 +28,14 @@ use crate::schema::openapi_schema;
 use crate::versions::API_VERSIONS;
 use crate::violation::{Violation, quoted};
 
-/// Why a file is not a valid `InferenceDeployment`. Printed, each names the file; with several
-/// violations, one line each.
+/// Reason why a file is not a valid `InferenceDeployment`. Each message contains the file name;
+/// each of several violations is printed on its own line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Larger than an object may be.
+    /// Exceeds the size limit of an object.
     #[error("{file}: has {bytes} bytes; an InferenceDeployment has at most {FILE_BYTES_MAX}")]
     TooLarge { file: String, bytes: usize },
-    /// Nothing but white space and comments.
+    /// Contains only white space and comments.
     #[error("{file}: is empty; it must hold an InferenceDeployment (albacore.dev/v1beta1)")]
     Empty { file: String },
     /// More than one document.
@@ -49,7 +49,7 @@ pub enum ReadError {
         file: String,
         /// The line, from 1, where known.
         line: Option<u64>,
-        /// What the parser says.
+        /// The message of the parser.
         problem: String,
     },
     /// Another kind of object.
@@ -63,7 +63,7 @@ pub enum ReadError {
         line: u64,
         /// `apiVersion` or `kind`.
         field: &'static str,
-        /// What is there instead, quoted, or "missing".
+        /// The value found, quoted, or "missing".
         found: String,
     },
     /// Fields that are unknown, missing, of a wrong type, out of range or in conflict.
@@ -97,8 +97,8 @@ fn listed(file: &str, violations: &[Violation]) -> String {
     lines.join("\n")
 }
 
-/// Reads one `InferenceDeployment` from `text`; `file` is what messages call it. The status, which
-/// only a cluster writes, is not taken over.
+/// Reads one `InferenceDeployment` from `text`; `file` is its name in messages. The status is
+/// ignored, because only a cluster writes it.
 ///
 /// # Errors
 /// [`ReadError`], with every violation in the order of the file.
@@ -106,11 +106,11 @@ pub fn read_deployment(text: &str, file: &str) -> Result<InferenceDeployment, Re
     read_document(text, file).map(|(deployment, _)| deployment)
 }
 
-/// Reads one `InferenceDeployment` and makes of it what one machine runs. Relative paths in it are
-/// below `folder`, that of the file.
+/// Reads one `InferenceDeployment` and converts it for one machine. Relative paths in it are
+/// resolved against `folder`, that of the file.
 ///
 /// # Errors
-/// [`ReadError`]; a field that one machine cannot honor is a violation.
+/// [`ReadError`]; a field that cannot be honored on one machine is a violation.
 pub fn read_for_one_machine(
     text: &str,
     file: &str,
@@ -153,7 +153,7 @@ fn invalid(file: &str, violations: Vec<Violation>) -> ReadError {
     }
 }
 
-/// Violations of a typed value with the lines of the document it came from, in their order.
+/// Adds the lines of the document to violations of its typed value, and sorts them by line.
 fn with_lines(mut violations: Vec<Violation>, document: &Node) -> Vec<Violation> {
     for violation in &mut violations {
         violation.line = Some(document.line_of(&violation.field));
@@ -214,8 +214,9 @@ fn check_kind(document: &Node, file: &str) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// The schema of the custom resource with what the API server itself adds: the metadata. Status is
-/// left to the cluster and so takes anything. A constant; made once, as that takes milliseconds.
+/// The schema of the custom resource with the metadata, which the API server itself adds. The
+/// status accepts any value, because only a cluster writes it. Computed once, because that takes
+/// milliseconds.
 static FILE_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let mut schema = openapi_schema();
     let properties = &mut schema["properties"];

@@ -2,10 +2,10 @@
 //! explain` prints them.
 
 /// The remedy for a condition or a pod with this `reason`; `None` if its message contains one, or
-/// only waiting helps.
+/// if the problem resolves itself.
 pub fn remedy_of(reason: &str) -> Option<&'static str> {
     Some(match reason {
-        // A child was refused.
+        // A child was rejected.
         "QuotaExceeded" => {
             "raise the ResourceQuota that is named, or ask for less in spec.resources and spec.replicas"
         }
@@ -28,7 +28,7 @@ pub fn remedy_of(reason: &str) -> Option<&'static str> {
             "the custom resource definitions are of another version than the controller: install \
              those of its version"
         }
-        // The Deployment cannot make pods.
+        // The Deployment cannot create pods.
         "PodsRefused" => {
             "raise the quota or change what the message names; the pods come from spec.replicas, \
              spec.resources and spec.template"
@@ -67,7 +67,7 @@ pub fn remedy_of(reason: &str) -> Option<&'static str> {
         "EventsUnread" => {
             "let the controller list events.k8s.io events: helm upgrade restores its roles"
         }
-        // Pods serve, but with problems.
+        // Pods serve with problems.
         "StandbyStartFailed" => {
             "see what the server wrote: kubectl logs; a limit of processes or memory is the usual cause"
         }

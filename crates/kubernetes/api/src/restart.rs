@@ -1,5 +1,5 @@
-//! Which edits of a deployment start its pods anew: those of the pod template. All others reach
-//! pods that run.
+//! Determines which edits of a deployment restart its pods: those that change the pod template. All
+//! others are applied to running pods.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::deployment::InferenceDeployment;
 use crate::server_image::SERVER_IMAGE_ANNOTATION;
 use crate::uri::ModelPlace;
 
-/// The fields that differ and are part of the pod template; empty if no pod is restarted.
+/// The changed fields that are part of the pod template; empty if no pod is restarted.
 pub fn restarting_fields(
     before: &InferenceDeployment,
     after: &InferenceDeployment,
@@ -50,7 +50,7 @@ pub fn restarting_fields(
     changed.map(|(field, _)| field).collect()
 }
 
-/// What is mounted into pods: claims and ConfigMaps.
+/// The volumes that are mounted into pods: claims and ConfigMaps.
 fn volumes(deployment: &InferenceDeployment) -> BTreeSet<(&'static str, &str)> {
     let models = deployment.spec.models.iter();
     let places = models.filter_map(|model| match &model.uri.place {

@@ -1,10 +1,10 @@
-//! Rules between the fields of a spec: one table, checked by Rust here and by CEL in the API
-//! server.
+//! Rules between the fields of a spec: one table, evaluated here in Rust and in the API server as
+//! CEL.
 //!
-//! Each rule has both forms side by side. The CEL goes into the schema at `at`; the Rust form sees
-//! the same object and reports more: the values that clash and the remedy. A rule without CEL is
-//! expressed otherwise in the schema (`x-kubernetes-list-map-keys`), or can only be checked by the
-//! controller.
+//! Each rule has both forms next to each other. The CEL is added to the schema at `at`; the Rust
+//! form checks the same object and reports more: the conflicting values and the remedy. A rule
+//! without CEL is expressed in the schema in another way (`x-kubernetes-list-map-keys`), or can
+//! only be checked by the controller.
 
 mod batching;
 
@@ -20,20 +20,20 @@ use crate::limits::{NAME_CHARS_MAX, SLOTS_MAX, TRIAL_ARMS_MIN, TRIAL_WINDOW_MICR
 use crate::quantity;
 use crate::violation::{Violation, quoted};
 
-/// Name of the container that serves, in the pods and in `spec.template`.
+/// Name of the serving container in the pods and in `spec.template`.
 pub const SERVER_CONTAINER: &str = "server";
 
 /// A rule in both forms.
 pub(crate) struct Rule {
-    /// The schema node that carries the CEL: `""` for the object, or `spec.batching`.
+    /// The schema node to which the CEL is added: `""` for the object, or `spec.batching`.
     pub(crate) at: &'static str,
-    /// The CEL, `self` being the value at `at`.
+    /// The CEL; `self` is the value at `at`.
     pub(crate) cel: Option<&'static str>,
     /// The message of the API server.
     pub(crate) message: &'static str,
-    /// The field that the API server names, relative to `at`.
+    /// The field that the API server reports, relative to `at`.
     pub(crate) field: Option<&'static str>,
-    /// `None` for a rule on a change, which only the API server sees.
+    /// `None` for a transition rule, which only the API server can evaluate.
     check: Option<fn(&InferenceDeployment) -> Option<Violation>>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) const RULES: [Rule; 27] = [
         cel: Some("self.workers * self.threads <= 2048"),
         message: "workers x threads is at most 2048",
         field: Some(".threads"),
-        check: Some(shape_is_bounded),
+        check: Some(threads_are_bounded),
     },
     Rule {
         at: "spec",
@@ -99,7 +99,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".front"),
         check: Some(front_has_a_server),
     },
-    // CEL for quantities is younger than the oldest API server that is supported.
+    // CEL functions for quantities are newer than the oldest supported API server.
     Rule {
         at: "spec",
         cel: None,
@@ -114,13 +114,13 @@ pub(crate) const RULES: [Rule; 27] = [
         field: None,
         check: Some(names_are_unique),
     },
-    // CEL does not see a field that is either a text or an object.
+    // CEL cannot access a field that is either a string or an object.
     Rule {
         at: "spec.models",
         cel: None,
         message: "",
         field: None,
-        check: Some(iterations_are_some),
+        check: Some(iterations_are_not_empty),
     },
     Rule {
         at: "spec",
@@ -131,7 +131,7 @@ pub(crate) const RULES: [Rule; 27] = [
         message: "models[].threads is auto or at most spec.threads: the threads of one worker \
                   compute a batch",
         field: Some(".models"),
-        check: Some(threads_of_models_are_there),
+        check: Some(threads_of_models_are_in_range),
     },
     Rule {
         at: "spec.batching",
@@ -287,7 +287,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".window"),
         check: Some(trial_is_long_enough),
     },
-    // A set of at least two in the schema.
+    // In the schema it is a set with at least two items.
     Rule {
         at: "spec.placement.trial",
         cel: None,
@@ -295,7 +295,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: None,
         check: Some(arms_differ),
     },
-    // Otherwise half of the pods would speak another protocol behind one Service during the
+    // Otherwise half of the pods behind one Service would serve another protocol during the
     // roll-out.
     Rule {
         at: "spec",
@@ -310,8 +310,8 @@ pub(crate) const RULES: [Rule; 27] = [
     },
 ];
 
-/// Every rule that `deployment` breaks; empty for a valid one. Ranges and forms of single fields
-/// are the schema's and are checked when a file is read.
+/// Every rule that `deployment` violates; empty for a valid one. Ranges and formats of single
+/// fields are part of the schema, which is checked when a file is read.
 pub fn validate(deployment: &InferenceDeployment) -> Vec<Violation> {
     RULES
         .iter()
@@ -320,23 +320,24 @@ pub fn validate(deployment: &InferenceDeployment) -> Vec<Violation> {
 }
 
 impl InferenceDeploymentSpec {
-    /// The container of the template that serves, or is merged over the built-in server.
+    /// The container `server` of the template: a user's own server, or an overlay of the built-in
+    /// server's container.
     pub fn server_container(&self) -> Option<&Container> {
         let pod = self.template.as_ref()?.spec.as_ref()?;
         pod.containers.iter().find(|c| c.name == SERVER_CONTAINER)
     }
 
-    /// Whether the built-in server runs, rather than one of the user's own.
+    /// Whether the built-in server runs, rather than a user's own server.
     pub fn is_built_in(&self) -> bool {
         !self.models.is_empty()
     }
 
-    /// Threads of the front end, if the spec says.
+    /// Threads of the front end, if the spec sets them.
     pub fn front_threads(&self) -> Option<u16> {
         self.front?.threads
     }
 
-    /// `--load-reports` of the server, if the spec says.
+    /// `--load-reports` of the server, if the spec sets it.
     pub fn load_reports(&self) -> Option<&'static str> {
         self.front?.load_reports.map(|mode| match mode {
             LoadReportMode::OnRequest => "on-request",
@@ -345,19 +346,19 @@ impl InferenceDeploymentSpec {
         })
     }
 
-    /// Whether pods that are to stop say so to Envoy.
+    /// Whether pods announce their shutdown to Envoy.
     pub fn envoy_health_header(&self) -> bool {
         self.front.and_then(|front| front.envoy_health_header) == Some(true)
     }
 
-    /// The cpus that the server container is limited to, if it is.
+    /// The CPU limit of the server container, if it has one.
     fn cpu_limit(&self) -> Option<f64> {
         let of_container = || self.server_container()?.resources.as_ref();
         let resources = self.resources.as_ref().or_else(of_container)?;
         quantity::cpus(&resources.limits.as_ref()?.get("cpu")?.0)
     }
 
-    /// The field of a part of the server container, for messages.
+    /// The path of a field of the server container, for messages.
     pub(crate) fn server_field(&self, part: &str) -> String {
         let pod = self.template.as_ref().and_then(|t| t.spec.as_ref());
         let index = pod
@@ -388,7 +389,7 @@ fn name_is_a_label(deployment: &InferenceDeployment) -> Option<Violation> {
     })
 }
 
-fn shape_is_bounded(deployment: &InferenceDeployment) -> Option<Violation> {
+fn threads_are_bounded(deployment: &InferenceDeployment) -> Option<Violation> {
     let (workers, threads) = (deployment.spec.workers, deployment.spec.threads);
     let slots = u32::from(workers) * u32::from(threads);
     (slots > SLOTS_MAX).then(|| {
@@ -456,7 +457,7 @@ fn names_are_unique(deployment: &InferenceDeployment) -> Option<Violation> {
     ))
 }
 
-fn iterations_are_some(deployment: &InferenceDeployment) -> Option<Violation> {
+fn iterations_are_not_empty(deployment: &InferenceDeployment) -> Option<Violation> {
     let mut models = deployment.spec.models.iter().enumerate();
     models.find_map(|(index, model)| match model.iterations {
         Some(Iterations::Range(range)) if range.begin >= range.end => {
@@ -471,7 +472,7 @@ fn iterations_are_some(deployment: &InferenceDeployment) -> Option<Violation> {
     })
 }
 
-fn threads_of_models_are_there(deployment: &InferenceDeployment) -> Option<Violation> {
+fn threads_of_models_are_in_range(deployment: &InferenceDeployment) -> Option<Violation> {
     let of_worker = deployment.spec.threads;
     let mut models = deployment.spec.models.iter().enumerate();
     models.find_map(|(index, model)| {
@@ -499,7 +500,7 @@ fn front_has_cpus(deployment: &InferenceDeployment) -> Option<Violation> {
     let spec = &deployment.spec;
     let threads = spec.front_threads()?;
     let limit = spec.cpu_limit()?;
-    // A container with less than one cpu has one for whoever counts them.
+    // A container with less than one CPU counts as having one.
     (f64::from(threads) > limit.floor().max(1.0)).then(|| {
         let problem = format!(
             "is {threads}, more than the cpus of the server container, whose limit is {limit}; \

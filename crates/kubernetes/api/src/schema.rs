@@ -1,12 +1,12 @@
-//! The CustomResourceDefinitions: what the derive macro makes of the types, adapted for the API
-//! server.
+//! The CustomResourceDefinitions: generated from the types by the derive macro, and adapted for the
+//! API server.
 //!
 //! Added: the CEL of every [`crate::rules`] entry; descriptions of the values of enumerations (the
-//! derive drops them); the pattern of quantities; the two forms of `iterations`; bounds on the
-//! containers of the template, without which the API server could not bound the cost of the rules.
-//! Removed: `nullable` (the API server then drops a null field and applies its default, as for its
-//! own kinds), descriptions inside the pod template (they alone would exceed what `kubectl apply`
-//! can store in an annotation), and the requirement that an overlay lists containers.
+//! derive macro omits them); the pattern of quantities; the two forms of `iterations`; bounds on
+//! the containers of the template, without which the API server could not bound the cost of the
+//! rules. Removed: `nullable` (the API server then drops a null field and applies its default, as
+//! for its own kinds), descriptions inside the pod template (they alone would exceed what `kubectl
+//! apply` can store in an annotation), and the requirement that an overlay lists containers.
 
 use kube::CustomResourceExt;
 use schemars::schema_for;
@@ -25,12 +25,12 @@ use crate::rules::RULES;
 use crate::status::ServerLimit;
 use crate::versions;
 
-/// Most containers of a template, and longest name of one: the API server needs bounds to estimate
-/// the cost of the rules about them. A name is a DNS label.
+/// Maximum containers of a template, and maximum length of their names: the API server needs bounds
+/// to estimate the cost of the rules about them. A name is a DNS label.
 const CONTAINERS_MAX: u64 = 64;
 const CONTAINER_NAME_CHARS_MAX: u64 = 63;
 
-/// The CustomResourceDefinition of [`InferenceDeployment`], as it is written to `crds/`.
+/// The CustomResourceDefinition of [`InferenceDeployment`], as written to `crds/`.
 pub fn inference_deployment_crd() -> Value {
     let mut crd = serde_json::json!(InferenceDeployment::crd());
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -75,7 +75,7 @@ pub fn inference_deployment_crd() -> Value {
     crd
 }
 
-/// The CustomResourceDefinition of [`crate::NodePlacement`], as it is written to `crds/`.
+/// The CustomResourceDefinition of [`crate::NodePlacement`], as written to `crds/`.
 pub fn node_placement_crd() -> Value {
     let mut crd = node_placement::definition();
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -99,7 +99,7 @@ fn adapt(schema: &mut Value) {
     });
 }
 
-/// The schema inside the CRD, for objects read from a file.
+/// The schema in the CRD, for objects read from a file.
 pub(crate) fn openapi_schema() -> Value {
     inference_deployment_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].take()
 }
@@ -123,7 +123,7 @@ fn loosen_pod(pod: &mut Value) {
     containers["items"]["properties"]["name"]["maxLength"] = CONTAINER_NAME_CHARS_MAX.into();
 }
 
-/// Calls `change` on every schema below `schema`, itself first.
+/// Calls `change` for `schema` and then for every schema below it.
 fn for_each_schema(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
     let Some(map) = schema.as_object_mut() else {
         return;
@@ -158,7 +158,8 @@ fn mark_quantities(schema: &mut Value) {
     });
 }
 
-/// Kubernetes knows no unsigned formats and warns of them; the bounds of the fields fit into int32.
+/// Kubernetes does not support unsigned formats and warns about them; the bounds of the fields fit
+/// into int32.
 fn name_known_format(map: &mut Map<String, Value>) {
     let is_unsigned = map
         .get("format")
@@ -169,7 +170,7 @@ fn name_known_format(map: &mut Map<String, Value>) {
     }
 }
 
-/// Joins the lines of a paragraph: `kubectl explain` wraps by itself.
+/// Joins the lines of a paragraph, because `kubectl explain` wraps them itself.
 fn join_lines(map: &mut Map<String, Value>) {
     if let Some(Value::String(text)) = map.get_mut("description") {
         *text = text
@@ -195,7 +196,7 @@ fn describe_values(spec: &mut Value) {
     }
 }
 
-/// Adds the meaning of each of the enumeration's `values` to the field's description.
+/// Appends the meaning of each of the enumeration's `values` to the field's description.
 fn describe(field: &mut Value, values: &Value) {
     let described = values["oneOf"]
         .as_array()

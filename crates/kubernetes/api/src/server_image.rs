@@ -1,20 +1,22 @@
-//! The annotation that keeps the built-in server at an image of the user's choice.
+//! The annotation that pins the image of the built-in server.
 
 use std::collections::BTreeMap;
 
 use crate::violation::Violation;
 
-/// On an `InferenceDeployment` or a `Namespace`: the image of its built-in servers, whatever the
-/// operator was installed with. That of the `InferenceDeployment` wins.
+/// Annotation of an `InferenceDeployment` or a `Namespace`: the image of its built-in servers,
+/// which overrides that of the operator. The annotation of the `InferenceDeployment` takes
+/// precedence.
 pub const SERVER_IMAGE_ANNOTATION: &str = "albacore.dev/server-image";
 
-/// Longest reference, in characters: registries take 255 before the tag (128) or digest (71).
+/// Maximum length of a reference, in characters: registries accept 255 before the tag (128) or
+/// digest (71).
 const REFERENCE_CHARS_MAX: usize = 384;
 
-/// The image that `annotations` name.
+/// The image in the annotation, if there is one.
 ///
 /// # Errors
-/// The value is no image reference.
+/// The value is not an image reference.
 pub fn server_image_of(
     annotations: Option<&BTreeMap<String, String>>,
 ) -> Result<Option<&str>, Violation> {

@@ -15,10 +15,10 @@ use crate::output::Output;
 use crate::uri::ModelPlace;
 use crate::violation::Violation;
 
-/// The settings of a valid spec; `source_of` says where the server finds the file of a model.
+/// The settings of a valid spec; `source_of` maps a model's place to the source for the server.
 ///
 /// # Errors
-/// Every model without a source, or settings that the server's own check would refuse.
+/// Every model without a source, or settings that the server's own validation would reject.
 pub fn settings_of(
     spec: &InferenceDeploymentSpec,
     source_of: impl Fn(&ModelPlace) -> Result<Source, String>,
@@ -46,7 +46,7 @@ pub fn settings_of(
     Ok(settings)
 }
 
-/// A model of the settings, or the problem of its URI.
+/// A model of the settings, or the error of its URI.
 fn model_of(
     spec: &InferenceDeploymentSpec,
     model: &Model,
@@ -77,7 +77,7 @@ fn model_of(
 }
 
 impl InferenceDeploymentSpec {
-    /// When rows are dispatched, and how many may wait.
+    /// The release rule of batches, and the bound on queued rows.
     pub fn batching_params(&self) -> BatchingParams {
         let albacore_settings::ModelBatching {
             policy,
@@ -92,7 +92,7 @@ impl InferenceDeploymentSpec {
         }
     }
 
-    /// What can change of each model while it is served, but for its objective.
+    /// The parameters of each model that can change while it is served, without its objective.
     pub fn model_parameters(&self) -> Vec<ModelParameters> {
         let models = self.models.iter();
         models.map(|model| self.parameters_of(model)).collect()
@@ -117,7 +117,7 @@ impl From<Batching> for albacore_settings::ModelBatching {
             BatchingPolicy::Deferred => Policy::Deferred,
             BatchingPolicy::Eager => Policy::Eager,
             BatchingPolicy::Timeout => Policy::Timeout {
-                // A valid spec has a delay; zero is refused by the check of the settings.
+                // A valid spec has a delay; zero is rejected by the validation of the settings.
                 delay: batching
                     .max_delay
                     .map_or(Duration::ZERO, |delay| delay.duration()),

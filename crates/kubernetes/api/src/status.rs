@@ -1,5 +1,5 @@
-//! What the controller reports of an `InferenceDeployment`: enough to call the model and to trust
-//! the placement. Written by the controller alone.
+//! The status of an `InferenceDeployment`: how to call the models, and whether the placement is
+//! verified. Written by the controller only.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;

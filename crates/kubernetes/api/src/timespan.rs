@@ -1,7 +1,7 @@
-//! Durations as people write them in YAML: a whole number and a unit, `"25ms"`, `"2s"`, `"250us"`.
+//! Durations as written in YAML: a whole number and a unit, `"25ms"`, `"2s"`, `"250us"`.
 //!
-//! One number and one unit on purpose: `1m30s` and `0.5s` have two spellings each, and `m` is read
-//! as minutes by some and as milli by others (it is milli in Kubernetes quantities).
+//! Deliberately one number and one unit: `1m30s` and `0.5s` can be written in two ways each, and
+//! `m` may be read as minutes or as milli (it is milli in Kubernetes quantities).
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,10 +23,10 @@ pub(crate) const PATTERN: &str = "^[1-9][0-9]{0,8}(us|ms|s)$";
 
 const SECS_MAX: u64 = TIMESPAN_MICROS_MAX / 1_000_000;
 
-/// Why a text is not a [`Timespan`]; each message says what to write instead.
+/// Reason why a text is not a [`Timespan`]; each message contains the correct form.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TimespanError {
-    /// A number without unit.
+    /// A number without a unit.
     #[error("has no unit; write \"{0}us\", \"{0}ms\" or \"{0}s\"")]
     NoUnit(String),
     /// A unit that is not us, ms or s.
@@ -35,7 +35,7 @@ pub enum TimespanError {
     /// Not a whole number in front of the unit.
     #[error("must be one whole number with one unit (us, ms or s), as in \"25ms\" or \"250us\"")]
     Form,
-    /// Zero, or beyond the bound.
+    /// Zero, or above the bound.
     #[error("must be longer than 0 and at most {SECS_MAX}s")]
     Range,
 }
@@ -44,7 +44,7 @@ impl Timespan {
     /// `10s`.
     pub(crate) const TEN_SECONDS: Self = Self { micros: 10_000_000 };
 
-    /// From microseconds; `None` for 0 and beyond ten minutes.
+    /// From microseconds; `None` for 0 and for more than ten minutes.
     pub fn from_micros(micros: u64) -> Option<Self> {
         (1..=TIMESPAN_MICROS_MAX)
             .contains(&micros)
@@ -90,7 +90,7 @@ impl FromStr for Timespan {
 }
 
 impl fmt::Display for Timespan {
-    /// The shortest form: the largest unit with a whole number.
+    /// The shortest form: the largest unit that gives a whole number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.micros {
             m if m % 1_000_000 == 0 => write!(f, "{}s", m / 1_000_000),

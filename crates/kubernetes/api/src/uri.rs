@@ -1,7 +1,7 @@
-//! The `uri` of a model, parsed.
+//! The parsed `uri` of a model.
 //!
 //! A checksum may follow as a fragment, `#sha256=` and 64 hexadecimal digits; a file with another
-//! SHA-256 is refused.
+//! SHA-256 is rejected.
 //!
 //! Nothing is decoded: a path is used as written, so that `kubectl get` shows the name that the
 //! server opens.
@@ -15,19 +15,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::limits::{QUOTED_CHARS_MAX, URI_CHARS_MAX};
 
-/// Where a model file is, and its checksum.
+/// Location of a model file, and its checksum.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ModelUri {
     pub place: ModelPlace,
-    /// SHA-256 of the file's bytes, 64 lower-case hexadecimal digits; `None` for any bytes.
+    /// SHA-256 of the file's bytes, 64 lower-case hexadecimal digits; `None` accepts any content.
     pub sha256: Option<String>,
 }
 
-/// The place of a model file.
+/// Location of a model file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ModelPlace {
-    /// `file:///models/fraud.ubj`: an absolute path where the server runs; or `file://./fraud.ubj`,
-    /// `file://../fraud.ubj`: relative to the YAML file, for `albacore run` only.
+    /// `file:///models/fraud.ubj`: an absolute path on the machine of the server; or
+    /// `file://./fraud.ubj`, `file://../fraud.ubj`: relative to the YAML file, for `albacore run`
+    /// only.
     File {
         /// The path: starts with `/`, `./` or `../`.
         path: String,
@@ -46,8 +47,8 @@ pub enum ModelPlace {
         /// The key in `data` or `binaryData`.
         key: String,
     },
-    /// `http://...`, `https://...`, `s3://bucket/key`, `gs://bucket/key`, `az://container/key`
-    /// or `oci://registry/repository:tag`, without the fragment: what the server fetches by itself.
+    /// `http://...`, `https://...`, `s3://bucket/key`, `gs://bucket/key`, `az://container/key` or
+    /// `oci://registry/repository:tag`, without the fragment: downloaded by the server itself.
     Url {
         /// The URL as written.
         url: String,
@@ -60,7 +61,7 @@ pub(crate) const PATTERN: &str = concat!(
     r"|pvc://[a-z0-9][a-z0-9.-]*/[^\x00-\x1f#]*[^\x00-\x1f/#]",
     r"|configmap://[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+",
     r"|https?://[^\x00-\x20/#][^\x00-\x20#]*",
-    // Parts of a key are not "." and "..".
+    // Parts of a key must not be "." or "..".
     r"|(s3|gs|az)://[A-Za-z0-9._-]+",
     r"(/(\.{0,2}[^\x00-\x1f\x7f-\x9f./#][^\x00-\x1f\x7f-\x9f/#]*|\.{3}[^\x00-\x1f\x7f-\x9f/#]*))+/?",
     r"|oci://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)+",
@@ -68,7 +69,7 @@ pub(crate) const PATTERN: &str = concat!(
     r"(#sha256=[0-9a-f]{64})?$"
 );
 
-/// Why a text is not a [`ModelUri`]; each message says what to write instead.
+/// Reason why a text is not a [`ModelUri`]; each message contains the correct form.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UriError {
     /// No scheme, or an unknown one.
@@ -78,16 +79,16 @@ pub enum UriError {
          as in \"file:///models/fraud.ubj\""
     )]
     Scheme,
-    /// `file://models/x` would name a host.
+    /// `file://models/x`, in which `models` would be a host.
     #[error(
         "names a host; write \"file:///{0}\" for an absolute path or \"file://./{0}\" for one \
          beside the YAML file"
     )]
     FileHost(String),
-    /// A part is missing or holds what it must not.
+    /// A part is missing or contains forbidden characters.
     #[error("is not of the form {0}")]
     Form(&'static str),
-    /// What follows `#` is not a checksum.
+    /// The fragment is not a checksum.
     #[error(
         "has {0:?} after its path; only a checksum may follow: \"#sha256=\" and 64 lower-case \
          hexadecimal digits, as sha256sum prints them"

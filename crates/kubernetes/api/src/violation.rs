@@ -1,18 +1,18 @@
-//! An invalid field of a spec: its value, and the remedy.
+//! An invalid field of a spec with its value and the remedy.
 
 use std::fmt;
 
 use crate::limits::QUOTED_CHARS_MAX;
 
-/// A field and what is wrong with it. Printed, it is one sentence: `spec.workers is 0; it must be
-/// from 1 to 256`.
+/// An invalid field and its problem. Formatted as one sentence: `spec.workers is 0; it must be from
+/// 1 to 256`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// The field: `spec.models[0].slo.latency`.
+    /// The path of the field: `spec.models[0].slo.latency`.
     pub field: String,
-    /// What follows the field in the sentence: its value and what to do.
+    /// The rest of the sentence after the field: its value and the remedy.
     pub problem: String,
-    /// Line of the file, from 1; `None` where there is no file.
+    /// Line of the file, from 1; `None` without a file.
     pub line: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A user's text in quotes, shortened and without control characters.
+/// A user's text in quotes, truncated and without control characters.
 pub(crate) fn quoted(text: &str) -> String {
     let mut shown: String = text
         .chars()

@@ -1,6 +1,6 @@
-//! No field is accepted and ignored: whatever is changed, removed, renamed or mistyped in a file,
-//! the reader names it or the result differs.
-// Functions beside the tests are tests too.
+//! Tests that no field is accepted and then ignored: if a field of a file is changed, removed,
+//! renamed or mistyped, the reader reports it or the result differs.
+// Functions outside of `#[test]` functions are test code, too.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 mod sample;
 use sample::{sample, sample_of_auto};
 
-/// Fields of batching that Timeout does not take.
+/// Fields of batching that the policy Timeout does not accept.
 const OF_AUTO: [&str; 2] = ["prefer", "window"];
 
-/// Path of every leaf below `value`, as JSON pointers.
+/// Paths of all leaves below `value`, as JSON pointers.
 fn leaves(value: &Value, pointer: String, found: &mut Vec<String>) {
     let below: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields.iter().map(|(k, v)| (k.clone(), v)).collect(),
@@ -33,7 +33,7 @@ fn leaves(value: &Value, pointer: String, found: &mut Vec<String>) {
     }
 }
 
-/// Paths of leaves, each with the sample that has it.
+/// Paths of leaves, each with the sample that contains it.
 fn spec_leaves() -> Vec<(Value, String)> {
     let mut found = Vec::new();
     leaves(&sample()["spec"], "/spec".to_owned(), &mut found);
@@ -52,12 +52,12 @@ fn read_back(object: &Value) -> Value {
     serde_json::to_value(read(object).unwrap()).unwrap()
 }
 
-/// Parent of a pointer and the last name in it.
+/// Parent of a pointer and its last name.
 fn split(pointer: &str) -> (&str, &str) {
     pointer.rsplit_once('/').unwrap()
 }
 
-/// The name of the field that a pointer leads to; of an item, that of its list.
+/// The name of the field at a pointer; for an item, that of its list.
 fn field_name(pointer: &str) -> &str {
     pointer
         .rsplit('/')
@@ -65,7 +65,8 @@ fn field_name(pointer: &str) -> &str {
         .unwrap()
 }
 
-/// Equal as JSON, as numbers, as durations, or as the number and text of one quantity.
+/// Whether the values are equal as JSON, as numbers, as durations, or as the number and text of a
+/// quantity.
 fn means_the_same(given: &Value, read: &Value) -> bool {
     let span = |value: &Value| {
         value
@@ -146,7 +147,7 @@ fn a_field_that_is_renamed_is_refused_by_its_name() {
     }
 }
 
-/// Values of every type, among them ones that fit some field.
+/// Values of every type, including some that are valid for a field.
 fn any_value() -> impl Strategy<Value = Value> {
     prop_oneof![
         any::<bool>().prop_map(Value::from),
@@ -238,7 +239,7 @@ fn on_one_machine_every_field_is_honored_noticed_or_refused() {
         let before = machine(&sample).unwrap();
         let mut object = sample;
         if pointer == "/spec/template/spec/containers/0/name" {
-            continue; // Another container than "server" is a container of the cluster's.
+            continue; // Containers other than "server" run in a cluster only.
         }
         let value = object.pointer_mut(&pointer).unwrap();
         *value = change(&pointer, value);

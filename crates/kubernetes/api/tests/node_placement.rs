@@ -1,5 +1,5 @@
-//! The `NodePlacement`: small enough to be written for every node, unchanged after a round trip
-//! through a real API server.
+//! Tests of the `NodePlacement`: small enough to be written for every node, and unchanged after a
+//! round trip through a real API server.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 use std::path::Path;
@@ -156,7 +156,7 @@ fn a_name_that_is_too_long_is_replaced_by_its_uid() {
         assert!(entry(bytes).is_of(&namespace, &name, uid));
         assert!(!entry(bytes).is_of(&namespace, "other", "other"));
     }
-    // A successor of the same name is another pod; a complete name contains no uid.
+    // A later pod of the same name is another pod; a complete name contains no uid.
     assert!(!entry(64).is_of(&namespace, &name, "other"));
     assert!(entry(400).is_of(&namespace, &name, "other"));
 }

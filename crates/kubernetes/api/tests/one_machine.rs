@@ -1,4 +1,4 @@
-//! The conversion of a file for `albacore run`.
+//! Tests of the conversion of a file for `albacore run`.
 #![allow(clippy::panic, clippy::unwrap_used)] // tests fail by panicking
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -145,7 +145,7 @@ fn a_model_has_its_own_batching_and_the_rest_from_the_deployment() {
         None,
         of(Policy::Auto(Prefer::IdleWorkers), 64, Some(5)),
         of(Policy::Deferred, 8, Some(5)),
-        // Preference and window are of policies that it does not have.
+        // Preference and window belong to policies other than this one.
         of(Policy::Eager, 64, None),
         of(Policy::Timeout { delay }, 64, None),
         of(Policy::Auto(Prefer::ShortWaits), 64, Some(3)),

@@ -1,5 +1,5 @@
-//! Each rule of the schema with an example that keeps it and one that breaks it. The examples are
-//! whole specs, so that an API server can be asked the same.
+//! Tests each rule of the schema with an example that satisfies it and one that violates it. The
+//! examples are whole specs, so that an API server can validate them, too.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 use std::path::Path;
@@ -8,11 +8,11 @@ use albacore_api::{inference_deployment_crd, read_deployment};
 use albacore_testbed::{ControlPlane, Options};
 use serde_json::{Value, json};
 
-/// The API server's message, an example that keeps the rule, one that breaks it, and the field that
-/// the reader then names.
+/// The API server's message, an example that satisfies the rule, one that violates it, and the
+/// field that the reader then reports.
 type Example = (&'static str, Value, Value, &'static str);
 
-/// The rule on changes.
+/// The transition rule.
 const STAYS: &str = "a deployment stays with the built-in server (models) or with a server of its \
                      own: create another one and move the traffic";
 
@@ -227,7 +227,7 @@ fn batching_examples() -> Vec<Example> {
 
 #[allow(clippy::too_many_lines)] // a table
 fn examples_of_models() -> Vec<Example> {
-    // A model with a field of its own, beside one without, below the batching of `common`.
+    // A model with an overridden field, next to one without, with the common batching `common`.
     let own = |common: Value, own: Value| {
         let mut model = model();
         for (name, value) in own.as_object().into_iter().flatten() {
@@ -414,7 +414,7 @@ fn every_rule_of_the_schema_has_its_example() {
     );
     assert!(found.len() >= 12, "{found:?}");
     let has_example = |message: &String| {
-        // The rule on the name is exercised with names, the one on changes by changing.
+        // The rule on the name is tested with names, the transition rule by changes.
         message.starts_with("metadata.name")
             || message == STAYS
             || examples().iter().any(|e| e.0 == message)
@@ -426,13 +426,13 @@ fn every_rule_of_the_schema_has_its_example() {
     assert!(without.is_empty(), "{without:?}");
 }
 
-/// Creates `object` without storing it; returns the API server's error.
-fn ask(plane: &ControlPlane, object: &Value) -> Result<(), String> {
-    tell(plane, &["create", "--dry-run=server"], object)
+/// Creates `object` in a dry run; returns the API server's error.
+fn dry_run(plane: &ControlPlane, object: &Value) -> Result<(), String> {
+    run_kubectl(plane, &["create", "--dry-run=server"], object)
 }
 
-/// `kubectl` with `arguments` and `object` as its file; returns the API server's error.
-fn tell(plane: &ControlPlane, arguments: &[&str], object: &Value) -> Result<(), String> {
+/// Runs `kubectl` with `arguments` and `object` as its file; returns the API server's error.
+fn run_kubectl(plane: &ControlPlane, arguments: &[&str], object: &Value) -> Result<(), String> {
     let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
     std::fs::write(file.path(), object.to_string()).unwrap();
     let path = file.path().to_str().unwrap();
@@ -445,7 +445,7 @@ fn tell(plane: &ControlPlane, arguments: &[&str], object: &Value) -> Result<(), 
 }
 
 #[test]
-fn an_api_server_judges_as_the_reader_does() {
+fn the_api_server_and_the_reader_apply_the_same_rules() {
     let mut plane = ControlPlane::start(&Options::default()).unwrap();
     let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../crds");
     plane.serve_crds(&crds).unwrap();
@@ -468,13 +468,13 @@ fn an_api_server_judges_as_the_reader_does() {
         ]);
     }
     for (rule, keeps, breaks, _) in examples() {
-        assert_eq!(ask(&plane, &object("m", &keeps)), Ok(()), "{rule}");
-        let message = ask(&plane, &object("m", &breaks)).unwrap_err();
+        assert_eq!(dry_run(&plane, &object("m", &keeps)), Ok(()), "{rule}");
+        let message = dry_run(&plane, &object("m", &breaks)).unwrap_err();
         assert!(message.contains(rule), "{rule}: {message}");
     }
     let spec = &examples()[0].1;
     for name in ["1a", "a.b", &"a".repeat(64)] {
-        let message = ask(&plane, &object(name, spec)).unwrap_err();
+        let message = dry_run(&plane, &object(name, spec)).unwrap_err();
         assert!(
             message.contains("becomes the name of a Service"),
             "{name}: {message}"
@@ -484,11 +484,11 @@ fn an_api_server_judges_as_the_reader_does() {
     iterations_have_two_forms(&plane);
     let mut unknown = object("m", spec);
     unknown["spec"]["batchng"] = json!({});
-    let message = ask(&plane, &unknown).unwrap_err();
+    let message = dry_run(&plane, &unknown).unwrap_err();
     assert!(message.contains("spec.batchng"), "{message}");
 }
 
-/// A name or two numbers, and every change between them; no type of the schema can express that.
+/// A name or two numbers, and every change between them, which no type of the schema can express.
 fn iterations_have_two_forms(plane: &ControlPlane) {
     let with = |iterations: &Value| {
         let mut model = model();
@@ -503,7 +503,7 @@ fn iterations_have_two_forms(plane: &ControlPlane) {
         range,
         json!("All"),
     ] {
-        let applied = tell(plane, &["apply", "--server-side"], &with(&good));
+        let applied = run_kubectl(plane, &["apply", "--server-side"], &with(&good));
         assert_eq!(applied, Ok(()), "{good}");
         let path = "jsonpath={.spec.models[0].iterations}";
         let stored = plane.kubectl(&["get", "infd", "iterations", "-o", path]);
@@ -528,7 +528,7 @@ fn iterations_have_two_forms(plane: &ControlPlane) {
         json!({"begin": 0, "end": 0}),
         json!({"begin": 0.5, "end": 3}),
     ] {
-        let answer = ask(plane, &with(&wrong));
+        let answer = dry_run(plane, &with(&wrong));
         assert!(answer.is_err(), "{wrong} is taken");
         let message = answer.unwrap_err();
         assert!(
@@ -545,9 +545,9 @@ fn iterations_have_two_forms(plane: &ControlPlane) {
 fn change_the_kind_of_server(plane: &ControlPlane) {
     let own = json!({"template": {"spec": {"containers": [{"name": "server", "image": "x"}]}}});
     let two = json!({"models": [model(), {"name": "n", "uri": "file:///n"}]});
-    let put = |name: &str, spec: &Value| tell(plane, &["replace"], &object(name, spec));
+    let put = |name: &str, spec: &Value| run_kubectl(plane, &["replace"], &object(name, spec));
     for (name, first, other) in [("models", &two, &own), ("own", &own, &two)] {
-        tell(plane, &["create"], &object(name, first)).unwrap();
+        run_kubectl(plane, &["create"], &object(name, first)).unwrap();
         let message = put(name, other).unwrap_err();
         assert!(message.contains(STAYS), "{name}: {message}");
     }

@@ -1,4 +1,5 @@
-//! The CustomResourceDefinition: accepted by the API server, consistent with the types, documented.
+//! Tests that the CustomResourceDefinition is accepted by the API server, consistent with the
+//! types, and documented.
 use albacore_api::{DriftCause, inference_deployment_crd, node_placement_crd, read_deployment};
 use serde_json::{Value, json};
 
@@ -73,7 +74,7 @@ fn the_schema_is_structural_and_has_no_format_that_the_api_server_warns_of() {
     each(openapi(&crd), String::new(), &mut |path, schema| {
         schemas += 1;
         if path == ".spec.models[].iterations" {
-            // A name or an object: no type can express that, these two alternatives do.
+            // A name or an object, which no type can express but these two alternatives do.
             assert!(schema["type"].is_null());
             assert_eq!(schema["x-kubernetes-preserve-unknown-fields"], true);
             let object = json!({"required": ["begin", "end"], "maxProperties": 2,
@@ -148,7 +149,7 @@ fn every_printer_column_shows_a_field_of_the_schema() {
     }
 }
 
-/// `value` with the defaults of `schema` filled in, as the API server does.
+/// `value` with the defaults of `schema` applied, like the API server.
 fn with_defaults(schema: &Value, value: &mut Value) {
     let Some(fields) = value.as_object_mut() else {
         for item in value.as_array_mut().into_iter().flatten() {

@@ -1,6 +1,6 @@
-//! Versions of the definition: an object reads the same in each, and outlives an upgrade from the
-//! release before and a rollback to it. A real API server converts.
-// Functions beside the tests are tests too.
+//! Tests of the versions of the definition: an object reads the same in each, and survives an
+//! upgrade from the previous release and a rollback to it. A real API server converts.
+// Functions outside of `#[test]` functions are test code, too.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use sample::{sample, sample_of_auto};
 
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
 
-/// How many objects are written in each version.
+/// Number of objects that are written in each version.
 const OBJECTS: usize = 60;
 
 fn root() -> PathBuf {
@@ -38,7 +38,7 @@ fn kubectl(plane: &ControlPlane, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// `kubectl` with `words` and these objects as its file.
+/// Runs `kubectl` with `words` and these objects as its file.
 #[track_caller]
 fn send(plane: &ControlPlane, words: &[&str], objects: &[Value]) -> String {
     let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
@@ -50,7 +50,7 @@ fn send(plane: &ControlPlane, words: &[&str], objects: &[Value]) -> String {
     )
 }
 
-/// All deployments as the API server shows them in a version.
+/// All deployments as the API server returns them in a version.
 fn listed(plane: &ControlPlane, version: &str) -> Vec<Value> {
     let kind = format!("inferencedeployments.{version}.albacore.dev");
     let list: Value = serde_json::from_str(&kubectl(plane, &["get", &kind, "-o", "json"])).unwrap();
@@ -60,7 +60,7 @@ fn listed(plane: &ControlPlane, version: &str) -> Vec<Value> {
     items
 }
 
-/// What users wrote in `objects`, and how often that changed, by name.
+/// The spec and the generation, which counts changes of the spec, of each object by name.
 fn written(objects: &[Value]) -> BTreeMap<String, (Value, Value)> {
     let entry = |object: &Value| {
         let metadata = &object["metadata"];
@@ -73,7 +73,7 @@ fn written(objects: &[Value]) -> BTreeMap<String, (Value, Value)> {
     objects.iter().map(entry).collect()
 }
 
-/// Removes a random part of the fields below `value`.
+/// Removes a random subset of the fields below `value`.
 fn thin_out(value: &mut Value, keep: &mut impl FnMut() -> bool) {
     match value {
         Value::Object(fields) => {
@@ -85,7 +85,7 @@ fn thin_out(value: &mut Value, keep: &mut impl FnMut() -> bool) {
     }
 }
 
-/// Random valid specs: parts of samples that have every field, with a random percentile of three
+/// Random valid specs: parts of samples that have every field, with a random percentile with three
 /// decimals.
 fn specs(count: usize) -> Vec<Value> {
     let mut runner = TestRunner::deterministic();
@@ -230,8 +230,8 @@ fn objects_outlive_an_upgrade_from_0_1_0_and_a_rollback() {
     assert_eq!(after.len(), before.len());
     let is_changed = |(spec, _): &(Value, Value)| spec["threads"] == 3;
     assert!(after.values().all(is_changed), "{after:?}");
-    // Refused now: the API server cannot read the managed fields of a version that is not served.
-    // With the newer definitions again, it can.
+    // Rejected now, because the API server cannot read the managed fields of a version that is not
+    // served. With the newer definitions it can again.
     plane.serve_crds(&root().join("crds")).unwrap();
     send(&plane, &apply, &objects("v1alpha1", &specs));
     let restored = written(&listed(&plane, "v1alpha1"));

@@ -16,20 +16,19 @@ use crate::middleware::{MiddlewareLayer, RequestControl};
 use crate::write_fence::{WriteFence, Writes};
 use crate::{ClusterError, EventRecorder, Shutdown};
 
-/// How to connect, and as which program.
+/// Configuration of a connection and of the program that uses it.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectOptions {
-    /// The kubeconfig to use; without one, the service account of the pod that this process runs
-    /// in. `KUBECONFIG` and `~/.kube/config` are not read; with a kubeconfig, `HTTPS_PROXY` and
+    /// The kubeconfig to use; if unset, the service account of the pod in which this process runs.
+    /// `KUBECONFIG` and `~/.kube/config` are not read; with a kubeconfig, `HTTPS_PROXY` and
     /// `NO_PROXY` have the same meaning as for kubectl.
     pub kubeconfig: Option<PathBuf>,
-    /// The name of the program: field manager of what it applies, reporter of its events, user
-    /// agent.
+    /// The name of the program: its field manager, the reporter of its events, and its user agent.
     pub manager: &'static str,
     /// When this process may write.
     pub writes: Writes,
-    /// For tests: the process exits as if it was killed after this many answered writes (leases not
-    /// counted).
+    /// For tests: the process exits as if killed after this many answered writes, not counting
+    /// leases.
     pub crash_after_writes: Option<NonZeroU64>,
 }
 
@@ -53,7 +52,7 @@ impl std::fmt::Debug for Cluster {
 
 impl Cluster {
     /// Reads the address of the API server and the credentials. Sends no request, so this does not
-    /// fail while the API server is away. Needs a tokio runtime.
+    /// fail while the API server is unavailable. Requires a tokio runtime.
     ///
     /// # Errors
     /// The kubeconfig or the service account cannot be used.
@@ -80,7 +79,7 @@ impl Cluster {
         Self::with(config, options, metrics)
     }
 
-    /// Connects as `config` says.
+    /// Connects with `config`.
     pub(crate) fn with(
         mut config: Config,
         options: &ConnectOptions,
@@ -103,8 +102,8 @@ impl Cluster {
         };
         let layer = MiddlewareLayer {
             control: control.clone(),
-            // Leaders run in the cluster, without a proxy; behind one, only the middleware's check
-            // remains.
+            // Leaders run in the cluster without a proxy; with a proxy, only the check in the
+            // middleware applies.
             writes: Mutex::new(match (options.writes, &config.proxy_url) {
                 (Writes::WhileLeading, None) => {
                     Some(fenced_client(&config, &fence).map_err(failed)?)
@@ -128,7 +127,7 @@ impl Cluster {
         self.control.set_rate(rate);
     }
 
-    /// The namespace of the kubeconfig's context, or of the pod that this process runs in.
+    /// The namespace of the kubeconfig's context, or of the pod in which this process runs.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }

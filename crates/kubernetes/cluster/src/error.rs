@@ -1,11 +1,11 @@
-//! Errors of requests, and their classes.
+//! Errors of requests and their classes.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use kube_client::core::Status;
 
-/// Why a request or a connection failed.
+/// Error of a request or a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// The kubeconfig cannot be used.
@@ -24,43 +24,43 @@ pub enum ClusterError {
     /// The client cannot be built.
     #[error("the client of the API server cannot be made")]
     Client { source: Box<kube_client::Error> },
-    /// The API server refused.
+    /// The API server rejected the request.
     #[error("{action}: {} (HTTP {})", status.message, status.code)]
-    Refused {
+    Rejected {
         /// The request: verb, kind and object.
         action: String,
-        /// The API server's answer.
+        /// The API server's response.
         status: Box<Status>,
-        /// How long the API server asks to wait.
+        /// The pause that the API server requires.
         retry_after: Duration,
     },
     #[error("{action}: no answer from the API server")]
-    NoAnswer {
+    NoResponse {
         /// The request: verb, kind and object.
         action: String,
         source: Box<kube_client::Error>,
     },
-    /// No answer came in time.
+    /// There was no response before the timeout.
     #[error("{action}: no answer from the API server for {seconds} s")]
     TimedOut {
         /// The request: verb, kind and object.
         action: String,
         seconds: u64,
     },
-    /// The connection to a program in a container ended before the program.
+    /// The connection to a program in a container was closed before the program exited.
     #[error("{action}: the connection broke")]
-    Broken {
+    ConnectionClosed {
         /// The request: verb, kind and object.
         action: String,
     },
-    /// The answer does not fit its kind.
+    /// The response does not match its kind.
     #[error("{action}: the answer of the API server is not what its kind says")]
-    Unreadable {
+    MalformedResponse {
         /// The request: verb, kind and object.
         action: String,
         source: Box<kube_client::Error>,
     },
-    /// A write of a process that does not hold its lease. It was not sent.
+    /// A write was not sent, because the process does not hold its lease.
     #[error("{action}: not sent, because this process does not hold its lease")]
     NotLeading {
         /// The request: verb, kind and object.
@@ -68,69 +68,69 @@ pub enum ClusterError {
     },
     /// The request cannot be built.
     #[error("{action}: {what}")]
-    Unsendable {
+    InvalidRequest {
         /// The request: verb, kind and object.
         action: String,
         what: String,
     },
 }
 
-/// The class of an error decides when a retry is worthwhile.
+/// The class of an error, which determines when a retry is useful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// The API server rejects the object: a retry is useless before the object is changed.
+    /// The API server rejects the object: a retry is useless until the object is changed.
     Invalid,
-    /// Another writer was faster: read the object again, then decide again.
+    /// Another client wrote the object: read it again, then decide again.
     Conflict,
     /// The object, its namespace or its kind does not exist.
     NotFound,
-    /// Not permitted (rights, quotas, policies): an administrator has to permit it.
+    /// Not permitted (permissions, quotas, policies) until an administrator changes that.
     Forbidden,
-    /// The API server does not know a kind yet, because its definition was installed a moment ago.
+    /// The API server does not know the kind yet, because its definition was just installed.
     KindUnknown,
-    /// Too many requests: retry not before this time.
+    /// Too many requests: do not retry before this time has passed.
     Throttled(Duration),
     Transient,
-    /// The request should not have been made: a bug of this program.
+    /// The request should not have been sent: a bug of this program.
     Bug,
 }
 
 impl ClusterError {
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Refused {
+            Self::Rejected {
                 status,
                 retry_after,
                 ..
             } => class_of(status, *retry_after),
-            Self::NoAnswer { .. }
+            Self::NoResponse { .. }
             | Self::TimedOut { .. }
-            | Self::Broken { .. }
+            | Self::ConnectionClosed { .. }
             | Self::NotLeading { .. } => ErrorClass::Transient,
             Self::Kubeconfig { .. } | Self::InCluster { .. } | Self::Client { .. } => {
                 ErrorClass::Invalid
             }
-            Self::Unreadable { .. } | Self::Unsendable { .. } => ErrorClass::Bug,
+            Self::MalformedResponse { .. } | Self::InvalidRequest { .. } => ErrorClass::Bug,
         }
     }
 
-    /// The error with its causes, as one text, for logs and conditions.
+    /// The error with its causes as one string, for logs and conditions.
     pub fn text(&self) -> String {
         with_causes(self)
     }
 
-    /// HTTP code and message of the API server's answer; `None` if it did not answer.
-    pub fn answer(&self) -> Option<(u16, &str)> {
+    /// HTTP code and message of the API server's response; `None` if it did not respond.
+    pub fn response(&self) -> Option<(u16, &str)> {
         match self {
-            Self::Refused { status, .. } => Some((status.code, &status.message)),
+            Self::Rejected { status, .. } => Some((status.code, &status.message)),
             _ => None,
         }
     }
 
-    /// The invalid fields that the API server named, e.g. `spec.template.spec.containers[0].image`;
-    /// empty if it named none.
+    /// The invalid fields in the API server's response, e.g.
+    /// `spec.template.spec.containers[0].image`; empty if it names none.
     pub fn fields(&self) -> Vec<&str> {
-        let Self::Refused { status, .. } = self else {
+        let Self::Rejected { status, .. } = self else {
             return Vec::new();
         };
         let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -141,14 +141,14 @@ impl ClusterError {
     }
 }
 
-/// An error with its causes, as one text.
+/// An error with its causes as one string.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     // bound: the chain of causes is finite.
     while let Some(error) = source {
         let part = error.to_string();
-        // Some errors include the text of their cause.
+        // Some errors already include the text of their cause.
         if !text.contains(&part) {
             text = format!("{text}: {part}");
         }
@@ -157,19 +157,19 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// How the API server begins its answer to an apply that does not fit the schema of its kind. The
-/// code is 500, though the fault is in the object.
+/// Prefix of the API server's response to an apply that does not match the schema of its kind. The
+/// code is 500, although the object is invalid.
 const MISFIT: &str = "failed to create typed patch object";
 
-/// The answer (403) of the admission plugin OwnerReferencesPermissionEnforcement if it has not
-/// discovered the owner's kind yet: it looks for new kinds every 30 s.
+/// Text of the response (403) of the admission plugin OwnerReferencesPermissionEnforcement before
+/// it has discovered the owner's kind; it discovers kinds every 30 s.
 const UNMAPPED: &str = "cannot find RESTMapping";
 
 fn class_of(status: &Status, retry_after: Duration) -> ErrorClass {
     match status.code {
         500 if status.message.starts_with(MISFIT) => ErrorClass::Invalid,
         422 if is_another(status) => ErrorClass::Conflict,
-        // Strict validation answers 400 for a field that the kind does not have.
+        // Strict validation responds with 400 to a field that the kind does not have.
         400 | 413 | 422 => ErrorClass::Invalid,
         409 => ErrorClass::Conflict,
         404 => ErrorClass::NotFound,
@@ -181,8 +181,8 @@ fn class_of(status: &Status, retry_after: Duration) -> ErrorClass {
     }
 }
 
-/// Whether the only fault is that another object has the name now: the uid in the request is not
-/// its.
+/// Whether the only error is that another object has the name now, which has another uid than the
+/// request.
 fn is_another(status: &Status) -> bool {
     let causes = status.details.as_ref().map(|details| &details.causes);
     causes.is_some_and(|causes| {
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_answer_has_a_class() {
+    fn every_status_code_has_a_class() {
         let wait = Duration::from_secs(3);
         for (code, class) in [
             (400, ErrorClass::Invalid),
@@ -214,7 +214,7 @@ mod tests {
             (504, ErrorClass::Transient),
         ] {
             let status = Box::new(Status::failure("no", "x").with_code(code));
-            let error = ClusterError::Refused {
+            let error = ClusterError::Rejected {
                 action: "apply pods a/b".to_owned(),
                 status,
                 retry_after: wait,

@@ -1,5 +1,5 @@
-//! Deduplicates events: the first of a series is written at once, its repetitions are counted and
-//! written less and less often.
+//! Deduplicates events: the first event of a series is written immediately; its repetitions are
+//! counted, and the count is written with increasing pauses.
 //!
 //! Time is an argument.
 
@@ -54,18 +54,18 @@ impl SeriesKey {
     }
 }
 
-/// Whether an event is written now.
+/// The decision about a recorded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EventDecision {
-    /// The first of its series: write it.
+    /// The first of its series, to be written now.
     Write(SeriesKey),
-    /// It was counted, and is written later.
+    /// A repetition that was counted; the count is written later.
     Counted,
-    /// Dropped: the object has too many different events.
+    /// Dropped, because the object has too many different events.
     Dropped,
 }
 
-/// A count that has to be written.
+/// A count that is due to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DueCount {
     pub(crate) key: SeriesKey,
@@ -92,7 +92,7 @@ pub(crate) struct EventDedup {
 }
 
 impl EventDedup {
-    pub(crate) fn take(&mut self, event: &ObjectEvent, now: Instant) -> EventDecision {
+    pub(crate) fn record(&mut self, event: &ObjectEvent, now: Instant) -> EventDecision {
         self.entries
             .retain(|_, entry| now < entry.last + EVENT_SERIES_QUIET);
         let key = SeriesKey::of(event);
@@ -126,25 +126,25 @@ impl EventDedup {
         EventDecision::Write(key)
     }
 
-    /// Notes the name of the first event of a series.
-    pub(crate) fn written(&mut self, key: &SeriesKey, namespace: &str, event: &str) {
+    /// Records the name of the first event of a series.
+    pub(crate) fn set_written(&mut self, key: &SeriesKey, namespace: &str, event: &str) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.written = Some((namespace.to_owned(), event.to_owned()));
         }
     }
 
-    /// Drops a series whose event could not be written: the next one begins a new series.
-    pub(crate) fn forget(&mut self, key: &SeriesKey) {
+    /// Removes a series whose event could not be written; the next event starts a new series.
+    pub(crate) fn remove(&mut self, key: &SeriesKey) {
         self.entries.remove(key);
     }
 
-    /// The counts that are due; each becomes due again after twice the pause.
+    /// Returns the counts that are due; the pause of each is doubled.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<DueCount> {
         self.unwritten(now, |entry| entry.next_write <= now)
     }
 
-    /// All counts that were not written, for a program that stops.
-    pub(crate) fn rest(&mut self, now: Instant) -> Vec<DueCount> {
+    /// Returns all counts that were not written yet, for shutdown.
+    pub(crate) fn all_unwritten(&mut self, now: Instant) -> Vec<DueCount> {
         self.unwritten(now, |_| true)
     }
 
@@ -190,15 +190,15 @@ mod tests {
     fn a_failure_that_repeats_all_day_is_written_rarely_and_counted_in_full() {
         let mut dedup = EventDedup::default();
         let start = Instant::now();
-        let first = dedup.take(&event("x", "no"), start);
+        let first = dedup.record(&event("x", "no"), start);
         let EventDecision::Write(key) = first else {
             panic!("{first:?}")
         };
-        dedup.written(&key, "a", "x.1");
+        dedup.set_written(&key, "a", "x.1");
         let mut writes = Vec::new();
         for second in 1..=86_400 {
             let now = start + Duration::from_secs(second);
-            assert_eq!(dedup.take(&event("x", "no"), now), EventDecision::Counted);
+            assert_eq!(dedup.record(&event("x", "no"), now), EventDecision::Counted);
             writes.extend(dedup.due(now).into_iter().map(|due| due.count));
         }
         assert_eq!(writes[..4], [3, 7, 15, 31]);
@@ -211,12 +211,12 @@ mod tests {
         let mut dedup = EventDedup::default();
         let start = Instant::now();
         assert!(matches!(
-            dedup.take(&event("x", "no"), start),
+            dedup.record(&event("x", "no"), start),
             EventDecision::Write(_)
         ));
         let later = start + EVENT_SERIES_QUIET;
         assert!(matches!(
-            dedup.take(&event("x", "no"), later),
+            dedup.record(&event("x", "no"), later),
             EventDecision::Write(_)
         ));
     }
@@ -228,10 +228,10 @@ mod tests {
         let notes: Vec<String> = (0..100).map(|n| n.to_string()).collect();
         let dropped = notes
             .iter()
-            .filter(|note| dedup.take(&event("x", note), now) == EventDecision::Dropped);
+            .filter(|note| dedup.record(&event("x", note), now) == EventDecision::Dropped);
         assert_eq!(dropped.count(), 100 - EVENTS_OF_AN_OBJECT_MAX);
         for n in 0..3000 {
-            let decision = dedup.take(&event(&format!("y{n}"), "no"), now);
+            let decision = dedup.record(&event(&format!("y{n}"), "no"), now);
             assert!(matches!(decision, EventDecision::Write(_)));
         }
         assert_eq!(dedup.entries.len(), EVENT_SERIES_MAX);
@@ -241,12 +241,12 @@ mod tests {
     fn an_event_that_could_not_be_written_begins_a_new_series() {
         let mut dedup = EventDedup::default();
         let now = Instant::now();
-        let EventDecision::Write(key) = dedup.take(&event("x", "no"), now) else {
+        let EventDecision::Write(key) = dedup.record(&event("x", "no"), now) else {
             panic!("the first one is written")
         };
-        dedup.forget(&key);
+        dedup.remove(&key);
         assert!(matches!(
-            dedup.take(&event("x", "no"), now),
+            dedup.record(&event("x", "no"), now),
             EventDecision::Write(_)
         ));
     }

@@ -1,7 +1,7 @@
-//! The event recorder: events on objects, as `kubectl describe` shows them.
+//! The event recorder, which creates the events that `kubectl describe` shows.
 //!
-//! Recording never waits. Repetitions are counted in the event's `series` (events.k8s.io), see
-//! `event_dedup`. A program that stops calls [`EventRecorder::flush`].
+//! Recording never blocks. Repetitions are counted in the event's `series` (events.k8s.io), see
+//! `event_dedup`. A program calls [`EventRecorder::flush`] during shutdown.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ use crate::{Cluster, Shutdown};
 #[derive(Debug)]
 enum RecorderMessage {
     Record(Box<ObjectEvent>),
-    /// Write all events recorded before, counts too; then answer.
+    /// Write all events and counts recorded before, then respond.
     Flush(oneshot::Sender<()>),
 }
 
@@ -48,12 +48,12 @@ impl EventRecorder {
             instance: crate::unique(cluster.manager),
             number: 0,
         };
-        // Events that are recorded while the program stops are written, too.
-        shutdown.spawn_to_the_end("events", writer.run(messages));
+        // Events that are recorded during shutdown are written, too.
+        shutdown.spawn_until_runtime_drop("events", writer.run(messages));
         Self { queue, metrics }
     }
 
-    /// Records an event. Never waits: if the queue is full, the event is dropped and counted.
+    /// Records an event. Never blocks: if the queue is full, the event is dropped and counted.
     pub fn record(&self, event: ObjectEvent) {
         if self
             .queue
@@ -64,13 +64,13 @@ impl EventRecorder {
         }
     }
 
-    /// Returns when all recorded events are written, or after `EVENTS_FLUSH_TIME_MAX`; a program
-    /// that stops calls it while it still may write.
+    /// Waits until all recorded events are written, at most `EVENTS_FLUSH_TIME_MAX`. A program
+    /// calls it during shutdown while it is still allowed to write.
     pub async fn flush(&self) {
-        let (answer, answered) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let flushed = async {
-            self.queue.send(RecorderMessage::Flush(answer)).await.ok()?;
-            answered.await.ok()
+            self.queue.send(RecorderMessage::Flush(sender)).await.ok()?;
+            receiver.await.ok()
         };
         let flushed = tokio::time::timeout(EVENTS_FLUSH_TIME_MAX, flushed).await;
         if !matches!(flushed, Ok(Some(()))) {
@@ -94,13 +94,13 @@ impl Writer {
         loop {
             tokio::select! {
                 message = messages.recv() => match message {
-                    Some(RecorderMessage::Record(event)) => self.take(*event).await,
-                    Some(RecorderMessage::Flush(answer)) => {
-                        for due in self.dedup.rest(Instant::now()) {
+                    Some(RecorderMessage::Record(event)) => self.handle_event(*event).await,
+                    Some(RecorderMessage::Flush(sender)) => {
+                        for due in self.dedup.all_unwritten(Instant::now()) {
                             self.count(due).await;
                         }
                         // The caller may have stopped waiting.
-                        let _ = answer.send(());
+                        let _ = sender.send(());
                     }
                     None => return,
                 },
@@ -113,8 +113,8 @@ impl Writer {
         }
     }
 
-    async fn take(&mut self, event: ObjectEvent) {
-        match self.dedup.take(&event, Instant::now()) {
+    async fn handle_event(&mut self, event: ObjectEvent) {
+        match self.dedup.record(&event, Instant::now()) {
             EventDecision::Counted => {}
             EventDecision::Dropped => {
                 self.cluster.control.metrics().own().events_dropped.inc();
@@ -125,9 +125,9 @@ impl Writer {
                 let name = event.metadata.name.clone().unwrap_or_default();
                 let api = self.api(&namespace);
                 match api.create(&PostParams::default(), &event).await {
-                    Ok(_) => self.dedup.written(&key, &namespace, &name),
+                    Ok(_) => self.dedup.set_written(&key, &namespace, &name),
                     Err(error) => {
-                        self.dedup.forget(&key);
+                        self.dedup.remove(&key);
                         let error = with_causes(&error);
                         tracing::debug!(error, name, "an event could not be written");
                     }
@@ -150,8 +150,8 @@ impl Writer {
         let patch = Patch::Merge(json!({ "series": series }));
         let api = self.api(&namespace);
         if let Err(error) = api.patch(&event, &PatchParams::default(), &patch).await {
-            // The event has probably expired: the next one begins a new series.
-            self.dedup.forget(&key);
+            // The event has probably expired; the next one starts a new series.
+            self.dedup.remove(&key);
             let error = with_causes(&error);
             tracing::debug!(error, event, "the count of an event could not be written");
         }
@@ -174,7 +174,7 @@ impl Writer {
         let object = regarding.name.as_deref().unwrap_or("object");
         let object = cut(object, EVENT_NAME_BYTES_MAX).trim_end_matches(['.', '-']);
         let name = format!("{object}.{:x}{:x}", now.as_microsecond(), self.number);
-        // By convention, events on cluster-scoped objects are written into this namespace.
+        // By convention, events on cluster-scoped objects are stored in this namespace.
         let namespace = regarding.namespace.clone();
         let namespace = namespace.unwrap_or_else(|| "default".to_owned());
         let metadata = ObjectMeta {
@@ -201,7 +201,7 @@ impl Writer {
     }
 }
 
-/// The first `bytes` bytes of a text, cut at a character.
+/// The first `bytes` bytes of a text, truncated at a character boundary.
 fn cut(text: &str, bytes: usize) -> &str {
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
     &text[..ends.take_while(|&end| end <= bytes).last().unwrap_or(0)]

@@ -1,5 +1,5 @@
-//! Runs a program in a container, writes its input and reads its output, with the rights of the
-//! user at the prompt.
+//! Runs a program in a container, writes its input and reads its output, with the permissions of
+//! the user of the command line.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ pub struct ExecOutput {
     pub output: Vec<u8>,
     /// Standard error, as text.
     pub error: String,
-    /// Why it failed, as the node reports it; `None` if it exited with 0.
+    /// Error reported by the node; `None` if the program exited with 0.
     pub failure: Option<String>,
 }
 
 impl Cluster {
-    /// Runs `command` in a container of a pod and waits for its end.
+    /// Runs `command` in a container of a pod and waits until it exits.
     ///
     /// # Errors
-    /// The API server refuses (it needs the right to `pods/exec`), the node cannot be reached, or
-    /// the program does not end in time.
+    /// The API server rejects the request (it requires permission for `pods/exec`), the node is
+    /// unreachable, or the program does not exit before the timeout.
     pub async fn exec(
         &self,
         pod: &ObjectKey,
@@ -39,11 +39,11 @@ impl Cluster {
         self.exec_with_input(pod, container, command, &[]).await
     }
 
-    /// As [`Cluster::exec`], with `input` on standard input. The program must know where that
-    /// ends: not every API server passes on that it is closed.
+    /// Like [`Cluster::exec`], with `input` on standard input. The program must detect the end of
+    /// the input itself, because not every API server forwards that it is closed.
     ///
     /// # Errors
-    /// As [`Cluster::exec`].
+    /// Same as [`Cluster::exec`].
     pub async fn exec_with_input(
         &self,
         pod: &ObjectKey,
@@ -60,13 +60,13 @@ impl Cluster {
             let mut stdin = process.stdin();
             let write = async {
                 if let Some(stdin) = &mut stdin {
-                    // A program that ends early says why itself.
+                    // A program that exits early reports the reason itself.
                     drop(stdin.write_all(input).await);
                     drop(stdin.flush().await);
                 }
                 std::future::pending().await
             };
-            // All at once: a full pipe would block the others.
+            // Concurrently, because a full pipe would block the others.
             let read = async { tokio::join!(read(output), read(error)) };
             let (output, error) = tokio::select! {
                 done = read => done,
@@ -75,7 +75,7 @@ impl Cluster {
             Ok((end(process).await, output, error))
         };
         match tokio::time::timeout(EXEC_TIME_MAX, running).await {
-            Ok(Ok((status, output, error))) => of_status(action, status, output, &error),
+            Ok(Ok((status, output, error))) => exec_output(action, status, output, &error),
             Ok(Err(error)) => Err(self.explain(&action, error)),
             Err(_) => Err(ClusterError::TimedOut {
                 action,
@@ -84,19 +84,19 @@ impl Cluster {
         }
     }
 
-    /// Runs `command` in a container of a pod and hands each line of its output to `take` as it
-    /// comes, until it ends or `take` returns `false`. It may run as long as a line comes within
+    /// Runs `command` in a container of a pod and passes each line of its output to `take`, until
+    /// it exits or `take` returns `false`. It may run as long as each line follows within
     /// `silence_max`.
     ///
     /// # Errors
-    /// As [`Cluster::exec`]; silence.
+    /// Same as [`Cluster::exec`]; no line within `silence_max`.
     pub async fn exec_lines(
         &self,
         pod: &ObjectKey,
         container: &str,
         command: &[&str],
         silence_max: Duration,
-        take: &mut dyn FnMut(&str) -> bool,
+        on_line: &mut dyn FnMut(&str) -> bool,
     ) -> Result<ExecOutput, ClusterError> {
         let action = exec_action(pod, command);
         let silent = |action: &str| ClusterError::TimedOut {
@@ -109,10 +109,11 @@ impl Cluster {
         let mut process = started.map_err(|error| self.explain(&action, error))?;
         let error = process.stderr();
         let Some(output) = process.stdout() else {
-            return of_status(action, None, Vec::new(), &[]);
+            return exec_output(action, None, Vec::new(), &[]);
         };
         let mut output = BufReader::new(output);
-        // What a program prints on standard error while it prints lines is little: it waits.
+        // Standard error is read at the end, because little is written to it while lines are
+        // printed.
         let mut line = Vec::new();
         // bound: `silence_max` for each line.
         loop {
@@ -120,12 +121,12 @@ impl Cluster {
             let mut part = (&mut output).take(EXEC_LINE_BYTES_MAX);
             let read = part.read_until(b'\n', &mut line);
             let read = tokio::time::timeout(silence_max, read).await;
-            // A broken connection ends the output without a status.
+            // A closed connection ends the output without a status.
             let bytes = read.map_err(|_| silent(&action))?.unwrap_or(0);
             if bytes == 0 || !line.ends_with(b"\n") {
                 break;
             }
-            if !take(&String::from_utf8_lossy(&line)) {
+            if !on_line(&String::from_utf8_lossy(&line)) {
                 return Ok(ExecOutput {
                     output: Vec::new(),
                     error: String::new(),
@@ -139,7 +140,7 @@ impl Cluster {
         };
         let finished = tokio::time::timeout(silence_max, finish).await;
         let (error, status) = finished.map_err(|_| silent(&action))?;
-        of_status(action, status, Vec::new(), &error)
+        exec_output(action, status, Vec::new(), &error)
     }
 
     async fn start(
@@ -165,18 +166,18 @@ fn exec_action(pod: &ObjectKey, command: &[&str]) -> String {
     format!("run {} in pod {pod}", command.first().unwrap_or(&""))
 }
 
-/// How the program ended; `None` if the connection broke before.
+/// The exit status of the program; `None` if the connection was closed before.
 async fn end(mut process: AttachedProcess) -> Option<Status> {
     process.take_status()?.await
 }
 
-fn of_status(
+fn exec_output(
     action: String,
     status: Option<Status>,
     output: Vec<u8>,
     error: &[u8],
 ) -> Result<ExecOutput, ClusterError> {
-    let status = status.ok_or(ClusterError::Broken { action })?;
+    let status = status.ok_or(ClusterError::ConnectionClosed { action })?;
     let is_failure = status.status.as_deref() != Some("Success");
     Ok(ExecOutput {
         output,
@@ -185,11 +186,11 @@ fn of_status(
     })
 }
 
-/// Reads a stream up to a bound or until the connection breaks.
+/// Reads a stream up to a size limit or until the connection is closed.
 async fn read(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(stream) = stream {
-        // A truncated output is noticed by the caller, who parses it as JSON.
+        // The caller detects a truncated output, because it parses it as JSON.
         let _ = stream.take(EXEC_BYTES_MAX).read_to_end(&mut bytes).await;
     }
     bytes

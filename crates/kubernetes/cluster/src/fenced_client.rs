@@ -1,10 +1,10 @@
-//! The connections of a leader's writes, separate from those of its reads: they send no byte while
+//! Connections for the writes of a leader, separate from those for reads: they send no byte while
 //! the write fence is closed.
 //!
 //! A request that passed the middleware still has to pass the HTTP and TLS layers. A process that
-//! is paused there and resumes after its lease would send a write that is no longer check_fence. So
-//! these connections check the fence before each system call that sends; what remains is the time
-//! between two machine instructions.
+//! is paused there and resumes after its lease has expired would send a write that is no longer
+//! permitted. Therefore these connections check the fence before each system call that sends; the
+//! remaining window is the time between two machine instructions.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -26,10 +26,10 @@ use tower::{BoxError, Layer, Service, ServiceExt as _};
 
 use crate::write_fence::WriteFence;
 
-/// An HTTP client, as kube hands it to its layers.
+/// An HTTP client in the form in which kube passes it to its layers.
 pub(crate) type HttpClient = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
-/// The client for the writes of a process that must hold its lease.
+/// The client for writes that require the lease.
 pub(crate) fn fenced_client(
     config: &Config,
     fence: &Arc<WriteFence>,
@@ -80,7 +80,7 @@ impl Service<Uri> for FencedConnector {
     }
 }
 
-/// A connection that checks the fence before it sends.
+/// A connection that checks the fence before each send.
 struct FencedIo<S> {
     inner: S,
     fence: Arc<WriteFence>,

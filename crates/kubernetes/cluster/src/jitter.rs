@@ -1,4 +1,4 @@
-//! Random pauses and names, from the seed of the standard library's hash maps. Not for secrets.
+//! Random pauses and names, seeded by the standard library's hash maps. Not suitable for secrets.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -8,25 +8,26 @@ fn bits() -> u64 {
     RandomState::new().hash_one(0_u8)
 }
 
-/// `pause` plus up to half of it, so that requests that failed together are not retried together.
+/// `pause` plus up to half of it, so that requests that failed together are not retried
+/// simultaneously.
 pub(crate) fn with_jitter(pause: Duration) -> Duration {
     let part = u32::try_from(bits() % 1024).unwrap_or_default();
     pause + pause * part / 2048
 }
 
-/// A random pause below `max`, so that many processes do not act at the same moment.
+/// A random pause below `max`, so that processes do not act simultaneously.
 pub fn jitter(max: Duration) -> Duration {
     let part = u32::try_from(bits() % 1024).unwrap_or_default();
     max * part / 1024
 }
 
-/// `first` doubled `times` times, at most `max`, with jitter.
+/// Exponential backoff: `first` doubled `times` times, at most `max`, with jitter.
 pub(crate) fn backoff(first: Duration, max: Duration, times: u32) -> Duration {
     let pause = first.saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX));
     with_jitter(pause.min(max))
 }
 
-/// `prefix` and 64 random bits: a name that no other process has, for the holder of a lease.
+/// `prefix` and 64 random bits: a unique name for the holder of a lease.
 pub fn unique(prefix: &str) -> String {
     format!("{prefix}_{:016x}", bits())
 }

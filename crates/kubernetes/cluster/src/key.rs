@@ -1,10 +1,10 @@
-//! The name of an object of a known kind.
+//! Keys of objects.
 
 use std::fmt;
 
 use kube_client::ResourceExt;
 
-/// Namespace and name of an object; the kind follows from the context.
+/// Namespace and name of an object; the kind is known from the context.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// Empty for a cluster-scoped object.

@@ -1,13 +1,14 @@
-//! One of several copies leads: the holder of a Lease.
+//! Leader election among several replicas: the leader is the holder of a Lease.
 //!
-//! Written here rather than taken from `kube-lease-manager` 0.13, which judges expiry by the wall
-//! clocks of two machines and takes a lease without naming the version that it saw, so that two
-//! contenders can both believe to have it. Here, as in client-go:
-//! - every write names the version it is based on, so of two contenders one gets a conflict;
-//! - a lease is free when it did not change for its whole duration on the contender's own monotonic
+//! Implemented here because `kube-lease-manager` 0.13 determines expiry by comparing the wall
+//! clocks of two machines, and acquires a lease without sending the resource version that it read,
+//! so that two candidates can both assume that they hold it. Here, as in client-go:
+//! - every write contains the resource version on which it is based, so one of two candidates gets
+//!   a conflict;
+//! - a lease is free if it did not change for its whole duration on the candidate's own monotonic
 //!   clock;
-//! - the holder counts from before it sent a renewal, and stops writing after two thirds of the
-//!   duration ([`crate::Writes::WhileLeading`]), while others wait for all of it.
+//! - the holder measures from before it sent a renewal, and stops writing after two thirds of the
+//!   duration ([`crate::Writes::WhileLeading`]), while other candidates wait for all of it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use crate::jitter::with_jitter;
 use crate::limits::{LEASE_POLL, LEASE_RENEWALS, LEASE_TIME};
 use crate::{Cluster, ClusterError, ErrorClass};
 
-/// Which lease, and the identity of the candidate.
+/// The lease, and the identity of the candidate.
 #[derive(Clone, Debug)]
 pub struct LeaseOptions {
     pub namespace: String,
@@ -46,7 +47,7 @@ impl LeaseOptions {
     }
 }
 
-/// A candidate or leader. A lease that was lost is contended for again.
+/// A candidate or leader. After a loss of the lease it is a candidate again.
 #[derive(Debug)]
 pub struct Lease {
     is_held: watch::Receiver<bool>,
@@ -62,7 +63,7 @@ impl Lease {
             cluster: cluster.clone(),
             options,
             observed: None,
-            creatable_from: Instant::now(),
+            may_create_from: Instant::now(),
             is_held: sender,
             may_write_until: None,
         };
@@ -74,30 +75,30 @@ impl Lease {
         *self.is_held.borrow()
     }
 
-    /// Returns when this process leads.
-    pub async fn held(&self) {
+    /// Waits until this process leads.
+    pub async fn wait_until_held(&self) {
         if self.is_held.clone().wait_for(|held| *held).await.is_err() {
-            // The candidate has ended.
+            // The candidate's task has ended.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Returns when this process does not lead.
-    pub async fn lost(&self) {
-        // An error means that the candidate has ended: nothing renews the lease any more.
+    /// Waits until this process does not lead.
+    pub async fn wait_until_lost(&self) {
+        // An error means that the candidate's task has ended, so the lease is no longer renewed.
         let _ = self.is_held.clone().wait_for(|held| !*held).await;
     }
 
-    /// Steps down: from now on writes are refused, and another candidate may lead at once.
+    /// Steps down: writes are rejected from now on, and another candidate may lead immediately.
     pub async fn release(&self) {
         self.stop.notify_one();
-        // The sender is dropped when the lease is released, and by a candidate that panicked.
+        // The sender is dropped when the lease is released, or when the candidate's task panicked.
         let mut is_held = self.is_held.clone();
         while is_held.changed().await.is_ok() {}
     }
 }
 
-/// The part of a lease that changes with every renewal.
+/// The fields of a lease that change with every renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Record {
     holder: String,
@@ -115,7 +116,7 @@ struct ObservedLease {
 }
 
 impl ObservedLease {
-    /// `before` is the previous reading; `now` is the time of this one.
+    /// `before` is the previous observation; `now` is the time of this one.
     fn new(lease: coordination::Lease, before: Option<&Self>, now: Instant) -> Self {
         let spec = lease.spec.clone().unwrap_or_default();
         let record = Record {
@@ -134,8 +135,8 @@ impl ObservedLease {
         }
     }
 
-    /// When another candidate may take it.
-    fn free_at(&self) -> Instant {
+    /// When another candidate may acquire the lease.
+    fn expires_at(&self) -> Instant {
         let spec = self.lease.spec.as_ref();
         let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
         let seconds = u64::try_from(seconds.unwrap_or_default()).unwrap_or_default();
@@ -152,8 +153,8 @@ struct LeaseCandidate {
     options: LeaseOptions,
     observed: Option<ObservedLease>,
     /// When a lease that does not exist may be created. If it was deleted, its last holder may
-    /// write until it notices.
-    creatable_from: Instant,
+    /// write until it detects that.
+    may_create_from: Instant,
     is_held: watch::Sender<bool>,
     may_write_until: Option<Instant>,
 }
@@ -164,7 +165,7 @@ impl LeaseCandidate {
         // duration between two turns.
         loop {
             let wait = tokio::select! {
-                wait = self.turn() => wait,
+                wait = self.poll_once() => wait,
                 () = stop.notified() => break,
             };
             tokio::select! {
@@ -182,10 +183,10 @@ impl LeaseCandidate {
         }
     }
 
-    /// Reads or renews the lease; returns the pause before the next turn.
-    async fn turn(&mut self) -> Duration {
+    /// Reads or renews the lease; returns the pause before the next poll.
+    async fn poll_once(&mut self) -> Duration {
         let is_leading = *self.is_held.borrow();
-        // A renewal that hangs must leave time for another one.
+        // The timeout of a renewal leaves time for another one.
         let time = self.options.time / 3;
         let result = match tokio::time::timeout(time, self.acquire_or_renew(is_leading)).await {
             Ok(result) => result,
@@ -209,16 +210,16 @@ impl LeaseCandidate {
         }
         let poll = LEASE_POLL.min(self.options.time / LEASE_RENEWALS);
         match (*self.is_held.borrow(), &self.observed) {
-            // Retry soon after a failure, while the lease lasts.
+            // After a failure, retry soon while the lease is valid.
             (true, _) if result.is_err() => with_jitter(self.options.time / LEASE_RENEWALS / 4),
-            // After a conflict: read soon who holds it.
+            // After a conflict, read the new holder soon.
             (true, None) => with_jitter(LEASE_POLL / 8),
             (true, _) => self.options.time / LEASE_RENEWALS,
             (false, None) => with_jitter(poll),
             (false, Some(observed)) => {
-                let free_in = observed.free_at().saturating_duration_since(now);
+                let expires_in = observed.expires_at().saturating_duration_since(now);
                 let soon = Duration::from_millis(20);
-                with_jitter(free_in.clamp(soon, poll))
+                with_jitter(expires_in.clamp(soon, poll))
             }
         }
     }
@@ -229,11 +230,12 @@ impl LeaseCandidate {
         }
         let now = Instant::now();
         match &self.observed {
-            None if self.creatable_from <= now => self.create().await,
+            None if self.may_create_from <= now => self.create().await,
             Some(observed)
-                if observed.record.holder == self.options.identity || observed.free_at() <= now =>
+                if observed.record.holder == self.options.identity
+                    || observed.expires_at() <= now =>
             {
-                self.take().await
+                self.renew_or_acquire().await
             }
             _ => {
                 self.may_write_until = None;
@@ -251,7 +253,7 @@ impl LeaseCandidate {
         if let Some(observed) = &observed
             && observed.record.holder != self.options.identity
         {
-            self.creatable_from = observed.free_at();
+            self.may_create_from = observed.expires_at();
         }
         self.observed = observed;
         Ok(())
@@ -266,15 +268,15 @@ impl LeaseCandidate {
         let lease = coordination::Lease { metadata, spec };
         let sent = Instant::now();
         let created = self.api.create(&PostParams::default(), &lease).await;
-        self.take_answer(sent, created)
+        self.handle_response(sent, created)
     }
 
-    /// Renews our lease or takes a free one.
-    async fn take(&mut self) -> Result<(), ClusterError> {
+    /// Renews the own lease or acquires a free one.
+    async fn renew_or_acquire(&mut self) -> Result<(), ClusterError> {
         let Some(observed) = &self.observed else {
             return Ok(());
         };
-        let is_ours = observed.record.holder == self.options.identity;
+        let is_holder = observed.record.holder == self.options.identity;
         let mut lease = observed.lease.clone();
         let acquired = lease
             .spec
@@ -283,25 +285,25 @@ impl LeaseCandidate {
         let next = observed
             .record
             .transitions
-            .saturating_add(i32::from(!is_ours));
-        lease.spec = Some(self.spec(next, acquired.filter(|_| is_ours)));
+            .saturating_add(i32::from(!is_holder));
+        lease.spec = Some(self.spec(next, acquired.filter(|_| is_holder)));
         let sent = Instant::now();
         let params = PostParams::default();
         let replaced = self.api.replace(&self.options.name, &params, &lease).await;
-        self.take_answer(sent, replaced)
+        self.handle_response(sent, replaced)
     }
 
-    /// Handles the answer to a write that was sent at `sent`. After a conflict the next turn reads
-    /// the lease again.
-    fn take_answer(
+    /// Handles the response to a write that was sent at `sent`. After a conflict the next turn
+    /// reads the lease again.
+    fn handle_response(
         &mut self,
         sent: Instant,
-        answer: Result<coordination::Lease, kube_client::Error>,
+        response: Result<coordination::Lease, kube_client::Error>,
     ) -> Result<(), ClusterError> {
-        match answer {
+        match response {
             Ok(lease) => {
                 self.observed = Some(ObservedLease::new(lease, self.observed.as_ref(), sent));
-                self.creatable_from = sent;
+                self.may_create_from = sent;
                 let until = sent + self.options.time * 2 / 3;
                 self.may_write_until = Some(until);
                 self.cluster.control.fence().open_until(until);
@@ -312,12 +314,12 @@ impl LeaseCandidate {
                 let error = self.explain("renew", error);
                 match error.class() {
                     // Another candidate was faster, or the lease was deleted: the next turn reads
-                    // it.
+                    // it again.
                     ErrorClass::Conflict | ErrorClass::NotFound => {
                         self.observed = None;
                         let now = Instant::now();
                         if self.may_write_until.is_none_or(|until| until <= now) {
-                            self.creatable_from = now + self.options.time;
+                            self.may_create_from = now + self.options.time;
                         }
                         Ok(())
                     }

@@ -1,11 +1,11 @@
-//! The Kubernetes client of all programs; no other crate links one. It knows none of Albacore's own
-//! kinds.
+//! The Kubernetes client of all programs; no other crate links one. It is independent of Albacore's
+//! own kinds.
 //!
-//! A program connects ([`Cluster`]), elects a leader among its copies ([`Lease`]), watches
-//! ([`Watch`]), works on keys ([`WorkQueue`]) and reports ([`EventRecorder`], [`MetricsRegistry`],
-//! [`ReadinessGates`]) until it is asked to stop ([`Shutdown`]). Every request passes one
-//! `middleware`, which counts it, keeps the client's rate limit, honors Retry-After and refuses
-//! writes of a program that does not hold its lease.
+//! A program connects ([`Cluster`]), elects a leader among its replicas ([`Lease`]), watches
+//! ([`Watch`]), processes keys ([`WorkQueue`]) and reports ([`EventRecorder`], [`MetricsRegistry`],
+//! [`ReadinessGates`]) until shutdown ([`Shutdown`]). Every request passes a `middleware`, which
+//! counts it, enforces the client's rate limit, honors Retry-After and rejects writes of a program
+//! that does not hold its lease.
 #![forbid(unsafe_code)]
 
 mod cluster;
@@ -57,5 +57,5 @@ pub use user_connection::UserConnectOptions;
 pub use watch::{Malformed, Scope, Watch, WatchOptions};
 pub use write_fence::Writes;
 
-/// A kind, and an object of any kind, as [`Cluster::apply`] takes and returns them.
+/// A kind, and an object of any kind, the types of [`Cluster::apply`].
 pub use kube_client::core::{ApiResource, DynamicObject, Resource, ResourceExt};

@@ -1,4 +1,4 @@
-//! The HTTP listener of a program: readiness and metrics.
+//! The HTTP server of a program for health and metrics.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,12 +8,12 @@ use albacore_program::{ListenError, Pages, listen, serve_pages};
 
 use crate::{MetricsRegistry, ReadinessGates, Shutdown};
 
-/// Serves on `address`, the value of `--listen`, until the program stops; returns the bound address
-/// (which differs if the port was 0).
+/// Serves on `address`, the value of `--listen`, until shutdown; returns the bound address, which
+/// differs if the port was 0.
 ///
-/// `/livez` answers 200 as long as the program runs, `/readyz` 200 when every gate is passed and
-/// 503 before, with all gates by name; `/metrics` is OpenMetrics or Prometheus text, as the scraper
-/// accepts.
+/// `/livez` responds with 200 while the program runs; `/readyz` responds with 200 when every gate
+/// has passed and with 503 before, and lists all gates by name; `/metrics` returns OpenMetrics or
+/// Prometheus text, depending on what the scraper accepts.
 ///
 /// # Errors
 /// The address cannot be bound.

@@ -1,7 +1,7 @@
-//! Metrics of a program, those of this crate and its own, as OpenMetrics text.
+//! Metrics of a program as OpenMetrics text: those of this crate and its own.
 //!
-//! Labels are bounded: verbs are a fixed list, resources are those that the program requests, codes
-//! are HTTP's.
+//! The cardinality of labels is bounded: verbs are a fixed list, resources are those that the
+//! program requests, codes are those of HTTP.
 
 use std::fmt::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(crate) struct RequestLabels {
     pub(crate) verb: &'static str,
     /// Plural of the kind, with its subresource.
     pub(crate) resource: String,
-    /// HTTP status, `refused` (before it was sent) or `failed` (no answer).
+    /// HTTP status, `refused` (not sent) or `failed` (no response).
     pub(crate) code: String,
 }
 
@@ -58,7 +58,8 @@ impl Default for MetricsRegistry {
 }
 
 impl MetricsRegistry {
-    /// Metrics of this crate; a program adds its own with [`MetricsRegistry::register`].
+    /// Creates the metrics of this crate; a program adds its own with
+    /// [`MetricsRegistry::register`].
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("albacore");
         let own = ClusterMetrics::default();
@@ -71,15 +72,15 @@ impl MetricsRegistry {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets `add` register further metrics; their names get the prefix `albacore_`.
+    /// Calls `add` to register further metrics; their names get the prefix `albacore_`.
     pub fn register(&self, add: impl FnOnce(&mut Registry)) {
         add(&mut self.lock());
     }
 
-    /// All metrics as text.
+    /// Encodes all metrics as text.
     ///
     /// # Errors
-    /// A metric cannot be printed.
+    /// A metric cannot be encoded.
     pub fn text(&self) -> Result<String, Error> {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.lock())?;

@@ -1,7 +1,7 @@
-//! The middleware that every request passes: it counts the request, keeps the rate limit and the
-//! pauses that the API server asks for, and refuses writes while the write fence is closed.
+//! The middleware for all requests: counts the request, enforces the rate limit and the pauses that
+//! the API server requires, and rejects writes while the write fence is closed.
 //!
-//! It is the outermost layer and retries nothing: a retry below it would bypass its checks.
+//! It is the outermost layer and does not retry: a retry in a lower layer would bypass its checks.
 
 use std::fmt;
 use std::future::Future;
@@ -24,19 +24,19 @@ use crate::rate_limit::RateLimit;
 use crate::request::RequestInfo;
 use crate::write_fence::WriteFence;
 
-/// The exit code of a process that was killed, for tests that crash a program after a write.
+/// The exit code of a killed process, for tests that crash a program after a write.
 const KILLED: i32 = 137;
 
-/// Why the middleware ended a request.
+/// Reason why the middleware aborted a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aborted {
-    /// A write of a process that does not hold its lease; it was not sent.
+    /// The process does not hold its lease, so a write was not sent.
     NotLeading,
-    /// The lease ended before the answer to a write came.
+    /// The lease ended before the response to a write arrived.
     LeaseEnded,
-    /// No answer within [`REQUEST_TIME_MAX`].
+    /// No response within [`REQUEST_TIME_MAX`].
     TimedOut,
-    /// The rate limit would delay the request for more than [`BUDGET_WAIT_MAX`].
+    /// The rate limit would delay the request for longer than [`BUDGET_WAIT_MAX`].
     OverBudget,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Aborted {
 
 impl std::error::Error for Aborted {}
 
-/// The state that all requests of a program share.
+/// The state shared by all requests of a program.
 #[derive(Debug)]
 pub(crate) struct RequestControl {
     started: Instant,
@@ -78,14 +78,14 @@ impl RequestControl {
             crash_after_writes,
             metrics,
         };
-        control.tell(&control.rate_limit());
+        control.export_rate(&control.rate_limit());
         control
     }
 
     pub(crate) fn set_rate(&self, rate: NonZeroU32) {
         let mut rate_limit = self.rate_limit();
         rate_limit.set_rate(rate);
-        self.tell(&rate_limit);
+        self.export_rate(&rate_limit);
     }
 
     pub(crate) fn fence(&self) -> &WriteFence {
@@ -102,41 +102,41 @@ impl RequestControl {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rest of the pause that the API server asked for.
+    /// The remaining part of the pause that the API server required.
     pub(crate) fn pause_left(&self) -> Duration {
         self.rate_limit().pause_left(self.started.elapsed())
     }
 
-    /// Waits until the request may be sent; refuses a write if the fence is closed then.
+    /// Waits until the request may be sent; rejects a write if the fence is closed at that time.
     async fn admit(&self, info: &RequestInfo) -> Result<(), Aborted> {
         if info.is_lease() {
             return Ok(());
         }
-        self.wait_for_turn().await?;
+        self.wait_for_rate_limit().await?;
         match info.is_guarded() && !self.fence.is_open(Instant::now()) {
             true => Err(Aborted::NotLeading),
             false => Ok(()),
         }
     }
 
-    async fn wait_for_turn(&self) -> Result<(), Aborted> {
+    async fn wait_for_rate_limit(&self) -> Result<(), Aborted> {
         let send_at = self.rate_limit().reserve(self.started.elapsed());
         let wait = send_at.saturating_sub(self.started.elapsed());
         if wait > BUDGET_WAIT_MAX.max(RETRY_AFTER_MAX) {
             return Err(Aborted::OverBudget);
         }
         tokio::time::sleep(wait).await;
-        // The API server may have asked for a pause meanwhile, at most RETRY_AFTER_MAX long.
+        // The API server may have required a pause meanwhile, at most RETRY_AFTER_MAX long.
         tokio::time::sleep(self.pause_left()).await;
         Ok(())
     }
 
-    /// Awaits the answer, at most [`REQUEST_TIME_MAX`]. A write whose lease ends is aborted before
-    /// another process can lead; whether it took effect is then unknown.
-    async fn await_answer<T>(
+    /// Waits for the response, at most [`REQUEST_TIME_MAX`]. A write is aborted when the lease
+    /// ends, before another process can lead; whether it took effect is then unknown.
+    async fn await_response<T>(
         &self,
         info: &RequestInfo,
-        answer: impl Future<Output = T>,
+        response: impl Future<Output = T>,
     ) -> Result<T, Aborted> {
         let closed = async {
             match info.is_guarded() {
@@ -146,17 +146,17 @@ impl RequestControl {
         };
         tokio::select! {
             biased;
-            answer = answer => Ok(answer),
+            response = response => Ok(response),
             () = closed => Err(Aborted::LeaseEnded),
             () = tokio::time::sleep(REQUEST_TIME_MAX) => Err(Aborted::TimedOut),
         }
     }
 
     /// Honors Retry-After, and counts writes.
-    fn note_answer<B>(&self, info: &RequestInfo, answer: &Response<B>) {
-        let header = answer.headers().get(RETRY_AFTER);
+    fn record_response<B>(&self, info: &RequestInfo, response: &Response<B>) {
+        let header = response.headers().get(RETRY_AFTER);
         let seconds = header.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        let pause = match (answer.status(), seconds) {
+        let pause = match (response.status(), seconds) {
             (StatusCode::TOO_MANY_REQUESTS, None) => Some(RETRY_AFTER_DEFAULT),
             (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, Some(seconds)) => {
                 Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
@@ -170,23 +170,24 @@ impl RequestControl {
         if info.is_guarded() {
             let writes = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
             if self.crash_after_writes.is_some_and(|n| n.get() == writes) {
-                // As in a crash, no caller learns the answer.
+                // Like in a crash, no caller receives the response.
                 std::process::exit(KILLED);
             }
         }
     }
 
-    /// Adapts the rate to the time that a write took; reads may take as long as their answer is.
-    fn note_time(&self, info: &RequestInfo, time: Duration) {
+    /// Adapts the rate to the latency of writes only, because that of a read depends on the size of
+    /// its response.
+    fn record_latency(&self, info: &RequestInfo, time: Duration) {
         if !info.is_guarded() {
             return;
         }
         let mut rate_limit = self.rate_limit();
-        rate_limit.note_answer(self.started.elapsed(), time);
-        self.tell(&rate_limit);
+        rate_limit.record_write_latency(self.started.elapsed(), time);
+        self.export_rate(&rate_limit);
     }
 
-    fn tell(&self, rate_limit: &RateLimit) {
+    fn export_rate(&self, rate_limit: &RateLimit) {
         let rate = i64::from(rate_limit.rate());
         self.metrics.own().request_rate.set(rate);
     }
@@ -203,10 +204,11 @@ impl RequestControl {
     }
 }
 
-/// Puts the middleware around a client.
+/// Wraps a client in the middleware.
 pub(crate) struct MiddlewareLayer {
     pub(crate) control: Arc<RequestControl>,
-    /// The client for writes that need the lease; without one they use that of all other requests.
+    /// The client for writes that require the lease; if unset they use the client of all other
+    /// requests.
     pub(crate) writes: Mutex<Option<HttpClient>>,
 }
 
@@ -225,30 +227,30 @@ impl Layer<HttpClient> for MiddlewareLayer {
     }
 }
 
-/// Locked only while a request is handed over.
+/// Locked only while a request is passed to the client.
 type SharedClient = Arc<tokio::sync::Mutex<HttpClient>>;
 
-/// A client with the middleware around it.
+/// A client wrapped in the middleware.
 pub(crate) struct Middleware {
     others: SharedClient,
     writes: Option<SharedClient>,
     control: Arc<RequestControl>,
 }
 
-type Answer = Response<Box<DynBody>>;
-type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer, BoxError>> + Send>>;
+type HttpResponse = Response<Box<DynBody>>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<HttpResponse, BoxError>> + Send>>;
 
 impl Service<Request<Body>> for Middleware {
-    type Response = Answer;
+    type Response = HttpResponse;
     type Error = BoxError;
-    type Future = AnswerFuture;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         // Each request waits in its own future.
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> AnswerFuture {
+    fn call(&mut self, request: Request<Body>) -> ResponseFuture {
         let info = RequestInfo::of(request.method(), request.uri(), request.headers());
         let client = match &self.writes {
             Some(writes) if info.is_guarded() => writes.clone(),
@@ -261,13 +263,13 @@ impl Service<Request<Body>> for Middleware {
                 return Err(aborted.into());
             }
             let sent = Instant::now();
-            let answer = control.await_answer(&info, send(&client, request)).await;
-            control.note_time(&info, sent.elapsed());
-            match answer.map_err(BoxError::from).flatten() {
-                Ok(answer) => {
-                    control.note_answer(&info, &answer);
-                    control.count(info, answer.status().as_u16().to_string());
-                    Ok(answer)
+            let response = control.await_response(&info, send(&client, request)).await;
+            control.record_latency(&info, sent.elapsed());
+            match response.map_err(BoxError::from).flatten() {
+                Ok(response) => {
+                    control.record_response(&info, &response);
+                    control.count(info, response.status().as_u16().to_string());
+                    Ok(response)
                 }
                 Err(error) => {
                     control.count(info, "failed".to_owned());
@@ -281,13 +283,13 @@ impl Service<Request<Body>> for Middleware {
 async fn send(
     client: &tokio::sync::Mutex<HttpClient>,
     request: Request<Body>,
-) -> Result<Answer, BoxError> {
-    let answer = {
+) -> Result<HttpResponse, BoxError> {
+    let response = {
         let mut client = client.lock().await;
         std::future::poll_fn(|context| client.poll_ready(context)).await?;
         client.call(request)
     };
-    answer.await
+    response.await
 }
 
 #[cfg(test)]
@@ -311,13 +313,13 @@ mod tests {
         control.fence().open_until(soon);
         assert_eq!(control.admit(&write).await, Ok(()));
         let never = std::future::pending::<()>();
-        let aborted = control.await_answer(&write, never).await;
+        let aborted = control.await_response(&write, never).await;
         assert_eq!(aborted, Err(Aborted::LeaseEnded));
         for (verb, resource) in [("get", "deployments"), ("update", "leases")] {
             let other = request(verb, resource);
             assert_eq!(control.admit(&other).await, Ok(()));
-            let answer = tokio::time::sleep(Duration::from_millis(5));
-            assert_eq!(control.await_answer(&other, answer).await, Ok(()));
+            let response = tokio::time::sleep(Duration::from_millis(5));
+            assert_eq!(control.await_response(&other, response).await, Ok(()));
         }
     }
 }

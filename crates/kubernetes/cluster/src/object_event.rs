@@ -1,4 +1,4 @@
-//! An event on an object.
+//! Events on objects.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -11,18 +11,18 @@ pub enum Severity {
 /// An event to be recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectEvent {
-    /// The object; `Resource::object_ref` makes the reference.
+    /// The object; use `Resource::object_ref` to create the reference.
     pub regarding: ObjectReference,
     pub severity: Severity,
-    /// Why, as one word in CamelCase that never changes: alerts depend on it.
+    /// A word in CamelCase that never changes, because alerts depend on it.
     pub reason: &'static str,
-    /// The action that was taken or tried, one word in CamelCase.
+    /// The action that was performed or attempted, one word in CamelCase.
     pub action: &'static str,
-    /// A sentence for people.
+    /// A human-readable sentence.
     pub note: String,
 }
 
-/// An event without the object that it regards.
+/// An event without the object to which it refers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventDraft {
     severity: Severity,

@@ -1,8 +1,8 @@
 //! Reads and writes single objects.
 //!
-//! Writes are server-side applies of exactly our fields, with one field manager and strict
-//! validation: a field that the kind does not have is refused, never dropped. What somebody else
-//! applied is changed by merge patches.
+//! Writes are server-side applies of exactly the owned fields, with one field manager and strict
+//! validation: an unknown field is rejected, never dropped. Objects that another client applied are
+//! changed by merge patches.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::limits::{PAGE_OBJECTS, REQUEST_TIME_MAX, RETRY_AFTER_DEFAULT};
 use crate::middleware::Aborted;
 use crate::{Cluster, ClusterError, ObjectKey};
 
-/// Which part of an object is applied.
+/// The part of an object that is applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Object,
@@ -32,7 +32,7 @@ impl Cluster {
         }
     }
 
-    /// The object as stored now; `None` if it does not exist.
+    /// Returns the stored object; `None` if it does not exist.
     ///
     /// # Errors
     /// The request fails.
@@ -45,8 +45,8 @@ impl Cluster {
         found.map_err(|error| self.explain(&action("get", kind, key), error))
     }
 
-    /// All objects of a kind with these labels (a selector; empty for all), in `namespace` or in
-    /// all of them. Reads page by page.
+    /// Returns all objects of a kind that match the label selector `labels` (empty for all), in
+    /// `namespace` or in all namespaces. Reads page by page.
     ///
     /// # Errors
     /// A request fails.
@@ -62,7 +62,7 @@ impl Cluster {
             .await
     }
 
-    /// The items of all pages of a list.
+    /// Returns the items of all pages of a list.
     async fn pages<K, F>(
         &self,
         kind: &ApiResource,
@@ -88,7 +88,7 @@ impl Cluster {
         }
     }
 
-    /// At most `most` objects of a kind in `namespace` with these fields (a selector, e.g.
+    /// Returns at most `most` objects of a kind in `namespace` that match a field selector (e.g.
     /// `regarding.uid=a`).
     ///
     /// # Errors
@@ -106,9 +106,9 @@ impl Cluster {
         Ok(list.items)
     }
 
-    /// The objects of a kind that have an annotation, in `namespace` or in all of them; only those
-    /// with these fields (a selector). Reads metadata alone, page by page: no selector of the API
-    /// server sees annotations.
+    /// Returns the objects of a kind that have an annotation and match a field selector, in
+    /// `namespace` or in all namespaces. Reads metadata only, page by page, because the API server
+    /// has no selector for annotations.
     ///
     /// # Errors
     /// A request fails.
@@ -135,13 +135,13 @@ impl Cluster {
         Ok(annotated.map(key).collect())
     }
 
-    /// Applies our fields of an object: creates it or changes the fields that differ. Fields of
-    /// other managers stay; fields that we applied before and that `object` lacks now are removed.
-    /// With `metadata.uid` in `object`, only that very object is changed (else: Conflict), and none
-    /// is created.
+    /// Applies the owned fields of an object: creates it or changes the fields that differ. Fields
+    /// of other managers are kept; fields that were applied before and are missing in `object` are
+    /// removed. With `metadata.uid` in `object`, only the object with this uid is changed
+    /// (otherwise: Conflict), and none is created.
     ///
     /// # Errors
-    /// The API server refuses it, or does not answer; see [`ClusterError::class`].
+    /// The API server rejects it, or does not respond; see [`ClusterError::class`].
     pub async fn apply(
         &self,
         kind: &ApiResource,
@@ -150,10 +150,10 @@ impl Cluster {
         self.apply_part(kind, object, Part::Object).await
     }
 
-    /// As [`Cluster::apply`], for the object's status.
+    /// Like [`Cluster::apply`], for the object's status.
     ///
     /// # Errors
-    /// As [`Cluster::apply`]; NotFound if the object does not exist.
+    /// Same as [`Cluster::apply`]; NotFound if the object does not exist.
     pub async fn apply_status(
         &self,
         kind: &ApiResource,
@@ -176,7 +176,7 @@ impl Cluster {
         };
         if key.name.is_empty() {
             let what = "an object without metadata.name cannot be applied".to_owned();
-            return Err(ClusterError::Unsendable { action, what });
+            return Err(ClusterError::InvalidRequest { action, what });
         }
         let api = self.api(kind, &key.namespace);
         let params = PatchParams::apply(self.manager).force().validation_strict();
@@ -190,10 +190,10 @@ impl Cluster {
         applied.map_err(|error| self.explain(&action, error))
     }
 
-    /// Sets one annotation of an existing object and changes nothing else.
+    /// Sets one annotation of an existing object; nothing else is changed.
     ///
     /// # Errors
-    /// NotFound if it does not exist; or the API server refuses or does not answer.
+    /// NotFound if it does not exist; or the API server rejects the request or does not respond.
     pub async fn annotate(
         &self,
         kind: &ApiResource,
@@ -208,11 +208,11 @@ impl Cluster {
     }
 
     /// Changes labels and annotations of the object with this uid by a merge patch (RFC 7396: null
-    /// removes one); nothing else is changed.
+    /// removes an entry); nothing else is changed.
     ///
     /// # Errors
     /// NotFound if it does not exist, Conflict if another object has the name now; or the API
-    /// server refuses or does not answer.
+    /// server rejects the request or does not respond.
     pub async fn merge_metadata(
         &self,
         kind: &ApiResource,
@@ -228,10 +228,10 @@ impl Cluster {
         patched.map_err(|error| self.explain(&action("patch", kind, key), error))
     }
 
-    /// Sets the fields of `status` in the status of an existing object and changes nothing else.
+    /// Sets the fields of `status` in the status of an existing object; nothing else is changed.
     ///
     /// # Errors
-    /// NotFound if it does not exist; or the API server refuses or does not answer.
+    /// NotFound if it does not exist; or the API server rejects the request or does not respond.
     pub async fn merge_status(
         &self,
         kind: &ApiResource,
@@ -247,11 +247,11 @@ impl Cluster {
     }
 
     /// Changes fields of `spec` by a merge patch (RFC 7396: null removes a field) if the object is
-    /// still as it was `read`; the object as stored now.
+    /// unchanged since it was `read`; returns the stored object.
     ///
     /// # Errors
-    /// Conflict if anything of it, its status too, was written meanwhile; or the API server refuses
-    /// or does not answer.
+    /// Conflict if any part of it, including its status, was written meanwhile; or the API server
+    /// rejects the request or does not respond.
     pub async fn merge_spec(
         &self,
         kind: &ApiResource,
@@ -267,11 +267,11 @@ impl Cluster {
         patched.map_err(|error| self.explain(&action("patch", kind, &key), error))
     }
 
-    /// Whether rights and admission would let [`Cluster::merge_spec`] change these fields of an
-    /// existing object; nothing is stored.
+    /// Checks by a dry run whether permissions and admission would allow [`Cluster::merge_spec`] to
+    /// change these fields of an existing object.
     ///
     /// # Errors
-    /// As [`Cluster::merge_spec`], but for conflicts.
+    /// Same as [`Cluster::merge_spec`], except for conflicts.
     pub async fn try_merge_spec(
         &self,
         kind: &ApiResource,
@@ -294,11 +294,12 @@ impl Cluster {
         }
     }
 
-    /// Deletes the object with this uid; its dependents follow in the background. `false` if it did
-    /// not exist.
+    /// Deletes the object with this uid, with background propagation to its dependents. Returns
+    /// `false` if it did not exist.
     ///
     /// # Errors
-    /// Conflict if another object has the name now; or the API server refuses or does not answer.
+    /// Conflict if another object has the name now; or the API server rejects the request or does
+    /// not respond.
     pub async fn delete(
         &self,
         kind: &ApiResource,
@@ -360,7 +361,7 @@ impl Cluster {
         }))
     }
 
-    /// Turns an error of the client into one of ours.
+    /// Converts an error of the client.
     pub(crate) fn explain(&self, action: &str, error: kube_client::Error) -> ClusterError {
         explain(action, error, self.control.pause_left())
     }
@@ -377,7 +378,7 @@ fn explain(action: &str, error: kube_client::Error, pause: Duration) -> ClusterE
             let seconds = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
             let retry_after = Duration::from_secs(seconds.into());
             let retry_after = retry_after.max(pause).max(RETRY_AFTER_DEFAULT);
-            ClusterError::Refused {
+            ClusterError::Rejected {
                 action,
                 status,
                 retry_after,
@@ -389,22 +390,22 @@ fn explain(action: &str, error: kube_client::Error, pause: Duration) -> ClusterE
                 action,
                 seconds: REQUEST_TIME_MAX.as_secs(),
             },
-            Some(Aborted::LeaseEnded) | None => ClusterError::NoAnswer {
+            Some(Aborted::LeaseEnded) | None => ClusterError::NoResponse {
                 action,
                 source: Box::new(kube_client::Error::Service(source)),
             },
         },
         kube_client::Error::SerdeError(_) | kube_client::Error::FromUtf8(_) => {
-            ClusterError::Unreadable {
+            ClusterError::MalformedResponse {
                 action,
                 source: Box::new(error),
             }
         }
-        kube_client::Error::BuildRequest(error) => ClusterError::Unsendable {
+        kube_client::Error::BuildRequest(error) => ClusterError::InvalidRequest {
             action,
             what: error.to_string(),
         },
-        other => ClusterError::NoAnswer {
+        other => ClusterError::NoResponse {
             action,
             source: Box::new(other),
         },

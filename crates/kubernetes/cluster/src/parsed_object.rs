@@ -1,7 +1,7 @@
-//! An object from the API server, whether it fits its type or not: so one malformed object of a
+//! An object from the API server that may not match its type, so that one malformed object of a
 //! list does not hide the others.
 //!
-//! kube's own `DeserializeGuard` reports what is wrong but not in which field.
+//! kube's own `DeserializeGuard` reports the error but not the field.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// An object of kind `K`, or the reason why it is not one.
+/// An object of kind `K`, or the error of its deserialization.
 #[derive(Clone, Debug)]
 pub(crate) enum ParsedObject<K> {
     Valid(K),
     Malformed {
         metadata: Box<ObjectMeta>,
-        /// The field, and what is wrong with it.
+        /// The field and its error.
         error: String,
     },
 }
@@ -35,7 +35,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for ParsedObject<K> {
     }
 }
 
-/// The metadata of any object, at least its names.
+/// The metadata of any object, at least name and namespace.
 fn metadata_of(object: &Value) -> ObjectMeta {
     let metadata = &object["metadata"];
     ObjectMeta::deserialize(metadata).unwrap_or_else(|_| {

@@ -1,4 +1,5 @@
-//! Asks the HTTP server of a pod through the API server, with the rights of the user at the prompt.
+//! Sends requests to the HTTP server of a pod through the API server, with the permissions of the
+//! user of the command line.
 
 use hyper::Request;
 
@@ -6,11 +7,12 @@ use crate::limits::REQUEST_TIME_MAX;
 use crate::{Cluster, ClusterError, ObjectKey};
 
 impl Cluster {
-    /// What the HTTP server of a pod answers to a GET of `path`, which begins with `/`, as text.
+    /// Returns the response of a pod's HTTP server to a GET of `path`, which begins with `/`, as
+    /// text.
     ///
     /// # Errors
-    /// The API server refuses (it needs the right to get `pods/proxy`) or cannot reach the pod; the
-    /// pod answers with an error, or not in time.
+    /// The API server rejects the request (it requires permission to get `pods/proxy`) or cannot
+    /// reach the pod; the pod responds with an error, or not before the timeout.
     pub async fn get_from_pod(
         &self,
         pod: &ObjectKey,
@@ -21,7 +23,7 @@ impl Cluster {
         let ObjectKey { namespace, name } = pod;
         let url = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy{path}");
         let request = Request::get(url).body(Vec::new());
-        let request = request.map_err(|error| ClusterError::Unsendable {
+        let request = request.map_err(|error| ClusterError::InvalidRequest {
             action: action.clone(),
             what: error.to_string(),
         })?;

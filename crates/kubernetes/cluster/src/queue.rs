@@ -1,9 +1,9 @@
-//! A work queue of keys: each key runs once at a time, and failed keys are retried after a pause
-//! that depends on the class of the error.
+//! A work queue of keys: each key is processed by one worker at a time, and failed keys are retried
+//! with a backoff that depends on the class of the error.
 //!
-//! A key that is added while it waits runs once; one that is added while it runs runs again. So the
-//! queue is never longer than the number of objects, and no addition is lost. As in client-go's
-//! workqueue.
+//! A key that is added while it is queued is processed once; a key that is added while it is
+//! processed is processed again. So the queue is never longer than the number of objects, and no
+//! addition is lost. As in client-go's workqueue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -24,19 +24,20 @@ use crate::limits::{
 use crate::metrics::{MetricsRegistry, NameLabel};
 use crate::{ErrorClass, Shutdown};
 
-/// The result of working on a key.
+/// The result of processing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkOutcome {
     /// Nothing to do until the key is added again.
     Done,
-    /// Run the key again after this time.
+    /// Requeue the key after this time.
     After(Duration),
-    /// It failed; its class decides when it is retried.
+    /// It failed; the class of the error determines when it is retried.
     Failed(ErrorClass),
 }
 
 impl WorkOutcome {
-    /// The pause until the key runs again; `failures` metrics those in a row, this one included.
+    /// The pause until the key is retried; `failures` is the number of consecutive failures
+    /// including this one.
     fn pause(self, failures: u32) -> Option<Duration> {
         let times = failures.saturating_sub(1);
         match self {
@@ -64,20 +65,21 @@ impl WorkOutcome {
 
 #[derive(Debug)]
 struct QueuedKey {
-    /// When it is due, and its number among those due at that time; `None` while it runs and was
+    /// When it is due, with a sequence number to break ties; `None` while it is processed and was
     /// not added again.
     due: Option<(Instant, u64)>,
     is_running: bool,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
 }
 
 #[derive(Debug)]
 struct WorkQueueState<T> {
     entries: HashMap<T, QueuedKey>,
-    /// Waiting keys in the order in which they are due.
+    /// Queued keys in the order in which they are due.
     order: BTreeMap<(Instant, u64), T>,
-    /// Keys added so far: of those due at one time, the first added runs first.
+    /// Number of keys added so far, used as sequence number: of keys due at the same time, the
+    /// first added runs first.
     number: u64,
 }
 
@@ -102,8 +104,8 @@ impl<T: Clone + Eq + Hash> WorkQueueState<T> {
         }
     }
 
-    /// The next key that is due; if none is, when the next one will be.
-    fn take(&mut self, now: Instant) -> Result<T, Option<Instant>> {
+    /// Takes the next key that is due; if none is, returns when the next one will be.
+    fn take_due(&mut self, now: Instant) -> Result<T, Option<Instant>> {
         let Some(first) = self.order.first_entry() else {
             return Err(None);
         };
@@ -118,7 +120,7 @@ impl<T: Clone + Eq + Hash> WorkQueueState<T> {
         Ok(key)
     }
 
-    /// Notes the result of a key; true if it is going to run again without being added.
+    /// Records the result of a key; returns true if the key runs again without being added.
     fn finish(&mut self, key: T, outcome: WorkOutcome, now: Instant) -> bool {
         let Some(entry) = self.entries.get_mut(&key) else {
             return false;
@@ -187,12 +189,12 @@ impl<T: Clone + Display + Eq + Hash + Send + 'static> WorkQueue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the key as soon as possible.
+    /// Queues the key for immediate processing.
     pub fn add(&self, key: T) {
         self.add_after(key, Duration::ZERO);
     }
 
-    /// Runs the key after `pause`, or earlier if it waits already.
+    /// Queues the key to run after `pause`, or earlier if it is already queued for an earlier time.
     pub fn add_after(&self, key: T, pause: Duration) {
         self.lock().add(key, Instant::now() + pause);
         let name = NameLabel { name: self.name };
@@ -200,18 +202,18 @@ impl<T: Clone + Display + Eq + Hash + Send + 'static> WorkQueue<T> {
         self.changed.notify_one();
     }
 
-    /// Works on at most `workers` keys at a time until the program stops; then waits for the keys
-    /// that run. Work that panics is a bug of one key: it is logged, and the key is retried later.
+    /// Processes at most `workers` keys concurrently until shutdown, then waits for the keys in
+    /// progress. A panic is a bug related to one key: it is logged, and the key is retried later.
     pub async fn run<W, F>(&self, workers: usize, shutdown: &Shutdown, work: W)
     where
         W: Fn(T) -> F,
         F: Future<Output = WorkOutcome> + Send + 'static,
     {
         let mut running = JoinSet::new();
-        // bound: until the program stops; each turn starts or ends work, or waits.
+        // bound: until shutdown; each turn starts or finishes a key, or waits.
         while !shutdown.is_triggered() {
             let next = match running.len() < workers {
-                true => self.lock().take(Instant::now()),
+                true => self.lock().take_due(Instant::now()),
                 false => Err(None),
             };
             self.set_waiting();
@@ -230,7 +232,7 @@ impl<T: Clone + Display + Eq + Hash + Send + 'static> WorkQueue<T> {
         }
     }
 
-    /// Runs the work on one key and notes its result.
+    /// Processes one key and records its result.
     async fn run_one(&self, key: T, work: impl Future<Output = WorkOutcome> + Send + 'static) {
         let outcome = tokio::spawn(work).await.unwrap_or_else(|error| {
             let (queue, key) = (self.name, key.to_string());

@@ -1,40 +1,41 @@
-//! Rate limit of a program's requests: a rate with a burst, and the pauses that the API server asks
-//! for.
+//! Rate limit of a program's requests: a token bucket, and the pauses that the API server requires.
 //!
-//! The rate adapts to the API server: it rises while requests wait for it and writes are answered
-//! quickly, and falls when they are answered slowly or refused. So a change that concerns a large
-//! fleet is done soon where the API server has cpu to spare, and slowly where it has not.
+//! The rate adapts to the API server: it increases while requests wait for it and writes have a low
+//! latency, and decreases when writes have a high latency or are rejected. So a change that affects
+//! a large fleet is processed quickly if the API server has CPU capacity to spare, and slowly
+//! otherwise.
 //!
-//! A moment is a duration since an arbitrary start, so that tests need not wait.
+//! Times are durations since an arbitrary start, so that tests do not have to wait.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::limits::{
-    ANSWER_QUICK, ANSWER_SLOW, ANSWERS_AVERAGED, RATE_START, RATE_STEP_SHARE,
-    REQUESTS_BURST_SECONDS, REQUESTS_PER_SECOND,
+    RATE_START, RATE_STEP_SHARE, REQUESTS_BURST_SECONDS, REQUESTS_PER_SECOND,
+    WRITE_LATENCIES_AVERAGED, WRITE_LATENCY_HIGH, WRITE_LATENCY_LOW,
 };
 
-/// The time of one step of the rate.
+/// Minimum time between two steps of the rate.
 const STEP: Duration = Duration::from_secs(1);
 
-/// A request reserves the earliest moment at which it may be sent.
+/// Each request reserves the earliest time at which it may be sent.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
-    /// Requests per second now.
+    /// Current requests per second.
     rate: u32,
-    /// Requests per second at most.
+    /// Maximum requests per second.
     rate_max: u32,
-    /// When a bucket of one request would be empty again if requests were sent at the rate alone.
+    /// Time at which all reserved requests would be sent at the rate alone, without a burst (the
+    /// theoretical arrival time of GCRA).
     spent_until: Duration,
-    /// Nothing is sent before this.
+    /// No request is sent before this time.
     paused_until: Duration,
-    /// When the rate was changed last.
-    stepped: Duration,
+    /// Time of the last change of the rate.
+    rate_changed_at: Duration,
     /// Whether a request had to wait for the rate since then.
     has_waited: bool,
-    /// Moving average of the time to the answer of a write.
-    answer: Duration,
+    /// Moving average of the latency of writes.
+    write_latency: Duration,
 }
 
 impl Default for RateLimit {
@@ -44,21 +45,21 @@ impl Default for RateLimit {
             rate_max: REQUESTS_PER_SECOND,
             spent_until: Duration::ZERO,
             paused_until: Duration::ZERO,
-            stepped: Duration::ZERO,
+            rate_changed_at: Duration::ZERO,
             has_waited: false,
-            answer: Duration::ZERO,
+            write_latency: Duration::ZERO,
         }
     }
 }
 
 impl RateLimit {
-    /// From now on at most `rate` requests per second, and as many more in a burst.
+    /// Sets the maximum number of requests per second; a burst may be twice as many.
     pub(crate) fn set_rate(&mut self, rate: NonZeroU32) {
         self.rate_max = rate.get();
         self.rate = self.start();
     }
 
-    /// The rate to begin with, and the lowest that slow answers alone lead to.
+    /// The initial rate, which is also the lower bound for decreases due to high latency alone.
     fn start(&self) -> u32 {
         self.rate_max.min(RATE_START)
     }
@@ -67,7 +68,7 @@ impl RateLimit {
         self.rate
     }
 
-    /// Reserves the moment from which a request that comes at `now` may be sent.
+    /// Reserves the time from which a request that arrives at `now` may be sent.
     pub(crate) fn reserve(&mut self, now: Duration) -> Duration {
         let interval = Duration::from_secs(1) / self.rate;
         let spent_until = self.spent_until.max(now);
@@ -78,33 +79,34 @@ impl RateLimit {
         earliest.max(self.paused_until)
     }
 
-    /// Notes at `now` that a write was answered after `time`.
-    pub(crate) fn note_answer(&mut self, now: Duration, time: Duration) {
-        self.answer = (self.answer * (ANSWERS_AVERAGED - 1) + time) / ANSWERS_AVERAGED;
-        if now < self.stepped + STEP {
+    /// Records at `now` that a write had the latency `time`.
+    pub(crate) fn record_write_latency(&mut self, now: Duration, time: Duration) {
+        self.write_latency =
+            (self.write_latency * (WRITE_LATENCIES_AVERAGED - 1) + time) / WRITE_LATENCIES_AVERAGED;
+        if now < self.rate_changed_at + STEP {
             return;
         }
         let step = (self.rate / RATE_STEP_SHARE).max(1);
-        let is_waited_for = std::mem::take(&mut self.has_waited);
-        if self.answer > ANSWER_SLOW && self.rate > self.start() {
+        let is_limiting = std::mem::take(&mut self.has_waited);
+        if self.write_latency > WRITE_LATENCY_HIGH && self.rate > self.start() {
             self.rate = (self.rate - step).max(self.start());
-        } else if is_waited_for && self.answer <= ANSWER_QUICK {
+        } else if is_limiting && self.write_latency <= WRITE_LATENCY_LOW {
             self.rate = self.rate.saturating_add(step).min(self.rate_max);
         }
-        self.stepped = now;
+        self.rate_changed_at = now;
     }
 
-    /// Sends nothing before `until`: at `now` the API server refused a request because it has too
-    /// many. Halves the rate, once for all requests that were under way.
+    /// Blocks requests until `until`, because at `now` the API server rejected a request as too
+    /// many. Halves the rate, once for all requests in flight.
     pub(crate) fn pause(&mut self, now: Duration, until: Duration) {
         if now >= self.paused_until {
             self.rate = (self.rate / 2).max(1);
-            self.stepped = until;
+            self.rate_changed_at = until;
         }
         self.paused_until = self.paused_until.max(until);
     }
 
-    /// The rest of the pause at `now`.
+    /// The remaining part of the pause at `now`.
     pub(crate) fn pause_left(&self, now: Duration) -> Duration {
         self.paused_until.saturating_sub(now)
     }
@@ -126,7 +128,7 @@ mod tests {
             let in_window = |other: &&Duration| (at..at + second).contains(*other);
             assert!(send_at.iter().filter(in_window).count() <= 150);
         }
-        // After a quiet time there is a burst again.
+        // After idle time there is a burst again.
         let later = start + Duration::from_secs(60);
         assert_eq!(rate_limit.reserve(later), later);
     }
@@ -142,43 +144,43 @@ mod tests {
         assert_eq!(rate_limit.pause_left(4 * second), Duration::ZERO);
     }
 
-    /// Sends as many writes as the rate allows for some seconds, each answered after `time`.
+    /// Sends as many writes as the rate allows for some seconds, each with the latency `time`.
     fn send(rate_limit: &mut RateLimit, now: &mut Duration, seconds: u64, time: Duration) {
         let end = *now + Duration::from_secs(seconds);
         while *now < end {
             *now = rate_limit.reserve(*now).max(*now);
-            rate_limit.note_answer(*now, time);
+            rate_limit.record_write_latency(*now, time);
         }
     }
 
     #[test]
-    fn the_rate_rises_while_it_is_waited_for_and_answers_are_quick() {
+    fn the_rate_rises_while_requests_wait_and_latency_is_low() {
         let mut rate_limit = RateLimit::default();
         rate_limit.set_rate(NonZeroU32::new(1000).unwrap());
         assert_eq!(rate_limit.rate(), RATE_START);
         let mut now = Duration::from_secs(10);
-        // A few requests now and then: nobody waits.
+        // Occasional requests, none of which waits.
         for _ in 0..100 {
             rate_limit.reserve(now);
-            rate_limit.note_answer(now, ANSWER_QUICK / 4);
+            rate_limit.record_write_latency(now, WRITE_LATENCY_LOW / 4);
             now += Duration::from_secs(1);
         }
         assert_eq!(rate_limit.rate(), RATE_START);
-        send(&mut rate_limit, &mut now, 60, ANSWER_QUICK / 4);
+        send(&mut rate_limit, &mut now, 60, WRITE_LATENCY_LOW / 4);
         assert_eq!(rate_limit.rate(), 1000);
         send(
             &mut rate_limit,
             &mut now,
             60,
-            (ANSWER_QUICK + ANSWER_SLOW) / 2,
+            (WRITE_LATENCY_LOW + WRITE_LATENCY_HIGH) / 2,
         );
         assert_eq!(rate_limit.rate(), 1000);
-        send(&mut rate_limit, &mut now, 60, ANSWER_SLOW * 2);
+        send(&mut rate_limit, &mut now, 60, WRITE_LATENCY_HIGH * 2);
         assert_eq!(rate_limit.rate(), RATE_START);
     }
 
     #[test]
-    fn refusals_halve_the_rate_once_for_each_pause() {
+    fn rejections_halve_the_rate_once_for_each_pause() {
         let mut rate_limit = RateLimit::default();
         rate_limit.set_rate(NonZeroU32::new(100).unwrap());
         let mut now = Duration::from_secs(10);
@@ -189,8 +191,8 @@ mod tests {
             assert_eq!(rate_limit.rate(), 100 >> refused);
             now += Duration::from_secs(1);
         }
-        // Recovers, never above its bound.
-        send(&mut rate_limit, &mut now, 120, ANSWER_QUICK / 4);
+        // The rate recovers, never above its bound.
+        send(&mut rate_limit, &mut now, 120, WRITE_LATENCY_LOW / 4);
         assert_eq!(rate_limit.rate(), 100);
     }
 }

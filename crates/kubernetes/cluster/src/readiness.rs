@@ -1,4 +1,4 @@
-//! Readiness by named gates: a program is ready when all of them have passed (L12).
+//! Readiness by named gates: a program is ready when all gates have passed (L12).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Conditions that must hold before a program is ready. Clones share the gates.
 #[derive(Clone, Debug, Default)]
 pub struct ReadinessGates {
-    /// The condition of each gate; `None` once it holds.
+    /// The condition for which each gate waits; `None` if it has passed.
     gates: Arc<Mutex<BTreeMap<String, Option<String>>>>,
 }
 
@@ -20,7 +20,7 @@ pub struct ReadinessGate {
 
 impl ReadinessGates {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
-        // Every change is one insertion, so a panic leaves nothing half done.
+        // Every change is a single insertion, so a panic leaves no partial state.
         self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -40,7 +40,7 @@ impl ReadinessGates {
         self.lock().values().all(Option::is_none)
     }
 
-    /// One gate per line, as `/readyz` shows them.
+    /// One gate per line, the body of `/readyz`.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (name, waits_for) in &*self.lock() {
@@ -59,7 +59,7 @@ impl ReadinessGate {
         self.gates.lock().insert(self.name.clone(), None);
     }
 
-    /// Closes the gate: it waits for `what`.
+    /// Closes the gate, which then waits for `what`.
     pub fn close(&self, what: &str) {
         let waits_for = Some(what.to_owned());
         self.gates.lock().insert(self.name.clone(), waits_for);

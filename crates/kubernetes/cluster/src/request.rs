@@ -8,8 +8,8 @@ use hyper::http::Uri;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
     pub(crate) verb: &'static str,
-    /// Plural of the kind with its subresource, e.g. `deployments/scale`; `other` for paths that
-    /// name no kind.
+    /// Plural of the kind with its subresource, e.g. `deployments/scale`; `other` for paths without
+    /// a kind.
     pub(crate) resource: String,
 }
 
@@ -37,24 +37,24 @@ impl RequestInfo {
         Self { verb, resource }
     }
 
-    /// Whether the request changes something.
+    /// Whether the request is a write.
     pub(crate) fn is_write(&self) -> bool {
         !matches!(self.verb, "get" | "list" | "watch")
     }
 
-    /// Whether only a process that may write may send it.
+    /// Whether only a process that holds its lease may send it, if writes require the lease.
     pub(crate) fn is_guarded(&self) -> bool {
         self.is_write() && !self.is_lease()
     }
 
-    /// Requests for leases do not wait for the rate limit: every replica sends them, to elect the
-    /// leader.
+    /// Requests for leases bypass the rate limit, because every replica sends them for leader
+    /// election.
     pub(crate) fn is_lease(&self) -> bool {
         self.resource == "leases"
     }
 }
 
-/// The kind in a path, and whether it names an object.
+/// The kind in a path, and whether the path contains an object name.
 fn resource_of(path: &str) -> (String, bool) {
     let mut parts = path.trim_matches('/').split('/').peekable();
     let has_kinds = match parts.next() {
@@ -62,8 +62,8 @@ fn resource_of(path: &str) -> (String, bool) {
         Some("apis") => parts.next().is_some() && parts.next().is_some(),
         _ => false,
     };
-    // `namespaces/NAME` is the namespace of what follows; a namespace itself ends there or has a
-    // subresource.
+    // `namespaces/NAME` is followed by a namespaced kind, or refers to the namespace itself if it
+    // ends there or has a subresource.
     let rest: Vec<&str> = parts.collect();
     let rest = match rest.as_slice() {
         ["namespaces", _, kind, after @ ..] if !matches!(*kind, "status" | "finalize") => {

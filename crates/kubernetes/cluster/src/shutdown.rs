@@ -1,5 +1,5 @@
-//! Shutdown of a program, requested by a signal or by a task that cannot go on, and seen by all
-//! tasks.
+//! Graceful shutdown of a program, triggered by a signal or by a task that cannot continue, and
+//! observed by all tasks.
 
 use std::future::Future;
 use std::io;
@@ -11,13 +11,13 @@ use tokio::sync::watch;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ShutdownState {
     Running,
-    /// Requested by a signal or by a caller.
+    /// Triggered by a signal or by a caller.
     Requested,
-    /// A task cannot go on.
+    /// Triggered by a task that cannot continue.
     Failed(String),
 }
 
-/// A token that every task watches. Clones are the same token.
+/// A cancellation token that all tasks observe. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     state: Arc<watch::Sender<ShutdownState>>,
@@ -30,16 +30,16 @@ impl Default for Shutdown {
 }
 
 impl Shutdown {
-    /// A token that only its holders trigger.
+    /// Creates a token that only its holders trigger.
     pub fn new() -> Self {
         let state = Arc::new(watch::Sender::new(ShutdownState::Running));
         Self { state }
     }
 
-    /// A token that SIGTERM and SIGINT trigger. Needs a tokio runtime.
+    /// Creates a token that SIGTERM and SIGINT trigger. Requires a tokio runtime.
     ///
     /// # Errors
-    /// The signals cannot be caught.
+    /// The signal handlers cannot be installed.
     pub fn on_signals() -> io::Result<Self> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -56,12 +56,12 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// Requests that all tasks stop.
+    /// Triggers the shutdown of all tasks.
     pub fn trigger(&self) {
         self.set(ShutdownState::Requested);
     }
 
-    /// Requests that all tasks stop because of `reason`. The first reason is kept.
+    /// Triggers the shutdown of all tasks because of `reason`. The first reason is kept.
     pub fn fail(&self, reason: impl Into<String>) {
         let reason = reason.into();
         tracing::error!(reason, "stopping: a part of the program cannot go on");
@@ -78,12 +78,13 @@ impl Shutdown {
         });
     }
 
-    /// Whether a stop was requested.
+    /// Whether a shutdown was triggered.
     pub fn is_triggered(&self) -> bool {
         *self.state.borrow() != ShutdownState::Running
     }
 
-    /// Why the program cannot go on; `None` while it runs and after an orderly stop.
+    /// The reason why the program cannot continue; `None` while it runs and after a graceful
+    /// shutdown.
     pub fn failure(&self) -> Option<String> {
         match &*self.state.borrow() {
             ShutdownState::Failed(reason) => Some(reason.clone()),
@@ -91,7 +92,7 @@ impl Shutdown {
         }
     }
 
-    /// Returns when a stop is requested.
+    /// Waits until a shutdown is triggered.
     pub async fn triggered(&self) {
         let mut state = self.state.subscribe();
         // The sender lives as long as `self`, so this cannot fail.
@@ -100,8 +101,8 @@ impl Shutdown {
             .await;
     }
 
-    /// Runs `task` until it ends or a stop is requested. A task that panics stops the program:
-    /// otherwise its work would silently not be done any more.
+    /// Runs `task` until it ends or a shutdown is triggered. A panic of the task shuts down the
+    /// program; otherwise its work would silently stop.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let token = self.clone();
         tokio::spawn(async move {
@@ -117,9 +118,9 @@ impl Shutdown {
         });
     }
 
-    /// Runs `task` until it ends or the runtime does: for tasks that have work left after a stop is
-    /// requested. A task that panics stops the program.
-    pub fn spawn_to_the_end(
+    /// Runs `task` until it ends or the runtime is dropped, for tasks that have to finish work
+    /// after a shutdown is triggered. A panic of the task shuts down the program.
+    pub fn spawn_until_runtime_drop(
         &self,
         name: &'static str,
         task: impl Future<Output = ()> + Send + 'static,

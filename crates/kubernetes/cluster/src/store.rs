@@ -1,8 +1,9 @@
 //! The cache of a watch: the objects of a kind, and their changes.
 //!
-//! kube's own store does not report deletions that happened while a watch was down: a list after a
-//! pause replaces its content without notice, so the owner of a child that was deleted meanwhile
-//! never learns of it. Here each list is compared with the cache, and every difference is a change.
+//! kube's own store does not report deletions that happened while a watch was interrupted: a relist
+//! silently replaces its content, so the owner of a child that was deleted meanwhile is never
+//! reconciled. Here each list is compared with the cache, and every difference is reported as a
+//! change.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,33 +18,33 @@ use crate::watch::Malformed;
 pub enum Change<K> {
     /// The object was created or changed.
     Applied {
-        /// The object before; `None` if it was not cached.
+        /// The previous object; `None` if it was not cached.
         old: Option<Arc<K>>,
         new: Arc<K>,
     },
-    /// The object was deleted; as last seen.
+    /// The object was deleted; contains its last cached version.
     Deleted(Arc<K>),
-    /// The object does not fit its type. Reported once for each version of it.
+    /// The object does not match its type. Reported once for each version of it.
     Malformed(Malformed),
 }
 
 #[derive(Debug)]
 pub(crate) struct Store<K> {
     cache: RwLock<CachedObjects<K>>,
-    /// The groups that an object belongs to.
-    groups_of: fn(&K) -> Vec<ObjectKey>,
+    /// Computes the index keys of an object.
+    index_keys_of: fn(&K) -> Vec<ObjectKey>,
 }
 
 #[derive(Debug)]
 struct CachedObjects<K> {
     objects: HashMap<ObjectKey, Arc<K>>,
-    /// The objects of each group that has any.
-    groups: HashMap<ObjectKey, Vec<Arc<K>>>,
-    /// Uid and resource version of objects that do not fit their type.
+    /// The objects by index key; contains no empty lists.
+    index: HashMap<ObjectKey, Vec<Arc<K>>>,
+    /// Uid and resource version of objects that do not match their type.
     malformed: HashMap<ObjectKey, (String, String)>,
 }
 
-/// Uid and resource version: which object, in which version.
+/// Uid and resource version, which identify a version of an object.
 fn identity(object: &impl Resource) -> (Option<&str>, Option<&str>) {
     let meta = object.meta();
     (meta.uid.as_deref(), meta.resource_version.as_deref())
@@ -51,32 +52,32 @@ fn identity(object: &impl Resource) -> (Option<&str>, Option<&str>) {
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
-        Self::grouped_by(|_| Vec::new())
+        Self::indexed_by(|_| Vec::new())
     }
 }
 
 impl<K> Store<K> {
-    /// An empty store that finds objects by their groups.
-    pub(crate) fn grouped_by(groups_of: fn(&K) -> Vec<ObjectKey>) -> Self {
+    /// Creates an empty store that indexes objects by these keys.
+    pub(crate) fn indexed_by(index_keys_of: fn(&K) -> Vec<ObjectKey>) -> Self {
         let cache = CachedObjects {
             objects: HashMap::new(),
-            groups: HashMap::new(),
+            index: HashMap::new(),
             malformed: HashMap::new(),
         };
         Self {
             cache: RwLock::new(cache),
-            groups_of,
+            index_keys_of,
         }
     }
 }
 
 impl<K> CachedObjects<K> {
-    fn leave(&mut self, object: &Arc<K>, groups: Vec<ObjectKey>) {
-        for group in groups {
-            if let Some(members) = self.groups.get_mut(&group) {
+    fn remove_from_index(&mut self, object: &Arc<K>, index_keys: Vec<ObjectKey>) {
+        for index_key in index_keys {
+            if let Some(members) = self.index.get_mut(&index_key) {
                 members.retain(|member| !Arc::ptr_eq(member, object));
                 if members.is_empty() {
-                    self.groups.remove(&group);
+                    self.index.remove(&index_key);
                 }
             }
         }
@@ -84,12 +85,12 @@ impl<K> CachedObjects<K> {
 }
 
 impl<K: Resource> Store<K> {
-    /// Runs `read` on the cache.
+    /// Calls `read` with the cache.
     fn read<T>(&self, read: impl FnOnce(&CachedObjects<K>) -> T) -> T {
         read(&self.cache.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs `write` on the cache. None of the changes can panic half way.
+    /// Calls `write` with the cache. No change can panic halfway.
     fn write<T>(&self, write: impl FnOnce(&mut CachedObjects<K>) -> T) -> T {
         write(&mut self.cache.write().unwrap_or_else(PoisonError::into_inner))
     }
@@ -98,9 +99,9 @@ impl<K: Resource> Store<K> {
         self.read(|cache| cache.objects.get(key).cloned())
     }
 
-    /// The objects of a group, in no order.
-    pub(crate) fn group(&self, group: &ObjectKey) -> Vec<Arc<K>> {
-        self.read(|cache| cache.groups.get(group).cloned().unwrap_or_default())
+    /// The objects with this index key, in arbitrary order.
+    pub(crate) fn by_index(&self, index_key: &ObjectKey) -> Vec<Arc<K>> {
+        self.read(|cache| cache.index.get(index_key).cloned().unwrap_or_default())
     }
 
     pub(crate) fn select(&self, is_wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
@@ -113,12 +114,12 @@ impl<K: Resource> Store<K> {
         })
     }
 
-    /// The numbers of objects and of malformed objects.
+    /// The numbers of valid and of malformed objects.
     pub(crate) fn counts(&self) -> (usize, usize) {
         self.read(|cache| (cache.objects.len(), cache.malformed.len()))
     }
 
-    /// Caches an object that exists.
+    /// Caches an object.
     pub(crate) fn apply(&self, key: ObjectKey, object: K) -> Vec<Change<K>> {
         self.write(|cache| {
             cache.malformed.remove(&key);
@@ -132,13 +133,13 @@ impl<K: Resource> Store<K> {
             let new = Arc::new(object);
             cache.objects.insert(key, new.clone());
             if let Some(old) = &old {
-                cache.leave(old, (self.groups_of)(old));
+                cache.remove_from_index(old, (self.index_keys_of)(old));
             }
-            for group in (self.groups_of)(&new) {
-                cache.groups.entry(group).or_default().push(new.clone());
+            for index_key in (self.index_keys_of)(&new) {
+                cache.index.entry(index_key).or_default().push(new.clone());
             }
             match old {
-                // Deleted and created again while the watch was down.
+                // Deleted and created again while the watch was interrupted.
                 Some(old) if identity(&*old).0 != identity(&*new).0 => {
                     vec![Change::Deleted(old), Change::Applied { old: None, new }]
                 }
@@ -147,7 +148,7 @@ impl<K: Resource> Store<K> {
         })
     }
 
-    /// Notes an object that exists and does not fit its type. The cached version is dropped: it is
+    /// Records an object that does not match its type. Removes the cached version, which is
     /// outdated.
     pub(crate) fn apply_malformed(
         &self,
@@ -157,24 +158,24 @@ impl<K: Resource> Store<K> {
         let version = (malformed.uid().to_owned(), malformed.version().to_owned());
         self.write(|cache| {
             if let Some(old) = cache.objects.remove(&key) {
-                cache.leave(&old, (self.groups_of)(&old));
+                cache.remove_from_index(&old, (self.index_keys_of)(&old));
             }
             let before = cache.malformed.insert(key, version.clone());
             (before != Some(version)).then_some(Change::Malformed(malformed))
         })
     }
 
-    /// Drops an object that was deleted.
+    /// Removes an object that was deleted.
     pub(crate) fn remove(&self, key: &ObjectKey) -> Option<Change<K>> {
         self.write(|cache| {
             cache.malformed.remove(key);
             let old = cache.objects.remove(key)?;
-            cache.leave(&old, (self.groups_of)(&old));
+            cache.remove_from_index(&old, (self.index_keys_of)(&old));
             Some(Change::Deleted(old))
         })
     }
 
-    /// Drops the objects of `namespace` (of all namespaces without one) that are not in `listed`.
+    /// Removes the objects of `namespace` (of all namespaces if `None`) that are not in `listed`.
     pub(crate) fn retain_listed(
         &self,
         namespace: Option<&str>,
@@ -188,7 +189,7 @@ impl<K: Resource> Store<K> {
             let gone = cache.objects.extract_if(|key, _| is_gone(key));
             let gone: Vec<Arc<K>> = gone.map(|(_, object)| object).collect();
             for object in &gone {
-                cache.leave(object, (self.groups_of)(object));
+                cache.remove_from_index(object, (self.index_keys_of)(object));
             }
             gone.into_iter().map(Change::Deleted).collect()
         })

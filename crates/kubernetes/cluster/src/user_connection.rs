@@ -1,7 +1,7 @@
-//! The connection of a user at a prompt, with the cluster and the rights that kubectl would have.
+//! Connection of a command-line user, to the same cluster and with the same permissions as kubectl.
 //!
-//! The only code that reads KUBECONFIG: a plugin of kubectl must connect to the cluster that
-//! kubectl connects to. Programs in a cluster use [`Cluster::connect`].
+//! The only code that reads KUBECONFIG, because a kubectl plugin must connect to the same cluster
+//! as kubectl. Programs in a cluster use [`Cluster::connect`].
 
 use std::path::PathBuf;
 
@@ -10,22 +10,22 @@ use kube_client::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::{Cluster, ClusterError, ConnectOptions, MetricsRegistry, Writes};
 
-/// The options that kubectl has.
+/// The options of kubectl.
 #[derive(Clone, Debug, Default)]
 pub struct UserConnectOptions {
-    /// `--kubeconfig`; without it `KUBECONFIG`, then `~/.kube/config`.
+    /// `--kubeconfig`; if unset `KUBECONFIG`, then `~/.kube/config`.
     pub kubeconfig: Option<PathBuf>,
-    /// `--context`; without it the current one.
+    /// `--context`; if unset the current context.
     pub context: Option<String>,
-    /// The name of the program: user agent and field manager.
+    /// The name of the program, used as user agent and field manager.
     pub manager: &'static str,
 }
 
 impl Cluster {
-    /// Connects as the user of the kubeconfig. Sends no request yet. Needs a tokio runtime.
+    /// Connects as the user of the kubeconfig. Sends no request yet. Requires a tokio runtime.
     ///
     /// # Errors
-    /// There is no kubeconfig, it lacks the context, or it cannot be used.
+    /// There is no kubeconfig, the context does not exist, or the kubeconfig cannot be used.
     pub async fn connect_as_user(options: &UserConnectOptions) -> Result<Self, ClusterError> {
         let path = options.kubeconfig.clone();
         let name = path

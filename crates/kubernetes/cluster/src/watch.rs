@@ -1,9 +1,9 @@
-//! Watches: the objects of a kind in memory, kept up to date by list and watch.
+//! Watches: caches of the objects of a kind, kept up to date by list and watch.
 //!
-//! An object that does not fit its type never stops the others: it is reported as
-//! [`Change::Malformed`]. A broken watch is resumed; one that is too far behind lists again.
-//! Managed fields and kubectl's last-applied annotation are not kept: they take most of the memory
-//! and nothing here reads them.
+//! A malformed object does not affect the others: it is reported as [`Change::Malformed`]. An
+//! interrupted watch is resumed; if its resource version has expired, the objects are listed again.
+//! Managed fields and kubectl's last-applied annotation are not cached, because they take most of
+//! the memory and are never read.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -26,15 +26,15 @@ use crate::parsed_object::ParsedObject;
 use crate::store::{Change, Store};
 use crate::{Cluster, ObjectKey, ReadinessGate, ReadinessGates, Shutdown};
 
-/// The annotation that kubectl writes into an object that it applies client-side.
+/// The annotation in which kubectl stores the applied object of a client-side apply.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Which namespaces a program watches.
+/// The namespaces that a program watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     #[default]
     All,
-    /// These namespaces, one watch for each.
+    /// These namespaces, with one watch each.
     Namespaces(Vec<String>),
 }
 
@@ -45,14 +45,14 @@ pub struct WatchOptions<K> {
     /// The kind; `ApiResource::erase::<K>(&())` for a kind with a type.
     pub kind: ApiResource,
     pub scope: Scope,
-    /// Only objects with these labels (a selector); empty for all.
+    /// Label selector; empty for all objects.
     pub labels: String,
-    /// Only objects with these fields (a selector, e.g. `spec.nodeName=a`); empty for all.
+    /// Field selector, e.g. `spec.nodeName=a`; empty for all objects.
     pub fields: String,
-    /// Drops the fields that are never read, before an object is cached.
+    /// Removes fields that are never read, before an object is cached.
     pub trim: fn(&mut K),
-    /// The groups of an object, by which [`Watch::group`] finds it; without its trimmed fields.
-    pub groups: fn(&K) -> Vec<ObjectKey>,
+    /// The index keys of an object, used by [`Watch::by_index`]; called after `trim`.
+    pub index_keys: fn(&K) -> Vec<ObjectKey>,
 }
 
 impl<K> WatchOptions<K> {
@@ -65,17 +65,17 @@ impl<K> WatchOptions<K> {
             labels: String::new(),
             fields: String::new(),
             trim: |_| {},
-            groups: |_| Vec::new(),
+            index_keys: |_| Vec::new(),
         }
     }
 }
 
-/// An object that does not fit its type.
+/// An object that does not match its type.
 #[derive(Clone, Debug)]
 pub struct Malformed {
-    /// The object, for an event.
+    /// Reference to the object, for an event.
     pub regarding: ObjectReference,
-    /// Which field does not fit, and why.
+    /// The invalid field and its error.
     pub error: String,
 }
 
@@ -105,11 +105,11 @@ impl Malformed {
     }
 }
 
-/// The objects of a kind as the API server last sent them. Clones share the cache.
+/// The cached objects of a kind. Clones share the cache.
 #[derive(Debug)]
 pub struct Watch<K> {
     store: Arc<Store<K>>,
-    /// Number of namespaces that were not listed yet.
+    /// Number of namespaces that have not been listed yet.
     unlisted: tokio::sync::watch::Receiver<usize>,
 }
 
@@ -123,46 +123,46 @@ impl<K> Clone for Watch<K> {
 }
 
 impl<K: Resource> Watch<K> {
-    /// The object, if it exists and fits its type.
+    /// The object, if it exists and matches its type.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.store.get(key)
     }
 
-    /// The number of objects that exist and fit their type.
+    /// The number of objects that exist and match their type.
     pub fn count(&self) -> usize {
         self.store.counts().0
     }
 
-    /// The objects of a group (see [`WatchOptions::groups`]), in no order. Takes the time of their
-    /// number, however many objects there are.
-    pub fn group(&self, group: &ObjectKey) -> Vec<Arc<K>> {
-        self.store.group(group)
+    /// The objects with an index key (see [`WatchOptions::index_keys`]), in arbitrary order. The
+    /// run time depends only on their number.
+    pub fn by_index(&self, key: &ObjectKey) -> Vec<Arc<K>> {
+        self.store.by_index(key)
     }
 
-    /// The objects that `is_wanted` accepts, in no order. Looks at every object.
+    /// The objects that `is_wanted` accepts, in arbitrary order. Iterates over all objects.
     pub fn select(&self, is_wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         self.store.select(is_wanted)
     }
 
-    /// Whether every namespace was listed once; before the first list, absence proves nothing.
+    /// Whether every namespace was listed once; before that, a missing object may exist.
     pub fn is_synced(&self) -> bool {
         *self.unlisted.borrow() == 0
     }
 
-    /// Returns when [`Watch::is_synced`]; never if the program stops before, so select on
+    /// Waits until [`Watch::is_synced`]; forever if the program stops before, so select on
     /// [`Shutdown::triggered`] as well.
     pub async fn synced(&self) {
         let mut unlisted = self.unlisted.clone();
         if unlisted.wait_for(|left| *left == 0).await.is_err() {
-            // The watch ended with the program and will never be synced.
+            // The watch ended at shutdown and will never be synced.
             std::future::pending::<()>().await;
         }
     }
 }
 
 impl Cluster {
-    /// Watches a kind until the program stops. `on_change` is called for each change, one at a time
-    /// per namespace; it must be quick (it usually adds a key to a [`crate::WorkQueue`]). A gate of
+    /// Watches a kind until shutdown. `on_change` is called for each change, one at a time per
+    /// namespace; it must not block (usually it adds a key to a [`crate::WorkQueue`]). A gate of
     /// `gates` waits for the first list.
     pub fn watch<K>(
         &self,
@@ -184,7 +184,7 @@ impl Cluster {
         if namespaces.is_empty() {
             gate.pass();
         }
-        let store = Arc::new(Store::grouped_by(options.groups));
+        let store = Arc::new(Store::indexed_by(options.index_keys));
         let on_change: Arc<dyn Fn(Change<K>) + Send + Sync> = Arc::new(on_change);
         for namespace in namespaces {
             let (passed, listed) = (gate.clone(), listed.clone());
@@ -196,7 +196,8 @@ impl Cluster {
                 gate: gate.clone(),
                 on_change: on_change.clone(),
                 on_listed: Box::new(move || {
-                    // The gate first: a task that waited for the list may check readiness at once.
+                    // The gate passes first, because a task that waits for the list may check
+                    // readiness immediately.
                     listed.send_modify(|left| {
                         *left = left.saturating_sub(1);
                         if *left == 0 {
@@ -236,7 +237,7 @@ where
         }
     }
 
-    /// Lists and watches until the watch has to start over.
+    /// Lists and watches until the watch has to be restarted.
     async fn list_and_watch(&self, failures: &mut u32, was_listed: &mut bool) {
         let client = self.cluster.client.clone();
         let api: Api<ParsedObject<K>> = match &self.namespace {
@@ -255,11 +256,11 @@ where
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    // `Init` announces a list before it is known whether the list may be read.
+                    // `Init` announces a list before it is known whether the list is permitted.
                     if !matches!(event, Event::Init) {
                         *failures = 0;
                     }
-                    if self.take(event, &mut listing) && !*was_listed {
+                    if self.handle_event(event, &mut listing) && !*was_listed {
                         *was_listed = true;
                         (self.on_listed)();
                     }
@@ -276,8 +277,12 @@ where
         }
     }
 
-    /// Applies an event to the store; true if it ends a list.
-    fn take(&self, event: Event<ParsedObject<K>>, listing: &mut HashSet<ObjectKey>) -> bool {
+    /// Applies an event to the store; returns true if it completes a list.
+    fn handle_event(
+        &self,
+        event: Event<ParsedObject<K>>,
+        listing: &mut HashSet<ObjectKey>,
+    ) -> bool {
         let is_end = matches!(event, Event::InitDone);
         let changes = match event {
             Event::Init => {
@@ -345,7 +350,7 @@ where
         if !was_listed {
             self.gate.close(&format!("the first list ({error})"));
         }
-        // A lasting failure is logged less and less often.
+        // A persistent failure is logged with decreasing frequency.
         match failures.is_power_of_two() {
             true => tracing::warn!(watch, error, failures, "a watch failed; it is resumed"),
             false => tracing::debug!(watch, error, failures, "a watch failed again"),
@@ -366,7 +371,7 @@ where
     }
 }
 
-/// Whether the API server does not know the kind: its definition is not installed, or was removed.
+/// Whether the API server does not know the kind: its definition was not installed, or was removed.
 fn is_kind_unknown(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube_client::Error::Api(status)) => status.code == 404,
@@ -383,8 +388,8 @@ fn key_of(meta: &ObjectMeta) -> ObjectKey {
     ObjectKey::new(text(&meta.namespace), text(&meta.name))
 }
 
-/// Whether the resource version to resume from has expired. kube starts over by itself when the
-/// watch reports that, but not when the request that starts the watch does.
+/// Whether the resource version from which to resume has expired. kube relists by itself if the
+/// watch reports that, but not if the request that starts the watch fails with it.
 fn is_too_old(error: &watcher::Error) -> bool {
     let watcher::Error::WatchStartFailed(kube_client::Error::Api(status)) = error else {
         return false;

@@ -1,9 +1,9 @@
-//! The write fence: separates a leader that was paused from the cluster that elected another one.
+//! The write fence (fencing by deadline): prevents writes of a leader that was paused until another
+//! one was elected.
 //!
-//! It closes at a moment of the monotonic clock, which is read right before each request is sent.
-//! That clock does not count the time in which the whole machine is suspended; what such a machine
-//! sends in its first instant is bounded by the connection, which the API server has closed
-//! meanwhile.
+//! It closes at a deadline on the monotonic clock, which is read right before each request is sent.
+//! That clock does not count the time during which the whole machine is suspended. After a suspend,
+//! writes are limited by the connection, which the API server has closed meanwhile.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -11,14 +11,14 @@ use std::time::Instant;
 /// When a program may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
-    /// Always: it is the only one of its kind, or only reads.
+    /// Always, because there is only one instance, or it only reads.
     #[default]
     Always,
-    /// While it holds its [`crate::Lease`]; other writes are refused before they are sent.
+    /// While it holds its [`crate::Lease`]; other writes are rejected before they are sent.
     WhileLeading,
 }
 
-/// Open until a moment.
+/// A fence that is open until a deadline.
 #[derive(Debug)]
 pub(crate) struct WriteFence {
     writes: Writes,
@@ -32,7 +32,7 @@ impl WriteFence {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        // One word is stored at once, so a panic elsewhere leaves nothing half done.
+        // A single value is stored, so a panic leaves no partial state.
         self.open_until
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -48,7 +48,7 @@ impl WriteFence {
         *self.lock() = None;
     }
 
-    /// Returns when the fence is closed, however often it is extended before.
+    /// Waits until the fence is closed, including all extensions of its deadline.
     pub(crate) async fn closed(&self) {
         if self.writes == Writes::Always {
             return std::future::pending().await;
@@ -86,7 +86,7 @@ mod tests {
         let fence = WriteFence::new(Writes::WhileLeading);
         let (first, last) = (Duration::from_millis(2_000), Duration::from_millis(2_050));
         fence.open_until(start + first);
-        // Polled second, when the first future waits for the first moment.
+        // Polled second, while the first future waits for the first deadline.
         let extend = async { fence.open_until(start + last) };
         tokio::join!(biased; fence.closed(), extend);
         assert!(start.elapsed() >= last);

@@ -1,5 +1,5 @@
-//! Leader election: processes that contend for a lease at a real API server are paused, stopped and
-//! crashed, and only the leader writes.
+//! Tests of leader election: processes that contend for a lease of a real API server are paused,
+//! stopped and crashed, and only the leader writes.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use std::io::{BufRead as _, BufReader};
@@ -12,13 +12,13 @@ use albacore_testbed::{ControlPlane, Options};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-/// Seconds of the lease.
+/// Duration of the lease in seconds.
 const LEASE: u64 = 3;
 
-/// The machine may be busy with other things; this is for liveness only.
+/// Generous because the machine may be busy; only for liveness.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Pauses of a leader in one test; `make soak` multiplies them.
+/// Number of pauses of a leader in one test; `make soak` multiplies it.
 fn rounds() -> u64 {
     4 * std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse::<u64>().unwrap())
 }
@@ -30,7 +30,7 @@ struct Contender {
 }
 
 impl Contender {
-    /// One with an account of its own.
+    /// Starts a contender as a separate user.
     fn of(plane: &ControlPlane, user: &str) -> Self {
         let config = plane.kubeconfig_of(user, Some("system:masters")).unwrap();
         Self::start(&config, user, &[])
@@ -56,7 +56,7 @@ impl Contender {
         Self { child, lines }
     }
 
-    /// Waits until all `lines` have come, in any order.
+    /// Waits until all `lines` were printed, in any order.
     fn wait_for(&self, lines: &[&str]) -> Instant {
         let start = Instant::now();
         let mut missing = lines.to_vec();
@@ -69,10 +69,10 @@ impl Contender {
         Instant::now()
     }
 
-    /// Whether `line` comes within `time`.
-    fn says(&self, line: &str, time: Duration) -> bool {
+    /// Whether `line` is printed within `time`.
+    fn prints_within(&self, line: &str, time: Duration) -> bool {
         match self.lines.recv_timeout(time) {
-            Ok(next) => next == line || self.says(line, time),
+            Ok(next) => next == line || self.prints_within(line, time),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => false,
         }
     }
@@ -120,12 +120,12 @@ fn writes(plane: &ControlPlane) -> Vec<Write> {
             answered: text(&event["stageTimestamp"]),
         })
         .collect();
-    // Microseconds in UTC, all of one length.
+    // Timestamps in UTC with microseconds, all of the same length.
     writes.sort_by(|a, b| a.answered.cmp(&b.answered));
     writes
 }
 
-/// Writes that arrived after another process had taken the lease.
+/// Writes that arrived after another process had acquired the lease.
 fn stale<'a>(writes: &'a [Write], users: [&str; 2]) -> Vec<&'a Write> {
     let takes: Vec<&Write> = writes.iter().filter(|w| w.resource == "leases").collect();
     let is_stale = |write: &&Write| {
@@ -147,13 +147,13 @@ fn of_two_candidates_one_leads_and_a_paused_leader_writes_nothing_more() {
     let second = contender("bob");
     let lease = Duration::from_secs(LEASE);
     assert!(
-        !second.says("leading", lease * 2),
+        !second.prints_within("leading", lease * 2),
         "the lease is renewed, so nobody takes it"
     );
     let mut pair = [first, second];
     for round in 0..rounds() {
         let [leader, other] = &pair;
-        // The pause begins somewhere in a write.
+        // The pause begins at a random point of a write.
         std::thread::sleep(Duration::from_millis(900 + 7 * (round % 20)));
         let paused = Instant::now();
         leader.signal("-STOP");
@@ -165,12 +165,12 @@ fn of_two_candidates_one_leads_and_a_paused_leader_writes_nothing_more() {
         pair.swap(0, 1);
     }
     let [leader, other] = &mut pair;
-    // The lease is deleted under its holder: nobody else may take it before the holder's time is
-    // over.
+    // The lease is deleted while it is held: no other process may acquire it before the holder's
+    // time has passed.
     let deleted = plane.kubectl(&["delete", "lease", "contest"]).unwrap();
     assert!(deleted.status.success());
     assert!(
-        !other.says("leading", lease * 2),
+        !other.prints_within("leading", lease * 2),
         "the holder makes it anew"
     );
     leader.signal("-TERM");
@@ -191,7 +191,7 @@ fn of_two_candidates_one_leads_and_a_paused_leader_writes_nothing_more() {
 }
 
 /// The candidate that lost the lease has not read it since when it is deleted, and the holder is
-/// paused, so it does not create it anew.
+/// paused, so it does not create it again.
 #[test]
 fn a_lease_deleted_under_its_holder_is_not_created_while_that_one_may_write() {
     let plane = ControlPlane::start(&Options::default()).unwrap();
@@ -214,7 +214,7 @@ fn a_lease_deleted_under_its_holder_is_not_created_while_that_one_may_write() {
     let time = |text: &str| text.parse::<Timestamp>().unwrap();
     let between = time(&created.received).duration_since(time(&last.received));
     println!("created {between:?} after the last renewal");
-    // The holder of before may write until then.
+    // The previous holder may write until then.
     assert!(between.unsigned_abs() >= Duration::from_secs(LEASE) * 2 / 3);
 }
 

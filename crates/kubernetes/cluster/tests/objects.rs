@@ -1,4 +1,4 @@
-//! Reads, writes, events and the rate limit, against a real API server.
+//! Tests of reads, writes, events and the rate limit against a real API server.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ fn deployment(name: &str, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn our_fields_are_ours_and_those_of_others_stay() {
+async fn an_apply_changes_owned_fields_only() {
     let cluster = connect().await;
     let kind = ApiResource::erase::<Deployment>(&());
     let key = ObjectKey::new("default", "shared-fields");
@@ -79,7 +79,7 @@ async fn our_fields_are_ours_and_those_of_others_stay() {
         json!({"replicas": 2, "minReadySeconds": 5}),
     );
     cluster.apply(&kind, &ours).await.unwrap();
-    // Another manager takes over the size and adds an annotation.
+    // Another manager takes over the number of replicas and adds an annotation.
     let theirs = r#"{"metadata":{"annotations":{"theirs":"1"}},"spec":{"replicas":7}}"#;
     let manager = "--field-manager=theirs";
     kubectl(&[
@@ -90,14 +90,14 @@ async fn our_fields_are_ours_and_those_of_others_stay() {
         theirs,
         manager,
     ]);
-    // Without the size it is not ours any more and keeps the other manager's value; fields that we
-    // do not name any more are removed.
+    // Without the number of replicas the field is no longer owned and keeps the other manager's
+    // value; other fields that are no longer applied are removed.
     let ours = deployment("shared-fields", json!({}));
     let applied = cluster.apply(&kind, &ours).await.unwrap();
     assert_eq!(applied.data["spec"]["replicas"], 7);
     assert_eq!(applied.annotations()["theirs"], "1");
     assert_eq!(applied.data["spec"]["minReadySeconds"], Value::Null);
-    // Named again, it is taken back; applying the same again changes nothing.
+    // If applied again, it is owned again; a repeated apply changes nothing.
     let ours = deployment("shared-fields", json!({"replicas": 3}));
     let first = cluster.apply(&kind, &ours).await.unwrap();
     assert_eq!(first.data["spec"]["replicas"], 3);
@@ -120,7 +120,7 @@ async fn our_fields_are_ours_and_those_of_others_stay() {
 }
 
 #[tokio::test]
-async fn refusals_have_their_class_and_name_the_field() {
+async fn rejections_have_a_class_and_name_the_field() {
     let cluster = connect().await;
     let kind = ApiResource::erase::<Deployment>(&());
     let unknown = deployment("refused", json!({"replicants": 2}));
@@ -238,7 +238,7 @@ async fn a_spec_is_merged_only_into_the_object_that_was_read() {
     assert_eq!(late.class(), ErrorClass::Conflict, "{late}");
 }
 
-/// Moments (since the epoch) at which requests of `user` arrived at the API server, in order.
+/// Times (since the epoch) at which requests of `user` arrived at the API server, in order.
 fn arrivals(user: &str) -> Vec<Duration> {
     let log = PLANE.audit_log().unwrap();
     let events = log
@@ -257,7 +257,7 @@ fn arrivals(user: &str) -> Vec<Duration> {
 }
 
 #[tokio::test]
-async fn the_budget_of_requests_is_kept() {
+async fn the_request_rate_limit_is_enforced() {
     let config = PLANE
         .kubeconfig_of("spender", Some("system:masters"))
         .unwrap();
@@ -285,7 +285,7 @@ async fn the_budget_of_requests_is_kept() {
     assert!(text.contains(line), "{text}");
 }
 
-/// A server that answers each request with the next of `answers` and notes when it came.
+/// A server that answers each request with the next of `answers` and records when it arrived.
 async fn scripted(
     answers: &'static [&'static str],
 ) -> (String, Arc<std::sync::Mutex<Vec<Instant>>>) {
@@ -307,10 +307,10 @@ async fn scripted(
     (address, arrivals)
 }
 
-/// A real API server asks for one second at unpredictable times, so this one is scripted;
-/// `crates/kubernetes/controller/tests/throttled.rs` has a real one.
+/// A real API server requires a pause of one second at unpredictable times, so this one is
+/// scripted; `crates/kubernetes/controller/tests/throttled.rs` tests a real one.
 #[tokio::test]
-async fn retry_after_is_honored_by_everybody() {
+async fn all_requests_honor_retry_after() {
     let (address, arrivals) = scripted(&[
         "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 2\r\nContent-Length: 4\r\nConnection: close\r\n\r\nslow",
         "HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n{\"code\":404,\"reason\":\"NotFound\"}",
@@ -337,7 +337,7 @@ async fn retry_after_is_honored_by_everybody() {
 }
 
 #[tokio::test]
-async fn no_answer_is_an_error_that_passes() {
+async fn a_missing_response_is_a_transient_error() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     drop(silent);
@@ -355,7 +355,10 @@ async fn no_answer_is_an_error_that_passes() {
         .get(&map_kind(), &ObjectKey::new("default", "x"))
         .await
         .unwrap_err();
-    assert!(matches!(error, ClusterError::NoAnswer { .. }), "{error:?}");
+    assert!(
+        matches!(error, ClusterError::NoResponse { .. }),
+        "{error:?}"
+    );
     assert_eq!(error.class(), ErrorClass::Transient);
 }
 
@@ -439,7 +442,7 @@ async fn a_program_that_stops_writes_its_recorded_events() {
         tell(&format!("event {n}"));
     }
     shutdown.trigger();
-    // Running tasks go on recording.
+    // Running tasks continue to record.
     (0..3).for_each(|_| tell("event 19"));
     events.flush().await;
     let text = kubectl(&["get", "events.events.k8s.io", "-o", "json"]);

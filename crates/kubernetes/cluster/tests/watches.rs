@@ -1,5 +1,5 @@
-//! Watches against a real API server that holds malformed objects, loses connections, restarts and
-//! forgets old versions.
+//! Tests of watches against a real API server that stores malformed objects, loses connections,
+//! restarts and compacts old versions.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// The type that the test expects; the API server accepts anything.
+/// The type that the test expects; the API server accepts any value.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 struct WidgetSpec {
     size: u32,
@@ -59,7 +59,7 @@ fn widget(name: &str, size: Value) -> Value {
     })
 }
 
-/// A proxy to the API server that can be cut.
+/// A proxy to the API server whose connections can be cut.
 struct Way {
     kubeconfig: PathBuf,
     is_open: watch::Sender<bool>,
@@ -156,7 +156,7 @@ impl Bench {
         Self::with(&[])
     }
 
-    /// With more flags for the API server.
+    /// Starts with additional flags for the API server.
     fn with(flags: &[&str]) -> Self {
         let options = Options {
             api_server: flags.iter().map(ToString::to_string).collect(),
@@ -193,7 +193,7 @@ impl Bench {
         self.kubectl(&["delete", "widget", name]);
     }
 
-    /// Lists of widgets by this crate so far.
+    /// Number of lists of widgets by this crate so far.
     fn lists(&self) -> usize {
         let log = self.plane.audit_log().unwrap();
         let events = log
@@ -233,7 +233,7 @@ fn start_watch(
     (watch, log)
 }
 
-/// The status line and the body that `path` has at `address`.
+/// The status line and the body of the response to `path` at `address`.
 async fn fetch(address: std::net::SocketAddr, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -245,9 +245,9 @@ async fn fetch(address: std::net::SocketAddr, path: &str) -> (String, String) {
     (status, body.to_owned())
 }
 
-/// A lost connection and a restart: the API server has forgotten the version (410), so there is a
-/// new list. Objects deleted meanwhile are reported, recreated ones are reported as such, unchanged
-/// ones are not reported again.
+/// A lost connection and a restart: the API server no longer has the version (410), so objects are
+/// listed again. Objects deleted meanwhile are reported, recreated ones are reported as such,
+/// unchanged ones are not reported again.
 async fn forget_and_restart(bench: &mut Bench, way: &Way, log: &ChangeLog) {
     let lists = bench.lists();
     way.is_open.send_replace(false);
@@ -306,7 +306,7 @@ async fn a_watch_survives_malformed_objects_lost_connections_and_restarts() {
     let kept = watch.get(&ObjectKey::new("default", "healthy-03")).unwrap();
     assert!(kept.managed_fields().is_empty() && kept.annotations().is_empty());
 
-    // Neighbors of a malformed object are watched; a valid one becomes malformed and is corrected;
+    // Objects next to a malformed one are watched; a valid one becomes malformed and is corrected;
     // the malformed one is corrected.
     bench.resize("healthy-00", "2");
     bench.resize("healthy-01", "-1");
@@ -322,7 +322,7 @@ async fn a_watch_survives_malformed_objects_lost_connections_and_restarts() {
     log.wait_for("healthy-01", &["1", "malformed", "3"]).await;
     log.wait_for("poison", &["malformed", "4"]).await;
 
-    // A lost connection: changes made meanwhile are seen, without a new list.
+    // A lost connection: changes made meanwhile are reported without a new list.
     let lists = bench.lists();
     way.is_open.send_replace(false);
     bench.resize("healthy-02", "5");
@@ -365,7 +365,7 @@ async fn only_the_wanted_namespaces_are_watched() {
     log.wait_for("in-b", &["1", "gone"]).await;
     assert_eq!(log.of("in-a"), ["1"]);
     assert!(log.of("in-c").is_empty());
-    // The gate names the missing right to list.
+    // The gate names the missing permission to list.
     let stranger = bench.plane.kubeconfig_of("stranger", None).unwrap();
     let stranger = connect(&stranger, &MetricsRegistry::new()).await;
     let gates = ReadinessGates::default();
@@ -382,8 +382,8 @@ async fn only_the_wanted_namespaces_are_watched() {
     shutdown.trigger();
 }
 
-/// Without a cache in the API server its watches come from etcd, and versions that it compacted are
-/// gone (410) for a watch that was away meanwhile: a new list reports what was deleted.
+/// Without a watch cache the API server reads watches from etcd, and compacted versions are gone
+/// (410) for a watch that was interrupted meanwhile: a new list reports the deletions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_compacted_version_makes_a_watch_list_again() {
     let bench = Bench::with(&["--watch-cache=false", "--etcd-compaction-interval=1s"]);
@@ -403,7 +403,8 @@ async fn a_compacted_version_makes_a_watch_list_again() {
     way.is_open.send_replace(false);
     bench.delete("lost");
     bench.resize("kept", "2");
-    // Later than the version from which the watch resumes: when this one is gone, that one is.
+    // Later than the version from which the watch resumes: when this one is compacted, that one is,
+    // too.
     let get = [
         "get",
         "widget",
@@ -417,7 +418,7 @@ async fn a_compacted_version_makes_a_watch_list_again() {
         "/apis/test.albacore.dev/v1/widgets?watch=1&timeoutSeconds=1&resourceVersion={version}"
     );
     let deadline = Instant::now() + Duration::from_secs(90);
-    // Each second etcd forgets what is older than the second before, and something must be written
+    // Each second etcd compacts versions older than a second, and only if objects were written
     // meanwhile.
     for size in 3.. {
         let asked = bench.plane.kubectl(&["get", "--raw", &again]).unwrap();

@@ -1,12 +1,12 @@
-//! Many deployments at a real API server. Counted, never guessed: requests from its audit log,
-//! memory and cpu time from /proc.
+//! Benchmarks with many deployments on a real API server. All figures are measured: requests from
+//! its audit log, memory and CPU time from /proc.
 //!
-//! `cargo bench -p albacore-controller` runs a small fleet; with arguments:
-//! `-- cold 1000` (deployments without pods, from nothing to everything applied),
-//! `-- fleet 5000 1000 20000` (deployments, nodes and pods, from the controller's start until every
-//! status says that all pods are ready, placed and have loaded their models; then a minute in which
-//! nothing changes), `-- settled 500` (writes of 60 s in which nothing changes), `-- fuzz 5000`
-//! (strange objects).
+//! `cargo bench -p albacore-controller` runs a small fleet; with arguments: `-- cold 1000`
+//! (deployments without pods, from creation until everything is applied), `-- fleet 5000 1000
+//! 20000` (deployments, nodes and pods, from the controller's start until every status reports that
+//! all pods are ready, placed and have loaded their models; then a minute in which nothing
+//! changes), `-- settled 500` (writes of 60 s in which nothing changes), `-- fuzz 5000` (malformed
+//! objects).
 #![allow(clippy::panic, clippy::unwrap_used)] // a benchmark fails by panicking
 
 #[path = "../tests/fuzz/mod.rs"]
@@ -81,7 +81,7 @@ fn fleet(fleet: Fleet) {
         "servers: {} answers",
         servers.answered.load(std::sync::atomic::Ordering::Relaxed)
     );
-    // Measurements settle, and everything was listed and asked once more.
+    // By then measurements are stable, and everything was listed and scraped once more.
     std::thread::sleep(Duration::from_secs(45));
     settled(&rig, &controller);
     println!(
@@ -91,10 +91,10 @@ fn fleet(fleet: Fleet) {
     drop(roles);
 }
 
-/// Runs a controller from nothing until the fleet is settled.
+/// Runs a controller from its start until the fleet is settled.
 fn run(story: &str, fleet: Fleet, before: impl FnOnce()) -> (Rig, Controller, Roles) {
     let rig = Rig::start(false);
-    // The API server checks one like all others.
+    // Lets the API server validate one deployment like those of the fleet.
     rig.apply(&[deployment("checked", &json!({}))]);
     rig.kubectl(&["delete", "infd", "checked"]);
     let etcd = |rig: &Rig| Etcd {
@@ -176,7 +176,8 @@ fn settled(rig: &Rig, controller: &Controller) -> usize {
     writes
 }
 
-/// What the server of every pod answers: settings and model of its deployment, and no request.
+/// The state that the server of every pod reports: settings and model of its deployment, and no
+/// requests.
 fn state_of_servers(fleet: Fleet) -> String {
     let (_, object) = fleet.objects().next().unwrap();
     let deployment: InferenceDeployment = serde_json::from_value(object).unwrap();

@@ -1,9 +1,9 @@
-//! Applies the children of a deployment: creates, updates and deletes what differs from what is
-//! wanted.
+//! Applies the children of a deployment: creates, updates and deletes those that differ from the
+//! desired state.
 //!
-//! Never touches an object of another owner: a child is created with a resource version that no
-//! object can have, so the API server refuses the write if an object of its name exists; it is
-//! updated with the uid of the object that was read.
+//! Never writes an object of another owner. A child is created with a resource version that no
+//! stored object can have, so the API server rejects the write if an object of that name exists. A
+//! child is updated with the uid of the object that was read.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,15 +14,15 @@ use serde_json::Value;
 
 use crate::child_action::{ChildAction, LastApplied, Ownership, child_action, ownership};
 use crate::children::{ChildKind, ChildObject};
-use crate::dereference::answered;
 use crate::limits::SKIPPED_PAUSE;
+use crate::observe::child_from_response;
 use crate::observed::LiveObject;
 use crate::record::{DeploymentRecord, lock};
 use crate::status::ApplyOutcome;
 use crate::validate::Valid;
 use crate::watches::child_kind;
 
-/// A resource version that no stored object has: those of etcd begin at 2.
+/// A resource version that no stored object has: etcd revisions of objects start at 2.
 const NO_VERSION: &str = "1";
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct AppliedChanges {
     pub(crate) created: Vec<ChildKind>,
     pub(crate) changed: Vec<ChildKind>,
     pub(crate) deleted: Vec<ChildKind>,
-    /// Left out, because another owner has the name.
+    /// Not applied, because an object of another owner has the name.
     pub(crate) skipped: Vec<ChildKind>,
 }
 
@@ -39,55 +39,60 @@ pub(crate) struct ChildApplier<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) valid: &'a Valid,
     pub(crate) record: &'a Mutex<DeploymentRecord>,
-    /// The children as cached; after a write, as the API server answered.
+    /// The children from the cache; after a write, the object that the API server returned.
     pub(crate) live: &'a mut BTreeMap<ChildKind, LiveObject>,
-    pub(crate) done: AppliedChanges,
-    /// Whether the Deployment of the pods must not be updated: its roll-out has to wait.
+    pub(crate) changes: AppliedChanges,
+    /// Whether the Deployment of the pods must not be updated, because its roll-out has to wait.
     pub(crate) is_held: bool,
 }
 
-/// The result of one child.
+/// The result of applying one child.
 enum ChildOutcome {
     InSync,
     Blocked(ApplyOutcome),
 }
 
 impl ChildApplier<'_> {
-    /// Applies the children, and deletes those of ours that are not wanted.
+    /// Applies the children, and deletes children of this deployment that are no longer desired.
     ///
     /// # Errors
-    /// The API server refuses a child, or does not answer; earlier writes stay.
+    /// The API server rejects a child or does not respond; earlier writes are not rolled back.
     pub(crate) async fn apply(
         &mut self,
         children: &[ChildObject],
     ) -> Result<ApplyOutcome, ClusterError> {
         let actions: Vec<ChildAction> = children.iter().map(|child| self.action(child)).collect();
-        // Checked before any write: a deployment that cannot be completed is not begun.
+        // Checked before the first write, so that a deployment that cannot be completed is not
+        // started.
         for (child, action) in children.iter().zip(&actions) {
             match action {
-                ChildAction::Taken if child.kind.is_optional() => self.skip(child),
-                ChildAction::Taken => return Ok(ApplyOutcome::Taken(child.kind)),
-                ChildAction::Former => return Ok(ApplyOutcome::Collecting(child.kind)),
+                ChildAction::NameConflict if child.kind.is_optional() => self.skip(child),
+                ChildAction::NameConflict => return Ok(ApplyOutcome::NameConflict(child.kind)),
+                ChildAction::AwaitGarbageCollection => {
+                    return Ok(ApplyOutcome::AwaitingGarbageCollection(child.kind));
+                }
                 _ => {}
             }
         }
         for (child, action) in children.iter().zip(actions) {
             let outcome = match action {
-                ChildAction::Keep | ChildAction::AwaitWatch => ChildOutcome::InSync,
+                ChildAction::InSync | ChildAction::AwaitWatch => ChildOutcome::InSync,
                 ChildAction::Create if self.is_skipped(child) => ChildOutcome::InSync,
                 ChildAction::AwaitDeletion => {
-                    ChildOutcome::Blocked(ApplyOutcome::Collecting(child.kind))
+                    ChildOutcome::Blocked(ApplyOutcome::AwaitingGarbageCollection(child.kind))
                 }
                 ChildAction::Create => self.create(child).await?,
-                ChildAction::Change => self.update(child).await?,
+                ChildAction::Update => self.update(child).await?,
                 // Handled above.
-                ChildAction::Taken | ChildAction::Former => ChildOutcome::InSync,
+                ChildAction::NameConflict | ChildAction::AwaitGarbageCollection => {
+                    ChildOutcome::InSync
+                }
             };
             if let ChildOutcome::Blocked(outcome) = outcome {
                 return Ok(outcome);
             }
         }
-        lock(self.record).taken = None;
+        lock(self.record).name_conflict = None;
         self.delete_surplus(children).await?;
         Ok(ApplyOutcome::Applied)
     }
@@ -97,16 +102,16 @@ impl ChildApplier<'_> {
         let record = lock(self.record);
         let before = record.applied(child.kind, live.is_some());
         match child_action(child, live, &self.valid.uid, before) {
-            ChildAction::Change if self.is_held && child.kind == ChildKind::Deployment => {
-                ChildAction::Keep
+            ChildAction::Update if self.is_held && child.kind == ChildKind::Deployment => {
+                ChildAction::InSync
             }
             action => action,
         }
     }
 
     async fn create(&mut self, child: &ChildObject) -> Result<ChildOutcome, ClusterError> {
-        let was_taken = lock(self.record).taken == Some(child.kind);
-        if was_taken && let Some(found) = self.get(child).await? {
+        let had_name_conflict = lock(self.record).name_conflict == Some(child.kind);
+        if had_name_conflict && let Some(found) = self.get(child).await? {
             return self.adopt(child, found).await;
         }
         let body = with_metadata(child, "resourceVersion", NO_VERSION);
@@ -115,17 +120,17 @@ impl ChildApplier<'_> {
                 Some(found) => self.adopt(child, found).await,
                 None => Err(error),
             },
-            answer => {
-                let outcome = self.take_answer(child, answer)?;
+            response => {
+                let outcome = self.handle_response(child, response)?;
                 if matches!(outcome, ChildOutcome::InSync) {
-                    self.done.created.push(child.kind);
+                    self.changes.created.push(child.kind);
                 }
                 Ok(outcome)
             }
         }
     }
 
-    /// Handles an existing object of the child's name that the watch has not reported.
+    /// Handles an existing object with the child's name that the watch has not reported yet.
     async fn adopt(
         &mut self,
         child: &ChildObject,
@@ -137,10 +142,14 @@ impl ChildApplier<'_> {
                 Ok(ChildOutcome::InSync)
             }
             Ownership::Foreign => {
-                lock(self.record).taken = Some(child.kind);
-                Ok(ChildOutcome::Blocked(ApplyOutcome::Taken(child.kind)))
+                lock(self.record).name_conflict = Some(child.kind);
+                Ok(ChildOutcome::Blocked(ApplyOutcome::NameConflict(
+                    child.kind,
+                )))
             }
-            Ownership::Former => Ok(ChildOutcome::Blocked(ApplyOutcome::Collecting(child.kind))),
+            Ownership::Former => Ok(ChildOutcome::Blocked(
+                ApplyOutcome::AwaitingGarbageCollection(child.kind),
+            )),
             Ownership::Ours => {
                 self.live.insert(child.kind, found);
                 self.update(child).await
@@ -148,11 +157,11 @@ impl ChildApplier<'_> {
         }
     }
 
-    /// Leaves out an optional child whose name another owner has.
+    /// Skips an optional child whose name is used by another owner.
     fn skip(&mut self, child: &ChildObject) {
         if !self.is_skipped(child) {
             lock(self.record).skipped = Some((child.kind, Instant::now()));
-            self.done.skipped.push(child.kind);
+            self.changes.skipped.push(child.kind);
         }
     }
 
@@ -164,31 +173,31 @@ impl ChildApplier<'_> {
     async fn update(&mut self, child: &ChildObject) -> Result<ChildOutcome, ClusterError> {
         let uid = self.live.get(&child.kind).map(|live| live.uid.clone());
         let body = with_metadata(child, "uid", &uid.unwrap_or_default());
-        let answer = self.send(child, &body).await;
-        let outcome = self.take_answer(child, answer)?;
+        let response = self.send(child, &body).await;
+        let outcome = self.handle_response(child, response)?;
         if matches!(outcome, ChildOutcome::InSync) {
-            self.done.changed.push(child.kind);
+            self.changes.changed.push(child.kind);
         }
         Ok(outcome)
     }
 
     async fn send(&self, child: &ChildObject, body: &Value) -> Result<LiveObject, ClusterError> {
-        let answer = self.cluster.apply(&child_kind(child.kind), body).await?;
-        Ok(answered(child.kind, &answer))
+        let response = self.cluster.apply(&child_kind(child.kind), body).await?;
+        Ok(child_from_response(child.kind, &response))
     }
 
-    fn take_answer(
+    fn handle_response(
         &mut self,
         child: &ChildObject,
-        answer: Result<LiveObject, ClusterError>,
+        response: Result<LiveObject, ClusterError>,
     ) -> Result<ChildOutcome, ClusterError> {
-        match answer {
+        match response {
             Ok(live) => {
-                lock(self.record).note(child.kind, LastApplied::of(child, &live));
+                lock(self.record).set_applied(child.kind, LastApplied::from_response(child, &live));
                 self.live.insert(child.kind, live);
                 Ok(ChildOutcome::InSync)
             }
-            // The Prometheus operator was removed, and its kind with it.
+            // The Prometheus operator and its custom resource definition were removed.
             Err(error)
                 if error.class() == ErrorClass::NotFound
                     && child.kind == ChildKind::ServiceMonitor =>
@@ -204,15 +213,15 @@ impl ChildApplier<'_> {
             .cluster
             .get(&child_kind(child.kind), &self.key(child.kind))
             .await?;
-        Ok(found.map(|object| answered(child.kind, &object)))
+        Ok(found.map(|object| child_from_response(child.kind, &object)))
     }
 
     async fn delete_surplus(&mut self, children: &[ChildObject]) -> Result<(), ClusterError> {
-        let is_wanted = |kind: &ChildKind| children.iter().any(|child| child.kind == *kind);
+        let is_desired = |kind: &ChildKind| children.iter().any(|child| child.kind == *kind);
         let surplus = self.live.iter().filter(|(kind, live)| {
             let ownership = ownership(live, &self.valid.uid, &self.valid.name);
             let is_terminating = !live.body["metadata"]["deletionTimestamp"].is_null();
-            !is_wanted(kind) && ownership == Ownership::Ours && !is_terminating
+            !is_desired(kind) && ownership == Ownership::Ours && !is_terminating
         });
         let surplus: Vec<_> = surplus
             .map(|(kind, live)| (*kind, live.uid.clone()))
@@ -223,7 +232,7 @@ impl ChildApplier<'_> {
                 .delete(&child_kind(kind), &self.key(kind), &uid)
                 .await;
             if deleted? {
-                self.done.deleted.push(kind);
+                self.changes.deleted.push(kind);
             }
             self.live.remove(&kind);
         }
@@ -235,7 +244,7 @@ impl ChildApplier<'_> {
     }
 }
 
-/// The child's body with one more field in its metadata.
+/// The child's body with one field added to its metadata.
 fn with_metadata(child: &ChildObject, field: &str, value: &str) -> Value {
     let mut body = child.body.clone();
     body["metadata"][field] = value.into();

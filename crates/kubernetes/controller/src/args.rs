@@ -85,7 +85,7 @@ pub(crate) struct Args {
     pub(crate) crash_after_writes: Option<NonZeroU64>,
 }
 
-/// A host and a port, and nothing else.
+/// Accepts a URL with host and port only.
 fn params_url(text: &str) -> Result<String, String> {
     let url: Uri = text.parse().map_err(|error| format!("{error}"))?;
     let is_whole = url.scheme_str() == Some("http") && url.port_u16().is_some();

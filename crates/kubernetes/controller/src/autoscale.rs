@@ -1,4 +1,4 @@
-//! The number of replicas to request.
+//! Computes the number of replicas to request.
 
 use albacore_api::InferenceDeploymentSpec;
 use albacore_batching::{Advice, Nanos, ReplicaBounds};
@@ -7,7 +7,7 @@ use crate::model_outcomes::load_of;
 use crate::observed::{ObservedPod, Workload};
 use crate::record::DeploymentRecord;
 
-/// A number of replicas that the autoscaler changed.
+/// A change of the number of replicas by the autoscaler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Scaling {
     pub(crate) from: i32,
@@ -15,9 +15,9 @@ pub(crate) struct Scaling {
     pub(crate) advice: Advice,
 }
 
-/// The number of replicas to request at `now`; `None` to leave it to others (an autoscaler,
-/// `kubectl scale`). Under `spec.autoscaling` Albacore's autoscaler decides, beginning with
-/// `spec.replicas`; it adds none while spare pods answer a load that grows.
+/// The number of replicas to request at `now`; `None` leaves the field to other managers (an
+/// autoscaler, `kubectl scale`). With `spec.autoscaling`, Albacore's autoscaler decides, starting
+/// from `spec.replicas`; it adds no pods while spare pods can take up the growing load.
 pub(crate) fn replicas(
     spec: &InferenceDeploymentSpec,
     pods: &[ObservedPod],
@@ -34,26 +34,26 @@ pub(crate) fn replicas(
         min: count(scaling.min_replicas),
         max: count(scaling.max_replicas),
     };
-    // The last decision, not what the watch shows: that may be older.
+    // The last decision, because the cached object may be older.
     let current = record
         .replicas
-        .or(workload.map(|workload| workload.wanted))
+        .or(workload.map(|workload| workload.desired))
         .or(spec.replicas)
         .unwrap_or(scaling.min_replicas);
-    if record.traffic.answers(pods, now) {
-        // It may shrink.
+    if record.traffic.can_absorb_load(pods, now) {
+        // Scaling down is still allowed.
         bounds.max = bounds.max.min(count(current)).max(bounds.min);
     }
     let load = load_of(spec, pods.iter());
     let advice = record
         .autoscaler
         .advise(now, &bounds, count(current), &load.worst());
-    let wanted = i32::try_from(advice.replicas).unwrap_or(i32::MAX);
-    record.replicas = Some(wanted);
-    let change = (wanted != current && workload.is_some()).then_some(Scaling {
+    let desired = i32::try_from(advice.replicas).unwrap_or(i32::MAX);
+    record.replicas = Some(desired);
+    let change = (desired != current && workload.is_some()).then_some(Scaling {
         from: current,
-        to: wanted,
+        to: desired,
         advice,
     });
-    (Some(wanted), change)
+    (Some(desired), change)
 }

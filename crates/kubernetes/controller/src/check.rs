@@ -1,7 +1,7 @@
-//! `albacore-controller --check`: whether the installation works, for `helm test`.
+//! `albacore-controller --check`: checks that the installation works, for `helm test`.
 //!
-//! A controller that renews its lease has listed every kind it watches, so two requests are enough:
-//! does the API server serve our kinds, and does a controller hold the lease?
+//! A controller that renews its lease has listed every kind that it watches, so two checks are
+//! enough: the API server serves the kinds of Albacore, and a controller holds the lease.
 
 use albacore_api::NodePlacement;
 use albacore_cluster::{ApiResource, Cluster, DynamicObject, ObjectKey};
@@ -14,25 +14,25 @@ use crate::args::Args;
 use crate::limits::{CHECK_PAUSE, CHECK_TRIES};
 use crate::watches::deployments_kind;
 
-/// Checks until everything is right.
+/// Repeats the check until it succeeds.
 ///
 /// # Errors
-/// What is still missing after [`CHECK_TRIES`] checks.
+/// The last of [`CHECK_TRIES`] checks fails; the error names the problem.
 pub(crate) async fn check(cluster: &Cluster, args: &Args) -> Result<()> {
-    let mut last = look(cluster, args).await;
+    let mut last = check_once(cluster, args).await;
     // bound: CHECK_TRIES.
     for _ in 1..CHECK_TRIES {
         if last.is_ok() {
             break;
         }
         tokio::time::sleep(CHECK_PAUSE).await;
-        last = look(cluster, args).await;
+        last = check_once(cluster, args).await;
     }
     println!("{}", last?);
     Ok(())
 }
 
-async fn look(cluster: &Cluster, args: &Args) -> Result<String> {
+async fn check_once(cluster: &Cluster, args: &Args) -> Result<String> {
     let deployments = deployments_kind();
     let placements = ApiResource::erase::<NodePlacement>(&());
     for ApiResource {
@@ -59,7 +59,7 @@ async fn look(cluster: &Cluster, args: &Args) -> Result<String> {
     ))
 }
 
-/// The holder of a lease at `now`.
+/// The holder of a lease at `now`, if the lease has not expired.
 fn holder(lease: &DynamicObject, now: Timestamp) -> Option<&str> {
     let spec: &Value = &lease.data["spec"];
     let holder = spec["holderIdentity"]

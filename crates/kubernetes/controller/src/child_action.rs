@@ -1,11 +1,11 @@
-//! Decides what to do about one child. Pure.
+//! Decides which action a child needs. Pure.
 //!
-//! A child carries the digest of the body that was applied last, so a changed body is recognized
-//! even by a controller that just started, and even if the change only removes a field. A field
-//! that another writer changed is recognized by comparing our fields with the live ones. The API
-//! server may store a value in another spelling (`1000m` as `1`); so the digest of what it stored
-//! last is remembered: if the stored fields equal what the last apply produced, nothing is done.
-//! That prevents endless writes.
+//! A child carries the digest of the body that was applied last. A changed body is therefore
+//! detected even by a controller that was just started, and even if the change only removes a
+//! field. A field that another field manager changed is detected by comparing the owned fields with
+//! the live object. The API server may normalize a value (`1000m` to `1`). Therefore the digest of
+//! the stored fields is recorded after each apply: if the live fields equal those that the last
+//! apply produced, nothing is written. This prevents an endless loop of writes.
 
 use serde_json::{Map, Value};
 
@@ -19,44 +19,45 @@ use crate::observed::LiveObject;
 pub(crate) struct LastApplied {
     /// Digest of the applied body.
     pub(crate) digest: String,
-    /// The object that was written.
+    /// Uid of the object that was written.
     pub(crate) uid: String,
     pub(crate) resource_version: String,
-    /// Digest of our fields as stored by the API server.
-    pub(crate) stored: String,
+    /// Digest of the owned fields as stored by the API server.
+    pub(crate) stored_digest: String,
 }
 
 impl LastApplied {
-    /// `answer` is the API server's answer to an apply of `child`.
-    pub(crate) fn of(child: &ChildObject, answer: &LiveObject) -> Self {
+    /// `response` is the API server's response to an apply of `child`.
+    pub(crate) fn from_response(child: &ChildObject, response: &LiveObject) -> Self {
         Self {
             digest: child.digest.clone(),
-            uid: answer.uid.clone(),
-            resource_version: answer.resource_version.clone(),
-            stored: stored(child, answer),
+            uid: response.uid.clone(),
+            resource_version: response.resource_version.clone(),
+            stored_digest: stored_digest(child, response),
         }
     }
 }
 
-/// What to do about a child.
+/// The action for one child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ChildAction {
-    /// Nothing: it is as wanted.
-    Keep,
-    /// Wait: we created it, and the watch will report it soon.
+    /// Nothing, because the child is in sync.
+    InSync,
+    /// Wait, because this controller created it and the watch will report it soon.
     AwaitWatch,
-    /// It does not exist.
+    /// Create it, because it does not exist.
     Create,
-    /// It differs from what is wanted.
-    Change,
-    /// Wait: it is being deleted, and can only be created again after that.
+    /// Update it, because it differs from the desired state.
+    Update,
+    /// Wait until its deletion is complete; only then can it be created again.
     AwaitDeletion,
-    Taken,
-    /// It belongs to a former deployment of the same name and will be garbage-collected.
-    Former,
+    NameConflict,
+    /// Wait, because it belongs to a former deployment of the same name and will be
+    /// garbage-collected.
+    AwaitGarbageCollection,
 }
 
-/// What to do about `child` of the owner with `owner_uid`; `live` is the existing object.
+/// The action for `child` of the owner with `owner_uid`; `live` is the existing object.
 pub(crate) fn child_action(
     child: &ChildObject,
     live: Option<&LiveObject>,
@@ -70,8 +71,8 @@ pub(crate) fn child_action(
         };
     };
     match ownership(live, owner_uid, child.owner()) {
-        Ownership::Foreign => return ChildAction::Taken,
-        Ownership::Former => return ChildAction::Former,
+        Ownership::Foreign => return ChildAction::NameConflict,
+        Ownership::Former => return ChildAction::AwaitGarbageCollection,
         Ownership::Ours => {}
     }
     if !live.body["metadata"]["deletionTimestamp"].is_null() {
@@ -81,16 +82,16 @@ pub(crate) fn child_action(
     if let Some(before) = before
         && is_not_newer(&live.resource_version, &before.resource_version)
     {
-        return ChildAction::Keep;
+        return ChildAction::InSync;
     }
-    let is_applied = live.applied.as_deref() == Some(child.digest.as_str());
-    let is_kept = || {
+    let is_applied = live.applied_digest.as_deref() == Some(child.digest.as_str());
+    let is_unmodified = || {
         project(&live.body, &child.body, "") == child.body
-            || before.is_some_and(|b| b.stored == stored(child, live))
+            || before.is_some_and(|b| b.stored_digest == stored_digest(child, live))
     };
-    match is_applied && is_kept() {
-        true => ChildAction::Keep,
-        false => ChildAction::Change,
+    match is_applied && is_unmodified() {
+        true => ChildAction::InSync,
+        false => ChildAction::Update,
     }
 }
 
@@ -98,12 +99,12 @@ pub(crate) fn child_action(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ownership {
     Ours,
-    /// A deployment of the same name that no longer exists.
+    /// A deployment of the same name that was deleted.
     Former,
     Foreign,
 }
 
-/// The owner of `live`, seen from the deployment `name` with `owner_uid`.
+/// The owner of `live` from the view of the deployment `name` with `owner_uid`.
 pub(crate) fn ownership(live: &LiveObject, owner_uid: &str, name: &str) -> Ownership {
     match &live.controller {
         Some(owner) if owner.uid == owner_uid => Ownership::Ours,
@@ -118,7 +119,7 @@ pub(crate) fn ownership(live: &LiveObject, owner_uid: &str, name: &str) -> Owner
     }
 }
 
-/// Whether version `a` is known to be as old as `b` or older. Versions that are not numbers are
+/// Whether version `a` is known to be equal to or older than `b`. Versions that are not numbers are
 /// only compared for equality.
 pub(crate) fn is_not_newer(a: &str, b: &str) -> bool {
     match (a.parse::<u64>(), b.parse::<u64>()) {
@@ -127,35 +128,35 @@ pub(crate) fn is_not_newer(a: &str, b: &str) -> bool {
     }
 }
 
-fn stored(child: &ChildObject, live: &LiveObject) -> String {
+fn stored_digest(child: &ChildObject, live: &LiveObject) -> String {
     digest_of(&project(&live.body, &child.body, ""))
 }
 
-/// The part of `live` that has the fields of `wanted`, in the order of `wanted`.
-fn project(live: &Value, wanted: &Value, field: &str) -> Value {
-    match (live, wanted) {
-        (Value::Object(live), Value::Object(wanted)) => {
-            let found = wanted.iter().filter_map(|(name, wanted)| {
+/// The fields of `live` that `desired` also has, in the order of `desired`.
+fn project(live: &Value, desired: &Value, field: &str) -> Value {
+    match (live, desired) {
+        (Value::Object(live), Value::Object(desired)) => {
+            let found = desired.iter().filter_map(|(name, desired)| {
                 let live = live.get(name)?;
-                Some((name.clone(), project(live, wanted, name)))
+                Some((name.clone(), project(live, desired, name)))
             });
             Value::Object(found.collect::<Map<_, _>>())
         }
-        (Value::Array(live), Value::Array(wanted)) => match key_of(field) {
-            // The ports of a Service have another key than those of a container.
-            Some(key) if wanted.iter().all(|wanted| !wanted[key].is_null()) => {
-                let same = |wanted: &Value| {
+        (Value::Array(live), Value::Array(desired)) => match key_of(field) {
+            // The ports of a Service have another merge key than those of a container.
+            Some(key) if desired.iter().all(|desired| !desired[key].is_null()) => {
+                let same = |desired: &Value| {
                     let mut live = live.iter();
-                    live.find(|l| l[key] == wanted[key])
-                        .map(|l| project(l, wanted, ""))
+                    live.find(|l| l[key] == desired[key])
+                        .map(|l| project(l, desired, ""))
                 };
-                Value::Array(wanted.iter().filter_map(same).collect())
+                Value::Array(desired.iter().filter_map(same).collect())
             }
-            _ if live.len() == wanted.len() => {
-                let pairs = live.iter().zip(wanted);
+            _ if live.len() == desired.len() => {
+                let pairs = live.iter().zip(desired);
                 Value::Array(
                     pairs
-                        .map(|(live, wanted)| project(live, wanted, ""))
+                        .map(|(live, desired)| project(live, desired, ""))
                         .collect(),
                 )
             }

@@ -1,26 +1,26 @@
-//! The objects that belong to a deployment: their kinds, and one of them as it is wanted.
+//! Children, the objects that belong to a deployment: their kinds and their desired state.
 
 use serde_json::{Map, Value, json};
 
 use crate::digest::digest_of;
 use crate::names::{APPLIED_ANNOTATION, pods_service};
 
-/// The kinds of children. Each deployment has at most one of a kind.
+/// The kinds of children. A deployment has at most one child of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ChildKind {
-    /// The identity of the pods; without a token.
+    /// The identity of the pods, without a mounted token.
     ServiceAccount,
-    /// The settings of the built-in server, or the thread counts of a user's own.
+    /// The settings of the built-in server, or the thread counts of a user's own server.
     ConfigMap,
     Service,
-    /// The headless Service: in DNS it is the addresses of all pods that are ready.
+    /// The headless Service: DNS resolves it to the addresses of all ready pods.
     PodsService,
-    /// Admits everybody to the ports of the pods, and to no others.
+    /// Allows traffic from everywhere to the declared ports of the pods, and to no other port.
     NetworkPolicy,
-    /// How many pods an eviction may take at once.
+    /// Limits how many pods can be evicted at once.
     PodDisruptionBudget,
     Deployment,
-    /// What Prometheus scrapes, if its operator is installed.
+    /// The scrape configuration for Prometheus, if its operator is installed.
     ServiceMonitor,
 }
 
@@ -37,7 +37,7 @@ impl ChildKind {
         Self::ServiceMonitor,
     ];
 
-    /// API version, kind, and the plural as in paths of the API.
+    /// API version, kind, and plural as used in API paths.
     const fn names(self) -> [&'static str; 3] {
         match self {
             Self::ServiceAccount => ["v1", "ServiceAccount", "serviceaccounts"],
@@ -68,7 +68,7 @@ impl ChildKind {
         self.names()[2]
     }
 
-    /// In messages: children of one API kind have different ones.
+    /// Name of the kind in messages; unlike [`Self::kind`], it is unique.
     pub const fn noun(self) -> &'static str {
         match self {
             Self::PodsService => "headless Service",
@@ -84,20 +84,20 @@ impl ChildKind {
         }
     }
 
-    /// Whether a deployment serves without this child, where its name is taken.
+    /// Whether a deployment can serve without this child if its name is taken.
     pub const fn is_optional(self) -> bool {
         matches!(self, Self::PodsService)
     }
 }
 
-/// A child as it is wanted.
+/// The desired state of a child.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ChildObject {
     pub kind: ChildKind,
     /// Exactly the fields that the controller owns, with the annotation that carries `digest`.
     pub body: Value,
-    /// Digest of everything in `body` but the annotation. A live child whose annotation has the
-    /// same digest was applied from the same body.
+    /// Digest of `body` without the annotation. A live child whose annotation has the same digest
+    /// was applied from the same body.
     pub digest: String,
 }
 

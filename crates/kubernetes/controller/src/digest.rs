@@ -3,11 +3,11 @@
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// Hexadecimal digits of a digest; 64 bits make two versions of one object differ in practice
-/// always.
+/// Hexadecimal digits of a digest; 64 bits make collisions between versions of one object
+/// negligible.
 const DIGITS: usize = 16;
 
-/// A digest of `value`; equal for equal values in every version of this program.
+/// A digest of `value`; stable across versions of this program.
 pub(crate) fn digest_of(value: &Value) -> String {
     let mut digest = sha256_of(value.to_string().as_bytes());
     digest.truncate(DIGITS);

@@ -1,9 +1,9 @@
-//! The controller: runs the pods of each `InferenceDeployment` and reports its status.
+//! The controller: reconciles each `InferenceDeployment` into its pods and reports its status.
 //!
-//! A reconcile is `dereference -> validate -> build -> apply -> report`, with one type between any
-//! two steps: an observation from the watches, a valid deployment, its wanted children, the result
-//! of applying them, a status. `validate`, `build`, the decision about each child and the status
-//! are pure: no client, no clock.
+//! A reconcile is `observe -> validate -> build -> apply -> report`. Each step passes one type
+//! to the next: the observed deployment, the valid deployment, the desired children, the result of
+//! the apply, the status. `validate`, `build`, the decision about each child and the computation of
+//! the status are pure: they use no client and no clock.
 #![forbid(unsafe_code)]
 
 mod apply;
@@ -13,17 +13,17 @@ mod build;
 mod check;
 mod child_action;
 mod children;
-mod dereference;
 mod digest;
 mod limits;
 mod metrics;
 mod model_outcomes;
 mod names;
+mod observe;
 mod observed;
 mod pod_events;
 mod reconcile;
 mod record;
-mod refusal;
+mod rejected_write;
 mod renewals;
 mod report;
 mod respawns;

@@ -1,13 +1,13 @@
-//! The controller's own metrics, beside those of the client.
+//! Metrics of the controller itself, in addition to those of the client.
 
 use albacore_cluster::MetricsRegistry;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-/// Whether a server answered with its state.
+/// Whether a server responded to a scrape of its state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Scraped {
+pub(crate) struct ScrapeLabel {
     /// `answered` or `silent`.
     pub(crate) result: &'static str,
 }
@@ -29,7 +29,7 @@ pub(crate) struct ScaleLabel {
 /// Clones share the metrics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ControllerMetrics {
-    pub(crate) scrapes: Family<Scraped, Counter>,
+    pub(crate) scrapes: Family<ScrapeLabel, Counter>,
     pub(crate) reconciles: Family<ReconcileLabel, Counter>,
     pub(crate) scalings: Family<ScaleLabel, Counter>,
 }

@@ -1,4 +1,5 @@
-//! Outcomes of the last minute by model and kind of output, over the pods that report them.
+//! Request outcomes of the last minute by model and kind of output, summed over the pods that
+//! report them.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +16,12 @@ pub(crate) struct ModelOutcomes {
     kinds: BTreeMap<String, RequestCounts>,
     /// Replies within the objective, per second.
     pub(crate) goodput: f64,
-    /// Replies by upper bounds of their latency, microseconds.
+    /// Number of replies by upper bound of the latency bucket, in microseconds.
     latencies: BTreeMap<u64, u64>,
 }
 
 impl ModelOutcomes {
-    /// Over all pods; `None` if none reports outcomes of this model.
+    /// Sums the outcomes over all pods; `None` if no pod reports outcomes of this model.
     pub(crate) fn of<'a>(
         model: &Model,
         states: impl Iterator<Item = &'a ServerState>,
@@ -53,14 +54,14 @@ impl ModelOutcomes {
         all
     }
 
-    /// Kinds of output that are known, with their requests.
+    /// The known kinds of output with their requests.
     pub(crate) fn known_kinds(&self) -> impl Iterator<Item = (&str, &RequestCounts)> {
         let kinds = self.kinds.iter().filter(|(kind, _)| *kind != UNREAD);
         kinds.map(|(kind, counts)| (kind.as_str(), counts))
     }
 
-    /// The 99th percentile of the latency, microseconds, never below the true one; `None` without a
-    /// reply.
+    /// The 99th percentile of the latency in microseconds, rounded up to the bucket bound; `None`
+    /// without replies.
     pub(crate) fn p99_micros(&self) -> Option<u64> {
         let all: u64 = self.latencies.values().fold(0, |a, &b| a.saturating_add(b));
         let rank = (all as f64 * 0.99).ceil() as u64;
@@ -72,7 +73,7 @@ impl ModelOutcomes {
         })
     }
 
-    /// What the scaling rule goes by.
+    /// Input of the scaling rule.
     pub(crate) fn load(&self, model: &Model) -> ModelLoad {
         ModelLoad {
             bad_rate_allowed: bad_rate_allowed(model),
@@ -87,13 +88,13 @@ pub(crate) fn bad_rate_allowed(model: &Model) -> Option<f64> {
     model.slo.map(|slo| 1.0 - slo.percentile / 100.0)
 }
 
-/// The load of all ready pods with a known state. Models of which no pod reports outcomes count
-/// with their objective alone: all requests are then judged together by the strictest one.
+/// The load of all ready pods with a known state. Of models for which no pod reports outcomes, only
+/// the objective is used: all requests are then measured against the strictest objective.
 pub(crate) fn load_of<'a>(
     spec: &InferenceDeploymentSpec,
     pods: impl Iterator<Item = &'a ObservedPod>,
 ) -> DeploymentLoad {
-    let ready = pods.filter(|pod| pod.is_ready && !pod.is_ending);
+    let ready = pods.filter(|pod| pod.is_ready && !pod.is_inactive);
     let states: Vec<&ServerState> = ready.filter_map(|pod| pod.state.as_ref()).collect();
     let mut all = RequestCounts::default();
     for state in &states {

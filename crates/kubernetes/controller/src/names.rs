@@ -1,18 +1,19 @@
-//! Names that others rely on: labels, annotations, ports, paths in the pod, reasons of conditions
-//! and events.
+//! Names that other programs rely on: labels, annotations, ports, paths in the pod, reasons of
+//! conditions and events.
 
 use crate::digest::sha256_of;
 
 /// Field manager of the fields that the controller writes.
 pub(crate) const FIELD_MANAGER: &str = "albacore-controller";
 
-/// The label of every child and pod with the deployment's name; selects the pods, and opts them in
-/// for the agent.
+/// Label of every child and pod with the deployment's name. Selects the pods, and marks them for
+/// the agent.
 pub(crate) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
 
-/// On every pod of the built-in server: whether it gets requests, where that is decided.
+/// Label of every pod of the built-in server: whether it receives requests, if the Service selects
+/// by it.
 pub(crate) const TRAFFIC_LABEL: &str = "albacore.dev/traffic";
-/// Of the pods of a ReplicaSet those of lower cost are deleted first; 0 without it.
+/// Pods of a ReplicaSet with a lower cost are deleted first; the default is 0.
 pub(crate) const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 pub(crate) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
@@ -21,32 +22,34 @@ pub(crate) const NAME_LABEL: &str = "app.kubernetes.io/name";
 pub(crate) const NAME: &str = "albacore-server";
 pub(crate) const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 
-/// On a child: digest of the body that was applied last.
+/// Annotation of a child: digest of the body that was applied last.
 pub(crate) const APPLIED_ANNOTATION: &str = "albacore.dev/applied";
 
-/// On the Deployment of the pods: digest of the fields of the `InferenceDeployment` that its pod
-/// template was built from. If the template differs while this is equal, the operator changed it.
+/// Annotation of the Deployment of the pods: digest of the fields of the `InferenceDeployment` from
+/// which its pod template was built. If the template differs but this digest is equal, the operator
+/// changed the template.
 pub(crate) const POD_FIELDS_ANNOTATION: &str = "albacore.dev/pod-fields";
-/// On the Deployment of the pods: digest of the pod template that was applied last.
+/// Annotation of the Deployment of the pods: digest of the pod template that was applied last.
 pub(crate) const POD_TEMPLATE_ANNOTATION: &str = "albacore.dev/pod-template";
-/// On the Deployment of the pods: when a changed pod template was last applied (RFC 3339).
+/// Annotation of the Deployment of the pods: when a changed pod template was last applied (RFC
+/// 3339).
 pub(crate) const ROLLED_ANNOTATION: &str = "albacore.dev/rolled-at";
 
-/// The ports of the built-in server and, for any server, of its Service.
+/// The ports of the built-in server and of the Service of any server.
 pub(crate) const HTTP_PORT: u16 = 8080;
 pub(crate) const GRPC_PORT: u16 = 8081;
 pub(crate) const SERVER: &str = albacore_api::SERVER_CONTAINER;
 pub(crate) const HTTP: &str = "http";
 pub(crate) const GRPC: &str = "grpc";
 
-/// Where the ConfigMap of the settings is mounted.
+/// Mount path of the ConfigMap with the settings.
 pub(crate) const SETTINGS_FOLDER: &str = "/etc/albacore";
 pub(crate) const SETTINGS_KEY: &str = "settings.yaml";
 
-/// The label of a headless Service, by which other programs leave it out.
+/// Label of a headless Service, which other programs use to exclude it.
 pub(crate) const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 
-/// What the name of a headless Service ends with.
+/// Suffix of the name of a headless Service.
 pub(crate) const PODS_SUFFIX: &str = "-pods";
 
 /// Longest name of a Service.
@@ -55,8 +58,8 @@ const SERVICE_NAME_CHARS_MAX: usize = 63;
 /// Digits of the digest in the name of a headless Service of a deployment with a long name.
 const NAME_DIGITS: usize = 8;
 
-/// The name of the headless Service of a deployment: `NAME-pods`; for a name of more than 58
-/// characters its first 49, 8 digits of its SHA-256, and `pods`.
+/// The name of the headless Service of a deployment: `NAME-pods`. For a name of more than 58
+/// characters: its first 49 characters, 8 digits of its SHA-256, and `pods`.
 pub(crate) fn pods_service(deployment: &str) -> String {
     let whole = format!("{deployment}{PODS_SUFFIX}");
     if whole.len() <= SERVICE_NAME_CHARS_MAX {
@@ -64,30 +67,30 @@ pub(crate) fn pods_service(deployment: &str) -> String {
     }
     let digest = sha256_of(deployment.as_bytes());
     let kept = SERVICE_NAME_CHARS_MAX - "-".len() - NAME_DIGITS - PODS_SUFFIX.len();
-    // Names of deployments are ASCII.
+    // Names of deployments are ASCII, so the precision counts bytes.
     format!("{deployment:.kept$}-{digest:.NAME_DIGITS$}{PODS_SUFFIX}")
 }
 
 /// Prefix of the names of the controller's own volumes.
 pub(crate) const VOLUME_PREFIX: &str = "albacore-";
 
-/// The variables that tell the server the numbers of workers and threads; only the spec sets them.
+/// Variables that set the numbers of workers and threads of the server; only the spec sets them.
 pub(crate) const WORKERS_VARIABLE: &str = "ALBACORE_WORKERS";
 pub(crate) const THREADS_VARIABLE: &str = "ALBACORE_THREADS";
 
-/// The variable that tells a built-in server where to get its node's parameters.
+/// Variable that sets the endpoint of the node's parameters for a built-in server.
 pub(crate) const PARAMS_VARIABLE: &str = "ALBACORE_PARAMS";
 
-/// How long a built-in server goes on after SIGTERM.
+/// Variable that sets how long a built-in server keeps serving after SIGTERM.
 pub(crate) const DRAIN_DELAY_VARIABLE: &str = "ALBACORE_DRAIN_DELAY";
 
-/// Whether a built-in server tells Envoy that it will end.
+/// Variable that sets whether a built-in server announces its shutdown to Envoy.
 pub(crate) const ENVOY_HEALTH_VARIABLE: &str = "ALBACORE_ENVOY_HEALTH_HEADER";
 
-/// Which replies carry a load report.
+/// Variable that selects the replies that carry a load report.
 pub(crate) const LOAD_REPORTS_VARIABLE: &str = "ALBACORE_LOAD_REPORTS";
 
-/// Why `Placed` is unknown: agents of the pods' nodes have verified nothing for a minute.
+/// Reason of an unknown `Placed`: agents of the pods' nodes have verified nothing for a minute.
 pub(crate) const AGENT_SILENT: &str = "AgentSilent";
 
 /// The path of a built-in server's state.

@@ -1,4 +1,4 @@
-//! What exists of a deployment: its children and pods, as inputs of the pure steps.
+//! The observed state of a deployment: its children and pods, as inputs of the pure steps.
 
 use albacore_api::{PodPlacement, PodProblem};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -13,30 +13,30 @@ pub(crate) struct LiveObject {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) controller: Option<OwnerReference>,
-    /// The digest in its annotation: of the body that was applied last.
-    pub(crate) applied: Option<String>,
-    /// The whole object, without managed fields.
+    /// The digest in its annotation: that of the body that was applied last.
+    pub(crate) applied_digest: Option<String>,
+    /// The whole object without `managedFields`.
     pub(crate) body: Value,
 }
 
-/// The Deployment of the pods, reduced to what the status needs.
+/// The Deployment of the pods, reduced to the fields that the status needs.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Workload {
-    /// Whether its controller has observed its newest generation.
+    /// Whether its controller has observed the newest generation.
     pub(crate) is_observed: bool,
-    pub(crate) wanted: i32,
+    pub(crate) desired: i32,
     pub(crate) replicas: i32,
     /// Pods with the newest template.
     pub(crate) updated: i32,
     pub(crate) ready: i32,
-    /// Pods that have been ready for long enough.
+    /// Pods that have been ready for at least `minReadySeconds`.
     pub(crate) available: i32,
     /// Its condition `Available`.
-    pub(crate) is_available: Option<ObservedCondition>,
+    pub(crate) available_condition: Option<ObservedCondition>,
     /// Its condition `Progressing`.
-    pub(crate) is_progressing: Option<ObservedCondition>,
+    pub(crate) progressing_condition: Option<ObservedCondition>,
     /// Its condition `ReplicaFailure`: pods cannot be created or deleted.
-    pub(crate) is_failing: Option<ObservedCondition>,
+    pub(crate) replica_failure_condition: Option<ObservedCondition>,
 }
 
 /// A condition that another controller wrote.
@@ -72,43 +72,43 @@ impl Workload {
         Self {
             is_observed: number(&status["observedGeneration"])
                 >= number(&body["metadata"]["generation"]),
-            wanted: count(&body["spec"]["replicas"]),
+            desired: count(&body["spec"]["replicas"]),
             replicas: count(&status["replicas"]),
             updated: count(&status["updatedReplicas"]),
             ready: count(&status["readyReplicas"]),
             available: count(&status["availableReplicas"]),
-            is_available: condition("Available"),
-            is_progressing: condition("Progressing"),
-            is_failing: condition("ReplicaFailure"),
+            available_condition: condition("Available"),
+            progressing_condition: condition("Progressing"),
+            replica_failure_condition: condition("ReplicaFailure"),
         }
     }
 
-    /// Whether every pod has the newest template and the roll-out was complete once: from then on a
-    /// change of the number of pods is not a roll-out.
+    /// Whether every pod has the newest template and the roll-out completed at least once; after
+    /// that a change of the number of pods is not a roll-out.
     pub(crate) fn is_rolled_out(&self) -> bool {
         let is_complete =
             |condition: &ObservedCondition| condition.reason == "NewReplicaSetAvailable";
         self.is_observed
             && self.replicas == self.updated
-            && self.is_progressing.as_ref().is_some_and(is_complete)
+            && self.progressing_condition.as_ref().is_some_and(is_complete)
     }
 
-    /// Whether the number of pods is the wanted one, and all of them are available.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_observed && self.replicas == self.wanted && self.available == self.wanted
+    /// Whether the number of pods equals the desired one, and all of them are available.
+    pub(crate) fn is_fully_available(&self) -> bool {
+        self.is_observed && self.replicas == self.desired && self.available == self.desired
     }
 }
 
-/// Whether a pod gets requests where a Service asks for it.
+/// Whether a pod receives requests, if the Service selects by traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Traffic {
     Serving,
-    /// Ready, and without requests: fewer pods are enough.
+    /// Ready but without requests, because fewer pods are sufficient.
     Spare,
 }
 
 impl Traffic {
-    /// The value of its label.
+    /// The value of the label.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Serving => "serving",
@@ -116,8 +116,8 @@ impl Traffic {
         }
     }
 
-    /// What a label says.
-    pub(crate) fn of_label(label: &str) -> Option<Self> {
+    /// Parses the value of the label.
+    pub(crate) fn from_label(label: &str) -> Option<Self> {
         let all = [Self::Serving, Self::Spare];
         all.into_iter().find(|traffic| traffic.label() == label)
     }
@@ -131,38 +131,40 @@ pub(crate) struct ObservedPod {
     /// `None` before it is scheduled.
     pub(crate) node: Option<String>,
     pub(crate) created: Option<Timestamp>,
-    /// Whether a ReplicaSet of the deployment's own Deployment made it, by its owner's name.
-    pub(crate) is_own: bool,
-    /// According to its label; `None` if it has none, or one of another value.
+    /// Whether its owner is a ReplicaSet of the deployment's own Deployment, according to the
+    /// owner's name.
+    pub(crate) is_controlled: bool,
+    /// From its label; `None` if the label is missing or has another value.
     pub(crate) traffic: Option<Traffic>,
-    /// Since when it is not ready; `None` if it is, or if that is not reported.
+    /// Time since which it is not ready; `None` if it is ready or the time is not reported.
     pub(crate) unready_since: Option<Timestamp>,
-    /// Why it is not ready, according to its status or its events.
+    /// Reason why it is not ready, from its status or its events.
     pub(crate) problem: Option<PodProblem>,
     /// Its condition `Ready`.
     pub(crate) is_ready: bool,
-    /// Whether it is being deleted, or has ended.
-    pub(crate) is_ending: bool,
-    /// The last state of its server, unless it is outdated.
+    /// Whether it is being deleted or has terminated. The other pods are active, as in the
+    /// controllers of Kubernetes.
+    pub(crate) is_inactive: bool,
+    /// The last state of its server, unless that is stale.
     pub(crate) state: Option<ServerState>,
-    /// Its entry in the report of its node; `None` also while that node is silent.
+    /// Its entry in the placement report of its node; `None` also while that node is silent.
     pub(crate) placement: Option<PodPlacement>,
-    /// Its node, while the agent there is silent.
+    /// Its node, if the agent there is silent.
     pub(crate) silent_node: Option<String>,
 }
 
-/// Worker processes of a pod that ended and were replaced.
+/// Respawns: worker processes of a pod that exited and were replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PodRespawns<'a> {
-    /// Since the server started or the node's agent first saw the pod.
+    /// Since the start of the server, or since the node's agent first observed the pod.
     pub(crate) count: i64,
-    /// How the last of them ended.
+    /// Cause of the last exit.
     pub(crate) cause: &'a str,
 }
 
 impl ObservedPod {
-    /// As the built-in server reports, or for a user's own server as the node's agent does; `None`
-    /// without a report.
+    /// From the report of the built-in server, or for a user's own server from the node's agent;
+    /// `None` without a report.
     pub(crate) fn respawns(&self) -> Option<PodRespawns<'_>> {
         let server = self.state.as_ref().map(|state| PodRespawns {
             count: state.workers.restarts,

@@ -1,5 +1,5 @@
-//! Reads the events of pods that are not ready and whose status does not say why: the kubelet
-//! reports failed mounts and failed probes in events only.
+//! Reads the events of unready pods whose status does not contain the reason: the kubelet reports
+//! failed mounts and failed probes in events only.
 //!
 //! One pod of a deployment is read at a time, at most every [`POD_EVENTS_PERIOD`], and the whole
 //! program lists events at most once in [`POD_EVENTS_PAUSE`].
@@ -16,26 +16,26 @@ use crate::limits::{POD_EVENTS_MAX, POD_EVENTS_PAUSE, POD_EVENTS_PERIOD, STUCK_A
 use crate::observed::ObservedPod;
 use crate::record::{DeploymentRecord, lock};
 
-/// What the events of a pod said when they were read last.
+/// The problem found in the events of a pod when they were last read.
 #[derive(Clone, Debug)]
-pub(crate) struct LastRead {
+pub(crate) struct LastEventRead {
     uid: String,
     at: Instant,
     problem: Option<PodProblem>,
 }
 
-/// Limits how often events are read.
+/// Rate limit of the lists of events.
 #[derive(Debug, Default)]
 pub(crate) struct PodEvents {
-    /// When the next list may be requested; `None`: at once.
+    /// When the next list may be requested; `None` means immediately.
     next: Mutex<Option<Instant>>,
 }
 
 impl PodEvents {
-    /// Adds the problem that events report to the first of `pods`, by name, that is not ready for
-    /// [`STUCK_AGE`] and whose status does not say why. Returns when to call it again, if there is
-    /// such a pod.
-    pub(crate) async fn explain(
+    /// Adds the problem found in the events to the first of `pods`, by name, that has been unready
+    /// for [`STUCK_AGE`] and whose status does not contain a reason. Returns when to call it again,
+    /// if such a pod exists.
+    pub(crate) async fn add_problem_from_events(
         &self,
         cluster: &Cluster,
         namespace: &str,
@@ -43,7 +43,7 @@ impl PodEvents {
         record: &Mutex<DeploymentRecord>,
     ) -> Option<Duration> {
         let is_silent = |pod: &&mut ObservedPod| {
-            !pod.is_ready && !pod.is_ending && pod.node.is_some() && pod.problem.is_none()
+            !pod.is_ready && !pod.is_inactive && pod.node.is_some() && pod.problem.is_none()
         };
         let pod = pods
             .iter_mut()
@@ -62,28 +62,27 @@ impl PodEvents {
         let known = known.filter(|known| known.uid == pod.uid);
         pod.problem = known.as_ref().and_then(|known| known.problem.clone());
         let left = known.map(|known| POD_EVENTS_PERIOD.saturating_sub(known.at.elapsed()));
-        let left = left.unwrap_or_default().max(self.turn(left));
+        let left = left.unwrap_or_default().max(self.reserve_list(left));
         if !left.is_zero() {
             return Some(left);
         }
         match list_events(cluster, namespace, &pod.uid).await {
             Ok(problem) => {
                 pod.problem.clone_from(&problem);
-                lock(record).pod_events = Some(LastRead {
+                lock(record).pod_events = Some(LastEventRead {
                     uid: pod.uid.clone(),
                     at: Instant::now(),
                     problem,
                 });
             }
-            // The problem that was read before stays.
+            // The result of the last read is kept.
             Err(error) => tracing::debug!(pod = pod.name, %error, "events of a pod are not known"),
         }
         Some(POD_EVENTS_PERIOD)
     }
 
-    /// How long to wait for permission to list; takes the permission if there is nothing to wait
-    /// for.
-    fn turn(&self, left: Option<Duration>) -> Duration {
+    /// How long to wait before a list is allowed; if it is allowed now, counts it.
+    fn reserve_list(&self, left: Option<Duration>) -> Duration {
         if left.is_some_and(|left| !left.is_zero()) {
             return Duration::ZERO;
         }

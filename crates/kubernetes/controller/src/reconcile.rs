@@ -1,4 +1,4 @@
-//! Reconciles one deployment: `dereference -> validate -> build -> apply -> report`.
+//! Reconciles one deployment: `observe -> validate -> build -> apply -> report`.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -19,28 +19,33 @@ use serde_json::json;
 
 use crate::apply::{AppliedChanges, ChildApplier};
 use crate::autoscale::{Scaling, replicas};
-use crate::build::{BuildContext, BuiltInOptions, build, served};
+use crate::build::{BuildContext, BuiltInOptions, build, exposed_protocols};
 use crate::child_action::is_not_newer;
 use crate::children::{ChildKind, ChildObject};
-use crate::dereference::{ObservedDeployment, dereference};
 use crate::digest::sha256_of;
 use crate::limits::{
-    COLLECTING_PAUSE, CREATION_REPORTED_TIME_MAX, NAME_TAKEN_PAUSE, SCRAPE_PERIOD, SKIPPED_PAUSE,
+    CREATION_REPORTED_TIME_MAX, GARBAGE_COLLECTION_PAUSE, NAME_TAKEN_PAUSE, SCRAPE_PERIOD,
+    SKIPPED_PAUSE,
 };
 use crate::metrics::{ControllerMetrics, ReconcileLabel, ScaleLabel};
+use crate::observe::{ObservedDeployment, observe};
 use crate::observed::Workload;
 use crate::pod_events::PodEvents;
 use crate::record::{DeploymentRecord, DeploymentRecords, lock};
-use crate::refusal::{RefusedWrite, with_remedy};
-use crate::report::{Happened, WriteDecision, events, measurements_pause, status_before, writing};
+use crate::rejected_write::{RejectedWrite, with_remedy};
+use crate::report::{
+    ReconcileChanges, WriteDecision, events, measurements_pause, status_before, write_decision,
+};
 use crate::rollout::{RolloutCase, RolloutDecision, Rollouts, image_of};
 use crate::scrape::ServerStates;
 use crate::status::{ApplyOutcome, DeploymentFacts, status_of};
-use crate::traffic::{TrafficCase, TrafficOutcome, decide, is_spare, selects_traffic, send};
+use crate::traffic::{
+    TrafficCase, TrafficOutcome, apply_decision, decide, is_spare, selects_traffic,
+};
 use crate::validate::{Valid, validate};
 use crate::watches::{Watches, deployments_kind};
 
-/// Everything that a reconcile uses.
+/// Shared state of all reconciles.
 pub(crate) struct Controller {
     pub(crate) cluster: Cluster,
     pub(crate) watches: Watches,
@@ -52,9 +57,9 @@ pub(crate) struct Controller {
     pub(crate) built_in: BuiltInOptions,
     pub(crate) rollouts: Rollouts,
     pub(crate) queue: WorkQueue<ObjectKey>,
-    /// How long fewer pods must have been enough before some get no more requests.
+    /// How long fewer pods must have been sufficient before some become spare.
     pub(crate) consolidation_delay: Duration,
-    /// The zero of the autoscaler's clock.
+    /// Start of the autoscaler's clock.
     pub(crate) start: Instant,
 }
 
@@ -62,11 +67,11 @@ pub(crate) struct Controller {
 struct ApplyResult {
     valid: Option<Valid>,
     outcome: ApplyOutcome,
-    done: AppliedChanges,
+    changes: AppliedChanges,
     scaling: Option<Scaling>,
-    /// The decision about its roll-out; `None` for an invalid spec.
+    /// The decision about the roll-out; `None` for an invalid spec.
     decision: Option<RolloutDecision>,
-    /// Which pods get requests.
+    /// The decision about the pods that receive requests.
     traffic: TrafficOutcome,
 }
 
@@ -75,7 +80,7 @@ impl ApplyResult {
         Self {
             valid: None,
             outcome: ApplyOutcome::Invalid(violations),
-            done: AppliedChanges::default(),
+            changes: AppliedChanges::default(),
             scaling: None,
             decision: None,
             traffic,
@@ -84,7 +89,7 @@ impl ApplyResult {
 }
 
 impl Controller {
-    /// Reconciles one deployment, and queues those whose roll-out may begin now.
+    /// Reconciles one deployment, and queues those whose roll-out may start now.
     pub(crate) async fn reconcile(&self, key: ObjectKey) -> WorkOutcome {
         let outcome = self.reconcile_once(key).await;
         for due in self.rollouts.due(now().0) {
@@ -93,15 +98,15 @@ impl Controller {
         outcome
     }
 
-    /// Rebuilds the slots of roll-outs from the watches.
+    /// Rebuilds the slots of roll-outs from the caches of the watches.
     pub(crate) fn rebuild_rollouts(&self) {
         self.rollouts
             .rebuild(self.watches.pod_deployments(), now().0);
     }
 
     async fn reconcile_once(&self, key: ObjectKey) -> WorkOutcome {
-        let Some(mut observation) = dereference(&key, &self.watches, &self.states) else {
-            self.records.forget_deployment(&key);
+        let Some(mut observation) = observe(&key, &self.watches, &self.states) else {
+            self.records.remove_deployment(&key);
             self.rollouts.release(&key);
             return self.count("gone", WorkOutcome::Done);
         };
@@ -131,7 +136,7 @@ impl Controller {
         outcome
     }
 
-    /// When to reconcile again after a reconcile without an error.
+    /// When to requeue the deployment after a reconcile without an error.
     fn requeue(
         &self,
         deployment: &InferenceDeployment,
@@ -141,25 +146,27 @@ impl Controller {
         let (result, pause) = match &applied.outcome {
             ApplyOutcome::Applied => ("applied", after),
             ApplyOutcome::Invalid(_) => ("invalid", after),
-            ApplyOutcome::Taken(_) => ("taken", Some(NAME_TAKEN_PAUSE)),
-            ApplyOutcome::Collecting(_) => ("collecting", Some(COLLECTING_PAUSE)),
-            ApplyOutcome::Refused(refusal) => {
-                return self.count("refused", WorkOutcome::Failed(refusal.class));
+            ApplyOutcome::NameConflict(_) => ("taken", Some(NAME_TAKEN_PAUSE)),
+            ApplyOutcome::AwaitingGarbageCollection(_) => {
+                ("collecting", Some(GARBAGE_COLLECTION_PAUSE))
+            }
+            ApplyOutcome::Rejected(rejection) => {
+                return self.count("refused", WorkOutcome::Failed(rejection.class));
             }
         };
-        // The autoscaler needs a reconcile each period, even if nothing changes: its five minutes
-        // pass.
+        // The autoscaler needs a reconcile each period even if nothing changes, because its delay
+        // of five minutes before scaling down may expire.
         let is_scaled = deployment.spec.autoscaling.is_some() && applied.valid.is_some();
-        let turn = is_scaled.then_some(SCRAPE_PERIOD);
-        // Checks a created child when its watch should have reported it.
-        let creation = (!applied.done.created.is_empty()).then_some(CREATION_REPORTED_TIME_MAX);
+        let autoscaler_pause = is_scaled.then_some(SCRAPE_PERIOD);
+        // Checks a created child at the time by which its watch should have reported it.
+        let creation = (!applied.changes.created.is_empty()).then_some(CREATION_REPORTED_TIME_MAX);
         let rollout = applied
             .decision
             .as_ref()
             .and_then(|decision| decision.pause);
-        let skipped = (!applied.done.skipped.is_empty()).then_some(SKIPPED_PAUSE);
+        let skipped = (!applied.changes.skipped.is_empty()).then_some(SKIPPED_PAUSE);
         let traffic = applied.traffic.pause;
-        let pauses = [pause, turn, creation, rollout, skipped, traffic];
+        let pauses = [pause, autoscaler_pause, creation, rollout, skipped, traffic];
         let outcome = match pauses.into_iter().flatten().min() {
             Some(pause) => WorkOutcome::After(pause),
             None => WorkOutcome::Done,
@@ -167,7 +174,7 @@ impl Controller {
         self.count(result, outcome)
     }
 
-    /// Handles an error: of writing the status, or of a request without an answer. Refusals of
+    /// Handles an error of a status write, or of a request without a response. Rejected writes of
     /// children are outcomes, not errors.
     fn handle_error(
         &self,
@@ -177,15 +184,15 @@ impl Controller {
     ) -> WorkOutcome {
         let class = error.class();
         let deployment = key.to_string();
-        let may_have_happened = matches!(
+        let may_have_taken_effect = matches!(
             class,
             ErrorClass::Conflict | ErrorClass::Transient | ErrorClass::Throttled(_)
         );
-        if !may_have_happened {
+        if !may_have_taken_effect {
             self.rollouts.release(key);
         }
         match class {
-            // Another writer was faster, or there was no answer: both are transient.
+            // A write conflict or a missing response; both are transient.
             ErrorClass::Conflict | ErrorClass::Transient | ErrorClass::Throttled(_) => {
                 tracing::debug!(deployment, %error, ?class, "a reconcile is tried again");
             }
@@ -201,7 +208,8 @@ impl Controller {
                     .record(event.regarding(regarding.object_ref(&())));
             }
         }
-        // Replacing an outdated schema changes no deployment, so nothing would trigger a reconcile.
+        // No watch event of the deployment follows when an outdated schema is replaced, so it is
+        // retried like a forbidden write.
         let class = match class {
             ErrorClass::Invalid => ErrorClass::Forbidden,
             class => class,
@@ -209,7 +217,7 @@ impl Controller {
         self.count("failed", WorkOutcome::Failed(class))
     }
 
-    /// Validates, builds and applies what the deployment asks for.
+    /// Validates, builds and applies a deployment.
     async fn apply(
         &self,
         observation: &mut ObservedDeployment,
@@ -227,36 +235,36 @@ impl Controller {
             }
         };
         let (mut children, scaling) =
-            self.wanted_children(&valid, built_in, observation, &traffic, record);
+            self.desired_children(&valid, built_in, observation, &traffic, record);
         let decision = self.decide_rollout(&key, &valid, observation, &mut children, record);
         let mut applier = ChildApplier {
             cluster: &self.cluster,
             valid: &valid,
             record,
             live: &mut observation.children,
-            done: AppliedChanges::default(),
+            changes: AppliedChanges::default(),
             is_held: decision.is_held,
         };
         let applied = applier.apply(&children).await;
-        let done = applier.done;
+        let changes = applier.changes;
         let outcome = outcome(applied, &mut lock(record))?;
-        // A write with a transient error may have taken effect.
-        let may_have_happened = matches!(&outcome, ApplyOutcome::Refused(refusal) if refusal.class == ErrorClass::Transient);
-        if outcome != ApplyOutcome::Applied && !may_have_happened {
+        // A write that failed with a transient error may have taken effect.
+        let may_have_taken_effect = matches!(&outcome, ApplyOutcome::Rejected(rejection) if rejection.class == ErrorClass::Transient);
+        if outcome != ApplyOutcome::Applied && !may_have_taken_effect {
             self.rollouts.release(&key);
         }
         Ok(ApplyResult {
             valid: Some(valid),
             outcome,
-            done,
+            changes,
             scaling,
             decision: Some(decision),
             traffic,
         })
     }
 
-    /// Decides which pods get requests, and tells the cluster. Comes before children are applied:
-    /// pods get requests again before the Service changes.
+    /// Decides which pods receive requests, and updates their labels. Runs before children are
+    /// applied, so that pods receive requests again before the Service changes.
     async fn direct_traffic(
         &self,
         spec: Option<&InferenceDeploymentSpec>,
@@ -273,16 +281,18 @@ impl Controller {
         let decision = decide(&case, &mut lock(record).traffic, self.now());
         let namespace = observation.deployment.metadata.namespace.as_deref();
         let namespace = namespace.unwrap_or_default();
-        let outcome = send(&self.cluster, namespace, &mut observation.pods, decision).await?;
+        let outcome =
+            apply_decision(&self.cluster, namespace, &mut observation.pods, decision).await?;
         let has_spare = observation.pods.iter().any(is_spare);
         for pod in &observation.pods {
             let key = ObjectKey::new(namespace, &pod.name);
-            self.states.set_watched(&key, has_spare && !is_spare(pod));
+            self.states
+                .set_serves_spare_load(&key, has_spare && !is_spare(pod));
         }
         Ok(outcome)
     }
 
-    /// The valid deployment, and the options of its built-in server.
+    /// Returns the valid deployment, and the options of its built-in server.
     fn validate(
         &self,
         observation: &ObservedDeployment,
@@ -292,8 +302,8 @@ impl Controller {
         Ok((valid, built_in.map_err(|violation| vec![violation])?))
     }
 
-    /// The children to apply, and the change of their number of pods by the autoscaler.
-    fn wanted_children(
+    /// Returns the children to apply, and the change of the number of pods by the autoscaler.
+    fn desired_children(
         &self,
         valid: &Valid,
         built_in: BuiltInOptions,
@@ -318,7 +328,8 @@ impl Controller {
                 && selects_traffic(&valid.spec, live, &observation.pods),
         };
         let mut children = build(valid, &build_context);
-        // A deployment keeps its name, also if the headless Service of another one has it.
+        // A deployment keeps its name even if the headless Service of another deployment has the
+        // same name.
         let pods = ChildKind::PodsService;
         let namesake = ObjectKey::new(&valid.namespace, pods.name_of(&valid.name));
         if self.watches.deployments.get(&namesake).is_some() {
@@ -327,7 +338,7 @@ impl Controller {
         (children, scaling)
     }
 
-    /// Decides whether the wanted Deployment may be applied now.
+    /// Decides whether the desired Deployment may be applied now.
     fn decide_rollout(
         &self,
         key: &ObjectKey,
@@ -347,7 +358,7 @@ impl Controller {
         self.rollouts.decide(&case, children, now().0)
     }
 
-    /// The options of built-in servers in a namespace, unless their deployment overrides them.
+    /// The options of built-in servers in a namespace, which their deployments may override.
     fn built_in_of_namespace(
         &self,
         namespace: Option<&Namespace>,
@@ -364,7 +375,7 @@ impl Controller {
         Ok(built_in)
     }
 
-    /// Records events, and writes the status if it is time; else returns when it will be.
+    /// Records events, and writes the status if a write is due; otherwise returns when it is due.
     async fn report(
         &self,
         observation: &mut ObservedDeployment,
@@ -374,19 +385,19 @@ impl Controller {
         let namespace = observation.deployment.metadata.namespace.clone();
         let namespace = namespace.unwrap_or_default();
         let pods = &mut observation.pods;
-        let explained = self
-            .pod_events
-            .explain(&self.cluster, &namespace, pods, record);
-        let explained = explained.await;
+        let next_read =
+            self.pod_events
+                .add_problem_from_events(&self.cluster, &namespace, pods, record);
+        let next_read = next_read.await;
         let mut deployment = InferenceDeployment::clone(&observation.deployment);
         deployment.status = status_before(&deployment, &lock(record));
         let status = self.status(&deployment, observation, applied, record);
         self.record_events(&deployment, &status, applied, record);
         let due = lock(record).respawns.due(Instant::now());
-        let after = explained.into_iter().chain(due).min();
+        let after = next_read.into_iter().chain(due).min();
         let before = deployment.status.as_ref();
         let pause = measurements_pause(self.watches.deployments.count());
-        let decision = writing(before, &status, &lock(record), Instant::now(), pause);
+        let decision = write_decision(before, &status, &lock(record), Instant::now(), pause);
         match decision {
             WriteDecision::Never => return Ok(after),
             WriteDecision::After(pause) => return Ok(after.into_iter().chain([pause]).min()),
@@ -396,12 +407,12 @@ impl Controller {
         Ok(if is_written {
             after
         } else {
-            Some(COLLECTING_PAUSE)
+            Some(GARBAGE_COLLECTION_PAUSE)
         })
     }
 
-    /// The status of `deployment`, which has its current one. Servers that do not have the newest
-    /// settings yet are scraped more often.
+    /// Computes the status of `deployment`, which contains its current one. Servers that do not
+    /// have the newest settings yet are scraped more often.
     fn status(
         &self,
         deployment: &InferenceDeployment,
@@ -417,13 +428,13 @@ impl Controller {
         let facts = DeploymentFacts {
             deployment,
             outcome: &applied.outcome,
-            served: valid.map(served),
+            exposed_protocols: valid.map(exposed_protocols),
             settings_sha256: settings_sha256.as_deref(),
             workload: workload.as_ref(),
             pods: &observation.pods,
             respawns: lock(record)
                 .respawns
-                .note(&observation.pods, Instant::now()),
+                .record(&observation.pods, Instant::now()),
             server_image: live.and_then(|live| image_of(&live.body)),
             rollout: applied.decision.as_ref(),
             traffic: applied.traffic.status(&observation.pods),
@@ -431,13 +442,13 @@ impl Controller {
         for pod in facts.pods {
             let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
             let key = ObjectKey::new(namespace, &pod.name);
-            self.states.set_pending(&key, facts.is_behind(pod));
+            self.states.set_pending(&key, facts.has_stale_settings(pod));
         }
         status_of(&facts, &now())
     }
 
-    /// Writes the status and notes it in `record`. False if the deployment was deleted meanwhile,
-    /// which the watch reports, or its kind is not served by every API server yet.
+    /// Writes the status and stores it in `record`. Returns false if the deployment was deleted
+    /// meanwhile, which the watch reports, or if not every API server serves its kind yet.
     async fn write_status(
         &self,
         deployment: &InferenceDeployment,
@@ -455,8 +466,8 @@ impl Controller {
             "status": status,
         });
         match self.cluster.apply_status(&deployments_kind(), &body).await {
-            Ok(answer) => {
-                let version = answer.metadata.resource_version.unwrap_or_default();
+            Ok(response) => {
+                let version = response.metadata.resource_version.unwrap_or_default();
                 lock(record).status = Some((status, version, Instant::now()));
                 Ok(true)
             }
@@ -465,7 +476,8 @@ impl Controller {
         }
     }
 
-    /// Records and counts what happened between the current status of `deployment` and `status`.
+    /// Records events and counts metrics for the changes between the current status of `deployment`
+    /// and `status`.
     fn record_events(
         &self,
         deployment: &InferenceDeployment,
@@ -473,14 +485,14 @@ impl Controller {
         applied: &ApplyResult,
         record: &Mutex<DeploymentRecord>,
     ) {
-        let happened = Happened {
-            done: &applied.done,
+        let changes = ReconcileChanges {
+            applied: &applied.changes,
             scaling: applied.scaling.as_ref(),
-            respawned: lock(record).respawns.event(Instant::now()),
-            is_redirected: applied.traffic.is_changed,
+            respawn_note: lock(record).respawns.event(Instant::now()),
+            has_traffic_changed: applied.traffic.is_changed,
         };
         let key = ObjectKey::of(deployment).to_string();
-        for event in events(deployment, deployment.status.as_ref(), status, happened) {
+        for event in events(deployment, deployment.status.as_ref(), status, changes) {
             let (reason, note) = (event.reason, event.note.as_str());
             tracing::info!(deployment = key, reason, note, "events");
             self.events.record(event);
@@ -498,17 +510,17 @@ impl Controller {
     }
 }
 
-/// Whether the spec was edited after the status was written.
+/// Whether the spec was edited after the last status write.
 fn is_newer_than_status(deployment: &InferenceDeployment) -> bool {
-    let seen = deployment
+    let observed = deployment
         .status
         .as_ref()
         .and_then(|s| s.observed_generation);
-    deployment.metadata.generation > seen
+    deployment.metadata.generation > observed
 }
 
-/// The outcome of applying children. A refusal by the API server is an outcome; a transient error
-/// (5xx) is one from its second time in a row.
+/// The outcome of applying children. A rejected write is an outcome; a transient error (5xx) is one
+/// from its second consecutive occurrence.
 fn outcome(
     applied: Result<ApplyOutcome, ClusterError>,
     record: &mut DeploymentRecord,
@@ -522,14 +534,14 @@ fn outcome(
     };
     record.failures = record.failures.saturating_add(1);
     let is_reported = error.class() != ErrorClass::Transient || record.failures > 1;
-    match RefusedWrite::of(&error).filter(|_| is_reported) {
-        Some(refusal) => Ok(ApplyOutcome::Refused(refusal)),
+    match RejectedWrite::of(&error).filter(|_| is_reported) {
+        Some(rejection) => Ok(ApplyOutcome::Rejected(rejection)),
         None => Err(error),
     }
 }
 
-/// The Deployment of the pods; counts as not observed by its controller until the watch has
-/// reported what was applied last.
+/// The Deployment of the pods. It counts as not observed by its controller until the watch has
+/// reported the last apply.
 fn workload(observation: &ObservedDeployment, record: &DeploymentRecord) -> Option<Workload> {
     let live = observation.children.get(&ChildKind::Deployment)?;
     let mut workload = Workload::of(live);
@@ -540,7 +552,7 @@ fn workload(observation: &ObservedDeployment, record: &DeploymentRecord) -> Opti
     Some(workload)
 }
 
-/// Now, in whole seconds, as Kubernetes stores it.
+/// The current time in whole seconds, the resolution that Kubernetes stores.
 fn now() -> Time {
     let now = Timestamp::now();
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))

@@ -1,6 +1,6 @@
-//! What the controller remembers of each deployment between two reconciles. All of it can be lost:
-//! then a child may be applied once more than needed, and the autoscaler's five minutes start
-//! again.
+//! State of each deployment that the controller keeps in memory between two reconciles. All of it
+//! may be lost: then a child may be applied once more than necessary, and the autoscaler's delay of
+//! five minutes starts again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,24 +13,24 @@ use albacore_cluster::ObjectKey;
 use crate::child_action::LastApplied;
 use crate::children::ChildKind;
 use crate::limits::CREATION_REPORTED_TIME_MAX;
-use crate::pod_events::LastRead;
+use crate::pod_events::LastEventRead;
 use crate::respawns::Respawns;
 use crate::traffic::TrafficRecord;
 
 #[derive(Debug, Default)]
 pub(crate) struct DeploymentRecord {
-    /// The uid of the deployment; another uid is another deployment.
+    /// The uid of the deployment, which distinguishes deployments of the same name.
     pub(crate) uid: String,
     applied: BTreeMap<ChildKind, (LastApplied, Instant)>,
-    /// The kind of child whose name another owner had at the last attempt.
-    pub(crate) taken: Option<ChildKind>,
-    /// The kind of an optional child that was left out for that, and when.
+    /// The kind of child whose name was used by another owner at the last attempt.
+    pub(crate) name_conflict: Option<ChildKind>,
+    /// The kind of the optional child that was skipped for this reason, and the time.
     pub(crate) skipped: Option<(ChildKind, Instant)>,
     pub(crate) status: Option<(InferenceDeploymentStatus, String, Instant)>,
-    /// Reconciles in a row that failed with a transient error of the API server.
+    /// Consecutive reconciles that failed with a transient error of the API server.
     pub(crate) failures: u32,
     /// The events of a pod that is not ready.
-    pub(crate) pod_events: Option<LastRead>,
+    pub(crate) pod_events: Option<LastEventRead>,
     pub(crate) respawns: Respawns,
     /// The autoscaler of `spec.autoscaling`.
     pub(crate) autoscaler: Autoscaler,
@@ -40,19 +40,19 @@ pub(crate) struct DeploymentRecord {
 }
 
 impl DeploymentRecord {
-    /// The result of the last apply of a child. A child that no watch has reported in time is
-    /// forgotten.
+    /// The result of the last apply of a child. It expires if no watch has reported the child in
+    /// time.
     pub(crate) fn applied(&self, kind: ChildKind, is_live: bool) -> Option<&LastApplied> {
         let (applied, at) = self.applied.get(&kind)?;
         (is_live || at.elapsed() < CREATION_REPORTED_TIME_MAX).then_some(applied)
     }
 
-    pub(crate) fn note(&mut self, kind: ChildKind, applied: LastApplied) {
+    pub(crate) fn set_applied(&mut self, kind: ChildKind, applied: LastApplied) {
         self.applied.insert(kind, (applied, Instant::now()));
     }
 
-    /// Forgets a child that was deleted, and that its name was taken.
-    pub(crate) fn forget(&mut self, kind: ChildKind) {
+    /// Removes the entries of a child that was deleted, including that its name was taken.
+    pub(crate) fn remove_child(&mut self, kind: ChildKind) {
         self.applied.remove(&kind);
         self.skipped.take_if(|(skipped, _)| *skipped == kind);
     }
@@ -66,11 +66,11 @@ pub(crate) struct DeploymentRecords {
 
 impl DeploymentRecords {
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Arc<Mutex<DeploymentRecord>>>> {
-        // Each entry is consistent at every moment.
+        // Each entry is consistent at any time.
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The record of the deployment `key` with the uid `uid`: a new one for a new uid.
+    /// The record of the deployment `key` with the uid `uid`; a new uid gets a new record.
     pub(crate) fn of(&self, key: &ObjectKey, uid: &str) -> Arc<Mutex<DeploymentRecord>> {
         let record = self.lock().entry(key.clone()).or_default().clone();
         let mut locked = lock(&record);
@@ -84,26 +84,26 @@ impl DeploymentRecords {
         record
     }
 
-    /// Forgets a deployment that was deleted.
-    pub(crate) fn forget_deployment(&self, key: &ObjectKey) {
+    /// Removes the record of a deployment that was deleted.
+    pub(crate) fn remove_deployment(&self, key: &ObjectKey) {
         self.lock().remove(key);
     }
 
-    /// Forgets a child that was deleted.
-    pub(crate) fn forget_child(&self, key: &ObjectKey, kind: ChildKind) {
+    /// Removes a deleted child from its record.
+    pub(crate) fn remove_child(&self, key: &ObjectKey, kind: ChildKind) {
         let record = self.lock().get(key).cloned();
         if let Some(record) = record {
-            lock(&record).forget(kind);
+            lock(&record).remove_child(kind);
         }
     }
 
-    /// Forgets everything: another process may have led meanwhile.
+    /// Removes all records, because another process may have led meanwhile.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }
 }
 
-/// Locks a record, also after a panic elsewhere: each field is consistent by itself.
+/// Locks a record even if the mutex is poisoned, because each field is consistent by itself.
 pub(crate) fn lock(record: &Mutex<DeploymentRecord>) -> MutexGuard<'_, DeploymentRecord> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }

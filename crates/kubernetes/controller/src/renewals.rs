@@ -1,12 +1,13 @@
-//! Which nodes are silent: their agents have not reported for a minute that they verified masks.
+//! Detects silent nodes: nodes whose agents have not reported for a minute that they verified
+//! masks.
 //!
-//! The time in a NodePlacement is that of the node's clock, which may be minutes off. So two such
-//! times are only ever compared with each other, for equality: what counts is when this process saw
-//! the time change, by its own clock that never jumps. A process that has just begun has seen no
-//! change yet and cannot know for how long a node has been silent. For as long as a node may take
-//! to be called silent it leaves the status of deployments as it is (see
-//! [`Freshness::Unconfirmed`]), so that its start neither calls a silent node placed nor a placed
-//! one silent.
+//! The time in a NodePlacement is that of the node's clock, which may be off by minutes. Therefore
+//! two such times are only compared for equality, and the age of a report is measured with the
+//! monotonic clock of this process from the moment when it observed a new time. A process that was
+//! just started has not observed a change yet and cannot know how long a node has been silent. For
+//! [`SILENCE_TIME_MAX`] it leaves the status of deployments unchanged (see
+//! [`Freshness::Unconfirmed`]), so that a restart reports neither a silent node as placed nor a
+//! placed node as silent.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,9 +20,9 @@ use crate::limits::SILENCE_TIME_MAX;
 /// The age of a node's report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Freshness {
-    /// Its agent has renewed it lately.
+    /// Its agent has renewed it within [`SILENCE_TIME_MAX`].
     Fresh,
-    /// It existed when this process began, which has not seen a renewal yet.
+    /// It existed when this process started, and this process has not observed a renewal yet.
     Unconfirmed,
     /// It was not renewed for [`SILENCE_TIME_MAX`].
     Silent,
@@ -29,9 +30,9 @@ pub(crate) enum Freshness {
 
 #[derive(Debug)]
 struct Renewal {
-    /// The agent's time of the last renewal, as reported.
+    /// The time of the last renewal as reported by the agent.
     reported: Option<Time>,
-    seen_at: Instant,
+    observed_at: Instant,
     freshness: Freshness,
 }
 
@@ -47,23 +48,24 @@ pub(crate) struct Renewals(Arc<Mutex<RenewalTable>>);
 
 impl Renewals {
     fn lock(&self) -> MutexGuard<'_, RenewalTable> {
-        // Each entry is consistent at every moment.
+        // Each entry is consistent at any time.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called when all nodes were listed once: a report that appears from now on is new.
-    pub(crate) fn begin(&self) {
+    /// Called after the first list of all nodes: a report that appears later is new.
+    pub(crate) fn set_listed(&self) {
         self.lock().is_listed = true;
     }
 
-    /// Notes a report that was seen at `now`; true if its node becomes [`Freshness::Fresh`].
-    pub(crate) fn note(&self, node: &str, reported: Option<&Time>, now: Instant) -> bool {
+    /// Records a report that was observed at `now`; returns true if its node becomes
+    /// [`Freshness::Fresh`].
+    pub(crate) fn record(&self, node: &str, reported: Option<&Time>, now: Instant) -> bool {
         let mut known = self.lock();
         let is_new = known.is_listed && reported.is_some();
         let Some(renewal) = known.nodes.get_mut(node) else {
             let renewal = Renewal {
                 reported: reported.cloned(),
-                seen_at: now,
+                observed_at: now,
                 freshness: match is_new {
                     true => Freshness::Fresh,
                     false => Freshness::Unconfirmed,
@@ -72,17 +74,17 @@ impl Renewals {
             known.nodes.insert(node.to_owned(), renewal);
             return is_new;
         };
-        // An agent that has just started has verified nothing and reports no time.
+        // An agent that was just started has verified nothing and reports no time.
         if renewal.reported.as_ref() == reported || reported.is_none() {
             return false;
         }
         renewal.reported = reported.cloned();
-        renewal.seen_at = now;
+        renewal.observed_at = now;
         std::mem::replace(&mut renewal.freshness, Freshness::Fresh) != Freshness::Fresh
     }
 
-    /// The report of a node was deleted.
-    pub(crate) fn forget(&self, node: &str) {
+    /// Removes a node whose report was deleted.
+    pub(crate) fn remove(&self, node: &str) {
         self.lock().nodes.remove(node);
     }
 
@@ -92,11 +94,12 @@ impl Renewals {
         renewal.map_or(Freshness::Unconfirmed, |renewal| renewal.freshness)
     }
 
-    /// The nodes that have become silent by `now`, and when the next one will unless it is renewed.
+    /// Returns the nodes that have become silent by `now`, and the time at which the next one will
+    /// unless it is renewed.
     pub(crate) fn expire(&self, now: Instant) -> (Vec<String>, Option<Instant>) {
         let (mut silent, mut next) = (Vec::new(), None);
         for (node, renewal) in &mut self.lock().nodes {
-            let at = renewal.seen_at + SILENCE_TIME_MAX;
+            let at = renewal.observed_at + SILENCE_TIME_MAX;
             if renewal.freshness == Freshness::Silent {
                 continue;
             }
@@ -128,21 +131,21 @@ mod tests {
     #[test]
     fn a_node_is_silent_a_minute_after_its_last_renewal_whatever_its_clock_says() {
         let (renewals, start) = (Renewals::default(), Instant::now());
-        renewals.begin();
-        // First far behind, then further: only a difference counts.
-        assert!(renewals.note("a", time(1_000).as_ref(), start));
-        assert!(!renewals.note("a", time(40).as_ref(), start + 40 * SECOND));
+        renewals.set_listed();
+        // The reported time moves back: only the difference counts.
+        assert!(renewals.record("a", time(1_000).as_ref(), start));
+        assert!(!renewals.record("a", time(40).as_ref(), start + 40 * SECOND));
         let (silent, next) = renewals.expire(start + 61 * SECOND);
         assert!(silent.is_empty(), "{silent:?}");
         assert_eq!(next, Some(start + 100 * SECOND));
-        // Reported again without a renewal.
-        assert!(!renewals.note("a", time(40).as_ref(), start + 99 * SECOND));
+        // The same report without a renewal.
+        assert!(!renewals.record("a", time(40).as_ref(), start + 99 * SECOND));
         assert_eq!(renewals.freshness("a"), Freshness::Fresh);
         assert_eq!(renewals.expire(start + 100 * SECOND).0, ["a"]);
         assert_eq!(renewals.freshness("a"), Freshness::Silent);
-        // Reported as silent once; recovers with the next renewal.
+        // A silent node is returned once; it recovers with the next renewal.
         assert_eq!(renewals.expire(start + 101 * SECOND), (Vec::new(), None));
-        assert!(renewals.note("a", time(41).as_ref(), start + 102 * SECOND));
+        assert!(renewals.record("a", time(41).as_ref(), start + 102 * SECOND));
         assert_eq!(renewals.freshness("a"), Freshness::Fresh);
     }
 
@@ -151,17 +154,17 @@ mod tests {
         let (renewals, start) = (Renewals::default(), Instant::now());
         for node in ["dead", "alive", "old agent"] {
             let reported = time(7).filter(|_| node != "old agent");
-            assert!(!renewals.note(node, reported.as_ref(), start));
+            assert!(!renewals.record(node, reported.as_ref(), start));
             assert_eq!(renewals.freshness(node), Freshness::Unconfirmed);
         }
-        renewals.begin();
-        assert!(renewals.note("alive", time(8).as_ref(), start + 20 * SECOND));
-        assert!(!renewals.note("old agent", None, start + 20 * SECOND));
+        renewals.set_listed();
+        assert!(renewals.record("alive", time(8).as_ref(), start + 20 * SECOND));
+        assert!(!renewals.record("old agent", None, start + 20 * SECOND));
         let (mut silent, next) = renewals.expire(start + 60 * SECOND);
         silent.sort();
         assert_eq!(silent, ["dead", "old agent"]);
         assert_eq!(next, Some(start + 80 * SECOND));
-        renewals.forget("alive");
+        renewals.remove("alive");
         assert_eq!(renewals.expire(start + 81 * SECOND), (Vec::new(), None));
     }
 }

@@ -1,9 +1,9 @@
-//! Decides when a status is written, and makes events from what changed.
+//! Decides when a status is written, and creates events for its changes.
 //!
-//! A status that differs in measurements only is written at most every [`measurements_pause`]:
-//! numbers change all the time, and nothing reads them more often. One that differs in the progress
-//! of a roll-out only is written at most every [`PROGRESS_PAUSE`]: the Deployment and its pods
-//! change in many small steps.
+//! A status that differs in measurements only is written at most every [`measurements_pause`],
+//! because measurements change constantly and no reader needs them more often. A status that
+//! differs in roll-out progress only is written at most every [`PROGRESS_PAUSE`], because the
+//! Deployment and its pods change in many small steps.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use crate::apply::AppliedChanges;
 use crate::autoscale::Scaling;
 use crate::child_action::is_not_newer;
 use crate::children::ChildKind;
-use crate::limits::{MEASUREMENTS_PAUSE, MEASUREMENTS_TURN, PROGRESS_PAUSE};
+use crate::limits::{MEASUREMENTS_PAUSE, MEASUREMENTS_PAUSE_PER_DEPLOYMENT, PROGRESS_PAUSE};
 use crate::names::AGENT_SILENT;
 use crate::record::DeploymentRecord;
-use crate::refusal::RefusedWrite;
+use crate::rejected_write::RejectedWrite;
 use crate::rollout::{STUCK, UPGRADE_PENDING};
 
-/// The current status of `deployment`: the one written last, if the watch has not reported it yet.
+/// The current status of `deployment`: the one written last if the watch has not reported it yet.
 pub(crate) fn status_before(
     deployment: &InferenceDeployment,
     record: &DeploymentRecord,
@@ -47,17 +47,17 @@ pub(crate) enum WriteDecision {
     After(Duration),
 }
 
-/// Shortest time between two writes of a status that differ in measurements only, where there are
-/// so many deployments.
+/// Shortest time between two status writes that differ in measurements only, for a given number of
+/// deployments.
 pub(crate) fn measurements_pause(deployments: usize) -> Duration {
     let deployments = u32::try_from(deployments).unwrap_or(u32::MAX);
-    MEASUREMENTS_TURN
+    MEASUREMENTS_PAUSE_PER_DEPLOYMENT
         .saturating_mul(deployments)
         .max(MEASUREMENTS_PAUSE)
 }
 
-/// When to write `status` over `before`; `pause` as [`measurements_pause`] says.
-pub(crate) fn writing(
+/// When to write `status` over `before`; `pause` is that of [`measurements_pause`].
+pub(crate) fn write_decision(
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
     record: &DeploymentRecord,
@@ -93,14 +93,14 @@ fn without_measurements(status: &InferenceDeploymentStatus) -> InferenceDeployme
         utilization: None,
         ..status.clone()
     };
-    // It says whether fewer pods seem to be enough, which may change with each report.
+    // The reason states whether fewer pods seem sufficient, which may change with each report.
     if let Some(traffic) = &mut status.traffic {
         traffic.reason.clear();
     }
     for model in &mut status.models {
         model.latency.clear();
         (model.goodput, model.p99, model.bad_rate) = (None, None, None);
-        // Its condition says at once that an objective is missed or met again.
+        // Its condition immediately reports whether an objective is missed or met.
         model.slo_met = None;
         model.batching.clear();
     }
@@ -108,21 +108,21 @@ fn without_measurements(status: &InferenceDeploymentStatus) -> InferenceDeployme
         workers.respawns = 0;
         workers.last_cause = None;
     }
-    // Messages of other components may change with each attempt (counts, times): no reason to write
-    // at once.
+    // Messages of other components may change with each attempt (counts, times), which does not
+    // justify an immediate write.
     for condition in &mut status.conditions {
         condition.message.clear();
     }
     status
 }
 
-/// Leaves out how far a roll-out has come while one is under way; its end changes `Reconciling`.
+/// Removes the progress of a roll-out while it is in progress; its end changes `Reconciling`.
 fn without_progress(status: InferenceDeploymentStatus) -> InferenceDeploymentStatus {
     let mut conditions = status.conditions.clone();
     if !conditions.iter().any(|c| c.type_ == "Reconciling") {
         return status;
     }
-    // Copied from the Deployment, which changes them at each step.
+    // Copied from the Deployment, whose conditions change at each step.
     conditions.retain(|c| !matches!(&*c.type_, "Available" | "Progressing"));
     InferenceDeploymentStatus {
         conditions,
@@ -134,34 +134,34 @@ fn without_progress(status: InferenceDeploymentStatus) -> InferenceDeploymentSta
     }
 }
 
-/// What happened in one reconcile, beside the change of the status.
-pub(crate) struct Happened<'a> {
-    pub(crate) done: &'a AppliedChanges,
+/// The changes of one reconcile that are not part of the status.
+pub(crate) struct ReconcileChanges<'a> {
+    pub(crate) applied: &'a AppliedChanges,
     pub(crate) scaling: Option<&'a Scaling>,
-    /// The note about replaced workers, if it is time for one.
-    pub(crate) respawned: Option<String>,
-    /// Whether pods began or ceased to get requests.
-    pub(crate) is_redirected: bool,
+    /// The note of an event about respawned workers, if one is due.
+    pub(crate) respawn_note: Option<String>,
+    /// Whether pods started or stopped receiving requests.
+    pub(crate) has_traffic_changed: bool,
 }
 
-/// Events for what happened between two statuses.
+/// Events for the changes between two statuses.
 pub(crate) fn events(
     deployment: &InferenceDeployment,
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
-    happened: Happened<'_>,
+    changes: ReconcileChanges<'_>,
 ) -> Vec<ObjectEvent> {
-    let Happened {
-        done,
+    let ReconcileChanges {
+        applied,
         scaling,
-        respawned,
-        is_redirected,
-    } = happened;
+        respawn_note,
+        has_traffic_changed,
+    } = changes;
     let mut drafts = Vec::new();
     for (kinds, reason, action, verb) in [
-        (&done.created, "Created", "Create", "created"),
-        (&done.changed, "Changed", "Change", "changed"),
-        (&done.deleted, "Deleted", "Delete", "deleted"),
+        (&applied.created, "Created", "Create", "created"),
+        (&applied.changed, "Changed", "Change", "changed"),
+        (&applied.deleted, "Deleted", "Delete", "deleted"),
     ] {
         if !kinds.is_empty() {
             let names: Vec<&str> = kinds.iter().map(|kind: &ChildKind| kind.noun()).collect();
@@ -169,7 +169,7 @@ pub(crate) fn events(
             drafts.push(EventDraft::normal(reason, action, note));
         }
     }
-    for kind in &done.skipped {
+    for kind in &applied.skipped {
         let (kind, name) = (kind.noun(), kind.name_of(&deployment.name_any()));
         let note = format!(
             "no {kind} {name}: an object that this deployment does not control has this name; \
@@ -178,19 +178,19 @@ pub(crate) fn events(
         drafts.push(EventDraft::warning("NameTaken", "Apply", note));
     }
     if let Some(Scaling { from, to, advice }) = scaling {
-        let (pods, why) = (counted(*to, "pod"), why(advice.cause));
-        let note = format!("from {from} to {pods}: {why}");
+        let (pods, scaling_reason) = (counted(*to, "pod"), scaling_reason(advice.cause));
+        let note = format!("from {from} to {pods}: {scaling_reason}");
         drafts.push(EventDraft::normal("Scaled", "Scale", note));
     }
-    if let Some(traffic) = status.traffic.as_ref().filter(|_| is_redirected) {
+    if let Some(traffic) = status.traffic.as_ref().filter(|_| has_traffic_changed) {
         let note = format!(
             "pods that get requests, of the ready ones: {}: {}",
             traffic.serving, traffic.reason
         );
         drafts.push(EventDraft::normal("Redirected", "Redirect", note));
     }
-    drafts.extend(of_conditions(before, status));
-    drafts.extend(respawned.map(|note| EventDraft::warning("WorkersRespawned", "Serve", note)));
+    drafts.extend(condition_events(before, status));
+    drafts.extend(respawn_note.map(|note| EventDraft::warning("WorkersRespawned", "Serve", note)));
     let regarding = deployment.object_ref(&());
     drafts
         .into_iter()
@@ -199,7 +199,7 @@ pub(crate) fn events(
 }
 
 /// Events for conditions that changed.
-fn of_conditions(
+fn condition_events(
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
 ) -> Vec<EventDraft> {
@@ -215,7 +215,7 @@ fn of_conditions(
     };
     for kind in ["Stalled", "Reconciling"] {
         let Some(now) = changed(kind) else { continue };
-        if let Some(reason) = apply_reason(&now.reason) {
+        if let Some(reason) = blocking_event_reason(&now.reason) {
             found.push(EventDraft::warning(reason, "Apply", now.message));
         }
     }
@@ -242,15 +242,15 @@ fn of_conditions(
     found
 }
 
-/// The reason of the event for a condition that blocks the spec; `None` for usual conditions. Maps
+/// The reason of the event for a condition that blocks the spec; `None` for other conditions. Maps
 /// to this program's own constants.
-fn apply_reason(reason: &str) -> Option<&'static str> {
+fn blocking_event_reason(reason: &str) -> Option<&'static str> {
     let own = ["InvalidSpec", "NameTaken", "ProgressDeadlineExceeded"];
-    let mut known = own.into_iter().chain(RefusedWrite::REASONS);
+    let mut known = own.into_iter().chain(RejectedWrite::REASONS);
     known.find(|known| *known == reason)
 }
 
-fn why(cause: albacore_batching::Cause) -> &'static str {
+fn scaling_reason(cause: albacore_batching::Cause) -> &'static str {
     use albacore_batching::Cause;
     match cause {
         Cause::Bounds => "the bounds of spec.autoscaling",

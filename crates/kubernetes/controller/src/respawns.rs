@@ -1,5 +1,5 @@
-//! Worker processes that ended and were replaced: how many recently, and when an event reports
-//! them. Pure; time is an argument.
+//! Respawns of worker processes: how many were recent, and when an event reports them. Pure; time
+//! is an argument.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -10,40 +10,40 @@ use crate::observed::ObservedPod;
 /// The respawns of one deployment.
 #[derive(Debug, Default)]
 pub(crate) struct Respawns {
-    /// The last count of each pod, by uid.
-    seen: BTreeMap<String, i64>,
-    /// Respawns of the last [`RESPAWN_WINDOW`], with the time when they were noticed.
+    /// The last reported count of each pod, by uid.
+    last_counts: BTreeMap<String, i64>,
+    /// Respawns of the last [`RESPAWN_WINDOW`], with the time when they were observed.
     recent: VecDeque<(Instant, i64)>,
-    /// Noticed and not reported by an event yet.
+    /// Respawns that were observed and not reported by an event yet.
     unreported: i64,
     reported_at: Option<Instant>,
-    /// Pod and cause of the last one.
+    /// Pod and cause of the last respawn.
     last: Option<String>,
 }
 
-/// The respawns that the status reports.
+/// The recent respawns that the status reports.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct RecentRespawns {
     /// Within the last `RESPAWN_WINDOW`.
     pub(crate) count: i64,
-    /// Pod and cause of the last one that was noticed.
+    /// Pod and cause of the last observed respawn.
     pub(crate) last: Option<String>,
 }
 
 impl Respawns {
-    /// Takes the counts of the pods at `now`. The first count of a pod is of unknown age: only
+    /// Records the counts of the pods at `now`. The age of a pod's first count is unknown, so only
     /// increases count as recent.
-    pub(crate) fn note(&mut self, pods: &[ObservedPod], now: Instant) -> RecentRespawns {
-        let mut seen = BTreeMap::new();
+    pub(crate) fn record(&mut self, pods: &[ObservedPod], now: Instant) -> RecentRespawns {
+        let mut last_counts = BTreeMap::new();
         let mut added = 0;
         for pod in pods {
-            let before = self.seen.get(&pod.uid).copied();
+            let before = self.last_counts.get(&pod.uid).copied();
             let Some(reported) = pod.respawns() else {
-                // A server that is silent for a moment keeps its count.
-                seen.extend(before.map(|count| (pod.uid.clone(), count)));
+                // A server that temporarily does not respond keeps its count.
+                last_counts.extend(before.map(|count| (pod.uid.clone(), count)));
                 continue;
             };
-            // A restarted server counts from zero.
+            // The count of a restarted server starts from zero.
             let more = match before {
                 Some(before) if reported.count >= before => reported.count - before,
                 Some(_) => reported.count,
@@ -53,9 +53,9 @@ impl Respawns {
                 added += more;
                 self.last = Some(format!("{}: {}", pod.name, reported.cause));
             }
-            seen.insert(pod.uid.clone(), reported.count);
+            last_counts.insert(pod.uid.clone(), reported.count);
         }
-        self.seen = seen;
+        self.last_counts = last_counts;
         self.unreported += added;
         if added > 0 {
             self.recent.push_back((now, added));
@@ -70,7 +70,8 @@ impl Respawns {
         }
     }
 
-    /// The note of an event that is due at `now`: the first respawn at once, later ones together.
+    /// The note of an event that is due at `now`: the first respawn is reported immediately, later
+    /// ones are aggregated.
     pub(crate) fn event(&mut self, now: Instant) -> Option<String> {
         if self.unreported == 0 || self.event_due(now) != Some(Duration::ZERO) {
             return None;
@@ -84,7 +85,7 @@ impl Respawns {
         Some(note)
     }
 
-    /// When to check again: for an event that waits, or a count that ages out.
+    /// When to check again: for a pending event, or for a count that leaves the window.
     pub(crate) fn due(&self, now: Instant) -> Option<Duration> {
         let ages = self
             .recent
@@ -124,33 +125,33 @@ mod tests {
     }
 
     #[test]
-    fn respawns_are_reported_at_once_then_together_and_age_out() {
+    fn the_first_respawn_is_reported_immediately_and_later_ones_are_aggregated() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut respawns = Respawns::default();
-        // Of unknown age: before the first look.
-        assert_eq!(respawns.note(&[pod(7)], at(0)).count, 0);
+        // Of unknown age: from before the first observation.
+        assert_eq!(respawns.record(&[pod(7)], at(0)).count, 0);
         assert_eq!(respawns.event(at(0)), None);
-        respawns.note(&[pod(8)], at(1));
+        respawns.record(&[pod(8)], at(1));
         let note = respawns.event(at(1)).unwrap();
         assert!(note.ends_with("replaced: 1; last: p: signal 9"), "{note}");
-        respawns.note(&[pod(20)], at(2));
-        respawns.note(
+        respawns.record(&[pod(20)], at(2));
+        respawns.record(
             &[ObservedPod {
                 state: None,
                 ..pod(0)
             }],
             at(3),
         );
-        assert_eq!(respawns.note(&[pod(38)], at(4)).count, 31);
+        assert_eq!(respawns.record(&[pod(38)], at(4)).count, 31);
         assert_eq!(respawns.event(at(4)), None);
         let wait = respawns.due(at(4)).unwrap();
         assert_eq!(wait, RESPAWN_EVENT_PAUSE - Duration::from_secs(3));
         let note = respawns.event(at(4) + wait).unwrap();
         assert!(note.contains("replaced: 30;"), "{note}");
         // The server was restarted.
-        assert_eq!(respawns.note(&[pod(2)], at(5)).count, 33);
+        assert_eq!(respawns.record(&[pod(2)], at(5)).count, 33);
         let later = at(5) + RESPAWN_WINDOW;
-        assert_eq!(respawns.note(&[pod(2)], later).count, 0);
+        assert_eq!(respawns.record(&[pod(2)], later).count, 0);
     }
 }

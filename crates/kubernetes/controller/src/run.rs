@@ -1,4 +1,4 @@
-//! The program from its command line to its exit code.
+//! Startup, main loop and shutdown of the program.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::reconcile::Controller;
 use crate::record::DeploymentRecords;
 use crate::rollout::Rollouts;
 use crate::scrape::{ServerStates, scrape};
-use crate::watches::{ControllerContext, Watches, watch_for_silence};
+use crate::watches::{ControllerContext, Watches, watch_silent_nodes};
 
-/// Runs the controller until a signal ends it.
+/// Runs the controller until a signal stops it.
 #[must_use]
 pub fn main() -> ExitCode {
     let args: Args = match parse_arguments() {
@@ -97,7 +97,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         async move {
             match is_synced && lease.is_held() {
                 true => controller.reconcile(key).await,
-                // All keys are queued when this process begins to lead.
+                // All keys are queued when this process acquires the lease.
                 false => WorkOutcome::Done,
             }
         }
@@ -140,12 +140,12 @@ fn start_tasks(
     let scraping = {
         let (watches, lease) = (watches.clone(), lease.clone());
         async move {
-            lease.held().await;
+            lease.wait_until_held().await;
             scrape(watches, states, queue, metrics).await;
         }
     };
     context.shutdown.spawn("scrape", scraping);
-    let silence = watch_for_silence(watches.clone(), context.queue.clone());
+    let silence = watch_silent_nodes(watches.clone(), context.queue.clone());
     context.shutdown.spawn("silence", silence);
     let leading = lead(
         context.clone(),
@@ -159,9 +159,9 @@ fn start_tasks(
         .spawn("discover", discover(context.clone(), watches));
 }
 
-/// Whenever this process begins to lead, it forgets what it remembered and reconciles everything:
-/// another process led before. `is_synced` is set once every kind was listed; nothing is written
-/// before.
+/// Each time that this process acquires the lease, discards its records and reconciles everything,
+/// because another process led before. `is_synced` is set once every kind was listed; nothing is
+/// written before.
 async fn lead(
     context: Arc<ControllerContext>,
     controller: Arc<Controller>,
@@ -172,14 +172,14 @@ async fn lead(
     // bound: until the program stops; one turn each time that the lease is acquired.
     loop {
         watches.synced().await;
-        watches.renewals.begin();
+        watches.renewals.set_listed();
         is_synced.store(true, Ordering::Release);
-        lease.held().await;
+        lease.wait_until_held().await;
         tracing::info!("this process leads");
         context.records.clear();
         controller.rebuild_rollouts();
         add_all(&context, watches);
-        lease.lost().await;
+        lease.wait_until_lost().await;
         tracing::warn!("this process does not lead any more");
     }
 }
@@ -190,7 +190,7 @@ fn add_all(context: &ControllerContext, watches: &Watches) {
     }
 }
 
-/// Watches ServiceMonitors once the API server serves them.
+/// Watches ServiceMonitors as soon as the API server serves them.
 async fn discover(context: Arc<ControllerContext>, watches: Watches) {
     let kind = ChildKind::ServiceMonitor;
     // bound: until they are served or the program stops; one turn each DISCOVERY_PERIOD.
@@ -213,7 +213,7 @@ async fn discover(context: Arc<ControllerContext>, watches: Watches) {
 }
 
 async fn finish(lease: Arc<Lease>, shutdown: &Shutdown) -> anyhow::Result<()> {
-    // Tasks that shared it were aborted. If one still holds it, the lease expires.
+    // Tasks that shared the lease were aborted. If one still holds it, the lease expires.
     if let Some(lease) = Arc::into_inner(lease) {
         lease.release().await;
     }
@@ -223,7 +223,7 @@ async fn finish(lease: Arc<Lease>, shutdown: &Shutdown) -> anyhow::Result<()> {
     }
 }
 
-/// The readable part of this process's identity in the lease.
+/// The human-readable part of this process's identity in the lease.
 fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {

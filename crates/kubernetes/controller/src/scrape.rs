@@ -16,17 +16,18 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::limits::{
-    GATHER, HEAD_BYTES_MAX, SCRAPE_PENDING, SCRAPE_PENDING_TIME, SCRAPE_PERIOD, SCRAPE_RETRY,
-    SCRAPE_TICK, SCRAPE_TIME_MAX, SCRAPES_MAX, STATE_AGE_MAX, STATE_BYTES_MAX, STATE_MISSES_MAX,
+    COALESCE_DELAY, HEAD_BYTES_MAX, SCRAPE_PENDING, SCRAPE_PENDING_TIME, SCRAPE_PERIOD,
+    SCRAPE_RETRY, SCRAPE_TICK, SCRAPE_TIME_MAX, SCRAPES_MAX, STATE_AGE_MAX, STATE_BYTES_MAX,
+    STATE_MISSES_MAX,
 };
-use crate::metrics::{ControllerMetrics, Scraped};
+use crate::metrics::{ControllerMetrics, ScrapeLabel};
 use crate::names::{FIELD_MANAGER, HTTP_PORT, STATE_PATH};
 use crate::server_state::ServerState;
 use crate::watches::Watches;
 
 /// Why a server's state could not be read.
 #[derive(Debug, thiserror::Error)]
-enum Silence {
+enum ScrapeError {
     #[error("it cannot be reached: {0}")]
     Connect(#[from] std::io::Error),
     #[error("it does not speak HTTP: {0}")]
@@ -47,13 +48,13 @@ enum Silence {
 #[derive(Clone, Debug)]
 struct ServerEntry {
     address: IpAddr,
-    tried: Option<Instant>,
-    /// Requests in a row that were not answered.
+    last_attempt: Option<Instant>,
+    /// Consecutive requests without a response.
     misses: u32,
     state: Option<(Arc<ServerState>, Instant)>,
-    /// Whether it gets requests for others, which come back as soon as it has too many.
-    is_watched: bool,
-    /// Since when its settings have been older than the newest.
+    /// Whether it serves the requests of spare pods, which return as soon as it is overloaded.
+    serves_spare_load: bool,
+    /// Time since which its settings have been outdated.
     pending: Option<Instant>,
 }
 
@@ -61,10 +62,10 @@ impl ServerEntry {
     fn new(address: IpAddr) -> Self {
         Self {
             address,
-            tried: None,
+            last_attempt: None,
             misses: 0,
             state: None,
-            is_watched: false,
+            serves_spare_load: false,
             pending: None,
         }
     }
@@ -72,16 +73,17 @@ impl ServerEntry {
     fn is_due(&self, now: Instant) -> bool {
         let pending = self.pending.map(|since| now.duration_since(since));
         let period = match (&self.state, pending) {
-            (Some(_), None) if !self.is_watched => SCRAPE_PERIOD,
+            (Some(_), None) if !self.serves_spare_load => SCRAPE_PERIOD,
             (Some(_), None) => SCRAPE_RETRY,
             (Some(_), Some(age)) if age < SCRAPE_PENDING_TIME => SCRAPE_PENDING,
             (None, _) | (_, Some(_)) => SCRAPE_RETRY,
         };
-        self.tried.is_none_or(|at| now.duration_since(at) >= period)
+        self.last_attempt
+            .is_none_or(|at| now.duration_since(at) >= period)
     }
 }
 
-/// The last states of all servers. Clones share them.
+/// The last reported states of all servers. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerStates {
     entries: Arc<Mutex<HashMap<ObjectKey, ServerEntry>>>,
@@ -89,19 +91,19 @@ pub(crate) struct ServerStates {
 
 impl ServerStates {
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, ServerEntry>> {
-        // Each entry is consistent at every moment.
+        // Each entry is consistent at any time.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last state of the pod's server, unless it is outdated.
+    /// The last reported state of the pod's server, unless it is stale.
     pub(crate) fn of(&self, pod: &ObjectKey) -> Option<ServerState> {
         let entries = self.lock();
         let (state, _) = entries.get(pod)?.state.as_ref()?;
         Some(ServerState::clone(state))
     }
 
-    /// Notes whether the pod's server does not have the newest settings yet: then it is scraped
-    /// more often.
+    /// Sets whether the pod's server does not have the newest settings yet; then it is scraped more
+    /// often.
     pub(crate) fn set_pending(&self, pod: &ObjectKey, is_pending: bool) {
         if let Some(entries) = self.lock().get_mut(pod) {
             match is_pending {
@@ -111,15 +113,15 @@ impl ServerStates {
         }
     }
 
-    /// Notes whether the pod's server gets the requests of spare pods, too: then it is scraped more
-    /// often.
-    pub(crate) fn set_watched(&self, pod: &ObjectKey, is_watched: bool) {
+    /// Sets whether the pod's server also serves the requests of spare pods; then it is scraped
+    /// more often.
+    pub(crate) fn set_serves_spare_load(&self, pod: &ObjectKey, serves_spare_load: bool) {
         if let Some(entry) = self.lock().get_mut(pod) {
-            entry.is_watched = is_watched;
+            entry.serves_spare_load = serves_spare_load;
         }
     }
 
-    /// Notes where the server of a pod is; `None` if it does not run.
+    /// Sets the address of a pod's server; `None` if it is not running.
     pub(crate) fn set_address(&self, pod: ObjectKey, address: Option<IpAddr>) {
         let mut entries = self.lock();
         let Some(address) = address else {
@@ -132,10 +134,10 @@ impl ServerStates {
         entry.address = address;
     }
 
-    /// Notes an answer, or that there was none; true if that changes the state.
-    fn note(&self, pod: &ObjectKey, state: Option<ServerState>) -> bool {
+    /// Records a response, or that there was none; returns true if that changes the state.
+    fn record(&self, pod: &ObjectKey, state: Option<ServerState>) -> bool {
         let mut entries = self.lock();
-        // Deleted from the watch meanwhile.
+        // The pod was deleted meanwhile.
         let Some(entry) = entries.get_mut(pod) else {
             return false;
         };
@@ -155,31 +157,31 @@ impl ServerStates {
         before.as_ref().map(|(state, _)| state) != now
     }
 
-    /// At most `room` servers to be scraped now, of those that `is_asked` accepts, marked as
-    /// scraped. Servers that answered last time come first, then those that were asked longest ago:
-    /// however many servers are silent or slow, they wait for each other and delay the rest by at
-    /// most one [`SCRAPE_TIME_MAX`]. Of equal ones the first by name, so that the servers of a
-    /// deployment are asked together.
+    /// At most `limit` servers to scrape now, of those that `is_selected` accepts; marks them as
+    /// scraped. Servers that responded last time come first, then those scraped longest ago. Thus
+    /// any number of unresponsive or slow servers only delay each other, and delay the rest by at
+    /// most one [`SCRAPE_TIME_MAX`]. Ties are broken by name, so that the servers of a deployment
+    /// are scraped together.
     fn due(
         &self,
-        room: usize,
+        limit: usize,
         now: Instant,
-        is_asked: impl Fn(&ObjectKey) -> bool,
+        is_selected: impl Fn(&ObjectKey) -> bool,
     ) -> Vec<(ObjectKey, IpAddr)> {
         let mut entries = self.lock();
         let due = entries.iter_mut().filter(|(_, entry)| entry.is_due(now));
         let mut due: Vec<_> = due.collect();
-        due.sort_unstable_by_key(|(key, entry)| (entry.misses > 0, entry.tried, *key));
-        let asked = due.into_iter().filter_map(|(key, entry)| {
-            entry.tried = Some(now);
-            is_asked(key).then(|| (key.clone(), entry.address))
+        due.sort_unstable_by_key(|(key, entry)| (entry.misses > 0, entry.last_attempt, *key));
+        let selected = due.into_iter().filter_map(|(key, entry)| {
+            entry.last_attempt = Some(now);
+            is_selected(key).then(|| (key.clone(), entry.address))
         });
-        asked.take(room).collect()
+        selected.take(limit).collect()
     }
 }
 
-/// Scrapes servers until the program stops. A deployment whose server reports a change is added to
-/// `queue`.
+/// Scrapes servers until the program stops. Adds a deployment to `queue` when one of its servers
+/// reports a change.
 pub(crate) async fn scrape(
     watches: Watches,
     states: ServerStates,
@@ -194,22 +196,26 @@ pub(crate) async fn scrape(
     loop {
         tick.tick().await;
         while running.try_join_next().is_some() {}
-        let room = SCRAPES_MAX.saturating_sub(running.len());
-        for (pod, ip) in states.due(room, Instant::now(), |pod| is_built_in(&watches, pod)) {
+        let limit = SCRAPES_MAX.saturating_sub(running.len());
+        for (pod, ip) in states.due(limit, Instant::now(), |pod| is_built_in(&watches, pod)) {
             let (watches, states) = (watches.clone(), states.clone());
             let (queue, counts) = (queue.clone(), counts.clone());
             running.spawn(async move {
-                let answer = ask_in_time(SocketAddr::new(ip, HTTP_PORT)).await;
-                if let Err(silence) = &answer {
-                    tracing::debug!(pod = %pod, why = %silence, "a server did not tell its state");
+                let response = request_state_with_timeout(SocketAddr::new(ip, HTTP_PORT)).await;
+                if let Err(error) = &response {
+                    tracing::debug!(pod = %pod, why = %error, "a server did not tell its state");
                 }
-                let result = if answer.is_ok() { "answered" } else { "silent" };
-                counts.scrapes.get_or_create(&Scraped { result }).inc();
-                if states.note(&pod, answer.ok()) {
+                let result = if response.is_ok() {
+                    "answered"
+                } else {
+                    "silent"
+                };
+                counts.scrapes.get_or_create(&ScrapeLabel { result }).inc();
+                if states.record(&pod, response.ok()) {
                     let pod = watches.pods.get(&pod);
                     pod.and_then(|pod| pod.facts.owner.clone())
                         .into_iter()
-                        .for_each(|key| queue.add_after(key, GATHER));
+                        .for_each(|key| queue.add_after(key, COALESCE_DELAY));
                 }
             });
         }
@@ -224,32 +230,33 @@ fn is_built_in(watches: &Watches, pod: &ObjectKey) -> bool {
     deployment.is_some_and(|deployment| deployment.spec.is_built_in())
 }
 
-/// The state of a server, within [`SCRAPE_TIME_MAX`] in all, whatever it sends and however slowly.
-async fn ask_in_time(address: SocketAddr) -> Result<ServerState, Silence> {
-    tokio::time::timeout(SCRAPE_TIME_MAX, ask(address)).await?
+/// Requests the state of a server, with a total timeout of [`SCRAPE_TIME_MAX`] regardless of what
+/// it sends and how slowly.
+async fn request_state_with_timeout(address: SocketAddr) -> Result<ServerState, ScrapeError> {
+    tokio::time::timeout(SCRAPE_TIME_MAX, request_state(address)).await?
 }
 
-async fn ask(address: SocketAddr) -> Result<ServerState, Silence> {
+async fn request_state(address: SocketAddr) -> Result<ServerState, ScrapeError> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = http1::Builder::new()
         .max_buf_size(HEAD_BYTES_MAX)
         .handshake(TokioIo::new(stream))
         .await?;
-    // Connections end with this set. An error of a connection also fails its request.
+    // Dropping this set closes the connection. An error of the connection also fails its request.
     let mut connections = JoinSet::new();
     connections.spawn(connection);
     let request = Request::get(STATE_PATH)
         .header(HOST, address.to_string())
         .header(USER_AGENT, FIELD_MANAGER)
         .body(Empty::<Bytes>::new())?;
-    let answer = sender.send_request(request).await?;
-    if answer.status() != StatusCode::OK {
-        return Err(Silence::Status(answer.status()));
+    let response = sender.send_request(request).await?;
+    if response.status() != StatusCode::OK {
+        return Err(ScrapeError::Status(response.status()));
     }
-    let body = Limited::new(answer.into_body(), STATE_BYTES_MAX)
+    let body = Limited::new(response.into_body(), STATE_BYTES_MAX)
         .collect()
         .await;
-    let body = body.map_err(Silence::Body)?.to_bytes();
+    let body = body.map_err(ScrapeError::Body)?.to_bytes();
     Ok(serde_json::from_slice::<ServerState>(&body)?.bounded())
 }
 

@@ -1,6 +1,6 @@
 //! The state that a built-in server reports at `GET /albacore/v1/state`.
 //!
-//! An absent field has its default: a controller can be newer or older than a server.
+//! An absent field has its default, because a controller may be newer or older than a server.
 
 use serde::Deserialize;
 
@@ -9,47 +9,48 @@ use serde::Deserialize;
 pub(crate) struct ServerState {
     /// SHA-256 of the settings file.
     pub(crate) settings_sha256: String,
-    /// SHA-256 of the settings in force, including parameters from the node's params; `None` if the
-    /// server does not report it.
+    /// SHA-256 of the settings in force, including parameters from the node's params service;
+    /// `None` if the server does not report it.
     pub(crate) in_force_sha256: Option<String>,
-    /// Parameters from the node's params; `None` without.
+    /// Parameters from the node's params service, if there are any.
     pub(crate) params: Option<ParamsState>,
-    /// Why the newest settings are not in force.
+    /// Error that prevents the newest settings from taking effect.
     pub(crate) settings_error: Option<String>,
     pub(crate) workers: WorkerStates,
     pub(crate) models: Vec<ModelState>,
-    /// The time over which the following figures were measured.
+    /// Length of the window of the following measurements.
     pub(crate) window_seconds: f64,
     /// Requests answered within their objective, per second.
     pub(crate) goodput_per_second: f64,
-    /// Share of the workers' time without work, 0 to 1.
+    /// Fraction of time in which the workers are idle, 0 to 1.
     pub(crate) idle_share: f64,
     /// `None` from servers that do not report it.
     pub(crate) front: Option<FrontState>,
     /// 99th percentile of the time from arrival to reply; `None` without requests.
     pub(crate) latency_p99_ms: Option<f64>,
-    /// Requests of the window.
+    /// Requests in the window.
     pub(crate) requests: RequestCounts,
-    /// Requests of its last 15 to 20 s; none if the server does not report them.
+    /// Requests in its last 15 to 20 s; zero if the server does not report them.
     pub(crate) requests_newest: RequestCounts,
 }
 
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default)]
 pub(crate) struct FrontState {
-    /// Share of the last seconds in which the busiest thread of the front end used its cpu.
+    /// Fraction of the last seconds in which the busiest thread of the front end used its CPU.
     pub(crate) busy: f64,
-    /// Why no standby of the front process can be started.
+    /// Error that prevents the start of a standby of the front process.
     pub(crate) standby_error: Option<String>,
 }
 
-/// The parameters that a server got from the params of its node.
+/// The parameters that a server received from the params service of its node.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(default)]
 pub(crate) struct ParamsState {
-    /// `metadata.generation` of the parameters in force; `None` while those of the file are.
+    /// `metadata.generation` of the parameters in force; `None` while those of the settings file
+    /// are in force.
     pub(crate) generation: Option<i64>,
-    /// Why the last parameters are not in force.
+    /// Error that prevents the last parameters from taking effect.
     pub(crate) refused: Option<String>,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct WorkerStates {
     pub(crate) alive: u32,
     /// Respawns since the server started.
     pub(crate) restarts: i64,
-    /// How the last worker ended.
+    /// How the last worker exited.
     pub(crate) last_end: Option<String>,
 }
 
@@ -71,13 +72,13 @@ pub(crate) struct RequestCounts {
     /// Answered within the objective.
     pub(crate) good: u64,
     pub(crate) late: u64,
-    /// Refused by admission control.
+    /// Rejected by admission control.
     pub(crate) shed: u64,
     pub(crate) failed: u64,
 }
 
 impl RequestCounts {
-    /// Late, shed and failed.
+    /// Late, shed and failed requests.
     pub(crate) fn bad(&self) -> u64 {
         self.late
             .saturating_add(self.shed)
@@ -98,31 +99,31 @@ pub(crate) struct ModelState {
     /// SHA-256 of the version in force.
     pub(crate) sha256: Option<String>,
     pub(crate) state: LoadState,
-    /// Why it is not loaded.
+    /// Error of the last load.
     pub(crate) error: Option<String>,
-    /// The learned cost of a batch, by kind of output.
+    /// The learned batch cost by kind of output.
     pub(crate) latency: Vec<LatencyFit>,
-    /// Its requests of the window by kind of output; `None` from servers that do not report them.
+    /// Requests in the window by kind of output; `None` from servers that do not report them.
     pub(crate) outcomes: Option<Vec<KindOutcomes>>,
-    /// What policy auto chose, by kind of output.
+    /// The decision of policy auto, by kind of output.
     pub(crate) batching: Vec<BatchingChoice>,
 }
 
-/// Requests of a model whose costliest output is of this kind.
+/// Requests of a model whose most expensive output is of this kind.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(default)]
 pub(crate) struct KindOutcomes {
-    /// [`UNREAD`] for requests that were refused before their body was read.
+    /// [`UNREAD`] for requests that were rejected before their body was read.
     pub(crate) kind: String,
     #[serde(flatten)]
     pub(crate) requests: RequestCounts,
-    /// Those of the last 15 to 20 s.
+    /// Requests of the last 15 to 20 s.
     pub(crate) newest: RequestCounts,
-    /// Upper bounds of latencies in microseconds, and how many replies are in each bucket.
+    /// Upper bounds of latency buckets in microseconds, and the number of replies in each bucket.
     pub(crate) latency_us: Vec<(u64, u64)>,
 }
 
-/// The kind of requests of which no kind is known.
+/// The kind of requests whose kind of output is unknown.
 pub(crate) const UNREAD: &str = "unread";
 
 /// Kinds of output that a server reports.
@@ -135,12 +136,12 @@ const KINDS: [&str; 6] = [
     UNREAD,
 ];
 
-/// Buckets of a server's histogram of latencies: 16 for each power of two of 64-bit numbers.
+/// Buckets of a server's latency histogram: 16 for each power of two of 64-bit numbers.
 const BUCKETS_MAX: usize = 16 * 64;
 
 impl ServerState {
-    /// Keeps of a state no more than a server of this version reports: the pod may run any image,
-    /// and what it says is kept in memory and written to the status.
+    /// Truncates a state to what a server of this version reports, because the pod may run any
+    /// image, and its report is kept in memory and written to the status.
     pub(crate) fn bounded(mut self) -> Self {
         self.models.truncate(albacore_api::limits::MODELS_MAX);
         self.models.iter_mut().for_each(ModelState::bound);
@@ -175,13 +176,13 @@ pub(crate) enum LoadState {
     #[default]
     Loading,
     Loaded,
-    /// The last attempt failed; another one follows.
+    /// The last attempt failed; it will be retried.
     Failed,
-    /// A call unloaded it.
+    /// Unloaded by an API call.
     Unloaded,
 }
 
-/// A batch of b rows takes alpha b + beta.
+/// Learned cost model: a batch of b rows takes alpha b + beta.
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default)]
 pub(crate) struct LatencyFit {
@@ -190,7 +191,7 @@ pub(crate) struct LatencyFit {
     pub(crate) alpha_us: f64,
     /// Microseconds per batch.
     pub(crate) beta_us: f64,
-    /// Batches that this was learned from.
+    /// Number of batches from which this was learned.
     pub(crate) samples: u64,
 }
 

@@ -1,10 +1,10 @@
-//! The text of `settings.yaml`, with the paths where the files of models are mounted.
+//! The text of `settings.yaml`, with the mount paths of model files.
 
 use std::collections::BTreeMap;
 
 use albacore_api::{InferenceDeploymentSpec, Model, ModelPlace, Violation, settings_of};
 
-/// A volume that holds models.
+/// A volume that contains models.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum ModelVolume {
     /// A PersistentVolumeClaim, by name.
@@ -13,7 +13,7 @@ pub(crate) enum ModelVolume {
     ConfigMap(String),
 }
 
-/// The volumes of the models, each once, with their mount paths.
+/// The distinct volumes of the models, with their mount paths.
 pub(crate) fn model_volumes(models: &[Model]) -> BTreeMap<ModelVolume, String> {
     let volumes = models.iter().filter_map(|model| {
         let place = &model.uri.place;
@@ -30,7 +30,7 @@ pub(crate) fn model_volumes(models: &[Model]) -> BTreeMap<ModelVolume, String> {
 /// The text of `settings.yaml` for a valid spec.
 ///
 /// # Errors
-/// The settings would be refused by the server's own check.
+/// The server's own validation would reject the settings.
 pub(crate) fn settings_text(spec: &InferenceDeploymentSpec) -> Result<String, Vec<Violation>> {
     settings_of(spec, |place| Ok(place.source_in_pod())).map(|settings| settings.to_yaml())
 }

@@ -1,17 +1,17 @@
-//! Which pods of a deployment with `batching.prefer: IdleWorkers` get requests.
+//! Selects the pods that receive requests, for deployments with `batching.prefer: IdleWorkers`.
 //!
-//! Problem: a Service spreads requests evenly over the ready pods, so that at low load all of them
-//! are a little busy, and an autoscaler takes away any of them.
+//! Problem: a Service distributes requests evenly over the ready pods, so that at low load all of
+//! them are slightly busy, and scaling down removes an arbitrary one.
 //!
-//! Approach: how many pods are enough follows from what they report ([`Consolidator`]). The others
-//! become spare: their label no longer is the one that the Service asks for, and their deletion
-//! cost makes them the first to go. They stay ready, and get requests again with one patch. The
-//! label is part of the pod template, so that pods get requests even if no controller runs.
-//! Whenever something else than the load changes, or is not known, every pod gets requests. The
-//! decision is pure; [`send`] carries it out.
+//! Approach: the number of pods that are sufficient follows from their reports ([`Consolidator`]).
+//! The others become spare: the value of their label no longer matches the selector of the Service,
+//! and their deletion cost makes them the first to be deleted. They stay ready, and receive
+//! requests again after a single patch. The label is part of the pod template, so that pods receive
+//! requests even if no controller runs. Whenever anything other than the load changes or is
+//! unknown, every pod receives requests. The decision is pure; [`apply_decision`] executes it.
 //!
-//! Limits: what keeps a connection to a pod that has become spare goes on using it (kube-proxy
-//! chooses a pod for each connection), and its work counts.
+//! Limits: a client that keeps a connection to a pod that became spare continues to use it
+//! (kube-proxy selects a pod per connection), and this work counts as load.
 
 use std::time::Duration;
 
@@ -30,64 +30,64 @@ use crate::names::{DELETION_COST_ANNOTATION, TRAFFIC_LABEL};
 use crate::observed::{LiveObject, ObservedPod, Traffic, Workload};
 use crate::server_state::ServerState;
 
-/// The deletion cost of a spare pod: lower than that of pods without one.
+/// The deletion cost of a spare pod: lower than the default of 0.
 const SPARE_COST: &str = "-1";
 
-/// What is remembered of a deployment.
+/// State of a deployment between decisions.
 #[derive(Debug, Default)]
 pub(crate) struct TrafficRecord {
     consolidator: Consolidator,
-    /// When it was looked at first.
+    /// Time of the first observation.
     since: Option<Nanos>,
-    /// When spare pods got requests again.
+    /// Time at which spare pods last became serving again.
     returned_at: Option<Nanos>,
 }
 
 impl TrafficRecord {
-    /// Whether bad requests are answered by pods that are there: some are spare, or were until so
-    /// short a time ago that what is bad is of before.
-    pub(crate) fn answers(&self, pods: &[ObservedPod], now: Nanos) -> bool {
+    /// Whether existing pods can absorb the load that caused bad requests: some are spare, or were
+    /// spare so recently that the reported bad requests date from before they returned.
+    pub(crate) fn can_absorb_load(&self, pods: &[ObservedPod], now: Nanos) -> bool {
         let is_recent = |at| now.saturating_sub(at) < RECENT_PAUSE;
         pods.iter().any(is_spare) || self.returned_at.is_some_and(is_recent)
     }
 }
 
-/// Why so many pods get requests.
+/// The reason for the number of pods that receive requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TrafficCause {
     /// `IdleWorkers` is not preferred, or the spec is invalid.
     NotPreferred,
-    /// Nothing is known yet.
+    /// The load is not known yet.
     Starting,
     RollingOut,
-    /// Fewer pods are ready than there should be.
+    /// Fewer pods are ready than desired.
     PodsMissing,
     /// A pod does not report its load.
     NoReport,
     Load(ServingCause),
 }
 
-/// Which pods change, and why.
+/// The pods to change, and the reason.
 #[derive(Debug)]
 pub(crate) struct TrafficDecision {
     /// Indices of pods.
     changes: Vec<(usize, Traffic)>,
     pub(crate) cause: TrafficCause,
-    /// When to decide again, even if nothing changes.
+    /// When to decide again even if nothing changes.
     pub(crate) pause: Option<Duration>,
 }
 
 /// The inputs of a decision.
 pub(crate) struct TrafficCase<'a> {
-    /// `None` if it is invalid.
+    /// `None` if the spec is invalid.
     pub(crate) spec: Option<&'a InferenceDeploymentSpec>,
     pub(crate) workload: Option<&'a Workload>,
     pub(crate) pods: &'a [ObservedPod],
-    /// How long fewer pods must have been enough.
+    /// How long fewer pods must have been sufficient.
     pub(crate) delay: Duration,
 }
 
-/// Which pods should get requests at `now`.
+/// Decides which pods should receive requests at `now`.
 pub(crate) fn decide(
     case: &TrafficCase<'_>,
     record: &mut TrafficRecord,
@@ -96,15 +96,15 @@ pub(crate) fn decide(
     let age = now.saturating_sub(*record.since.get_or_insert(now));
     let cause = match case.spec.filter(|spec| prefers_idle_pods(spec)) {
         None => TrafficCause::NotPreferred,
-        Some(spec) => match obstacle(case, age) {
+        Some(spec) => match blocking_cause(case, age) {
             Some(cause) => cause,
-            None => return by_load(case, spec, record, now),
+            None => return decide_by_load(case, spec, record, now),
         },
     };
     record.consolidator.restart();
     let changes = match cause {
         TrafficCause::Starting => Vec::new(),
-        _ => all_serve(case.pods),
+        _ => restore_all_spare(case.pods),
     };
     finish(case, record, now, changes, cause)
 }
@@ -116,7 +116,8 @@ pub(crate) fn prefers_idle_pods(spec: &InferenceDeploymentSpec) -> bool {
         && spec.batching.prefer == Some(BatchingPreference::IdleWorkers)
 }
 
-/// Whether the Service may ask for the label: new pods and all that exist have it.
+/// Whether the Service may select by the label, which requires that the template and all existing
+/// pods have it.
 pub(crate) fn selects_traffic(
     spec: &InferenceDeploymentSpec,
     live: Option<&LiveObject>,
@@ -126,12 +127,14 @@ pub(crate) fn selects_traffic(
         let labels = &live.body["spec"]["template"]["metadata"]["labels"];
         labels[TRAFFIC_LABEL] == Traffic::Serving.label()
     };
-    let mut pods = pods.iter().filter(|pod| pod.is_own && !pod.is_ending);
+    let mut pods = pods
+        .iter()
+        .filter(|pod| pod.is_controlled && !pod.is_inactive);
     prefers_idle_pods(spec) && live.is_none_or(in_template) && pods.all(|p| p.traffic.is_some())
 }
 
-/// What forbids to go by the load.
-fn obstacle(case: &TrafficCase<'_>, age: Nanos) -> Option<TrafficCause> {
+/// The condition that forbids a decision based on the load, if there is one.
+fn blocking_cause(case: &TrafficCase<'_>, age: Nanos) -> Option<TrafficCause> {
     let workload = case.workload.filter(|workload| workload.is_observed);
     let Some(workload) = workload else {
         return Some(TrafficCause::Starting);
@@ -140,7 +143,7 @@ fn obstacle(case: &TrafficCase<'_>, age: Nanos) -> Option<TrafficCause> {
         return Some(TrafficCause::RollingOut);
     }
     let ready = || case.pods.iter().filter(|pod| is_ready(pod));
-    if i32::try_from(ready().count()).unwrap_or(i32::MAX) < workload.wanted {
+    if i32::try_from(ready().count()).unwrap_or(i32::MAX) < workload.desired {
         return Some(TrafficCause::PodsMissing);
     }
     match ready().any(|pod| pod.state.is_none()) {
@@ -150,7 +153,7 @@ fn obstacle(case: &TrafficCase<'_>, age: Nanos) -> Option<TrafficCause> {
     }
 }
 
-fn by_load(
+fn decide_by_load(
     case: &TrafficCase<'_>,
     spec: &InferenceDeploymentSpec,
     record: &mut TrafficRecord,
@@ -158,38 +161,40 @@ fn by_load(
 ) -> TrafficDecision {
     let ready = || case.pods.iter().filter(|pod| is_ready(pod));
     let serving = || ready().filter(|pod| !is_spare(pod));
-    let work = ready().filter_map(|pod| Some(work(pod.state.as_ref()?, is_spare(pod))));
+    let busy = ready().filter_map(|pod| Some(busy_fraction(pod.state.as_ref()?, is_spare(pod))));
     let factors = [load_of(spec, ready()), load_of(spec, serving())].map(|load| load.factor());
     let [all, before] = [ready().count(), serving().count()];
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let consolidation = Consolidation {
         ready: count(all),
         serving: count(before),
-        least: least(spec),
-        work: work.sum(),
+        least: min_serving(spec),
+        work: busy.sum(),
         factor: factors[0].max(factors[1]),
     };
     let advice = record
         .consolidator
         .advise(now, nanos(case.delay), &consolidation);
-    let wanted = usize::try_from(advice.serving).unwrap_or(all);
-    let order = first_to_go(case.pods);
-    let of = |is_wanted: fn(&ObservedPod) -> bool| {
+    let target = usize::try_from(advice.serving).unwrap_or(all);
+    let order = consolidation_order(case.pods);
+    let of = |is_candidate: fn(&ObservedPod) -> bool| {
         let found = order
             .iter()
             .copied()
-            .filter(move |&at| is_wanted(&case.pods[at]));
+            .filter(move |&at| is_candidate(&case.pods[at]));
         found.collect::<Vec<usize>>()
     };
-    let gone = of(|pod| !is_spare(pod))
+    let to_spare = of(|pod| !is_spare(pod))
         .into_iter()
-        .take(before.saturating_sub(wanted));
-    let back = of(is_spare)
+        .take(before.saturating_sub(target));
+    let to_serving = of(is_spare)
         .into_iter()
         .rev()
-        .take(wanted.saturating_sub(before));
-    let gone = gone.map(|at| (at, Traffic::Spare));
-    let changes = gone.chain(back.map(|at| (at, Traffic::Serving))).collect();
+        .take(target.saturating_sub(before));
+    let to_spare = to_spare.map(|at| (at, Traffic::Spare));
+    let changes = to_spare
+        .chain(to_serving.map(|at| (at, Traffic::Serving)))
+        .collect();
     finish(case, record, now, changes, TrafficCause::Load(advice.cause))
 }
 
@@ -206,7 +211,7 @@ fn finish(
     {
         record.returned_at = Some(now);
     }
-    // Nothing else looks again when the time has passed.
+    // No watch event triggers a reconcile when the time has passed.
     let waits = matches!(
         cause,
         TrafficCause::Starting | TrafficCause::Load(ServingCause::Measuring)
@@ -218,14 +223,14 @@ fn finish(
     }
 }
 
-fn all_serve(pods: &[ObservedPod]) -> Vec<(usize, Traffic)> {
+fn restore_all_spare(pods: &[ObservedPod]) -> Vec<(usize, Traffic)> {
     let spare = pods.iter().enumerate().filter(|(_, pod)| is_spare(pod));
     spare.map(|(at, _)| (at, Traffic::Serving)).collect()
 }
 
-/// Ready pods, those that should become spare first in front: pods that share their node with
-/// others of the deployment, then the newest.
-fn first_to_go(pods: &[ObservedPod]) -> Vec<usize> {
+/// Indices of the ready pods in the order in which they become spare: first pods that share their
+/// node with other pods of the deployment, then the newest.
+fn consolidation_order(pods: &[ObservedPod]) -> Vec<usize> {
     let serving = || pods.iter().filter(|pod| is_ready(pod) && !is_spare(pod));
     let neighbors = |pod: &ObservedPod| serving().filter(|other| other.node == pod.node).count();
     let key = |at: &usize| {
@@ -238,23 +243,24 @@ fn first_to_go(pods: &[ObservedPod]) -> Vec<usize> {
 }
 
 fn is_ready(pod: &ObservedPod) -> bool {
-    pod.is_own && pod.is_ready && !pod.is_ending
+    pod.is_controlled && pod.is_ready && !pod.is_inactive
 }
 
 pub(crate) fn is_spare(pod: &ObservedPod) -> bool {
-    pod.is_own && !pod.is_ending && pod.traffic == Some(Traffic::Spare)
+    pod.is_controlled && !pod.is_inactive && pod.traffic == Some(Traffic::Spare)
 }
 
-/// The share of its time in which a pod worked: its workers, or its front end if that is busier.
-/// What a front end was like before its pod became spare is no work.
-fn work(state: &ServerState, is_spare: bool) -> f64 {
+/// Fraction of time in which a pod was busy: that of its workers, or of its front end if that is
+/// busier. For a spare pod the figure of the front end is ignored, because it may date from before
+/// the pod became spare.
+fn busy_fraction(state: &ServerState, is_spare: bool) -> f64 {
     let front = state.front.as_ref().filter(|_| !is_spare);
     let front = front.map_or(0.0, |front| front.busy);
     (1.0 - state.idle_share).max(front).clamp(0.0, 1.0)
 }
 
-/// So many pods get requests at least.
-fn least(spec: &InferenceDeploymentSpec) -> u32 {
+/// Minimum number of pods that receive requests.
+fn min_serving(spec: &InferenceDeploymentSpec) -> u32 {
     let of_autoscaling = |scaling: Autoscaling| u32::try_from(scaling.min_replicas).unwrap_or(1);
     spec.autoscaling.map_or(SERVING_MIN, of_autoscaling)
 }
@@ -263,22 +269,22 @@ fn nanos(time: Duration) -> Nanos {
     Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What came of a decision.
+/// The result of executing a decision.
 #[derive(Debug)]
 pub(crate) struct TrafficOutcome {
     pub(crate) cause: TrafficCause,
     pub(crate) pause: Option<Duration>,
     /// Whether a pod changed.
     pub(crate) is_changed: bool,
-    /// Why the API server refuses to change a pod.
+    /// Error of the API server that rejected the change of a pod.
     pub(crate) refused: Option<String>,
 }
 
-/// Changes pods in the cluster, all at once, and in `pods`.
+/// Patches the pods in the cluster concurrently, and updates `pods`.
 ///
 /// # Errors
-/// The API server does not answer; other changes stay.
-pub(crate) async fn send(
+/// The API server does not respond; other changes are not rolled back.
+pub(crate) async fn apply_decision(
     cluster: &Cluster,
     namespace: &str,
     pods: &mut [ObservedPod],
@@ -296,24 +302,24 @@ pub(crate) async fn send(
         let (cluster, uid) = (cluster.clone(), pods[at].uid.clone());
         patches.spawn(async move { (at, traffic, patch(&cluster, &key, &uid, traffic).await) });
     }
-    let mut unanswered = None;
-    for (at, traffic, answer) in patches.join_all().await {
-        let Err(error) = answer else {
+    let mut no_response = None;
+    for (at, traffic, response) in patches.join_all().await {
+        let Err(error) = response else {
             pods[at].traffic = Some(traffic);
             outcome.is_changed = true;
             continue;
         };
         match error.class() {
-            // It is gone, which the watch will report.
+            // The pod was deleted, which the watch will report.
             ErrorClass::NotFound | ErrorClass::Conflict => {}
             ErrorClass::Forbidden | ErrorClass::Invalid => {
                 tracing::warn!(%error, "whether a pod gets requests cannot be set");
                 outcome.refused = Some(error.to_string());
             }
-            _ => unanswered = Some(error),
+            _ => no_response = Some(error),
         }
     }
-    unanswered.map_or(Ok(outcome), Err)
+    no_response.map_or(Ok(outcome), Err)
 }
 
 async fn patch(
@@ -334,7 +340,7 @@ async fn patch(
 }
 
 impl TrafficOutcome {
-    /// For the status of a deployment with `pods`; `None` where nothing is decided.
+    /// For the status of a deployment with `pods`; `None` if no decision is made.
     pub(crate) fn status(&self, pods: &[ObservedPod]) -> Option<TrafficStatus> {
         if self.cause == TrafficCause::NotPreferred {
             return None;
@@ -343,7 +349,7 @@ impl TrafficOutcome {
         let (spare, serving): (Vec<_>, Vec<_>) = ready.partition(|pod| is_spare(pod));
         let reason = match &self.refused {
             Some(refused) => format!("all pods get requests: {refused}"),
-            None => self.cause.in_words(),
+            None => self.cause.description(),
         };
         Some(TrafficStatus {
             serving: format!("{}/{}", serving.len(), serving.len() + spare.len()),
@@ -353,7 +359,7 @@ impl TrafficOutcome {
 }
 
 impl TrafficCause {
-    fn in_words(self) -> String {
+    fn description(self) -> String {
         let text = match self {
             Self::NotPreferred => "spec.batching.prefer is not IdleWorkers",
             Self::Starting => "the load is not known yet",

@@ -1,8 +1,8 @@
-//! Turns a deployment into one that can be built ([`Valid`]), or lists every reason why not.
+//! Converts a deployment into one that can be built ([`Valid`]), or returns all violations.
 //!
-//! The rules of the schema come first (an API server with an older schema may have accepted more),
-//! then rules that hold in a cluster only: no file beside a YAML file, and no part of the template
-//! that would break what the rest of Albacore relies on. Pure.
+//! The rules of the schema are checked first (an API server with an older schema may have accepted
+//! more), then rules that apply in a cluster only: no relative model files, and no template field
+//! that would break an invariant of Albacore. Pure.
 
 use albacore_api::{
     InferenceDeployment, InferenceDeploymentSpec, MODELS_FOLDER, ModelPlace, SERVER_CONTAINER,
@@ -23,19 +23,19 @@ pub struct Valid {
     /// Its name, a DNS label.
     pub name: String,
     pub namespace: String,
-    /// The owner of the children.
+    /// Uid of the owner of the children.
     pub uid: String,
     pub spec: InferenceDeploymentSpec,
     /// The text of `settings.yaml`; `None` for a user's own server.
     pub settings: Option<String>,
-    /// The server image that the deployment's own annotation names.
+    /// The server image in the annotation of the deployment.
     pub server_image: Option<String>,
 }
 
 /// Checks whether `deployment` can be built.
 ///
 /// # Errors
-/// Every invalid field, with the remedy.
+/// Returns every invalid field with its remedy.
 pub fn validate(deployment: &InferenceDeployment) -> Result<Valid, Vec<Violation>> {
     let mut violations = broken_rules(deployment);
     let spec = &deployment.spec;
@@ -51,7 +51,7 @@ pub fn validate(deployment: &InferenceDeployment) -> Result<Valid, Vec<Violation
         }
     }
     let server_image = own_server_image(deployment, &mut violations);
-    // Settings can only be made from a valid spec.
+    // Settings can only be computed from a valid spec.
     let settings = match violations.is_empty() && spec.is_built_in() {
         true => match settings_text(spec) {
             Ok(text) => Some(text),
@@ -73,7 +73,7 @@ pub fn validate(deployment: &InferenceDeployment) -> Result<Valid, Vec<Violation
     })
 }
 
-/// The image that the deployment's annotation names for the built-in server.
+/// The image of the built-in server in the deployment's annotation.
 fn own_server_image(
     deployment: &InferenceDeployment,
     refused: &mut Vec<Violation>,
@@ -116,7 +116,7 @@ fn refuse_relative_files(spec: &InferenceDeploymentSpec, refused: &mut Vec<Viola
                 );
                 refused.push(violation(field, problem));
             }
-            ModelPlace::Pvc { path, .. } if climbs(path) => {
+            ModelPlace::Pvc { path, .. } if has_parent_component(path) => {
                 let problem = format!(
                     "is \"{}\", which leaves its volume by \"..\"; name the file from the root of \
                      the volume",
@@ -132,11 +132,11 @@ fn refuse_relative_files(spec: &InferenceDeploymentSpec, refused: &mut Vec<Viola
     }
 }
 
-fn climbs(path: &str) -> bool {
+fn has_parent_component(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }
 
-/// Of a template's metadata a pod takes labels, annotations and finalizers; some labels are
+/// Labels, annotations and finalizers of a template's metadata are used for pods; some labels are
 /// reserved.
 fn refuse_metadata(deployment: &InferenceDeployment, refused: &mut Vec<Violation>) {
     let template = deployment.spec.template.as_ref();
@@ -152,7 +152,7 @@ fn refuse_metadata(deployment: &InferenceDeployment, refused: &mut Vec<Violation
                        only; remove it";
         refused.push(violation(field(part), problem));
     }
-    let ours = [
+    let reserved = [
         DEPLOYMENT_LABEL,
         NAME_LABEL,
         INSTANCE_LABEL,
@@ -160,7 +160,7 @@ fn refuse_metadata(deployment: &InferenceDeployment, refused: &mut Vec<Violation
         TRAFFIC_LABEL,
     ];
     for (label, _) in metadata.labels.iter().flatten() {
-        if ours.contains(&label.as_str()) {
+        if reserved.contains(&label.as_str()) {
             let problem = "is set by Albacore, and its pods are found by it; remove it";
             refused.push(violation(field(&format!("labels[{label}]")), problem));
         }
@@ -212,12 +212,12 @@ fn refuse_parts_of_built_in(server: &Container, at: &str, refused: &mut Vec<Viol
             let rest = mount.mount_path.strip_prefix(folder);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let ours = [
+        let reserved = [
             SETTINGS_FOLDER.to_owned(),
             format!("{MODELS_FOLDER}/pvc"),
             format!("{MODELS_FOLDER}/configmap"),
         ];
-        if ours.iter().any(|folder| is_below(folder)) {
+        if reserved.iter().any(|folder| is_below(folder)) {
             let problem = format!(
                 "is \"{}\", where Albacore mounts settings and models itself; choose another \
                  folder",
@@ -252,7 +252,7 @@ fn refuse_parts_of_built_in(server: &Container, at: &str, refused: &mut Vec<Viol
     }
 }
 
-/// What to do instead of setting a variable of the built-in server that the spec or the controller
+/// The alternative to setting a variable of the built-in server that the spec or the controller
 /// sets.
 fn instead_of_variable(name: &str) -> Option<&'static str> {
     match name {

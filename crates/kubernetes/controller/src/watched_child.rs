@@ -1,5 +1,5 @@
-//! What is kept of a child in memory: its text. Trees of values and maps of labels take several
-//! times as much, and there may be 40,000.
+//! The cached form of a child: its serialized text. JSON trees and maps of labels take several
+//! times as much memory, and there may be 40,000 children.
 
 use std::borrow::Cow;
 
@@ -15,11 +15,11 @@ use crate::watches::{identity, owner};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "DynamicObject")]
 pub(crate) struct WatchedChild {
-    /// Its name, namespace, uid and version alone.
+    /// Contains only name, namespace, uid and resource version.
     metadata: ObjectMeta,
-    /// The deployment that its label names.
+    /// The deployment in its label.
     pub(crate) owner: Option<ObjectKey>,
-    /// All but its kind and managed fields, as JSON.
+    /// Everything but its kind and managed fields, as JSON.
     text: Box<str>,
 }
 
@@ -27,7 +27,8 @@ impl From<DynamicObject> for WatchedChild {
     fn from(mut object: DynamicObject) -> Self {
         object.metadata.managed_fields = None;
         let mut body = object.data;
-        // Only the status of a Deployment is read: of the children the one with a pod template.
+        // Only the status of a Deployment is read; among the children it is the kind with a pod
+        // template.
         let is_deployment = body.pointer("/spec/template").is_some();
         if let Some(fields) = body.as_object_mut().filter(|_| !is_deployment) {
             fields.shift_remove("status");
@@ -50,7 +51,7 @@ impl From<DynamicObject> for WatchedChild {
 impl WatchedChild {
     /// The object without its kind.
     pub(crate) fn body(&self) -> Value {
-        // Its own text always parses.
+        // The text was serialized here, so it always parses.
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 }
@@ -88,7 +89,7 @@ impl Resource for WatchedChild {
 mod tests {
     use super::*;
     use crate::children::ChildKind;
-    use crate::dereference::{answered, watched};
+    use crate::observe::{child_from_cache, child_from_response};
     use serde_json::json;
 
     fn object(spec: &Value) -> Value {
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_gives_the_same_as_the_object() {
+    fn a_cached_child_equals_the_object() {
         for (kind, spec) in [
             (ChildKind::Deployment, json!({"template": {"spec": {}}})),
             (ChildKind::Service, json!({"ports": [{"port": 1}]})),
@@ -127,9 +128,12 @@ mod tests {
                 whole.as_object_mut().unwrap().shift_remove("status");
             }
             let whole: DynamicObject = serde_json::from_value(whole).unwrap();
-            let (kept, whole) = (watched(kind, &child), answered(kind, &whole));
+            let (kept, whole) = (
+                child_from_cache(kind, &child),
+                child_from_response(kind, &whole),
+            );
             assert_eq!(kept, whole);
-            assert_eq!(kept.applied.as_deref(), Some("digest"));
+            assert_eq!(kept.applied_digest.as_deref(), Some("digest"));
             assert_eq!(
                 (kept.uid.as_str(), kept.resource_version.as_str()),
                 ("u", "7")

@@ -1,4 +1,4 @@
-//! What is kept of a pod in memory: an eighth of what its type takes, and there may be 20,000.
+//! The cached form of a pod: an eighth of the size of its type, as there may be 20,000 pods.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -14,39 +14,39 @@ use crate::names::{DEPLOYMENT_LABEL, TRAFFIC_LABEL};
 use crate::observed::Traffic;
 use crate::watches::{identity, owner};
 
-/// The label of a Deployment's pods with the hash of their template.
+/// The label of a Deployment's pods that contains the hash of their template.
 const HASH_LABEL: &str = "pod-template-hash";
 
-/// A pod, reduced to what the controller reads.
+/// A pod, reduced to the fields that the controller reads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Pod")]
 pub(crate) struct WatchedPod {
-    /// Its name, namespace, uid and version alone.
+    /// Contains only name, namespace, uid and resource version.
     metadata: ObjectMeta,
     pub(crate) facts: Box<PodFacts>,
 }
 
-/// What a pod's deployment depends on.
+/// The fields of a pod on which the reconcile of its deployment depends.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct PodFacts {
-    /// The deployment that its label names.
+    /// The deployment in its label.
     pub(crate) owner: Option<ObjectKey>,
     /// Its node, once it is scheduled.
     pub(crate) node: Option<String>,
     pub(crate) created: Option<Timestamp>,
-    /// Whether it belongs to a ReplicaSet of the Deployment of its label.
-    pub(crate) is_own: bool,
-    /// Whether it gets requests, by its label.
+    /// Whether it belongs to a ReplicaSet of the Deployment in its label.
+    pub(crate) is_controlled: bool,
+    /// Whether it receives requests, from its label.
     pub(crate) traffic: Option<Traffic>,
-    /// Where it serves; `None` unless it runs.
+    /// Address of its server; `None` unless it is running.
     pub(crate) address: Option<IpAddr>,
     /// Its condition `Ready`.
     pub(crate) is_ready: bool,
-    /// Whether it is being deleted, or has ended.
-    pub(crate) is_ending: bool,
-    /// Since when it is not ready; `None` if it is, or if that is not reported.
+    /// Whether it is being deleted, or has terminated.
+    pub(crate) is_inactive: bool,
+    /// Time since which it is not ready; `None` if it is ready or the time is not reported.
     pub(crate) unready_since: Option<Timestamp>,
-    /// Why it is not ready, according to its status.
+    /// Reason why it is not ready, from its status.
     pub(crate) problem: Option<PodProblem>,
 }
 
@@ -74,22 +74,23 @@ impl PodFacts {
             owner: owner(pod),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
-            is_own: is_own(pod),
+            is_controlled: is_controlled(pod),
             traffic: pod
                 .labels()
                 .get(TRAFFIC_LABEL)
-                .and_then(|label| Traffic::of_label(label)),
+                .and_then(|label| Traffic::from_label(label)),
             address: (phase == Some("Running")).then(address).flatten(),
             is_ready,
-            is_ending: pod.metadata.deletion_timestamp.is_some() || has_ended,
+            is_inactive: pod.metadata.deletion_timestamp.is_some() || has_ended,
             unready_since: since.filter(|_| !is_ready).map(|time| time.0),
             problem: PodProblem::of(pod),
         }
     }
 }
 
-/// A Deployment names a ReplicaSet after itself and a hash that is a label of its pods.
-fn is_own(pod: &Pod) -> bool {
+/// The name of a Deployment's ReplicaSet is that of the Deployment followed by a hash, which is
+/// also a label of the pods.
+fn is_controlled(pod: &Pod) -> bool {
     let labels = pod.labels();
     let (name, hash) = (labels.get(DEPLOYMENT_LABEL), labels.get(HASH_LABEL));
     let wanted = name.zip(hash).map(|(name, hash)| format!("{name}-{hash}"));
@@ -99,7 +100,7 @@ fn is_own(pod: &Pod) -> bool {
 }
 
 impl WatchedPod {
-    /// Whether a placement is that of this pod.
+    /// Whether a placement entry is that of this pod.
     pub(crate) fn has_entry(&self, entry: &PodPlacement) -> bool {
         let ObjectMeta {
             namespace,

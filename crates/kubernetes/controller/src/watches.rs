@@ -1,4 +1,4 @@
-//! The watches of the controller, and which deployment each change concerns.
+//! The watches of the controller, and the mapping from watch events to the deployments to queue.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,9 +13,9 @@ use k8s_openapi::api::core::v1::{Namespace, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::children::ChildKind;
-use crate::dereference::watched;
-use crate::limits::{GATHER, SILENCE_TIME_MAX};
+use crate::limits::{COALESCE_DELAY, SILENCE_TIME_MAX};
 use crate::names::{DEPLOYMENT_LABEL, PODS_SUFFIX};
+use crate::observe::child_from_cache;
 use crate::observed::LiveObject;
 use crate::record::DeploymentRecords;
 use crate::renewals::Renewals;
@@ -25,12 +25,12 @@ use crate::watched_pod::WatchedPod;
 
 type Annotations = BTreeMap<String, String>;
 
-/// The kind of deployments.
+/// The API resource of deployments.
 pub(crate) fn deployments_kind() -> ApiResource {
     ApiResource::erase::<InferenceDeployment>(&())
 }
 
-/// The kind of a child.
+/// The API resource of a kind of children.
 pub(crate) fn child_kind(kind: ChildKind) -> ApiResource {
     let api_version = kind.api_version();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -61,14 +61,14 @@ pub(crate) struct Watches {
     pub(crate) pods: Watch<WatchedPod>,
     pub(crate) nodes: Watch<NodePlacement>,
     pub(crate) namespaces: Watch<Namespace>,
-    /// When the reports of nodes were renewed last.
+    /// When the reports of nodes were last renewed.
     pub(crate) renewals: Renewals,
-    /// ServiceMonitors are added once the API server serves them.
+    /// Contains ServiceMonitors once the API server serves them.
     children: Arc<RwLock<BTreeMap<ChildKind, Watch<WatchedChild>>>>,
 }
 
 impl Watches {
-    /// Starts all watches but that of ServiceMonitors.
+    /// Starts all watches except that of ServiceMonitors.
     pub(crate) fn start(context: &ControllerContext) -> Self {
         let (pods, renewals) = (watch_pods(context), Renewals::default());
         let deployments = watch_deployments(context);
@@ -89,7 +89,7 @@ impl Watches {
         watches
     }
 
-    /// Watches one more kind of children.
+    /// Starts the watch of another kind of children.
     pub(crate) fn add(&self, context: &ControllerContext, kind: ChildKind) {
         let watch = watch_children(context, kind);
         let mut children = self
@@ -106,7 +106,7 @@ impl Watches {
 
     fn of(&self, kind: ChildKind) -> Option<Watch<WatchedChild>> {
         let children = self.children.read().unwrap_or_else(PoisonError::into_inner);
-        // One watch has all Services.
+        // A single watch covers both kinds of Services.
         let watched = match kind {
             ChildKind::PodsService => ChildKind::Service,
             kind => kind,
@@ -119,15 +119,20 @@ impl Watches {
         self.of(kind)?.get(&ObjectKey::new(&key.namespace, name))
     }
 
-    /// The pods' Deployment of every InferenceDeployment.
+    /// The Deployment of the pods of every InferenceDeployment.
     pub(crate) fn pod_deployments(&self) -> impl Iterator<Item = (ObjectKey, LiveObject)> {
         let all = self.of(ChildKind::Deployment);
         let all = all.map(|watch| watch.select(|_| true)).unwrap_or_default();
         let all = all.into_iter();
-        all.filter_map(|child| Some((child.owner.clone()?, watched(ChildKind::Deployment, &child))))
+        all.filter_map(|child| {
+            Some((
+                child.owner.clone()?,
+                child_from_cache(ChildKind::Deployment, &child),
+            ))
+        })
     }
 
-    /// Returns when every kind was listed once.
+    /// Waits until every kind was listed once.
     pub(crate) async fn synced(&self) {
         self.deployments.synced().await;
         self.pods.synced().await;
@@ -152,7 +157,7 @@ fn watch_deployments(context: &ControllerContext) -> Watch<InferenceDeployment> 
     watch(context, options, move |change| match change {
         Change::Applied { new: object, .. } | Change::Deleted(object) => {
             let key = ObjectKey::of(&*object);
-            // Whose headless Service has its name.
+            // The deployment whose headless Service would have this name.
             if let Some(name) = key.name.strip_suffix(PODS_SUFFIX) {
                 queue.add(ObjectKey::new(&key.namespace, name));
             }
@@ -162,13 +167,13 @@ fn watch_deployments(context: &ControllerContext) -> Watch<InferenceDeployment> 
     })
 }
 
-/// Drops all annotations but the one that is read.
+/// Drops all annotations except the one that is used.
 fn only_server_image(mut annotations: Annotations) -> Option<Annotations> {
     let (name, value) = annotations.remove_entry(SERVER_IMAGE_ANNOTATION)?;
     Some(BTreeMap::from([(name, value)]))
 }
 
-/// Watches namespaces for their annotation: its change concerns all deployments in the namespace.
+/// Watches namespaces for their annotation, whose change affects all deployments in the namespace.
 fn watch_namespaces(
     context: &ControllerContext,
     deployments: Watch<InferenceDeployment>,
@@ -219,18 +224,18 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Watched
     watch(context, options, move |change| match change {
         Change::Applied { new, .. } => {
             let owner = new.owner.clone().into_iter();
-            owner.for_each(|key| queue.add_after(key, GATHER));
+            owner.for_each(|key| queue.add_after(key, COALESCE_DELAY));
         }
         Change::Deleted(old) => {
             let name = old.name_any();
-            // Its name may be that of a headless Service, its own or another deployment's.
+            // Its name may be that of the headless Service of its own or of another deployment.
             let is_service = kind == ChildKind::Service;
             let waiting = name.strip_suffix(PODS_SUFFIX).filter(|_| is_service);
             if let Some(waiting) = waiting {
                 let namespace = old.namespace().unwrap_or_default();
                 queue.add(ObjectKey::new(&namespace, &name));
                 let key = ObjectKey::new(namespace, waiting);
-                records.forget_child(&key, ChildKind::PodsService);
+                records.remove_child(&key, ChildKind::PodsService);
                 queue.add(key);
             }
             if let Some(key) = old.owner.clone() {
@@ -240,7 +245,7 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Watched
                 } else {
                     kind
                 };
-                records.forget_child(&key, kind);
+                records.remove_child(&key, kind);
                 queue.add(key);
             }
         }
@@ -252,7 +257,7 @@ fn watch_pods(context: &ControllerContext) -> Watch<WatchedPod> {
     let mut options = WatchOptions::new("pods", ApiResource::erase::<Pod>(&()));
     options.scope = context.scope.clone();
     options.labels = DEPLOYMENT_LABEL.to_owned();
-    options.groups = |pod: &WatchedPod| {
+    options.index_keys = |pod: &WatchedPod| {
         let node = pod.facts.node.as_deref().map(node_key);
         pod.facts.owner.iter().cloned().chain(node).collect()
     };
@@ -282,12 +287,12 @@ fn watch_pods(context: &ControllerContext) -> Watch<WatchedPod> {
             }
         };
         if let Some(key) = pod.facts.owner.clone() {
-            queue.add_after(key, GATHER);
+            queue.add_after(key, COALESCE_DELAY);
         }
     })
 }
 
-/// The group of the pods of a node; that of a deployment has its key, with a namespace.
+/// Index key of the pods of a node; the index key of a deployment has a namespace.
 fn node_key(node: &str) -> ObjectKey {
     ObjectKey::new("", node)
 }
@@ -304,11 +309,11 @@ fn watch_nodes(
             Change::Applied { new, .. } => {
                 let (name, status) = (new.name_any(), new.status.as_ref());
                 let reported = status.and_then(|s| s.last_verification_time.as_ref());
-                if renewals.note(&name, reported, Instant::now()) {
+                if renewals.record(&name, reported, Instant::now()) {
                     add_pods_of_node(&queue, &pods, &name);
                 }
             }
-            Change::Deleted(old) => renewals.forget(&old.name_any()),
+            Change::Deleted(old) => renewals.remove(&old.name_any()),
             Change::Malformed(_) => {}
         }
         let (old, new) = match &change {
@@ -320,17 +325,17 @@ fn watch_nodes(
             return;
         };
         let (old, new) = (entries(old), entries(new));
-        for entry in differ(old, new).chain(differ(new, old)) {
+        for entry in difference(old, new).chain(difference(new, old)) {
             let key = entry
                 .pod
                 .split_once('/')
                 .map(|(namespace, name)| ObjectKey::new(namespace, name));
             let pod = key.and_then(|key| pods.get(&key));
-            // A name that was too long for the report is identified by its uid.
-            let of_node = || pods.group(&node_key(&name)).into_iter();
+            // Pods whose name was too long for the report are identified by uid.
+            let of_node = || pods.by_index(&node_key(&name)).into_iter();
             let pod = pod.or_else(|| of_node().find(|pod| pod.has_entry(entry)));
             if let Some(key) = pod.and_then(|pod| pod.facts.owner.clone()) {
-                queue.add_after(key, GATHER);
+                queue.add_after(key, COALESCE_DELAY);
             }
         }
     })
@@ -338,17 +343,17 @@ fn watch_nodes(
 
 /// Queues the deployments with pods on a node.
 fn add_pods_of_node(queue: &WorkQueue<ObjectKey>, pods: &Watch<WatchedPod>, node: &str) {
-    let pods = pods.group(&node_key(node));
+    let pods = pods.by_index(&node_key(node));
     for key in pods.iter().filter_map(|pod| pod.facts.owner.clone()) {
-        queue.add_after(key, GATHER);
+        queue.add_after(key, COALESCE_DELAY);
     }
 }
 
-/// Queues the deployments whose placement becomes unknown because an agent is silent: no watch
-/// reports what does not happen. Runs until the program stops.
-pub(crate) async fn watch_for_silence(watches: Watches, queue: WorkQueue<ObjectKey>) {
-    // bound: one turn for each node that may become silent; one noted meanwhile cannot before the
-    // turn ends.
+/// Queues the deployments whose placement becomes unknown because an agent is silent, as no watch
+/// event reports a missing renewal. Runs until the program stops.
+pub(crate) async fn watch_silent_nodes(watches: Watches, queue: WorkQueue<ObjectKey>) {
+    // bound: one turn for each node that may become silent; a node recorded during a turn cannot
+    // become silent before the turn ends.
     loop {
         let now = Instant::now();
         let (silent, next) = watches.renewals.expire(now);
@@ -374,21 +379,21 @@ where
         .watch(options, &context.gates, &context.shutdown, on_change)
 }
 
-/// The entries of a report; none without one.
+/// The entries of a report; empty without a report.
 fn entries(node: Option<&Arc<NodePlacement>>) -> &[PodPlacement] {
     let status = node.and_then(|node| node.status.as_ref());
     status.map(|status| &*status.pods).unwrap_or_default()
 }
 
 /// The placements in `a` that are not in `b`.
-fn differ<'a>(
+fn difference<'a>(
     a: &'a [PodPlacement],
     b: &'a [PodPlacement],
 ) -> impl Iterator<Item = &'a PodPlacement> {
     a.iter().filter(|pod| !b.contains(pod))
 }
 
-/// Of an object's metadata the name, namespace, uid and version: what the watches need.
+/// Reduces metadata to name, namespace, uid and resource version, which the watches need.
 pub(crate) fn identity(metadata: ObjectMeta) -> ObjectMeta {
     ObjectMeta {
         name: metadata.name,
@@ -399,7 +404,7 @@ pub(crate) fn identity(metadata: ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// The deployment that an object's label names.
+/// The deployment in an object's label.
 pub(crate) fn owner(object: &impl ResourceExt) -> Option<ObjectKey> {
     let name = object.labels().get(DEPLOYMENT_LABEL)?;
     Some(ObjectKey::new(object.namespace().unwrap_or_default(), name))

@@ -1,4 +1,4 @@
-//! The examples for clusters, applied as their comments say.
+//! Applies the examples for clusters as described in their comments.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -12,8 +12,8 @@ fn examples() -> PathBuf {
     root.canonicalize().unwrap()
 }
 
-/// Words of the commands of the cluster tutorial that look at objects or patch them; single quotes
-/// hold a word together.
+/// Words of those commands of the cluster tutorial that read or patch objects; single quotes
+/// delimit a word.
 fn tutorial_commands() -> Vec<Vec<String>> {
     let page = examples().join("../docs/tutorials/cluster.md");
     let text = std::fs::read_to_string(page).unwrap();
@@ -41,7 +41,7 @@ fn the_examples_run_in_a_cluster() {
     let folder = examples();
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
 
-    // The same deployment as on one machine, with its model in a ConfigMap.
+    // The deployment of the example for a single machine, with its model in a ConfigMap.
     rig.kubectl(&["apply", "--server-side", "-k", &path("")]);
     wait("the pod is there", || {
         rig.list("pods", "albacore.dev/deployment=fraud").len() == 1
@@ -67,19 +67,19 @@ fn the_examples_run_in_a_cluster() {
     let mounted = "/models/configmap/fraud-model/fraud.ubj";
     assert!(settings.as_str().unwrap().contains(mounted), "{settings}");
 
-    // A server of the user's own.
+    // A user's own server.
     let files = ["gunicorn_app.py", "fraud.ubj"].map(|name| format!("--from-file={}", path(name)));
     let create = ["create", "configmap", "gunicorn-app", &files[0], &files[1]];
     rig.kubectl(&create);
     rig.kubectl(&["apply", "-f", &path("gunicorn-cluster.yaml")]);
     wait("the pods of both run", || {
-        rig.play_kubelet("fraud", &[]) == 1 && rig.play_kubelet("gunicorn", &[]) == 1
+        rig.simulate_kubelet("fraud", &[]) == 1 && rig.simulate_kubelet("gunicorn", &[]) == 1
     });
     rig.wait_for("gunicorn", "Ready", "True/Serving");
     let service = rig.get("service", "gunicorn").unwrap();
     assert_eq!(service["spec"]["ports"][0]["targetPort"], 8000);
 
-    // What the tutorial does to the first deployment.
+    // The tutorial's commands for the first deployment.
     for command in tutorial_commands() {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         rig.kubectl(&words);

@@ -1,5 +1,5 @@
-//! A controller that crashes after any of its writes leaves nothing that the next one does not
-//! repair: the objects end as they do without a crash.
+//! Tests that after a crash of the controller after any of its writes, the next controller repairs
+//! everything: the objects end in the same state as without a crash.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use rig::{CHILDREN, Rig, deployment, wait, wait_or};
 
-/// More writes than any change of one deployment makes, events included.
+/// More writes than any change of one deployment causes, including events.
 const WRITES_MAX: u32 = 40;
 
-/// An object without what differs from run to run.
+/// An object without the fields that differ from run to run.
 fn plain(mut object: Value) -> Value {
     object["status"] = Value::Null;
     let spec = object["spec"].as_object_mut();
@@ -23,7 +23,7 @@ fn plain(mut object: Value) -> Value {
     object
 }
 
-/// The children in a namespace, and the conditions but for their times.
+/// The children in a namespace, and the conditions without their times.
 fn world(rig: &Rig, namespace: &str) -> Value {
     let arguments = [
         "-n",
@@ -42,13 +42,13 @@ fn world(rig: &Rig, namespace: &str) -> Value {
         .iter()
         .cloned()
         .map(plain);
-    let found = rig.ask(&["-n", namespace, "get", "infd", "fraud", "-o", "json"]);
+    let found = rig.try_kubectl(&["-n", namespace, "get", "infd", "fraud", "-o", "json"]);
     let found: Value = serde_json::from_str(&found.unwrap_or_default()).unwrap_or_default();
     let conditions = found["status"]["conditions"]
         .as_array()
         .into_iter()
         .flatten();
-    // Why it progresses is the Deployment's own message, which depends on timing.
+    // The reason of Progressing is copied from the Deployment and depends on timing.
     let reason = |c: &Value| {
         if c["type"] == "Progressing" {
             Value::Null
@@ -111,8 +111,8 @@ impl<'a> Story<'a> {
         ]);
     }
 
-    /// Runs a controller that crashes after `writes` while `act` happens, then one that does not,
-    /// until the objects equal `end`. Returns whether the first one crashed.
+    /// Performs `act` while a controller runs that crashes after `writes`, then runs one that does
+    /// not crash until the objects equal `end`. Returns whether the first one crashed.
     fn through(&self, writes: u32, act: impl Fn(&Self), end: &Value) -> bool {
         let lease = format!("{}-{}", self.namespace, rand());
         let writes = writes.to_string();
@@ -122,14 +122,14 @@ impl<'a> Story<'a> {
             .launch(&[&scope[..], &[&lease, "--crash-after-writes", &writes]].concat());
         act(self);
         wait("it dies, or everything is done", || {
-            dying.has_ended()
+            dying.has_exited()
                 || (world(self.rig, &self.namespace) == *end && {
-                    // A last event or status may follow.
+                    // A last event or status write may follow.
                     std::thread::sleep(std::time::Duration::from_secs(1));
                     true
                 })
         });
-        let has_died = dying.has_ended();
+        let has_died = dying.has_exited();
         drop(dying);
         let lease = format!("{lease}-b");
         let controller = self.rig.launch(&[&scope[..], &[&lease]].concat());
@@ -147,13 +147,13 @@ impl<'a> Story<'a> {
     }
 }
 
-/// A number that differs from call to call.
+/// A number that differs between calls.
 fn rand() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(0_u8) % 1_000_000
 }
 
-/// The objects, once they do not change any more.
+/// The objects after they stopped changing.
 fn settled(rig: &Rig, namespace: &str, is_begun: impl Fn(&Value) -> bool) -> Value {
     let mut before = Value::Null;
     let mut same = 0;

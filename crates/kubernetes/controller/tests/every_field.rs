@@ -1,5 +1,5 @@
-//! No field is accepted and ignored: the schema is walked, and each field changes what is built or
-//! decided, or is refused by its name.
+//! Tests that no field is accepted and then ignored: walks the schema and checks that each field
+//! changes the built children or a decision, or is rejected by name.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ fn schema() -> Value {
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone()
 }
 
-/// A spec with every field of ours.
+/// A spec with every field that Albacore defines.
 fn sample() -> Value {
     json!({
         "replicas": 2, "workers": 2, "threads": 2, "mode": "Scatter",
@@ -41,7 +41,7 @@ fn sample() -> Value {
     })
 }
 
-/// The sample with policy Auto, which has fields that Timeout does not take.
+/// The sample with policy Auto, which has fields that Timeout does not accept.
 fn sample_of_auto() -> Value {
     let mut sample = sample();
     let auto = json!({"policy": "Auto", "maxRows": 512, "prefer": "IdleWorkers", "window": "5ms"});
@@ -50,7 +50,7 @@ fn sample_of_auto() -> Value {
     sample
 }
 
-/// What a spec results in: children, the agent's policy, the inputs of scaling.
+/// The outputs that depend on a spec: children, the agent's policy, the inputs of scaling.
 fn effect(deployment: &InferenceDeployment) -> Result<Value, String> {
     let valid = validate(deployment).map_err(|v| {
         v.iter()
@@ -72,7 +72,7 @@ fn effect(deployment: &InferenceDeployment) -> Result<Value, String> {
     let children: Vec<Value> = children.into_iter().map(|c| c.body).collect();
     let policy = format!("{:?}", policy_of(spec));
     let scaling = format!("{:?}", spec.autoscaling);
-    // The effect of a trial is tested with the agent.
+    // The effect of a trial is tested in the agent.
     let trial = format!("{:?}", spec.placement.trial);
     Ok(json!({"children": children, "policy": policy, "scaling": scaling, "trial": trial}))
 }
@@ -174,7 +174,7 @@ fn assert_each_field_counts(sample: &Value) {
         match effect_of(&spec) {
             Ok(after) => assert_ne!(after, before, "{pointer} is accepted and ignored"),
             Err(said) => {
-                // Policy Eager is refused with a delay or a preference.
+                // Policy Eager rejects a delay or a preference.
                 let field = ["maxDelay", "prefer"]
                     .into_iter()
                     .find(|f| said.contains(f));
@@ -184,7 +184,7 @@ fn assert_each_field_counts(sample: &Value) {
     }
 }
 
-/// A value that fits `schema`, with what it requires.
+/// A minimal value that matches `schema`, with its required fields.
 fn minimal(schema: &Value) -> Value {
     match schema["type"].as_str() {
         Some("object") if schema["properties"].is_object() => {
@@ -206,9 +206,9 @@ fn minimal(schema: &Value) -> Value {
     }
 }
 
-/// Every way to set one field below `schema`: its path and the smallest object that sets it.
+/// All ways to set one field below `schema`: its path and the smallest object that sets it.
 fn settings(schema: &Value, at: &str, depth: usize) -> Vec<(String, Value)> {
-    // Deeper fields are in copies of schemas that were visited above.
+    // Deeper fields belong to copies of schemas that were visited above.
     if depth > 6 {
         return Vec::new();
     }
@@ -252,14 +252,14 @@ fn each_field_of_the_template_reaches_the_pods_or_is_refused_by_name() {
     let mut refused = BTreeSet::new();
     let mut taken = 0;
     for (path, mut template) in settings(&schema, "", 0) {
-        // The serving container is checked most closely.
+        // The validation of the serving container is the strictest.
         if let Some(containers) = template["spec"]["containers"].as_array_mut() {
             containers[0]["name"] = "server".into();
         }
         let mut spec = sample();
         spec["template"] = template.clone();
         let mut whole: InferenceDeployment = serde_json::from_value(object(&spec)).unwrap();
-        // Types drop unknown fields; nothing here may be dropped.
+        // Deserialization drops unknown fields; nothing may be dropped here.
         let kept = serde_json::to_value(&whole.spec.template).unwrap();
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         let wanted: Vec<Value> = at(&template, &parts).into_iter().cloned().collect();
@@ -268,7 +268,7 @@ fn each_field_of_the_template_reaches_the_pods_or_is_refused_by_name() {
             wanted.len(),
             "{path} is not in the type"
         );
-        // Commands belong to a user's own server.
+        // Commands are allowed for a user's own server only.
         let is_command = ["/spec/containers/command", "/spec/containers/args"];
         if is_command.contains(&path.as_str()) {
             whole.spec.models.clear();

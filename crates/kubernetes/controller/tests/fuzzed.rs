@@ -1,5 +1,5 @@
-//! Malformed and strange objects affect only themselves. `cargo bench -p albacore-controller --
-//! fuzz 5000` does the same with many.
+//! Tests that malformed objects affect only themselves. `cargo bench -p albacore-controller -- fuzz
+//! 5000` runs the same test with many objects.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod fuzz;

@@ -1,5 +1,5 @@
-//! Pods that the load does not need, with real servers, and with the controllers of Kubernetes that
-//! create and delete pods.
+//! Tests that pods that the load does not need become spare, with real servers and with the
+//! Kubernetes controllers that create and delete pods.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -13,12 +13,12 @@ use rig::{Rig, deployment, wait, wait_or};
 
 const ADDRESSES: [&str; 4] = ["127.77.6.1", "127.77.6.2", "127.77.6.3", "127.77.6.4"];
 
-/// Connections that ask at once for more than a queue takes.
+/// Connections that send more concurrent requests than a queue holds.
 const CLIENTS: usize = 24;
 
 type Names = BTreeSet<String>;
 
-/// The pods whose label has this value; all pods for an empty one.
+/// The pods whose label has this value; all pods if it is empty.
 fn pods(rig: &Rig, traffic: &str) -> Names {
     let label = match traffic {
         "" => "albacore.dev/traffic".to_owned(),
@@ -61,16 +61,16 @@ fn costs(rig: &Rig) -> Vec<(String, Value)> {
     pods.iter().map(cost).collect()
 }
 
-/// More requests at once than the queue of a server takes; those beyond are refused.
+/// Sends more concurrent requests than the queue of a server holds; the excess is rejected.
 fn overload(server: &Pod) {
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
-            scope.spawn(|| server.ask_interactions());
+            scope.spawn(|| server.predict_interactions());
         }
     });
 }
 
-/// A deployment of four pods with their servers, which report.
+/// Creates a deployment of four pods with running servers that report their state.
 fn serve(rig: &Rig) -> Vec<Pod> {
     let binary = albacore_testbed::product("albacore-server").unwrap();
     let spec = json!({"replicas": 4, "threads": 1, "queue": {"maxRows": 4},
@@ -81,9 +81,9 @@ fn serve(rig: &Rig) -> Vec<Pod> {
     let text = settings(rig, "idle");
     let servers = ADDRESSES.map(|address| Pod::start(&binary, address, &text));
     wait("all serve", || {
-        servers.iter().all(|pod| pod.ask().contains(" 200 "))
+        servers.iter().all(|pod| pod.predict().contains(" 200 "))
     });
-    rig.play_kubelet("idle", &ADDRESSES);
+    rig.simulate_kubelet("idle", &ADDRESSES);
     servers.into()
 }
 
@@ -103,20 +103,21 @@ fn load_concentrates_a_scale_down_takes_an_idle_pod_and_more_load_brings_pods_ba
         };
         assert_eq!(cost, wanted, "{traffic}");
     }
-    // Settled: nothing is written however long it lasts.
+    // In the settled state nothing is written, however long it lasts.
     rig.wait_for("idle", "Reconciling", "");
     let before = rig.writes();
     std::thread::sleep(std::time::Duration::from_secs(4));
     assert_eq!(rig.writes(), before);
 
-    // What an autoscaler does. The real controller deletes a spare pod, not one that serves.
+    // Scales down like an autoscaler. The Deployment controller deletes a spare pod, not a serving
+    // one.
     rig.kubectl(&["scale", "infd", "idle", "--replicas=3"]);
     wait("a pod is deleted", || pods(&rig, "").len() == 3);
     wait_for_traffic(&rig, "2/3");
     assert_eq!(pods(&rig, "serving"), serving);
     assert!(pods(&rig, "spare").is_subset(&spare));
 
-    // More than the pods can take, wherever it comes from.
+    // More load than the serving pods can handle.
     wait("all get requests again", || {
         servers.iter().for_each(overload);
         pods(&rig, "spare").is_empty()

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use rig::{CHILDREN, Rig, deployment, wait};
 
-/// Requests of the controller from now until the end of `change` and a quiet moment after it.
+/// Requests of the controller during `change` and until no more follow.
 fn requests_of(rig: &Rig, change: impl FnOnce()) -> Vec<String> {
     let before = rig.requests().len();
     change();
@@ -23,8 +23,9 @@ fn requests_of(rig: &Rig, change: impl FnOnce()) -> Vec<String> {
     rig.requests()[before..].to_vec()
 }
 
-/// Each child is written once, and the status few times: the steps in which a Deployment and its
-/// pods come are gathered. Of 5,000 deployments every further write would be 5,000.
+/// Asserts that each child is written once and the status few times, because the steps in which a
+/// Deployment and its pods are created are coalesced. With 5,000 deployments, every further write
+/// would be 5,000.
 fn assert_written_once(rig: &Rig) {
     let writes = rig.writes();
     let is_status = |write: &&String| write.contains(" inferencedeployments/status ");
@@ -48,13 +49,13 @@ fn a_deployment_is_built_followed_changed_and_collected() {
     assert_eq!(status["url"], "http://fraud.default.svc:8080");
     assert_eq!(status["shape"], "2x2");
 
-    // The kubelet starts the pods; no server answers there, so no live worker is known.
-    wait("two pods run", || rig.play_kubelet("fraud", &[]) == 2);
+    // The kubelet starts the pods; no server responds there, so no live worker is known.
+    wait("two pods run", || rig.simulate_kubelet("fraud", &[]) == 2);
     rig.wait_for("fraud", "Available", "True/MinimumReplicasAvailable");
     rig.wait_for("fraud", "Ready", "Unknown/StateUnread");
     assert_eq!(rig.get("infd", "fraud").unwrap()["status"]["ready"], "2/2");
 
-    // An edit that restarts nothing changes the ConfigMap alone, or not even that.
+    // An edit that restarts no pods changes the ConfigMap only, or not even that.
     let template = || rig.get("deployment", "fraud").unwrap()["spec"]["template"].clone();
     let before = template();
     let asked = requests_of(&rig, || {
@@ -78,7 +79,7 @@ fn a_deployment_is_built_followed_changed_and_collected() {
     let status = rig.get("infd", "fraud").unwrap()["status"].take();
     assert_eq!(status["observedGeneration"], 3);
 
-    // Another shape rolls the pods.
+    // A change of the number of threads rolls the pods.
     let asked = requests_of(&rig, || {
         rig.patch("infd", "fraud", &json!({"spec": {"threads": 3}}));
     });
@@ -86,13 +87,13 @@ fn a_deployment_is_built_followed_changed_and_collected() {
     assert_ne!(template(), before);
     rig.wait_for("fraud", "Ready", "False/RollingOut");
 
-    // Settled: nothing is written.
+    // In the settled state nothing is written.
     let asked = requests_of(&rig, || {
         std::thread::sleep(std::time::Duration::from_secs(10))
     });
     assert_eq!(asked, [""; 0]);
 
-    // A field of ours that another writer changed is restored; a field of theirs stays.
+    // An owned field that another client changed is restored; a field of another manager is kept.
     rig.patch(
         "service",
         "fraud",

@@ -1,5 +1,5 @@
-//! The controller beside others: owners of a name, autoscalers, other field managers, another
-//! replica of itself, and an API server that goes away.
+//! Tests the controller together with other clients: owners of a name, autoscalers, other field
+//! managers, another replica of the controller, and an unavailable API server.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -16,11 +16,11 @@ fn children(rig: &Rig, name: &str) -> usize {
 }
 
 #[test]
-#[allow(clippy::too_many_lines)] // one story, to start one control plane
+#[allow(clippy::too_many_lines)] // one scenario, to start a single control plane
 fn objects_of_other_owners_are_never_touched() {
     let rig = Rig::start(true);
     let _controller = rig.controller(&[]);
-    // A name that is taken: by a ConfigMap with the model itself, say.
+    // A name that is already taken, for example by a ConfigMap with the model.
     rig.kubectl(&["create", "configmap", "taken", "--from-literal=m.ubj=x"]);
     let before = rig.get("configmap", "taken").unwrap();
     rig.apply(&[
@@ -45,8 +45,8 @@ fn objects_of_other_owners_are_never_touched() {
     });
     rig.wait_for("taken", "Stalled", "");
 
-    // An HPA writes the scale subresource as a manager of its own; a user's apply without replicas
-    // leaves that alone.
+    // An HPA writes the scale subresource as a separate field manager; a user's apply without
+    // replicas does not change it.
     let mut plain = deployment("sized", &json!({}));
     plain["spec"].as_object_mut().unwrap().remove("replicas");
     rig.apply(&[plain.clone()]);
@@ -54,7 +54,7 @@ fn objects_of_other_owners_are_never_touched() {
         let found = rig.get("infd", "sized").unwrap();
         rig.get("deployment", "sized").is_some() && found["status"]["selector"].is_string()
     });
-    // An HPA begins by reading it.
+    // An HPA first reads the scale.
     let scale = "/apis/albacore.dev/v1beta1/namespaces/default/inferencedeployments/sized/scale";
     let scale: serde_json::Value =
         serde_json::from_str(&rig.kubectl(&["get", "--raw", scale])).unwrap();
@@ -74,7 +74,7 @@ fn objects_of_other_owners_are_never_touched() {
     });
     assert_eq!(replicas("sized"), 3);
 
-    // Fields of other managers on our children stay.
+    // Fields of other managers on owned children are kept.
     let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "injected",
         "image": "mesh:1"}]}}, "paused": true}});
     rig.kubectl(&[
@@ -112,7 +112,7 @@ fn the_headless_service_yields_its_name_to_others() {
         let owner = &service["metadata"]["ownerReferences"][0]["name"];
         owner.as_str().map(str::to_owned)
     };
-    // A Service of a user's own stays, and the deployment does without.
+    // A user's Service of that name is kept, and the deployment works without its own.
     rig.kubectl(&["create", "service", "clusterip", "mine-pods", "--tcp=80"]);
     let before = rig.get("service", "mine-pods").unwrap();
     rig.apply(&[deployment("mine", &json!({}))]);
@@ -123,9 +123,9 @@ fn the_headless_service_yields_its_name_to_others() {
         events.contains("no headless Service mine-pods")
     });
     assert_eq!(rig.get("service", "mine-pods").unwrap(), before);
-    assert!(rig.says("mine", "Stalled").is_empty());
+    assert!(rig.condition_text("mine", "Stalled").is_empty());
 
-    // A deployment has its own name, even if it comes later.
+    // A deployment keeps its name even if it is created later.
     rig.apply(&[deployment("two", &json!({}))]);
     wait("it is built", || {
         owner("two-pods").as_deref() == Some("two")
@@ -136,7 +136,7 @@ fn the_headless_service_yields_its_name_to_others() {
     });
     assert_eq!(owner("two-pods-pods").as_deref(), Some("two-pods"));
     assert_eq!(children(&rig, "two"), 6);
-    // Nobody collects its children here.
+    // No garbage collector runs here.
     rig.kubectl(&["delete", "infd", "two-pods"]);
     rig.kubectl(&["delete", "service", "two-pods"]);
     wait("the first one gets it back", || {
@@ -148,7 +148,7 @@ fn the_headless_service_yields_its_name_to_others() {
 fn an_invalid_spec_is_reported_by_field_and_can_be_corrected() {
     let rig = Rig::start(false);
     let _controller = rig.controller(&[]);
-    // Refused by the controller, with the name of the field.
+    // Rejected by the controller, with the name of the field.
     let model = json!([{"name": "m", "uri": "file://./m.ubj"}]);
     rig.apply(&[deployment("bad", &json!({ "models": model }))]);
     rig.wait_for("bad", "Stalled", "True/InvalidSpec");
@@ -159,7 +159,7 @@ fn an_invalid_spec_is_reported_by_field_and_can_be_corrected() {
         "{status}"
     );
     assert_eq!(status["selector"], "albacore.dev/deployment=bad");
-    // Refused by the API server: its message reaches the user.
+    // Rejected by the API server; its message is passed to the user.
     let container =
         json!({"name": "server", "volumeMounts": [{"name": "nowhere", "mountPath": "/x"}]});
     let template = json!({"spec": {"containers": [container]}});
@@ -198,7 +198,7 @@ fn two_controllers_take_turns_and_outlive_the_api_server() {
     rig.apply(&[deployment("one", &json!({}))]);
     wait("it is built", || children(&rig, "one") == 7);
 
-    // The API server stops in between; pending work is done afterwards.
+    // The API server stops meanwhile; pending work is done afterwards.
     rig.plane.restart_api_server().unwrap();
     rig.apply(&[deployment("two", &json!({}))]);
     wait("it is built after the restart", || {
@@ -210,7 +210,7 @@ fn two_controllers_take_turns_and_outlive_the_api_server() {
     let start = Instant::now();
     rig.apply(&[deployment("three", &json!({}))]);
     wait("the other one takes over", || children(&rig, "three") == 7);
-    // The lease is 15 s; the machine may be slow.
+    // The lease duration is 15 s; the machine may be slow.
     assert!(
         start.elapsed() < Duration::from_secs(60),
         "{:?}",

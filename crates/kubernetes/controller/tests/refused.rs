@@ -1,5 +1,5 @@
-//! Children that a real API server refuses: conditions and events give the reason and the remedy,
-//! and the children are written once the cause is gone.
+//! Tests of children that a real API server rejects: conditions and events contain the reason and
+//! the remedy, and the children are written once the cause is fixed.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -71,7 +71,7 @@ fn a_quota_and_a_policy_are_named_and_their_end_is_noticed() {
     rig.apply(&[policy, binding]);
     wait("the policy is in force", || {
         let create = ["create", "deployment", "b", "--image=b", "--dry-run=server"];
-        rig.ask(&create).is_err()
+        rig.try_kubectl(&create).is_err()
     });
     rig.apply(&[deployment("b", &json!({}))]);
     rig.wait_for("b", "Stalled", "True/AdmissionDenied");
@@ -84,7 +84,7 @@ fn a_quota_and_a_policy_are_named_and_their_end_is_noticed() {
     rig.wait_for("b", "Stalled", "");
     wait("it is built", || is_built(&rig, "b"));
 
-    // A quota that admits no pod: the Deployment exists and cannot create any.
+    // A quota that allows no pods: the Deployment exists and cannot create any.
     rig.kubectl(&["create", "quota", "no-pods", "--hard=pods=0"]);
     rig.apply(&[deployment("c", &json!({}))]);
     rig.wait_for("c", "Ready", "False/PodsRefused");
@@ -92,7 +92,8 @@ fn a_quota_and_a_policy_are_named_and_their_end_is_noticed() {
     assert!(said.contains("exceeded quota: no-pods"), "{said}");
 }
 
-/// The rights of a controller that may not write Services, nor `more`.
+/// The permissions of a controller that may not write Services and, with `without_status`, may not
+/// write the status.
 fn role(without_status: bool) -> Value {
     let all = ["*"];
     let mut rules = vec![
@@ -123,14 +124,14 @@ fn missing_rights_and_a_namespace_that_ends_are_named() {
         "--clusterrole=limited",
         "--user=limited",
     ]);
-    // No controller empties the namespace here, so it stays in termination.
+    // No namespace controller empties the namespace here, so it keeps terminating.
     rig.kubectl(&["create", "namespace", "doomed"]);
     let mut doomed = deployment("late", &json!({}));
     doomed["metadata"]["namespace"] = "doomed".into();
     rig.apply(&[doomed, deployment("c", &json!({}))]);
     rig.kubectl(&["delete", "namespace", "doomed", "--wait=false"]);
     let limited = rig.plane.kubeconfig_of("limited", None).unwrap();
-    let _controller = rig.launch_as(&limited, &[]).ready();
+    let _controller = rig.launch_as(&limited, &[]).wait_until_ready();
 
     rig.wait_for("c", "Stalled", "True/MissingPermission");
     let said = message(&rig, "c", "Stalled");
@@ -147,7 +148,7 @@ fn missing_rights_and_a_namespace_that_ends_are_named() {
         rig.kubectl(&read).contains("\"NamespaceTerminating\"")
     });
 
-    // Without the right to write status, the event is the only report.
+    // Without permission to write the status, the event is the only report.
     rig.apply(&[role(true)]);
     wait("the right is gone", || {
         let can = [
@@ -158,13 +159,13 @@ fn missing_rights_and_a_namespace_that_ends_are_named() {
             "--subresource=status",
             "--as=limited",
         ];
-        rig.ask(&can).is_err()
+        rig.try_kubectl(&can).is_err()
     });
     rig.apply(&[deployment("d", &json!({}))]);
     wait("an event tells it", || {
         has_event(&rig, "default", "d", "StatusRefused")
     });
-    // Rights are granted: it is built without a change of the deployment.
+    // After permissions are granted, it is built without a change of the deployment.
     rig.kubectl(&[
         "create",
         "clusterrolebinding",
@@ -183,7 +184,7 @@ fn a_kind_that_is_installed_later_is_waited_for_and_watched() {
         api_server: vec![plugins.to_owned()],
         ..Options::default()
     });
-    // The plugin discovers kinds now, and then not for up to 30 s.
+    // The admission plugin discovers the kinds now, and then caches them for up to 30 s.
     let owner = json!({"apiVersion": "v1", "kind": "Secret", "name": "x", "uid": "x",
         "blockOwnerDeletion": true});
     rig.apply(&[json!({"apiVersion": "v1", "kind": "ConfigMap",

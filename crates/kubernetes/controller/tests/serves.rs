@@ -1,5 +1,5 @@
-//! The status of pods with real servers: on loopback addresses, with their ConfigMap written by the
-//! test as a kubelet does.
+//! Tests of the status of pods with real servers: on loopback addresses, with a ConfigMap volume
+//! that the test updates like a kubelet.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -18,7 +18,7 @@ use rig::{Rig, deployment, wait};
 const ADDRESSES: [&str; 2] = ["127.77.5.1", "127.77.5.2"];
 
 #[test]
-#[allow(clippy::too_many_lines)] // one story: each part stands on the one before
+#[allow(clippy::too_many_lines)] // one scenario: each part depends on the previous one
 fn the_status_reports_what_real_servers_do() {
     let binary = albacore_testbed::product("albacore-server").unwrap();
     let models = tempfile::tempdir().unwrap();
@@ -40,9 +40,9 @@ fn the_status_reports_what_real_servers_do() {
         .into_iter()
         .collect();
     wait("both serve", || {
-        pods.iter().all(|pod| pod.ask().contains(" 200 "))
+        pods.iter().all(|pod| pod.predict().contains(" 200 "))
     });
-    rig.play_kubelet("fraud", &ADDRESSES);
+    rig.simulate_kubelet("fraud", &ADDRESSES);
 
     rig.wait_for("fraud", "Ready", "True/Serving");
     rig.wait_for("fraud", "ModelLoaded", "True/Loaded");
@@ -54,7 +54,7 @@ fn the_status_reports_what_real_servers_do() {
     assert_eq!(status()["models"][0]["sha256"].as_str().unwrap().len(), 64);
     let template = rig.get("deployment", "fraud").unwrap()["spec"]["template"].clone();
 
-    // Another file: the servers roll it without a restart, and the status follows them.
+    // A new file: the servers reload it without a restart, and the status is updated.
     let second = model(&copy("second.ubj"), "10s");
     rig.patch("infd", "fraud", &json!({"spec": {"models": second}}));
     rig.wait_for("fraud", "Reconciling", "True/SettingsPending");
@@ -67,7 +67,7 @@ fn the_status_reports_what_real_servers_do() {
         template
     );
 
-    // A missing file is reported with its pod; the loaded model goes on serving.
+    // A missing file is reported with its pod; the loaded model continues to serve.
     let missing = model(&models.path().join("missing.ubj"), "10s");
     rig.patch("infd", "fraud", &json!({"spec": {"models": missing}}));
     wait("the ConfigMap follows", || {
@@ -78,9 +78,9 @@ fn the_status_reports_what_real_servers_do() {
     rig.wait_for("fraud", "Ready", "False/ModelFailed");
     let error = status()["models"][0]["error"].as_str().unwrap().to_owned();
     assert!(error.contains("missing.ubj"), "{error}");
-    assert!(pods.iter().all(|pod| pod.ask().contains(" 200 ")));
+    assert!(pods.iter().all(|pod| pod.predict().contains(" 200 ")));
 
-    // An objective that nothing can keep, and room to grow: pods are added.
+    // An objective that cannot be met, and bounds that allow growth: pods are added.
     let spec = json!({"models": model(&models.path().join("first.ubj"), "1us"),
         "autoscaling": {"minReplicas": 2, "maxReplicas": 5}});
     rig.patch("infd", "fraud", &json!({ "spec": spec }));
@@ -90,7 +90,7 @@ fn the_status_reports_what_real_servers_do() {
     let text = settings(&rig, "fraud");
     pods.iter_mut().for_each(|pod| pod.deliver(&text));
     wait("five pods are wanted", || {
-        pods.iter().for_each(|pod| drop(pod.ask()));
+        pods.iter().for_each(|pod| drop(pod.predict()));
         rig.get("deployment", "fraud").unwrap()["spec"]["replicas"] == 5
     });
     rig.wait_for("fraud", "SLOMet", "False/Missed");
@@ -99,7 +99,7 @@ fn the_status_reports_what_real_servers_do() {
         events.contains("\"Scaled\"")
     });
 
-    // Servers that are gone have no live workers, whatever the kubelet still reports.
+    // Servers that exited have no live workers, whatever the kubelet still reports.
     rig.patch(
         "infd",
         "fraud",
@@ -107,8 +107,8 @@ fn the_status_reports_what_real_servers_do() {
     );
     pods.clear();
     wait("nothing is ready any more", || {
-        rig.play_kubelet("fraud", &ADDRESSES);
-        rig.says("fraud", "Ready") == "Unknown/StateUnread"
+        rig.simulate_kubelet("fraud", &ADDRESSES);
+        rig.condition_text("fraud", "Ready") == "Unknown/StateUnread"
     });
     let metrics = controller.http("/metrics");
     assert!(
@@ -135,15 +135,15 @@ fn a_small_model_that_misses_its_objective_is_named_and_decides_the_number_of_po
         rig.list("pods", "albacore.dev/deployment=two").len() == 1
     });
     let pod = Pod::start(&binary, "127.77.5.4", &settings(&rig, "two"));
-    wait("it serves", || pod.ask().contains(" 200 "));
-    rig.play_kubelet("two", &["127.77.5.4"]);
+    wait("it serves", || pod.predict().contains(" 200 "));
+    rig.simulate_kubelet("two", &["127.77.5.4"]);
     rig.wait_for("two", "SLOMet", "True/Met");
-    // Of all requests 0.25 % are late: less than half of what both objectives allow.
+    // 0.25 % of all requests are late: less than half of what both objectives allow.
     for _ in 0..2000 {
-        assert!(pod.ask().contains(" 200 "));
+        assert!(pod.predict().contains(" 200 "));
     }
     for _ in 0..5 {
-        assert!(pod.ask_model("small").contains(" 200 "));
+        assert!(pod.predict_with("small").contains(" 200 "));
     }
     rig.wait_for("two", "SLOMet", "False/Missed");
     let status = rig.get("infd", "two").unwrap()["status"].clone();
@@ -169,7 +169,7 @@ fn a_small_model_that_misses_its_objective_is_named_and_decides_the_number_of_po
     });
 }
 
-/// `albacore-params`; killed when its owner is dropped.
+/// A process of `albacore-params` that is killed on drop.
 struct Params(Child);
 
 impl Drop for Params {
@@ -199,7 +199,7 @@ fn line(settings: &Settings, generation: u64) -> String {
     line.encode().unwrap()
 }
 
-/// Starts the real `albacore-params`; gives it, the pipe on which an agent would write, and its
+/// Starts the real `albacore-params`; returns it, the pipe to which an agent would write, and its
 /// address for servers.
 fn start_params(folder: &Path) -> (Params, File, String) {
     let pipe = folder.join("feed");
@@ -220,7 +220,7 @@ fn start_params(folder: &Path) -> (Params, File, String) {
     (params, agent, format!("unix:{}", socket.display()))
 }
 
-/// Sends the settings to params as the agent of the node does.
+/// Sends the settings to params like the agent of the node.
 fn tell(rig: &Rig, agent: &mut File, wanted: &Settings) {
     let generation = rig.get("infd", "live").unwrap()["metadata"]["generation"].as_u64();
     agent
@@ -231,7 +231,7 @@ fn tell(rig: &Rig, agent: &mut File, wanted: &Settings) {
 fn respawns_of_workers_are_reported(rig: &Rig, pod: &Pod) {
     for _ in 0..6 {
         wait("a worker is there to be killed", || pod.kill_worker());
-        wait("it serves", || pod.ask().contains(" 200 "));
+        wait("it serves", || pod.predict().contains(" 200 "));
         std::thread::sleep(std::time::Duration::from_millis(200));
     }
     rig.wait_for("live", "WorkersRespawning", "True/FrequentRespawns");
@@ -253,14 +253,14 @@ fn respawns_of_workers_are_reported(rig: &Rig, pod: &Pod) {
     );
 }
 
-/// Over the stream alone; the status no longer shows a choice of `Auto` then.
+/// Over the stream only; the status then no longer contains a choice of `Auto`.
 fn a_model_gets_its_own_batching(rig: &Rig, agent: &mut File, path: &Path, pod: &Pod) {
     let shown = || {
         let status = rig.get("infd", "live").unwrap()["status"].clone();
         status["models"][0]["batching"].is_array()
     };
     wait("auto's choice is in the status", || {
-        (0..20).for_each(|_| assert!(pod.ask().contains(" 200 ")));
+        (0..20).for_each(|_| assert!(pod.predict().contains(" 200 ")));
         shown()
     });
     let mut models = model(path, "9s");
@@ -293,12 +293,13 @@ fn a_live_edit_is_done_when_the_server_has_it_and_respawns_are_reported() {
     let (_params, mut agent, place) = start_params(folder.path());
     let text = settings(&rig, "live");
     let pod = Pod::start_with(&server, "127.77.5.3", &text, &["--params", &place]);
-    wait("it serves", || pod.ask().contains(" 200 "));
-    rig.play_kubelet("live", &["127.77.5.3"]);
+    wait("it serves", || pod.predict().contains(" 200 "));
+    rig.simulate_kubelet("live", &["127.77.5.3"]);
     rig.wait_for("live", "Ready", "True/Serving");
     rig.wait_for("live", "Reconciling", "");
 
-    // The file of the pod never changes from here on: the server gets parameters from params alone.
+    // From here on the file of the pod does not change: the server receives parameters from params
+    // only.
     rig.patch(
         "infd",
         "live",
@@ -314,7 +315,7 @@ fn a_live_edit_is_done_when_the_server_has_it_and_respawns_are_reported() {
         "line of the agent to the end of Reconciling: {:?}",
         start.elapsed()
     );
-    // Another edit of the objective, which nothing else in the state shows.
+    // Another edit of the objective, which no other field of the state shows.
     rig.patch(
         "infd",
         "live",

@@ -1,4 +1,4 @@
-//! Silent agents: old reports of nodes are not trusted forever. The test plays the agents.
+//! Tests of silent agents: old reports of nodes expire. The test plays the agents.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use rig::{CHILDREN, Rig, deployment, wait};
 
-/// A pod of the deployment on a node, as a kubelet and a scheduler would leave it.
+/// A pod of the deployment on a node, in the state set by a scheduler and a kubelet.
 fn pod(node: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": format!("fraud-{node}"), "namespace": "default",
@@ -22,7 +22,7 @@ fn pod(node: &str) -> Value {
                 "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}})
 }
 
-/// The report of a node's agent: its pod, wholly placed.
+/// Creates the report of a node's agent, with the pod completely placed.
 fn report(rig: &Rig, node: &str, time: &str) {
     rig.apply(&[
         json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "NodePlacement",
@@ -41,7 +41,7 @@ fn patch_status(rig: &Rig, node: &str, status: &Value) {
     rig.kubectl(&[&words[..], &["-p", &status]].concat());
 }
 
-/// Renews a report as the agent of a node does, whose clock is in this year.
+/// Renews a report like the agent of a node whose clock is in this year.
 fn renew(rig: &Rig, node: &str, year: u32, count: u32) {
     let time = format!("{year}-01-01T00:{:02}:{:02}Z", count / 60 % 60, count % 60);
     patch_status(
@@ -66,12 +66,12 @@ fn pinned(rig: &Rig) -> String {
     cell.unwrap().to_owned()
 }
 
-/// Waits until a controller that has just started has judged the deployment.
+/// Waits until a controller that was just started has evaluated the deployment.
 fn wait_until_judged(rig: &Rig, name: &str) {
     rig.apply(&[deployment(name, &json!({}))]);
     wait("it works", || {
         let labels = format!("albacore.dev/deployment={name}");
-        rig.list(CHILDREN, &labels).len() == 7 && !rig.says(name, "Placed").is_empty()
+        rig.list(CHILDREN, &labels).len() == 7 && !rig.condition_text(name, "Placed").is_empty()
     });
 }
 
@@ -85,7 +85,7 @@ fn a_silent_agent_makes_placed_unknown_and_its_return_makes_it_known_again() {
         pod("a"),
         pod("b"),
     ]);
-    // One clock is a quarter of a century late, the other one early: neither matters.
+    // One clock is a quarter of a century slow, the other one is fast: neither matters.
     report(&rig, "a", "2001-01-01T00:00:00Z");
     report(&rig, "b", "2099-01-01T00:00:00Z");
     let (a_lives, b_lives) = (AtomicBool::new(true), AtomicBool::new(true));
@@ -119,7 +119,7 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
     assert_eq!(pinned(rig), "8/8");
     wait_until_judged(rig, "first");
 
-    // Nothing happens any more, and that is noticed.
+    // The renewals stop, which is detected.
     b_lives.store(false, Ordering::Release);
     let writes = || {
         rig.writes()
@@ -132,7 +132,7 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
     assert_eq!(pinned(rig), "?");
     let message = placed(rig)["message"].as_str().unwrap().to_owned();
     assert!(message.starts_with("the agent of node b "), "{message}");
-    // The renewals of the other node until then caused no writes.
+    // The renewals of the other node caused no writes until then.
     assert_eq!(writes(), before + 1, "{:?}", rig.writes());
     let events = [
         "get",
@@ -144,12 +144,12 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
     ];
     wait("an event", || rig.kubectl(&events).lines().count() == 1);
 
-    // Another controller has seen no renewal yet: conditions stay.
+    // A new controller has not observed a renewal yet: conditions are kept.
     let since = placed(rig)["lastTransitionTime"].take();
     assert!(controller.stop().success());
     let controller = rig.controller(&[]);
     wait_until_judged(rig, "second");
-    assert_eq!(rig.says("fraud", "Placed"), "Unknown/AgentSilent");
+    assert_eq!(rig.condition_text("fraud", "Placed"), "Unknown/AgentSilent");
     wait("the living node is not named", || {
         let condition = placed(rig);
         condition["message"]
@@ -171,14 +171,14 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
     drop(controller);
     let _controller = rig.controller(&[]);
     wait_until_judged(rig, "third");
-    assert_eq!(rig.says("fraud", "Placed"), "True/Verified");
+    assert_eq!(rig.condition_text("fraud", "Placed"), "True/Verified");
     assert_eq!(
         placed(rig)["lastTransitionTime"],
         since,
         "it never was another"
     );
 
-    // All agents are gone, as after an upgrade with agent.enabled=false.
+    // All agents are removed, as after an upgrade with agent.enabled=false.
     a_lives.store(false, Ordering::Release);
     b_lives.store(false, Ordering::Release);
     rig.wait_for("fraud", "Placed", "Unknown/AgentSilent");
@@ -189,7 +189,7 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
             .unwrap()
             .starts_with("the agents of nodes a, b ")
     });
-    // The report of a deleted node is deleted with it.
+    // The report of a node is deleted together with the node.
     rig.kubectl(&["delete", "npl", "a", "b"]);
     rig.wait_for("fraud", "Placed", "Unknown/NoReport");
 }

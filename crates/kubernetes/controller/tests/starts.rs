@@ -1,5 +1,5 @@
-//! How a controller starts and stops: as a pod with its own service account in an IPv6 cluster, in
-//! a cluster without all of its kinds, and with events that it has just recorded.
+//! Tests of startup and shutdown: as a pod with its own service account in an IPv6 cluster, in a
+//! cluster that does not serve all kinds, and with events that were just recorded.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -16,7 +16,7 @@ use rig::{CHILDREN, Rig, deployment, wait, wait_or};
 
 const LOOPBACK: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-/// Mounts $1 where a kubelet mounts it, in a mount namespace of its own, and becomes the rest.
+/// Mounts $1 like a kubelet, in a separate mount namespace, and executes the remaining arguments.
 const AS_A_POD: &str = "set -e; mount -t tmpfs none /run
     mkdir -p /run/secrets/kubernetes.io/serviceaccount
     mount --bind \"$1\" /run/secrets/kubernetes.io/serviceaccount
@@ -26,7 +26,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// Killed when its owner is dropped.
+/// A server process that is killed on drop.
 struct Server(Child);
 
 impl Drop for Server {
@@ -36,7 +36,8 @@ impl Drop for Server {
     }
 }
 
-/// A server as in a pod whose one address is [`LOOPBACK`], with the settings of the deployment.
+/// Starts a server as in a pod whose only address is [`LOOPBACK`], with the settings of the
+/// deployment.
 fn serve(rig: &Rig, folder: &Path) -> Server {
     let map = rig.get("configmap", "fraud").unwrap();
     let settings = folder.join("settings.yaml");
@@ -63,7 +64,7 @@ fn a_pod_of_an_ipv6_cluster_needs_its_service_account_alone() {
         api_server: vec!["--bind-address=::".to_owned()],
         ..Options::default()
     });
-    // The account and its rights as installed; the test plays the pod.
+    // Installs the service account and its permissions from the manifests; the test plays the pod.
     for name in ["crds.yaml", "install.yaml"] {
         let file = root().join("manifests").join(name);
         rig.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]);
@@ -82,12 +83,12 @@ fn a_pod_of_an_ipv6_cluster_needs_its_service_account_alone() {
         .arg(env!("CARGO_BIN_EXE_albacore-controller"))
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        // What a kubelet provides; no user configuration is read.
+        // The environment that a kubelet provides; no user configuration is read.
         .env("KUBERNETES_SERVICE_HOST", "::1")
         .env("KUBERNETES_SERVICE_PORT", port)
         .env("KUBECONFIG", "/nowhere")
         .env("HTTPS_PROXY", "http://127.0.0.1:1");
-    let controller = rig.launch_by(command, LOOPBACK).ready();
+    let controller = rig.launch_command(command, LOOPBACK).wait_until_ready();
 
     let folder = tempfile::tempdir().unwrap();
     let model = root().join("examples/fraud.ubj").canonicalize().unwrap();
@@ -98,7 +99,7 @@ fn a_pod_of_an_ipv6_cluster_needs_its_service_account_alone() {
         rig.list("pods", "albacore.dev/deployment=fraud").len() == 1
     });
     let _server = serve(&rig, folder.path());
-    rig.play_kubelet("fraud", &["::1"]);
+    rig.simulate_kubelet("fraud", &["::1"]);
     rig.wait_for("fraud", "ModelLoaded", "True/Loaded");
     rig.wait_for("fraud", "Ready", "True/Serving");
     let lease = ["get", "lease", "albacore-controller", "-o", "name"];
@@ -124,11 +125,11 @@ fn a_kind_that_is_not_installed_is_named_and_waited_for() {
     assert!(controller.log().contains(words), "{}", controller.log());
     // Nothing is written before every kind was listed.
     rig.apply(&[deployment("early", &json!({}))]);
-    // Time enough for one that does not wait: it needs a second.
+    // Long enough for a controller that does not wait, which needs a second.
     std::thread::sleep(Duration::from_secs(5));
     assert_eq!(rig.writes(), [""; 0]);
     let rig = rig.serve(&crds);
-    let _controller = controller.ready();
+    let _controller = controller.wait_until_ready();
     wait("it is built", || {
         rig.list(CHILDREN, "albacore.dev/deployment=early").len() == 7
     });

@@ -1,5 +1,5 @@
-//! Pods that do not start: the test writes the statuses and events of scheduler and kubelet, and
-//! the conditions name the pod, the container, the reason and the remedy.
+//! Tests of pods that do not start: the test writes the statuses and events of the scheduler and
+//! the kubelet, and the conditions name the pod, the container, the reason and the remedy.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -58,7 +58,8 @@ fn pod_container_reason_and_remedy_are_in_the_condition() {
         message(&rig, "fraud").starts_with(&expected)
     });
 
-    // Scheduled, but the kubelet cannot mount a volume and reports that in an event only.
+    // The pod is scheduled, but the kubelet cannot mount a volume and reports that in an event
+    // only.
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
     rig.apply(&[node]);
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
@@ -91,7 +92,7 @@ fn pod_container_reason_and_remedy_are_in_the_condition() {
         message(&rig, "fraud").starts_with(&expected)
     });
 
-    // It starts, and is OOM-killed again and again.
+    // It starts, and is repeatedly OOM-killed.
     let back_off = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}});
     let killed = json!({"terminated": {"reason": "OOMKilled", "exitCode": 137,
         "startedAt": null, "finishedAt": null}});
@@ -104,7 +105,7 @@ fn pod_container_reason_and_remedy_are_in_the_condition() {
     });
     assert!(message(&rig, "fraud").ends_with("serve fewer or smaller models"));
 
-    // Lists of events are few: the pod was unready for some seconds only.
+    // Few lists of events, because the pod was unready for some seconds only.
     let lists = rig
         .requests()
         .iter()

@@ -1,6 +1,6 @@
-//! An API server that throttles the controller: API Priority and Fairness answers its writes with
-//! 429 and `Retry-After: 1`, as an overloaded one does. It has one slot for them, which another
-//! request of the same user occupies because a slow webhook handles it.
+//! Tests an API server that throttles the controller: API Priority and Fairness rejects its writes
+//! with 429 and `Retry-After: 1`, like an overloaded server. There is one slot for the writes,
+//! which another request of the same user occupies because a slow webhook handles it.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -16,9 +16,10 @@ use rig::{Rig, deployment, wait};
 
 const USER: &str = "throttled";
 
-/// One slot for the writes of [`USER`], except leases, which have their own flow in every cluster;
-/// further writes are rejected. The label `slow` keeps a request in the slot: three webhooks at
-/// `port` never answer, and the API server waits for each in turn, 10 s for its TLS handshake.
+/// Limits the writes of [`USER`] to one slot, except leases, which have a separate flow in every
+/// cluster; further writes are rejected. The label `slow` keeps a request in the slot: three
+/// webhooks at `port` never respond, and the API server waits for each in turn, 10 s for its TLS
+/// handshake.
 fn one_slot(port: u16) -> [Value; 3] {
     let hooks = ["first", "second", "third"].map(|name| {
         json!({
@@ -56,7 +57,7 @@ fn one_slot(port: u16) -> [Value; 3] {
     ]
 }
 
-/// The user's writes so far, but for leases, as `verb resource code`.
+/// The user's writes so far, without leases, as `verb resource code`.
 fn writes(rig: &Rig) -> Vec<String> {
     let log = rig.plane.audit_log().unwrap();
     let lines = log
@@ -73,9 +74,9 @@ fn writes(rig: &Rig) -> Vec<String> {
     statuses.collect()
 }
 
-/// A request that holds the slot until it is killed, 30 s at most, and the connection to
-/// the webhook. A request that the API server handles before it has the webhook ends
-/// at once and is sent again.
+/// Sends a request that occupies the slot until it is killed, 30 s at most; returns it and the
+/// connection to the webhook. A request that the API server handles before it knows the webhook
+/// completes immediately and is sent again.
 fn occupy_the_slot(rig: &Rig, kubeconfig: &Path, webhook: &TcpListener) -> (Child, TcpStream) {
     let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
     let slow = json!({"apiVersion": "v1", "kind": "ConfigMap",
@@ -107,20 +108,20 @@ fn a_throttled_controller_honors_retry_after_and_resumes() {
         &format!("--user={USER}"),
     ]);
     let kubeconfig = rig.plane.kubeconfig_of(USER, None).unwrap();
-    let controller = rig.launch_as(&kubeconfig, &[]).ready();
+    let controller = rig.launch_as(&kubeconfig, &[]).wait_until_ready();
     rig.apply(&[deployment("fraud", &json!({}))]);
     rig.wait_for("fraud", "Reconciling", "True/RollingOut");
 
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     rig.apply(&one_slot(silent.local_addr().unwrap().port()));
-    // The API server writes this condition when it applies the limit.
+    // The API server updates this condition when the limit is in force.
     rig.kubectl(&[
         "wait",
         "flowschema/one-slot",
         "--for=condition=Dangling=False",
     ]);
     let (mut blocking, _webhook) = occupy_the_slot(&rig, &kubeconfig, &silent);
-    // Not an event, which is not repeated when it is refused.
+    // Not an event, because a rejected event is not retried.
     let patch_is_refused = || {
         writes(&rig)
             .iter()
@@ -139,7 +140,7 @@ fn a_throttled_controller_honors_retry_after_and_resumes() {
     let before = writes(&rig).len();
     let seconds = 8;
     std::thread::sleep(Duration::from_secs(seconds));
-    // Each refusal asks for a pause of one second; one request of each worker may be under way.
+    // Each rejection requires a pause of one second; each worker may have one request in flight.
     let later = &writes(&rig)[before..];
     println!("{} writes in {seconds} s: {later:?}", later.len());
     assert!(

@@ -1,5 +1,5 @@
-//! Upgrades of the operator against a real API server: one deployment rolls at a time, edits never
-//! wait, a restart of the controller loses no state, and pins hold.
+//! Tests upgrades of the operator against a real API server: one deployment rolls at a time, edits
+//! never wait, a restart of the controller loses no state, and pinned images are kept.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -19,7 +19,7 @@ fn image(rig: &Rig, name: &str) -> String {
     image.as_str().unwrap_or_default().to_owned()
 }
 
-/// Those of `names` whose template has `image`.
+/// The deployments of `names` whose template has `image`.
 fn with_image<'a>(rig: &Rig, names: &[&'a str], wanted: &str) -> Vec<&'a str> {
     let mut names = names.to_vec();
     names.retain(|name| image(rig, name) == wanted);
@@ -30,7 +30,7 @@ fn with_image<'a>(rig: &Rig, names: &[&'a str], wanted: &str) -> Vec<&'a str> {
 #[track_caller]
 fn finish(rig: &Rig, name: &str) {
     wait("its pods are available", || {
-        rig.play_kubelet(name, &[]);
+        rig.simulate_kubelet(name, &[]);
         let found = rig.get("deployment", name).unwrap();
         let status = &found["status"];
         status["observedGeneration"] == found["metadata"]["generation"]
@@ -68,15 +68,15 @@ fn an_upgrade_rolls_one_deployment_at_a_time_and_edits_never_wait() {
     let rig = settled();
     let controller = rig.controller(&["--server-image", NEW]);
     wait("one begins, and the others say that they wait", || {
-        let waiting = |name: &&&str| rig.says(name, "UpgradePending") == "True/Waiting";
+        let waiting = |name: &&&str| rig.condition_text(name, "UpgradePending") == "True/Waiting";
         with_image(&rig, &NAMES, NEW).len() == 1 && NAMES.iter().filter(waiting).count() == 2
     });
     let first = with_image(&rig, &NAMES, NEW)[0];
     let others: Vec<&str> = NAMES.into_iter().filter(|name| *name != first).collect();
     let (second, third) = (others[0], others[1]);
-    // A waiting deployment is healthy: GitOps tools do not block on it, and its number of pods is
-    // followed.
-    assert_eq!(rig.says(second, "Reconciling"), "");
+    // A waiting deployment is healthy: GitOps tools do not block on it, and a change of its number
+    // of pods is applied.
+    assert_eq!(rig.condition_text(second, "Reconciling"), "");
     assert_eq!(status(&rig, second)["serverImage"], OLD);
     let pending = status(&rig, second);
     let words = format!("image {NEW} waits until the pods of default/{first} are available");
@@ -91,12 +91,12 @@ fn an_upgrade_rolls_one_deployment_at_a_time_and_edits_never_wait() {
     });
     assert_eq!(image(&rig, second), OLD);
 
-    // An edit is applied at once, with the new image.
+    // An edit is applied immediately, with the new image.
     rig.patch("infd", third, &json!({"spec": {"threads": 3}}));
     wait("the edit is applied", || image(&rig, third) == NEW);
     assert_eq!(image(&rig, second), OLD);
 
-    // Another controller continues where this one stopped.
+    // A new controller continues the roll-out of the previous one.
     drop(controller);
     let controller = rig.controller(&["--server-image", NEW]);
     wait("it leads", || {
@@ -104,7 +104,7 @@ fn an_upgrade_rolls_one_deployment_at_a_time_and_edits_never_wait() {
     });
     finish(&rig, first);
     rig.wait_for(first, "Reconciling", "");
-    assert_eq!(rig.says(second, "UpgradePending"), "True/Waiting");
+    assert_eq!(rig.condition_text(second, "UpgradePending"), "True/Waiting");
     assert_eq!(image(&rig, second), OLD, "{third} still rolls");
     finish(&rig, third);
     wait("the last one begins", || image(&rig, second) == NEW);
@@ -126,7 +126,7 @@ fn pins_hold_the_image_of_a_deployment_and_of_a_namespace() {
     annotate("infd", "a", OLD);
     annotate("namespace", "default", "albacore-server:kept");
     let _controller = rig.controller(&["--server-image", NEW]);
-    // The namespace's image is not the one they have: one begins, and never the pinned one.
+    // The namespace's image differs from theirs: one starts to roll, and never the pinned one.
     wait("one of the namespace rolls to its image", || {
         with_image(&rig, &["b", "c"], "albacore-server:kept").len() == 1
     });
@@ -138,7 +138,7 @@ fn pins_hold_the_image_of_a_deployment_and_of_a_namespace() {
     assert_eq!(image(&rig, "a"), OLD);
     ["b", "c"].into_iter().for_each(|name| finish(&rig, name));
 
-    // A pin that changes is an edit; one that is no image is refused by its name.
+    // A change of the pin is an edit; an invalid image is rejected by name.
     annotate("infd", "a", "albacore-server:other");
     wait("the pin is followed", || {
         image(&rig, "a") == "albacore-server:other"
@@ -151,7 +151,7 @@ fn pins_hold_the_image_of_a_deployment_and_of_a_namespace() {
         "{said}"
     );
     assert_eq!(image(&rig, "a"), "albacore-server:other");
-    // Without the namespace's annotation they follow the operator again.
+    // Without the namespace's annotation they use the operator's image again.
     rig.kubectl(&[
         "annotate",
         "namespace",
@@ -171,6 +171,6 @@ fn an_installation_checks_itself() {
         controller.http("/metrics").contains("albacore_leading 1\n")
     });
     let mut check = rig.launch(&["--check"]);
-    assert_eq!(check.ended().code(), Some(0), "{}", check.log());
+    assert_eq!(check.wait_for_exit().code(), Some(0), "{}", check.log());
     assert_eq!(controller.stop().code(), Some(0));
 }

@@ -1,5 +1,5 @@
-//! Accepts connections: limits their number in all and per peer, and attaches the identity of the
-//! peer as the kernel reports it.
+//! Accepts connections: limits their number in total and per peer, and attaches the peer's identity
+//! as reported by the kernel.
 
 use std::io;
 use std::pin::Pin;
@@ -38,7 +38,8 @@ impl Listener {
         }
     }
 
-    /// The accepted connections, until the stream is dropped. One beyond a limit is closed at once.
+    /// The accepted connections, until the stream is dropped. A connection beyond a limit is closed
+    /// immediately.
     pub(crate) fn connections(
         self,
         metrics: ParamsMetrics,

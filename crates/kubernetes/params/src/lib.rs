@@ -1,11 +1,11 @@
-//! `albacore-params`: hands every serving pod of a node the parameters of its own deployment.
+//! `albacore-params`: sends every serving pod of a node the parameters of its own deployment.
 //!
-//! It runs beside the agent and takes the connections of pods, so that the agent, which has a
-//! capability, need not listen. It has no capability, knows nothing of Kubernetes and makes no
-//! system calls but those of its sockets and of two pipes. `snapshot_reader` reads the agent's
-//! pipe; `snapshots` holds the newest snapshot and identifies pods in it; `acceptor` accepts
-//! connections within limits; `service` is the gRPC service; `report_forwarder` passes latency
-//! reports to the agent in the second pipe; `pages` answers probes and shows metrics.
+//! It runs next to the agent and accepts the connections of pods, so that the agent, which has a
+//! capability, does not have to listen. It has no capability, does not use the Kubernetes API and
+//! makes no system calls except those of its sockets and of two pipes. `snapshot_reader` reads the
+//! agent's pipe; `snapshots` stores the newest snapshot and identifies pods in it; `acceptor`
+//! accepts connections within limits; `service` is the gRPC service; `report_forwarder` writes
+//! latency reports for the agent to the second pipe; `pages` serves probes and metrics.
 #![forbid(unsafe_code)]
 
 mod acceptor;

@@ -7,7 +7,7 @@ use albacore_settings::agent_stream::{ModelParameters, ModelSlo, Parameters};
 use albacore_settings::{ModelBatching, Policy, Prefer};
 
 pub(crate) fn message(parameters: &Parameters) -> proto::Parameters {
-    // Destructured, so that a field cannot be read and then forgotten (L9).
+    // Destructured, so that a field cannot be decoded and then forgotten (L9).
     let Parameters {
         batching,
         slo,
@@ -80,7 +80,7 @@ fn objective(objective: &ModelSlo) -> proto::Objective {
     }
 }
 
-/// Snapshots were read with numbers of rows of 32 bits.
+/// Row counts of decoded snapshots fit into 32 bits.
 fn rows(rows: usize) -> u32 {
     u32::try_from(rows).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! The metrics of this program; `/metrics` shows them and then those of the agent.
+//! The metrics of this program; `/metrics` returns them followed by those of the agent.
 
 use std::sync::atomic::AtomicU64;
 
@@ -20,7 +20,7 @@ pub(crate) struct OutcomeLabel {
     pub(crate) outcome: &'static str,
 }
 
-/// Why a stream or connection was refused.
+/// The reason for rejecting a stream or connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ReasonLabel {
     /// `unknown`, `ambiguous`, `user`, `full`, `full_pod` or `not_fed`.
@@ -52,10 +52,10 @@ impl ParamsMetrics {
         self.lines.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
-    /// All metrics as text.
+    /// Encodes all metrics as text.
     ///
     /// # Errors
-    /// A metric cannot be printed.
+    /// A metric cannot be encoded.
     pub(crate) fn text(&self, snapshots: &SnapshotStore) -> Result<String, std::fmt::Error> {
         // Destructured, so that a metric cannot be counted without being registered (L9).
         let Self {
@@ -90,7 +90,7 @@ impl ParamsMetrics {
     }
 }
 
-/// Registers gauges that are computed when they are scraped.
+/// Registers gauges whose values are computed at scrape time.
 fn register_snapshot(registry: &mut Registry, snapshots: &SnapshotStore) {
     let is_fresh = Gauge::<i64>::default();
     is_fresh.set(snapshots.is_fresh().into());

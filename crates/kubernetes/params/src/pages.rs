@@ -1,11 +1,11 @@
-//! Readiness and metrics of this program.
+//! Readiness probe and metrics of this program.
 
 use std::fmt;
 use std::sync::Arc;
 
 use albacore_program::Pages;
 
-use crate::limits::FRESH_FOR;
+use crate::limits::SNAPSHOT_AGE_MAX;
 use crate::metrics::ParamsMetrics;
 use crate::snapshots::SnapshotStore;
 
@@ -20,7 +20,7 @@ impl Pages for ParamsPages {
         if self.snapshots.is_fresh() {
             return (true, "[+] feed\n".to_owned());
         }
-        let seconds = FRESH_FOR.as_secs();
+        let seconds = SNAPSHOT_AGE_MAX.as_secs();
         let text =
             format!("[-] feed: waits for a snapshot of the agent younger than {seconds} s\n");
         (false, text)

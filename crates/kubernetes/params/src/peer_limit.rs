@@ -1,26 +1,26 @@
-//! A limit on connections or streams, in all and per peer.
+//! A limit on connections or streams, in total and per peer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::snapshots::Peer;
 
-/// Limits how many permits are held, in all and per peer. Clones share the limits.
+/// Limits the number of permits in use, in total and per peer. Clones share the limits.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerLimiter {
-    held: Arc<Mutex<HashMap<Peer, usize>>>,
+    in_use: Arc<Mutex<HashMap<Peer, usize>>>,
     total_max: usize,
     per_peer_max: usize,
 }
 
-/// Counts as one until it is dropped.
+/// A permit that is released on drop.
 #[derive(Debug)]
 pub(crate) struct PeerPermit {
     limiter: PeerLimiter,
     peer: Peer,
 }
 
-/// Which limit is reached.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitReached {
     Total,
@@ -30,38 +30,38 @@ pub(crate) enum LimitReached {
 impl PeerLimiter {
     pub(crate) fn new(total_max: usize, per_peer_max: usize) -> Self {
         Self {
-            held: Arc::default(),
+            in_use: Arc::default(),
             total_max,
             per_peer_max,
         }
     }
 
     pub(crate) fn acquire(&self, peer: Peer) -> Result<PeerPermit, LimitReached> {
-        let mut held = self.lock();
-        let of_peer = held.get(&peer).copied().unwrap_or(0);
+        let mut in_use = self.lock();
+        let of_peer = in_use.get(&peer).copied().unwrap_or(0);
         if of_peer >= self.per_peer_max {
             return Err(LimitReached::Peer);
         }
-        if held.values().sum::<usize>() >= self.total_max {
+        if in_use.values().sum::<usize>() >= self.total_max {
             return Err(LimitReached::Total);
         }
-        held.insert(peer, of_peer + 1);
+        in_use.insert(peer, of_peer + 1);
         let limiter = self.clone();
         Ok(PeerPermit { limiter, peer })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Peer, usize>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for PeerPermit {
     fn drop(&mut self) {
-        let mut held = self.limiter.lock();
-        if let Some(count) = held.get_mut(&self.peer) {
+        let mut in_use = self.limiter.lock();
+        if let Some(count) = in_use.get_mut(&self.peer) {
             *count -= 1;
             if *count == 0 {
-                held.remove(&self.peer);
+                in_use.remove(&self.peer);
             }
         }
     }
@@ -83,7 +83,7 @@ mod tests {
         drop(first);
         let _of_third = limiter.acquire(third).unwrap();
         drop(second);
-        let held = limiter.lock().clone();
-        assert_eq!(held, HashMap::from([(other, 1), (third, 1)]));
+        let in_use = limiter.lock().clone();
+        assert_eq!(in_use, HashMap::from([(other, 1), (third, 1)]));
     }
 }

@@ -1,8 +1,8 @@
 //! Forwards the latency reports of pods to the agent, through a pipe.
 //!
-//! The agent creates the pipe, may start later than this program, and reads when it has time. A
-//! line is written whole or dropped: it is at most PIPE_BUF bytes, which a pipe takes atomically,
-//! and the pod's next report contains its counts again.
+//! The agent creates the pipe, may start later than this program, and reads the pipe irregularly. A
+//! line is written completely or dropped: it has at most PIPE_BUF bytes, which are written to a
+//! pipe atomically, and the pod's next report contains its counts again.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ use crate::metrics::ParamsMetrics;
 #[derive(Debug)]
 pub(crate) struct ReportForwarder {
     lines: mpsc::Sender<String>,
-    /// When each pod's last report was taken, by uid.
+    /// Time of each pod's last accepted report, by uid.
     last: Mutex<HashMap<String, Instant>>,
     metrics: ParamsMetrics,
 }
 
 impl ReportForwarder {
-    /// Forwards reports to the pipe at `path`, as long as this value lives.
+    /// Forwards reports to the pipe at `path` until this value is dropped.
     pub(crate) fn start(path: PathBuf, metrics: ParamsMetrics) -> Self {
         let (lines, waiting) = mpsc::channel(REPORTS_WAITING_MAX);
         tokio::spawn(write(path, waiting, metrics.clone()));
@@ -39,25 +39,25 @@ impl ReportForwarder {
         }
     }
 
-    /// Takes a report of the server of `pod`.
+    /// Accepts a report of the server of `pod`.
     ///
     /// # Errors
-    /// It is not a histogram, comes too soon after the last one, or too many reports wait for the
-    /// pipe.
-    pub(crate) fn take(
+    /// The report is not a histogram, follows the last one too soon, or the queue for the pipe is
+    /// full.
+    pub(crate) fn accept(
         &self,
         pod: ServingPod,
         report: proto::LatencyReport,
         now: Instant,
     ) -> Result<(), Status> {
-        let refuse = |status| {
+        let reject = |status| {
             self.metrics.report("refused");
             Err(status)
         };
         if !self.is_due(&pod.uid, now) {
             let millis = REPORT_PAUSE.as_millis();
             let words = format!("a report of this pod was taken less than {millis} ms ago");
-            return refuse(Status::resource_exhausted(words));
+            return reject(Status::resource_exhausted(words));
         }
         let report = LatencyReport {
             uid: pod.uid,
@@ -66,7 +66,7 @@ impl ReportForwarder {
         };
         let line = match report.encode() {
             Ok(line) => line,
-            Err(error) => return refuse(Status::invalid_argument(error.to_string())),
+            Err(error) => return reject(Status::invalid_argument(error.to_string())),
         };
         if self.lines.try_send(line).is_err() {
             self.metrics.report("dropped");
@@ -75,7 +75,7 @@ impl ReportForwarder {
         Ok(())
     }
 
-    /// Whether the pod's last report is old enough; notes this one.
+    /// Whether the pod's last report is old enough; records the time of this one.
     fn is_due(&self, uid: &str, now: Instant) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = |at: &Instant| now.duration_since(*at) < REPORT_PAUSE;
@@ -108,7 +108,7 @@ async fn write(path: PathBuf, mut lines: mpsc::Receiver<String>, metrics: Params
 async fn write_line(path: &Path, pipe: &mut Option<Sender>, line: &str) -> std::io::Result<()> {
     let pipe = match pipe {
         Some(pipe) => pipe,
-        // Fails if the agent has not created the pipe yet, or does not read.
+        // Fails if the agent has not created the pipe yet, or does not have it open.
         None => pipe.insert(OpenOptions::new().open_sender(path)?),
     };
     // bound: each pass waits until the pipe has room.

@@ -1,4 +1,4 @@
-//! The program from its command line to its exit code.
+//! Startup, main loop and shutdown of the program.
 
 use std::fs::Permissions;
 use std::io::ErrorKind as IoError;
@@ -28,14 +28,14 @@ use crate::service::ParamsService;
 use crate::snapshot_reader::read_snapshots;
 use crate::snapshots::SnapshotStore;
 
-/// Runs until a signal ends it.
+/// Runs until a signal stops it.
 #[must_use]
 pub fn main() -> ExitCode {
     let args: Args = match parse_arguments() {
         Ok(args) => args,
         Err(code) => return code,
     };
-    // One thread: it is idle nearly all the time.
+    // A single thread, because the program is almost always idle.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -98,7 +98,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
         _ = reading => anyhow::bail!("the feed is not read any more"),
     }
     tracing::info!("draining");
-    // Fails only if the receivers' tasks have ended, which the next lines notice.
+    // Fails only if the tasks of the receivers have ended, which the next lines detect.
     let _ = stop.send(true);
     let drained = tokio::time::timeout(DRAIN_TIME_MAX, async {
         // bound: one pass for each listener.
@@ -108,7 +108,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
         tracing::warn!("some streams did not end in time and were cut");
     }
     if let Some(path) = &args.unix {
-        // The socket may be gone already.
+        // The socket may have been removed already.
         let _ = std::fs::remove_file(path);
     }
     Ok(())
@@ -133,7 +133,7 @@ async fn serve(
         .await
 }
 
-/// Binds a socket at `path` for its owner alone. One without a listener is replaced.
+/// Binds a socket at `path` that only its owner may use. Replaces a socket without a listener.
 async fn bind_unix(path: &Path) -> anyhow::Result<UnixListener> {
     let shown = path.display();
     let listener = match UnixListener::bind(path) {

@@ -1,4 +1,5 @@
-//! The gRPC service: streams parameters to the pods of this node, and takes their latency reports.
+//! The gRPC service: streams parameters to the pods of this node, and accepts their latency
+//! reports.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,9 +25,9 @@ pub(crate) struct ParamsService {
     snapshots: Arc<SnapshotStore>,
     metrics: ParamsMetrics,
     streams: PeerLimiter,
-    /// The only user that a unix socket serves.
+    /// The only user that may connect to the unix socket.
     uid: Option<u32>,
-    /// Forwards the latency reports of pods; `None` refuses them.
+    /// Forwards the latency reports of pods; `None` rejects them.
     reports: Option<Arc<ReportForwarder>>,
     stopping: watch::Receiver<bool>,
 }
@@ -49,8 +50,8 @@ impl ParamsService {
         }
     }
 
-    /// The peer, and the pod that it is.
-    fn caller(
+    /// Returns the peer and the pod with which it is identified.
+    fn identify_peer(
         &self,
         peer: Option<Peer>,
         watch: &mut SnapshotWatch,
@@ -67,9 +68,9 @@ impl ParamsService {
         Ok((peer, pod))
     }
 
-    fn begin(&self, peer: Option<Peer>) -> Result<ParamsStream, Status> {
+    fn open_stream(&self, peer: Option<Peer>) -> Result<ParamsStream, Status> {
         let mut watch = self.snapshots.watch();
-        let (peer, pod) = self.caller(peer, &mut watch)?;
+        let (peer, pod) = self.identify_peer(peer, &mut watch)?;
         let permit = self
             .streams
             .acquire(peer)
@@ -88,7 +89,7 @@ impl ParamsService {
             uid: pod.uid,
             last: None,
             not_before: Instant::now(),
-            is_over: false,
+            has_ended: false,
             metrics: self.metrics.clone(),
             stopping: self.stopping.clone(),
             _permit: permit,
@@ -126,8 +127,8 @@ impl Params for ParamsService {
     ) -> Result<Response<Self::WatchStream>, Status> {
         // Set by the connection itself (`acceptor`), not from a header of the request.
         let peer = request.extensions().get::<Peer>().copied();
-        let begun = self.begin(peer)?;
-        let stream = unfold(begun, async |mut stream| {
+        let opened = self.open_stream(peer)?;
+        let stream = unfold(opened, async |mut stream| {
             let next = stream.next().await?;
             Some((next, stream))
         });
@@ -139,40 +140,42 @@ impl Params for ParamsService {
         request: Request<LatencyReport>,
     ) -> Result<Response<ReportReply>, Status> {
         let peer = request.extensions().get::<Peer>().copied();
-        let (_, pod) = self.caller(peer, &mut self.snapshots.watch())?;
+        let (_, pod) = self.identify_peer(peer, &mut self.snapshots.watch())?;
         let reports = self.reports.as_ref();
         let reports = reports.filter(|_| pod.parameters.report.is_some());
         let reports = reports.ok_or_else(|| {
             Status::failed_precondition("no report of latency is asked for: no trial runs")
         })?;
-        let taken = reports.take(pod, request.into_inner(), Instant::now());
-        taken.map(|()| Response::new(ReportReply {}))
+        let accepted = reports.accept(pod, request.into_inner(), Instant::now());
+        accepted.map(|()| Response::new(ReportReply {}))
     }
 }
 
 struct ParamsStream {
     watch: SnapshotWatch,
     peer: Peer,
-    /// The pod that asked: another one may get its address.
+    /// The uid of the pod that opened the stream, because its address may be reassigned to another
+    /// pod.
     uid: String,
     last: Option<Parameters>,
     not_before: Instant,
-    is_over: bool,
+    has_ended: bool,
     metrics: ParamsMetrics,
     stopping: watch::Receiver<bool>,
     _permit: PeerPermit,
 }
 
 impl ParamsStream {
-    /// The next message: parameters that differ from the last ones, or why the stream ends.
+    /// The next message: parameters that differ from the last ones, or the reason why the stream
+    /// ends.
     async fn next(&mut self) -> Option<Result<Parameters, Status>> {
         // bound: one pass for each snapshot.
-        while !self.is_over {
+        while !self.has_ended {
             let mut stopping = self.stopping.clone();
             let is_stopping = tokio::select! {
-                // An error means that the sender is gone, which ends the stream, too.
+                // An error means that the sender was dropped, which ends the stream, too.
                 _ = stopping.wait_for(|&is_stopping| is_stopping) => true,
-                () = self.due() => false,
+                () = self.wait_for_snapshot() => false,
             };
             if is_stopping {
                 return Some(Err(self.end(Status::unavailable("this server stops"))));
@@ -196,8 +199,8 @@ impl ParamsStream {
         None
     }
 
-    /// Waits for the next snapshot, and merges a burst of them into one.
-    async fn due(&mut self) {
+    /// Waits for the next snapshot, and coalesces a burst of snapshots into one.
+    async fn wait_for_snapshot(&mut self) {
         if self.last.is_none() {
             return;
         }
@@ -208,7 +211,7 @@ impl ParamsStream {
     }
 
     fn end(&mut self, status: Status) -> Status {
-        self.is_over = true;
+        self.has_ended = true;
         status
     }
 }

@@ -1,9 +1,9 @@
-//! Reads the node's snapshots from the pipe that the agent writes, as long as the program runs.
+//! Reads the node's snapshots from the pipe that the agent writes, until the program stops.
 //!
 //! The agent creates the pipe, may start later than this program, and may restart. When its writer
-//! closes, the pipe reports that once, and is opened again before the old descriptor is closed, so
-//! that lines which the next writer wrote meanwhile are kept. A new pipe at the same path is
-//! opened, too.
+//! closes the pipe, a read returns end of file once. The pipe is then opened again before the old
+//! descriptor is closed, so that lines which the next writer wrote meanwhile are not lost. A new
+//! pipe at the same path is detected and opened, too.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,11 +15,11 @@ use albacore_settings::agent_stream::NodeSnapshot;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::{OpenOptions, Receiver};
 
-use crate::limits::{LOOK_PERIOD, READ_BYTES};
+use crate::limits::{PIPE_CHECK_PERIOD, READ_BYTES};
 use crate::metrics::ParamsMetrics;
 use crate::snapshots::SnapshotStore;
 
-/// Reads the pipe at `path`. Does not return.
+/// Reads the pipe at `path`. Never returns.
 pub(crate) async fn read_snapshots(
     path: PathBuf,
     snapshots: Arc<SnapshotStore>,
@@ -27,10 +27,10 @@ pub(crate) async fn read_snapshots(
 ) {
     let mut last_error = None;
     let mut open: Option<Pipe> = None;
-    // bound: one pass for each writer or LOOK_PERIOD, until the program ends.
+    // bound: one pass for each writer or PIPE_CHECK_PERIOD, until the program stops.
     loop {
         let fresh = Pipe::open(&path);
-        // Closed only now: a pipe keeps its content while any descriptor is open.
+        // Closed only now, because a pipe keeps its content while any descriptor is open.
         drop(open.take());
         match fresh {
             Ok(mut pipe) => {
@@ -46,7 +46,7 @@ pub(crate) async fn read_snapshots(
                     tracing::warn!(path = %path.display(), error, "the feed cannot be opened yet");
                     last_error = Some(error);
                 }
-                tokio::time::sleep(LOOK_PERIOD).await;
+                tokio::time::sleep(PIPE_CHECK_PERIOD).await;
             }
         }
     }
@@ -59,22 +59,22 @@ struct Pipe {
 
 impl Pipe {
     fn open(path: &Path) -> io::Result<Self> {
-        // Before opening: a pipe that is replaced meanwhile then counts as another one.
+        // Before opening, so that a pipe that is replaced meanwhile is detected as another one.
         let identity = identity(path);
         let receiver = OpenOptions::new().open_receiver(path)?;
         Ok(Self { receiver, identity })
     }
 
-    /// Reads until the writers have closed or another pipe is at the path.
+    /// Reads until all writers have closed the pipe or another pipe is at the path.
     async fn read(&mut self, path: &Path, snapshots: &SnapshotStore, metrics: &ParamsMetrics) {
         let mut lines = LineSplitter::default();
         let mut bytes = vec![0; READ_BYTES];
-        let mut look = tokio::time::interval(LOOK_PERIOD);
-        // bound: each pass reads something or waits for LOOK_PERIOD.
+        let mut pipe_check = tokio::time::interval(PIPE_CHECK_PERIOD);
+        // bound: each pass reads something or waits for PIPE_CHECK_PERIOD.
         loop {
             let read = tokio::select! {
                 read = self.receiver.read(&mut bytes) => read,
-                _ = look.tick() => {
+                _ = pipe_check.tick() => {
                     if identity(path) != self.identity {
                         break;
                     }
@@ -83,30 +83,30 @@ impl Pipe {
             };
             match read {
                 Ok(0) => break,
-                Ok(count) => lines.take(&bytes[..count], &mut |line| {
-                    take_line(line, snapshots, metrics)
+                Ok(count) => lines.push(&bytes[..count], &mut |line| {
+                    handle_line(line, snapshots, metrics)
                 }),
                 Err(error) => {
                     tracing::warn!(%error, "the feed cannot be read");
-                    tokio::time::sleep(LOOK_PERIOD).await;
+                    tokio::time::sleep(PIPE_CHECK_PERIOD).await;
                     break;
                 }
             }
         }
         if lines.is_incomplete() {
-            take_line(Err("the writer ended within it"), snapshots, metrics);
+            handle_line(Err("the writer ended within it"), snapshots, metrics);
         }
     }
 }
 
-/// Device and inode, which distinguish one pipe at a path from another.
+/// Device and inode, which identify the pipe at a path.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))
 }
 
 /// Publishes the snapshot of a line; counts a line that cannot be decoded.
-fn take_line(line: Result<&[u8], &str>, snapshots: &SnapshotStore, metrics: &ParamsMetrics) {
+fn handle_line(line: Result<&[u8], &str>, snapshots: &SnapshotStore, metrics: &ParamsMetrics) {
     let read = match line {
         Ok(line) => NodeSnapshot::decode(line).map_err(|error| error.to_string()),
         Err(why) => Err(why.to_owned()),
@@ -115,7 +115,7 @@ fn take_line(line: Result<&[u8], &str>, snapshots: &SnapshotStore, metrics: &Par
         Ok(decoded) => {
             metrics.line("taken");
             metrics.unknown_fields.inc_by(decoded.unknown_fields as u64);
-            snapshots.take(decoded.snapshot);
+            snapshots.publish(decoded.snapshot);
         }
         Err(error) => {
             metrics.line("broken");
@@ -124,44 +124,44 @@ fn take_line(line: Result<&[u8], &str>, snapshots: &SnapshotStore, metrics: &Par
     }
 }
 
-/// Takes a line, or the reason why there is none.
+/// Handles a line, or the reason why it was skipped.
 type LineHandler<'a> = dyn FnMut(Result<&[u8], &str>) + 'a;
 
-/// Splits bytes into lines. Skips empty lines, and a line that is too long up to its end.
+/// Splits bytes into lines. Skips empty lines and lines that are too long.
 #[derive(Default)]
 struct LineSplitter {
-    /// The beginning of a line.
-    held: Vec<u8>,
+    /// The beginning of an incomplete line.
+    partial_line: Vec<u8>,
     /// Whether the current line is too long.
     is_too_long: bool,
 }
 
 impl LineSplitter {
-    fn take(&mut self, bytes: &[u8], take_line: &mut LineHandler<'_>) {
+    fn push(&mut self, bytes: &[u8], handle_line: &mut LineHandler<'_>) {
         let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
         // bound: one pass for each piece of `bytes`.
         while let Some(piece) = pieces.next() {
             if !self.is_too_long {
-                if self.held.len() + piece.len() >= SNAPSHOT_LINE_BYTES_MAX {
+                if self.partial_line.len() + piece.len() >= SNAPSHOT_LINE_BYTES_MAX {
                     self.is_too_long = true;
-                    self.held = Vec::new();
-                    take_line(Err("it is longer than a line may be"));
+                    self.partial_line = Vec::new();
+                    handle_line(Err("it is longer than a line may be"));
                 } else {
-                    self.held.extend_from_slice(piece);
+                    self.partial_line.extend_from_slice(piece);
                 }
             }
             if pieces.peek().is_some() {
-                if !self.held.is_empty() {
-                    take_line(Ok(&self.held));
+                if !self.partial_line.is_empty() {
+                    handle_line(Ok(&self.partial_line));
                 }
-                self.held.clear();
+                self.partial_line.clear();
                 self.is_too_long = false;
             }
         }
     }
 
     fn is_incomplete(&self) -> bool {
-        !self.held.is_empty()
+        !self.partial_line.is_empty()
     }
 }
 
@@ -169,14 +169,14 @@ impl LineSplitter {
 mod tests {
     use super::*;
 
-    /// The lines of pieces, `None` for one that is too long; and whether the last line is
+    /// The lines in `pieces`, `None` for one that is too long; and whether the last line is
     /// incomplete.
     fn lines(pieces: &[&[u8]]) -> (Vec<Option<Vec<u8>>>, bool) {
         let mut found = Vec::new();
         let mut lines = LineSplitter::default();
         for piece in pieces {
-            lines.take(piece, &mut |line| found.push(line.ok().map(<[u8]>::to_vec)));
-            assert!(lines.held.len() < SNAPSHOT_LINE_BYTES_MAX);
+            lines.push(piece, &mut |line| found.push(line.ok().map(<[u8]>::to_vec)));
+            assert!(lines.partial_line.len() < SNAPSHOT_LINE_BYTES_MAX);
         }
         (found, lines.is_incomplete())
     }
@@ -185,8 +185,8 @@ mod tests {
     fn lines_are_the_same_wherever_reads_end() {
         let text = b"\none\n\ntwo\nthree";
         let whole = lines(&[text]);
-        let wanted = [b"one".to_vec(), b"two".to_vec()].map(Some).to_vec();
-        assert_eq!(whole, (wanted, true));
+        let expected = [b"one".to_vec(), b"two".to_vec()].map(Some).to_vec();
+        assert_eq!(whole, (expected, true));
         for at in 0..text.len() {
             let (left, right) = text.split_at(at);
             assert_eq!(lines(&[left, right]), whole, "{at}");

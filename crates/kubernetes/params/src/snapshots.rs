@@ -1,4 +1,4 @@
-//! The newest snapshot from the agent, and which pod in it a peer is.
+//! The newest snapshot from the agent, and the lookup of a peer's pod in it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,30 +8,30 @@ use albacore_settings::agent_stream::{NodeSnapshot, ServingPod};
 use tokio::sync::watch;
 use tonic::Status;
 
-use crate::limits::FRESH_FOR;
+use crate::limits::SNAPSHOT_AGE_MAX;
 
-/// The identity of a client, as the kernel reports it. Nothing that a client sends is part of it.
+/// The identity of a client as reported by the kernel. No data sent by the client is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
     /// The remote address of a TCP connection; IPv4-mapped addresses as IPv4.
     Address(IpAddr),
-    /// The user at the other end of a unix socket.
+    /// The user of the peer process of a unix socket.
     User(u32),
 }
 
-/// Why a peer gets no parameters.
+/// Reason why a peer receives no parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
     /// The agent has sent no snapshot yet.
     NoSnapshot,
     /// No pod that opted in has this address.
     UnknownPeer(Peer),
-    /// Several pods have it, so the peer cannot be identified.
+    /// Several pods have this address, so the peer cannot be identified.
     Ambiguous(Peer),
 }
 
 impl Denied {
-    /// The label of the metric.
+    /// Value of the metric's label.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::NoSnapshot => "not_fed",
@@ -65,17 +65,17 @@ impl From<Denied> for Status {
     }
 }
 
-/// The newest snapshot, and when it came.
+/// The newest snapshot, and the time at which it was received.
 #[derive(Debug)]
 struct CurrentSnapshot {
     snapshot: NodeSnapshot,
-    at: Instant,
-    /// Index of the pod; `None` if pods of several uids have the address. The key `None` is that of
-    /// pods without an address.
+    received_at: Instant,
+    /// Index of the pod; `None` if pods with different uids have the address. The key `None`
+    /// contains pods without an address.
     by_address: HashMap<Option<IpAddr>, Option<usize>>,
 }
 
-/// Values of the metrics on the newest snapshot.
+/// Values of the metrics about the newest snapshot.
 pub(crate) struct SnapshotSummary {
     pub(crate) age: Duration,
     pub(crate) pods: usize,
@@ -87,7 +87,7 @@ pub(crate) struct SnapshotStore {
     current: watch::Sender<Option<CurrentSnapshot>>,
 }
 
-/// Watches for snapshots; of several that come at once, only the last is seen.
+/// Receives snapshots; of several that arrive at once, only the last is observed.
 #[derive(Debug)]
 pub(crate) struct SnapshotWatch(watch::Receiver<Option<CurrentSnapshot>>);
 
@@ -98,8 +98,8 @@ impl SnapshotStore {
         }
     }
 
-    /// Stores a snapshot that is newer than all before.
-    pub(crate) fn take(&self, snapshot: NodeSnapshot) {
+    /// Stores a snapshot that is newer than all previous ones.
+    pub(crate) fn publish(&self, snapshot: NodeSnapshot) {
         let mut by_address = HashMap::with_capacity(snapshot.pods.len());
         for (index, pod) in snapshot.pods.iter().enumerate() {
             let of = by_address.entry(pod.address).or_insert(Some(index));
@@ -110,7 +110,7 @@ impl SnapshotStore {
         }
         self.current.send_replace(Some(CurrentSnapshot {
             snapshot,
-            at: Instant::now(),
+            received_at: Instant::now(),
             by_address,
         }));
     }
@@ -119,16 +119,16 @@ impl SnapshotStore {
         SnapshotWatch(self.current.subscribe())
     }
 
-    /// Whether the newest snapshot is at most [`FRESH_FOR`] old.
+    /// Whether the newest snapshot is at most [`SNAPSHOT_AGE_MAX`] old.
     pub(crate) fn is_fresh(&self) -> bool {
         self.summary()
-            .is_some_and(|summary| summary.age <= FRESH_FOR)
+            .is_some_and(|summary| summary.age <= SNAPSHOT_AGE_MAX)
     }
 
     pub(crate) fn summary(&self) -> Option<SnapshotSummary> {
         let current = self.current.borrow();
         current.as_ref().map(|current| SnapshotSummary {
-            age: current.at.elapsed(),
+            age: current.received_at.elapsed(),
             pods: current.snapshot.pods.len(),
             sequence: current.snapshot.sequence,
         })
@@ -144,7 +144,7 @@ impl SnapshotStore {
 }
 
 impl SnapshotWatch {
-    /// Waits for a snapshot that was not looked at yet. Pending forever when the program ends.
+    /// Waits for a snapshot that was not observed yet; forever when the program stops.
     pub(crate) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             // The sender lives as long as the program.
@@ -197,7 +197,7 @@ mod tests {
         let at = |text: &str| Peer::Address(text.parse().unwrap());
         assert_eq!(watch.pod(at("10.0.0.1")), Err(Denied::NoSnapshot));
         assert!(!store.is_fresh());
-        store.take(snapshot(&[
+        store.publish(snapshot(&[
             ("a", Some("10.0.0.1")),
             ("a", Some("fd00::1")),
             ("b", Some("10.0.0.2")),
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(uid(several), Err(Denied::Ambiguous(several)));
         let nobody = at("10.0.0.3");
         assert_eq!(uid(nobody), Err(Denied::UnknownPeer(nobody)));
-        store.take(snapshot(&[("c", Some("10.0.0.2"))]));
+        store.publish(snapshot(&[("c", Some("10.0.0.2"))]));
         assert_eq!(watch.pod(several).unwrap().uid, "c", "the newest counts");
         let user = Peer::User(7);
         assert_eq!(watch.pod(user), Err(Denied::UnknownPeer(user)));

@@ -1,4 +1,4 @@
-//! The agent's pipe in every condition: late, incomplete lines, random bytes, replaced, silent.
+//! Tests the agent's pipe in all conditions: late, incomplete lines, random bytes, replaced, idle.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests fail by panicking
 
@@ -15,7 +15,7 @@ async fn invalid_lines_are_counted_and_skipped_and_streams_continue() {
     let (_folder, path) = pipe();
     let params = Params::on_tcp(&path);
     let mut agent = Agent::start(&path);
-    agent.tell(&[pod("a", Some("127.0.0.2"), 22)]);
+    agent.send_snapshot(&[pod("a", Some("127.0.0.2"), 22)]);
     params.wait_for("the first", |params| params.metric(TAKEN) == 1.0);
     let mut stream = params.watch("127.0.0.2").await.unwrap();
     assert_eq!(rows(&next(&mut stream).await.unwrap()), 22);
@@ -31,7 +31,7 @@ async fn invalid_lines_are_counted_and_skipped_and_streams_continue() {
     let noise: Vec<u8> = (0..200_000).map(|_| noise()).collect();
     agent.write(&noise);
     agent.write(b"\n");
-    agent.tell(&[pod("a", Some("127.0.0.2"), 23)]);
+    agent.send_snapshot(&[pod("a", Some("127.0.0.2"), 23)]);
     assert_eq!(rows(&next(&mut stream).await.unwrap()), 23);
     assert_eq!(params.metric(TAKEN), 2.0);
     assert!(params.metric(BROKEN) >= 7.0);
@@ -59,7 +59,7 @@ async fn an_agent_that_is_killed_within_a_line_can_restart() {
     let mut stream = None;
     for life in 1..=20 {
         let mut agent = Agent::start(&path);
-        agent.tell(&[pod("a", Some("127.0.0.2"), life)]);
+        agent.send_snapshot(&[pod("a", Some("127.0.0.2"), life)]);
         let mut known = match stream.take() {
             Some(known) => known,
             None => {
@@ -71,8 +71,8 @@ async fn an_agent_that_is_killed_within_a_line_can_restart() {
         stream = Some(known);
         agent.write(b"{\"node\":\"torn");
     }
-    // An incomplete line is ended by the next writer or by the pipe: invalid either way, never
-    // joined to another.
+    // An incomplete line is ended by the next writer or by the end of the pipe: it is invalid
+    // either way, and never joined to another.
     params.wait_for("all torn", |params| params.metric(BROKEN) == 20.0);
     assert_eq!(params.metric(TAKEN), 20.0);
     assert_eq!(params.metric("albacore_params_feed_fresh"), 1.0);
@@ -87,15 +87,15 @@ async fn a_pipe_that_is_created_late_or_replaced_is_read() {
     std::fs::remove_file(&path).unwrap();
     make_pipe(&path);
     let mut agent = Agent::start(&path);
-    agent.tell(&[pod("a", Some("127.0.0.2"), 1)]);
+    agent.send_snapshot(&[pod("a", Some("127.0.0.2"), 1)]);
     params.wait_for("the first", |params| params.metric(TAKEN) == 1.0);
     let mut stream = params.watch("127.0.0.2").await.unwrap();
     next(&mut stream).await.unwrap();
-    // The old pipe stays open without a writer: the new one at the path counts.
+    // The old pipe stays open without a writer: the new one at the path is used.
     std::fs::remove_file(&path).unwrap();
     make_pipe(&path);
     let mut newer = Agent::start(&path);
-    newer.tell(&[pod("a", Some("127.0.0.2"), 2)]);
+    newer.send_snapshot(&[pod("a", Some("127.0.0.2"), 2)]);
     assert_eq!(rows(&next(&mut stream).await.unwrap()), 2);
     drop(agent);
 }
@@ -105,13 +105,13 @@ async fn a_restarted_params_sends_the_current_parameters() {
     let (_folder, path) = pipe();
     let mut params = Params::on_tcp(&path);
     let mut agent = Agent::start(&path);
-    agent.tell(&[pod("a", Some("127.0.0.2"), 1)]);
+    agent.send_snapshot(&[pod("a", Some("127.0.0.2"), 1)]);
     params.wait_for("the first", |params| params.metric(TAKEN) == 1.0);
     params.kill();
     let params = Params::on_tcp(&path);
     drop(agent);
     let mut agent = Agent::start(&path);
-    agent.tell(&[pod("a", Some("127.0.0.2"), 2)]);
+    agent.send_snapshot(&[pod("a", Some("127.0.0.2"), 2)]);
     params.wait_for("the second", |params| params.metric(TAKEN) == 1.0);
     let mut stream = params.watch("127.0.0.2").await.unwrap();
     assert_eq!(rows(&next(&mut stream).await.unwrap()), 2);

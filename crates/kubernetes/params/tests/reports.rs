@@ -1,4 +1,5 @@
-//! Latency reports of pods: which pod they count for, how many, and into which pipe.
+//! Tests of latency reports of pods: the pod to which they are attributed, their rate limit, and
+//! the pipe to which they are written.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests fail by panicking
 
@@ -22,7 +23,7 @@ fn report(count: u64) -> Report {
     }
 }
 
-/// params with a pipe for reports, and its path.
+/// Starts params with a pipe for reports; returns it and the path of the pipe.
 fn start(feed: &Path) -> (Params, std::path::PathBuf) {
     let path = feed.with_file_name("reports");
     let reports = ["--grpc", "127.0.0.1:0", "--reports", path.to_str().unwrap()];
@@ -34,14 +35,14 @@ async fn a_report_counts_for_the_pod_with_the_address_if_it_is_on_trial() {
     let (_folder, feed) = pipe();
     let (params, path) = start(&feed);
     let mut agent = Agent::start(&feed);
-    agent.tell(&[
+    agent.send_snapshot(&[
         reporting("a", "127.0.0.2"),
         reporting("b", "127.0.0.3"),
         pod("c", Some("127.0.0.4"), 1),
     ]);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let mut a = params.client("127.0.0.2").await;
-    // The agent has not created the pipe yet: the report is dropped without waiting.
+    // The agent has not created the pipe yet: the report is dropped immediately.
     a.report(report(1)).await.unwrap();
     params.wait_for("dropped", |params| params.metric(DROPPED) == 1.0);
     make_pipe(&path);
@@ -51,7 +52,7 @@ async fn a_report_counts_for_the_pod_with_the_address_if_it_is_on_trial() {
         reports.take(2).collect::<Vec<_>>()
     });
     let mut reply = a.report(report(7)).await;
-    // Too soon after the first one, or the reader is not there yet.
+    // Rejected while it follows the first one too soon, or the reader has not opened the pipe yet.
     while reply.is_err() || params.metric(PASSED_ON) == 0.0 {
         tokio::time::sleep(std::time::Duration::from_millis(60)).await;
         reply = a.report(report(7)).await;
@@ -85,7 +86,7 @@ async fn reports_that_are_no_histogram_or_too_frequent_are_refused() {
     let (_folder, feed) = pipe();
     let (params, _) = start(&feed);
     let mut agent = Agent::start(&feed);
-    agent.tell(&[reporting("a", "127.0.0.2")]);
+    agent.send_snapshot(&[reporting("a", "127.0.0.2")]);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let mut client = params.client("127.0.0.2").await;
     let mut codes = Vec::new();
@@ -97,14 +98,14 @@ async fn reports_that_are_no_histogram_or_too_frequent_are_refused() {
         codes.push(client.report(wrong).await.unwrap_err().code());
     }
     assert_eq!(codes, [Code::InvalidArgument; 4]);
-    // Larger than a request may be: a histogram is 200 bytes.
+    // Exceeds the size limit of a request: a histogram has 200 bytes.
     let large = Report {
         bounds_us: (0..4000).collect(),
         counts: vec![1; 4001],
     };
     let error = client.report(large).await.unwrap_err();
     assert_eq!(error.code(), Code::OutOfRange, "{error}");
-    // Of a thousand at once few are taken: one in 50 ms.
+    // Of a thousand reports sent at once few are accepted: one per 50 ms.
     let (mut taken, start) = (0, std::time::Instant::now());
     for count in 0..1000 {
         taken += usize::from(client.report(report(count)).await.is_ok());
@@ -118,20 +119,20 @@ async fn an_agent_that_does_not_read_blocks_nothing() {
     let (_folder, feed) = pipe();
     let path = feed.with_file_name("reports");
     make_pipe(&path);
-    // Open for reading, and never read.
+    // Open for reading, but never read.
     let mut options = std::fs::OpenOptions::new();
     let _reader = options.read(true).write(true).open(&path).unwrap();
     let (params, _) = start(&feed);
     let mut agent = Agent::start(&feed);
     let pods = (2..=201).map(|n| reporting(&format!("p{n}"), &format!("127.0.1.{n}")));
     let pods: Vec<_> = pods.collect();
-    agent.tell(&pods);
+    agent.send_snapshot(&pods);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let mut counts = Report {
         bounds_us: (0..31).map(|n| u64::MAX - 100 + n).collect(),
         counts: vec![u64::MAX; 32],
     };
-    // 200 pods with the longest lines: five times what the pipe and the queue before it hold.
+    // 200 pods with the longest lines: five times the capacity of the pipe and the queue.
     let mut outcomes = Vec::new();
     for n in 2..=201 {
         counts.counts[0] = n;

@@ -1,4 +1,4 @@
-//! Real processes: which pod gets which parameters, and how soon.
+//! Tests with real processes: which pod receives which parameters, and with which delay.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests fail by panicking
 
@@ -21,7 +21,7 @@ async fn each_pod_gets_its_own_parameters_at_once_and_each_change() {
     assert_eq!(early.code(), Code::Unavailable, "{early}");
     let mut agent = Agent::start(&path);
     let other = pod("b", Some("127.0.0.3"), 33);
-    agent.tell(&[pod("a", Some("127.0.0.2"), 22), other.clone()]);
+    agent.send_snapshot(&[pod("a", Some("127.0.0.2"), 22), other.clone()]);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let mut of_a = params.watch("127.0.0.2").await.unwrap();
     let mut of_b = params.watch("127.0.0.3").await.unwrap();
@@ -35,7 +35,7 @@ async fn each_pod_gets_its_own_parameters_at_once_and_each_change() {
     assert_eq!((model.threads, model.batching), (Some(2), None));
     assert_eq!(rows(&next(&mut of_b).await.unwrap()), 33);
     for change in 1..=20 {
-        agent.tell(&[pod("a", Some("127.0.0.2"), 100 + change), other.clone()]);
+        agent.send_snapshot(&[pod("a", Some("127.0.0.2"), 100 + change), other.clone()]);
         let changed = next(&mut of_a).await.unwrap();
         assert_eq!(rows(&changed), 100 + change);
     }
@@ -46,7 +46,7 @@ async fn each_pod_gets_its_own_parameters_at_once_and_each_change() {
     assert_eq!(params.metric("albacore_params_feed_sequence"), 21.0);
     let (_, text) = params.get("/metrics");
     assert!(text.contains("\nalbacore_agent_pods 3\n"), "{text}");
-    // The text format, also for the agent's metrics, which come as OpenMetrics.
+    // The text format, also for the agent's metrics, which are received as OpenMetrics.
     assert!(!text.contains("# EOF"), "{text}");
     let counter = "# TYPE albacore_params_messages_sent_total counter\n";
     assert!(text.contains(counter), "{text}");
@@ -65,9 +65,9 @@ async fn only_the_address_of_the_connection_identifies_a_pod() {
         pod("host-1", Some("127.0.0.4"), 44),
         pod("host-2", Some("127.0.0.4"), 45),
     ];
-    agent.tell(&both);
+    agent.send_snapshot(&both);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
-    // Headers that proxies write, and names in paths.
+    // Headers that proxies set, and names in paths.
     for (header, value) in [
         ("x-forwarded-for", "127.0.0.2"),
         ("forwarded", "for=127.0.0.2"),
@@ -82,7 +82,7 @@ async fn only_the_address_of_the_connection_identifies_a_pod() {
             let mut request = Request::new(WatchRequest {});
             let value = MetadataValue::try_from(value).unwrap();
             request.metadata_mut().insert(header, value);
-            // Nothing that a client puts into its request is used.
+            // No part of the client's request is used for identification.
             request.extensions_mut().insert("127.0.0.2");
             let asked = params.client(from).await.watch(request).await;
             match (asked, expected) {
@@ -111,7 +111,7 @@ async fn an_ipv4_pod_is_identified_on_a_dual_stack_socket() {
     let (_folder, path) = pipe();
     let params = Params::start(&path, &["--grpc", "[::]:0"]);
     let mut agent = Agent::start(&path);
-    agent.tell(&[pod("a", Some("127.0.0.2"), 22), pod("six", Some("::1"), 66)]);
+    agent.send_snapshot(&[pod("a", Some("127.0.0.2"), 22), pod("six", Some("::1"), 66)]);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let port = params.grpc.unwrap().port();
     for (to, from, expected) in [
@@ -129,13 +129,13 @@ async fn a_thousand_changes_in_a_second_end_in_the_newest() {
     let (_folder, path) = pipe();
     let params = Params::on_tcp(&path);
     let mut agent = Agent::start(&path);
-    agent.tell(&[pod("a", Some("127.0.0.2"), 1)]);
+    agent.send_snapshot(&[pod("a", Some("127.0.0.2"), 1)]);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let mut stream = params.watch("127.0.0.2").await.unwrap();
     assert_eq!(rows(&next(&mut stream).await.unwrap()), 1);
     let writing = std::thread::spawn(move || {
         for change in 2..=1000 {
-            agent.tell(&[pod("a", Some("127.0.0.2"), change)]);
+            agent.send_snapshot(&[pod("a", Some("127.0.0.2"), change)]);
             std::thread::sleep(Duration::from_micros(900));
         }
         (Instant::now(), agent)
@@ -163,7 +163,7 @@ async fn a_removed_pod_loses_its_stream_and_another_with_its_address_gets_its_ow
     let (_folder, path) = pipe();
     let params = Params::on_tcp(&path);
     let mut agent = Agent::start(&path);
-    agent.tell(&[
+    agent.send_snapshot(&[
         pod("a", Some("127.0.0.2"), 22),
         pod("b", Some("127.0.0.3"), 33),
     ]);
@@ -172,7 +172,7 @@ async fn a_removed_pod_loses_its_stream_and_another_with_its_address_gets_its_ow
     let mut of_b = params.watch("127.0.0.3").await.unwrap();
     next(&mut of_a).await.unwrap();
     next(&mut of_b).await.unwrap();
-    agent.tell(&[pod("b", Some("127.0.0.2"), 44)]);
+    agent.send_snapshot(&[pod("b", Some("127.0.0.2"), 44)]);
     let status = next(&mut of_a).await.unwrap_err();
     assert_eq!(status.code(), Code::PermissionDenied);
     assert!(
@@ -190,7 +190,7 @@ async fn one_pod_cannot_take_all_streams_and_connections() {
     let (_folder, path) = pipe();
     let params = Params::on_tcp(&path);
     let mut agent = Agent::start(&path);
-    agent.tell(&[
+    agent.send_snapshot(&[
         pod("a", Some("127.0.0.2"), 22),
         pod("b", Some("127.0.0.3"), 33),
     ]);
@@ -204,7 +204,7 @@ async fn one_pod_cannot_take_all_streams_and_connections() {
     let mut idle = Vec::new();
     let to = params.grpc.unwrap();
     for _ in 0..64 {
-        // From 127.0.0.1: no pod's address.
+        // From 127.0.0.1, which is not a pod's address.
         idle.push(std::net::TcpStream::connect(to).unwrap());
     }
     let refused = "albacore_params_refused_total{reason=\"full_pod\"}";
@@ -234,7 +234,7 @@ async fn sigterm_ends_open_streams_with_a_status_and_exits_with_0() {
     ];
     let mut params = Params::start(&path, &unix);
     let mut agent = Agent::start(&path);
-    agent.tell(&[pod("a", Some("127.0.0.2"), 22)]);
+    agent.send_snapshot(&[pod("a", Some("127.0.0.2"), 22)]);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let mut stream = params.watch("127.0.0.2").await.unwrap();
     next(&mut stream).await.unwrap();

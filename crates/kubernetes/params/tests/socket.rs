@@ -1,4 +1,4 @@
-//! The socket of `albacore run`: who may connect, and the command line.
+//! Tests of the socket of `albacore run`: who may connect, and the command line.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests fail by panicking
 
@@ -34,21 +34,21 @@ async fn the_user_of_the_socket_gets_the_one_pod_without_an_address() {
     let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let mut agent = Agent::start(&path);
-    agent.tell(&[pod("a", None, 11), pod("b", Some("127.0.0.1"), 22)]);
+    agent.send_snapshot(&[pod("a", None, 11), pod("b", Some("127.0.0.1"), 22)]);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let mut client = self::client(&socket).await;
     let mut stream = client.watch(WatchRequest {}).await.unwrap().into_inner();
     assert_eq!(rows(&next(&mut stream).await.unwrap()), 11);
-    agent.tell(&[pod("a", None, 12), pod("c", None, 13)]);
+    agent.send_snapshot(&[pod("a", None, 12), pod("c", None, 13)]);
     let status = next(&mut stream).await.unwrap_err();
     assert!(status.message().contains("several deployments"), "{status}");
-    // Killed: its leftover socket does not prevent a restart.
+    // After SIGKILL, the leftover socket does not prevent a restart.
     params.kill();
     assert!(socket.exists());
     let params = Params::start(&path, &arguments);
     drop(agent);
     let mut agent = Agent::start(&path);
-    agent.tell(&[pod("a", None, 14)]);
+    agent.send_snapshot(&[pod("a", None, 14)]);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let mut client = self::client(&socket).await;
     let mut stream = client.watch(WatchRequest {}).await.unwrap().into_inner();
@@ -68,7 +68,7 @@ async fn another_user_is_refused() {
     ];
     let params = Params::start(&path, &arguments);
     let mut agent = Agent::start(&path);
-    agent.tell(&[pod("a", None, 11)]);
+    agent.send_snapshot(&[pod("a", None, 11)]);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let status = client(&socket)
         .await

@@ -1,10 +1,10 @@
-//! Statuses and events as kubelets and schedulers of Kubernetes 1.30 to 1.34 write them.
+//! Tests with statuses and events as written by kubelets and schedulers of Kubernetes 1.30 to 1.34.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-fn said(status: &Value) -> Option<String> {
+fn problem_of(status: &Value) -> Option<String> {
     let pod = json!({"metadata": {"name": "p"}, "status": status});
     let pod: Pod = serde_json::from_value(pod).unwrap();
     PodProblem::of(&pod).map(|problem| problem.to_string())
@@ -17,7 +17,7 @@ fn container(state: &Value, last: &Value, restarts: i32) -> Value {
 
 fn of_container(state: &Value, last: &Value, restarts: i32) -> Option<String> {
     let containers = [container(state, last, restarts)];
-    said(&json!({"phase": "Pending", "containerStatuses": containers}))
+    problem_of(&json!({"phase": "Pending", "containerStatuses": containers}))
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn messages_of_scheduler_and_kubelet_are_repeated() {
         json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory"});
     for (found, expected) in [
         (
-            said(&unscheduled),
+            problem_of(&unscheduled),
             "Unschedulable: 0/1 nodes are available: persistentvolumeclaim \"models\" not found.",
         ),
         (
@@ -78,11 +78,11 @@ fn messages_of_scheduler_and_kubelet_are_repeated() {
             "container server: CrashLoopBackOff: ended with exit code 1 (Error), restarts: 2",
         ),
         (
-            said(&init),
+            problem_of(&init),
             "container fetch: CrashLoopBackOff: back-off 10s; ended with exit code 2 (Error), \
              restarts: 1",
         ),
-        (said(&evicted), "Evicted: The node was low on memory"),
+        (problem_of(&evicted), "Evicted: The node was low on memory"),
     ] {
         assert_eq!(found.as_deref(), Some(expected));
     }
@@ -95,11 +95,11 @@ fn a_pod_that_starts_serves_or_ends_has_no_problem() {
     let running = json!({"running": {"startedAt": "2026-11-21T20:00:00Z"}});
     assert_eq!(of_container(&creating, &none, 0), None);
     assert_eq!(of_container(&running, &none, 0), None);
-    assert_eq!(said(&none), None);
-    // It crashed once, long ago, and serves.
+    assert_eq!(problem_of(&none), None);
+    // It crashed once, a long time ago, and serves.
     let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
         "containerStatuses": [container(&running, &json!({"terminated": {"exitCode": 1}}), 1)]});
-    assert_eq!(said(&ready), None);
+    assert_eq!(problem_of(&ready), None);
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Suggests the known name that a misspelled one most likely means.
+//! Suggests the known name that is closest to a misspelled one.
 
-/// The candidate with the fewest edits to `word`, if they are at most a third of the word.
-/// Differences in case cost nothing.
+/// The candidate with the smallest edit distance to `word`, if that is at most a third of the
+/// word's length. Differences in case are free.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -20,7 +20,8 @@ pub(super) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// The edit distance of `a` and `b`: insertions, deletions, replacements and swaps of neighbors.
+/// The edit distance of `a` and `b` (optimal string alignment): insertions, deletions,
+/// substitutions and transpositions of adjacent characters.
 fn edits(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before_last = vec![0; b.len() + 1];

@@ -1,4 +1,4 @@
-//! What reading accepts and what it refuses.
+//! Tests of accepted and rejected files.
 use super::*;
 
 const GOOD: &str = "\
@@ -32,7 +32,7 @@ fn refusal(text: &str) -> String {
         .to_string()
 }
 
-/// The good file with one line replaced.
+/// The valid file with one line replaced.
 fn with(old: &str, new: &str) -> String {
     assert!(GOOD.contains(old), "{old}");
     GOOD.replacen(old, new, 1)
@@ -83,7 +83,7 @@ fn threads_of_a_model_are_auto_or_a_number() {
         let text = with(line, &format!("{line}\n    threads: {text}"));
         let read = read_deployment(&text, "fraud.yaml").unwrap();
         assert_eq!(read.spec.models[0].threads, Some(wanted));
-        // What is written to the API server is read back unchanged.
+        // The value written to the API server is read back unchanged.
         let json = serde_json::to_value(&read).unwrap();
         let again: InferenceDeployment = serde_json::from_value(json).unwrap();
         assert_eq!(again.spec.models[0].threads, Some(wanted));
@@ -105,7 +105,7 @@ fn iterations_have_a_name_or_two_numbers() {
         let text = with(line, &format!("{line}\n    iterations: {text}"));
         let read = read_deployment(&text, "fraud.yaml").unwrap();
         assert_eq!(read.spec.models[0].iterations, Some(wanted));
-        // What is written to the API server is read back unchanged.
+        // The value written to the API server is read back unchanged.
         let json = serde_json::to_value(&read).unwrap();
         let again: InferenceDeployment = serde_json::from_value(json).unwrap();
         assert_eq!(again.spec.models[0].iterations, Some(wanted));

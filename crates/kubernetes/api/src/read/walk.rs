@@ -1,8 +1,8 @@
-//! Compares a document with the schema of the custom resource, field by field.
+//! Validates a document against the schema of the custom resource, field by field.
 //!
-//! The schema is the one in `crds/`, so `albacore run` refuses what the API server refuses, with
-//! the same limits and better messages: with the line, the value and what to write. Texts with a
-//! syntax of their own (durations, URIs, quantities) are parsed by their type.
+//! The schema is that of `crds/`, so `albacore run` rejects what the API server rejects, with the
+//! same limits and better messages: with the line, the value and the correct form. Texts with their
+//! own syntax (durations, URIs, quantities) are parsed by their type.
 
 use albacore_settings::yaml_tree::{Entry, Kind, Node};
 use serde_json::{Value, json};
@@ -16,9 +16,9 @@ use crate::timespan::{self, Timespan};
 use crate::uri::{self, ModelUri};
 use crate::violation::{Violation, quoted};
 
-/// The violations of one document, in its order.
+/// The violations of one document, in the order of the document.
 pub(crate) struct SchemaWalk<'a> {
-    /// The root schema, to find the right place of a misplaced field.
+    /// The root schema, used to find the correct place of a misplaced field.
     root: &'a Value,
     pub(crate) violations: Vec<Violation>,
 }
@@ -31,7 +31,7 @@ impl<'a> SchemaWalk<'a> {
         }
     }
 
-    /// Compares `node` at `path` with `schema`.
+    /// Validates `node` at `path` against `schema`.
     pub(crate) fn check(&mut self, schema: &Value, node: &Node, path: &str) {
         if schema["x-kubernetes-int-or-string"] == true {
             return self.check_int_or_text(schema, node, path);
@@ -207,7 +207,7 @@ impl<'a> SchemaWalk<'a> {
         }
     }
 
-    /// One of the names of the first alternative, or all fields of the second.
+    /// Accepts one of the names of the first alternative, or all fields of the second.
     fn check_name_or_map(&mut self, schema: &Value, node: &Node, path: &str) {
         let [names, fields] = [&schema["oneOf"][0], &schema["oneOf"][1]];
         match &node.kind {
@@ -252,8 +252,8 @@ impl<'a> SchemaWalk<'a> {
     }
 }
 
-/// `metadata.labels` and `app` become `metadata.labels.app`; a key with other characters is put in
-/// quotes and brackets.
+/// Joins `metadata.labels` and `app` to `metadata.labels.app`; a key with other characters is put
+/// in quotes and brackets.
 fn join(path: &str, key: &str) -> String {
     let is_plain = key.chars().all(|c| c.is_alphanumeric() || "-_".contains(c))
         && key.chars().count() <= QUOTED_CHARS_MAX;
@@ -265,7 +265,7 @@ fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// Where Albacore's own part of the schema has a field of this name.
+/// The path at which Albacore's own part of the schema has a field of this name.
 fn find_place(schema: &Value, path: &str, name: &str) -> Option<String> {
     let known = schema["properties"]
         .as_object()
@@ -308,7 +308,7 @@ fn model_name_problem(text: &str) -> Option<String> {
     })
 }
 
-/// A value as messages show it.
+/// A value formatted for messages.
 fn shown(node: &Node) -> String {
     match &node.kind {
         Kind::Null => "empty".to_owned(),

@@ -13,7 +13,7 @@ pub(super) fn delay_goes_with_timeout(deployment: &InferenceDeployment) -> Optio
     delay_and_policy("spec.batching", policy, max_delay)
 }
 
-/// `max_delay` is that of `at` or, for a model, the one in force there.
+/// `max_delay` is the delay at `at` or, for a model, the effective one.
 fn delay_and_policy(
     at: &str,
     policy: BatchingPolicy,
@@ -65,8 +65,8 @@ fn window_and_policy(at: &str, batching: Batching) -> Option<Violation> {
     Some(Violation::new(format!("{at}.window"), problem))
 }
 
-/// The first violation of a model with a batching of its own: `check` gets the field and the
-/// batching in force, whose own fields it may refuse.
+/// The first violation of a model with its own batching. `check` is called with the path of its
+/// batching and the effective batching; it may reject the model's own fields.
 fn of_models(
     deployment: &InferenceDeployment,
     check: fn(&str, Batching) -> Option<Violation>,
@@ -100,14 +100,17 @@ pub(super) fn windows_of_models_go_with_deferral(
     of_models(deployment, window_and_policy)
 }
 
-/// The delay in force for a model, and whether it is the model's own.
+/// The effective delay for a model, and whether it is the model's own.
 fn delay_of(spec: &InferenceDeploymentSpec, model: &Model) -> Option<(Timespan, bool)> {
     let is_own = model.batching.is_some_and(|own| own.max_delay.is_some());
     Some((spec.batching_of(model).max_delay?, is_own))
 }
 
-/// The first model whose own or common delay is not below its objective, with both.
-fn late_model(spec: &InferenceDeploymentSpec, is_own: bool) -> Option<(usize, Timespan, Timespan)> {
+/// The first model whose delay, its own or the common one, is not below its objective, with both.
+fn model_with_delay_above_objective(
+    spec: &InferenceDeploymentSpec,
+    is_own: bool,
+) -> Option<(usize, Timespan, Timespan)> {
     let mut models = spec.models.iter().enumerate();
     models.find_map(|(index, model)| {
         let (delay, _) = delay_of(spec, model).filter(|(_, own)| *own == is_own)?;
@@ -117,7 +120,7 @@ fn late_model(spec: &InferenceDeploymentSpec, is_own: bool) -> Option<(usize, Ti
 }
 
 pub(super) fn delay_is_below_objectives(deployment: &InferenceDeployment) -> Option<Violation> {
-    let (index, delay, latency) = late_model(&deployment.spec, false)?;
+    let (index, delay, latency) = model_with_delay_above_objective(&deployment.spec, false)?;
     let problem = format!(
         "is {delay}, which leaves no time to serve spec.models[{index}] within its slo.latency of \
          {latency}; choose less"
@@ -128,7 +131,7 @@ pub(super) fn delay_is_below_objectives(deployment: &InferenceDeployment) -> Opt
 pub(super) fn delays_of_models_are_below_objectives(
     deployment: &InferenceDeployment,
 ) -> Option<Violation> {
-    let (index, delay, latency) = late_model(&deployment.spec, true)?;
+    let (index, delay, latency) = model_with_delay_above_objective(&deployment.spec, true)?;
     let problem = format!(
         "is {delay}, which leaves no time to serve the model within its slo.latency of {latency}; \
          choose less"

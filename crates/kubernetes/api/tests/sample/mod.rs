@@ -1,8 +1,8 @@
-//! Deployments that set every field of Albacore's.
+//! Deployments that set every field that Albacore defines.
 
 use serde_json::{Value, json};
 
-/// A deployment that sets every field of Albacore's to another value than its default.
+/// A deployment that sets every field that Albacore defines to another value than its default.
 pub(crate) fn sample() -> Value {
     json!({
         "apiVersion": "albacore.dev/v1beta1",
@@ -44,7 +44,7 @@ pub(crate) fn sample() -> Value {
     })
 }
 
-/// The sample with policy Auto, which has fields that Timeout does not take.
+/// The sample with the policy Auto, which has fields that Timeout does not accept.
 pub(crate) fn sample_of_auto() -> Value {
     let mut sample = sample();
     let auto = json!({"policy": "Auto", "maxRows": 512, "prefer": "IdleWorkers", "window": "5ms"});

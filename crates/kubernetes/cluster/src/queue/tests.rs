@@ -1,4 +1,5 @@
-//! The queue: nothing is lost, nothing is worked on twice at a time, pauses are those of the class.
+//! Tests that no key is lost or processed concurrently with itself, and that pauses match the class
+//! of the error.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ fn queue() -> WorkQueue<&'static str> {
 }
 
 fn take(queue: &WorkQueue<&'static str>, now: Instant) -> Option<&'static str> {
-    queue.lock().take(now).ok()
+    queue.lock().take_due(now).ok()
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Differences that are reported, groups, and malformed objects.
+//! Tests of reported changes, the index, and malformed objects.
 
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 
@@ -50,20 +50,22 @@ fn only_differences_are_changes() {
 }
 
 #[test]
-fn objects_are_found_by_their_groups_as_long_as_they_belong_to_them() {
-    let store = Store::<ConfigMap>::grouped_by(|map| {
-        let groups = map.metadata.labels.iter().flat_map(|labels| labels.keys());
-        groups.map(|group| ObjectKey::new("", group)).collect()
+fn objects_are_found_by_their_current_index_keys() {
+    let store = Store::<ConfigMap>::indexed_by(|map| {
+        let index_keys = map.metadata.labels.iter().flat_map(|labels| labels.keys());
+        index_keys
+            .map(|index_key| ObjectKey::new("", index_key))
+            .collect()
     });
     let key = |name: &str| ObjectKey::new("a", name);
-    let apply = |name: &str, version: &str, groups: &[&str]| {
+    let apply = |name: &str, version: &str, index_keys: &[&str]| {
         let mut map = map(name, "u", version);
-        let labels = groups.iter().map(|g| ((*g).to_owned(), String::new()));
+        let labels = index_keys.iter().map(|g| ((*g).to_owned(), String::new()));
         map.metadata.labels = Some(labels.collect());
         store.apply(key(name), map);
     };
-    let members = |group: &str| {
-        let found = store.group(&ObjectKey::new("", group)).into_iter();
+    let members = |index_key: &str| {
+        let found = store.by_index(&ObjectKey::new("", index_key)).into_iter();
         let mut names: Vec<_> = found.map(|map| ObjectKey::of(&*map).name).collect();
         names.sort();
         names.join(" ")
@@ -85,7 +87,7 @@ fn objects_are_found_by_their_groups_as_long_as_they_belong_to_them() {
     assert_eq!([members("red"), members("new")], ["y", ""]);
     store.retain_listed(None, &HashSet::new());
     assert_eq!(members("red"), "");
-    assert!(store.read(|cache| cache.groups.is_empty()));
+    assert!(store.read(|cache| cache.index.is_empty()));
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! A toy controller for the tests of this crate: contends for a lease and writes all the time,
-//! whether it leads or not, so that a write which should have been refused is seen. Not for
-//! shipping.
+//! A minimal controller for the tests of this crate: contends for a lease and writes all the time,
+//! whether it leads or not, so that the tests detect writes that should have been rejected. Not
+//! shipped.
 //!
-//! `contender KUBECONFIG NAME LEASE_SECONDS [CRASH_AFTER_WRITES]` prints a line for what changes:
-//! `leading`, `lost`, `refused` (the first after each loss). SIGTERM gives the lease back.
+//! `contender KUBECONFIG NAME LEASE_SECONDS [CRASH_AFTER_WRITES]` prints a line for each change:
+//! `leading`, `lost`, `refused` (the first after each loss). SIGTERM releases the lease.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -18,7 +18,7 @@ use albacore_program::{LogFormat, start_logs};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
-/// Pause between two writes: well within the budget.
+/// Pause between two writes: well within the rate limit.
 const WRITE_PERIOD: Duration = Duration::from_millis(40);
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,4 +1,4 @@
-//! Writes objects into etcd by its JSON gateway.
+//! Writes objects to etcd through its JSON gateway.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-/// Objects in one transaction: etcd takes 128 operations and 1.5 MiB.
+/// Objects per transaction: etcd accepts 128 operations and 1.5 MiB.
 const PUTS_MAX: usize = 50;
 
 pub(crate) struct Etcd {

@@ -1,10 +1,11 @@
-//! The rest of a large cluster, beside the API server and the controller: nodes, pods, servers,
-//! agents, and the controller of Deployments.
+//! Simulation of the rest of a large cluster, except the API server and the controller: nodes,
+//! pods, servers, agents, and the controller of Deployments.
 //!
-//! What a test writes through the API server takes cpu from what is measured, so everything that
-//! exists before the controller starts, and what agents renew, is put into etcd as the API server
-//! would store it; the API server reports it to watches like any other change. Only the status of
-//! Deployments, which others write meanwhile, goes through the API server.
+//! Writes through the API server would consume CPU time of the measured system. Therefore
+//! everything that exists before the controller starts, and the renewals of the agents, is written
+//! to etcd in the form in which the API server would store it; the API server reports it to watches
+//! like any other change. Only the status of Deployments, which others write during the run, is
+//! written through the API server.
 
 mod etcd;
 mod objects;

@@ -1,11 +1,11 @@
-//! The objects of a fleet, as the API server stores them.
+//! The objects of a fleet in the form in which the API server stores them.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::rig::deployment;
 
-/// Sizes of a fleet. Pod `i` is of deployment `i % deployments` and runs on node `i % nodes`.
+/// Sizes of a fleet. Pod `i` belongs to deployment `i % deployments` and runs on node `i % nodes`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fleet {
     pub(crate) deployments: usize,
@@ -13,7 +13,7 @@ pub(crate) struct Fleet {
     pub(crate) pods: usize,
 }
 
-/// An id that no other object of the fleet has.
+/// A uid that is unique in the fleet.
 fn uid(kind: u8, index: usize) -> String {
     format!("f1ee7000-0000-4000-8{kind:03x}-{index:012x}")
 }

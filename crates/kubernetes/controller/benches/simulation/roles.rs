@@ -1,5 +1,5 @@
-//! Those who act while the controller works: the controller of Deployments, agents, and the one who
-//! watches until all is settled.
+//! Simulated clients that act while the controller runs: the controller of Deployments, the agents,
+//! and a watcher that detects when all deployments are settled.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -17,17 +17,17 @@ use serde_json::{Value, json};
 
 use super::{Etcd, Fleet};
 
-/// Statuses of Deployments that are written at once.
+/// Concurrent status writes of Deployments.
 const WRITERS: usize = 4;
 
-/// Agents renew their reports this often.
+/// Interval at which agents renew their reports.
 const RENEWAL: Duration = Duration::from_secs(35);
 
-/// The roles, until it is dropped.
+/// The simulated clients; they stop on drop.
 pub(crate) struct Roles {
     fleet: Fleet,
     settled: Arc<Mutex<HashSet<ObjectKey>>>,
-    /// What the others wait for, and how many do.
+    /// The missing parts of the deployments that are not settled, by key.
     missing: Arc<Mutex<BTreeMap<ObjectKey, &'static str>>>,
     shutdown: Shutdown,
     // Its tasks end with it.
@@ -35,8 +35,8 @@ pub(crate) struct Roles {
 }
 
 impl Roles {
-    /// `kubeconfig`: of a user of their own. Without pods there is neither node nor status of a
-    /// Deployment.
+    /// `kubeconfig` is that of a separate user. Without pods, neither nodes nor the status of
+    /// Deployments are simulated.
     pub(crate) fn start(fleet: Fleet, kubeconfig: &Path, etcd: Etcd) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
@@ -60,7 +60,7 @@ impl Roles {
         let _entered = roles._runtime.enter();
         roles.watch(&cluster);
         if fleet.pods > 0 {
-            roles.play_workloads(&cluster, &metrics);
+            roles.simulate_workloads(&cluster, &metrics);
             std::thread::spawn({
                 let shutdown = roles.shutdown.clone();
                 move || renew(fleet, &etcd, &shutdown)
@@ -69,7 +69,7 @@ impl Roles {
         roles
     }
 
-    /// How many deployments are settled, and what the others lack.
+    /// The number of settled deployments, and what the others lack.
     pub(crate) fn settled(&self) -> (usize, String) {
         let mut counts = BTreeMap::<&str, usize>::new();
         for what in self.missing.lock().unwrap().values() {
@@ -101,8 +101,8 @@ impl Roles {
         drop(watch);
     }
 
-    /// Reports the pods of every Deployment as available, as kube-controller-manager does.
-    fn play_workloads(&self, cluster: &Cluster, metrics: &MetricsRegistry) {
+    /// Reports the pods of every Deployment as available, like kube-controller-manager.
+    fn simulate_workloads(&self, cluster: &Cluster, metrics: &MetricsRegistry) {
         let kind = ApiResource::erase::<v1::Deployment>(&());
         let queue = WorkQueue::new("workloads", metrics);
         let mut options = WatchOptions::<DynamicObject>::new("workloads", kind.clone());
@@ -139,7 +139,7 @@ impl Drop for Roles {
     }
 }
 
-/// What a deployment's status does not say yet.
+/// The part that is missing in a deployment's status.
 fn lacks(deployment: &InferenceDeployment, fleet: Fleet) -> Option<&'static str> {
     let Some(status) = &deployment.status else {
         return Some("status");
@@ -182,7 +182,7 @@ fn workload_status(replicas: usize) -> Value {
             condition("Progressing", "NewReplicaSetAvailable")]})
 }
 
-/// Renews the reports of all nodes in turn, until the end.
+/// Renews the reports of all nodes in turn until shutdown.
 fn renew(fleet: Fleet, etcd: &Etcd, shutdown: &Shutdown) {
     let start = Instant::now();
     let mut renewed = 0;

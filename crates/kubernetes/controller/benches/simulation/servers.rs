@@ -1,21 +1,21 @@
-//! Servers of all pods: a few listeners, to which the addresses of all pods lead.
+//! Servers of all pods: a few listeners that share the addresses of all pods.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Listeners, so that the ports of closed connections last.
+/// Number of listeners: several, so that closed connections do not exhaust the client ports.
 const LISTENERS: usize = 32;
 
-/// The address of the pods of a node: all of a few nodes have the same.
+/// The address of the pods of a node; some nodes share an address.
 pub(crate) fn address(node: usize) -> String {
     format!("127.88.0.{}", 1 + node % LISTENERS)
 }
 
 #[derive(Clone, Default)]
 pub(crate) struct Servers {
-    /// What they answer; until it is set they are not ready.
+    /// The response of the servers; until it is set they are not ready.
     pub(crate) state: Arc<OnceLock<String>>,
     pub(crate) answered: Arc<AtomicUsize>,
 }
@@ -35,7 +35,7 @@ impl Servers {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let mut request = [0; 1024];
-            // A client that went away is no failure of the fleet.
+            // A disconnected client is not an error.
             let Ok(1..) = stream.read(&mut request) else {
                 continue;
             };

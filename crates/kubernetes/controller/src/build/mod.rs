@@ -1,7 +1,7 @@
-//! Builds the wanted children of a valid deployment. Pure: no client, no clock.
+//! Builds the desired children of a valid deployment. Pure: uses no client and no clock.
 //!
-//! A child holds exactly the fields that the controller owns; fields that the API server or other
-//! managers add are left alone. Equal input builds equal bytes.
+//! A child contains exactly the fields that the controller owns; fields that the API server or
+//! other field managers add are not touched. Equal input produces equal bytes.
 
 mod network;
 mod overlay;
@@ -27,23 +27,25 @@ pub(crate) use overlay::key_of;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BuiltInOptions {
     pub image: String,
-    /// Where they get their node's parameters, as `http://host:port`; `None` if there are none.
+    /// Endpoint that serves the parameters of the node, as `http://host:port`; `None` if not
+    /// configured.
     pub params_url: Option<String>,
 }
 
-/// What the cluster and the command line add to a spec.
+/// Inputs of a build from the cluster and the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BuildContext {
     pub built_in: BuiltInOptions,
     /// Whether the API server serves ServiceMonitors.
     pub has_service_monitors: bool,
-    /// Number of pods; `None` to leave it to other field managers.
+    /// Number of pods; `None` to leave the field to other field managers.
     pub replicas: Option<i32>,
-    /// Whether the Service leaves out pods that are to get no requests.
+    /// Whether the Service selects only pods that are to receive requests.
     pub selects_traffic: bool,
 }
 
-/// The children of `valid` in the order to apply them: what a pod needs comes before the pods.
+/// The children of `valid` in the order in which they are applied: dependencies of the pods come
+/// first.
 pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<ChildObject> {
     let pod = pod::template(valid, &build_context.built_in);
     let ports = network::ports(valid, &pod);
@@ -80,7 +82,7 @@ pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<ChildObject> {
 }
 
 /// Whether the Service has a port for HTTP, and for gRPC.
-pub(crate) fn served(valid: &Valid) -> (bool, bool) {
+pub(crate) fn exposed_protocols(valid: &Valid) -> (bool, bool) {
     // Ports do not depend on the image.
     let pod = pod::template(valid, &BuiltInOptions::default());
     let ports = network::ports(valid, &pod);
@@ -100,7 +102,7 @@ fn selector(valid: &Valid) -> Value {
     json!({ DEPLOYMENT_LABEL: valid.name })
 }
 
-/// Selects the pods that get requests.
+/// The label selector of the pods that receive requests.
 fn traffic_selector(valid: &Valid, selects_traffic: bool) -> Value {
     let mut selector = selector(valid);
     if selects_traffic {

@@ -8,17 +8,17 @@ use crate::limits::METRICS_SECONDS;
 use crate::names::{GRPC, GRPC_PORT, HEADLESS_LABEL, HTTP, HTTP_PORT, SERVER};
 use crate::validate::Valid;
 
-/// The container ports behind the ports of the Service: a name or a number.
+/// The container ports that the ports of the Service target, by name or number.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Ports {
-    /// Behind [`HTTP_PORT`].
+    /// Target of [`HTTP_PORT`].
     pub(super) http: Option<Value>,
-    /// Behind [`GRPC_PORT`].
+    /// Target of [`GRPC_PORT`].
     pub(super) grpc: Option<Value>,
 }
 
-/// The ports of the server in the finished template `pod`: those of the names `http` and `grpc`;
-/// without an `http`, the first one that has neither name.
+/// The ports of the server in the merged template `pod`: those named `http` and `grpc`. Without a
+/// port named `http`, the first port with another name than `grpc`.
 pub(super) fn ports(valid: &Valid, pod: &Value) -> Ports {
     if valid.spec.is_built_in() {
         return Ports {
@@ -43,16 +43,16 @@ pub(super) fn ports(valid: &Valid, pod: &Value) -> Ports {
     }
 }
 
-/// For the pods that `traffic` selects. `None` for a server that names no port, which could get no
-/// requests.
+/// Service for the pods that `traffic` selects. `None` for a server without named ports, which
+/// could not receive requests.
 pub(super) fn service(ports: &Ports, traffic: &Value) -> Option<Value> {
     let served = service_ports(ports, |default, _| Some(default.into()));
     (!served.is_empty())
         .then(|| json!({"spec": {"type": "ClusterIP", "selector": traffic, "ports": served}}))
 }
 
-/// The headless Service, whose ports are those of the containers: clients connect to pods, and
-/// nothing translates ports on the way. For the pods that `traffic` selects.
+/// Headless Service for the pods that `traffic` selects. Its ports are the container ports, because
+/// clients connect to the pods directly and no proxy translates ports.
 pub(super) fn pods_service(ports: &Ports, pod: &Value, traffic: &Value) -> Option<Value> {
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
     let served = containers.filter(|container| container["name"] == SERVER);
@@ -79,7 +79,7 @@ pub(super) fn pods_service(ports: &Ports, pod: &Value, traffic: &Value) -> Optio
     })
 }
 
-/// The ports of a Service; `number` makes the number of one from that of the built-in server and
+/// The ports of a Service. `number` computes a port's number from the built-in server's port and
 /// the container port.
 fn service_ports(ports: &Ports, number: impl Fn(u16, &Value) -> Option<Value>) -> Vec<Value> {
     let both = [
@@ -98,8 +98,9 @@ fn service_ports(ports: &Ports, number: impl Fn(u16, &Value) -> Option<Value>) -
     served.collect()
 }
 
-/// Lets everybody reach the ports that containers name, and no other. `None` if a container that
-/// runs with the pods names none: the ports it listens on are then unknown.
+/// Allows traffic from everywhere to the declared container ports, and to no other port. `None` if
+/// the server's container declares no ports, because the ports on which it listens are then
+/// unknown.
 pub(super) fn network_policy(valid: &Valid, pod: &Value) -> Option<Value> {
     let containers = pod["spec"]["containers"].as_array()?;
     let mut open = Vec::new();
@@ -120,13 +121,13 @@ pub(super) fn network_policy(valid: &Valid, pod: &Value) -> Option<Value> {
     }}))
 }
 
-/// `None` for a user's own server, which may have no metrics.
+/// `None` for a user's own server, which may not have metrics.
 pub(super) fn service_monitor(valid: &Valid) -> Option<Value> {
     valid.spec.is_built_in().then(|| {
         json!({"spec": {
             "selector": {
                 "matchLabels": selector(valid),
-                // Else each pod would be scraped once by each Service.
+                // Otherwise Prometheus would scrape each pod once for each of the two Services.
                 "matchExpressions": [{"key": HEADLESS_LABEL, "operator": "DoesNotExist"}],
             },
             "endpoints": [{

@@ -1,5 +1,6 @@
-//! The pod template: the security context of PodSecurity *restricted*, a shutdown that loses no
-//! request, pods spread over nodes, the server, and the user's template merged over all of it.
+//! The pod template: a security context that meets the PodSecurity standard *restricted*, graceful
+//! shutdown without lost requests, pods spread over nodes, the server, and the user's template
+//! merged over all of it.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use crate::names::TRAFFIC_LABEL;
 use crate::observed::Traffic;
 use crate::validate::Valid;
 
-/// User and group of the containers: an id that the node does not use.
+/// User and group ID of the containers; not used on the node.
 const USER: i64 = 65_532;
 
 /// The template of the pods of `valid`.
@@ -18,7 +19,8 @@ pub(super) fn template(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     let user = serde_json::to_value(user).unwrap_or_default();
     let mut metadata = json!({ "labels": labels(valid) });
     if valid.spec.is_built_in() {
-        // Also where the Service does not ask for it: an edit of what is preferred restarts no pod.
+        // Set even if the Service does not select by it, because a change of the preference must
+        // not restart pods.
         metadata["labels"][TRAFFIC_LABEL] = Traffic::Serving.label().into();
     }
     overlay::merge(&mut metadata, &user["metadata"]);
@@ -37,7 +39,7 @@ fn pod(valid: &Valid, built_in: &BuiltInOptions) -> Value {
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": true,
     });
-    // The built-in server goes on for a while by itself when it is to stop, and says so.
+    // The built-in server itself delays its shutdown and announces it to clients.
     if !valid.spec.is_built_in() {
         container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": DRAIN_DELAY_SECONDS}}});
     }
@@ -63,7 +65,8 @@ fn pod(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     })
 }
 
-/// The server comes first: `kubectl logs` and `kubectl exec` take the first container by default.
+/// The server comes first, because `kubectl logs` and `kubectl exec` select the first container by
+/// default.
 fn order(containers: &mut [Value]) {
     containers.sort_by_key(|container| container["name"] != "server");
 }

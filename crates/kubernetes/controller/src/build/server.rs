@@ -1,4 +1,4 @@
-//! What differs between the built-in server and a user's own: command, ports, probes and the
+//! Differences between the built-in server and a user's own server: command, ports, probes and
 //! ConfigMap.
 
 use albacore_api::thread_counts;
@@ -14,8 +14,8 @@ use crate::names::{
 use crate::settings::{ModelVolume, model_volumes};
 use crate::validate::Valid;
 
-/// The settings of the built-in server; the thread counts of a user's own server that also reads
-/// its environment from other sources; else none.
+/// The settings of the built-in server, or the thread counts of a user's own server whose
+/// environment also has other sources; otherwise `None`.
 pub(super) fn config_map(valid: &Valid) -> Option<Value> {
     if let Some(settings) = &valid.settings {
         return Some(json!({"data": {SETTINGS_KEY: settings}}));
@@ -27,18 +27,18 @@ pub(super) fn config_map(valid: &Valid) -> Option<Value> {
     })
 }
 
-/// Whether the server's environment also comes from ConfigMaps or Secrets, whose variable names are
-/// unknown here.
+/// Whether the server's environment also has ConfigMaps or Secrets as sources, whose variable names
+/// are unknown here.
 fn reads_environment(valid: &Valid) -> bool {
     let server = valid.spec.server_container();
     server.is_some_and(|c| c.env_from.as_ref().is_some_and(|from| !from.is_empty()))
 }
 
-/// The container `server` before the template is merged over it.
+/// The container `server` before the user's template is merged over it.
 pub(super) fn container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     let mut container = match valid.spec.is_built_in() {
-        true => ours(valid, built_in),
-        false => own(valid),
+        true => built_in_container(valid, built_in),
+        false => user_container(valid),
     };
     if let Some(resources) = &valid.spec.resources {
         container["resources"] = serde_json::to_value(resources).unwrap_or_default();
@@ -46,9 +46,9 @@ pub(super) fn container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     container
 }
 
-/// Only workers and threads, also those of the front end, are part of the template: everything else
-/// may change without a restart.
-fn ours(valid: &Valid, built_in: &BuiltInOptions) -> Value {
+/// Of the settings, only the numbers of workers and threads, including those of the front end, are
+/// part of the template; everything else may change without a restart.
+fn built_in_container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     let mut mounts = vec![json!({
         "name": format!("{VOLUME_PREFIX}settings"), "mountPath": SETTINGS_FOLDER, "readOnly": true,
     })];
@@ -109,15 +109,16 @@ fn ours(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     })
 }
 
-/// Thread counts as variables; if the user's own variables may come from other sources, as the
-/// first source, because later sources and variables override it.
-fn own(valid: &Valid) -> Value {
+/// Sets the thread counts as variables. If the user's variables may come from other sources, the
+/// thread counts are the first source, because later sources and variables override earlier ones.
+fn user_container(valid: &Valid) -> Value {
     let (workers, threads) = (valid.spec.workers, valid.spec.threads);
-    let is_ours = |name: &str| [WORKERS_VARIABLE, THREADS_VARIABLE].contains(&name);
+    let is_in_template = |name: &str| [WORKERS_VARIABLE, THREADS_VARIABLE].contains(&name);
     let counts = thread_counts(workers, threads).into_iter();
-    // Workers and threads are part of the template in any case: a change of them starts new pods.
+    // Numbers of workers and threads are always part of the template, because a change of them must
+    // replace the pods.
     let variables: Vec<Value> = counts
-        .filter(|(name, _)| is_ours(name) || !reads_environment(valid))
+        .filter(|(name, _)| is_in_template(name) || !reads_environment(valid))
         .map(|(name, count)| json!({"name": name, "value": count}))
         .collect();
     let mut container = json!({

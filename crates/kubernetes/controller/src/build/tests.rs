@@ -1,4 +1,4 @@
-//! The children built from given specs, and invariants over random ones.
+//! Tests of the children built from given specs, and of invariants over random specs.
 
 use std::time::Duration;
 
@@ -59,7 +59,8 @@ fn with_server(spec: Value, server: Value) -> Value {
     with(spec, "template", json!({"spec": {"containers": [named]}}))
 }
 
-/// Every built field exists in the kind: parsing and printing gives the same body.
+/// Asserts that every built field exists in the kind: deserializing and serializing returns the
+/// same body.
 #[track_caller]
 fn assert_typed<T: DeserializeOwned + Serialize>(spec: &Value, kind: ChildKind) {
     let Some(body) = child(spec, kind) else {
@@ -83,7 +84,7 @@ fn assert_contains(found: &Value, wanted: &Value, at: &str) {
     }
 }
 
-fn own() -> Value {
+fn user_server() -> Value {
     let server = json!({"image": "me:1", "command": ["gunicorn"],
         "ports": [{"containerPort": 8000}], "envFrom": [{"secretRef": {"name": "s"}}]});
     with_server(json!({"workers": 3, "threads": 2}), server)
@@ -91,7 +92,11 @@ fn own() -> Value {
 
 #[test]
 fn every_child_is_made_of_fields_of_its_kind() {
-    for spec in [model(), own(), with_server(own(), json!({"image": "x"}))] {
+    for spec in [
+        model(),
+        user_server(),
+        with_server(user_server(), json!({"image": "x"})),
+    ] {
         assert_typed::<ServiceAccount>(&spec, ChildKind::ServiceAccount);
         assert_typed::<ConfigMap>(&spec, ChildKind::ConfigMap);
         assert_typed::<Service>(&spec, ChildKind::Service);
@@ -128,8 +133,8 @@ fn every_child_has_the_name_the_labels_and_the_owner() {
 }
 
 #[test]
-fn the_pods_are_restricted_and_leave_before_they_stop() {
-    for spec in [model(), own()] {
+fn pods_are_restricted_and_drain_before_they_stop() {
+    for spec in [model(), user_server()] {
         let pod = &pod(&spec)["spec"];
         assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
         assert_eq!(pod["securityContext"]["runAsUser"], 65532);
@@ -156,14 +161,15 @@ fn pods_serve_for_5_s_after_they_have_left_their_services() {
     let pause = |pod: &Value| {
         pod["spec"]["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"].clone()
     };
-    // Their server goes on by itself, or the kubelet waits before it tells them to stop.
+    // The built-in server delays its shutdown itself; for a user's own server the kubelet waits
+    // before it sends SIGTERM.
     let delay = "ALBACORE_DRAIN_DELAY";
     let ours = pod(&model());
     assert_eq!(variable(&ours, delay), Some("5s".into()));
     assert_eq!(pause(&ours), Value::Null);
-    let theirs = pod(&own());
+    let theirs = pod(&user_server());
     assert_eq!((variable(&theirs, delay), pause(&theirs)), (None, 5.into()));
-    // A pin changes nothing but the image: else it would restart the pods that it is to keep.
+    // A pinned image changes only the image; any other change would restart the pods.
     let (_, mut pinned) = template_with(&model(), Some("server:1"));
     let (_, unpinned) = template_with(&model(), None);
     pinned["metadata"] = unpinned["metadata"].clone();
@@ -187,7 +193,7 @@ fn the_headless_service_has_the_ports_of_the_pods() {
     let port = |index: usize| (&spec["ports"][index]["name"], &spec["ports"][index]["port"]);
     assert_eq!(port(0), (&"http".into(), &8080.into()));
     assert_eq!(port(1), (&"grpc".into(), &8081.into()));
-    let service = child(&own(), ChildKind::PodsService).unwrap();
+    let service = child(&user_server(), ChildKind::PodsService).unwrap();
     let ports = &service["spec"]["ports"];
     assert_eq!(ports[0]["port"], 8000);
     assert_eq!(ports[1], Value::Null);
@@ -329,7 +335,7 @@ fn a_server_of_the_users_own_gets_its_thread_counts_unless_it_sets_them() {
     let service = child(&spec, ChildKind::Service).unwrap();
     assert_eq!(service["spec"]["ports"][0]["targetPort"], 8000);
 
-    let from = own();
+    let from = user_server();
     let container = &pod(&from)["spec"]["containers"][0];
     let sources = container["envFrom"].as_array().unwrap();
     assert_eq!(
@@ -344,7 +350,7 @@ fn a_server_of_the_users_own_gets_its_thread_counts_unless_it_sets_them() {
 }
 
 #[test]
-fn the_template_overrides_what_is_built() {
+fn the_template_overrides_generated_fields() {
     let spec = with(
         model(),
         "template",
@@ -556,7 +562,7 @@ proptest! {
     }
 }
 
-/// The pod template of a deployment with this image in its annotation.
+/// The pod template of a deployment with the server image `image` pinned by its annotation.
 fn template_with(spec: &Value, image: Option<&str>) -> (InferenceDeployment, Value) {
     let mut of = deployment(spec);
     let image = image.map(|image| ("albacore.dev/server-image".to_owned(), image.to_owned()));

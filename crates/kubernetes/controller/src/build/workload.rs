@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::selector;
 use crate::validate::Valid;
 
-/// `None` if the template names an account of the user's.
+/// `None` if the template names a service account of the user.
 pub(super) fn service_account(valid: &Valid) -> Option<Value> {
     let pod = valid.spec.template.as_ref().and_then(|t| t.spec.as_ref());
     let names_another = pod.is_some_and(|p| {
@@ -15,8 +15,8 @@ pub(super) fn service_account(valid: &Valid) -> Option<Value> {
     (!names_another).then(|| json!({ "automountServiceAccountToken": false }))
 }
 
-/// One pod at a time: always possible, so that nodes can be drained, and never all at once. Pods
-/// that are not ready may always be evicted.
+/// Allows the eviction of one pod at a time, so that nodes can be drained while the deployment
+/// keeps serving. Pods that are not ready may always be evicted.
 pub(super) fn disruption_budget(valid: &Valid) -> Value {
     json!({"spec": {
         "maxUnavailable": 1,
@@ -25,7 +25,7 @@ pub(super) fn disruption_budget(valid: &Valid) -> Value {
     }})
 }
 
-/// New pods are ready before old ones stop, so that no request is lost in between.
+/// New pods are ready before old ones stop, so that no request is lost during a roll-out.
 pub(super) fn deployment(pod: Value, valid: &Valid, replicas: Option<i32>) -> Value {
     let mut spec = json!({
         "selector": {"matchLabels": selector(valid)},

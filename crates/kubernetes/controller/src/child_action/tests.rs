@@ -1,4 +1,4 @@
-//! What is done about children in given states.
+//! Tests of the action for children in given states.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::json;
@@ -39,48 +39,48 @@ fn live(child: &ChildObject, version: &str) -> LiveObject {
         uid: "c".to_owned(),
         resource_version: version.to_owned(),
         controller: Some(controller),
-        applied: Some(child.digest.clone()),
+        applied_digest: Some(child.digest.clone()),
         body,
     }
 }
 
 #[test]
-fn a_child_as_wanted_is_left_alone_whatever_others_added() {
+fn a_child_in_sync_is_not_written_whatever_other_managers_added() {
     let child = child("1");
     assert_eq!(
         child_action(&child, Some(&live(&child, "5")), "u", None),
-        ChildAction::Keep
+        ChildAction::InSync
     );
 }
 
 #[test]
 fn a_changed_body_and_a_changed_field_are_recognized() {
-    let wanted = child("1");
+    let desired = child("1");
     assert_eq!(
-        child_action(&child("2"), Some(&live(&wanted, "5")), "u", None),
-        ChildAction::Change
+        child_action(&child("2"), Some(&live(&desired, "5")), "u", None),
+        ChildAction::Update
     );
-    let mut drifted = live(&wanted, "5");
+    let mut drifted = live(&desired, "5");
     drifted.body["spec"]["containers"][1]["cpu"] = "9".into();
     assert_eq!(
-        child_action(&wanted, Some(&drifted), "u", None),
-        ChildAction::Change
+        child_action(&desired, Some(&drifted), "u", None),
+        ChildAction::Update
     );
-    let mut stripped = live(&wanted, "5");
+    let mut stripped = live(&desired, "5");
     stripped.body["spec"]["containers"]
         .as_array_mut()
         .unwrap()
         .pop();
     assert_eq!(
-        child_action(&wanted, Some(&stripped), "u", None),
-        ChildAction::Change
+        child_action(&desired, Some(&stripped), "u", None),
+        ChildAction::Update
     );
-    // A wanted that lost a field: nothing of what is left differs, but the digest does.
-    let mut fewer = live(&wanted, "5");
-    fewer.applied = Some("another".to_owned());
+    // The desired body lost a field: all remaining fields are equal, but the digest differs.
+    let mut fewer = live(&desired, "5");
+    fewer.applied_digest = Some("another".to_owned());
     assert_eq!(
-        child_action(&wanted, Some(&fewer), "u", None),
-        ChildAction::Change
+        child_action(&desired, Some(&fewer), "u", None),
+        ChildAction::Update
     );
 }
 
@@ -88,57 +88,57 @@ fn a_changed_body_and_a_changed_field_are_recognized() {
 fn lists_without_the_usual_key_are_compared_one_by_one() {
     let ports = json!([{"name": "http", "port": 80}, {"name": "grpc", "port": 81}]);
     let metadata = json!({"name": "fraud"});
-    let wanted = ChildObject::new(
+    let desired = ChildObject::new(
         ChildKind::Service,
         metadata,
         json!({"spec": {"ports": ports}}),
     );
     let mut stands = live(&child("1"), "5");
-    stands.applied = Some(wanted.digest.clone());
-    stands.body = wanted.body.clone();
+    stands.applied_digest = Some(desired.digest.clone());
+    stands.body = desired.body.clone();
     stands.body["spec"]["ports"][1]["nodePort"] = 30_000.into();
     assert_eq!(
-        child_action(&wanted, Some(&stands), "u", None),
-        ChildAction::Keep
+        child_action(&desired, Some(&stands), "u", None),
+        ChildAction::InSync
     );
     stands.body["spec"]["ports"][1]["port"] = 82.into();
     assert_eq!(
-        child_action(&wanted, Some(&stands), "u", None),
-        ChildAction::Change
+        child_action(&desired, Some(&stands), "u", None),
+        ChildAction::Update
     );
 }
 
 #[test]
-fn another_spelling_of_the_api_server_is_applied_once_and_never_again() {
-    let wanted = child("1000m");
-    let mut answer = live(&wanted, "5");
+fn a_value_normalized_by_the_api_server_is_applied_once() {
+    let desired = child("1000m");
+    let mut answer = live(&desired, "5");
     answer.body["spec"]["containers"][1]["cpu"] = "1".into();
     assert_eq!(
-        child_action(&wanted, Some(&answer), "u", None),
-        ChildAction::Change
+        child_action(&desired, Some(&answer), "u", None),
+        ChildAction::Update
     );
-    let before = LastApplied::of(&wanted, &answer);
+    let before = LastApplied::from_response(&desired, &answer);
     answer.resource_version = "9".to_owned();
     answer.body["status"] = json!({"replicas": 3});
     assert_eq!(
-        child_action(&wanted, Some(&answer), "u", Some(&before)),
-        ChildAction::Keep
+        child_action(&desired, Some(&answer), "u", Some(&before)),
+        ChildAction::InSync
     );
     answer.body["spec"]["containers"][1]["cpu"] = "2".into();
     assert_eq!(
-        child_action(&wanted, Some(&answer), "u", Some(&before)),
-        ChildAction::Change
+        child_action(&desired, Some(&answer), "u", Some(&before)),
+        ChildAction::Update
     );
 }
 
 #[test]
-fn a_watch_that_lags_makes_no_second_write() {
+fn a_lagging_watch_causes_no_second_write() {
     let (old, new) = (child("1"), child("2"));
-    let before = LastApplied::of(&new, &live(&new, "7"));
+    let before = LastApplied::from_response(&new, &live(&new, "7"));
     let lagging = live(&old, "5");
     assert_eq!(
         child_action(&new, Some(&lagging), "u", Some(&before)),
-        ChildAction::Keep
+        ChildAction::InSync
     );
     assert_eq!(
         child_action(&new, None, "u", Some(&before)),
@@ -148,22 +148,22 @@ fn a_watch_that_lags_makes_no_second_write() {
 }
 
 #[test]
-fn objects_that_are_not_ours_are_never_touched() {
-    let wanted = child("1");
-    let mut foreign = live(&wanted, "5");
+fn objects_of_other_owners_are_never_written() {
+    let desired = child("1");
+    let mut foreign = live(&desired, "5");
     assert_eq!(
-        child_action(&wanted, Some(&foreign), "v", None),
-        ChildAction::Former
+        child_action(&desired, Some(&foreign), "v", None),
+        ChildAction::AwaitGarbageCollection
     );
     foreign.controller = None;
     assert_eq!(
-        child_action(&wanted, Some(&foreign), "u", None),
-        ChildAction::Taken
+        child_action(&desired, Some(&foreign), "u", None),
+        ChildAction::NameConflict
     );
-    let mut dying = live(&wanted, "5");
+    let mut dying = live(&desired, "5");
     dying.body["metadata"]["deletionTimestamp"] = "2026-11-21T00:00:00Z".into();
     assert_eq!(
-        child_action(&wanted, Some(&dying), "u", None),
+        child_action(&desired, Some(&dying), "u", None),
         ChildAction::AwaitDeletion
     );
 }

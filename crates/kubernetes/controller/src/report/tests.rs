@@ -1,4 +1,4 @@
-//! When a status is written, and which changes become events.
+//! Tests of when a status is written, and of which changes create events.
 
 use super::*;
 
@@ -11,26 +11,26 @@ fn status(goodput: &str, ready: &str) -> InferenceDeploymentStatus {
 }
 
 #[test]
-fn changes_of_figures_are_delayed_and_other_changes_are_not() {
+fn changes_of_measurements_are_delayed_and_other_changes_are_not() {
     let start = Instant::now();
     let written = status("10/s", "1/2");
     let mut record = DeploymentRecord::default();
     record.status = Some((written.clone(), "7".to_owned(), start));
     let at = |status: &InferenceDeploymentStatus, seconds| {
         let now = start + Duration::from_secs(seconds);
-        writing(Some(&written), status, &record, now, measurements_pause(1))
+        write_decision(Some(&written), status, &record, now, measurements_pause(1))
     };
     assert_eq!(at(&written, 99), WriteDecision::Never);
     assert_eq!(at(&status("10/s", "2/2"), 0), WriteDecision::Now);
     let left = Duration::from_secs(20);
     assert_eq!(at(&status("20/s", "1/2"), 10), WriteDecision::After(left));
     assert_eq!(at(&status("20/s", "1/2"), 30), WriteDecision::Now);
-    let decision = writing(None, &written, &record, start, measurements_pause(1));
+    let decision = write_decision(None, &written, &record, start, measurements_pause(1));
     assert_eq!(decision, WriteDecision::Now);
 }
 
 #[test]
-fn steps_of_a_roll_out_are_gathered_and_its_end_is_not() {
+fn roll_out_progress_is_delayed_and_its_end_is_not() {
     let step = |replicas: i32, progressing: &str, is_over: bool| {
         let condition = |kind: &str, reason: &str| {
             let condition = serde_json::json!({"type": kind, "status": "True",
@@ -53,7 +53,7 @@ fn steps_of_a_roll_out_are_gathered_and_its_end_is_not() {
         let mut record = DeploymentRecord::default();
         record.status = Some((before.clone(), "7".to_owned(), start));
         let now = start + pause;
-        writing(Some(&before), &next, &record, now, measurements_pause(1))
+        write_decision(Some(&before), &next, &record, now, measurements_pause(1))
     };
     let first = || step(0, "NewReplicaSetCreated", false);
     let second = || step(2, "ReplicaSetUpdated", false);
@@ -63,7 +63,7 @@ fn steps_of_a_roll_out_are_gathered_and_its_end_is_not() {
     assert_eq!(after(first(), second(), PROGRESS_PAUSE), WriteDecision::Now);
     let end = || step(2, "NewReplicaSetAvailable", true);
     assert_eq!(after(second(), end(), fifth), WriteDecision::Now);
-    // Nothing is under way: a pod that is lost is reported at once.
+    // No roll-out is in progress: a lost pod is reported immediately.
     let lost = step(1, "NewReplicaSetAvailable", true);
     assert_eq!(after(end(), lost, fifth), WriteDecision::Now);
 }
@@ -76,7 +76,7 @@ fn many_deployments_wait_longer_so_that_writes_stay_few() {
 }
 
 #[test]
-fn figures_of_models_wait_like_all_others() {
+fn measurements_of_models_are_delayed_like_all_others() {
     let with = |goodput: &str, is_met| {
         let mut status = status("10/s", "1/2");
         status.models = vec![albacore_api::ModelStatus {
@@ -93,7 +93,7 @@ fn figures_of_models_wait_like_all_others() {
     let mut record = DeploymentRecord::default();
     record.status = Some((written.clone(), "7".to_owned(), start));
     let of = |status: &InferenceDeploymentStatus| {
-        writing(
+        write_decision(
             Some(&written),
             status,
             &record,
@@ -121,7 +121,7 @@ fn a_roll_out_that_gets_stuck_is_an_event_once() {
     };
     let (waiting, stuck) = (pending("Waiting"), pending(STUCK));
     let event = EventDraft::warning("RolloutStuck", "Apply", "m");
-    assert_eq!(of_conditions(Some(&waiting), &stuck), [event]);
-    assert_eq!(of_conditions(Some(&stuck), &stuck), []);
-    assert_eq!(of_conditions(None, &waiting), []);
+    assert_eq!(condition_events(Some(&waiting), &stuck), [event]);
+    assert_eq!(condition_events(Some(&stuck), &stuck), []);
+    assert_eq!(condition_events(None, &waiting), []);
 }

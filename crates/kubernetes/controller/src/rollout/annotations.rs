@@ -1,5 +1,5 @@
-//! The annotations of the pods' Deployment about its own roll-out, so that a restarted controller
-//! knows its state.
+//! Annotations of the pods' Deployment that store the state of its roll-out, so that it survives a
+//! restart of the controller.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,12 +13,12 @@ use crate::validate::Valid;
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct RolloutAnnotations {
-    /// Digest of the fields of the `InferenceDeployment` that the template was built from.
+    /// Digest of the fields of the `InferenceDeployment` from which the template was built.
     pub(crate) fields: Option<String>,
     /// Digest of the template.
     pub(crate) template: Option<String>,
-    /// When a changed template was applied last.
-    pub(crate) rolled: Option<Timestamp>,
+    /// When a changed template was last applied.
+    pub(crate) rolled_at: Option<Timestamp>,
 }
 
 impl RolloutAnnotations {
@@ -28,26 +28,26 @@ impl RolloutAnnotations {
         Self {
             fields: text(POD_FIELDS_ANNOTATION),
             template: text(POD_TEMPLATE_ANNOTATION),
-            rolled: text(ROLLED_ANNOTATION).and_then(|time| time.parse().ok()),
+            rolled_at: text(ROLLED_ANNOTATION).and_then(|time| time.parse().ok()),
         }
     }
 
-    /// Those of the wanted Deployment `child`, without a time.
-    pub(crate) fn of_wanted(valid: &Valid, child: &ChildObject) -> Self {
+    /// The annotations of the desired Deployment `child`, without a time.
+    pub(crate) fn of_desired(valid: &Valid, child: &ChildObject) -> Self {
         Self {
             fields: Some(digest_of(&pod_fields(valid))),
             template: Some(digest_of(&child.body["spec"]["template"])),
-            rolled: None,
+            rolled_at: None,
         }
     }
 
-    /// Sets them on `child`.
+    /// Sets the annotations on `child`.
     pub(crate) fn write(&self, child: &mut ChildObject) {
-        let rolled = self.rolled.map(|time| time.to_string());
+        let rolled_at = self.rolled_at.map(|time| time.to_string());
         for (name, value) in [
             (POD_FIELDS_ANNOTATION, &self.fields),
             (POD_TEMPLATE_ANNOTATION, &self.template),
-            (ROLLED_ANNOTATION, &rolled),
+            (ROLLED_ANNOTATION, &rolled_at),
         ] {
             if let Some(value) = value {
                 child.annotate(name, value);
@@ -56,10 +56,10 @@ impl RolloutAnnotations {
     }
 }
 
-/// The fields of an `InferenceDeployment` that its pod template is built from.
+/// The fields of an `InferenceDeployment` from which its pod template is built.
 ///
-/// Every later version of this program must produce the same for the same fields, else an upgrade
-/// looks like an edit of every deployment: add a field only if it is set.
+/// Every later version of this program must produce the same value for the same fields; otherwise
+/// an upgrade looks like an edit of every deployment. Add a new field only if it is set.
 pub(crate) fn pod_fields(valid: &Valid) -> Value {
     let spec = &valid.spec;
     let mut fields = json!({

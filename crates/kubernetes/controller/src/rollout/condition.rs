@@ -1,19 +1,19 @@
-//! The condition about a roll-out: `UpgradePending` while the wanted template is not applied or
-//! stuck. GitOps tools judge by `Ready`, `Reconciling` and `Stalled`, so a deployment that waits
-//! for its upgrade counts as healthy.
+//! The condition `UpgradePending`, which is true while the desired template is not applied yet or
+//! its roll-out is stuck. GitOps tools evaluate `Ready`, `Reconciling` and `Stalled`, so a
+//! deployment that waits for its upgrade counts as healthy.
 
 use albacore_api::ConditionState;
 
 use super::{RolloutDecision, RolloutState, names};
 use crate::limits::{ROLLOUT_STUCK_AFTER, ROLLOUTS_NAMED_MAX};
 
-/// Exists only while true.
+/// The condition exists only while it is true.
 pub(crate) const UPGRADE_PENDING: &str = "UpgradePending";
 
-/// Its reason while a roll-out makes no progress.
+/// Reason of the condition while a roll-out makes no progress.
 pub(crate) const STUCK: &str = "Stuck";
 
-/// `UpgradePending` of a deployment whose pods have the image `running`; `None` if the wanted
+/// `UpgradePending` of a deployment whose pods run the image `running`; `None` if the desired
 /// template is applied.
 pub(crate) fn upgrade_pending(
     decision: &RolloutDecision,

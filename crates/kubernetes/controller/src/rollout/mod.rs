@@ -1,10 +1,10 @@
-//! Paces restarts of pods that nobody asked for in their deployment: the operator was upgraded, or
-//! the namespace names another server image.
+//! Limits the rate of pod restarts that are not caused by an edit of the deployment: the operator
+//! was upgraded, or the server image of the namespace was changed.
 //!
-//! The pod template is compared with the one applied last by digests that the Deployment itself
-//! carries ([`RolloutAnnotations`]), so no state has to be kept. An edit of the deployment's own
-//! fields is applied at once. Any other change of the template waits for a slot ([`RolloutSlots`]);
-//! until then the Deployment is not changed, except for the number of its pods.
+//! The pod template is compared with the last applied one by digests in annotations of the
+//! Deployment ([`RolloutAnnotations`]), so no other state has to be stored. An edit of the
+//! deployment's own fields is applied immediately. Any other change of the template waits for a
+//! slot ([`RolloutSlots`]); until then only the number of pods of the Deployment is changed.
 
 mod annotations;
 mod condition;
@@ -32,12 +32,12 @@ pub(crate) use slots::RolloutSlots;
 /// The state of a deployment's roll-out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum RolloutState {
-    /// The pods have the wanted template, or are getting it.
+    /// The pods have the desired template, or are being updated to it.
     Current,
-    /// The wanted template waits for these roll-outs.
+    /// The desired template waits for these roll-outs.
     Waiting(Vec<ObjectKey>),
-    /// The wanted template was applied, and there has been no progress since that time for
-    /// [`ROLLOUT_STUCK_AFTER`].
+    /// The desired template was applied, and there has been no progress since this time, for at
+    /// least [`ROLLOUT_STUCK_AFTER`].
     Stuck(Timestamp),
 }
 
@@ -45,35 +45,35 @@ pub(crate) enum RolloutState {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RolloutDecision {
     pub(crate) state: RolloutState,
-    /// Whether the live Deployment must not be written: its template has to wait, and its number of
-    /// pods is right.
+    /// Whether the live Deployment must not be written, because its template has to wait and its
+    /// number of pods is already the desired one.
     pub(crate) is_held: bool,
-    /// Image of the wanted server container.
+    /// Image of the server container in the desired template.
     pub(crate) image: Option<String>,
     /// When to decide again.
     pub(crate) pause: Option<Duration>,
 }
 
-/// The progress of the last change of a template.
+/// The progress of the last template change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RolloutProgress {
-    /// There was none, or all pods were available with it.
+    /// There was no change, or all pods became available with the new template.
     Settled,
-    /// Under way; counts as stuck from that time on unless it makes progress.
+    /// In progress; counts as stuck from this time on unless there is progress before.
     Rolling(Timestamp),
-    /// No progress since that time.
+    /// No progress since this time.
     Stuck(Timestamp),
 }
 
 /// The progress of the roll-out of `live` at `now`.
 pub(crate) fn progress(live: &LiveObject, workload: &Workload, now: Timestamp) -> RolloutProgress {
-    let Some(rolled) = RolloutAnnotations::of_live(live).rolled else {
+    let Some(rolled_at) = RolloutAnnotations::of_live(live).rolled_at else {
         return RolloutProgress::Settled;
     };
-    if workload.is_rolled_out() && workload.is_full() {
+    if workload.is_rolled_out() && workload.is_fully_available() {
         return RolloutProgress::Settled;
     }
-    let last = last_progress(live).map_or(rolled, |time| time.max(rolled));
+    let last = last_progress(live).map_or(rolled_at, |time| time.max(rolled_at));
     let until = last.saturating_add(ROLLOUT_STUCK_AFTER).unwrap_or(last);
     match now < until {
         true => RolloutProgress::Rolling(until),
@@ -83,7 +83,7 @@ pub(crate) fn progress(live: &LiveObject, workload: &Workload, now: Timestamp) -
     }
 }
 
-/// When the Deployment's controller last saw progress.
+/// When the Deployment controller last reported progress.
 fn last_progress(live: &LiveObject) -> Option<Timestamp> {
     let conditions = live.body["status"]["conditions"].as_array()?;
     let progressing = conditions.iter().find(|c| c["type"] == "Progressing")?;
@@ -103,10 +103,10 @@ pub(crate) fn image_of(deployment: &Value) -> Option<&str> {
 pub(crate) struct RolloutCase<'a> {
     pub(crate) key: &'a ObjectKey,
     pub(crate) valid: &'a Valid,
-    /// Its Deployment; `None` before there is one.
+    /// Its Deployment; `None` before it is created.
     pub(crate) live: Option<(&'a LiveObject, &'a Workload)>,
-    /// Whether its spec is newer than its status: used only for Deployments of controllers that
-    /// wrote no annotations.
+    /// Whether its spec is newer than its status; used only for Deployments written by controllers
+    /// that did not set the annotations yet.
     pub(crate) is_edited: bool,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Rollouts {
 }
 
 impl Rollouts {
-    /// At most `max` at once.
+    /// Allows at most `max` concurrent roll-outs.
     pub(crate) fn new(max: NonZeroU32) -> Self {
         Self {
             slots: Mutex::new(RolloutSlots::new(max)),
@@ -125,11 +125,11 @@ impl Rollouts {
     }
 
     fn slots(&self) -> MutexGuard<'_, RolloutSlots> {
-        // Consistent at every moment.
+        // Consistent at any time.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops all slots and takes over the roll-outs that are under way in the cluster.
+    /// Replaces all slots by the roll-outs that are in progress in the cluster.
     pub(crate) fn rebuild(
         &self,
         live: impl Iterator<Item = (ObjectKey, LiveObject)>,
@@ -144,40 +144,40 @@ impl Rollouts {
         }
     }
 
-    /// Frees the slot of a deployment without a roll-out: deleted, invalid, or its Deployment was
-    /// refused.
+    /// Releases the slot of a deployment that has no roll-out: it was deleted, is invalid, or its
+    /// Deployment was rejected.
     pub(crate) fn release(&self, key: &ObjectKey) {
         self.slots().release(key);
     }
 
-    /// Deployments that wait and may get a slot now.
+    /// Waiting deployments that may get a slot now.
     pub(crate) fn due(&self, now: Timestamp) -> Vec<ObjectKey> {
         self.slots().due(now)
     }
 
-    /// Decides whether the wanted Deployment among `children` may be applied at `now`. If not,
-    /// replaces it by the live one with the wanted number of pods.
+    /// Decides whether the desired Deployment among `children` may be applied at `now`. If not,
+    /// replaces it by the live Deployment with the desired number of pods.
     pub(crate) fn decide(
         &self,
         case: &RolloutCase<'_>,
         children: &mut [ChildObject],
         now: Timestamp,
     ) -> RolloutDecision {
-        let wanted = children
+        let desired = children
             .iter_mut()
             .find(|c| c.kind == ChildKind::Deployment);
-        let Some(wanted) = wanted else {
+        let Some(desired) = desired else {
             self.release(case.key);
             return RolloutDecision::current(None);
         };
-        let image = image_of(&wanted.body).map(str::to_owned);
-        let mut annotations = RolloutAnnotations::of_wanted(case.valid, wanted);
-        let ours = case.live.filter(|(live, _)| {
-            ownership(live, &case.valid.uid, wanted.owner()) == Ownership::Ours
+        let image = image_of(&desired.body).map(str::to_owned);
+        let mut annotations = RolloutAnnotations::of_desired(case.valid, desired);
+        let controlled = case.live.filter(|(live, _)| {
+            ownership(live, &case.valid.uid, desired.owner()) == Ownership::Ours
         });
-        let Some((live, workload)) = ours else {
-            // Creating pods restarts none.
-            annotations.write(wanted);
+        let Some((live, workload)) = controlled else {
+            // The creation of pods does not restart any.
+            annotations.write(desired);
             self.release(case.key);
             return RolloutDecision::current(image);
         };
@@ -189,20 +189,20 @@ impl Rollouts {
         };
         let until = now.saturating_add(ROLLOUT_STUCK_AFTER).unwrap_or(now);
         if is_same {
-            annotations.rolled = before.rolled;
-            annotations.write(wanted);
+            annotations.rolled_at = before.rolled_at;
+            annotations.write(desired);
             return self.continue_rollout(case.key, progress(live, workload, now), image, now);
         }
         let mut slots = self.slots();
         match progress(live, workload, now) {
             RolloutProgress::Rolling(until) => slots.keep(case.key, until),
-            // The watch may not have reported what was applied last.
+            // The watch may not have reported the last apply yet.
             RolloutProgress::Settled | RolloutProgress::Stuck(_) if !workload.is_observed => {}
             RolloutProgress::Settled | RolloutProgress::Stuck(_) => {
-                slots.end(case.key, before.rolled)
+                slots.end(case.key, before.rolled_at)
             }
         }
-        let answer = match is_edited || workload.wanted == 0 {
+        let response = match is_edited || workload.desired == 0 {
             true => {
                 slots.begin(case.key, now, until);
                 Ok(())
@@ -210,14 +210,14 @@ impl Rollouts {
             false => slots.request(case.key, now, until),
         };
         drop(slots);
-        match answer {
+        match response {
             Ok(()) => {
-                annotations.rolled = Some(now);
-                annotations.write(wanted);
+                annotations.rolled_at = Some(now);
+                annotations.write(desired);
                 RolloutDecision::current(image)
             }
             Err(others) => {
-                let is_held = hold(wanted, live, &before);
+                let is_held = keep_live_template(desired, live, &before);
                 RolloutDecision {
                     state: RolloutState::Waiting(others),
                     is_held,
@@ -228,7 +228,7 @@ impl Rollouts {
         }
     }
 
-    /// Handles a wanted template that equals the one applied last.
+    /// Handles a desired template that equals the last applied one.
     fn continue_rollout(
         &self,
         key: &ObjectKey,
@@ -264,26 +264,30 @@ impl RolloutDecision {
     }
 }
 
-/// Replaces `wanted` by the live Deployment with the wanted number of pods; returns whether they
-/// are equal. The live template holds defaults and fields of other managers, too: we own them until
-/// the next template is applied, and they keep their values then.
-fn hold(wanted: &mut ChildObject, live: &LiveObject, annotations: &RolloutAnnotations) -> bool {
-    let replicas = wanted.body["spec"]["replicas"].clone();
+/// Replaces `desired` by the live Deployment with the desired number of pods; returns whether they
+/// are equal. The live template also contains defaults and fields of other managers: the controller
+/// owns these too until the next template is applied, after which they keep their values.
+fn keep_live_template(
+    desired: &mut ChildObject,
+    live: &LiveObject,
+    annotations: &RolloutAnnotations,
+) -> bool {
+    let replicas = desired.body["spec"]["replicas"].clone();
     let is_held = replicas.is_null() || replicas == live.body["spec"]["replicas"];
-    let mut metadata = wanted.body["metadata"].take();
+    let mut metadata = desired.body["metadata"].take();
     if let Some(metadata) = metadata.as_object_mut() {
         metadata.remove("annotations");
     }
-    let mut spec = wanted.body["spec"].take();
+    let mut spec = desired.body["spec"].take();
     spec["template"] = live.body["spec"]["template"].clone();
-    *wanted = ChildObject::new(wanted.kind, metadata, serde_json::json!({ "spec": spec }));
-    annotations.write(wanted);
-    // Refuses the write if another writer changed the template meanwhile.
-    wanted.body["metadata"]["resourceVersion"] = live.resource_version.as_str().into();
+    *desired = ChildObject::new(desired.kind, metadata, serde_json::json!({ "spec": spec }));
+    annotations.write(desired);
+    // The API server rejects the write if another client changed the template meanwhile.
+    desired.body["metadata"]["resourceVersion"] = live.resource_version.as_str().into();
     is_held
 }
 
-/// The names of the deployments, each once.
+/// The distinct names of the deployments.
 pub(crate) fn names(keys: &[ObjectKey]) -> BTreeSet<String> {
     keys.iter().map(ToString::to_string).collect()
 }

@@ -1,7 +1,8 @@
-//! Which deployments may restart their pods now. Pure: time is an argument.
+//! Slots for concurrent roll-outs: decides which deployments may restart their pods now. Pure: time
+//! is an argument.
 //!
-//! At most `max` roll-outs are under way when another one begins. A roll-out is under way from its
-//! start until all pods of the new template are available, or until it has made no progress for
+//! A roll-out waits while `max` others are in progress. A roll-out is in progress from its start
+//! until all pods of the new template are available, or until it has made no progress for
 //! [`ROLLOUT_STUCK_AFTER`](crate::limits::ROLLOUT_STUCK_AFTER). An edit of a deployment's own spec
 //! takes a slot unconditionally, so edits alone can exceed `max`.
 
@@ -11,22 +12,22 @@ use std::num::NonZeroU32;
 use albacore_cluster::ObjectKey;
 use k8s_openapi::jiff::Timestamp;
 
-/// The roll-outs under way, and the deployments that wait.
+/// The roll-outs in progress, and the deployments that wait for a slot.
 #[derive(Debug)]
 pub(crate) struct RolloutSlots {
     max: usize,
-    rolling: BTreeMap<ObjectKey, Rolling>,
+    rolling: BTreeMap<ObjectKey, RolloutInProgress>,
     /// In the order of their requests.
     waiting: Vec<ObjectKey>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Rolling {
-    /// When it stops counting as under way, unless it makes progress.
+struct RolloutInProgress {
+    /// Time at which it no longer counts as in progress, unless there is progress before.
     until: Timestamp,
-    /// When this process began it; `None` once the cluster shows it. Until then its write may have
-    /// failed.
-    begun: Option<Timestamp>,
+    /// When this process started it; `None` once the watch has reported it. Until then its write
+    /// may have failed.
+    started_at: Option<Timestamp>,
 }
 
 impl RolloutSlots {
@@ -43,40 +44,41 @@ impl RolloutSlots {
         self.waiting.clear();
     }
 
-    /// Begins the roll-out of `key` at `now`, which counts as under way until `until`, whatever
-    /// else rolls.
+    /// Starts the roll-out of `key` at `now`, which counts as in progress until `until`, regardless
+    /// of other roll-outs.
     pub(crate) fn begin(&mut self, key: &ObjectKey, now: Timestamp, until: Timestamp) {
-        let begun = Some(now);
+        let started_at = Some(now);
         self.waiting.retain(|waiting| waiting != key);
-        self.rolling.insert(key.clone(), Rolling { until, begun });
+        self.rolling
+            .insert(key.clone(), RolloutInProgress { until, started_at });
     }
 
-    /// Begins the roll-out of `key` if it is under way already (with an older template) or if fewer
-    /// than `max` others are under way at `now`; else `key` waits, and the roll-outs that it waits
-    /// for are returned. A repeated request after a failed write keeps its end, and queues behind
-    /// the waiting ones once that has passed.
+    /// Starts the roll-out of `key` if it is already in progress (with an older template) or if
+    /// fewer than `max` others are in progress at `now`. Otherwise `key` waits, and the roll-outs
+    /// for which it waits are returned. A repeated request after a failed write keeps its original
+    /// end; after that end it queues behind the waiting deployments.
     pub(crate) fn request(
         &mut self,
         key: &ObjectKey,
         now: Timestamp,
         until: Timestamp,
     ) -> Result<(), Vec<ObjectKey>> {
-        let own = self.rolling.remove(key);
+        let previous = self.rolling.remove(key);
         self.rolling.retain(|_, rolling| rolling.until > now);
-        let has_failed = match own {
-            Some(own) if own.until > now => {
-                let until = match own.begun {
-                    Some(_) => own.until,
+        let has_failed = match previous {
+            Some(previous) if previous.until > now => {
+                let until = match previous.started_at {
+                    Some(_) => previous.until,
                     None => until,
                 };
                 self.begin(key, now, until);
                 return Ok(());
             }
-            Some(own) => own.begun.is_some(),
+            Some(previous) => previous.started_at.is_some(),
             None => false,
         };
-        let is_behind = has_failed && self.waiting.iter().any(|waiting| waiting != key);
-        if self.rolling.len() < self.max && !is_behind {
+        let must_queue = has_failed && self.waiting.iter().any(|waiting| waiting != key);
+        if self.rolling.len() < self.max && !must_queue {
             self.begin(key, now, until);
             return Ok(());
         }
@@ -86,30 +88,34 @@ impl RolloutSlots {
         Err(self.rolling.keys().cloned().collect())
     }
 
-    /// Notes that the cluster shows the roll-out of `key` under way, until `until` unless it makes
-    /// progress.
+    /// Records that the roll-out of `key` is in progress according to the watch, until `until`
+    /// unless there is progress before.
     pub(crate) fn keep(&mut self, key: &ObjectKey, until: Timestamp) {
-        let begun = None;
-        self.rolling.insert(key.clone(), Rolling { until, begun });
+        let started_at = None;
+        self.rolling
+            .insert(key.clone(), RolloutInProgress { until, started_at });
     }
 
-    /// Notes that the cluster shows the roll-out of `key` that began at `rolled` as ended; `key`
-    /// may still wait.
-    pub(crate) fn end(&mut self, key: &ObjectKey, rolled: Option<Timestamp>) {
-        let is_over = |rolling: &Rolling| rolling.begun.is_none_or(|begun| rolled >= Some(begun));
+    /// Records that the roll-out of `key` that started at `rolled_at` has ended according to the
+    /// watch; `key` may still wait.
+    pub(crate) fn end(&mut self, key: &ObjectKey, rolled_at: Option<Timestamp>) {
+        let is_over = |rolling: &RolloutInProgress| {
+            rolling
+                .started_at
+                .is_none_or(|started_at| rolled_at >= Some(started_at))
+        };
         if self.rolling.get(key).is_some_and(is_over) {
             self.rolling.remove(key);
         }
     }
 
-    /// Forgets `key`: its roll-out is complete or stuck, or it is invalid or deleted.
+    /// Removes `key`: its roll-out is complete or stuck, or the deployment is invalid or deleted.
     pub(crate) fn release(&mut self, key: &ObjectKey) {
         self.rolling.remove(key);
         self.waiting.retain(|waiting| waiting != key);
     }
 
-    /// The waiting deployments that find a free slot at `now`, at most as many as there are free
-    /// slots.
+    /// The waiting deployments that may start at `now`, at most as many as there are free slots.
     pub(crate) fn due(&self, now: Timestamp) -> Vec<ObjectKey> {
         let rolling = self.rolling.values().filter(|rolling| rolling.until > now);
         let free = self.max.saturating_sub(rolling.count());

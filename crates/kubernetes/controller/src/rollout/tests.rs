@@ -1,4 +1,4 @@
-//! Decisions about single roll-outs, and random histories of a whole cluster.
+//! Tests of decisions about single roll-outs, and of random histories of a whole cluster.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use albacore_api::{InferenceDeployment, SERVER_IMAGE_ANNOTATION};
@@ -23,7 +23,7 @@ fn one() -> Rollouts {
     Rollouts::new(NonZeroU32::MIN)
 }
 
-/// A valid deployment with further fields in its spec, pinned to an image if one is given.
+/// A valid deployment with additional spec fields, pinned to an image if one is given.
 fn valid(name: &str, more: &Value, pin: Option<&str>) -> Valid {
     let mut object = json!({
         "apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
@@ -59,20 +59,21 @@ fn deployment(children: &[ChildObject]) -> &ChildObject {
     found.next().unwrap()
 }
 
-/// The Deployment that an API server makes of `child`, with all its pods available or none of the
-/// new template; its controller saw progress at `progressed`.
+/// The Deployment as stored by an API server after an apply of `child`, with either all pods
+/// available or no pod updated to the new template; its controller reported progress at
+/// `progressed`.
 fn live(child: &ChildObject, is_done: bool, progressed: Timestamp) -> LiveObject {
     let mut body = child.body.clone();
     body["metadata"]["generation"] = 1.into();
-    let wanted = body["spec"]["replicas"].as_i64().unwrap();
-    let updated = if is_done { wanted } else { 0 };
+    let desired = body["spec"]["replicas"].as_i64().unwrap();
+    let updated = if is_done { desired } else { 0 };
     let reason = match is_done {
         true => "NewReplicaSetAvailable",
         false => "ReplicaSetUpdated",
     };
     body["status"] = json!({
-        "observedGeneration": 1, "replicas": wanted, "updatedReplicas": updated,
-        "readyReplicas": wanted, "availableReplicas": wanted,
+        "observedGeneration": 1, "replicas": desired, "updatedReplicas": updated,
+        "readyReplicas": desired, "availableReplicas": desired,
         "conditions": [{"type": "Progressing", "status": "True", "reason": reason,
             "lastUpdateTime": progressed.to_string()}],
     });
@@ -83,12 +84,12 @@ fn live(child: &ChildObject, is_done: bool, progressed: Timestamp) -> LiveObject
             uid: "u".to_owned(),
             ..OwnerReference::default()
         }),
-        applied: Some(child.digest.clone()),
+        applied_digest: Some(child.digest.clone()),
         body,
     }
 }
 
-/// Decides about `valid` at `image`, with the Deployment `live`.
+/// The decision about `valid` at `image` with the live Deployment `live`.
 fn decision(
     rollouts: &Rollouts,
     valid: &Valid,
@@ -133,7 +134,8 @@ fn an_upgrade_rolls_one_deployment_and_then_the_next() {
     );
     assert!(rollouts.due(at(1)).is_empty());
 
-    // The pods of the first roll: the second one waits; they are available: it goes.
+    // While the first one rolls, the second one waits; when the pods of the first one are
+    // available, the second one starts.
     let (_, child) = decision(
         &rollouts,
         &a,
@@ -163,18 +165,19 @@ fn an_edit_never_waits_and_a_change_without_restarts_is_no_roll_out() {
     let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
     decision(&rollouts, &a, "s:2", Some(&old_a), at(0));
 
-    // The user edits the second one while the first one rolls: it takes the new image along.
+    // The user edits the second one while the first one rolls: its roll-out includes the new image.
     let edited = valid("b", &json!({"threads": 3}), None);
     let (now, child) = decision(&rollouts, &edited, "s:2", Some(&old_b), at(1));
     assert_eq!((now.state, now.is_held), (RolloutState::Current, false));
     assert_eq!(image_of(&child.body), Some("s:2"));
-    // So is a pin of its own.
+    // The same holds for a pin of its own image.
     let pinned = valid("b", &json!({}), Some("s:9"));
     let (now, child) = decision(&rollouts, &pinned, "s:2", Some(&old_b), at(1));
     assert_eq!(now.state, RolloutState::Current);
     assert_eq!(image_of(&child.body), Some("s:9"));
 
-    // Batching restarts nothing, and the upgrade goes on waiting; a number of pods is applied.
+    // A batching setting restarts no pods, so the upgrade continues to wait; a number of pods is
+    // applied.
     let rollouts = one();
     decision(&rollouts, &a, "s:2", Some(&old_a), at(0));
     let more = json!({"batching": {"maxRows": 64}, "replicas": 5});
@@ -190,7 +193,7 @@ fn an_edit_never_waits_and_a_change_without_restarts_is_no_roll_out() {
     assert_eq!(child.body["spec"]["replicas"], 5);
     assert_eq!(image_of(&child.body), Some("s:1"));
     assert_eq!(child.body["metadata"]["resourceVersion"], "7");
-    // Without pods nothing restarts either.
+    // Without pods there is nothing to restart.
     let none = valid("b", &json!({"replicas": 0}), None);
     let old_none = running(&one(), &none, "s:1");
     let (now, _) = decision(&rollouts, &none, "s:2", Some(&old_none), at(1));
@@ -198,12 +201,12 @@ fn an_edit_never_waits_and_a_change_without_restarts_is_no_roll_out() {
 }
 
 #[test]
-fn a_roll_out_that_cannot_be_written_gives_way() {
+fn a_roll_out_that_cannot_be_written_releases_its_slot() {
     let rollouts = one();
     let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
     let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
     let limit = ROLLOUT_STUCK_AFTER.as_secs();
-    // Every write of the first one fails: it asks again and again.
+    // Every write of the first one fails, and it repeats its request.
     for second in [0, 1, limit - 1] {
         let (now, _) = decision(&rollouts, &a, "s:2", Some(&old_a), at(second));
         assert_eq!(now.state, RolloutState::Current);
@@ -225,7 +228,7 @@ fn a_pin_keeps_its_image_through_an_upgrade() {
     let (now, child) = decision(&rollouts, &pinned, "s:2", Some(&old), at(0));
     assert_eq!((now.state, now.pause), (RolloutState::Current, None));
     assert_eq!(image_of(&child.body), Some("s:1"));
-    assert_eq!(child.digest, old.applied.unwrap());
+    assert_eq!(child.digest, old.applied_digest.unwrap());
 }
 
 #[test]
@@ -236,7 +239,7 @@ fn a_stuck_roll_out_is_reported_and_blocks_for_ten_minutes() {
     let (_, new_a) = decision(&rollouts, &a, "s:2", Some(&old_a), at(0));
     decision(&rollouts, &b, "s:2", Some(&old_b), at(1));
     let limit = ROLLOUT_STUCK_AFTER.as_secs();
-    // Progress puts the end off.
+    // Progress extends the deadline.
     let stuck = live(&new_a, false, at(100));
     let (now, _) = decision(&rollouts, &a, "s:2", Some(&stuck), at(limit));
     assert_eq!(now.state, RolloutState::Current);
@@ -248,7 +251,7 @@ fn a_stuck_roll_out_is_reported_and_blocks_for_ten_minutes() {
     let (next, _) = decision(&rollouts, &b, "s:2", Some(&old_b), at(limit + 101));
     assert_eq!(next.state, RolloutState::Current);
 
-    // A controller that was just started knows both.
+    // A controller that was just started rebuilds both from the cluster.
     let again = one();
     let all = [
         (key("a"), stuck.clone()),
@@ -275,7 +278,7 @@ fn a_stuck_roll_out_is_reported_and_blocks_for_ten_minutes() {
 }
 
 #[test]
-fn deployments_of_a_controller_without_marks_are_paced_unless_they_were_edited() {
+fn deployments_without_annotations_are_paced_unless_edited() {
     let rollouts = one();
     let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
     let unmarked = |valid: &Valid| live(deployment(&children(valid, "s:1")), true, at(-100));
@@ -305,8 +308,8 @@ fn the_condition_names_the_image_and_the_roll_outs_waited_for() {
     let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
     decision(&rollouts, &a, "s:2", Some(&old_a), at(0));
     let (waiting, _) = decision(&rollouts, &b, "s:2", Some(&old_b), at(0));
-    let says = |decision: &RolloutDecision| upgrade_pending(decision, Some("s:1"));
-    let condition = says(&waiting).unwrap();
+    let pending = |decision: &RolloutDecision| upgrade_pending(decision, Some("s:1"));
+    let condition = pending(&waiting).unwrap();
     assert_eq!(
         (condition.status, condition.reason.as_str()),
         ("True", "Waiting")
@@ -320,11 +323,11 @@ fn the_condition_names_the_image_and_the_roll_outs_waited_for() {
         state: RolloutState::Stuck(at(0)),
         ..waiting
     };
-    let condition = says(&stuck).unwrap();
+    let condition = pending(&stuck).unwrap();
     assert_eq!(condition.reason, STUCK);
     let message = condition.message;
     assert!(message.contains("no progress since"), "{message}");
-    assert!(says(&RolloutDecision::current(None)).is_none());
+    assert!(pending(&RolloutDecision::current(None)).is_none());
 }
 
 #[test]
@@ -376,23 +379,23 @@ fn a_field_that_changes_the_pod_template_is_a_pod_field() {
 /// A step in a history of four deployments.
 #[derive(Clone, Debug)]
 enum Event {
-    /// The deployment is reconciled: after an upgrade it requests its roll-out.
-    Look(usize),
+    /// The deployment is reconciled; after an upgrade it requests its roll-out.
+    Reconcile(usize),
     /// All pods of its newest template become available.
-    Done(usize),
+    Available(usize),
     /// Its roll-out makes progress.
     Progress(usize),
     /// The operator is upgraded.
     Upgrade,
     Restart,
-    /// Seconds pass.
+    /// Time passes, in seconds.
     Wait(i64),
 }
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        8 => (0..4_usize).prop_map(Event::Look),
-        4 => (0..4_usize).prop_map(Event::Done),
+        8 => (0..4_usize).prop_map(Event::Reconcile),
+        4 => (0..4_usize).prop_map(Event::Available),
         2 => (0..4_usize).prop_map(Event::Progress),
         1 => Just(Event::Upgrade),
         1 => Just(Event::Restart),
@@ -400,8 +403,9 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Deployments whose roll-outs [`Rollouts`] decides, and a cluster that follows the decisions.
-struct World {
+/// Deployments whose roll-outs [`Rollouts`] decides, and a simulated cluster that applies the
+/// decisions.
+struct SimulatedCluster {
     rollouts: Rollouts,
     max: u32,
     valid: Vec<Valid>,
@@ -410,7 +414,7 @@ struct World {
     now: i64,
 }
 
-impl World {
+impl SimulatedCluster {
     fn new(max: u32) -> Self {
         let rollouts = Rollouts::new(NonZeroU32::new(max).unwrap());
         let names = ["a", "b", "c", "d"];
@@ -430,7 +434,7 @@ impl World {
         format!("s:{}", self.version)
     }
 
-    fn look(&mut self, index: usize) {
+    fn reconcile(&mut self, index: usize) {
         let (valid, image) = (&self.valid[index], self.image());
         let (decision, child) = decision(
             &self.rollouts,
@@ -456,23 +460,23 @@ impl World {
         }
     }
 
-    /// Whether its roll-out is under way and not stuck.
+    /// Whether its roll-out is in progress and not stuck.
     fn is_rolling(&self, index: usize) -> bool {
         let live = &self.live[index];
         let progress = progress(live, &Workload::of(live), at(self.now));
         matches!(progress, RolloutProgress::Rolling(_))
     }
 
-    fn done(&mut self, index: usize) {
-        self.reported(index, |body| {
-            let wanted = body["spec"]["replicas"].clone();
-            body["status"]["updatedReplicas"] = wanted;
+    fn set_available(&mut self, index: usize) {
+        self.report_progress(index, |body| {
+            let desired = body["spec"]["replicas"].clone();
+            body["status"]["updatedReplicas"] = desired;
             body["status"]["conditions"][0]["reason"] = "NewReplicaSetAvailable".into();
         });
     }
 
     /// The Deployment's controller reports progress.
-    fn reported(&mut self, index: usize, change: impl FnOnce(&mut Value)) {
+    fn report_progress(&mut self, index: usize, change: impl FnOnce(&mut Value)) {
         let body = &mut self.live[index].body;
         let is_rolling = body["status"]["updatedReplicas"] == 0;
         if is_rolling {
@@ -481,14 +485,14 @@ impl World {
         }
     }
 
-    fn happen(&mut self, event: &Event) {
+    fn apply_event(&mut self, event: &Event) {
         match event {
-            Event::Look(index) => self.look(*index),
-            Event::Done(index) => self.done(*index),
+            Event::Reconcile(index) => self.reconcile(*index),
+            Event::Available(index) => self.set_available(*index),
             Event::Progress(index) => {
-                self.reported(*index, |_| {});
+                self.report_progress(*index, |_| {});
                 // The watch reports it.
-                self.look(*index);
+                self.reconcile(*index);
             }
             Event::Upgrade => self.version += 1,
             Event::Restart => {
@@ -505,20 +509,20 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// In any history, an upgrade never makes more than `max` deployments roll, and ends, even if
-    /// no earlier roll-out ever completes.
+    /// In any history, an upgrade never rolls more than `max` deployments at once, and it ends even
+    /// if no earlier roll-out ever completes.
     #[test]
     fn upgrades_keep_their_bound_and_come_to_an_end(
         max in 1..4_u32,
         events in prop::collection::vec(event(), 1..60),
     ) {
-        let mut world = World::new(max);
+        let mut world = SimulatedCluster::new(max);
         for event in &events {
-            world.happen(event);
+            world.apply_event(event);
         }
         // From here on only time passes and every deployment is reconciled.
         for _ in 0..8 {
-            (0..4).for_each(|index| world.look(index));
+            (0..4).for_each(|index| world.reconcile(index));
             world.now += ROLLOUT_STUCK_AFTER.as_secs();
         }
         let image = world.image();

@@ -1,4 +1,4 @@
-//! Servers that misbehave on purpose, and which others they delay.
+//! Tests of misbehaving servers, and of which other servers they delay.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use super::*;
 
-/// A server that gets a connection and answers it by `answer`, until that cannot be written any
-/// more.
-fn served(
-    answer: impl Fn(&mut std::net::TcpStream) -> std::io::Result<()> + Send + 'static,
+/// A server that accepts a connection and responds with `response`, until a write fails.
+fn start_server(
+    response: impl Fn(&mut std::net::TcpStream) -> std::io::Result<()> + Send + 'static,
 ) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -17,7 +16,7 @@ fn served(
         let (mut stream, _) = listener.accept().unwrap();
         let mut request = [0; 1024];
         assert!(stream.read(&mut request).unwrap() > 0);
-        let mut sent = answer(&mut stream);
+        let mut sent = response(&mut stream);
         // bound: ends when the other side has closed the connection.
         while sent.is_ok() {
             sent = stream.write_all(b" ");
@@ -51,13 +50,19 @@ async fn an_answer_without_end_takes_its_time_and_no_more_and_its_connection_is_
         }
     };
     for (server, why) in [
-        (served(slow_head), "it does not answer in time"),
-        (served(slow_body), "it does not answer in time"),
-        (served(endless_head), "it does not speak HTTP"),
-        (served(endless_body), "its answer breaks off or is too long"),
+        (start_server(slow_head), "it does not answer in time"),
+        (start_server(slow_body), "it does not answer in time"),
+        (start_server(endless_head), "it does not speak HTTP"),
+        (
+            start_server(endless_body),
+            "its answer breaks off or is too long",
+        ),
     ] {
-        let silence = ask_in_time(server.address).await.unwrap_err().to_string();
-        assert!(silence.starts_with(why), "{silence}");
+        let error = request_state_with_timeout(server.address)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with(why), "{error}");
         let ended = tokio::task::spawn_blocking(|| server.ended.join());
         let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
         ended.expect("the connection is closed").unwrap().unwrap();
@@ -69,26 +74,27 @@ fn servers_that_answer_come_before_those_that_do_not() {
     let states = ServerStates::default();
     let key = |index: usize| ObjectKey::new("x", format!("pod-{index:03}"));
     let ip = IpAddr::from([127, 0, 0, 1]);
-    // The one that answers is the last by name; more than SCRAPES_MAX before it are silent.
+    // The server that responds is the last by name; more than SCRAPES_MAX before it are
+    // unresponsive.
     for index in 0..200 {
         states.set_address(key(index), Some(ip));
     }
-    let mut asked = std::collections::BTreeMap::<ObjectKey, Vec<u32>>::new();
+    let mut scraped = std::collections::BTreeMap::<ObjectKey, Vec<u32>>::new();
     let start = Instant::now();
     for turn in 0..20 {
         let due = states.due(SCRAPES_MAX, start + SCRAPE_PERIOD * turn, |_| true);
         assert!(due.len() <= SCRAPES_MAX);
         for (pod, _) in due {
             let state = (pod == key(199)).then(|| serde_json::from_str("{}").unwrap());
-            states.note(&pod, state);
-            asked.entry(pod).or_default().push(turn);
+            states.record(&pod, state);
+            scraped.entry(pod).or_default().push(turn);
         }
     }
-    // In its turn among those that were never asked, which takes four turns; then each time.
+    // First in its order among those never scraped, which takes four rounds; then in each round.
     let turns: Vec<u32> = (3..20).collect();
-    assert_eq!(asked[&key(199)], turns);
-    // The silent ones take turns: 199 of them, 63 at a time.
-    for (pod, turns) in &asked {
+    assert_eq!(scraped[&key(199)], turns);
+    // The unresponsive ones alternate: 199 of them, 63 at a time.
+    for (pod, turns) in &scraped {
         let is_soon = |pair: &[u32]| pair[1] - pair[0] <= 5;
         assert!(
             turns[0] <= 3 && turns.windows(2).all(is_soon),
@@ -108,13 +114,13 @@ fn servers_of_one_deployment_are_asked_together_and_those_without_address_not_at
     }
     states.set_address(key("a-050"), None);
     let now = Instant::now();
-    let is_asked = |pod: &ObjectKey| pod.name != "a-007";
-    let due = states.due(98, now, is_asked);
+    let is_selected = |pod: &ObjectKey| pod.name != "a-007";
+    let due = states.due(98, now, is_selected);
     assert_eq!(due.len(), 98);
     assert!(due.iter().all(|(pod, _)| pod.name.starts_with("a-")));
     // The rest, and none of them twice.
-    let due = states.due(1000, now, is_asked);
+    let due = states.due(1000, now, is_selected);
     assert_eq!(due.len(), 100);
     assert!(due.iter().all(|(pod, _)| pod.name.starts_with("b-")));
-    assert_eq!(states.due(1000, now, is_asked), []);
+    assert_eq!(states.due(1000, now, is_selected), []);
 }

@@ -1,11 +1,11 @@
 //! The conditions. `Ready`, `Available`, `Progressing`, `ModelLoaded`, `Placed` and `SLOMet` always
 //! exist; `Reconciling`, `Stalled`, `WorkersRespawning`, `StandbyMissing` and `UpgradePending`
-//! exist only while they are true, so that kstatus (Flux, Argo CD) and `kubectl wait` agree with a
-//! reader.
+//! exist only while they are true, so that kstatus (Flux, Argo CD) and `kubectl wait` interpret
+//! them correctly.
 //!
-//! `Ready` is left out while the deployment is scaled to zero: it is not meant to serve, a `False`
-//! would keep GitOps tools waiting forever, and a `True` would be wrong. `ModelLoaded` and
-//! `SLOMet` are of the built-in server.
+//! `Ready` is omitted while the deployment is scaled to zero: it is not expected to serve, a
+//! `False` would keep GitOps tools waiting forever, and a `True` would be wrong. `ModelLoaded` and
+//! `SLOMet` exist for the built-in server only.
 
 use albacore_api::ConditionState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -15,7 +15,7 @@ use super::stuck::stuck;
 use super::{ApplyOutcome, DeploymentFacts, live_workers, measurements, models, placed};
 use crate::limits::{MESSAGE_CHARS_MAX, RESPAWN_WINDOW, RESPAWNS_FREQUENT};
 use crate::observed::{ObservedCondition, ObservedPod};
-use crate::refusal::{RefusedWrite, with_remedy};
+use crate::rejected_write::{RejectedWrite, with_remedy};
 use crate::rollout::{UPGRADE_PENDING, upgrade_pending};
 
 pub(super) const RECONCILING: &str = "Reconciling";
@@ -59,17 +59,17 @@ pub(super) fn conditions(facts: &DeploymentFacts<'_>, now: &Time) -> Vec<Conditi
     known.collect()
 }
 
-/// The Deployment's own reason for pods that did not become available in time.
+/// Reason of the Deployment's own condition when pods did not become available in time.
 const DEADLINE: &str = "ProgressDeadlineExceeded";
 
-/// What blocks the spec until somebody acts.
+/// The condition `Stalled`: a problem that blocks the spec until a user acts.
 fn stalled(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     let (reason, message) = match facts.outcome {
         ApplyOutcome::Invalid(violations) => {
             let sentences: Vec<String> = violations.iter().map(ToString::to_string).collect();
             ("InvalidSpec", sentences.join("; "))
         }
-        ApplyOutcome::Taken(kind) => (
+        ApplyOutcome::NameConflict(kind) => (
             "NameTaken",
             format!(
                 "a {} of this name exists that this deployment does not control; delete or rename \
@@ -77,17 +77,19 @@ fn stalled(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
                 kind.kind()
             ),
         ),
-        ApplyOutcome::Refused(refusal) if refusal.is_lasting => (
-            refusal.reason,
-            with_remedy(&refusal.message, refusal.reason),
+        ApplyOutcome::Rejected(rejection) if rejection.is_permanent => (
+            rejection.reason,
+            with_remedy(&rejection.message, rejection.reason),
         ),
-        ApplyOutcome::Applied | ApplyOutcome::Collecting(_) | ApplyOutcome::Refused(_) => {
-            let progressing = facts.workload?.is_progressing.as_ref()?;
+        ApplyOutcome::Applied
+        | ApplyOutcome::AwaitingGarbageCollection(_)
+        | ApplyOutcome::Rejected(_) => {
+            let progressing = facts.workload?.progressing_condition.as_ref()?;
             if progressing.reason != DEADLINE {
                 return None;
             }
             let message = match stuck(facts) {
-                Some(stuck) => stuck.beside(&progressing.message),
+                Some(stuck) => stuck.append_to(&progressing.message),
                 None => progressing.message.clone(),
             };
             (DEADLINE, message)
@@ -96,47 +98,52 @@ fn stalled(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     Some(ConditionState::new("True", reason, message))
 }
 
-/// What is under way.
+/// The condition `Reconciling`: work in progress.
 fn reconciling(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
-    let say = |reason: &str, message: String| Some(ConditionState::new("True", reason, message));
-    if let ApplyOutcome::Collecting(kind) = facts.outcome {
+    let in_progress =
+        |reason: &str, message: String| Some(ConditionState::new("True", reason, message));
+    if let ApplyOutcome::AwaitingGarbageCollection(kind) = facts.outcome {
         let message = format!(
             "the {} of a former deployment of this name is being deleted",
             kind.kind()
         );
-        return say("Collecting", message);
+        return in_progress("Collecting", message);
     }
-    if let ApplyOutcome::Refused(refusal) = facts.outcome {
-        let message = with_remedy(&refusal.message, refusal.reason);
-        return say(refusal.reason, message);
+    if let ApplyOutcome::Rejected(rejection) = facts.outcome {
+        let message = with_remedy(&rejection.message, rejection.reason);
+        return in_progress(rejection.reason, message);
     }
     let Some(workload) = facts.workload else {
-        return say("Creating", "there is no Deployment yet".to_owned());
+        return in_progress("Creating", "there is no Deployment yet".to_owned());
     };
-    let beside = |message: String| match stuck(facts) {
-        Some(stuck) => stuck.beside(&message),
+    let with_problem = |message: String| match stuck(facts) {
+        Some(stuck) => stuck.append_to(&message),
         None => message,
     };
     if !workload.is_observed || workload.replicas != workload.updated {
-        return say("RollingOut", beside(rollout(facts)));
+        return in_progress("RollingOut", with_problem(rollout(facts)));
     }
-    if !workload.is_full() {
+    if !workload.is_fully_available() {
         let message = format!(
             "{} of {} pods are available",
-            workload.available, workload.wanted
+            workload.available, workload.desired
         );
         let reason = match workload.is_rolled_out() {
             true => "Scaling",
             false => "RollingOut",
         };
-        return say(reason, beside(message));
+        return in_progress(reason, with_problem(message));
     }
     settings_pending(facts)
 }
 
-/// Servers that do not have the newest settings yet.
+/// `Reconciling` while servers do not have the newest settings yet.
 fn settings_pending(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
-    let behind = || facts.ready_pods().filter(|pod| facts.is_behind(pod));
+    let behind = || {
+        facts
+            .ready_pods()
+            .filter(|pod| facts.has_stale_settings(pod))
+    };
     let with_state = || facts.ready_pods().filter(|pod| pod.state.is_some());
     let ObservedPod { name, state, .. } = behind().next()?;
     let refused = state.as_ref().and_then(|state| {
@@ -160,7 +167,7 @@ fn rollout(facts: &DeploymentFacts<'_>) -> String {
     let workload = facts.workload.cloned().unwrap_or_default();
     format!(
         "{} of {} pods have the newest template, {} are available",
-        workload.updated, workload.wanted, workload.available
+        workload.updated, workload.desired, workload.available
     )
 }
 
@@ -179,7 +186,7 @@ fn ready(facts: &DeploymentFacts<'_>, stalled: Option<&ConditionState>) -> Optio
     }
     let Some(workload) = facts.workload else {
         return match facts.outcome {
-            ApplyOutcome::Refused(RefusedWrite {
+            ApplyOutcome::Rejected(RejectedWrite {
                 reason, message, ..
             }) => no(reason, with_remedy(message, reason)),
             _ => no("Creating", "there is no Deployment yet".to_owned()),
@@ -217,8 +224,8 @@ fn ready_by_workers(facts: &DeploymentFacts<'_>) -> ConditionState {
                            them on their HTTP port?";
             ConditionState::new("Unknown", "StateUnread", message)
         }
-        // For a user's own server only the agent sees workers; if it reports and sees none, there
-        // is none.
+        // For a user's own server only the agent observes workers; if it reports and observes none,
+        // there is none.
         false => {
             let is_seen = ready.all(|pod| pod.placement.is_some());
             if is_seen && !is_alive { none() } else { yes() }
@@ -226,8 +233,8 @@ fn ready_by_workers(facts: &DeploymentFacts<'_>) -> ConditionState {
     }
 }
 
-/// A condition of the Deployment.
-fn own_condition(
+/// A condition copied from the Deployment.
+fn deployment_condition(
     facts: &DeploymentFacts<'_>,
     condition: Option<&ObservedCondition>,
 ) -> ConditionState {
@@ -252,13 +259,18 @@ fn own_condition(
 }
 
 fn available(facts: &DeploymentFacts<'_>) -> ConditionState {
-    own_condition(facts, facts.workload.and_then(|w| w.is_available.as_ref()))
+    deployment_condition(
+        facts,
+        facts.workload.and_then(|w| w.available_condition.as_ref()),
+    )
 }
 
 fn progressing(facts: &DeploymentFacts<'_>) -> ConditionState {
-    own_condition(
+    deployment_condition(
         facts,
-        facts.workload.and_then(|w| w.is_progressing.as_ref()),
+        facts
+            .workload
+            .and_then(|w| w.progressing_condition.as_ref()),
     )
 }
 
@@ -267,7 +279,7 @@ fn model_loaded(facts: &DeploymentFacts<'_>) -> ConditionState {
         return ConditionState::new("Unknown", "ScaledToZero", "there is no pod to load into");
     }
     match models::progress(facts) {
-        models::LoadProgress::Unread => ConditionState::new(
+        models::LoadProgress::NoReport => ConditionState::new(
             "Unknown",
             "StateUnread",
             "no pod has reported its state yet",
@@ -285,7 +297,7 @@ fn model_loaded(facts: &DeploymentFacts<'_>) -> ConditionState {
     }
 }
 
-/// Workers that end again and again, although they are replaced.
+/// Workers that exit repeatedly, although they are replaced.
 fn respawning(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     let count = facts.respawns.count;
     if count < RESPAWNS_FREQUENT {
@@ -304,8 +316,8 @@ fn respawning(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     ))
 }
 
-/// Servers that cannot start a standby of their front process: they serve, but a front that dies
-/// is replaced late.
+/// Servers that cannot start a standby of their front process: they serve, but the failover of a
+/// front that dies is slow.
 fn standby_missing(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     let of_pod = |pod: &ObservedPod| {
         let state = pod.state.as_ref()?;
@@ -345,7 +357,7 @@ fn slo_met(facts: &DeploymentFacts<'_>) -> ConditionState {
         );
     }
     match measurements::objectives(facts) {
-        Objectives::Unasked => {
+        Objectives::NoRequests => {
             ConditionState::new("True", "NoRequests", "no request came that could miss it")
         }
         Objectives::Met => ConditionState::new(

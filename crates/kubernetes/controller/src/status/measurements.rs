@@ -7,7 +7,7 @@ use super::DeploymentFacts;
 use crate::model_outcomes::{ModelOutcomes, bad_rate_allowed, load_of};
 use crate::server_state::ServerState;
 
-/// The states of the pods that serve.
+/// The states of the ready pods.
 fn states<'a>(facts: &'a DeploymentFacts<'_>) -> impl Iterator<Item = &'a ServerState> {
     facts.ready_pods().filter_map(|pod| pod.state.as_ref())
 }
@@ -16,7 +16,7 @@ fn load(facts: &DeploymentFacts<'_>) -> DeploymentLoad {
     load_of(&facts.deployment.spec, facts.pods.iter())
 }
 
-/// Adds what the pods measured of a model to its status.
+/// Adds the measurements of a model, summed over the pods, to its status.
 pub(super) fn add_outcomes(
     facts: &DeploymentFacts<'_>,
     model: &Model,
@@ -30,19 +30,19 @@ pub(super) fn add_outcomes(
         goodput: Some(format!("{}/s", two_digits(outcomes.goodput))),
         p99: outcomes.p99_micros().map(|micros| time(micros as f64)),
         bad_rate: Some(percent(outcomes.all().bad_rate())),
-        // Without a request nothing was missed, as the condition says it.
+        // Without requests the objective counts as met, like in the condition.
         slo_met: model.slo.map(|_| is_met.unwrap_or(true)),
         ..status
     }
 }
 
-/// Whether the objectives are met.
+/// The result of the objectives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Objectives {
-    /// No request came.
-    Unasked,
+    /// No requests were received.
+    NoRequests,
     Met,
-    /// Which are missed, one clause each.
+    /// The missed objectives, one clause each.
     Missed(Vec<String>),
 }
 
@@ -50,10 +50,10 @@ pub(super) fn objectives(facts: &DeploymentFacts<'_>) -> Objectives {
     let models = &facts.deployment.spec.models;
     let mut missed: Vec<String> = models
         .iter()
-        .flat_map(|model| missed_by(facts, model))
+        .flat_map(|model| missed_objectives(facts, model))
         .collect();
     // Servers of a version that does not report outcomes by model: all requests together are
-    // judged by the strictest objective.
+    // measured against the strictest objective.
     let is_reported = |state: &ServerState| state.models.iter().all(|m| m.outcomes.is_some());
     let all = *load(facts).all();
     if missed.is_empty() && !states(facts).all(is_reported) {
@@ -64,18 +64,18 @@ pub(super) fn objectives(facts: &DeploymentFacts<'_>) -> Objectives {
             bad: all.bad,
             ..RequestCounts::default()
         };
-        missed.extend(clause("all models together", &counts, allowed));
+        missed.extend(describe_miss("all models together", &counts, allowed));
     }
     match (all.requests, missed.is_empty()) {
         (_, false) => Objectives::Missed(missed),
-        (0, true) => Objectives::Unasked,
+        (0, true) => Objectives::NoRequests,
         (_, true) => Objectives::Met,
     }
 }
 
-/// The kinds of output of a model that miss its objective; the model if only all of its requests
-/// together do.
-fn missed_by(facts: &DeploymentFacts<'_>, model: &Model) -> Vec<String> {
+/// The kinds of output of a model that miss its objective; the model itself if only the total of
+/// its requests misses it.
+fn missed_objectives(facts: &DeploymentFacts<'_>, model: &Model) -> Vec<String> {
     let (Some(outcomes), Some(allowed)) = (
         ModelOutcomes::of(model, states(facts)),
         bad_rate_allowed(model),
@@ -83,18 +83,18 @@ fn missed_by(facts: &DeploymentFacts<'_>, model: &Model) -> Vec<String> {
         return Vec::new();
     };
     let kinds = outcomes.known_kinds().filter_map(|(kind, counts)| {
-        clause(&format!("model {}, {kind}", model.name), counts, allowed)
+        describe_miss(&format!("model {}, {kind}", model.name), counts, allowed)
     });
     let mut missed: Vec<String> = kinds.collect();
     if missed.is_empty() {
         let of_model = format!("model {}", model.name);
-        missed.extend(clause(&of_model, &outcomes.all(), allowed));
+        missed.extend(describe_miss(&of_model, &outcomes.all(), allowed));
     }
     missed
 }
 
-/// By how much an objective is missed; `None` if it is met.
-fn clause(about: &str, counts: &RequestCounts, allowed: f64) -> Option<String> {
+/// Describes by how much an objective is missed; `None` if it is met.
+fn describe_miss(about: &str, counts: &RequestCounts, allowed: f64) -> Option<String> {
     let is_missed = counts.is_objective_met(allowed) == Some(false);
     is_missed.then(|| {
         format!(
@@ -116,7 +116,7 @@ pub(super) fn goodput(facts: &DeploymentFacts<'_>) -> Option<String> {
     Some(format!("{}/s", two_digits(states.sum())))
 }
 
-/// That of the slowest pod.
+/// The 99th percentile of the slowest pod.
 pub(super) fn latency_p99(facts: &DeploymentFacts<'_>) -> Option<String> {
     let worst = states(facts)
         .filter_map(|s| s.latency_p99_ms)
@@ -136,10 +136,10 @@ pub(super) fn load_factor(facts: &DeploymentFacts<'_>) -> Option<String> {
     (load.all().pods > 0).then(|| two_digits(load.factor()))
 }
 
-/// From this share of the time on a part of a server is taken to limit it.
+/// Utilization from which a part of a server is considered its bottleneck.
 const LIMIT_UTILIZATION: f64 = 0.85;
 
-/// Of the pod in which the front end or the workers are busiest.
+/// The utilization of the pod whose front end or workers are busiest.
 pub(super) fn utilization(facts: &DeploymentFacts<'_>) -> Option<Utilization> {
     let shares = states(facts).filter_map(|state| {
         let front = state.front.as_ref()?.busy.clamp(0.0, 1.0);

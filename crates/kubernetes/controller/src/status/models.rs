@@ -1,4 +1,4 @@
-//! The models, as the pods report them.
+//! The status of the models, from the reports of the pods.
 
 use albacore_api::{BatchingStatus, LatencyModel, Model, ModelStatus};
 
@@ -7,24 +7,24 @@ use crate::limits::MESSAGE_CHARS_MAX;
 use crate::observed::ObservedPod;
 use crate::server_state::{LoadState, ModelState};
 
-/// The models in the order of the spec; none for a user's own server.
+/// The models in the order of the spec; empty for a user's own server.
 pub(super) fn models(facts: &DeploymentFacts<'_>) -> Vec<ModelStatus> {
     let models = facts.deployment.spec.models.iter();
     models.map(|model| status_of(facts, model)).collect()
 }
 
 fn status_of(facts: &DeploymentFacts<'_>, model: &Model) -> ModelStatus {
-    let pods: Vec<(&ObservedPod, &ModelState)> = seen(facts, model).collect();
-    let loaded = pods.iter().filter(|(_, seen)| is_loaded(model, seen));
+    let pods: Vec<(&ObservedPod, &ModelState)> = model_states(facts, model).collect();
+    let loaded = pods.iter().filter(|(_, state)| is_loaded(model, state));
     let digests = loaded
         .clone()
-        .filter_map(|(_, seen)| seen.sha256.as_deref());
+        .filter_map(|(_, state)| state.sha256.as_deref());
     let mut digests: Vec<&str> = digests.collect();
     digests.sort_unstable();
     digests.dedup();
     let status = ModelStatus {
         name: model.name.clone(),
-        loaded: format!("{}/{}", loaded.count(), facts.wanted()),
+        loaded: format!("{}/{}", loaded.count(), facts.desired_replicas()),
         sha256: match digests.as_slice() {
             [digest] => Some((*digest).to_owned()),
             _ => None,
@@ -37,32 +37,32 @@ fn status_of(facts: &DeploymentFacts<'_>, model: &Model) -> ModelStatus {
     measurements::add_outcomes(facts, model, status)
 }
 
-/// The pods' states of a model.
-fn seen<'a>(
+/// The states of a model on the pods.
+fn model_states<'a>(
     facts: &'a DeploymentFacts<'_>,
     model: &'a Model,
 ) -> impl Iterator<Item = (&'a ObservedPod, &'a ModelState)> {
-    facts.live_pods().filter_map(|pod| {
+    facts.active_pods().filter_map(|pod| {
         let models = pod.state.as_ref()?.models.iter();
-        let mut of_name = models.filter(|seen| seen.name == model.name);
-        of_name.next().map(|seen| (pod, seen))
+        let mut of_name = models.filter(|state| state.name == model.name);
+        of_name.next().map(|state| (pod, state))
     })
 }
 
-/// Whether a pod has loaded the version that the spec names.
-fn is_loaded(model: &Model, seen: &ModelState) -> bool {
-    let is_source = seen.source == model.uri.place.source_in_pod().to_string();
-    let is_digest = model.uri.sha256.is_none() || model.uri.sha256 == seen.sha256;
-    seen.state == LoadState::Loaded && is_source && is_digest
+/// Whether a pod has loaded the version in the spec.
+fn is_loaded(model: &Model, state: &ModelState) -> bool {
+    let is_source = state.source == model.uri.place.source_in_pod().to_string();
+    let is_digest = model.uri.sha256.is_none() || model.uri.sha256 == state.sha256;
+    state.state == LoadState::Loaded && is_source && is_digest
 }
 
 fn error(pods: &[(&ObservedPod, &ModelState)]) -> Option<String> {
     let failed = pods
         .iter()
-        .filter(|(_, seen)| seen.state == LoadState::Failed);
-    // The first by name of several, so that the text does not alternate between pods.
-    let (pod, seen) = failed.min_by_key(|(pod, _)| &pod.name)?;
-    let why = seen
+        .filter(|(_, state)| state.state == LoadState::Failed);
+    // The first by name if there are several, so that the text does not alternate between pods.
+    let (pod, state) = failed.min_by_key(|(pod, _)| &pod.name)?;
+    let why = state
         .error
         .as_deref()
         .unwrap_or("the server does not say why");
@@ -70,10 +70,10 @@ fn error(pods: &[(&ObservedPod, &ModelState)]) -> Option<String> {
     Some(text.chars().take(MESSAGE_CHARS_MAX).collect())
 }
 
-/// The median over pods, which one outlier does not move.
+/// The median over pods, which is robust against an outlier.
 fn latency(pods: &[(&ObservedPod, &ModelState)]) -> Vec<LatencyModel> {
     let learned = || {
-        let models = pods.iter().flat_map(|(_, seen)| &seen.latency);
+        let models = pods.iter().flat_map(|(_, state)| &state.latency);
         models.filter(|l| l.samples > 0 && l.alpha_us.is_finite() && l.beta_us.is_finite())
     };
     let mut kinds: Vec<&str> = learned().map(|l| l.kind.as_str()).collect();
@@ -95,12 +95,12 @@ fn latency(pods: &[(&ObservedPod, &ModelState)]) -> Vec<LatencyModel> {
     kinds.into_iter().map(of_kind).collect()
 }
 
-/// How many pods defer each kind, and the reason of the first of them by name or, if none does, of
-/// the first.
+/// The number of pods that defer batches, by kind, and the explanation of the first of these pods
+/// by name or, if none defers, of the first pod.
 fn batching(pods: &[(&ObservedPod, &ModelState)]) -> Vec<BatchingStatus> {
     let chosen = || {
         let pods = pods.iter();
-        pods.flat_map(|(pod, seen)| seen.batching.iter().map(|choice| (&pod.name, choice)))
+        pods.flat_map(|(pod, state)| state.batching.iter().map(|choice| (&pod.name, choice)))
     };
     let mut kinds: Vec<&str> = chosen().map(|(_, choice)| choice.kind.as_str()).collect();
     kinds.sort_unstable();
@@ -119,33 +119,33 @@ fn batching(pods: &[(&ObservedPod, &ModelState)]) -> Vec<BatchingStatus> {
     kinds.into_iter().map(of_kind).collect()
 }
 
-/// The progress of loading all models on all pods that are not ending.
+/// The progress of loading all models on all active pods.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LoadProgress {
     /// No pod has reported yet.
-    Unread,
-    /// A model, and the error that a pod reports.
+    NoReport,
+    /// A model, and the error reported by a pod.
     Failed(String, String),
-    /// Loaded pairs of pod and model, of all.
+    /// Number of loaded pairs of pod and model, and number of all pairs.
     Loading(usize, usize),
     Loaded,
 }
 
 pub(super) fn progress(facts: &DeploymentFacts<'_>) -> LoadProgress {
-    let pods: Vec<&ObservedPod> = facts.live_pods().collect();
+    let pods: Vec<&ObservedPod> = facts.active_pods().collect();
     if pods.iter().all(|pod| pod.state.is_none()) {
-        return LoadProgress::Unread;
+        return LoadProgress::NoReport;
     }
     let models = &facts.deployment.spec.models;
     let mut loaded = 0;
     for model in models {
-        let seen: Vec<_> = seen(facts, model).collect();
-        if let Some(error) = error(&seen) {
+        let states: Vec<_> = model_states(facts, model).collect();
+        if let Some(error) = error(&states) {
             return LoadProgress::Failed(model.name.clone(), error);
         }
-        loaded += seen
+        loaded += states
             .iter()
-            .filter(|(_, seen)| is_loaded(model, seen))
+            .filter(|(_, state)| is_loaded(model, state))
             .count();
     }
     let all = models.len() * pods.len();

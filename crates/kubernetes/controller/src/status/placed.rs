@@ -1,4 +1,4 @@
-//! Placement, as the nodes of the pods report it.
+//! Placement as reported by the agents of the pods' nodes.
 
 use std::collections::BTreeSet;
 
@@ -14,21 +14,21 @@ use crate::names::AGENT_SILENT;
 /// no node reports.
 pub(super) fn pinned(facts: &DeploymentFacts<'_>) -> Option<String> {
     let spec = &facts.deployment.spec;
-    let pods = i64::try_from(facts.live_pods().count()).unwrap_or(i64::MAX);
-    let asked = pods * i64::from(spec.workers) * i64::from(spec.threads);
+    let pods = i64::try_from(facts.active_pods().count()).unwrap_or(i64::MAX);
+    let requested = pods * i64::from(spec.workers) * i64::from(spec.threads);
     if silent_nodes(facts).next().is_some() {
         return Some("?".to_owned());
     }
     placements(facts).next()?;
-    // Threads that a quota does not let run at once are not to be pinned.
+    // Threads that a CPU quota does not allow to run at once are not pinned.
     let whole = i64::from(spec.workers) * i64::from(spec.threads);
-    let spared = placements(facts).map(|(_, p)| whole - i64::from(slots(p, spec)));
-    let all = asked - spared.sum::<i64>();
+    let not_pinned = placements(facts).map(|(_, p)| whole - i64::from(slots(p, spec)));
+    let all = requested - not_pinned.sum::<i64>();
     let verified: i64 = placements(facts).map(|(_, p)| i64::from(p.verified)).sum();
     Some(format!("{verified}/{all}"))
 }
 
-/// Threads of a pod that are to be on one CPU each.
+/// Threads of a pod that should be pinned to one CPU each.
 fn slots(placement: &PodPlacement, spec: &InferenceDeploymentSpec) -> i32 {
     placement.slots(spec.workers, spec.threads)
 }
@@ -37,17 +37,17 @@ fn placements<'a>(
     facts: &'a DeploymentFacts<'_>,
 ) -> impl Iterator<Item = (&'a str, &'a PodPlacement)> {
     facts
-        .live_pods()
+        .active_pods()
         .filter_map(|pod| Some((pod.name.as_str(), pod.placement.as_ref()?)))
 }
 
 fn silent_nodes<'a>(facts: &'a DeploymentFacts<'_>) -> impl Iterator<Item = &'a str> {
-    let pods = facts.live_pods();
+    let pods = facts.active_pods();
     pods.filter_map(|pod| pod.silent_node.as_deref())
 }
 
-/// The nodes whose agents are silent, and the remedy.
-fn silence(nodes: &BTreeSet<&str>) -> String {
+/// The message that names the nodes with silent agents, and the remedy.
+fn silent_nodes_message(nodes: &BTreeSet<&str>) -> String {
     let named: Vec<&str> = nodes.iter().copied().take(SILENT_NODES_NAMED_MAX).collect();
     let more = match nodes.len() - named.len() {
         0 => String::new(),
@@ -77,10 +77,10 @@ pub(super) fn placed(facts: &DeploymentFacts<'_>) -> ConditionState {
     }
     let silent: BTreeSet<&str> = silent_nodes(facts).collect();
     if !silent.is_empty() {
-        return ConditionState::new("Unknown", AGENT_SILENT, silence(&silent));
+        return ConditionState::new("Unknown", AGENT_SILENT, silent_nodes_message(&silent));
     }
     let entries: Vec<(&str, &PodPlacement)> = placements(facts).collect();
-    let pods = facts.live_pods().count();
+    let pods = facts.active_pods().count();
     if entries.is_empty() || entries.len() < pods {
         let message = format!(
             "{} of {pods} pods are in the NodePlacement of their node; does the Albacore agent run \
@@ -121,8 +121,8 @@ fn not_verified(
     ConditionState::new("False", "NotVerified", message)
 }
 
-/// Every thread that may run is where it should be. A CPU quota below workers x threads is the
-/// user's own choice: as many threads as it lets run at once are placed.
+/// Whether every thread that may run is on its planned CPU. A CPU quota below workers x threads is
+/// the user's choice: only as many threads as it allows to run at once are placed.
 fn verified(entries: &[(&str, &PodPlacement)], spec: &InferenceDeploymentSpec) -> ConditionState {
     let limited = entries
         .iter()

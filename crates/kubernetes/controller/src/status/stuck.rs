@@ -1,4 +1,4 @@
-//! Which of the pods that do not serve conditions name, and how.
+//! Selects the unready pod that conditions name, and formats its problem.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use albacore_api::PodProblem;
 
 use super::DeploymentFacts;
 use crate::observed::ObservedPod;
-use crate::refusal::with_remedy;
+use crate::rejected_write::with_remedy;
 
-/// What keeps pods from existing or from serving.
+/// The problem that prevents pods from being created or from serving.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Stuck {
-    /// Fit for the reason of a condition.
+    /// Valid as the reason of a condition.
     pub(super) reason: String,
     /// The pod, its container, and the message of the scheduler or the kubelet.
     message: String,
@@ -24,20 +24,20 @@ impl Stuck {
     }
 
     /// `message` followed by the reason and the problem.
-    pub(super) fn beside(&self, message: &str) -> String {
+    pub(super) fn append_to(&self, message: &str) -> String {
         with_remedy(&format!("{message}; {}", self.message), &self.reason)
     }
 }
 
-/// What keeps the pods from serving. Of several reasons the one that most pods have, then the first
-/// by name; of several pods the first by name: equal facts give equal texts.
+/// The problem that prevents the pods from serving. The most frequent reason is reported, then the
+/// first by name; of its pods the first by name. Thus equal facts produce equal texts.
 pub(super) fn stuck(facts: &DeploymentFacts<'_>) -> Option<Stuck> {
     let workload = facts.workload?;
-    if workload.is_full() {
+    if workload.is_fully_available() {
         return None;
     }
     if let Some(failing) = workload
-        .is_failing
+        .replica_failure_condition
         .as_ref()
         .filter(|failing| failing.status == "True")
     {
@@ -46,22 +46,23 @@ pub(super) fn stuck(facts: &DeploymentFacts<'_>) -> Option<Stuck> {
             message: format!("no more pods can be made: {}", failing.message),
         });
     }
-    let unready: Vec<&ObservedPod> = facts.live_pods().filter(|pod| !pod.is_ready).collect();
-    // Failed pods exist beside those that replaced them.
-    let failed = facts.pods.iter().filter(|pod| pod.is_ending);
-    let (named, problem) = first(unready.iter().copied()).or_else(|| first(failed))?;
+    let unready: Vec<&ObservedPod> = facts.active_pods().filter(|pod| !pod.is_ready).collect();
+    // Failed pods remain in addition to their replacements.
+    let failed = facts.pods.iter().filter(|pod| pod.is_inactive);
+    let (named, problem) =
+        most_frequent(unready.iter().copied()).or_else(|| most_frequent(failed))?;
     let mut message = format!("pod {}: {problem}", named.name);
     let others = unready.iter().filter(|pod| pod.name != named.name).count();
     if others > 0 {
         message.push_str(&format!("; other pods that are not ready: {others}"));
     }
     Some(Stuck {
-        reason: fit(&problem.reason),
+        reason: to_condition_reason(&problem.reason),
         message,
     })
 }
 
-fn first<'a>(
+fn most_frequent<'a>(
     pods: impl Iterator<Item = &'a ObservedPod>,
 ) -> Option<(&'a ObservedPod, &'a PodProblem)> {
     let mut groups: BTreeMap<&str, Vec<(&ObservedPod, &PodProblem)>> = BTreeMap::new();
@@ -78,8 +79,9 @@ fn first<'a>(
     group.into_iter().min_by_key(|(pod, _)| &pod.name)
 }
 
-/// The reason in the form that the API server accepts: a letter, then letters and digits.
-fn fit(reason: &str) -> String {
+/// Converts the reason to the format that the API server accepts: a letter, then letters and
+/// digits.
+fn to_condition_reason(reason: &str) -> String {
     let fits = reason.starts_with(|c: char| c.is_ascii_alphabetic())
         && reason.chars().all(|c| c.is_ascii_alphanumeric())
         && reason.len() <= 64;

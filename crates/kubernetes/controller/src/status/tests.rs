@@ -1,4 +1,4 @@
-//! The status of given facts, and the rules of kstatus over random ones.
+//! Tests of the status for given facts, and of the rules of kstatus for random ones.
 
 use albacore_api::{InferenceDeployment, PodPlacement, ServerLimit, Utilization, read_deployment};
 use k8s_openapi::jiff::Timestamp;
@@ -23,7 +23,7 @@ fn deployment() -> InferenceDeployment {
     read_deployment(&object.to_string(), "f.yaml").unwrap()
 }
 
-fn workload(wanted: i32, updated: i32, available: i32) -> Workload {
+fn workload(desired: i32, updated: i32, available: i32) -> Workload {
     let condition = |status: &str, reason: &str| {
         Some(ObservedCondition {
             status: status.to_owned(),
@@ -31,20 +31,20 @@ fn workload(wanted: i32, updated: i32, available: i32) -> Workload {
             message: "as condition".to_owned(),
         })
     };
-    let is_complete = updated == wanted && available == wanted;
+    let is_complete = updated == desired && available == desired;
     Workload {
-        is_failing: None,
+        replica_failure_condition: None,
         is_observed: true,
-        wanted,
-        replicas: wanted,
+        desired,
+        replicas: desired,
         updated,
         ready: available,
         available,
-        is_available: condition(
+        available_condition: condition(
             if available > 0 { "True" } else { "False" },
             "MinimumReplicas",
         ),
-        is_progressing: condition(
+        progressing_condition: condition(
             "True",
             if is_complete {
                 "NewReplicaSetAvailable"
@@ -140,7 +140,7 @@ struct StatusCase {
 }
 
 impl StatusCase {
-    fn well() -> Self {
+    fn healthy() -> Self {
         Self {
             deployment: deployment(),
             outcome: ApplyOutcome::Applied,
@@ -154,7 +154,7 @@ impl StatusCase {
         let facts = DeploymentFacts {
             deployment: &self.deployment,
             outcome: &self.outcome,
-            served: match self.outcome {
+            exposed_protocols: match self.outcome {
                 ApplyOutcome::Invalid(_) => None,
                 _ => Some((true, true)),
             },
@@ -174,7 +174,7 @@ impl StatusCase {
     }
 
     /// `status/reason` of a condition, empty if it is absent.
-    fn says(&self, kind: &str) -> String {
+    fn condition_text(&self, kind: &str) -> String {
         let status = self.status();
         let found = status.conditions.iter().find(|c| c.type_ == kind);
         found
@@ -185,7 +185,7 @@ impl StatusCase {
 
 #[test]
 fn a_healthy_deployment_reports_its_url_and_its_placement() {
-    let case = StatusCase::well();
+    let case = StatusCase::healthy();
     let status = case.status();
     assert_eq!(status.observed_generation, Some(3));
     assert_eq!(status.ready.as_deref(), Some("2/2"));
@@ -200,8 +200,8 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
     assert_eq!(status.goodput.as_deref(), Some("2500/s"));
     assert_eq!(status.latency_p99.as_deref(), Some("11ms"));
     assert_eq!(status.bad_rate.as_deref(), Some("1%"));
-    // A bad share of 1 % is more than half of what the percentile 99 allows: more pods are asked
-    // for in time.
+    // A bad share of 1 % is more than half of what the percentile 99 allows: the autoscaler
+    // requests more pods before the objective is missed.
     assert_eq!(status.load_factor.as_deref(), Some("1.1"));
     let utilization = Utilization {
         front: "87%".to_owned(),
@@ -226,7 +226,7 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
         model.batching[0].reason,
         "eager: eager batches carry the load"
     );
-    for (kind, says) in [
+    for (kind, expected) in [
         ("Ready", "True/Serving"),
         ("Available", "True/MinimumReplicas"),
         ("Progressing", "True/NewReplicaSetAvailable"),
@@ -236,7 +236,7 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
         ("Reconciling", ""),
         ("Stalled", ""),
     ] {
-        assert_eq!(case.says(kind), says, "{kind}");
+        assert_eq!(case.condition_text(kind), expected, "{kind}");
     }
     assert!(
         status
@@ -246,7 +246,8 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
     );
 }
 
-/// A kind with so many good and bad requests; the good ones took up to 2 ms, the bad ones 80 ms.
+/// A kind with the given numbers of good and bad requests; good ones took up to 2 ms, bad ones 80
+/// ms.
 fn kind(kind: &str, good: u64, bad: u64) -> KindOutcomes {
     KindOutcomes {
         kind: kind.to_owned(),
@@ -262,7 +263,7 @@ fn kind(kind: &str, good: u64, bad: u64) -> KindOutcomes {
 
 /// Two models with objectives of 99 % and 90 %, and the outcomes that two pods report of each.
 fn two_models(outcomes: [Vec<KindOutcomes>; 2]) -> StatusCase {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     let mut small = case.deployment.spec.models[0].clone();
     small.name = "small".to_owned();
     small.slo.as_mut().unwrap().percentile = 90.0;
@@ -300,7 +301,7 @@ fn a_small_model_that_misses_its_objective_is_named_with_its_figures() {
     ]);
     let status = case.status();
     assert_eq!(status.bad_rate.as_deref(), Some("0.12%"), "over all models");
-    assert_eq!(case.says("SLOMet"), "False/Missed");
+    assert_eq!(case.condition_text("SLOMet"), "False/Missed");
     assert_eq!(
         message(&status, "SLOMet"),
         "model small, contribs: 75% of 40 requests were late, shed or failed, 10% may be"
@@ -327,7 +328,7 @@ fn requests_refused_unread_count_for_their_model() {
         "model small: 100% of 14 requests were late, shed or failed, 10% may be"
     );
     let idle = two_models([vec![kind("value", 99, 1)], Vec::new()]);
-    assert_eq!(idle.says("SLOMet"), "True/Met");
+    assert_eq!(idle.condition_text("SLOMet"), "True/Met");
     assert_eq!(idle.status().models[1].slo_met, Some(true));
     let mut free = idle;
     free.deployment.spec.models[1].slo = None;
@@ -352,7 +353,7 @@ fn servers_that_report_no_outcomes_by_model_are_judged_by_all_requests_together(
         (&model.goodput, &model.p99, &model.bad_rate, model.slo_met) == (&None, &None, &None, None)
     };
     assert!(status.models.iter().all(absent), "{:?}", status.models);
-    // During an upgrade one pod reports them: its models have figures, all requests count.
+    // During an upgrade one pod reports them: its models have figures, and all requests count.
     let state = case.pods[1].state.as_mut().unwrap();
     state.models[0].outcomes = Some(vec![kind("value", 980, 0)]);
     state.models[1].outcomes = Some(vec![kind("value", 0, 20)]);
@@ -363,7 +364,7 @@ fn servers_that_report_no_outcomes_by_model_are_judged_by_all_requests_together(
 
 #[test]
 fn the_selector_is_there_from_the_first_reconcile_on() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.workload = None;
     case.pods.clear();
     let status = case.status();
@@ -373,7 +374,7 @@ fn the_selector_is_there_from_the_first_reconcile_on() {
     );
     case.deployment.spec.replicas = Some(3);
     assert_eq!(case.status().ready.as_deref(), Some("0/3"));
-    // The number of an object under an autoscaler may be the default, which is below its bounds.
+    // With an autoscaler, the number in the spec may be the default, which is below its bounds.
     case.deployment.spec.replicas = Some(1);
     case.deployment.spec.autoscaling = Some(albacore_api::Autoscaling {
         min_replicas: 2,
@@ -381,64 +382,67 @@ fn the_selector_is_there_from_the_first_reconcile_on() {
     });
     assert_eq!(case.status().ready.as_deref(), Some("0/2"));
     assert!(status.selector.is_some());
-    assert_eq!(case.says("Ready"), "False/Creating");
-    assert_eq!(case.says("Reconciling"), "True/Creating");
+    assert_eq!(case.condition_text("Ready"), "False/Creating");
+    assert_eq!(case.condition_text("Reconciling"), "True/Creating");
 }
 
 #[test]
 fn without_a_live_worker_nothing_is_ready() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.pods = vec![pod("a", Some(state(0))), pod("b", Some(state(0)))];
-    assert_eq!(case.says("Ready"), "False/NoLiveWorkers");
+    assert_eq!(case.condition_text("Ready"), "False/NoLiveWorkers");
     case.pods[1].state = Some(state(1));
-    assert_eq!(case.says("Ready"), "True/Serving");
+    assert_eq!(case.condition_text("Ready"), "True/Serving");
     case.pods = vec![pod("a", None), pod("b", None)];
-    assert_eq!(case.says("Ready"), "Unknown/StateUnread");
-    assert_eq!(case.says("SLOMet"), "Unknown/StateUnread");
+    assert_eq!(case.condition_text("Ready"), "Unknown/StateUnread");
+    assert_eq!(case.condition_text("SLOMet"), "Unknown/StateUnread");
 }
 
 #[test]
 fn a_rollout_is_not_ready_and_a_change_of_size_is() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.workload = Some(workload(2, 1, 2));
-    assert_eq!(case.says("Ready"), "False/RollingOut");
-    assert_eq!(case.says("Reconciling"), "True/RollingOut");
+    assert_eq!(case.condition_text("Ready"), "False/RollingOut");
+    assert_eq!(case.condition_text("Reconciling"), "True/RollingOut");
     let mut scaling = workload(2, 2, 2);
-    scaling.wanted = 3;
+    scaling.desired = 3;
     case.workload = Some(scaling);
-    assert_eq!(case.says("Ready"), "True/Serving");
-    assert_eq!(case.says("Reconciling"), "True/Scaling");
+    assert_eq!(case.condition_text("Ready"), "True/Serving");
+    assert_eq!(case.condition_text("Reconciling"), "True/Scaling");
     let mut stuck = workload(2, 1, 1);
-    stuck.is_progressing.as_mut().unwrap().reason = "ProgressDeadlineExceeded".to_owned();
+    stuck.progressing_condition.as_mut().unwrap().reason = "ProgressDeadlineExceeded".to_owned();
     case.workload = Some(stuck);
-    assert_eq!(case.says("Stalled"), "True/ProgressDeadlineExceeded");
-    assert_eq!(case.says("Reconciling"), "");
+    assert_eq!(
+        case.condition_text("Stalled"),
+        "True/ProgressDeadlineExceeded"
+    );
+    assert_eq!(case.condition_text("Reconciling"), "");
 }
 
 #[test]
 fn at_zero_pods_there_is_nothing_to_be_ready() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.workload = Some(workload(0, 0, 0));
     case.pods.clear();
-    assert_eq!(case.says("Ready"), "");
-    assert_eq!(case.says("Reconciling"), "");
-    assert_eq!(case.says("ModelLoaded"), "Unknown/ScaledToZero");
-    assert_eq!(case.says("Placed"), "Unknown/ScaledToZero");
+    assert_eq!(case.condition_text("Ready"), "");
+    assert_eq!(case.condition_text("Reconciling"), "");
+    assert_eq!(case.condition_text("ModelLoaded"), "Unknown/ScaledToZero");
+    assert_eq!(case.condition_text("Placed"), "Unknown/ScaledToZero");
 }
 
 #[test]
-fn every_hindrance_is_named() {
-    let mut case = StatusCase::well();
-    case.outcome = ApplyOutcome::Taken(ChildKind::Service);
-    assert_eq!(case.says("Stalled"), "True/NameTaken");
-    assert_eq!(case.says("Ready"), "False/NameTaken");
-    case.outcome = ApplyOutcome::Refused(refusal("ChildRefused", true));
-    assert_eq!(case.says("Stalled"), "True/ChildRefused");
-    case.outcome = ApplyOutcome::Refused(refusal("KindNotServed", false));
-    assert_eq!(case.says("Stalled"), "");
-    assert_eq!(case.says("Reconciling"), "True/KindNotServed");
+fn every_blocking_problem_is_named() {
+    let mut case = StatusCase::healthy();
+    case.outcome = ApplyOutcome::NameConflict(ChildKind::Service);
+    assert_eq!(case.condition_text("Stalled"), "True/NameTaken");
+    assert_eq!(case.condition_text("Ready"), "False/NameTaken");
+    case.outcome = ApplyOutcome::Rejected(rejection("ChildRefused", true));
+    assert_eq!(case.condition_text("Stalled"), "True/ChildRefused");
+    case.outcome = ApplyOutcome::Rejected(rejection("KindNotServed", false));
+    assert_eq!(case.condition_text("Stalled"), "");
+    assert_eq!(case.condition_text("Reconciling"), "True/KindNotServed");
     case.workload = None;
-    assert_eq!(case.says("Ready"), "False/KindNotServed");
+    assert_eq!(case.condition_text("Ready"), "False/KindNotServed");
     let violation = Violation {
         field: "spec.x".to_owned(),
         problem: "is 1".to_owned(),
@@ -456,24 +460,24 @@ fn every_hindrance_is_named() {
         ("InvalidSpec", "spec.x is 1")
     );
     assert_eq!(status.url, None);
-    case.deployment.status = Some(StatusCase::well().status());
+    case.deployment.status = Some(StatusCase::healthy().status());
     assert_eq!(
         case.status().url.as_deref(),
         Some("http://fraud.bank.svc:8080")
     );
-    case.outcome = ApplyOutcome::Collecting(ChildKind::Service);
-    assert_eq!(case.says("Reconciling"), "True/Collecting");
+    case.outcome = ApplyOutcome::AwaitingGarbageCollection(ChildKind::Service);
+    assert_eq!(case.condition_text("Reconciling"), "True/Collecting");
 }
 
 #[test]
 fn a_broken_model_is_named_with_its_pod() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     let mut broken = state(2);
     broken.models[0].state = LoadState::Failed;
     broken.models[0].error = Some("no such file".to_owned());
     case.pods[1].state = Some(broken);
-    assert_eq!(case.says("Ready"), "False/ModelFailed");
-    assert_eq!(case.says("ModelLoaded"), "False/LoadFailed");
+    assert_eq!(case.condition_text("Ready"), "False/ModelFailed");
+    assert_eq!(case.condition_text("ModelLoaded"), "False/LoadFailed");
     let status = case.status();
     assert_eq!(status.models[0].error.as_deref(), Some("b: no such file"));
     assert_eq!(status.models[0].loaded, "1/2");
@@ -481,17 +485,17 @@ fn a_broken_model_is_named_with_its_pod() {
 
 #[test]
 fn settings_that_have_not_arrived_are_reconciled() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.pods[0].state.as_mut().unwrap().settings_sha256 = "older".to_owned();
-    assert_eq!(case.says("Reconciling"), "True/SettingsPending");
+    assert_eq!(case.condition_text("Reconciling"), "True/SettingsPending");
     case.pods[0].state.as_mut().unwrap().settings_error = Some("no".to_owned());
-    assert_eq!(case.says("Reconciling"), "True/SettingsRefused");
-    assert_eq!(case.says("Ready"), "True/Serving");
+    assert_eq!(case.condition_text("Reconciling"), "True/SettingsRefused");
+    assert_eq!(case.condition_text("Ready"), "True/Serving");
 }
 
 #[test]
 fn settings_from_params_are_in_force_before_the_file_has_them() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     let condition = |generation| {
         Some(crate::server_state::ParamsState {
             generation: Some(generation),
@@ -508,18 +512,18 @@ fn settings_from_params_are_in_force_before_the_file_has_them() {
         state.in_force_sha256 = Some(SETTINGS.to_owned());
         state.params = condition(3);
     });
-    assert_eq!(case.says("Reconciling"), "");
-    // The file is there, and the parameters of the spec before win over it.
+    assert_eq!(case.condition_text("Reconciling"), "");
+    // The file is updated, but the parameters of the previous spec override it.
     change(&mut case, &|state| {
         state.settings_sha256 = SETTINGS.to_owned();
         state.in_force_sha256 = Some("older".to_owned());
         state.params = condition(2);
     });
-    assert_eq!(case.says("Reconciling"), "True/SettingsPending");
+    assert_eq!(case.condition_text("Reconciling"), "True/SettingsPending");
     change(&mut case, &|state| {
         state.params.as_mut().unwrap().refused = Some("no".to_owned());
     });
-    assert_eq!(case.says("Reconciling"), "True/SettingsRefused");
+    assert_eq!(case.condition_text("Reconciling"), "True/SettingsRefused");
 }
 
 fn unready(name: &str, reason: &str, message: &str) -> ObservedPod {
@@ -537,7 +541,7 @@ fn unready(name: &str, reason: &str, message: &str) -> ObservedPod {
 
 #[test]
 fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.workload = Some(workload(4, 0, 0));
     let missing = "configmap \"x\" not found";
     case.pods = vec![
@@ -546,7 +550,10 @@ fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
         unready("c", "CreateContainerConfigError", missing),
         unready("a", "CrashLoopBackOff", "ended"),
     ];
-    assert_eq!(case.says("Ready"), "False/CreateContainerConfigError");
+    assert_eq!(
+        case.condition_text("Ready"),
+        "False/CreateContainerConfigError"
+    );
     let message = |case: &StatusCase, kind: &str| {
         let conditions = case.status().conditions;
         conditions
@@ -565,52 +572,61 @@ fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
         first,
         "the order of pods does not matter"
     );
-    // It is said while it is rolled out, and after the Deployment gave up.
+    // Reported during the roll-out, and after the Deployment's deadline was exceeded.
     assert!(message(&case, "Reconciling").contains("pod c: container server"));
     let stalled = case.workload.as_mut().unwrap();
-    stalled.is_progressing.as_mut().unwrap().reason = "ProgressDeadlineExceeded".to_owned();
-    assert_eq!(case.says("Stalled"), "True/ProgressDeadlineExceeded");
+    stalled.progressing_condition.as_mut().unwrap().reason = "ProgressDeadlineExceeded".to_owned();
+    assert_eq!(
+        case.condition_text("Stalled"),
+        "True/ProgressDeadlineExceeded"
+    );
     assert!(message(&case, "Stalled").contains("pod c: container server"));
-    assert_eq!(case.says("Ready"), "False/CreateContainerConfigError");
-    // However much is wrong and however long the words are.
+    assert_eq!(
+        case.condition_text("Ready"),
+        "False/CreateContainerConfigError"
+    );
+    // The message is bounded for any number of problems and any length of texts.
     case.pods = (0..500)
         .map(|n| unready(&format!("{n}"), "Odd reason", &"ä".repeat(400)))
         .collect();
-    assert_eq!(case.says("Ready"), "False/PodNotReady");
+    assert_eq!(case.condition_text("Ready"), "False/PodNotReady");
     assert!(message(&case, "Ready").chars().count() <= crate::limits::MESSAGE_CHARS_MAX);
-    // What cannot even be made.
-    case.workload.as_mut().unwrap().is_failing = Some(ObservedCondition {
+    // Pods that cannot even be created.
+    case.workload.as_mut().unwrap().replica_failure_condition = Some(ObservedCondition {
         status: "True".to_owned(),
         reason: "FailedCreate".to_owned(),
         message: "exceeded quota".to_owned(),
     });
-    assert_eq!(case.says("Ready"), "False/PodsRefused");
-    // One that serves beside one that does not start.
+    assert_eq!(case.condition_text("Ready"), "False/PodsRefused");
+    // One pod serves while another one does not start.
     case.workload = Some(workload(2, 2, 1));
-    case.workload.as_mut().unwrap().is_progressing = workload(2, 2, 2).is_progressing;
+    case.workload.as_mut().unwrap().progressing_condition = workload(2, 2, 2).progressing_condition;
     case.pods = vec![pod("a", Some(state(2))), unready("b", "OOMKilled", "ended")];
-    assert_eq!(case.says("Ready"), "True/Serving");
+    assert_eq!(case.condition_text("Ready"), "True/Serving");
     assert!(message(&case, "Reconciling").contains("pod b: container server: OOMKilled"));
 }
 
 #[test]
 fn a_standby_that_cannot_start_is_a_condition_while_it_lasts() {
-    let mut case = StatusCase::well();
-    assert_eq!(case.says("StandbyMissing"), "");
+    let mut case = StatusCase::healthy();
+    assert_eq!(case.condition_text("StandbyMissing"), "");
     let front = case.pods[1].state.as_mut().unwrap().front.as_mut().unwrap();
     front.standby_error = Some("no memory".to_owned());
-    assert_eq!(case.says("StandbyMissing"), "True/StandbyStartFailed");
+    assert_eq!(
+        case.condition_text("StandbyMissing"),
+        "True/StandbyStartFailed"
+    );
     let begin = "1 of 2 pods cannot start a standby of their front process, which is tried again; b: no memory";
     assert!(message(&case.status(), "StandbyMissing").starts_with(begin));
-    assert_eq!(case.says("Ready"), "True/Serving");
+    assert_eq!(case.condition_text("Ready"), "True/Serving");
     let front = case.pods[1].state.as_mut().unwrap().front.as_mut().unwrap();
     front.standby_error = None;
-    assert_eq!(case.says("StandbyMissing"), "");
+    assert_eq!(case.condition_text("StandbyMissing"), "");
 }
 
 #[test]
 fn workers_that_keep_ending_are_reported() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     let workers = |case: &StatusCase| case.status().workers.unwrap();
     assert_eq!(
         (workers(&case).respawns, workers(&case).last_cause),
@@ -622,14 +638,17 @@ fn workers_that_keep_ending_are_reported() {
     }
     assert_eq!(workers(&case).respawns, 33);
     assert_eq!(workers(&case).last_cause.as_deref(), Some("a: signal 9"));
-    assert_eq!(case.says("WorkersRespawning"), "");
+    assert_eq!(case.condition_text("WorkersRespawning"), "");
     case.respawns = RecentRespawns {
         count: 5,
         last: Some("b: signal 9".to_owned()),
     };
     assert_eq!(workers(&case).last_cause.as_deref(), Some("b: signal 9"));
-    assert_eq!(case.says("WorkersRespawning"), "True/FrequentRespawns");
-    // A server of the user's own: as its node tells.
+    assert_eq!(
+        case.condition_text("WorkersRespawning"),
+        "True/FrequentRespawns"
+    );
+    // A user's own server: as reported by the agent of its node.
     for pod in &mut case.pods {
         pod.state = None;
         pod.placement.as_mut().unwrap().respawns = 4;
@@ -637,29 +656,29 @@ fn workers_that_keep_ending_are_reported() {
     assert_eq!(workers(&case).respawns, 8);
 }
 
-fn refusal(reason: &'static str, is_lasting: bool) -> RefusedWrite {
-    RefusedWrite {
+fn rejection(reason: &'static str, is_permanent: bool) -> RejectedWrite {
+    RejectedWrite {
         reason,
         message: "spec.x: no".to_owned(),
-        is_lasting,
+        is_permanent,
         class: albacore_cluster::ErrorClass::Forbidden,
     }
 }
 
 #[test]
 fn the_objective_is_judged_over_all_pods() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.pods[0].state.as_mut().unwrap().requests.late = 11;
-    assert_eq!(case.says("SLOMet"), "False/Missed");
+    assert_eq!(case.condition_text("SLOMet"), "False/Missed");
     for pod in &mut case.pods {
         pod.state.as_mut().unwrap().requests = RequestCounts::default();
     }
-    assert_eq!(case.says("SLOMet"), "True/NoRequests");
+    assert_eq!(case.condition_text("SLOMet"), "True/NoRequests");
 }
 
 #[test]
 fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     let silence = |pod: &mut ObservedPod, node: String| {
         pod.placement = None;
         pod.silent_node = Some(node);
@@ -686,9 +705,9 @@ fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
         "{}",
         condition.message
     );
-    assert_eq!(case.says("Ready"), "True/Serving");
+    assert_eq!(case.condition_text("Ready"), "True/Serving");
 
-    // Many nodes: a bounded message.
+    // Many nodes: the message is bounded.
     case.pods = (0..12).map(|_| pod("p", Some(state(2)))).collect();
     for (number, pod) in case.pods.iter_mut().enumerate() {
         silence(pod, format!("node-{number:02}"));
@@ -702,29 +721,29 @@ fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
         "{}",
         condition.message
     );
-    // A pod that ends is ignored, and None requires no agent.
+    // A terminating pod is ignored, and the policy None requires no agent.
     case.pods.truncate(2);
-    case.pods[0].is_ending = true;
+    case.pods[0].is_inactive = true;
     assert!(!placed(&case.status()).message.contains("node-00"));
     case.deployment.spec.placement.policy = albacore_api::PlacementPolicy::None;
-    assert_eq!(case.says("Placed"), "True/PolicyNone");
+    assert_eq!(case.condition_text("Placed"), "True/PolicyNone");
 }
 
 #[test]
 fn the_placed_condition_names_what_is_missing() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.pods[1].placement.as_mut().unwrap().verified = 7;
     case.pods[1].placement.as_mut().unwrap().reason = Some("not enough cpus".to_owned());
-    assert_eq!(case.says("Placed"), "False/NotVerified");
+    assert_eq!(case.condition_text("Placed"), "False/NotVerified");
     case.pods[1].placement = None;
-    assert_eq!(case.says("Placed"), "Unknown/NoReport");
+    assert_eq!(case.condition_text("Placed"), "Unknown/NoReport");
     case.deployment.spec.placement.policy = albacore_api::PlacementPolicy::None;
-    assert_eq!(case.says("Placed"), "True/PolicyNone");
+    assert_eq!(case.condition_text("Placed"), "True/PolicyNone");
 }
 
 #[test]
 fn a_quota_that_lets_fewer_threads_run_is_reported_as_placed() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     let spec = &case.deployment.spec;
     let (workers, threads) = (i32::from(spec.workers), i32::from(spec.threads));
     for pod in &mut case.pods {
@@ -732,16 +751,16 @@ fn a_quota_that_lets_fewer_threads_run_is_reported_as_placed() {
         placement.quota_threads = Some(threads - 1);
         placement.verified = workers * (threads - 1);
     }
-    assert_eq!(case.says("Placed"), "True/QuotaLimited");
+    assert_eq!(case.condition_text("Placed"), "True/QuotaLimited");
     let all = 2 * workers * (threads - 1);
     assert_eq!(case.status().pinned, Some(format!("{all}/{all}")));
     case.pods[1].placement.as_mut().unwrap().verified -= 1;
-    assert_eq!(case.says("Placed"), "False/NotVerified");
+    assert_eq!(case.condition_text("Placed"), "False/NotVerified");
 }
 
 #[test]
 fn a_condition_keeps_its_time_until_its_status_changes() {
-    let mut case = StatusCase::well();
+    let mut case = StatusCase::healthy();
     case.deployment.status = Some(case.status_at(100));
     case.pods[0].state.as_mut().unwrap().requests.late = 500;
     let since = |status: &InferenceDeploymentStatus, kind: &str| {
@@ -771,7 +790,7 @@ fn numbers_have_two_digits() {
     }
 }
 
-/// Judges an object as the library kstatus does (Flux, kpt, `kustomize apply`).
+/// Computes the status of an object like the library kstatus (Flux, kpt, `kustomize apply`).
 fn kstatus(deployment: &InferenceDeployment, status: &InferenceDeploymentStatus) -> &'static str {
     let is = |kind: &str, value: &str| {
         status
@@ -793,10 +812,10 @@ fn any_verdict() -> impl Strategy<Value = ApplyOutcome> {
     prop_oneof![
         6 => Just(ApplyOutcome::Applied),
         1 => Just(ApplyOutcome::Invalid(Vec::new())),
-        1 => Just(ApplyOutcome::Taken(ChildKind::Service)),
-        1 => Just(ApplyOutcome::Collecting(ChildKind::Service)),
-        1 => Just(ApplyOutcome::Refused(refusal("ChildRefused", true))),
-        1 => Just(ApplyOutcome::Refused(refusal("KindNotServed", false))),
+        1 => Just(ApplyOutcome::NameConflict(ChildKind::Service)),
+        1 => Just(ApplyOutcome::AwaitingGarbageCollection(ChildKind::Service)),
+        1 => Just(ApplyOutcome::Rejected(rejection("ChildRefused", true))),
+        1 => Just(ApplyOutcome::Rejected(rejection("KindNotServed", false))),
     ]
 }
 
@@ -808,10 +827,10 @@ fn any_pod() -> impl Strategy<Value = ObservedPod> {
         any::<bool>(),
         0..4u64,
     )
-        .prop_map(|(is_ready, is_ending, alive, is_reported, late)| {
+        .prop_map(|(is_ready, is_inactive, alive, is_reported, late)| {
             let mut pod = pod("p", alive.map(state));
             pod.is_ready = is_ready;
-            pod.is_ending = is_ending;
+            pod.is_inactive = is_inactive;
             if let Some(state) = &mut pod.state {
                 state.requests.late *= late;
             }
@@ -844,7 +863,7 @@ proptest! {
             prop_assert!(!is(kind, "False") && !is(kind, "Unknown"), "{kind}");
         }
         prop_assert!(!(is(RECONCILING, "True") && is(STALLED, "True")));
-        // Ready is never true without a live worker, nor while anything is stalled.
+        // Ready is never true without a live worker or while anything is stalled.
         let alive: i32 = status.workers.as_ref().map_or(0, |w| w.live);
         if is("Ready", "True") {
             prop_assert!(alive > 0);
@@ -852,13 +871,13 @@ proptest! {
         }
         match kstatus(&case.deployment, &status) {
             "Current" => {
-                let is_at_zero = case.workload.as_ref().is_some_and(|w| w.wanted == 0);
+                let is_at_zero = case.workload.as_ref().is_some_and(|w| w.desired == 0);
                 prop_assert!(is("Ready", "True") || is_at_zero, "{:?}", status.conditions);
             }
             "Failed" => prop_assert!(is(STALLED, "True")),
             _ => prop_assert!(is(RECONCILING, "True") || !is("Ready", "True")),
         }
-        // The same facts later, with that status: nothing to write.
+        // The same facts later, with that status: nothing is written.
         let mut later = case;
         later.deployment.status = Some(status.clone());
         prop_assert_eq!(later.status_at(900), status);

@@ -1,4 +1,4 @@
-//! Which pods get requests in given cases, and laws over random ones.
+//! Tests of which pods receive requests in given cases, and of laws over random ones.
 
 use albacore_api::read_deployment;
 use k8s_openapi::jiff::Timestamp;
@@ -31,12 +31,12 @@ fn workload(pods: usize) -> Workload {
     let pods = i32::try_from(pods).unwrap();
     Workload {
         is_observed: true,
-        wanted: pods,
+        desired: pods,
         replicas: pods,
         updated: pods,
         ready: pods,
         available: pods,
-        is_progressing: Some(ObservedCondition {
+        progressing_condition: Some(ObservedCondition {
             reason: "NewReplicaSetAvailable".to_owned(),
             ..ObservedCondition::default()
         }),
@@ -55,13 +55,13 @@ fn state(idle_share: f64) -> ServerState {
     }
 }
 
-/// Pods a, b, c..., each younger than the one before and on a node of its own.
+/// Pods a, b, c..., each newer than the one before and on its own node.
 fn pods(count: usize, idle_share: f64) -> Vec<ObservedPod> {
     let pod = |index: usize| ObservedPod {
         name: char::from(b'a' + u8::try_from(index).unwrap()).to_string(),
         node: Some(format!("node {index}")),
         created: Timestamp::from_second(index.try_into().unwrap()).ok(),
-        is_own: true,
+        is_controlled: true,
         is_ready: true,
         traffic: Some(Traffic::Serving),
         state: Some(state(idle_share)),
@@ -89,8 +89,8 @@ fn decided(
     decide(&case, record, at(second))
 }
 
-/// The names of pods that become spare after a long time of this load.
-fn gone(pods: &[ObservedPod]) -> Vec<String> {
+/// The names of pods that become spare after a long time with this load.
+fn became_spare(pods: &[ObservedPod]) -> Vec<String> {
     let mut record = TrafficRecord::default();
     decided(pods, &workload(pods.len()), &mut record, 0);
     let changes = decided(pods, &workload(pods.len()), &mut record, 120).changes;
@@ -107,19 +107,23 @@ fn gone(pods: &[ObservedPod]) -> Vec<String> {
 
 #[test]
 fn the_newest_pod_or_one_that_shares_its_node_becomes_spare_first() {
-    assert_eq!(gone(&pods(3, 0.9)), ["c"]);
+    assert_eq!(became_spare(&pods(3, 0.9)), ["c"]);
     let mut shared = pods(4, 0.9);
     shared[1].node = Some("node 0".to_owned());
-    assert_eq!(gone(&shared), ["b"]);
-    assert_eq!(gone(&pods(9, 0.9)), ["i", "h"]);
+    assert_eq!(became_spare(&shared), ["b"]);
+    assert_eq!(became_spare(&pods(9, 0.9)), ["i", "h"]);
 }
 
 #[test]
 fn two_pods_serve_unless_autoscaling_allows_one() {
-    assert_eq!(gone(&pods(2, 1.0)), [""; 0]);
+    assert_eq!(became_spare(&pods(2, 1.0)), [""; 0]);
     let of = |min, max| spec(&json!({"autoscaling": {"minReplicas": min, "maxReplicas": max}}));
     assert_eq!(
-        [least(&spec(&json!({}))), least(&of(1, 9)), least(&of(4, 9))],
+        [
+            min_serving(&spec(&json!({}))),
+            min_serving(&of(1, 9)),
+            min_serving(&of(4, 9))
+        ],
         [2, 1, 4]
     );
 }
@@ -134,7 +138,7 @@ fn a_busy_front_end_counts_as_a_busy_pod() {
         };
         pod.state.as_mut().unwrap().front = Some(front);
     }
-    assert_eq!(gone(&busy), [""; 0]);
+    assert_eq!(became_spare(&busy), [""; 0]);
 }
 
 #[test]
@@ -146,12 +150,14 @@ fn whenever_something_else_than_the_load_changes_every_pod_gets_requests() {
     let cases: [(TrafficCause, Change); 7] = [
         (TrafficCause::Load(ServingCause::Steady), |_, _| {}),
         (TrafficCause::RollingOut, |_, workload| workload.updated = 1),
-        (TrafficCause::PodsMissing, |_, workload| workload.wanted = 5),
+        (TrafficCause::PodsMissing, |_, workload| {
+            workload.desired = 5
+        }),
         (TrafficCause::PodsMissing, |pods, _| {
             pods[0].is_ready = false
         }),
         (TrafficCause::PodsMissing, |pods, _| {
-            pods[0].is_ending = true
+            pods[0].is_inactive = true
         }),
         (TrafficCause::NoReport, |pods, _| pods[1].state = None),
         (TrafficCause::Load(ServingCause::BadRate), |pods, _| {
@@ -206,8 +212,8 @@ fn a_controller_that_has_just_started_waits_for_reports_before_it_changes_anythi
 fn without_the_preference_or_with_an_invalid_spec_every_pod_gets_requests() {
     let mut half = pods(4, 1.0);
     half[2..].iter_mut().for_each(make_spare);
-    // Whose it is nobody knows.
-    half[3].is_own = false;
+    // A pod of an unknown owner.
+    half[3].is_controlled = false;
     let waits = spec(&json!({"batching": {"prefer": "ShortWaits"}}));
     let eager = spec(&json!({"batching": {"policy": "Eager"}}));
     for spec in [
@@ -235,7 +241,7 @@ fn the_service_asks_for_the_label_only_where_every_pod_and_every_new_one_has_it(
         uid: String::new(),
         resource_version: String::new(),
         controller: None,
-        applied: None,
+        applied_digest: None,
         body: json!({"spec": {"template": {"metadata": {"labels": labels}}}}),
     };
     let (new, old) = (
@@ -255,7 +261,7 @@ fn the_service_asks_for_the_label_only_where_every_pod_and_every_new_one_has_it(
     ));
     pods[0].traffic = None;
     assert!(!selects_traffic(&idle, Some(&new), &pods));
-    pods[0].is_ending = true;
+    pods[0].is_inactive = true;
     assert!(selects_traffic(&idle, Some(&new), &pods));
 }
 
@@ -283,15 +289,15 @@ fn the_autoscaler_adds_no_pod_for_requests_that_spare_pods_answer() {
     assert_eq!(wanted(&pods, &mut record, 131), Some(8));
 }
 
-/// Pods of any kind in which the deployment may be found.
+/// Pods in any state in which a deployment may be found.
 fn any_pods() -> impl Strategy<Value = Vec<ObservedPod>> {
     let pod = (0_usize..26, 0.0..1.0_f64, 0_u8..16, 0_u8..4, 0_u64..3);
     let pod = pod.prop_map(|(index, idle, traffic, odd, late)| {
         let mut pod = pods(26, idle).swap_remove(index);
         pod.traffic =
             [Some(Traffic::Serving), Some(Traffic::Spare), None][usize::from(traffic % 3)];
-        pod.is_own = odd != 0 || traffic > 3;
-        pod.is_ending = odd == 1 && traffic > 12;
+        pod.is_controlled = odd != 0 || traffic > 3;
+        pod.is_inactive = odd == 1 && traffic > 12;
         pod.is_ready = odd != 2 || traffic > 3;
         pod.state.as_mut().unwrap().requests.late = late * 1000;
         pod
@@ -310,7 +316,7 @@ proptest! {
             now += pause;
             let decision = decided(&pods, &workload(wanted), &mut record, now);
             for (at, traffic) in decision.changes {
-                prop_assert!(pods[at].is_own && !pods[at].is_ending);
+                prop_assert!(pods[at].is_controlled && !pods[at].is_inactive);
                 prop_assert_ne!(pods[at].traffic, Some(traffic));
                 pods[at].traffic = Some(traffic);
             }

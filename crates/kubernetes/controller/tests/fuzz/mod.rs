@@ -1,11 +1,11 @@
-//! Deployments that no user writes: wrong types, strange texts, huge annotations. The schema of the
-//! API server is loosened first, or it would reject most of them.
+//! Deployments with malformed content: wrong types, random texts, huge annotations. The schema of
+//! the API server is relaxed first, because it would reject most of them.
 
 use serde_json::{Map, Value, json};
 
 use crate::rig::{Rig, deployment, wait};
 
-/// A small random generator: the same numbers for the same seed.
+/// A small deterministic random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -60,7 +60,7 @@ fn strange_value(dice: &mut Dice, depth: usize) -> Value {
     }
 }
 
-/// Changes some values anywhere below `value`.
+/// Replaces some values anywhere below `value`.
 fn damage(value: &mut Value, dice: &mut Dice) {
     if dice.roll(8) == 0 {
         *value = strange_value(dice, 0);
@@ -107,7 +107,7 @@ fn fuzzed(number: usize) -> Value {
     object
 }
 
-/// The kind of deployments with a schema that keeps everything.
+/// The definition of deployments with a schema that preserves unknown fields.
 fn loose_crd() -> Value {
     let version = |name: &str| {
         let keep = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -125,12 +125,12 @@ fn loose_crd() -> Value {
     })
 }
 
-/// Stores `count` fuzzed objects beside a healthy one; the healthy one is built and follows a
-/// change, and the controller keeps running.
+/// Stores `count` fuzzed objects together with a healthy one. The healthy one must be built and
+/// follow a change, and the controller must keep running.
 pub(crate) fn run(count: usize) {
     let rig = Rig::start(false);
     rig.apply(&[loose_crd()]);
-    // The healthy one has to set fields for which the loosened schema has no defaults.
+    // The healthy one has to set the fields for which the relaxed schema has no defaults.
     let healthy = |rows: u32| deployment("healthy", &json!({"batching": {"maxRows": rows}}));
     let objects: Vec<Value> = (0..count).map(fuzzed).collect();
     wait("the loosened kind is served", || {
@@ -164,7 +164,7 @@ pub(crate) fn run(count: usize) {
             watched("watched_objects") + watched("watched_malformed_objects") == count + 1
         }
     });
-    assert!(!controller.has_ended());
+    assert!(!controller.has_exited());
     let log = controller.log();
     assert!(!log.contains("panicked"), "{log}");
     assert!(log.contains("is malformed"), "some objects are malformed");

@@ -1,5 +1,5 @@
-//! A real control plane with a real controller, and the roles of a test: the kubelet (pods'
-//! status), the user (kubectl), and the reader of the audit log.
+//! A real control plane with a real controller, and the roles that a test plays: the kubelet
+//! (status of pods), the user (kubectl), and the reader of the audit log.
 // Each test uses a part; tests fail by panicking.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use albacore_testbed::{ControlPlane, Options};
 use serde_json::{Value, json};
 
-/// The name that a controller has in the audit log.
+/// User name of the controller in the audit log.
 pub(crate) const CONTROLLER: &str = "albacore-controller";
 
-/// The machine may be busy with other things; this is for liveness only.
+/// Generous because the machine may be busy; only for liveness.
 const LONG: Duration = Duration::from_secs(180);
 
 pub(crate) struct Rig {
@@ -26,7 +26,7 @@ pub(crate) struct Rig {
     folder: tempfile::TempDir,
 }
 
-/// A running controller; killed when its owner is dropped.
+/// A running controller; killed on drop.
 pub(crate) struct Controller {
     child: Child,
     log: PathBuf,
@@ -34,7 +34,8 @@ pub(crate) struct Controller {
 }
 
 impl Rig {
-    /// A control plane with our kinds; `with_manager` for one that creates the pods of Deployments.
+    /// Starts a control plane with the kinds of Albacore; `with_manager` adds the controller
+    /// manager, which creates the pods of Deployments.
     pub(crate) fn start(with_manager: bool) -> Self {
         let rig = Self::with(Options {
             controller_manager: with_manager,
@@ -44,22 +45,23 @@ impl Rig {
         rig.serve(&crds)
     }
 
-    /// Installs the definitions at `path`.
+    /// Installs the custom resource definitions at `path`.
     pub(crate) fn serve(mut self, path: &Path) -> Self {
         self.plane.serve_crds(path).unwrap();
         self
     }
 
-    /// A control plane without our kinds.
+    /// Starts a control plane without the kinds of Albacore.
     pub(crate) fn with(options: Options) -> Self {
         let plane = ControlPlane::start(&options).unwrap();
-        // Pods that are not restricted are refused: a test that sees pods sees restricted ones.
+        // Pods that are not restricted are rejected, so every pod that a test observes is
+        // restricted.
         let label = "pod-security.kubernetes.io/enforce=restricted";
         let labeled = plane
             .kubectl(&["label", "namespace", "default", label])
             .unwrap();
         assert!(labeled.status.success(), "{labeled:?}");
-        // A user with every right and a name of its own, so that its requests can be counted.
+        // A user with all permissions and its own name, so that its requests can be counted.
         let kubeconfig = plane
             .kubeconfig_of(CONTROLLER, Some("system:masters"))
             .unwrap();
@@ -72,7 +74,7 @@ impl Rig {
 
     /// Starts a controller and waits until it is ready.
     pub(crate) fn controller(&self, more: &[&str]) -> Controller {
-        self.launch(more).ready()
+        self.launch(more).wait_until_ready()
     }
 
     pub(crate) fn launch(&self, more: &[&str]) -> Controller {
@@ -84,12 +86,12 @@ impl Rig {
         let mut command = Command::new(env!("CARGO_BIN_EXE_albacore-controller"));
         command.env_clear().args(["--lease-namespace", "default"]);
         command.arg("--kubeconfig").arg(kubeconfig).args(more);
-        self.launch_by(command, IpAddr::V4(Ipv4Addr::LOCALHOST))
+        self.launch_command(command, IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    /// Starts a controller by a command that already has its connection options; it listens on a
-    /// port of `ip`.
-    pub(crate) fn launch_by(&self, mut command: Command, ip: IpAddr) -> Controller {
+    /// Starts a controller by a command that already contains its connection options; it listens on
+    /// a port of `ip`.
+    pub(crate) fn launch_command(&self, mut command: Command, ip: IpAddr) -> Controller {
         let listener = std::net::TcpListener::bind((ip, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
@@ -120,12 +122,12 @@ impl Rig {
     /// Runs kubectl and returns its output.
     #[track_caller]
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
-        self.ask(arguments)
+        self.try_kubectl(arguments)
             .unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
     }
 
     /// Runs kubectl and returns its output or its error.
-    pub(crate) fn ask(&self, arguments: &[&str]) -> Result<String, String> {
+    pub(crate) fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
         let output = self.plane.kubectl(arguments).unwrap();
         match output.status.success() {
             true => Ok(String::from_utf8(output.stdout).unwrap()),
@@ -157,14 +159,14 @@ impl Rig {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Applies objects as a user does.
+    /// Applies objects like a user.
     #[track_caller]
     pub(crate) fn apply(&self, objects: &[Value]) {
         self.try_apply(objects, "strict")
             .unwrap_or_else(|error| panic!("apply: {error}"));
     }
 
-    /// Applies objects with this validation of kubectl and the API server; returns the error.
+    /// Applies objects with this validation mode of kubectl and the API server; returns the error.
     pub(crate) fn try_apply(&self, objects: &[Value], validate: &str) -> Result<String, String> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let path = self.file(&list.to_string());
@@ -175,10 +177,10 @@ impl Rig {
             &format!("--validate={validate}"),
             "-f",
         ];
-        self.ask(&[&arguments[..], &[&path]].concat())
+        self.try_kubectl(&[&arguments[..], &[&path]].concat())
     }
 
-    /// Merges a patch into an object.
+    /// Applies a merge patch to an object.
     #[track_caller]
     pub(crate) fn patch(&self, kind: &str, name: &str, patch: &Value) {
         self.kubectl(&[
@@ -205,7 +207,7 @@ impl Rig {
         self.plane.read(&path).ok()
     }
 
-    /// All objects of kinds, joined by commas, with a label selector.
+    /// All objects of `kinds`, a comma-separated list, that match a label selector.
     pub(crate) fn list(&self, kinds: &str, labels: &str) -> Vec<Value> {
         let found = self.kubectl(&["get", kinds, "-A", "-l", labels, "-o", "json"]);
         let found: Value = serde_json::from_str(&found).unwrap();
@@ -213,7 +215,7 @@ impl Rig {
     }
 
     /// `status/reason` of a condition of a deployment; empty if it is absent.
-    pub(crate) fn says(&self, name: &str, condition: &str) -> String {
+    pub(crate) fn condition_text(&self, name: &str, condition: &str) -> String {
         let deployment = self.get("infd", name).unwrap_or_default();
         let conditions = deployment["status"]["conditions"]
             .as_array()
@@ -228,25 +230,25 @@ impl Rig {
 
     /// Waits for a condition of a deployment.
     #[track_caller]
-    pub(crate) fn wait_for(&self, name: &str, condition: &str, standing: &str) {
+    pub(crate) fn wait_for(&self, name: &str, condition: &str, expected: &str) {
         let mut last = String::new();
         wait_or(
             || {
-                last = self.says(name, condition);
-                last == standing
+                last = self.condition_text(name, condition);
+                last == expected
             },
             || {
                 format!(
-                    "{name}: {condition} is not {standing}\n{:#}",
+                    "{name}: {condition} is not {expected}\n{:#}",
                     self.get("infd", name).unwrap_or_default()["status"]
                 )
             },
         );
     }
 
-    /// Writes the status that a kubelet writes for every pod of a deployment: running at an address
-    /// and ready.
-    pub(crate) fn play_kubelet(&self, name: &str, addresses: &[&str]) -> usize {
+    /// Writes the status of every pod of a deployment like a kubelet: running at an address and
+    /// ready.
+    pub(crate) fn simulate_kubelet(&self, name: &str, addresses: &[&str]) -> usize {
         let pods = self.list("pods", &format!("albacore.dev/deployment={name}"));
         let pods = pods
             .iter()
@@ -273,22 +275,23 @@ impl Rig {
                 "--type=merge",
                 "-p",
             ];
-            let patched = self.ask(&[&arguments[..], &[&status.to_string()]].concat());
-            // Deleted meanwhile, as a pod without a node is at once.
+            let patched = self.try_kubectl(&[&arguments[..], &[&status.to_string()]].concat());
+            // Deleted meanwhile; a pod without a node is deleted immediately.
             let is_gone = |error: &String| error.contains("NotFound");
             assert!(patched.as_ref().err().is_none_or(is_gone), "{patched:?}");
         }
         count
     }
 
-    /// Requests of the controller so far, as `verb resource`, but for leases and watches' lists.
+    /// Requests of the controller so far, as `verb resource`, without leases and the lists of
+    /// watches.
     pub(crate) fn requests(&self) -> Vec<String> {
         let log = self.plane.audit_log().unwrap();
         let lines = log
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let ours = lines.filter(|r| r["user"]["username"] == CONTROLLER);
-        let requests = ours.map(|r| {
+        let of_controller = lines.filter(|r| r["user"]["username"] == CONTROLLER);
+        let requests = of_controller.map(|r| {
             let object = &r["objectRef"];
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let part = match text(&object["subresource"]).as_str() {
@@ -307,7 +310,7 @@ impl Rig {
         requests.filter(is_counted).collect()
     }
 
-    /// The writes among them, without events.
+    /// The writes of the controller so far, without events.
     pub(crate) fn writes(&self) -> Vec<String> {
         let is_read = |r: &String| r.starts_with("get ") || r.starts_with("list ");
         self.requests()
@@ -319,7 +322,7 @@ impl Rig {
 
 impl Controller {
     /// Waits until it is ready.
-    pub(crate) fn ready(mut self) -> Self {
+    pub(crate) fn wait_until_ready(mut self) -> Self {
         wait("the controller is ready", || {
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "{}", self.log());
@@ -328,12 +331,12 @@ impl Controller {
         self
     }
 
-    /// Its output so far.
+    /// The log output so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The answer to a GET.
+    /// The response to a GET request.
     pub(crate) fn http(&self, path: &str) -> String {
         use std::io::Read as _;
         let Ok(mut stream) = std::net::TcpStream::connect(self.address) else {
@@ -348,7 +351,7 @@ impl Controller {
         answer
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Sends SIGTERM and waits until the process has exited.
     pub(crate) fn stop(mut self) -> ExitStatus {
         let pid = self.child.id().to_string();
         assert!(
@@ -358,11 +361,11 @@ impl Controller {
                 .unwrap()
                 .success()
         );
-        self.ended()
+        self.wait_for_exit()
     }
 
-    /// Waits for its end.
-    pub(crate) fn ended(&mut self) -> ExitStatus {
+    /// Waits until the process has exited.
+    pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         let mut status = None;
         wait("the controller ends", || {
             status = self.child.try_wait().unwrap();
@@ -371,7 +374,7 @@ impl Controller {
         status.unwrap()
     }
 
-    pub(crate) fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_exited(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
@@ -385,7 +388,7 @@ impl Controller {
         self.memory_mib("VmRSS:")
     }
 
-    /// A line of its status in /proc, in MiB.
+    /// A line of its /proc status file, in MiB.
     pub(crate) fn memory_mib(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|l| l.starts_with(name)).unwrap();
@@ -418,20 +421,20 @@ impl Drop for Controller {
 
 /// Waits until a condition holds.
 #[track_caller]
-pub(crate) fn wait(what: &str, is_so: impl FnMut() -> bool) {
-    wait_or(is_so, || format!("in vain waited until {what}"));
+pub(crate) fn wait(what: &str, is_met: impl FnMut() -> bool) {
+    wait_or(is_met, || format!("timed out waiting until {what}"));
 }
 
 #[track_caller]
-pub(crate) fn wait_or(mut is_so: impl FnMut() -> bool, otherwise: impl Fn() -> String) {
+pub(crate) fn wait_or(mut is_met: impl FnMut() -> bool, otherwise: impl Fn() -> String) {
     let start = Instant::now();
-    while !is_so() {
+    while !is_met() {
         assert!(start.elapsed() < LONG, "{}", otherwise());
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// A deployment of one model.
+/// A deployment with one model.
 pub(crate) fn deployment(name: &str, more: &Value) -> Value {
     let mut spec = json!({"replicas": 2, "workers": 2, "threads": 2,
         "models": [{"name": "m", "uri": "pvc://models/m.ubj", "slo": {"latency": "25ms"}}]});
@@ -442,6 +445,6 @@ pub(crate) fn deployment(name: &str, more: &Value) -> Value {
         "metadata": {"name": name, "namespace": "default"}, "spec": spec})
 }
 
-/// The kinds of children without ServiceMonitors, as kubectl takes them.
+/// The kinds of children without ServiceMonitors, in the format of kubectl.
 pub(crate) const CHILDREN: &str =
     "serviceaccounts,configmaps,services,networkpolicies,poddisruptionbudgets,deployments";

@@ -1,5 +1,5 @@
-//! Servers of pods: real ones on loopback addresses, with their ConfigMap written by the test as a
-//! kubelet does.
+//! Servers of pods: real ones on loopback addresses, with a ConfigMap volume that the test updates
+//! like a kubelet.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -63,7 +63,7 @@ impl Pod {
         pod
     }
 
-    /// Swaps the volume's files at once, as a kubelet does.
+    /// Swaps the volume's files atomically like a kubelet.
     pub(crate) fn deliver(&mut self, settings: &str) {
         let root = self.folder.path();
         self.versions += 1;
@@ -78,7 +78,7 @@ impl Pod {
         }
     }
 
-    /// Kills one of its workers, as a kernel that is out of memory does; false if there was none.
+    /// Kills one of its workers like the OOM killer; returns false if there was none.
     pub(crate) fn kill_worker(&self) -> bool {
         let pid = self.child.id();
         let mut children = String::new();
@@ -97,18 +97,18 @@ impl Pod {
         killed.unwrap().success()
     }
 
-    /// Sends the example's request to the model `m`; the status line of the answer.
-    pub(crate) fn ask(&self) -> String {
-        self.ask_model("m")
+    /// Sends the example's request to the model `m`; returns the status line of the response.
+    pub(crate) fn predict(&self) -> String {
+        self.predict_with("m")
     }
 
-    pub(crate) fn ask_model(&self, model: &str) -> String {
+    pub(crate) fn predict_with(&self, model: &str) -> String {
         let body = std::fs::read_to_string(root().join("examples/fraud_request.json")).unwrap();
         self.send(model, &body)
     }
 
-    /// The same for the costliest output.
-    pub(crate) fn ask_interactions(&self) -> String {
+    /// The same for the most expensive output.
+    pub(crate) fn predict_interactions(&self) -> String {
         let body = std::fs::read_to_string(root().join("examples/fraud_request.json")).unwrap();
         let mut body: Value = serde_json::from_str(&body).unwrap();
         body["outputs"] = json!([{"name": "interactions"}]);

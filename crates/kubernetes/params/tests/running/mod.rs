@@ -1,4 +1,4 @@
-//! A running `albacore-params`, the agent's end of its pipe, and pods as clients.
+//! A running `albacore-params`, the agent's end of its pipe, and clients that act as pods.
 
 #![allow(dead_code)] // not every test needs every part
 
@@ -19,7 +19,7 @@ use serde_json::Value;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
-/// Far longer than any test takes; it only ends a test that would hang.
+/// Far longer than any test takes; only ends tests that hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Params {
@@ -29,7 +29,7 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    /// Starts it for the pipe `feed`; it listens where `more` says.
+    /// Starts it with the pipe `feed` and the listeners in `more`.
     pub(crate) fn start(feed: &Path, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_albacore-params"))
             .args(["--listen", "127.0.0.1:0", "--log", "json", "--feed"])
@@ -57,7 +57,7 @@ impl Params {
         Self::start(feed, &["--grpc", "127.0.0.1:0"])
     }
 
-    /// Status and body of a GET.
+    /// Status and body of the response to a GET request.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.listen).unwrap();
         write!(
@@ -71,7 +71,7 @@ impl Params {
         (head[9..12].parse().unwrap(), body.to_owned())
     }
 
-    /// The value of a metric, by the beginning of its line.
+    /// The value of a metric, identified by a prefix of its line.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let (_, text) = self.get("/metrics");
         let value = text
@@ -97,7 +97,7 @@ impl Params {
         self.child.wait().unwrap();
     }
 
-    /// Sends SIGTERM; true if it exited with 0.
+    /// Sends SIGTERM; returns whether it exited with 0.
     pub(crate) fn terminate(&mut self) -> bool {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-TERM", &id]).status().unwrap();
@@ -117,7 +117,7 @@ impl Params {
         ParamsClient::new(channel)
     }
 
-    /// The stream of the pod at `from`.
+    /// Opens the stream of the pod at `from`.
     pub(crate) async fn watch(&self, from: &str) -> Result<Streaming<Parameters>, Status> {
         let mut client = self.client(from).await;
         let reply = client.watch(WatchRequest {}).await?;
@@ -132,7 +132,7 @@ impl Drop for Params {
     }
 }
 
-/// A folder with a pipe in it.
+/// A directory that contains a pipe.
 pub(crate) fn pipe() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("feed");
@@ -149,7 +149,7 @@ pub(crate) fn make_pipe(path: &Path) {
     assert!(made.success());
 }
 
-/// The agent's end of the pipe; opening it waits for the reader.
+/// The agent's end of the pipe; opening it blocks until there is a reader.
 pub(crate) struct Agent {
     file: File,
     sequence: u64,
@@ -166,7 +166,7 @@ impl Agent {
         self.file.write_all(bytes).unwrap();
     }
 
-    pub(crate) fn tell(&mut self, pods: &[ServingPod]) {
+    pub(crate) fn send_snapshot(&mut self, pods: &[ServingPod]) {
         self.sequence += 1;
         let snapshot = NodeSnapshot {
             node: "n1".to_owned(),
@@ -178,7 +178,7 @@ impl Agent {
     }
 }
 
-/// A pod with its address in a batch of `rows` rows.
+/// A pod with its address and a batch limit of `rows` rows.
 pub(crate) fn pod(name: &str, address: Option<&str>, rows: u32) -> ServingPod {
     ServingPod {
         address: address.map(|address| address.parse().unwrap()),
@@ -208,7 +208,7 @@ pub(crate) fn pod(name: &str, address: Option<&str>, rows: u32) -> ServingPod {
     }
 }
 
-/// The same, asked to report its latency.
+/// The same pod with latency reports enabled.
 pub(crate) fn reporting(name: &str, address: &str) -> ServingPod {
     let mut pod = pod(name, Some(address), 1);
     pod.parameters.report = Some(Duration::from_millis(500));

@@ -1,5 +1,4 @@
-//! Resolves a key to everything that exists of it, from the caches of the watches: sends no
-//! request.
+//! Looks up all observed state of a deployment in the caches of the watches; sends no requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,18 +19,18 @@ use crate::watched_child::WatchedChild;
 use crate::watched_pod::WatchedPod;
 use crate::watches::Watches;
 
-/// Everything that exists of a deployment.
+/// The observed state of a deployment.
 pub(crate) struct ObservedDeployment {
     pub(crate) deployment: Arc<InferenceDeployment>,
     pub(crate) children: BTreeMap<ChildKind, LiveObject>,
-    /// Ordered by name.
+    /// Sorted by name.
     pub(crate) pods: Vec<ObservedPod>,
     /// `None` before the watch has reported it.
     pub(crate) namespace: Option<Arc<Namespace>>,
 }
 
-/// Everything that exists of the deployment `key`; `None` if the deployment does not exist.
-pub(crate) fn dereference(
+/// The observed state of the deployment `key`; `None` if it does not exist.
+pub(crate) fn observe(
     key: &ObjectKey,
     watches: &Watches,
     states: &ServerStates,
@@ -39,15 +38,15 @@ pub(crate) fn dereference(
     let deployment = watches.deployments.get(key)?;
     let children = ChildKind::ALL.into_iter().filter_map(|kind| {
         let child = watches.child(kind, key)?;
-        Some((kind, watched(kind, &child)))
+        Some((kind, child_from_cache(kind, &child)))
     });
     let children = children.collect();
-    let pods = watches.pods.group(key);
+    let pods = watches.pods.by_index(key);
     let conditions = deployment.status.iter().flat_map(|s| &s.conditions);
     let mut placed = conditions.filter(|c| c.type_ == "Placed");
     let was_silent = placed.any(|c| c.reason == AGENT_SILENT);
-    let seen = |pod: &Arc<WatchedPod>| seen(pod, watches, states, was_silent);
-    let mut pods: Vec<ObservedPod> = pods.iter().map(seen).collect();
+    let observe_pod = |pod: &Arc<WatchedPod>| observe_pod(pod, watches, states, was_silent);
+    let mut pods: Vec<ObservedPod> = pods.iter().map(observe_pod).collect();
     pods.sort_by(|a, b| a.name.cmp(&b.name));
     Some(ObservedDeployment {
         deployment,
@@ -57,17 +56,17 @@ pub(crate) fn dereference(
     })
 }
 
-/// A child as the API server answered with it.
-pub(crate) fn answered(kind: ChildKind, object: &DynamicObject) -> LiveObject {
-    live(kind, serde_json::to_value(object).unwrap_or_default())
+/// A child from a response of the API server.
+pub(crate) fn child_from_response(kind: ChildKind, object: &DynamicObject) -> LiveObject {
+    live_object(kind, serde_json::to_value(object).unwrap_or_default())
 }
 
-/// A child as its watch reported it last.
-pub(crate) fn watched(kind: ChildKind, child: &WatchedChild) -> LiveObject {
-    live(kind, child.body())
+/// A child as last reported by its watch.
+pub(crate) fn child_from_cache(kind: ChildKind, child: &WatchedChild) -> LiveObject {
+    live_object(kind, child.body())
 }
 
-fn live(kind: ChildKind, mut body: Value) -> LiveObject {
+fn live_object(kind: ChildKind, mut body: Value) -> LiveObject {
     if !body.is_object() {
         body = Value::Object(serde_json::Map::new());
     }
@@ -81,13 +80,13 @@ fn live(kind: ChildKind, mut body: Value) -> LiveObject {
         uid: text(&metadata["uid"]).unwrap_or_default(),
         resource_version: text(&metadata["resourceVersion"]).unwrap_or_default(),
         controller: owners.find(|owner| owner.controller == Some(true)),
-        applied: text(&metadata["annotations"][APPLIED_ANNOTATION]),
+        applied_digest: text(&metadata["annotations"][APPLIED_ANNOTATION]),
         body,
     }
 }
 
 /// `was_silent`: whether the status of its deployment names a silent node.
-fn seen(
+fn observe_pod(
     pod: &WatchedPod,
     watches: &Watches,
     states: &ServerStates,
@@ -107,12 +106,12 @@ fn seen(
         uid: pod.uid().unwrap_or_default(),
         node: node.map(str::to_owned),
         created: facts.created,
-        is_own: facts.is_own,
+        is_controlled: facts.is_controlled,
         traffic: facts.traffic,
         unready_since: facts.unready_since,
         problem: facts.problem.clone(),
         is_ready: facts.is_ready,
-        is_ending: facts.is_ending,
+        is_inactive: facts.is_inactive,
         state: states.of(&ObjectKey::of(pod)),
         placement: match silent {
             Some(_) => None,

@@ -1,4 +1,4 @@
-//! Why the API server refused a write of a child: the reason for conditions and events. Pure.
+//! Maps a rejected write of a child to the reason for conditions and events. Pure.
 
 use albacore_api::remedy_of;
 use albacore_cluster::{ClusterError, ErrorClass};
@@ -7,18 +7,18 @@ use crate::limits::MESSAGE_CHARS_MAX;
 
 /// A write or deletion of a child that the API server refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct RefusedWrite {
-    /// Reason of the condition and the event, one of [`RefusedWrite::REASONS`].
+pub(crate) struct RejectedWrite {
+    /// Reason of the condition and the event, one of [`RejectedWrite::REASONS`].
     pub(crate) reason: &'static str,
-    /// What was tried, and the API server's answer.
+    /// The attempted write, and the API server's response.
     pub(crate) message: String,
-    /// Whether an action is needed; else it is transient.
-    pub(crate) is_lasting: bool,
-    /// Decides when it is retried.
+    /// Whether user action is required; otherwise the problem is transient.
+    pub(crate) is_permanent: bool,
+    /// Determines the retry delay.
     pub(crate) class: ErrorClass,
 }
 
-impl RefusedWrite {
+impl RejectedWrite {
     pub(crate) const REASONS: [&'static str; 7] = [
         "QuotaExceeded",
         "NamespaceTerminating",
@@ -29,18 +29,18 @@ impl RefusedWrite {
         "WriteFailed",
     ];
 
-    /// The refusal of a child that `error` means; `None` without an answer, or for answers that end
-    /// by a retry (conflict, too many requests).
+    /// The rejection that `error` reports; `None` without a response, or for responses that a retry
+    /// resolves (conflict, too many requests).
     pub(crate) fn of(error: &ClusterError) -> Option<Self> {
-        let (code, says) = error.answer()?;
+        let (code, message) = error.response()?;
         let class = error.class();
-        let reason = reason_of(class, code, says)?;
+        let reason = reason_of(class, code, message)?;
         Some(Self {
             reason,
             message: error.to_string(),
-            is_lasting: !matches!(reason, "KindNotServed" | "WriteFailed"),
-            // Whether a child is valid may depend on other objects, such as policies: it is retried
-            // as a forbidden one is.
+            is_permanent: !matches!(reason, "KindNotServed" | "WriteFailed"),
+            // Whether a child is valid may depend on other objects, such as policies. Therefore it
+            // is retried like a forbidden one.
             class: match class {
                 ErrorClass::Invalid | ErrorClass::Bug => ErrorClass::Forbidden,
                 class => class,
@@ -49,8 +49,8 @@ impl RefusedWrite {
     }
 }
 
-fn reason_of(class: ErrorClass, code: u16, says: &str) -> Option<&'static str> {
-    let has = |words: &str| says.contains(words);
+fn reason_of(class: ErrorClass, code: u16, message: &str) -> Option<&'static str> {
+    let has = |words: &str| message.contains(words);
     Some(match class {
         ErrorClass::Conflict | ErrorClass::Throttled(_) => return None,
         ErrorClass::KindUnknown => "KindNotServed",
@@ -66,7 +66,8 @@ fn reason_of(class: ErrorClass, code: u16, says: &str) -> Option<&'static str> {
     })
 }
 
-/// A message with the remedy of `reason`, if there is one; shortened so that the remedy fits.
+/// Appends the remedy of `reason` to a message, if there is one; shortens the message so that the
+/// remedy fits.
 pub(crate) fn with_remedy(message: &str, reason: &str) -> String {
     let remedy = remedy_of(reason).map_or(String::new(), |remedy| format!("; {remedy}"));
     let room = MESSAGE_CHARS_MAX.saturating_sub(remedy.chars().count());
@@ -79,7 +80,8 @@ pub(crate) fn with_remedy(message: &str, reason: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Class and code of an error, the API server's message, and the reason of the condition.
+    /// Class and code of an error, the API server's message, and the expected reason of the
+    /// condition.
     const CASES: [(ErrorClass, u16, &str, Option<&str>); 12] = [
         (
             ErrorClass::Forbidden,
@@ -150,16 +152,16 @@ mod tests {
 
     #[test]
     fn messages_of_api_servers_map_to_reasons() {
-        for (class, code, says, reason) in CASES {
-            let found = reason_of(class, code, says);
-            assert_eq!(found, reason, "{says}");
-            assert!(found.is_none_or(|reason| RefusedWrite::REASONS.contains(&reason)));
+        for (class, code, message, reason) in CASES {
+            let found = reason_of(class, code, message);
+            assert_eq!(found, reason, "{message}");
+            assert!(found.is_none_or(|reason| RejectedWrite::REASONS.contains(&reason)));
         }
     }
 
     #[test]
     fn every_refusal_has_a_remedy_which_is_never_cut_off() {
-        for reason in RefusedWrite::REASONS {
+        for reason in RejectedWrite::REASONS {
             let message = with_remedy(&"x".repeat(4096), reason);
             assert!(message.ends_with(remedy_of(reason).unwrap()), "{reason}");
             assert_eq!(message.chars().count(), MESSAGE_CHARS_MAX);
