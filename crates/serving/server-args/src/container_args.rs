@@ -46,8 +46,8 @@ pub struct ContainerArgs {
         env = "AIP_PREDICT_ROUTE"
     )]
     pub aip_predict_route: Option<String>,
-    /// Folder with the model, as set by Vertex AI; the model is named "model" unless other
-    /// arguments specify one.
+    /// Folder with the model, as set by Vertex AI; served under the name "model" unless other
+    /// arguments specify a model.
     #[arg(
         long = "aip_storage_uri",
         value_name = "FOLDER",
