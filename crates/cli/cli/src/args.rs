@@ -82,7 +82,7 @@ pub(crate) enum ModelCommand {
     },
 }
 
-/// The arguments of a command of the laboratory, passed on as they are.
+/// Arguments of a laboratory command, passed on unchanged.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct LaboratoryArgs {
@@ -94,7 +94,7 @@ pub(crate) struct LaboratoryArgs {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// Which cluster is meant, found as kubectl finds it.
+/// Selection of the cluster, with the defaults of kubectl.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ClusterArgs {
     /// Namespace [default: that of the context; for upgrade: all]
@@ -108,7 +108,7 @@ pub(crate) struct ClusterArgs {
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
-/// Which cluster a node is of.
+/// Selection of the cluster of a node.
 #[derive(Debug, clap::Args)]
 pub(crate) struct NodeClusterArgs {
     /// Context of the kubeconfig [default: the current context]
@@ -180,7 +180,7 @@ pub(crate) struct RestoreArgs {
     pub(crate) cluster: NodeClusterArgs,
 }
 
-/// Which machine is meant.
+/// Selection of the machine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MachineArgs {
     /// Machine: an hwloc synthetic string such as "pack:1 l3:1 core:16 pu:2", or a directory with a

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
 
-/// How log lines are printed.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     #[default]

@@ -164,7 +164,7 @@ impl From<EnforcementFlag> for Enforcement {
     }
 }
 
-/// How new threads are noticed.
+/// How new threads are detected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum EventSource {
     /// By polling procfs.

@@ -97,7 +97,7 @@ impl BenchServeArgs {
     }
 }
 
-/// How tensors travel over HTTP.
+/// Encoding of tensors over HTTP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Form {
     /// JSON

@@ -28,7 +28,7 @@ pub(crate) struct ExperimentArgs {
     cluster: ClusterArgs,
 }
 
-/// Options that `albacore` handles itself, before it would start this program; here for their help.
+/// Options that `albacore` itself handles before it starts this program; listed here for the help.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "On a node of a cluster")]
 struct ClusterArgs {

@@ -47,7 +47,7 @@ pub(crate) struct TuneArgs {
     cluster: ClusterArgs,
 }
 
-/// What is measured.
+/// Options of the measurements.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MeasuringArgs {
     /// Latency objective [default: the strictest of the models]
@@ -75,7 +75,7 @@ pub(crate) struct MeasuringArgs {
     seed: u64,
 }
 
-/// Options that `albacore` handles itself, before it would start this program; here for their help.
+/// Options that `albacore` itself handles before it starts this program; listed here for the help.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "With the name of a deployment of a cluster")]
 struct ClusterArgs {

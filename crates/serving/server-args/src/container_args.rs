@@ -14,7 +14,7 @@ const NAME: &str = "model";
 /// Folder into which SageMaker unpacks the model's archive.
 const SAGEMAKER_FOLDER: &str = "/opt/ml/model";
 
-/// The command and the variables of containers.
+/// Command and variables of containers on SageMaker and Vertex AI.
 #[derive(Debug, Default, Args)]
 pub struct ContainerArgs {
     /// Command that SageMaker starts a container with: serves the model in /opt/ml/model, named
@@ -56,7 +56,7 @@ pub struct ContainerArgs {
     pub aip_storage_uri: Option<String>,
 }
 
-/// Commands that containers are started with.
+/// Commands with which platforms start containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ContainerCommand {
     /// Serves the model, as on SageMaker.

@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::args::named_model;
 
-/// In place of `--model`, `--http` and `--grpc`.
+/// Arguments of KServe, used instead of `--model`, `--http` and `--grpc`.
 #[derive(Debug, Default, Args)]
 pub struct KserveArgs {
     /// Name of the model in --model_dir, as passed by KServe.

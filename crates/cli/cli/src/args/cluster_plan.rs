@@ -22,7 +22,7 @@ const LOCAL: [&str; 12] = [
     "cpuset",
 ];
 
-/// Options of `albacore plan` that mean a cluster.
+/// Options of `albacore plan` that select a cluster.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Plans for a cluster")]
 pub(crate) struct ClusterPlanArgs {

@@ -52,7 +52,7 @@ fn parse_whole_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How requests are sent.
+/// Protocol of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     /// JSON over HTTP/1.1, by wrk.

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::cluster::ClusterArgs;
 
-/// What is asked of a scenario.
+/// The arguments of `albacore simulate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimulateArgs {
     /// Scenario file: workers, models or profiles, arrivals, rate, requests, policy, drop, delays;
@@ -67,7 +67,7 @@ pub(crate) struct SimulateArgs {
     pub(crate) cluster: ClusterArgs,
 }
 
-/// How the result is printed.
+/// Output formats of `albacore simulate`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum SimulateOutput {
     /// Human-readable text
