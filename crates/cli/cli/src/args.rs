@@ -68,13 +68,14 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show the deployments whose pods an upgrade of the operator restarts
     Upgrade(UpgradeArgs),
-    /// Reset affinity masks to all CPUs of the cgroup, of local processes or of the pods of a node
+    /// Reset the affinity masks of local processes, or of the pods of a node, to all CPUs of their
+    /// cgroup
     Restore(RestoreArgs),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelCommand {
-    /// Show a model, and which kernel computes how many rows on this CPU
+    /// Show the properties of a model, and the kernel used for each number of rows on this CPU
     Show {
         /// Model file: XGBoost .ubj or .json, or LightGBM text
         #[arg(value_name = "FILE")]
@@ -124,7 +125,7 @@ pub(crate) struct StatusArgs {
     /// InferenceDeployment to show in full, or pod/NAME [default: all in the namespace]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Show all namespaces
+    /// Show the deployments of all namespaces
     #[arg(short = 'A', long, conflicts_with_all = ["name", "namespace"])]
     pub(crate) all_namespaces: bool,
     /// Also show every thread, as the agents of the nodes see it now (requires permission to exec

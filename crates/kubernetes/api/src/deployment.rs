@@ -351,7 +351,7 @@ pub enum MainThread {
     /// Its one planned CPU, like every other thread.
     #[default]
     Pinned,
-    /// Every CPU planned for its worker: for servers whose main thread does more than compute.
+    /// All CPUs planned for its worker: for servers whose main thread does more than compute.
     WorkerSet,
 }
 

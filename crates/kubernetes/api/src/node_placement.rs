@@ -125,8 +125,8 @@ pub struct PodPlacement {
     /// `spec.threads`: these are placed, the others share the CPUs of their worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_threads: Option<i32>,
-    /// Worker threads that run or wait for a CPU for at least half of the time; they count until
-    /// this falls to a quarter. Changes at most every ten minutes; absent until measured.
+    /// Worker threads that run or wait for a CPU for at least half of the time; a thread is counted
+    /// until this falls to a quarter. Changes at most every ten minutes; absent until measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot_threads: Option<i32>,
     /// CPUs that the pod may use, as in `0-7,16-23`.
@@ -144,7 +144,7 @@ pub struct PodPlacement {
     /// The plan in force; absent if the report would be too large with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<PodMapping>,
-    /// Time since which this plan is verified.
+    /// Time at which this plan became verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// The last drift, if any.
@@ -156,7 +156,7 @@ pub struct PodPlacement {
     /// Why the pod, or a part of it, is not placed; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Request in the pod's annotation `albacore.dev/place`, with the numbers found where it omits
+    /// Values of the pod's annotation `albacore.dev/place`, with detected numbers where it omits
     /// them; absent for a pod of an InferenceDeployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotation: Option<AnnotatedPod>,

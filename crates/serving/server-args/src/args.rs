@@ -101,7 +101,7 @@ pub struct Args {
     /// Any client that can reach the ports may then do so.
     #[arg(long, value_enum, default_value_t = ModelControlMode::None, env = "ALBACORE_MODEL_CONTROL")]
     pub model_control: ModelControlMode,
-    /// When a batch is dispatched: `eager`: as soon as a worker is free; `timeout`: when its oldest
+    /// When a batch is dispatched. `eager`: as soon as a worker is free; `timeout`: when its oldest
     /// request has waited for --max-delay; `deferred`: as late as the objective allows; `auto`:
     /// deferred or eager, chosen by the gain and cost of deferring.
     #[arg(long, value_enum, default_value_t = PolicyName::Auto, env = "ALBACORE_POLICY")]

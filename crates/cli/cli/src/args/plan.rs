@@ -36,8 +36,8 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_enum, default_value_t = Policy::Tuna)]
     pub(crate) policy: Policy,
     /// InferenceDeployment file, instead of --workers, --threads and --mode; repeat -f to plan
-    /// several deployments together. The CPUs after an @ limit a deployment, as in -f a.yaml@0-15
-    /// [default: those of --cpuset]
+    /// several deployments together. CPUS after an @ restricts a deployment to these CPUs, as in -f
+    /// a.yaml@0-15 [default: those of --cpuset]
     #[arg(short, long, value_name = "FILE[@CPUS]", conflicts_with_all = OF_ONE)]
     pub(crate) file: Vec<FileArg>,
     /// Current plan, as printed by --output json: the new plan moves as few threads as possible,
