@@ -11,7 +11,8 @@ use clap::Parser;
 use crate::args::ClusterArgs;
 use crate::laboratory;
 
-/// The options; their help is that of `albacore-lab experiment`, which has the same.
+/// Options of a run in a cluster; the help is that of `albacore-lab experiment`, which has them
+/// too.
 #[derive(Debug, Parser)]
 #[command(name = "albacore experiment", disable_help_flag = true)]
 struct ExperimentNodeArgs {

@@ -11,7 +11,7 @@ use clap::Parser;
 use crate::args::ClusterArgs;
 use crate::experiment_node::{bad_usage, connect_options};
 
-/// The options; their help is that of `albacore-lab tune`, which has the same.
+/// Options of a search in a cluster; the help is that of `albacore-lab tune`, which has the same.
 #[derive(Debug, Parser)]
 #[command(name = "albacore tune", disable_help_flag = true)]
 struct TuneInClusterArgs {
@@ -34,7 +34,7 @@ struct TuneInClusterArgs {
     cluster: ClusterArgs,
 }
 
-/// What is measured; `albacore-lab` checks the values.
+/// Options of the measurements; `albacore-lab` checks the values.
 #[derive(Debug, clap::Args)]
 struct MeasuringArgs {
     #[arg(long)]

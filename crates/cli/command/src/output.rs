@@ -10,11 +10,11 @@ use crate::failure::Failure;
 /// The forms in which a command can print its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Output {
-    /// For people
+    /// Human-readable text
     Text,
-    /// For programs: one object on one line
+    /// One JSON object on one line
     Json,
-    /// A picture
+    /// SVG image
     Svg,
 }
 
@@ -25,7 +25,7 @@ pub enum RunOutput {
     Auto,
     /// A live table
     Table,
-    /// One JSON object an event, one event a line
+    /// One JSON object per event, one event per line
     Json,
 }
 

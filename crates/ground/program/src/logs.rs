@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
 
-/// How log lines are printed.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     #[default]
@@ -28,7 +28,7 @@ impl FromStr for LogFormat {
 /// The arguments of every long-running program for its logs.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogArgs {
-    /// How log lines are printed: text or json.
+    /// Log format: text or json.
     #[arg(
         long,
         value_name = "FORMAT",
@@ -37,7 +37,7 @@ pub struct LogArgs {
         global = true
     )]
     log: LogFormat,
-    /// What is logged, as in RUST_LOG.
+    /// Log filter, in the syntax of RUST_LOG.
     #[arg(
         long,
         value_name = "FILTER",

@@ -9,9 +9,9 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 use crate::cluster_view::ViewOptions;
 
-/// Places the threads of this node's serving pods, keeps them there and reports it.
+/// Places the threads of this node's serving pods, keeps them placed and reports the placement.
 ///
-/// Exit codes: 0 stopped when asked, 1 failed, 64 bad usage.
+/// Exit codes: 0 stopped on request, 1 failed, 64 bad usage.
 #[derive(Debug, Parser)]
 #[command(name = "albacore-agent", version)]
 pub(crate) struct Args {
@@ -26,10 +26,10 @@ pub(crate) struct Args {
 /// Arguments of the daemon and of all commands.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct Common {
-    /// The node that this process runs on.
+    /// Name of the node that this process runs on.
     #[arg(long, value_name = "NAME", env = "NODE_NAME", global = true)]
     pub(crate) node_name: Option<String>,
-    /// procfs of the node. With a path other than /proc no mask is ever written.
+    /// Mount point of the node's procfs. With a path other than /proc, no mask is written.
     #[arg(
         long,
         value_name = "DIR",
@@ -38,7 +38,7 @@ pub(crate) struct Common {
         global = true
     )]
     pub(crate) proc: PathBuf,
-    /// The node's cgroups.
+    /// Mount point of the node's cgroup file system.
     #[arg(
         long,
         value_name = "DIR",
@@ -47,7 +47,7 @@ pub(crate) struct Common {
         global = true
     )]
     pub(crate) cgroup: PathBuf,
-    /// sysfs.
+    /// Mount point of sysfs.
     #[arg(
         long,
         value_name = "DIR",
@@ -56,17 +56,18 @@ pub(crate) struct Common {
         global = true
     )]
     pub(crate) sys: PathBuf,
-    /// The cluster and the user. Default: the service account of this pod; KUBECONFIG is not read.
+    /// Kubeconfig with the cluster and the user. Default: the service account of this pod;
+    /// KUBECONFIG is not read.
     #[arg(long, value_name = "FILE", env = "ALBACORE_KUBECONFIG", global = true)]
     pub(crate) kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) logs: LogArgs,
-    /// A folder with files of measured distances, one for each kind of node, named by the hash of
-    /// its topology (`albacore topology --measure`). Default: none.
+    /// Folder of files with measured distances, one for each type of node, named by the hash of its
+    /// topology (`albacore topology --measure`). Default: none.
     #[arg(long, value_name = "DIR", env = "ALBACORE_DISTANCES", global = true)]
     pub(crate) distances: Option<PathBuf>,
-    /// Whether pods of no InferenceDeployment opt in by the annotation albacore.dev/place. The
-    /// agent then watches every pod of its node.
+    /// Whether pods without an InferenceDeployment can opt in by the annotation albacore.dev/place.
+    /// The agent then watches every pod of its node.
     #[arg(
         long,
         value_name = "BY",
@@ -75,7 +76,7 @@ pub(crate) struct Common {
         global = true
     )]
     pub(crate) opt_in: OptInFlag,
-    /// The file that is written while the agent works.
+    /// Heartbeat file, written while the agent works.
     #[arg(
         long,
         value_name = "FILE",
@@ -108,16 +109,17 @@ impl Common {
 /// How pods may opt in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum OptInFlag {
-    /// By the label of an InferenceDeployment, or by the annotation.
+    /// By the label of an InferenceDeployment or by the annotation.
     Annotation,
-    /// By the label of an InferenceDeployment alone.
+    /// Only by the label of an InferenceDeployment.
     Deployment,
 }
 
 /// Arguments of the daemon alone.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct Daemon {
-    /// Whether masks are written. A deployment or the node's annotation can only be stricter.
+    /// Whether affinity masks are written. A deployment or the node's annotation can only be
+    /// stricter.
     #[arg(
         long,
         value_name = "HOW",
@@ -125,14 +127,14 @@ pub(crate) struct Daemon {
         env = "ALBACORE_ENFORCEMENT"
     )]
     pub(crate) enforcement: EnforcementFlag,
-    /// The pipe to albacore-params; created if it does not exist. Default: none.
+    /// Pipe to albacore-params; created if missing. Default: none.
     #[arg(long, value_name = "PATH", env = "ALBACORE_FEED")]
     pub(crate) feed: Option<PathBuf>,
-    /// The pipe from albacore-params with the latencies that pods on trial report; created if it
-    /// does not exist. Default: none.
+    /// Pipe from albacore-params with the latencies that pods on trial report; created if missing.
+    /// Default: none.
     #[arg(long, value_name = "PATH", env = "ALBACORE_REPORTS")]
     pub(crate) reports: Option<PathBuf>,
-    /// How new threads are noticed.
+    /// How new threads are detected.
     #[arg(
         long,
         value_name = "HOW",
@@ -162,12 +164,12 @@ impl From<EnforcementFlag> for Enforcement {
     }
 }
 
-/// How new threads are noticed.
+/// How new threads are detected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum EventSource {
     /// By polling procfs.
     Polling,
-    /// By the kernel's process events: needs the host's pid and network namespaces.
+    /// By the kernel's process events; requires the host's pid and network namespaces.
     Connector,
 }
 
@@ -180,12 +182,12 @@ pub(crate) enum Command {
         #[arg(long, value_name = "NS/NAME")]
         pod: Option<String>,
     },
-    /// Give back every mask of this node's pods. A running agent pins them again: set the node's
+    /// Reset every mask of this node's pods. A running agent pins them again: set the node's
     /// annotation first.
     Restore,
-    /// Sleep for a minute: the throw-away child of the kernel probe.
+    /// Sleep for a minute, as the temporary child process of the kernel probe.
     #[command(hide = true)]
     Idle,
-    /// Exit with 0 if the agent of this container works, else with 1.
+    /// Check the agent of this container: exit with 0 if it works, else with 1.
     Alive,
 }

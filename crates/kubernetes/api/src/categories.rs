@@ -10,7 +10,7 @@ pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "maxProperties": limits::CATEGORY_COLUMNS_MAX,
         "additionalProperties": {
-            "description": "The texts of a column, by their numbers.",
+            "description": "Texts of a column, in the order of their numbers.",
             "type": "array",
             "minItems": 1,
             "maxItems": limits::CATEGORIES_MAX,

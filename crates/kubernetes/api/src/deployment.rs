@@ -24,8 +24,8 @@ use crate::status::InferenceDeploymentStatus;
 use crate::timespan::Timespan;
 use crate::uri::ModelUri;
 
-/// What is served, by how many workers of how many threads, where those threads run and how
-/// requests are batched. Only `models` (or a `template` with a server of your own) is needed.
+/// Models to serve, number of workers and threads, placement of the threads and batching of
+/// requests. Only `models` (or a `template` with your own server) is required.
 #[derive(CustomResource, Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "albacore.dev",
@@ -38,7 +38,7 @@ use crate::uri::ModelUri;
     status = "InferenceDeploymentStatus",
     derive = "PartialEq",
     doc = "CPU inference service: pods that serve a model with W workers of T threads each, every \
-           thread pinned to the cpu that the planner chose.",
+           thread pinned to the CPU chosen by the planner.",
     scale(
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.replicas",
@@ -60,7 +60,7 @@ use crate::uri::ModelUri;
         name = "Mode",
         type_ = "string",
         json_path = ".spec.mode",
-        description = "Where the threads of a worker run relative to each other."
+        description = "Relative placement of the threads of a worker."
     ),
     printcolumn(
         name = "WxT",
@@ -78,7 +78,7 @@ use crate::uri::ModelUri;
         name = "Pinned",
         type_ = "string",
         json_path = ".status.pinned",
-        description = "Threads verified on their planned cpu, of all threads."
+        description = "Threads verified on their planned CPU, of all threads."
     ),
     printcolumn(
         name = "Age",
@@ -112,52 +112,52 @@ use crate::uri::ModelUri;
         type_ = "string",
         json_path = ".status.url",
         priority = 1,
-        description = "Where to send requests."
+        description = "URL for requests over HTTP."
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct InferenceDeploymentSpec {
-    /// Number of pods. Leave it out where an autoscaler (an HPA, KEDA or `autoscaling` below)
-    /// decides: an applied manifest without it leaves the autoscaler's number alone.
+    /// Number of pods. Omit it if an autoscaler (an HPA, KEDA or `autoscaling` below) sets it:
+    /// applying a manifest without it keeps the autoscaler's number.
     // The API server sets the default, because the scale subresource of an object without the field
     // is an error for an HPA.
     #[serde(default = "replicas_default", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = limits::REPLICAS_MAX))]
     pub replicas: Option<i32>,
 
-    /// W: serving processes per pod. Many workers of few threads serve many small requests; few
-    /// workers of many threads serve few large ones. workers x threads is at most 2048.
+    /// W: serving processes per pod. Many workers with few threads suit many small requests; few
+    /// workers with many threads suit few large ones. workers x threads is at most 2048.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = limits::WORKERS_MAX))]
     pub workers: u16,
 
-    /// T: compute threads per worker, its main thread included.
+    /// T: compute threads per worker, including its main thread.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = limits::THREADS_MAX))]
     pub threads: u16,
 
-    /// Where the threads of one worker run relative to each other. Main threads always run as far
-    /// apart as possible. Which mode is faster depends on model, batches and machine: `albacore
-    /// experiment` measures it.
+    /// Relative placement of the threads of a worker. Main threads always run as far apart as
+    /// possible. Which mode is faster depends on model, batches and machine; `albacore experiment`
+    /// measures it.
     #[serde(default)]
     pub mode: Mode,
 
-    /// How threads are placed on cpus, and whether that is enforced.
+    /// Placement of threads on CPUs, and whether it is enforced.
     #[serde(default)]
     pub placement: Placement,
 
-    /// Tree models (XGBoost, LightGBM) for the built-in server. Leave it out to run a server of
-    /// your own from `template`.
+    /// Tree models (XGBoost, LightGBM) for the built-in server. Omit it to run your own server from
+    /// `template`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::MODELS_MAX))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub models: Vec<Model>,
 
-    /// When waiting rows are released to a worker. Built-in server only.
+    /// When queued rows are dispatched to a worker. Built-in server only.
     #[serde(default)]
     pub batching: Batching,
 
-    /// Bound on waiting rows. Built-in server only.
+    /// Limit on queued rows. Built-in server only.
     #[serde(default)]
     pub queue: Queue,
 
@@ -165,20 +165,21 @@ pub struct InferenceDeploymentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub front: Option<Front>,
 
-    /// Scales the number of pods with the load: up while requests are late or refused, down while
-    /// workers are idle. Leave it out to use an HPA or KEDA through the scale subresource.
+    /// Scales the number of pods with the load: up while requests are late or rejected, down while
+    /// workers are idle. Omit it to use an HPA or KEDA through the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<Autoscaling>,
 
-    /// Requests and limits of the server container, as in a Pod. Give it at least workers x threads
-    /// cpus, as whole numbers with requests equal to limits, to get exclusive cpus on a node whose
-    /// CPU manager policy is static.
+    /// Requests and limits of the server container, as in a Pod. To get exclusive CPUs on a node
+    /// whose CPU manager policy is static, specify at least workers x threads CPUs, as a whole
+    /// number with requests equal to limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
-    /// Pod template merged over the one that Albacore builds, field by field, containers by name;
+    /// Pod template merged into the one that Albacore builds, field by field, containers by name;
     /// see `kubectl explain pod.spec`. With a container named `server` and without `models`, any
-    /// pre-fork server (gunicorn with XGBoost, for one) is run and placed instead of the built-in.
+    /// pre-fork server (such as gunicorn with XGBoost) is run and placed instead of the built-in
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<PodTemplateSpec>,
 }
@@ -195,48 +196,48 @@ fn one() -> u16 {
     1
 }
 
-/// Where the threads of one worker run relative to each other.
+/// Relative placement of the threads of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum Mode {
-    /// Far apart: each thread gets the most cache. Meant for large models and large batches.
+    /// Far apart: each thread gets the most cache. For large models and large batches.
     #[default]
     Scatter,
-    /// Close together: threads share caches. Meant for small models and small batches.
+    /// Close together: threads share caches. For small models and small batches.
     Compact,
 }
 
-/// How threads are placed on cpus, and whether that is enforced.
+/// Placement of threads on CPUs, and whether it is enforced.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Placement {
-    /// What decides on which cpu a thread runs.
+    /// Policy that assigns threads to CPUs.
     #[serde(default)]
     pub policy: PlacementPolicy,
-    /// Whether masks are written or only planned and compared.
+    /// Whether affinity masks are written, or only planned and compared.
     #[serde(default)]
     pub enforcement: Enforcement,
-    /// Where the main thread of a worker may run.
+    /// CPUs that the main thread of a worker may run on.
     #[serde(default)]
     pub main_thread: MainThread,
-    /// Distances between cpus that the plan goes by. Default: those measured on the node, or
-    /// derived from its topology. Deployments on one node are planned together: if theirs differ,
-    /// those of the node hold for all.
+    /// Distances between CPUs that the planner uses. Default: those measured on the node, or
+    /// derived from its topology. Deployments on one node are planned together: if their distances
+    /// differ, those of the node apply to all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distances: Option<LevelDistances>,
     /// Compare placements on the live pod, window by window, and keep the best: the deployment's
     /// own unless another is better, the kernel's if none is better than that. Each pod runs its
-    /// own trial under its load, again when the deployment or the load changes. Servers of your own
-    /// are compared by the time that their threads wait for a cpu.
+    /// own trial under its load, and repeats it when the deployment or the load changes. Your own
+    /// servers are compared by the time that their threads wait for a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
 }
 
-/// Distances by the nearest thing that two cpus share, in clock cycles. A level that is not given
-/// keeps the node's own distance, moved as far as the order of the levels demands.
+/// Distances by the closest level that two CPUs share, in clock cycles. An omitted level keeps the
+/// node's own distance, adjusted where the order of the levels requires it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LevelDistances {
-    /// Two threads of one core. Default: 4.
+    /// Two hardware threads of one core. Default: 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = limits::DISTANCE_MAX))]
     pub l1: Option<u32>,
@@ -248,22 +249,22 @@ pub struct LevelDistances {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = limits::DISTANCE_MAX))]
     pub l3: Option<u32>,
-    /// Two L3 of one NUMA node. Default: 100.
+    /// Two L3 caches of one NUMA node. Default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = limits::DISTANCE_MAX))]
     pub numa: Option<u32>,
     /// Two NUMA nodes of one package. Default: 100 times their distance in the firmware's table
-    /// relative to the local one, 200 without a table.
+    /// relative to the local one; 200 without a table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = limits::DISTANCE_MAX))]
     pub package: Option<u32>,
-    /// Two packages. Default: as of `package`.
+    /// Two packages. Default: as for `package`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = limits::DISTANCE_MAX))]
     pub machine: Option<u32>,
 }
 
-/// A trial: rounds in which each placement has one window, in an order that changes.
+/// A trial: rounds with one window per placement, in varying order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Trial {
@@ -271,13 +272,13 @@ pub struct Trial {
     /// several hundred requests.
     #[serde(default = "ten_seconds")]
     pub window: Timespan,
-    /// Most rounds. Placements are compared after half of them, three quarters and all; one that
-    /// is behind the best by more than the noise has no further windows.
+    /// Maximum number of rounds. Placements are compared after half, three quarters and all of
+    /// them; one that is behind the best by more than the noise gets no further windows.
     #[serde(default = "eight")]
     #[schemars(range(min = limits::TRIAL_ROUNDS_MIN, max = limits::TRIAL_ROUNDS_MAX))]
     pub windows: u16,
-    /// The placements that are compared, beside the deployment's own. Default: all. Without None
-    /// the pod is placed whatever the trial shows.
+    /// Placements to compare with the deployment's own. Default: all. Without None the pod is
+    /// placed regardless of the result.
     #[serde(default = "all_arms")]
     #[schemars(length(min = limits::TRIAL_ARMS_MIN, max = limits::TRIAL_ARMS_MAX))]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
@@ -320,36 +321,37 @@ fn eight() -> u16 {
     limits::TRIAL_ROUNDS_MIN
 }
 
-/// What decides on which cpu a thread runs.
+/// Policy that assigns threads to CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum PlacementPolicy {
-    /// The best mapping for workers, threads and mode on the cpus of the pod, with a proof.
+    /// The best mapping found for workers, threads and mode on the CPUs of the pod, with a proven
+    /// bound.
     #[default]
     Tuna,
-    /// Threads are assigned to cpus in order; a baseline for comparison.
+    /// Threads are assigned to CPUs in order; a baseline for comparison.
     RoundRobin,
     /// The kernel schedules the threads; nothing is planned or written.
     None,
 }
 
-/// Whether masks are written or only planned and compared.
+/// Whether affinity masks are written, or only planned and compared.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum Enforcement {
-    /// Masks are written, verified and written again when they drift.
+    /// Masks are written, verified, and rewritten when they drift.
     #[default]
     Enforce,
-    /// No mask is written; the plan is only compared with the masks found. Masks that were written
-    /// before are reset once, when this takes effect.
+    /// No mask is written; the plan is only compared with the actual masks. Masks written before
+    /// are reset once, when this takes effect.
     Observe,
 }
 
-/// Where the main thread of a worker may run.
+/// CPUs that the main thread of a worker may run on.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum MainThread {
-    /// On its one planned cpu, as every other thread.
+    /// Its one planned CPU, like every other thread.
     #[default]
     Pinned,
-    /// On any cpu planned for its worker: for servers whose main thread does more than compute.
+    /// All CPUs planned for its worker: for servers whose main thread does more than compute.
     WorkerSet,
 }
 
@@ -357,69 +359,68 @@ pub enum MainThread {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Model {
-    /// Its name in request paths (`/v2/models/NAME/infer`) and metrics.
+    /// Name of the model in request paths (`/v2/models/NAME/infer`) and metrics.
     #[schemars(length(max = limits::MODEL_NAME_CHARS_MAX), regex(pattern = MODEL_NAME_PATTERN))]
     pub name: String,
-    /// Location of its file: `file:///path` (in the container), `file://./path` (beside the YAML
-    /// file; `albacore run` only), `pvc://claim/path`, `configmap://name/key`, `http(s)://...`, an
-    /// object, `s3://bucket/key`, `gs://bucket/key`, `az://container/key`, or an artifact,
-    /// `oci://registry/repository:tag` or `oci://registry/repository@sha256:...`.
-    /// With `#sha256=` and 64 hexadecimal digits appended, only a file with that checksum is
-    /// loaded.
+    /// Location of the model file: `file:///path` (in the container), `file://./path` (relative to
+    /// the YAML file; `albacore run` only), `pvc://claim/path`, `configmap://name/key`,
+    /// `http(s)://...`, an object: `s3://bucket/key`, `gs://bucket/key`, `az://container/key`, or
+    /// an artifact: `oci://registry/repository:tag` or `oci://registry/repository@sha256:...`. With
+    /// `#sha256=` and 64 hexadecimal digits appended, only a file with that checksum is loaded.
     pub uri: ModelUri,
-    /// Boosting iterations that predict: All, Best, or `{begin: 0, end: 100}` (`end` is exclusive).
-    /// Values, margins, contributions, interactions and leaves follow. Left out, the model answers
-    /// as the object that saved its file: up to the best iteration if a scikit-learn class of
-    /// XGBoost saved it after early stopping, else with all of them.
+    /// Boosting iterations to use: All, Best, or `{begin: 0, end: 100}` (`end` is exclusive).
+    /// Applies to values, margins, contributions, interactions and leaves. If omitted, the model
+    /// predicts like the object that saved its file: up to the best iteration if a scikit-learn
+    /// class of XGBoost saved it after early stopping, else with all of them.
     ///
     /// All: every iteration of the file.
     ///
-    /// Best: up to the best iteration, which XGBoost notes in the file on early stopping; a file
-    /// without one is refused.
+    /// Best: up to the best iteration, which XGBoost records in the file on early stopping; a file
+    /// without one is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "iterations::schema")]
     pub iterations: Option<Iterations>,
-    /// The latency objective that batching works towards. Without one, nothing counts as late.
+    /// Latency objective that batching works towards. Without one, no reply counts as late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Slo>,
-    /// The outputs that the model's metadata and configuration advertise; `[output]` if none is
-    /// listed. A request may ask by name for every output that the model has, advertised or not:
-    /// clients that ask for all that is advertised should not pay for what they do not need.
+    /// Outputs advertised in the model's metadata and configuration; `[output]` if the list is
+    /// empty. A request can ask for every output of the model by name, advertised or not: clients
+    /// that request all advertised outputs should not pay for those that they do not need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::OUTPUTS_MAX), extend("x-kubernetes-list-type" = "set"))]
     pub outputs: Vec<Output>,
-    /// What becomes of a column that a request with named columns lacks.
+    /// How to handle a column that is missing from a request with named columns.
     #[serde(default)]
     pub missing: MissingColumns,
-    /// Names of the model's classes, by number, as many as it has: `[legit, fraud]` of a binary
-    /// one. Replies then have the output `label`, the name of each row's class, beside the value. A
-    /// model without classes, or with another number of them, is not loaded.
+    /// Names of the model's classes, by number, one per class: `[legit, fraud]` for a binary model.
+    /// Replies then have the output `label`, the name of each row's class, in addition to the
+    /// value. A model without classes, or with a different number of them, is not loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::CLASSES_MAX), inner(length(max = limits::CLASS_CHARS_MAX)))]
     pub classes: Vec<String>,
-    /// The texts of the categories of columns, by the name of the column, in the order of the
-    /// numbers that the model was trained with, from 0: `color: [blue, green, red]`. Requests may
-    /// then send these texts in the column. In place of those of the model's file. A model without
-    /// a column of such a name is not loaded.
+    /// Texts of the categories of columns, by column name, in the order of the category numbers
+    /// used in training, from 0: `color: [blue, green, red]`. Requests may then send these texts in
+    /// the column. Replaces those of the model file. A model without a column of this name is not
+    /// loaded.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "categories::schema")]
     pub categories: BTreeMap<String, Vec<String>>,
-    /// Most threads of a worker that compute one batch of this model: `auto`, or a number from 1 to
-    /// `spec.threads`. Left out, auto.
+    /// Maximum number of threads of a worker that compute one batch of this model: `auto`, or a
+    /// number from 1 to `spec.threads`. If omitted, auto.
     ///
-    /// auto: all threads of the worker, as far as busy workers leave cpus for them.
+    /// auto: all threads of the worker, as far as busy workers leave CPUs for them.
     ///
-    /// A number: at most so many of these. For a model whose batches are too short to gain from
-    /// more, or that should leave cpus to others.
+    /// A number: at most this many of them. For a model whose batches are too short to benefit from
+    /// more, or that should leave CPUs to others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "model_threads::schema")]
     pub threads: Option<ModelThreads>,
-    /// Its share of the server, relative to the weights of the other models, while requests have to
-    /// be refused; as `cpu.weight` of a cgroup. What a model does not use is left to the others.
+    /// Share of the server relative to the weights of the other models while requests must be
+    /// rejected, like `cpu.weight` of a cgroup. What a model does not use is left to the others.
     #[serde(default = "weight_default")]
     #[schemars(range(min = 1, max = limits::WEIGHT_MAX))]
     pub weight: u16,
-    /// When its waiting rows are released to a worker; a field that is left out is that of
+    /// When queued rows of the model are dispatched to a worker; omitted fields are those of
     /// `spec.batching`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batching: Option<ModelBatching>,
@@ -433,22 +434,22 @@ fn weight_default() -> u16 {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Front {
-    /// Number of threads, each with connections of its own; at most the cpus of the server
-    /// container. Left out, as many as the server derives from its cpus. A change starts new pods.
+    /// Number of threads, each with its own connections; at most the CPUs of the server container.
+    /// If omitted, the server derives it from its CPUs. A change starts new pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = limits::FRONT_THREADS_MAX))]
     pub threads: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_reports: Option<LoadReportMode>,
-    /// Whether a pod that is to stop says `x-envoy-immediate-health-check-fail` in its replies, so
-    /// that an Envoy with health checks sends it nothing more. Only where each endpoint of Envoy is
-    /// one pod: an Envoy whose endpoint is the Service would give up all pods. A change starts new
-    /// pods.
+    /// Whether a stopping pod sends `x-envoy-immediate-health-check-fail` in its replies, so that
+    /// an Envoy with health checks sends it no more requests. Use it only if each endpoint of Envoy
+    /// is one pod: an Envoy whose endpoint is the Service would stop using all pods. A change
+    /// starts new pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envoy_health_header: Option<bool>,
 }
 
-/// Which replies carry a load report (ORCA) for routers that weigh pods; OnRequest if left out. A
+/// Which replies carry a load report (ORCA) for routers that weight pods. Default: OnRequest. A
 /// change starts new pods.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum LoadReportMode {
@@ -456,28 +457,29 @@ pub enum LoadReportMode {
     OnRequest,
     /// All replies.
     Always,
-    /// No reply, and no stream of reports.
+    /// No replies, and no streams of reports.
     Never,
 }
 
 /// The pattern of a model's name in the schema.
 pub(crate) const MODEL_NAME_PATTERN: &str = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$";
 
-/// A latency objective: a percentage of the replies within a time.
+/// Latency objective: a percentage of the replies within a time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Slo {
-    /// From the arrival of a request to its reply; a whole number of us, ms or s, as in `25ms`.
+    /// Time from the arrival of a request to its reply; a whole number of us, ms or s, as in
+    /// `25ms`.
     pub latency: Timespan,
     /// Percentage of the requests that must meet it.
     #[serde(default = "ninety_nine")]
     #[schemars(range(min = limits::PERCENTILE_MIN, max = limits::PERCENTILE_MAX))]
     pub percentile: f64,
-    /// As `latency`, of requests that ask for SHAP contributions, which cost many times as much as
-    /// values. Without it `latency` holds for them, too.
+    /// Same as `latency`, for requests for SHAP contributions, which cost many times as much as
+    /// values. If omitted, `latency` applies to them, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contribs: Option<Timespan>,
-    /// As `latency`, of requests that ask for interactions.
+    /// Same as `latency`, for requests for interactions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interactions: Option<Timespan>,
 }
@@ -486,29 +488,29 @@ fn ninety_nine() -> f64 {
     99.0
 }
 
-/// When waiting rows are released to a worker.
+/// When queued rows are dispatched to a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Batching {
-    /// The release rule.
+    /// Dispatch policy.
     #[serde(default)]
     pub policy: BatchingPolicy,
-    /// Maximum number of rows of one batch.
+    /// Maximum number of rows per batch.
     #[serde(default = "batch_rows_default")]
     #[schemars(range(min = 1, max = limits::BATCH_ROWS_MAX))]
     pub max_rows: u32,
-    /// Longest time that the oldest row of a batch waits for further rows; a whole number of us, ms
-    /// or s, as in `2ms`. Needed with policy Timeout, refused with any other. Shorter than every
-    /// latency objective.
+    /// Maximum time that the oldest row of a batch waits for further rows; a whole number of us, ms
+    /// or s, as in `2ms`. Required with policy Timeout, rejected with any other. Must be shorter
+    /// than every latency objective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<Timespan>,
-    /// What policy Auto prefers where eager and deferred batches both carry the load; absent:
-    /// ShortWaits. Refused with any other policy.
+    /// Preference of policy Auto when both eager and deferred dispatch can sustain the load.
+    /// Default: ShortWaits. Rejected with any other policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefer: Option<BatchingPreference>,
-    /// Longest time that the oldest row of a deferred batch waits for further rows; a whole number
-    /// of us, ms or s, as in `5ms`. Left out, a batch waits for as long as its latency objective
-    /// allows; it never waits longer than that. Refused with policy Timeout or Eager.
+    /// Maximum time that the oldest row of a deferred batch waits for further rows; a whole number
+    /// of us, ms or s, as in `5ms`. If omitted, a batch waits as long as its latency objective
+    /// allows; it never waits longer than that. Rejected with policy Timeout or Eager.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Timespan>,
 }
@@ -529,38 +531,39 @@ fn batch_rows_default() -> u32 {
     limits::BATCH_ROWS_DEFAULT
 }
 
-/// The release rule.
+/// Dispatch policy.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum BatchingPolicy {
-    /// Deferred or Eager, chosen for each model and kind of output by what deferring gains and
-    /// costs.
+    /// Deferred or Eager, chosen for each model and kind of output by the gain and cost of
+    /// deferring.
     #[default]
     Auto,
     /// As late as the latency objective allows.
     Deferred,
-    /// When the oldest row has waited `maxDelay`, or the batch is full.
+    /// When the oldest row has waited for `maxDelay`, or the batch is full.
     Timeout,
     /// As soon as a worker is free.
     Eager,
 }
 
-/// What policy Auto prefers.
+/// Preference of policy Auto.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum BatchingPreference {
-    /// Requests are answered as soon as possible, until eager batches do not carry the load and
-    /// deferred ones carry more.
+    /// Requests are answered as soon as possible, until eager dispatch cannot sustain the load and
+    /// deferred dispatch sustains more.
     ShortWaits,
-    /// Requests wait for most of their latency objective, so that workers are idle in proportion to
-    /// the load and some can be removed. In a cluster, with `spec.batching.prefer`, the fewest pods
-    /// that hold the load get requests; the others are the first to be removed.
+    /// Requests wait for most of their latency objective, so that the number of busy workers is
+    /// proportional to the load and idle ones can be removed. In a cluster, with
+    /// `spec.batching.prefer`, requests go to the fewest pods that can sustain the load; the others
+    /// are removed first.
     IdleWorkers,
 }
 
-/// Bound on waiting rows.
+/// Limit on queued rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Queue {
-    /// Maximum number of rows that wait in a pod; further requests are refused at once (429,
+    /// Maximum number of queued rows in a pod; further requests are rejected at once (429,
     /// RESOURCE_EXHAUSTED). Not below `batching.maxRows`.
     #[serde(default = "queue_rows_default")]
     #[schemars(range(min = 1, max = limits::QUEUE_ROWS_MAX))]

@@ -56,14 +56,14 @@ pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-preserve-unknown-fields": true,
         "properties": {
             "begin": {
-                "description": "The first iteration that predicts, counted from 0.",
+                "description": "First iteration to use, counted from 0.",
                 "type": "integer",
                 "format": "int32",
                 "minimum": 0,
                 "maximum": ITERATIONS_MAX,
             },
             "end": {
-                "description": "One beyond the last iteration that predicts; above begin.",
+                "description": "End of the iterations, exclusive; above begin.",
                 "type": "integer",
                 "format": "int32",
                 "minimum": 1,

@@ -9,25 +9,25 @@ use crate::deployment::{
 use crate::limits;
 use crate::timespan::Timespan;
 
-/// Fields of `spec.batching` that are others for one model.
+/// Fields of `spec.batching` overridden for one model.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelBatching {
-    /// The release rule.
+    /// Dispatch policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<BatchingPolicy>,
-    /// Maximum number of rows of one batch.
+    /// Maximum number of rows per batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = limits::BATCH_ROWS_MAX))]
     pub max_rows: Option<u32>,
-    /// Longest time that the oldest row of a batch waits for further rows, with policy Timeout.
-    /// Shorter than the model's latency objective.
+    /// Maximum time that the oldest row of a batch waits for further rows, with policy Timeout.
+    /// Must be shorter than the model's latency objective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<Timespan>,
-    /// What policy Auto prefers.
+    /// Preference of policy Auto.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefer: Option<BatchingPreference>,
-    /// Longest time that the oldest row of a deferred batch waits for further rows, with policy
+    /// Maximum time that the oldest row of a deferred batch waits for further rows, with policy
     /// Auto or Deferred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Timespan>,

@@ -43,44 +43,45 @@ fn kind() -> String {
     "NodePlacement".to_owned()
 }
 
-/// What the agent observed last.
+/// State observed last by the agent.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePlacementStatus {
-    /// Enforcing says whether masks are written, MasksRemembered whether the kernel restores them
+    /// Enforcing: whether masks are written. MasksRemembered: whether the kernel restores them
     /// after a change of a cpuset. Degraded, Throttled, CpusetEmpty and TopologyOmitted exist only
     /// while true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// When the agent last read all masks of this node back, by the node's clock. Renewed every 30
-    /// to 40 s while it does: without a renewal for 60 s, the state of the pods is unknown.
+    /// When the agent last read back all masks of this node, by the node's clock. Renewed every 30
+    /// to 40 s; without a renewal for 60 s, the state of the pods is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_verification_time: Option<Time>,
-    /// Hash of the cpus, cores and caches that plans are made for.
+    /// Hash of the CPUs, cores and caches that plans are made for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<String>,
-    /// These cpus, cores and caches themselves, and the distances between them where the node knows
-    /// its own, as in `cpus=0-31 core=0-15x2 l3=0-1*8x2 numa=0*32`: the domain of each cpu at each
-    /// level, which is that of the level before where it is not given. Absent with condition
-    /// TopologyOmitted. `kubectl albacore plan` plans for it.
+    /// These CPUs, cores and caches, and the distances between them if the node has its own, as in
+    /// `cpus=0-31 core=0-15x2 l3=0-1*8x2 numa=0*32`: the domain of each CPU at each level; an
+    /// omitted level has the domains of the previous one. Absent with condition TopologyOmitted.
+    /// Used by `kubectl albacore plan`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = TOPOLOGY_BYTES_MAX))]
     pub cpu_topology: Option<String>,
-    /// Cpus of threads that plans make room for: of pods that the solver does not place, where a
-    /// thread has one cpu. As in `3*2,7`: two on cpu 3, one on cpu 7.
+    /// CPUs of fixed threads that plans avoid: threads with a single CPU, of pods that the solver
+    /// does not place. As in `3*2,7`: two on CPU 3, one on CPU 7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fixed_threads: Option<String>,
-    /// Threads with a planned cpu, of all pods.
+    /// Threads with a planned CPU, in all pods.
     #[serde(default)]
     pub planned: i32,
-    /// Threads read back on their planned cpu, of all pods.
+    /// Threads verified on their planned CPU, in all pods.
     #[serde(default)]
     pub verified: i32,
-    /// Masks found other than planned, since the agent started.
+    /// Masks found to differ from the plan, since the agent started.
     #[serde(default)]
     pub drifts: i64,
-    /// Time from the start of a thread to its verified mask, since the agent started.
+    /// Histogram of the time from the start of a thread to its verified mask, since the agent
+    /// started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub births: Vec<SpawnBucket>,
@@ -95,10 +96,10 @@ pub struct NodePlacementStatus {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SpawnBucket {
-    /// Upper end, in milliseconds; absent for the last bucket, which has none.
+    /// Upper bound in milliseconds; absent for the last bucket, which has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<i32>,
-    /// Threads up to this end and above the one before.
+    /// Threads up to this bound and above the previous one.
     pub threads: i64,
 }
 
@@ -106,32 +107,32 @@ pub struct SpawnBucket {
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodPlacement {
-    /// `namespace/name`; the beginning of it, `~` and the pod's uid where a report would be too
-    /// large otherwise.
+    /// `namespace/name`; its beginning, `~` and the uid of the pod if the report would be too large
+    /// otherwise.
     pub pod: String,
-    /// Workers found.
+    /// Number of workers found.
     pub workers: i32,
-    /// Workers with every thread read back on its planned cpu.
+    /// Workers with every thread verified on its planned CPU.
     pub workers_verified: i32,
-    /// Threads with a planned cpu.
+    /// Threads with a planned CPU.
     pub planned: i32,
-    /// Threads read back on their planned cpu.
+    /// Threads verified on their planned CPU.
     pub verified: i32,
     /// The event loops of the built-in server's front end; absent for other servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub front: Option<FrontPlacement>,
-    /// Threads of each worker that the pod's cpu quota lets run at once, if fewer than
-    /// `spec.threads`: these are placed, the others share the cpus of their worker.
+    /// Threads of each worker that can run at once within the pod's CPU quota, if fewer than
+    /// `spec.threads`: these are placed, the others share the CPUs of their worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_threads: Option<i32>,
-    /// Threads of workers that run or wait for a cpu for half of the time, or for more than a
-    /// quarter since they did. Changes at most every ten minutes; absent until it was measured.
+    /// Worker threads that run or wait for a CPU for at least half of the time; a thread is counted
+    /// until this falls to a quarter. Changes at most every ten minutes; absent until measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot_threads: Option<i32>,
-    /// The cpus that the pod may use, as in `0-7,16-23`.
+    /// CPUs that the pod may use, as in `0-7,16-23`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpuset: Option<String>,
-    /// Whether the pod shares its cpus.
+    /// Whether the pod shares its CPUs.
     #[serde(default)]
     pub isolation: Isolation,
     /// Whether the pod's threads are only observed; absent while their masks are written.
@@ -140,27 +141,27 @@ pub struct PodPlacement {
     /// Hash of the plan in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
-    /// The plan in force; absent where the report would be too large with it.
+    /// The plan in force; absent if the report would be too large with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<PodMapping>,
-    /// Since when this plan is verified.
+    /// Time at which this plan became verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// The last drift, if there was one.
+    /// The last drift, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
-    /// Worker processes that replaced another one, since the agent first saw the pod.
+    /// Worker processes that replaced another one since the agent first saw the pod.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub respawns: i64,
     /// Why the pod, or a part of it, is not placed; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the pod's annotation `albacore.dev/place` asks, and what was found where it leaves
-    /// numbers out; absent for a pod of an InferenceDeployment.
+    /// Values of the pod's annotation `albacore.dev/place`, with detected numbers where it omits
+    /// them; absent for a pod of an InferenceDeployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotation: Option<AnnotatedPod>,
-    /// What the last trial of `spec.placement.trial` decided, if the pod is still placed: ratios to
-    /// the placement that stays, with intervals. Absent where the report would be too large with
+    /// Result of the last trial of `spec.placement.trial`, if the pod is still placed: ratios to
+    /// the placement that was kept, with intervals. Absent if the report would be too large with
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
@@ -172,24 +173,24 @@ pub struct PodPlacement {
 pub struct AnnotatedPod {
     /// The container whose processes are placed.
     pub container: String,
-    /// Worker processes; absent until they are known.
+    /// Number of worker processes; absent until known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<i32>,
-    /// Where that number is from.
+    /// Source of this number.
     #[serde(default, skip_serializing_if = "is_annotation")]
     pub workers_from: CountSource,
-    /// Compute threads of each worker; absent until they are known.
+    /// Compute threads per worker; absent until known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<i32>,
-    /// Where that number is from.
+    /// Source of this number.
     #[serde(default, skip_serializing_if = "is_annotation")]
     pub threads_from: CountSource,
-    /// Whether threads of one worker are far apart or close together.
+    /// Whether the threads of a worker are far apart or close together.
     #[serde(default)]
     pub mode: Mode,
 }
 
-/// Where the number of workers or threads of an annotated pod is from.
+/// Source of the number of workers or threads of an annotated pod.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum CountSource {
     /// The annotation.
@@ -197,7 +198,7 @@ pub enum CountSource {
     Annotation,
     /// `OMP_NUM_THREADS` of the container.
     Environment,
-    /// The processes and threads that were found.
+    /// The processes and threads found.
     ProcessTree,
 }
 
@@ -206,19 +207,19 @@ fn is_annotation(source: &CountSource) -> bool {
     *source == CountSource::Annotation
 }
 
-/// The plan in force of a pod, with what the agent solved it from.
+/// The plan in force of a pod, with the input that the agent solved it from.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodMapping {
-    /// Workers and threads, and the cpu of each thread, worker by worker and rank by rank:
-    /// `2x4:0-7` has worker 0 on cpus 0 to 3. Also `0-12/4` for 0, 4, 8, 12; `5*2` for 5, 5;
-    /// `0-1x2` for 0, 1, 0, 1.
+    /// Workers and threads, and the CPU of each thread, by worker and then by rank: `2x4:0-7` has
+    /// worker 0 on CPUs 0 to 3. Also `0-12/4` for 0, 4, 8, 12; `5*2` for 5, 5; `0-1x2` for 0, 1, 0,
+    /// 1.
     pub cpus: String,
-    /// Whether threads of one worker are far apart or close together.
+    /// Whether the threads of a worker are far apart or close together.
     #[serde(default)]
     pub mode: Mode,
-    /// Place of the pod among those that are planned together, from 0; absent for a pod that plans
-    /// of others do not move: it is observed, or its policy is RoundRobin.
+    /// Position of the pod among those planned together, from 0; absent for a pod that plans of
+    /// others do not move: it is observed, or its policy is RoundRobin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<i32>,
     /// Its `spec.placement.distances`, as in `l3=60,machine=300`.
@@ -230,10 +231,10 @@ pub struct PodMapping {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FrontPlacement {
-    /// Event loops with a planned mask: the cpus that carry no main thread of a worker, or all cpus
-    /// of the pod where these are too few.
+    /// Event loops with a planned mask: the CPUs without a main thread of a worker, or all CPUs of
+    /// the pod if these are too few.
     pub planned: i32,
-    /// Event loops read back with their planned mask.
+    /// Event loops verified with their planned mask.
     pub verified: i32,
 }
 
@@ -282,30 +283,29 @@ impl PodPlacement {
     }
 }
 
-/// Masks found other than planned.
+/// Masks found to differ from the plan.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Drift {
-    /// How many, since the agent first saw the pod.
+    /// Number of drifts since the agent first saw the pod.
     pub count: i64,
-    /// Cause of the last one.
+    /// Cause of the last drift.
     pub cause: DriftCause,
 }
 
-/// Why masks that were as planned were found otherwise. The masks of new threads and of new plans
-/// are no drift.
+/// Why a mask that was as planned has changed. Masks of new threads and of new plans are not drift.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum DriftCause {
     /// The cpuset of the container changed.
     CpusetChange,
-    /// A cpu of the node went online or offline.
+    /// A CPU of the node went online or offline.
     Hotplug,
     /// Another program, or the process itself, wrote the mask of a thread; the kernel does not
     /// report which.
     // Written by agents of version 0.1.
     #[serde(alias = "SelfPin")]
     ForeignWrite,
-    /// None of the others explains it.
+    /// No other cause explains it.
     #[default]
     Unknown,
 }
@@ -330,15 +330,15 @@ impl DriftCause {
     }
 }
 
-/// Whether a pod shares its cpus.
+/// Whether a pod shares its CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum Isolation {
-    /// With everything on the node: other processes may run on the cpus of pinned threads.
+    /// Shared with everything on the node: other processes may run on the CPUs of pinned threads.
     #[default]
     None,
-    /// With the other pods of the kubelet's shared pool.
+    /// Shared with the other pods of the kubelet's shared pool.
     SharedPool,
-    /// With no other pod: the kubelet's static policy assigned them to this pod alone.
+    /// Not shared: assigned to this pod only by the kubelet's static policy.
     Exclusive,
 }
 
@@ -371,8 +371,8 @@ impl Resource for NodePlacement {
     }
 }
 
-const ABOUT: &str = "Thread placement on one node: planned and verified masks, and drift. Has the \
-                     name of the node; written by its Albacore agent alone.";
+const ABOUT: &str = "Thread placement on one node: planned and verified masks, and drift. Named \
+                     like the node; written only by its Albacore agent.";
 
 /// The CustomResourceDefinition in the form that the derive macro would generate if it supported
 /// kinds without a spec.
@@ -403,13 +403,13 @@ pub(crate) fn definition() -> Value {
                 "name": "v1alpha1", "served": true, "storage": true,
                 "subresources": {"status": {}},
                 "additionalPrinterColumns": [
-                    column("Planned", "integer", ".status.planned", "Threads with a planned cpu."),
+                    column("Planned", "integer", ".status.planned", "Threads with a planned CPU."),
                     column("Verified", "integer", ".status.verified",
-                        "Threads read back on their planned cpu."),
+                        "Threads verified on their planned CPU."),
                     column("Drifts", "integer", ".status.drifts",
-                        "Masks found other than planned, since the agent started."),
+                        "Masks found to differ from the plan, since the agent started."),
                     column("Last-Verified", "date", ".status.lastVerificationTime",
-                        "Time since all masks were last read back; above 60 s it is out of date."),
+                        "Time since all masks were last read back; outdated above 60 s."),
                     column("Age", "date", ".metadata.creationTimestamp", "Time since creation."),
                 ],
                 "schema": {"openAPIV3Schema": {

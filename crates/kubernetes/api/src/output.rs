@@ -11,10 +11,10 @@ pub enum Output {
     Output,
     /// The margin: the sum over trees before the objective's transformation.
     Margin,
-    /// SHAP contributions: features and one more for each row and group.
+    /// SHAP contributions: one per feature and one more, for each row and group.
     Contribs,
-    /// SHAP interactions: a square matrix of that size for each row and group.
+    /// SHAP interactions: a square matrix of that size, for each row and group.
     Interactions,
-    /// The leaf that each tree ends in.
+    /// The leaf of each tree that the row falls into.
     Leaf,
 }

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What was observed last.
+/// State observed last.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InferenceDeploymentStatus {
@@ -13,7 +13,7 @@ pub struct InferenceDeploymentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Ready, Available, Progressing, ModelLoaded, Placed and SLOMet; Reconciling, Stalled,
-    /// StandbyMissing, UpgradePending and WorkersRespawning only while true.
+    /// StandbyMissing, UpgradePending and WorkersRespawning exist only while true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -32,7 +32,7 @@ pub struct InferenceDeploymentStatus {
     /// Workers per pod x threads per worker: `4x4`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<String>,
-    /// Threads verified on their planned cpu, of all threads: `32/32`. `?` while an agent that
+    /// Threads verified on their planned CPU, of all threads: `32/32`. `?` while an agent that
     /// should verify them does not report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<String>,
@@ -65,41 +65,41 @@ pub struct InferenceDeploymentStatus {
     /// Late, shed and failed requests, of all requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bad_rate: Option<String>,
-    /// Basis of autoscaling: pods needed for the current load, divided by existing pods.
+    /// Basis of autoscaling: pods required for the current load, divided by existing pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_factor: Option<String>,
-    /// How busy the servers are, the busiest pod.
+    /// Utilization of the servers, in the busiest pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<Utilization>,
-    /// Which pods get requests, with `batching.prefer: IdleWorkers`; absent otherwise.
+    /// Pods that get requests, with `batching.prefer: IdleWorkers`; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<TrafficStatus>,
 }
 
-/// The fewest pods that hold the objective get requests; further ones are ready and spare.
+/// The fewest pods that can meet the objective get requests; the others are ready and spare.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TrafficStatus {
     /// Pods that get requests / ready pods: `2/3`.
     pub serving: String,
-    /// Why so many.
+    /// Reason for this number.
     pub reason: String,
 }
 
-/// Share of the time in which the parts of a server work.
+/// Share of the time in which the parts of a server are busy.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Utilization {
-    /// The busiest thread of the front end, in the last seconds: `97%`.
+    /// The busiest front-end thread, in the last seconds: `97%`.
     pub front: String,
     /// All workers, in the last minute: `40%`.
     pub workers: String,
-    /// What limits the server: `Front` or `Workers`; absent while neither does.
+    /// Bottleneck of the server: `Front` or `Workers`; absent while neither is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<ServerLimit>,
 }
 
-/// A part of a server that works nearly all the time.
+/// A part of a server that is busy nearly all the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum ServerLimit {
     /// The threads that read requests and write replies.
@@ -112,57 +112,57 @@ pub enum ServerLimit {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerCounts {
-    /// Pods that exist x workers per pod.
+    /// Existing pods x workers per pod.
     pub wanted: i32,
-    /// Alive, as reported by their pods.
+    /// Workers alive, as reported by their pods.
     pub live: i32,
-    /// With a cpu planned for each thread, as reported by their nodes.
+    /// Workers with a planned CPU for each thread, as reported by their nodes.
     pub placed: i32,
-    /// With each thread read back on its planned cpu, as reported by their nodes.
+    /// Workers with each thread verified on its planned CPU, as reported by their nodes.
     pub verified: i32,
-    /// Worker processes that ended and were replaced, in the pods that exist, since their servers
+    /// Worker processes that ended and were replaced, in existing pods, since their servers
     /// started.
     #[serde(default)]
     pub respawns: i64,
     /// Pod and cause of a worker that ended recently, as reported by its built-in server, or by its
-    /// node for a server of the user's own. Absent if none did.
+    /// node for your own server. Absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_cause: Option<String>,
 }
 
-/// A model, as the pods report it.
+/// State of a model, as reported by the pods.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelStatus {
-    /// Its name in the spec.
+    /// Name of the model in the spec.
     pub name: String,
     /// Pods that have loaded the version in the spec / desired pods: `2/2`.
     pub loaded: String,
-    /// SHA-256 of the file in force, if it is the same in all pods.
+    /// SHA-256 of the loaded file, if it is the same in all pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// Why a pod could not load it, and which.
+    /// Pod that could not load it, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Its replies within the objective, per second. This and the following are of the last minute,
-    /// over all pods; absent while no server reports them by model.
+    /// Replies within the objective, per second. This and the following fields cover the last
+    /// minute, over all pods; absent while no server reports them by model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput: Option<String>,
     /// 99th percentile of the time from arrival to reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<String>,
-    /// Late, shed and failed requests, of all its requests.
+    /// Late, shed and failed requests, of all requests of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bad_rate: Option<String>,
-    /// Whether no more requests were bad than the objective allows, of all and of each kind of
+    /// Whether the share of bad requests is within the objective, overall and for each kind of
     /// output. Absent without an objective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo_met: Option<bool>,
-    /// What a batch costs, learned from batches served; the median over pods.
+    /// Cost of a batch, learned from served batches; the median over pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind"]))]
     pub latency: Vec<LatencyModel>,
-    /// What batching policy Auto chose; absent under another policy.
+    /// Choice of batching policy Auto; absent with another policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind"]))]
     pub batching: Vec<BatchingStatus>,
@@ -172,11 +172,11 @@ pub struct ModelStatus {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchingStatus {
-    /// What is computed: value, contribs or interactions.
+    /// Kind of output: value, contribs or interactions.
     pub kind: String,
     /// Pods that defer / pods that report it: `0/2`.
     pub deferred: String,
-    /// The choice of one pod and why, with what deferring gains and costs there.
+    /// Choice of one pod and its reason, with the gain and cost of deferring there.
     pub reason: String,
 }
 
@@ -184,10 +184,10 @@ pub struct BatchingStatus {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LatencyModel {
-    /// What is computed: value, margin, contribs, interactions or leaf.
+    /// Kind of output: value, margin, contribs, interactions or leaf.
     pub kind: String,
-    /// alpha, as in `1.8us`.
+    /// Cost of a row (alpha), as in `1.8us`.
     pub per_row: String,
-    /// beta, as in `45us`.
+    /// Fixed cost of a batch (beta), as in `45us`.
     pub per_batch: String,
 }

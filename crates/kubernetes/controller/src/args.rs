@@ -8,21 +8,21 @@ use albacore_program::LogArgs;
 use clap::Parser;
 use hyper::Uri;
 
-/// Turns InferenceDeployments into running, placed and observable pods.
+/// Reconciles InferenceDeployments into running, placed and observable pods.
 ///
-/// Of several replicas one works, the one that holds the lease; the others wait. Exit codes: 0
-/// stopped when asked, 1 failed, 64 bad usage.
+/// Of several replicas, only the one that holds the lease is active. Exit codes: 0 stopped on
+/// request, 1 failed, 64 bad usage.
 #[derive(Debug, Parser)]
 #[command(name = "albacore-controller", version)]
 pub(crate) struct Args {
     /// Image of the built-in server.
     #[arg(long, value_name = "IMAGE", env = "ALBACORE_SERVER_IMAGE")]
     pub(crate) server_image: String,
-    /// Where built-in servers get the parameters of their node, as http://host:port; becomes their
-    /// ALBACORE_PARAMS. Default: they use their settings alone.
+    /// Address from which built-in servers get the parameters of their node, as http://host:port;
+    /// passed to them as ALBACORE_PARAMS. Default: they use only their settings.
     #[arg(long, value_name = "URL", env = "ALBACORE_PARAMS_URL", value_parser = params_url)]
     pub(crate) params_url: Option<String>,
-    /// Watch this namespace only; may be given several times. Default: all.
+    /// Watch only this namespace; can be repeated. Default: all.
     #[arg(
         long,
         value_name = "NS",
@@ -41,7 +41,7 @@ pub(crate) struct Args {
         env = "ALBACORE_LEASE_NAME"
     )]
     pub(crate) lease_name: String,
-    /// Where to serve /livez, /readyz and /metrics. Default: on every address, of IPv4 and IPv6.
+    /// Listen address of /livez, /readyz and /metrics. Default: all addresses, IPv4 and IPv6.
     #[arg(
         long,
         value_name = "ADDR",
@@ -49,14 +49,15 @@ pub(crate) struct Args {
         env = "ALBACORE_LISTEN"
     )]
     pub(crate) listen: SocketAddr,
-    /// The cluster and the user. Default: the service account of this pod; KUBECONFIG is not read.
+    /// Kubeconfig with the cluster and the user. Default: the service account of this pod;
+    /// KUBECONFIG is not read.
     #[arg(long, value_name = "FILE", env = "ALBACORE_KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) logs: LogArgs,
-    /// Most requests per second to the API server; twice as many in a burst. It begins with 200 at
-    /// most; the number rises while the API server answers writes within 100 ms on average, falls
-    /// when it is slower, and is halved when it refuses one because of too many.
+    /// Maximum number of requests per second to the API server; twice as many in a burst. The limit
+    /// starts at 200 or less, rises while the API server answers writes within 100 ms on average,
+    /// falls when it is slower, and is halved when it rejects a request because of too many.
     #[arg(
         long,
         value_name = "N",
@@ -64,8 +65,8 @@ pub(crate) struct Args {
         env = "ALBACORE_REQUESTS_PER_SECOND"
     )]
     pub(crate) requests_per_second: NonZeroU32,
-    /// Deployments whose pods an upgrade of the operator restarts at once; the next one begins when
-    /// the pods of one are available again. Edits of a deployment never wait.
+    /// Number of deployments whose pods an upgrade of the operator restarts at the same time; the
+    /// next one starts when the pods of one are available again. Edits of a deployment never wait.
     #[arg(
         long,
         value_name = "N",
@@ -73,11 +74,11 @@ pub(crate) struct Args {
         env = "ALBACORE_MAX_CONCURRENT_ROLLOUTS"
     )]
     pub(crate) max_concurrent_rollouts: NonZeroU32,
-    /// For tests: how long fewer pods must have been enough before some get no more requests.
+    /// For tests: how long fewer pods must have been sufficient before some get no more requests.
     #[arg(long, value_name = "SECONDS", hide = true)]
     pub(crate) consolidate_after: Option<u64>,
-    /// Start nothing: check that the API server serves the kinds of Albacore and that a controller
-    /// holds the lease, and exit.
+    /// Only check that the API server serves the resources of Albacore and that a controller holds
+    /// the lease, and exit.
     #[arg(long)]
     pub(crate) check: bool,
     /// For tests: exit as if killed after this many writes.

@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use albacore_program::LogArgs;
 use clap::Parser;
 
-/// Sends every serving pod of a node the parameters of its deployment.
+/// Sends the parameters of its deployment to every serving pod of a node.
 ///
-/// Exit codes: 0 stopped when asked, 1 failed, 64 bad usage.
+/// Exit codes: 0 stopped on request, 1 failed, 64 bad usage.
 #[derive(Debug, Parser)]
 #[command(name = "albacore-params", version)]
 pub(crate) struct Args {
-    /// The pipe (FIFO) that the agent creates and writes; if it does not exist, the program waits.
+    /// Pipe (FIFO) created and written by the agent; the program waits until it exists.
     #[arg(long, value_name = "PATH", env = "ALBACORE_FEED")]
     pub(crate) feed: PathBuf,
-    /// The pipe (FIFO) that the agent creates and reads, for the latencies that pods report;
-    /// without it, reports are refused.
+    /// Pipe (FIFO) created and read by the agent, for the latencies that pods report; without it,
+    /// reports are rejected.
     #[arg(long, value_name = "PATH", env = "ALBACORE_REPORTS")]
     pub(crate) reports: Option<PathBuf>,
-    /// Where to serve gRPC; a pod is identified by the address that it connects from.
+    /// Listen address of gRPC; a pod is identified by the source address of its connection.
     #[arg(
         long,
         value_name = "ADDR",
@@ -27,14 +27,14 @@ pub(crate) struct Args {
         required_unless_present = "unix"
     )]
     pub(crate) grpc: Option<SocketAddr>,
-    /// A unix socket on which to serve gRPC to the user --uid only: the parameters of the one pod
-    /// of the feed without an address.
+    /// Unix socket on which to serve gRPC to the user --uid only: the parameters of the one pod in
+    /// the feed that has no address.
     #[arg(long, value_name = "PATH", requires = "uid", env = "ALBACORE_UNIX")]
     pub(crate) unix: Option<PathBuf>,
-    /// The only user whose connections the socket of --unix accepts.
+    /// The only user that may connect to the socket of --unix.
     #[arg(long, value_name = "UID", requires = "unix", env = "ALBACORE_UID")]
     pub(crate) uid: Option<u32>,
-    /// Where to serve /livez, /readyz and /metrics; without it, they are not served.
+    /// Listen address of /livez, /readyz and /metrics; without it, they are not served.
     #[arg(long, value_name = "ADDR", env = "ALBACORE_LISTEN")]
     pub(crate) listen: Option<SocketAddr>,
     #[command(flatten)]

@@ -16,66 +16,66 @@ use crate::bench_tune::{self, BenchTuneArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Measure where batching pays, and what deferring gains there beside what auto predicts
+    /// Measure where batching pays off, and compare the gain of deferring with what auto predicts
     ///
-    /// Times batches of several models and kinds, then gives servers under the policies eager and
-    /// deferred the same one-row SHAP requests in turn: goodput, idle workers and p50 beside the
-    /// predictions of policy auto, and what auto chooses. Takes up to three minutes, and needs a
-    /// machine with cpus for the workers, the server and the generator.
+    /// Times batches of several models and kinds, then sends the same one-row SHAP requests in turn
+    /// to servers with the policies eager and deferred: goodput, idle workers and p50 next to the
+    /// predictions of policy auto, and the choice of auto. Takes up to three minutes, and needs a
+    /// machine with CPUs for the workers, the server and the generator.
     #[command(verbatim_doc_comment)]
     Deferral(BenchDeferralArgs),
-    /// Measure the tree engine: orders on standard input, answers on standard output
+    /// Measure the tree engine: commands on standard input, results on standard output
     ///
-    /// `load MODEL DATA.f32 COLS THREADS` answers `ok`; DATA is raw little-endian float32, NaN is
+    /// `load MODEL DATA.f32 COLS THREADS` prints `ok`; DATA is raw little-endian float32, NaN means
     /// missing. `check KIND N FILE` writes the outputs of the first N rows as raw float32 and
-    /// answers `ok`. `run KIND BATCH TARGET_MS MIN_CALLS` answers a line of JSON: nanoseconds a
-    /// row. KIND is predict, contribs or interactions. What cannot be done is answered by `error`
-    /// and the reason.
+    /// prints `ok`. `run KIND BATCH TARGET_MS MIN_CALLS` prints a line of JSON: nanoseconds per
+    /// row. KIND is predict, contribs or interactions. A command that fails prints `error` and the
+    /// reason.
     #[command(verbatim_doc_comment)]
     Engine {
-        /// Have one kernel do all [default: what is fastest here]
+        /// Use only this kernel [default: the fastest on this machine]
         #[arg(long, value_name = "NAME")]
         kernel: Option<String>,
     },
-    /// Measure the front end beside nginx with a static reply of the same size
+    /// Compare the front end with nginx serving a static reply of the same size
     ///
     /// One row of a small model over HTTP (wrk) and gRPC (h2load), the servers in turn on the same
-    /// cpus. Needs nginx, wrk and h2load.
+    /// CPUs. Needs nginx, wrk and h2load.
     Front(BenchFrontArgs),
-    /// Measure what a flood of one model costs another that asks for little
+    /// Measure how a flood of requests to one model affects another model with few requests
     ///
-    /// Single rows at times drawn before the run beside clients that resend at once.
+    /// Sends single rows at times drawn before the run, next to clients that resend at once.
     Isolation(BenchIsolationArgs),
-    /// Measure what is answered in time where clients ask for far more than the server can do
+    /// Measure what a server answers in time when clients send far more than it can handle
     ///
     /// Goodput of each kind of request with many clients that resend at once, and in an open loop
-    /// at ten times the peak, beside the peak; and the server's memory.
+    /// at ten times the peak, next to the peak; and the memory of the server.
     Overload(BenchOverloadArgs),
-    /// Measure Envoy and gRPC clients in front of servers of which one is slow and one is killed
+    /// Measure Envoy and gRPC clients in front of servers, one of them slow and one killed
     ///
-    /// Four servers, each within a cpu quota, get an open load by round robin, least request and
-    /// weights by load reports, all in turn; every 2 s one of them is killed and started again.
-    /// Prints what was answered in time beside the simulated central scheduler, what was lost, and
-    /// how long answers were missing. Needs root, Envoy and the gRPC client: `make bench-routing`
-    /// brings both.
+    /// Four servers, each within a CPU quota, get an open load by round robin, least request and
+    /// weights from load reports, in turn; every 2 s one of them is killed and started again.
+    /// Prints the requests answered in time next to the simulated central scheduler, the lost
+    /// requests, and how long answers were missing. Requires root, Envoy and the gRPC client:
+    /// `make bench-routing` provides both.
     #[command(verbatim_doc_comment)]
     Routing(BenchRoutingArgs),
-    /// Run the batch scheduler alone on real threads, at rising load: a line of JSON for each rate
+    /// Run only the batch scheduler on real threads, at rising load; prints a line of JSON per rate
     Scheduler(BenchSchedulerArgs),
-    /// Load a server of the Open Inference Protocol v2, ours or any other, and tell what it
+    /// Load a server of the Open Inference Protocol v2, ours or any other, and report what it
     /// answers in time
     ///
-    /// Open loop: arrivals are drawn before the run, latencies count from the intended times.
-    /// Late, shed and failed requests are distinguished. A run in which the generator fell behind
-    /// its schedule fails.
+    /// Open loop: arrivals are drawn before the run, latencies count from the intended times. Late,
+    /// shed and failed requests are distinguished. A run in which the generator falls behind its
+    /// schedule fails.
     #[command(verbatim_doc_comment)]
     Serve(Box<BenchServeArgs>),
     /// Solve a placement as `albacore plan` does, and by the integer program of the article
     Solver(BenchSolverArgs),
-    /// Measure how often albacore tune chooses the same, and how near to the best of all
+    /// Measure how consistent the choices of albacore tune are, and how close to the best
     ///
     /// Runs albacore tune several times, then measures all of its candidates one by one (20 minutes
-    /// on 2 cpus), and at last the choice of most runs beside the best of all, in turn.
+    /// on 2 CPUs), and finally the choices and the best of all candidates in turn.
     Tune(BenchTuneArgs),
 }
 

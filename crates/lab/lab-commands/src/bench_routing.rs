@@ -26,42 +26,43 @@ const REQUESTS: usize = 16;
 /// The arguments of `albacore bench routing`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchRoutingArgs {
-    /// The folder with envoy and grpc-client, as `tests/routing/programs.sh` prints it
+    /// Folder with envoy and grpc-client, as printed by `tests/routing/programs.sh`
     #[arg(long, value_name = "FOLDER")]
     programs: PathBuf,
-    /// The program albacore-server [default: beside this program]
+    /// Path of albacore-server [default: next to this program]
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
-    /// What is compared; all by default
+    /// Routers and policies to compare; all by default
     #[arg(long = "arm", value_name = "ROUTER/POLICY", value_delimiter = ',', value_parser = parse_arm,
           default_values_t = Arm::ALL.map(Arm::name))]
     arms: Vec<String>,
-    /// Servers, the slow one included
+    /// Number of servers, including the slow one
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
     servers: u32,
-    /// Share of a cpu of each server
+    /// CPU share of each server
     #[arg(long, value_name = "SHARE", default_value_t = 0.3, value_parser = parse_share)]
     cpus: f64,
-    /// How many times as little the slow server has
+    /// Factor by which the CPU share of the slow server is smaller
     #[arg(long, value_name = "FACTOR", default_value_t = 3.0, value_parser = parse_factor)]
     slow: f64,
-    /// Answers later than this after the intended time are bad
+    /// Latency objective; answers later than this after the intended time are bad
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]
     objective: Duration,
-    /// Loads, in percent of the capacity that kills leave
+    /// Loads, as a percentage of the capacity that remains despite kills
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_values_t = [80],
           value_parser = clap::value_parser!(u32).range(1..=200))]
     load: Vec<u32>,
-    /// From one kill to the next
+    /// Interval between kills
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_time)]
     kill_every: Duration,
-    /// How long each round of an arm is, beside 2 s and the blackout of its weights before it
+    /// Duration of each round of an arm, not including the 2 s and the blackout of its weights
+    /// before it
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_time)]
     length: Duration,
-    /// Rounds of all arms in turn
+    /// Number of rounds in which all arms run in turn
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// The same seed gives the same times of requests, and kills the same servers
+    /// Seed of the times of requests and of the choice of servers to kill
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

@@ -14,64 +14,62 @@ use albacore_command::{Failure, Output, print, print_json};
 /// The arguments of `albacore bench serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchServeArgs {
-    /// The server: http://HOST:PORT or grpc://HOST:PORT
+    /// Server URL: http://HOST:PORT or grpc://HOST:PORT
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// The model's name; several with commas
+    /// Model name; several names separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
     pub(crate) model: Vec<String>,
-    /// Requests a second, one run each
+    /// Requests per second, one run each
     #[arg(long, value_name = "LIST", value_delimiter = ',', required_unless_present_any = ["is_search", "arrivals"])]
     pub(crate) rate: Vec<f64>,
     /// Find the highest rate within the objective instead
     #[arg(long = "search", conflicts_with = "rate")]
     pub(crate) is_search: bool,
-    /// How long each run is
+    /// Duration of each run
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     pub(crate) length: Duration,
-    /// Answers later than this after the intended time are bad
+    /// Latency objective; answers later than this after the intended time are bad
     #[arg(long, value_name = "TIME", default_value = "25ms", value_parser = parse_time)]
     pub(crate) objective: Duration,
-    /// Percent of the requests that must be good for a rate to be within the objective
+    /// Percentage of requests that must be good for a rate to be within the objective
     #[arg(long, value_name = "P", default_value_t = 99.0, value_parser = parse_percentile)]
     pub(crate) percentile: f64,
-    /// When requests come: poisson, gamma:SHAPE (less than 1 in bursts), or a file of times in
-    /// seconds, a line each
+    /// Arrival process: poisson, gamma:SHAPE (bursty below 1), or a file with one time in seconds
+    /// per line
     #[arg(long, value_name = "HOW", default_value = "poisson")]
     pub(crate) arrivals: String,
-    /// What requests ask for: [MODEL/][OUTPUT:]ROWS[=SHARE], several with commas, such as
-    /// output:1=9,contribs:10=1. Without MODEL it is asked of every model in equal parts
+    /// Request mix: [MODEL/][OUTPUT:]ROWS[=SHARE], separated by commas, such as
+    /// output:1=9,contribs:10=1. An entry without MODEL applies to every model in equal parts
     #[arg(long, value_name = "LIST", default_value = "1")]
     pub(crate) mix: String,
-    /// Values of a row of every model [default: what the server's metadata says]
+    /// Number of values per row, for every model [default: from the server's metadata]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) features: Option<u32>,
-    /// The input tensor's name [default: what the server's metadata says, or input]
+    /// Name of the input tensor [default: from the server's metadata, or input]
     #[arg(long, value_name = "NAME")]
     pub(crate) input: Option<String>,
-    /// Rows and results over HTTP as text or as bytes
+    /// Encoding of rows and results over HTTP: as text or as bytes
     #[arg(long, value_enum, default_value_t = Form::Json)]
     pub(crate) form: Form,
-    /// Most connections, opened as they are needed
+    /// Maximum number of connections, opened as needed
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(crate) connections: u32,
-    /// The same seed gives the same times and rows
+    /// Seed of the request times and rows
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Processes of the server on this machine, those below them included: their time on cpus is
-    /// reported
+    /// Processes of the server on this machine; reports their CPU time, including their descendants
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Vec<u32>,
-    /// Also simulate each run, by the costs that the server has learned and under its policy:
-    /// bad share, rows of a batch, idle share of the workers and latencies, live and simulated, of
-    /// each class of --mix and of all. --objective is to be that of all models in the server's
-    /// settings
+    /// Also simulate each run with the costs that the server has learned and with its policy: bad
+    /// share, rows per batch, idle share of the workers and latencies, live and simulated, for each
+    /// class of --mix and for all. --objective must be that of all models in the server's settings
     #[arg(long = "against-simulation", conflicts_with_all = ["is_search", "picture"])]
     pub(crate) is_against_simulation: bool,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
-    /// Write a picture there, too
+    /// Also write an SVG image to this file
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) picture: Option<PathBuf>,
 }
@@ -98,12 +96,12 @@ impl BenchServeArgs {
     }
 }
 
-/// How tensors travel over HTTP.
+/// Encoding of tensors over HTTP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Form {
     /// JSON
     Json,
-    /// Bytes behind the JSON
+    /// Binary data after the JSON
     Binary,
 }
 

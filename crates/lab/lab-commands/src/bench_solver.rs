@@ -15,16 +15,16 @@ pub(crate) struct BenchSolverArgs {
     /// Number of workers
     #[arg(long, value_name = "W")]
     workers: u16,
-    /// Threads of each worker
+    /// Number of threads per worker
     #[arg(long, value_name = "T")]
     threads: u16,
-    /// Threads of one worker far apart or close together
+    /// Place the threads of a worker far apart or close together
     #[arg(long, value_enum)]
     mode: ModeArg,
-    /// The machine, as an hwloc synthetic string
+    /// Machine, as an hwloc synthetic string
     #[arg(long, value_name = "SPEC", default_value = "pack:1 l3:1 core:16 pu:2")]
     topology: String,
-    /// Longest search of the program, in seconds
+    /// Time limit of the integer program, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     time_limit: f64,
 }

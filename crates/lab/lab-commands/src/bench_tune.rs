@@ -21,19 +21,19 @@ const TIME: Duration = Duration::from_secs(90);
 /// The arguments of `albacore bench tune`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchTuneArgs {
-    /// The InferenceDeployment
+    /// InferenceDeployment file
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// What requests ask for, as in albacore tune
+    /// Request mix, as in albacore tune
     #[arg(long, value_name = "LIST", default_value = "1")]
     mix: String,
-    /// How often albacore tune is run, each time with another seed
+    /// Number of runs of albacore tune, each with a different seed
     #[arg(long, value_name = "N", default_value_t = 10)]
     repeat: u64,
-    /// Windows of 0.4 s for each candidate; 0: the candidates are not measured one by one
+    /// Number of windows of 0.4 s for each candidate; 0: candidates are not measured one by one
     #[arg(long, value_name = "N", default_value_t = 12)]
     windows: usize,
-    /// Where results are written
+    /// Folder for the results
     #[arg(long, value_name = "FOLDER", default_value = "bench-tune")]
     output: PathBuf,
 }

@@ -14,13 +14,13 @@ use clap::Subcommand;
 pub(crate) struct ExperimentArgs {
     #[command(subcommand)]
     command: Option<ExperimentCommand>,
-    /// The experiment
+    /// Experiment file
     #[arg(short, long, value_name = "FILE", required = true)]
     file: Option<PathBuf>,
-    /// Run the short version that the file names under `quick`
+    /// Run the short version defined under `quick` in the file
     #[arg(long = "quick")]
     is_quick: bool,
-    /// Where results are kept; a run that was interrupted goes on with those in it [default:
+    /// Folder for the results; an interrupted run continues with the results in it [default:
     /// experiment-NAME, with --quick experiment-NAME-quick]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
@@ -28,38 +28,38 @@ pub(crate) struct ExperimentArgs {
     cluster: ClusterArgs,
 }
 
-/// Options that `albacore` handles itself, before it would start this program; here for their help.
+/// Options that `albacore` itself handles before it starts this program; listed here for the help.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "On a node of a cluster")]
 struct ClusterArgs {
-    /// Run on this node of a cluster, as a Job, and fetch the results; the same command goes on
-    /// with a Job that it finds
+    /// Run on this node of a cluster, as a Job, and fetch the results; the same command continues
+    /// with an existing Job
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// Take resources, tolerations, priority and pull secrets from this InferenceDeployment
     /// [default: no requests and no limits]
     #[arg(long, value_name = "NAME", requires = "node")]
     deployment: Option<String>,
-    /// The image with these programs [default: that of this version, from the registry of the
+    /// Image that contains these programs [default: that of this version, from the registry of the
     /// deployment's server]
     #[arg(long, value_name = "IMAGE", requires = "node")]
     image: Option<String>,
-    /// The namespace [default: that of the context]
+    /// Namespace [default: that of the context]
     #[arg(short, long, value_name = "NAME", requires = "node")]
     namespace: Option<String>,
-    /// The context of the kubeconfig [default: the current one]
+    /// Context of the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME", requires = "node")]
     context: Option<String>,
-    /// The kubeconfig [default: as kubectl: KUBECONFIG, then ~/.kube/config]
+    /// Path of the kubeconfig [default: as for kubectl: KUBECONFIG, then ~/.kube/config]
     #[arg(long, value_name = "FILE", requires = "node")]
     kubeconfig: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum ExperimentCommand {
-    /// Write report.html and CSV files from the results in a folder, beside them
+    /// Write report.html and CSV files next to the results in a folder
     Report {
-        /// The folder of results
+        /// Folder with the results
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
     },

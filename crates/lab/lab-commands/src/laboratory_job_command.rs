@@ -22,7 +22,7 @@ const OBJECT_BYTES_MAX: u64 = 4 << 20;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LaboratoryJobCommand {
-    /// Here: check an experiment and list what is sent, as JSON
+    /// On the client: check an experiment and list the data to send, as JSON
     Describe {
         #[arg(short, long)]
         file: PathBuf,
@@ -31,32 +31,33 @@ pub(crate) enum LaboratoryJobCommand {
         #[arg(long)]
         output: Option<PathBuf>,
     },
-    /// Here: check the InferenceDeployment on standard input, JSON, and list what is sent, as JSON
+    /// On the client: check the InferenceDeployment on standard input (JSON) and list the data to
+    /// send, as JSON
     DescribeTune {
         #[command(flatten)]
         measuring: MeasuringArgs,
         #[arg(long)]
         output: Option<PathBuf>,
     },
-    /// Here: how much of a journal was fetched, as JSON
+    /// On the client: print how much of a journal was fetched, as JSON
     Fetched { journal: PathBuf },
-    /// Here: write the files of a search that was fetched; its summary, as JSON
+    /// On the client: write the files of a fetched search and print its summary as JSON
     FinishTune { folder: PathBuf, name: String },
     /// The main program of the pod
     Run,
-    /// In the pod: waiting, running or ended, as JSON
+    /// In the pod: print the state (waiting, running or ended) as JSON
     State,
-    /// In the pod: take a part of a file from standard input
+    /// In the pod: receive a part of a file from standard input
     Receive {
         path: String,
         offset: u64,
         bytes: u64,
     },
-    /// In the pod: start, if the files listed on standard input are there
+    /// In the pod: start, if the files listed on standard input are present
     Begin,
     /// In the pod: print results as JSON lines until the end
     Follow { bytes: u64, sha256: String },
-    /// In the pod: let it end
+    /// In the pod: let the main program exit
     Release,
 }
 

@@ -50,14 +50,14 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Measure parts of Albacore beside others
+    /// Benchmark parts of Albacore against alternatives
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Compare policies of placement over a grid of workers, threads, models and requests
+    /// Compare placement policies over a grid of workers, threads, models and requests
     Experiment(ExperimentArgs),
     #[command(subcommand, hide = true)]
     LaboratoryJob(LaboratoryJobCommand),
-    /// Decide which models share a sub-cluster: balanced rate and memory, few changes
+    /// Assign models to sub-clusters: balanced rate and memory, few changes
     Partition(PartitionArgs),
     /// Simulate batch scheduling: goodput, late requests and idle workers of a scenario
     Simulate(SimulateArgs),

@@ -22,14 +22,14 @@ const DEPTH_MAX: usize = 8;
 /// The arguments of `albacore partition`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PartitionArgs {
-    /// Models and sub-clusters, see examples/partition.yaml
+    /// File with models and sub-clusters; see examples/partition.yaml
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// How long the search may take
+    /// Time limit of the search, in seconds
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) seconds: u64,
-    /// Also the best of random partitions in the same time, as a baseline
+    /// Also print the best of random partitions found in the same time, as a baseline
     #[arg(long = "random")]
     pub(crate) has_random: bool,
 }

@@ -14,32 +14,32 @@ use crate::bench_serve::{parse_percentile, parse_time};
 /// The arguments of `albacore tune`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TuneArgs {
-    /// The InferenceDeployment of a cluster; a pod of its shape is measured. --apply alone changes
-    /// it
+    /// InferenceDeployment of a cluster; a pod of its shape is measured. Only --apply changes the
+    /// deployment
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// The InferenceDeployment of a file, measured on this machine; --apply alone changes it
+    /// InferenceDeployment file, measured on this machine; only --apply changes it
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// With --file: the cpus that servers may use, such as 0-3,8; the load generator runs on the
-    /// others that this process may use [default: both share all of them]
+    /// With --file: CPUs for the servers, such as 0-3,8; the load generator runs on the other CPUs
+    /// that this process may use [default: both share all of them]
     #[arg(long, value_name = "LIST", requires = "file")]
     cpus: Option<CpuSet>,
     #[command(flatten)]
     measuring: MeasuringArgs,
-    /// Where results are written [default: tune-NAME]
+    /// Folder for the results [default: tune-NAME]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Write the chosen values into the file, or into the deployment of the cluster: its pods are
-    /// watched then, under their clients' load, and it gets its former values again unless they
-    /// are found to be no worse
+    /// Write the chosen values into the file, or into the deployment of the cluster. In a cluster
+    /// its pods are then watched under their clients' load, and the former values are restored
+    /// unless the new ones are found to be no worse
     #[arg(long)]
     apply: bool,
-    /// With --file and --apply: the server that runs from the file, under its clients' load,
-    /// http://HOST:PORT. The file is as before again if the server becomes worse
+    /// With --file and --apply: URL of the server that runs from the file, under its clients' load,
+    /// http://HOST:PORT. The file is restored if the server becomes worse
     #[arg(long, value_name = "URL", requires_all = ["file", "apply"])]
     watch: Option<String>,
-    /// How long the server or the pods are watched before, and again after the change
+    /// How long the server or the pods are watched before the change, and again after it
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time,
           requires = "apply")]
     watch_time: Duration,
@@ -47,52 +47,52 @@ pub(crate) struct TuneArgs {
     cluster: ClusterArgs,
 }
 
-/// What is measured.
+/// Options of the measurements.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MeasuringArgs {
-    /// The latency objective [default: the strictest of the models]
+    /// Latency objective [default: the strictest of the models]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     latency: Option<Duration>,
-    /// Percent of requests that have to be within the objective [default: as the deployment says]
+    /// Percentage of requests that must meet the objective [default: that of the deployment]
     #[arg(long, value_name = "P", value_parser = parse_percentile)]
     percentile: Option<f64>,
-    /// Requests a second that all pods together have to carry [default: as many as possible]
+    /// Requests per second that all pods together must sustain [default: as many as possible]
     #[arg(long, value_name = "N", value_parser = parse_rate)]
     rate: Option<f64>,
-    /// When requests come: poisson, gamma:SHAPE (less than 1 in bursts), or, with --file, a file of
-    /// times in seconds, a line each
+    /// Arrival process: poisson, gamma:SHAPE (bursty below 1), or, with --file, a file with one
+    /// time in seconds per line
     #[arg(long, value_name = "HOW", default_value = "poisson")]
     arrivals: String,
-    /// What requests ask for: [MODEL/][OUTPUT:]ROWS[=SHARE], several with commas, such as
-    /// output:1=9,contribs:10=1. Without MODEL it is asked of every model in equal parts
+    /// Request mix: [MODEL/][OUTPUT:]ROWS[=SHARE], separated by commas, such as
+    /// output:1=9,contribs:10=1. An entry without MODEL applies to every model in equal parts
     #[arg(long, value_name = "LIST", default_value = "1")]
     mix: String,
-    /// Time for measurements
+    /// Time available for measurements
     #[arg(long, value_name = "TIME", default_value = "90s", value_parser = parse_time)]
     time: Duration,
-    /// The same seed gives the same arrivals and rows
+    /// Seed of the arrivals and rows
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
-/// Options that `albacore` handles itself, before it would start this program; here for their help.
+/// Options that `albacore` itself handles before it starts this program; listed here for the help.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "With the name of a deployment of a cluster")]
 struct ClusterArgs {
-    /// Measure on this node [default: where the deployment's pods may run]
+    /// Node to measure on [default: a node where the deployment's pods may run]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// The image with these programs [default: that of this version, from the registry of the
+    /// Image that contains these programs [default: that of this version, from the registry of the
     /// deployment's server]
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// The namespace [default: that of the context]
+    /// Namespace [default: that of the context]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// The context of the kubeconfig [default: the current one]
+    /// Context of the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// The kubeconfig [default: as kubectl: KUBECONFIG, then ~/.kube/config]
+    /// Path of the kubeconfig [default: as for kubectl: KUBECONFIG, then ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }

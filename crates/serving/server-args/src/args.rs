@@ -23,12 +23,12 @@ pub use albacore_params_client::ParamsEndpoint;
 
 /// Serves tree models over the Open Inference Protocol v2.
 ///
-/// One front process with a standby, and W worker processes of T threads each; the threads are
+/// Runs one front process, its standby, and W worker processes of T threads each; the threads are
 /// named `albw<worker>.<rank>`.
 #[derive(Debug, Parser)]
 #[command(name = "albacore-server", version)]
 pub struct Args {
-    /// Where to serve HTTP, and `/metrics`.
+    /// Listen address of HTTP, including `/metrics`.
     #[arg(
         long,
         value_name = "ADDR",
@@ -36,7 +36,7 @@ pub struct Args {
         env = "ALBACORE_HTTP"
     )]
     pub http: SocketAddr,
-    /// Where to serve gRPC.
+    /// Listen address of gRPC.
     #[arg(
         long,
         value_name = "ADDR",
@@ -44,25 +44,24 @@ pub struct Args {
         env = "ALBACORE_GRPC"
     )]
     pub grpc: SocketAddr,
-    /// Worker processes.
+    /// Number of worker processes.
     #[arg(long, value_name = "W", default_value_t = 1, env = "ALBACORE_WORKERS",
           value_parser = bounded(1, WORKERS_MAX))]
     pub workers: usize,
-    /// Compute threads of each worker.
+    /// Number of compute threads per worker.
     #[arg(long, value_name = "T", default_value_t = 1, env = "ALBACORE_THREADS",
           value_parser = bounded(1, THREADS_MAX))]
     pub threads: usize,
-    /// Most cpus to count on. `albacore run --cpus` gives it: masks are not read, only cpuset and
-    /// quota of the cgroup [default: no other limit].
+    /// Maximum number of CPUs to use. Set by `albacore run --cpus`: the server reads the cpuset and
+    /// quota of its cgroup, but no affinity mask [default: no other limit].
     #[arg(long, value_name = "N", value_parser = bounded(1, CPUS_MAX))]
     pub cpus_max: Option<usize>,
-    /// Threads of the front end, which read requests and write replies [default: a quarter of the
-    /// cpus, at least 2 from 4 cpus on, at most 16].
+    /// Number of front-end threads, which read requests and write replies [default: a quarter of
+    /// the CPUs, at least 2 if there are 4 or more, at most 16].
     #[arg(long, value_name = "N", env = "ALBACORE_FRONT_THREADS")]
     pub front_threads: Option<usize>,
-    /// A model and the name to serve it under; may be given several times. SOURCE is the path of a
-    /// file, or of a folder with one model file, or a URL: https://, s3://, gs://, az://,
-    /// oci://.
+    /// A model and the name to serve it under; can be repeated. SOURCE is the path of a file or of
+    /// a folder with one model file, or a URL: https://, s3://, gs://, az://, oci://.
     #[arg(long = "model", value_name = "NAME=SOURCE", value_parser = parse_model,
           required_unless_present_any = ["settings", "model_dir", "aip_storage_uri", "command"])]
     pub models: Vec<(String, Source)>,
@@ -70,74 +69,76 @@ pub struct Args {
     pub kserve: KserveArgs,
     #[command(flatten)]
     pub container: ContainerArgs,
-    /// A file with models, objectives, batching and queue, in place of the arguments for them. It
-    /// is watched: an edit is applied at once, without a restart; an invalid one changes nothing.
+    /// File with models, objectives, batching and queue limit, instead of the arguments for them.
+    /// The file is watched: an edit is applied at once, without a restart; an invalid edit changes
+    /// nothing.
     #[arg(long, value_name = "FILE", env = "ALBACORE_SETTINGS", conflicts_with_all =
           ["models", "model_dir", "slo", "policy", "max_rows", "max_delay", "prefer", "queue_rows"])]
     pub settings: Option<PathBuf>,
-    /// Most bytes of a model file.
+    /// Maximum size of a model file, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = BYTES_DEFAULT,
           env = "ALBACORE_MODEL_BYTES_MAX")]
     pub model_bytes_max: u64,
-    /// CA certificates (PEM) of the https servers that models come from, in place of the public
-    /// ones.
+    /// CA certificates (PEM) for the https servers that models are downloaded from, instead of the
+    /// public ones.
     #[arg(long, value_name = "FILE", env = "ALBACORE_CA_FILE")]
     pub ca_file: Option<PathBuf>,
-    /// A folder in which models from object stores and registries, and URLs with a checksum, are
-    /// kept. Servers may share it; who may write to it decides what they serve.
+    /// Cache folder for models from object stores and registries, and from URLs with a checksum.
+    /// Servers may share it; anyone who can write to it controls which models they serve.
     #[arg(long, value_name = "DIR", env = "ALBACORE_MODEL_CACHE")]
     pub model_cache: Option<PathBuf>,
-    /// Most bytes of --model-cache; the files that were not used for the longest time make room.
+    /// Maximum size of --model-cache, in bytes; the least recently used files are evicted.
     #[arg(long, value_name = "BYTES", default_value_t = 4 * BYTES_DEFAULT,
           requires = "model_cache", env = "ALBACORE_MODEL_CACHE_BYTES_MAX")]
     pub model_cache_bytes_max: u64,
-    /// How often object stores are asked for a new version of a model of the settings, which is
-    /// loaded beside the one that serves and replaces it.
+    /// Interval at which object stores are polled for new versions of the models in the settings. A
+    /// new version is loaded alongside the one in use and then replaces it.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration,
           env = "ALBACORE_MODEL_POLL")]
     pub model_poll: Duration,
-    /// Whether calls of Triton's model repository extension load and unload models: `none`, or
-    /// `explicit` for those of the settings or of --model, which are all loaded at start. Whoever
-    /// reaches the ports may then do it.
+    /// Whether clients can load and unload models by Triton's model repository extension: `none`,
+    /// or `explicit` for the models of the settings or of --model, which are all loaded at startup.
+    /// Any client that can reach the ports may then do so.
     #[arg(long, value_enum, default_value_t = ModelControlMode::None, env = "ALBACORE_MODEL_CONTROL")]
     pub model_control: ModelControlMode,
-    /// When a batch is dispatched: `eager` as soon as a worker is free, `timeout` when its oldest
-    /// request has waited for --max-delay, `deferred`
-    /// as late as the objective allows, `auto` deferred or eager by what deferring gains and costs.
+    /// When a batch is dispatched. `eager`: as soon as a worker is free; `timeout`: when its oldest
+    /// request has waited for --max-delay; `deferred`: as late as the objective allows; `auto`:
+    /// deferred or eager, chosen by the gain and cost of deferring.
     #[arg(long, value_enum, default_value_t = PolicyName::Auto, env = "ALBACORE_POLICY")]
     pub policy: PolicyName,
-    /// What --policy auto prefers where eager and deferred batches both carry the load
+    /// Preference of --policy auto when both eager and deferred dispatch can sustain the load
     /// [default: short_waits].
     #[arg(long, value_enum, env = "ALBACORE_PREFER")]
     pub prefer: Option<PreferName>,
-    /// Most rows of a batch.
+    /// Maximum number of rows per batch.
     #[arg(long, value_name = "ROWS", default_value_t = 1024, env = "ALBACORE_MAX_ROWS",
           value_parser = bounded(1, BATCH_ROWS_MAX))]
     pub max_rows: usize,
-    /// How long a request waits for others to share its batch, with --policy timeout only.
+    /// How long a request waits for others to join its batch; only with --policy timeout.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, env = "ALBACORE_MAX_DELAY")]
     pub max_delay: Option<Duration>,
-    /// Most rows that wait; requests beyond are refused with 429 or RESOURCE_EXHAUSTED.
+    /// Maximum number of queued rows; further requests are rejected with 429 or RESOURCE_EXHAUSTED.
     #[arg(long, value_name = "ROWS", default_value_t = 65536, env = "ALBACORE_QUEUE_ROWS",
           value_parser = bounded(1, QUEUE_ROWS_MAX))]
     pub queue_rows: usize,
-    /// The latency objective of a model, or of all; later replies are counted late.
+    /// Latency objective of one model, or of all models; later replies are counted as late.
     #[arg(long, value_name = "[NAME=]TIME", value_parser = parse_slo)]
     pub slo: Vec<(Option<String>, Duration)>,
-    /// The albacore-params to receive batching, queue and objectives from while the server runs:
-    /// http://HOST:PORT or unix:/PATH. They override the settings while it is connected; the
-    /// server does not wait for it.
+    /// Address of albacore-params, which sends batching, queue limit and objectives while the
+    /// server runs: http://HOST:PORT or unix:/PATH. They override the settings while it is
+    /// connected; the server does not wait for the connection.
     #[arg(long, value_name = "URL", env = "ALBACORE_PARAMS")]
     pub params: Option<ParamsEndpoint>,
     /// Which replies carry a load report (ORCA) for routers: those to requests with the header
-    /// endpoint-load-metrics-format (text, json or bin), all, or none; `never` also ends streams
-    /// of reports.
+    /// endpoint-load-metrics-format (text, json or bin), all, or none; `never` also disables
+    /// streams of reports.
     #[arg(long, value_enum, default_value_t = LoadReportMode::OnRequest,
           env = "ALBACORE_LOAD_REPORTS")]
     pub load_reports: LoadReportMode,
-    /// Most bytes of system shared memory (/dev/shm) that clients may register for tensors, all
-    /// regions together; 0 switches the extension off. Whoever reaches the ports can then read and
-    /// write files of /dev/shm that this server may: only for clients that share it.
+    /// Maximum total size, in bytes, of the system shared memory (/dev/shm) that clients may
+    /// register for tensors; 0 disables the extension. Any client that can reach the ports can then
+    /// read and write the files of /dev/shm that this server can access: enable it only for clients
+    /// that share /dev/shm.
     #[arg(
         long,
         value_name = "BYTES",
@@ -145,22 +146,23 @@ pub struct Args {
         env = "ALBACORE_SHARED_MEMORY_BYTES_MAX"
     )]
     pub shared_memory_bytes_max: u64,
-    /// How long a gRPC stream of infer calls may be without a request, computed or new, before it
-    /// is ended.
+    /// Idle timeout of a gRPC stream of infer calls: a stream is ended after this time without a
+    /// request that is new or being computed.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration,
           env = "ALBACORE_STREAM_IDLE_MAX")]
     pub stream_idle_max: Duration,
-    /// How long a server that is to stop goes on as before, but is not ready: the time in which
-    /// routers notice. After that it closes its ports [default: it closes them at once].
+    /// How long a stopping server continues to accept requests while it reports not ready, so that
+    /// routers notice; then it closes its ports [default: it closes them at once].
     #[arg(long, value_name = "TIME", value_parser = parse_duration, env = "ALBACORE_DRAIN_DELAY")]
     pub drain_delay: Option<Duration>,
-    /// How long a stopping server may take to answer what it has accepted, from then on.
+    /// How long a stopping server may take, from then on, to answer the requests that it has
+    /// accepted.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration,
           env = "ALBACORE_DRAIN_TIMEOUT")]
     pub drain_timeout: Duration,
-    /// Say `x-envoy-immediate-health-check-fail` in the replies of a server that is to stop:
-    /// an Envoy that checks the health of its endpoints sends nothing more. Only where every
-    /// endpoint of Envoy is one server.
+    /// Send `x-envoy-immediate-health-check-fail` in the replies of a stopping server, so that an
+    /// Envoy with health checks sends it no more requests. Use it only if every endpoint of Envoy
+    /// is one server.
     #[arg(long, env = "ALBACORE_ENVOY_HEALTH_HEADER")]
     pub envoy_health_header: bool,
 }
@@ -168,33 +170,33 @@ pub struct Args {
 /// Names of `--policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyName {
-    /// Deferred or eager by what deferring gains and costs.
+    /// Deferred or eager, chosen by the gain and cost of deferring.
     Auto,
-    /// After `--max-delay`.
+    /// When the oldest request has waited for `--max-delay`.
     Timeout,
     /// As soon as a worker is free.
     Eager,
-    /// As late as the objective allows; at once without one.
+    /// As late as the objective allows; at once if there is no objective.
     Deferred,
 }
 
 /// Names of `--load-reports`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LoadReportMode {
-    /// Replies to requests that want one.
+    /// Replies to requests that ask for one.
     OnRequest,
-    /// All replies, as text unless the request wants another format.
+    /// All replies, as text unless the request asks for another format.
     Always,
-    /// No reply, and no stream.
+    /// No replies, and no streams.
     Never,
 }
 
 /// Names of `--model-control`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModelControlMode {
-    /// Such calls are refused.
+    /// These calls are rejected.
     None,
-    /// They load and unload models of the settings.
+    /// These calls load and unload models of the settings.
     Explicit,
 }
 
@@ -202,9 +204,9 @@ pub enum ModelControlMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum PreferName {
-    /// Replies come as soon as they can.
+    /// Requests are answered as soon as possible.
     ShortWaits,
-    /// Workers are idle in proportion to the load.
+    /// Requests are held so that the number of busy workers is proportional to the load.
     IdleWorkers,
 }
 

@@ -14,39 +14,40 @@ const NAME: &str = "model";
 /// Folder into which SageMaker unpacks the model's archive.
 const SAGEMAKER_FOLDER: &str = "/opt/ml/model";
 
-/// The command and the variables of containers.
+/// Command and variables of containers on SageMaker and Vertex AI.
 #[derive(Debug, Default, Args)]
 pub struct ContainerArgs {
-    /// How SageMaker starts a container: serves the model in /opt/ml/model, named "model", unless
-    /// other arguments name one.
+    /// Command that SageMaker starts a container with: serves the model in /opt/ml/model, named
+    /// "model", unless other arguments specify a model.
     #[arg(value_enum, value_name = "COMMAND")]
     pub command: Option<ContainerCommand>,
-    /// Whether SageMaker starts a container of a multi-model endpoint, which is refused: `true`
-    /// with `serve` needs models that other arguments name.
+    /// Set by SageMaker for a container of a multi-model endpoint, which is not supported: `true`
+    /// with `serve` requires that other arguments specify the models.
     #[arg(
         long = "sagemaker_multi_model",
         value_name = "BOOL",
         env = "SAGEMAKER_MULTI_MODEL"
     )]
     pub sagemaker_multi_model: Option<String>,
-    /// Vertex AI's port for HTTP, on all addresses.
+    /// HTTP port, on all addresses, as set by Vertex AI.
     #[arg(long = "aip_http_port", value_name = "PORT", env = "AIP_HTTP_PORT")]
     pub aip_http_port: Option<u16>,
-    /// Vertex AI's path of health checks, beside /ping and /health.
+    /// Path of health checks set by Vertex AI, in addition to /ping and /health.
     #[arg(
         long = "aip_health_route",
         value_name = "PATH",
         env = "AIP_HEALTH_ROUTE"
     )]
     pub aip_health_route: Option<String>,
-    /// Vertex AI's path of predictions, beside /invocations.
+    /// Path of predictions set by Vertex AI, in addition to /invocations.
     #[arg(
         long = "aip_predict_route",
         value_name = "PATH",
         env = "AIP_PREDICT_ROUTE"
     )]
     pub aip_predict_route: Option<String>,
-    /// Vertex AI's folder of the model, which is named "model" unless other arguments name one.
+    /// Folder with the model, as set by Vertex AI; served under the name "model" unless other
+    /// arguments specify a model.
     #[arg(
         long = "aip_storage_uri",
         value_name = "FOLDER",
@@ -55,10 +56,10 @@ pub struct ContainerArgs {
     pub aip_storage_uri: Option<String>,
 }
 
-/// Commands that containers are started with.
+/// Commands with which platforms start containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ContainerCommand {
-    /// Of SageMaker.
+    /// Serves the model, as on SageMaker.
     Serve,
 }
 

@@ -10,10 +10,10 @@ use clap::Args;
 
 use crate::args::named_model;
 
-/// In place of `--model`, `--http` and `--grpc`.
+/// Arguments of KServe, used instead of `--model`, `--http` and `--grpc`.
 #[derive(Debug, Default, Args)]
 pub struct KserveArgs {
-    /// KServe's name of the model in --model_dir.
+    /// Name of the model in --model_dir, as passed by KServe.
     #[arg(
         long = "model_name",
         value_name = "NAME",
@@ -22,8 +22,8 @@ pub struct KserveArgs {
         overrides_with = "model_name"
     )]
     pub model_name: Option<String>,
-    /// KServe's folder with the model file; without --model_name each folder in it is a model of
-    /// that name.
+    /// Folder with the model file, as passed by KServe; without --model_name each folder in it is a
+    /// model with that folder's name.
     #[arg(
         id = "model_dir",
         long = "model_dir",
@@ -32,7 +32,7 @@ pub struct KserveArgs {
         overrides_with = "model_dir"
     )]
     pub model_folder: Option<PathBuf>,
-    /// KServe's port for HTTP, on all addresses.
+    /// HTTP port, on all addresses, as passed by KServe.
     #[arg(
         long = "http_port",
         value_name = "PORT",
@@ -40,7 +40,7 @@ pub struct KserveArgs {
         overrides_with = "http_port"
     )]
     pub http_port: Option<u16>,
-    /// KServe's port for gRPC, on all addresses.
+    /// gRPC port, on all addresses, as passed by KServe.
     #[arg(
         long = "grpc_port",
         value_name = "PORT",

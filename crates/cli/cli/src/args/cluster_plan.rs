@@ -22,24 +22,24 @@ const LOCAL: [&str; 12] = [
     "cpuset",
 ];
 
-/// Options of `albacore plan` that mean a cluster.
+/// Options of `albacore plan` that select a cluster.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Plans for a cluster")]
 pub(crate) struct ClusterPlanArgs {
-    /// With -f: what a new pod of the deployment would get on each node of the cluster that kubectl
-    /// would reach; implied by the options below, and by the name kubectl-albacore
+    /// With -f: plan a new pod of the deployment on each node of the cluster that kubectl would
+    /// use; implied by the options below, and by the name kubectl-albacore
     #[arg(long, requires = "file", conflicts_with_all = LOCAL)]
     pub(crate) cluster: bool,
-    /// Only this node; several, each once more with --node [default: all]
+    /// Only this node; can be repeated [default: all]
     #[arg(long, value_name = "NAME", requires = "file", conflicts_with_all = LOCAL)]
     pub(crate) node: Vec<String>,
-    /// The namespace of a deployment whose file names none [default: that of the context]
+    /// Namespace of a deployment whose file specifies none [default: that of the context]
     #[arg(short, long, value_name = "NAME", requires = "file", conflicts_with_all = LOCAL)]
     pub(crate) namespace: Option<String>,
-    /// The context of the kubeconfig [default: the current one]
+    /// Context of the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME", requires = "file", conflicts_with_all = LOCAL)]
     pub(crate) context: Option<String>,
-    /// The kubeconfig [default: as kubectl: KUBECONFIG, then ~/.kube/config]
+    /// Path of the kubeconfig [default: as for kubectl: KUBECONFIG, then ~/.kube/config]
     #[arg(long, value_name = "FILE", requires = "file", conflicts_with_all = LOCAL)]
     pub(crate) kubeconfig: Option<PathBuf>,
 }
@@ -63,15 +63,15 @@ impl ClusterPlanArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DiffArgs {
-    /// The InferenceDeployment as it would be applied
+    /// InferenceDeployment file, as it would be applied
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Only this node; several, each once more with --node [default: all with pods of it]
+    /// Only this node; can be repeated [default: all nodes with pods of the deployment]
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Vec<String>,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// How to print it: text or json
+    /// Output format: text or json
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
 }

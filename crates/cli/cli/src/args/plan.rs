@@ -25,47 +25,46 @@ pub(crate) struct PlanArgs {
     /// Number of workers
     #[arg(long, value_name = "W", required_unless_present = "file")]
     pub(crate) workers: Option<u16>,
-    /// Threads of each worker
+    /// Number of threads per worker
     #[arg(long, value_name = "T", required_unless_present = "file")]
     pub(crate) threads: Option<u16>,
-    /// Threads of one worker far apart (most cache for each) or close together (cheapest sharing)
+    /// Place the threads of a worker far apart (most cache for each) or close together (cheapest
+    /// sharing)
     #[arg(long, value_enum, required_unless_present = "file")]
     pub(crate) mode: Option<Mode>,
-    /// How to place
+    /// Placement policy
     #[arg(long, value_enum, default_value_t = Policy::Tuna)]
     pub(crate) policy: Policy,
-    /// An InferenceDeployment in place of --workers, --threads and --mode; several are placed
-    /// together, each once more with -f. After an @ the cpus that it may use, as in -f a.yaml@0-15
-    /// [default: those of --cpuset]
+    /// InferenceDeployment file, instead of --workers, --threads and --mode; repeat -f to plan
+    /// several deployments together. CPUS after an @ restricts a deployment to these CPUs, as in -f
+    /// a.yaml@0-15 [default: those of --cpuset]
     #[arg(short, long, value_name = "FILE[@CPUS]", conflicts_with_all = OF_ONE)]
     pub(crate) file: Vec<FileArg>,
-    /// The plan in force, as --output json printed it: as few threads as possible move, and the
-    /// difference is shown
+    /// Current plan, as printed by --output json: the new plan moves as few threads as possible,
+    /// and the difference is shown
     #[arg(long, value_name = "FILE")]
     pub(crate) current: Option<PathBuf>,
-    /// Say why the plan is as it is; with W.R, such as 2.0, why that thread (worker 2, rank 0) is
-    /// where it is
+    /// Explain the plan; with W.R, such as 2.0, explain the CPU of that thread (worker 2, rank 0)
     #[arg(long, value_name = "W.R", num_args = 0..=1)]
     pub(crate) explain: Option<Option<ThreadArg>>,
-    /// How much may be searched, as seconds of a usual machine: a slow one takes longer and finds
-    /// the same [default: 2]
+    /// Search limit, in seconds of a typical machine; a slower machine takes longer and finds the
+    /// same plan [default: 2]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time_limit: Option<Duration>,
-    /// With -f: so many threads of somebody else run on a cpu, as in --obstacle 3=2; also on cpus
-    /// outside --cpuset
+    /// With -f: number of threads of other processes on a CPU, as in --obstacle 3=2; also for CPUs
+    /// outside --cpuset; can be repeated
     #[arg(long, value_name = "CPU=THREADS")]
     pub(crate) obstacle: Vec<ObstacleArg>,
-    /// With -f and --current: a change must gain more than so many cycles for each thread that it
-    /// moves
+    /// With -f and --current: a change must gain more than this number of cycles per moved thread
     #[arg(long, value_name = "CYCLES")]
     pub(crate) move_cost: Option<u32>,
-    /// How far apart cpus are, in clock cycles: some levels, such as l3=60,machine=300, or the file
-    /// that `albacore topology --measure --write FILE` wrote [default: those of the machine]
+    /// Distances between CPUs, in clock cycles: levels such as l3=60,machine=300, or the file
+    /// written by `albacore topology --measure --write FILE` [default: those of the machine]
     #[arg(long, value_name = "LEVELS|FILE")]
     pub(crate) distances: Option<DistancesArg>,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
     #[command(flatten)]
@@ -114,9 +113,9 @@ pub(crate) fn mode_name(mode: albacore_solver::Mode) -> &'static str {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Policy {
-    /// Solve for the best placement and prove how good it is
+    /// Search for the best placement, with a proven bound on its quality
     Tuna,
-    /// Thread after thread on cpu after cpu, for comparison
+    /// Assign threads to CPUs in order, for comparison
     RoundRobin,
 }
 

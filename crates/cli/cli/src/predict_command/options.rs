@@ -11,8 +11,8 @@ use super::npy::{self, Floats};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PredictOptions {
-    /// Boosting iterations that predict: all, best, or from BEGIN up to END, exclusive [default: as
-    /// the object that saved the file: best if a scikit-learn class of XGBoost did after early
+    /// Boosting iterations to use: all, best, or from BEGIN up to END, exclusive [default: as for
+    /// the object that saved the file: best if a scikit-learn class of XGBoost saved it after early
     /// stopping, else all]
     #[arg(
         long,
@@ -20,14 +20,14 @@ pub(crate) struct PredictOptions {
         conflicts_with = "iteration_range"
     )]
     iterations: Option<Iterations>,
-    /// Only the boosting iterations from START up to, and without, END; an END of 0 is the model's
+    /// Use the boosting iterations from START up to END, exclusive; END 0 means up to the last one
     #[arg(long, value_name = "START,END", value_parser = range, alias = "iteration_range")]
     iteration_range: Option<(usize, usize)>,
-    /// Margins to start from instead of the base score: a float array of shape (rows) or (rows,
-    /// outputs)
+    /// Margins to use instead of the base score: a float array of shape (rows) or (rows, outputs)
     #[arg(long, value_name = "FILE.npy", alias = "base_margin")]
     base_margin: Option<PathBuf>,
-    /// Contributions and interactions by XGBoost's approximation: one walk a tree, no fair shares
+    /// Use XGBoost's approximation of contributions and interactions: one walk per tree, not exact
+    /// SHAP values
     #[arg(long, alias = "approx_contribs")]
     approx_contribs: bool,
 }

@@ -23,22 +23,23 @@ const MODEL: &str = "wide";
 /// The arguments of `albacore bench deferral`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchDeferralArgs {
-    /// The program albacore-server [default: beside this program]
+    /// Path of albacore-server [default: next to this program]
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
-    /// Worker processes
+    /// Number of worker processes
     #[arg(long, value_name = "W", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: u32,
-    /// Runs of each policy at each load; the search of the goodput has three times as many
+    /// Number of runs of each policy at each load; the search for the goodput has three times as
+    /// many
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// How long each run is
+    /// Duration of each run
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     length: Duration,
-    /// Percent of the requests that have to be in time
+    /// Percentage of the requests that must be answered in time
     #[arg(long, value_name = "P", default_value_t = 99.0)]
     percentile: f64,
-    /// Skip the table of costs
+    /// Skip the cost table
     #[arg(long)]
     without_costs: bool,
 }

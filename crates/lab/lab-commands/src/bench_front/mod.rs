@@ -27,20 +27,20 @@ const TREES: usize = 20;
 /// The arguments of `albacore bench front`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchFrontArgs {
-    /// The program albacore-server [default: beside this program]
+    /// Path of albacore-server [default: next to this program]
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
-    /// Worker processes
+    /// Number of worker processes
     #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: u32,
-    /// Connections of the generator, one line each
+    /// Numbers of connections of the generator, one line each
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 16, 64],
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     connections: Vec<u32>,
-    /// Runs of each server, of which the median counts
+    /// Number of runs of each server; the median is reported
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// How long each run is: whole seconds, as wrk and h2load take them
+    /// Duration of each run, in whole seconds as required by wrk and h2load
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_whole_seconds)]
     length: Duration,
 }

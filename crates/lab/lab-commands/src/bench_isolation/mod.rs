@@ -38,31 +38,31 @@ const WARMUP: Duration = Duration::from_secs(1);
 /// The arguments of `albacore bench isolation`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchIsolationArgs {
-    /// The program albacore-server [default: beside this program]
+    /// Path of albacore-server [default: next to this program]
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
-    /// Worker processes
+    /// Number of worker processes
     #[arg(long, value_name = "W", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: u32,
-    /// The objective of the victim
+    /// Latency objective of the victim model
     #[arg(long, value_name = "TIME", default_value = "25ms", value_parser = parse_time)]
     objective: Duration,
-    /// The objective of the flooded model
+    /// Latency objective of the flooded model
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]
     flood_objective: Duration,
-    /// Requests of the victim per second, one row each
+    /// Requests per second to the victim model, one row each
     #[arg(long, value_name = "RATE", default_value_t = 200.0)]
     rate: f64,
-    /// Connections of the flood, one run each
+    /// Numbers of connections of the flood, one run each
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [4, 64, 256, 1024],
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     connections: Vec<u32>,
-    /// What the flood sends, one run each: predict, contribs, interactions, invalid, or siblings
+    /// Kinds of flood requests, one run each: predict, contribs, interactions, invalid, or siblings
     /// (contribs of the victim's own model)
     #[arg(long = "flood", value_name = "KIND", value_delimiter = ',',
           default_values_t = Flood::ALL.map(|flood| flood.name().to_owned()), value_parser = parse_flood)]
     floods: Vec<String>,
-    /// How long each run is
+    /// Duration of each run
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     length: Duration,
 }

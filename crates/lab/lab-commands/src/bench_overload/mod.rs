@@ -40,33 +40,33 @@ const LAG_MAX: Duration = Duration::from_millis(2);
 /// The arguments of `albacore bench overload`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchOverloadArgs {
-    /// The program albacore-server [default: beside this program]
+    /// Path of albacore-server [default: next to this program]
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
-    /// Worker processes
+    /// Number of worker processes
     #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: u32,
-    /// Trees of the model, of depth 6
+    /// Number of trees of the model, each of depth 6
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     trees: u32,
-    /// The objective of every request
+    /// Latency objective of every request
     #[arg(long, value_name = "TIME", default_value = "25ms", value_parser = parse_time)]
     objective: Duration,
-    /// Connections of the closed loops, one run each
+    /// Numbers of connections of the closed loops, one run each
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [64, 1024],
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     connections: Vec<u32>,
-    /// Most requests per second that the generator sends in an open loop
+    /// Maximum number of requests per second that the generator sends in an open loop
     #[arg(long, value_name = "RATE", default_value_t = 20_000.0)]
     open_rate_max: f64,
-    /// What is asked for, one line each: predict1, predict10, contribs1, contribs10, interactions1
+    /// Kinds of requests, one line each: predict1, predict10, contribs1, contribs10, interactions1
     #[arg(long = "kind", value_name = "KIND", value_delimiter = ',',
           default_values_t = RequestKind::ALL.map(|kind| kind.name().to_owned()), value_parser = parse_kind)]
     kinds: Vec<String>,
-    /// How long each run is
+    /// Duration of each run
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
     length: Duration,
-    /// How often all loads run in turn; the figures are medians
+    /// Number of rounds in which all loads run in turn; the figures are medians
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
 }

@@ -21,20 +21,20 @@ use albacore_command::{Failure, print_json};
 /// The arguments of `albacore bench scheduler`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchSchedulerArgs {
-    /// Requests a second, all models together, one run each
+    /// Requests per second over all models, one run each
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           default_value = "100000,250000,500000,1000000,1500000",
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) rates: Vec<u64>,
-    /// How long each run is measured
+    /// Measured duration of each run, in seconds
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) seconds: u64,
-    /// Models, each with a thread of its own
+    /// Number of models, each with its own thread
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) models: u32,
-    /// Workers, which are not run
+    /// Number of workers, which are not run
     #[arg(long, value_name = "N", default_value_t = 2048,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) workers: u32,

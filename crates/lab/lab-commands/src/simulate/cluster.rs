@@ -19,12 +19,12 @@ const PODS_MAX: i64 = 1000;
 #[command(next_help_heading = "With --cluster")]
 #[group(requires = "is_cluster")]
 pub(crate) struct ClusterArgs {
-    /// Numbers of pods
+    /// Numbers of pods to compare
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,4,8",
           value_parser = clap::value_parser!(u32).range(1..=PODS_MAX))]
     pods: Vec<u32>,
-    /// What it costs to pass one machine more, there and back, in microseconds: before each batch
-    /// of central, and for each request that is forwarded
+    /// Round-trip cost of one more machine on the path, in microseconds: before each batch of
+    /// central, and for each forwarded request
     #[arg(
         long,
         value_name = "LIST",
@@ -32,9 +32,10 @@ pub(crate) struct ClusterArgs {
         default_value = "0,100,200,300"
     )]
     hop_us: Vec<u32>,
-    /// central (one scheduler over the workers of all pods), random, round-robin, least-request,
-    /// p2c (power of two choices), p2c-stale (by the pods' last reports), orca (weights by reported
-    /// load factor, as clients of gRPC), orca-work (by the work of what was answered)
+    /// Routing policies: central (one scheduler over the workers of all pods), random, round-robin,
+    /// least-request, p2c (power of two choices), p2c-stale (by the pods' last reports), orca
+    /// (weights by reported load factor, as in gRPC clients), orca-work (weights by the work of
+    /// answered requests)
     #[arg(
         long,
         value_name = "LIST",
@@ -43,44 +44,45 @@ pub(crate) struct ClusterArgs {
         default_value = "central,random,round-robin,least-request,p2c,p2c-stale,orca,orca-work"
     )]
     routing: Vec<Routing>,
-    /// Also run each routing but central with pods that forward a request once which they cannot
-    /// answer in time, to a pod that reported that it can
+    /// Also run each routing policy except central with forwarding: a pod forwards a request that
+    /// it cannot answer in time, once, to a pod that reported that it can
     #[arg(long = "forward")]
     is_forwarding: bool,
-    /// So many of the pods are slower by a factor, as 1:3
+    /// Slow down N of the pods by FACTOR, as in 1:3
     #[arg(long, value_name = "N:FACTOR", value_parser = parse_slow)]
     slow: Option<(usize, f64)>,
-    /// A pod, drawn at random, dies so often; what it accepted is lost
+    /// Interval between pod failures; each affects a random pod, and the requests that it accepted
+    /// are lost
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     fail: Option<Duration>,
-    /// When it comes back
+    /// Time from the failure of a pod to its return
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "500ms",
           requires = "fail")]
     down: Duration,
-    /// When clients and peers notice that it died or is back
+    /// Delay until clients and peers notice a failure or a return
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1ms",
           requires = "fail")]
     notice: Duration,
-    /// Clients send once more what was lost
+    /// Clients resend lost requests once
     #[arg(long = "retry", requires = "fail")]
     is_retried: bool,
-    /// Clients or proxies that route without seeing each other's requests
+    /// Number of clients or proxies that route without seeing each other's requests
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=PODS_MAX))]
     routers: u32,
-    /// How often pods report load and capacity
+    /// Interval at which pods report load and capacity
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "100ms")]
     report: Duration,
-    /// How often weights are computed
+    /// Interval at which weights are computed
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1s")]
     weigh: Duration,
-    /// How long a pod reports before it has a weight of its own
+    /// How long a pod must have reported before it gets its own weight
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s")]
     blackout: Duration,
-    /// The percentage of every model's requests that are to be answered in time
+    /// Percentage of every model's requests that must be answered in time
     #[arg(long, value_name = "PERCENT", value_parser = parse_percentile, default_value = "99")]
     good: f64,
-    /// The rate at which bad requests and latencies are shown, as a percentage of the goodput of
+    /// Rate at which bad requests and latencies are shown, as a percentage of the goodput of
     /// central without hops
     #[arg(long, value_name = "PERCENT", default_value_t = 80,
           value_parser = clap::value_parser!(u32).range(1..=200))]
