@@ -139,7 +139,7 @@ pub(crate) fn desired_pods<'a>(
 ) -> Vec<DesiredPod> {
     let mut desired: Vec<DesiredPod> = pods
         .into_iter()
-        .filter(|pod| !pod.is_over)
+        .filter(|pod| !pod.has_ended)
         .map(|pod| {
             let action = action(&pod, deployment_of(&pod), rules);
             DesiredPod { pod, action }

@@ -70,7 +70,7 @@ pub(crate) struct OptedInPod {
     /// Whether it is a static pod.
     pub(crate) is_static: bool,
     /// Whether its phase is terminal.
-    pub(crate) is_over: bool,
+    pub(crate) has_ended: bool,
     /// Reference to the pod, for events.
     pub(crate) regarding: ObjectReference,
 }
@@ -107,7 +107,7 @@ impl OptedInPod {
             addresses: addresses(pod),
             container,
             is_static: is_static(pod),
-            is_over: ["Succeeded", "Failed"].contains(&phase),
+            has_ended: ["Succeeded", "Failed"].contains(&phase),
             regarding: ObjectReference {
                 resource_version: None,
                 ..pod.object_ref(&())
