@@ -12,7 +12,7 @@ mod command;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use command::{Array, Ran, albacore, assert_refused, data, npz_member, parse_npy};
+use command::{Array, CommandOutput, albacore, assert_refused, data, npz_member, parse_npy};
 use tempfile::TempDir;
 
 fn model_file(name: &str) -> PathBuf {
@@ -23,7 +23,7 @@ fn model_file(name: &str) -> PathBuf {
         .expect("a model file")
 }
 
-fn predict(model: &Path, rows: &Path, output: &Path, more: &[&str]) -> Ran {
+fn predict(model: &Path, rows: &Path, output: &Path, more: &[&str]) -> CommandOutput {
     let path = |path: &Path| path.to_str().unwrap().to_owned();
     let mut arguments = vec!["predict".to_owned(), "--model".to_owned(), path(model)];
     arguments.extend([

@@ -79,7 +79,7 @@ fn a_folder_without_a_model_is_refused() {
 }
 
 #[test]
-fn fields_that_are_wrong_are_named_with_file_line_value_and_way_out() {
+fn invalid_fields_are_named_with_file_line_value_and_remedy() {
     let folder = Folder::new("fields");
     let refuse = |old, new, words: &[&str]| assert_edit_ends(64, &folder, old, new, words);
     let fail = |old, new, words: &[&str]| assert_edit_ends(1, &folder, old, new, words);
