@@ -10,7 +10,7 @@ use std::process::Child;
 
 use albacore_os::{Tid, write_mask};
 
-use crate::guest::{LONG, given_back, serve, until};
+use crate::guest::{LONG, serve, stop_placer, until};
 
 /// Workers, and threads per worker, in examples/fraud.yaml.
 const WORKERS: usize = 2;
@@ -36,7 +36,7 @@ const ROWS: usize = 128;
 const TREES: usize = 4_000;
 
 /// Pins each worker to its own NUMA node, and then to the other one.
-pub(crate) fn lies_near(container: &Path) {
+pub(crate) fn memory_is_local(container: &Path) {
     let huge = Path::new("/sys/kernel/mm/transparent_hugepage");
     fs::write(huge.join("shmem_enabled"), "advise").unwrap();
     // A huge page may contain both early and new data, so only images may use them here.
@@ -74,7 +74,7 @@ pub(crate) fn lies_near(container: &Path) {
             pages
                 .iter()
                 .zip(nodes)
-                .all(|(pages, node)| pages.are_on(node))
+                .all(|(pages, node)| pages.is_local_to(node))
         };
         until("memory is near", 2 * LONG, is_near);
     }
@@ -92,7 +92,7 @@ pub(crate) fn lies_near(container: &Path) {
     let whole = (image / HUGE_PAGE_BYTES).floor() * HUGE_PAGE_BYTES;
     assert_eq!((other, huge), (image, 2.0 * whole), "both in huge pages");
     assert!(whole > 0.0);
-    given_back(&mut server);
+    stop_placer(&mut server);
 }
 
 /// A LightGBM file whose image occupies some huge pages.
@@ -216,7 +216,7 @@ impl Pages {
 
     /// Whether all pages of the image are on the node, and all private pages except those from the
     /// worker's start.
-    fn are_on(&self, node: usize) -> bool {
+    fn is_local_to(&self, node: usize) -> bool {
         let far = 1 - node;
         let is_image_near = self.image[node] > 0 && self.image[far] == 0;
         let is_scratch_near = self.private[node] >= SCRATCH_PAGES_MIN;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::resized;
 use crate::rig::{AGENT, Rig};
-use crate::threads::{Cpus, Watch, gaps, list, look};
+use crate::threads::{Cpus, Watch, gaps, list, read_masks};
 
 /// A Guaranteed pod with a whole package, which the static CPU manager takes away from the other
 /// pods.
@@ -16,7 +16,7 @@ const NEIGHBOR: &str = include_str!("neighbor.yaml");
 type Step = fn(&Rig, &Cpus);
 
 /// Runs all steps. They take minutes, because the emulated machine is slow.
-pub(crate) fn lives() {
+pub(crate) fn run_steps() {
     let mut rig = Rig::start_on(Machine::Emulated);
     let cpus = Cpus::read(&rig.node);
     rig.step("the machine", |rig| is_another_machine(rig, &cpus));
@@ -69,7 +69,7 @@ pub(crate) fn uid(rig: &Rig) -> String {
 pub(crate) fn until_placed(rig: &Rig, cpus: &Cpus, cpuset: &str) -> PodMasks {
     let uid = uid(rig);
     rig.until(&format!("placed within {cpuset}"), || {
-        let seen = look(&rig.node, &uid);
+        let seen = read_masks(&rig.node, &uid);
         (seen.cpuset == cpuset && cpus.is_placed(&seen)).then_some(seen)
     })
 }
@@ -80,7 +80,7 @@ fn ready_and_placed(rig: &Rig, cpus: &Cpus) {
         let condition = format!("--for=condition={condition}");
         rig.kubectl(&["wait", "infd/fraud", &condition, "--timeout=300s"]);
     }
-    let seen = look(&rig.node, &uid(rig));
+    let seen = read_masks(&rig.node, &uid(rig));
     assert!(cpus.is_placed(&seen) && cpus.is_spread(&seen), "{seen:?}");
     assert_eq!(seen.cpuset, "0-7");
     println!("{:?}", seen.masks);
@@ -106,7 +106,7 @@ pub(crate) fn placement(rig: &Rig) -> (Value, Value) {
 /// with the kernel.
 fn the_api_says_the_same(rig: &Rig, _: &Cpus) {
     let dump: Value = serde_json::from_str(&rig.ask_agent("dump").unwrap()).unwrap();
-    let seen = look(&rig.node, &uid(rig));
+    let seen = read_masks(&rig.node, &uid(rig));
     let threads = dump[0]["threads"].as_array().unwrap();
     assert_eq!(threads.len(), seen.masks.len(), "{dump}");
     for thread in threads {
@@ -145,7 +145,7 @@ fn condition<'a>(status: &'a Value, kind: &str) -> &'a str {
 fn paths_are_relative(rig: &Rig, _: &Cpus) {
     let agent = rig.node.exec(&["pidof", "albacore-agent"]).unwrap();
     let agent = String::from_utf8(agent.stdout).unwrap();
-    let (worker, _) = look(&rig.node, &uid(rig)).masks["albw0.0"];
+    let (worker, _) = read_masks(&rig.node, &uid(rig)).masks["albw0.0"];
     let words = ["nsenter", "--target", agent.trim(), "--cgroup", "cat"];
     let output = rig
         .node
@@ -201,13 +201,13 @@ fn a_neighbor_comes_and_goes(rig: &Rig, cpus: &Cpus) {
 
 fn a_worker_is_killed(rig: &Rig, cpus: &Cpus) {
     let uid = uid(rig);
-    let before = look(&rig.node, &uid);
+    let before = read_masks(&rig.node, &uid);
     let (victim, _) = before.masks["albw1.0"];
     rig.node
         .exec(&["kill", "-KILL", &victim.to_string()])
         .unwrap();
     rig.until("another worker, placed", || {
-        let seen = look(&rig.node, &uid);
+        let seen = read_masks(&rig.node, &uid);
         let is_new = seen
             .masks
             .get("albw1.0")
@@ -217,7 +217,7 @@ fn a_worker_is_killed(rig: &Rig, cpus: &Cpus) {
 }
 
 fn a_cpu_goes_and_comes_back(rig: &Rig, cpus: &Cpus) {
-    let before = look(&rig.node, &uid(rig));
+    let before = read_masks(&rig.node, &uid(rig));
     let (_, victim) = before.masks.values().find(|(_, mask)| mask != "0").unwrap();
     let (topology, drifts) = {
         let (status, _) = placement(rig);
@@ -237,7 +237,7 @@ fn a_cpu_goes_and_comes_back(rig: &Rig, cpus: &Cpus) {
     let mut left = list("0-7");
     left.remove(&victim.parse().unwrap());
     rig.until(&format!("placed without cpu {victim}"), || {
-        let seen = look(&rig.node, &uid(rig));
+        let seen = read_masks(&rig.node, &uid(rig));
         (list(&seen.cpuset) == left && cpus.is_placed(&seen)).then_some(())
     });
     rig.until("reported in the NodePlacement", || {
@@ -263,7 +263,7 @@ fn a_cpu_goes_and_comes_back(rig: &Rig, cpus: &Cpus) {
 fn until_observed(rig: &Rig) {
     let uid = uid(rig);
     let is_free = || {
-        let masks = look(&rig.node, &uid).masks;
+        let masks = read_masks(&rig.node, &uid).masks;
         masks.len() == 4 && masks.values().all(|(_, mask)| mask == "0-7")
     };
     rig.until("masks that are given back", || is_free().then_some(()));
@@ -329,7 +329,7 @@ fn the_agents_pod_is_deleted(rig: &Rig, cpus: &Cpus) {
 
 fn uninstall_leaves_no_mask(rig: &Rig, _: &Cpus) {
     rig.uninstall();
-    let seen = look(&rig.node, &uid(rig));
+    let seen = read_masks(&rig.node, &uid(rig));
     assert_eq!(seen.masks.len(), 4, "the server goes on: {seen:?}");
     assert!(
         seen.masks.values().all(|(_, mask)| mask == "0-7"),

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::release::{json, placement, uid, until_placed};
 use crate::rig::Rig;
-use crate::threads::{Cpus, list, look};
+use crate::threads::{Cpus, list, read_masks};
 
 /// Name of the deployment's only pod.
 fn pod(rig: &Rig) -> String {
@@ -47,7 +47,7 @@ pub(crate) fn exclusive_cpus_keep_their_size(rig: &Rig, cpus: &Cpus) {
         rig.kubectl(&["patch", "infd/fraud", "--type=merge", "--patch", &patch]);
         rig.until("another pod, placed", || {
             let uid = rig.uid("default", "albacore.dev/deployment=fraud")?;
-            let seen = (uid != before).then(|| look(&rig.node, &uid))?;
+            let seen = (uid != before).then(|| read_masks(&rig.node, &uid))?;
             cpus.is_placed(&seen).then_some(seen)
         })
     };
@@ -67,7 +67,7 @@ pub(crate) fn exclusive_cpus_keep_their_size(rig: &Rig, cpus: &Cpus) {
     });
     println!("{} {}", refusal["reason"], refusal["message"]);
     assert_eq!(refusal["reason"], "Infeasible", "{refusal}");
-    let after = look(&rig.node, &uid(rig));
+    let after = read_masks(&rig.node, &uid(rig));
     assert_eq!(
         (&after.cpuset, &after.masks),
         (&exclusive.cpuset, &exclusive.masks)

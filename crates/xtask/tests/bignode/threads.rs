@@ -87,7 +87,7 @@ pub(crate) fn list(text: &str) -> BTreeSet<u32> {
 }
 
 /// The current masks of the pod's workers.
-pub(crate) fn look(node: &Node, uid: &str) -> PodMasks {
+pub(crate) fn read_masks(node: &Node, uid: &str) -> PodMasks {
     let output = node.exec(&[PROGRAM, "watch", uid]).unwrap();
     lines(&output.stdout).pop().unwrap()
 }

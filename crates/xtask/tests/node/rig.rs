@@ -83,13 +83,13 @@ impl Rig {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self)));
         println!("{:6.2} s: {what}", start.elapsed().as_secs_f64());
         if let Err(panic) = done {
-            self.tell();
+            self.print_state();
             std::panic::resume_unwind(panic);
         }
     }
 
     /// Prints the state of the cluster.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn print_state(&self) {
         for words in [
             &["get", "pods", "-A", "-o", "wide"][..],
             &["get", "events", "-A", "--sort-by=.lastTimestamp"],

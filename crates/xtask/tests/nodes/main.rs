@@ -68,7 +68,7 @@ fn only_requests_on_a_lost_node_may_fail() {
         }));
         publisher.stop();
         if let Err(panic) = ran {
-            rig.tell();
+            rig.print_state();
             std::panic::resume_unwind(panic);
         }
     });
