@@ -235,7 +235,8 @@ fn a_master_that_imports_slowly_is_not_taken_for_a_worker() {
     // Longer than the time after which a server that does not fork is treated as its own worker: a
     // pinned master would pass its single CPU on to its children, and XGBoost would start as many
     // threads as it counts CPUs.
-    let file = folder.gunicorn_that_imports(Duration::from_secs(3), deployment::free_port(), &[]);
+    let file =
+        folder.gunicorn_with_import_delay(Duration::from_secs(3), deployment::free_port(), &[]);
     let mut service = Service::start(&file, &[]).unwrap();
     service.placed(Duration::from_secs(60)).unwrap();
     kernel_masks_equal(service.last_placed().unwrap(), 2, 2);

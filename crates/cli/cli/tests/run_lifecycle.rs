@@ -245,7 +245,7 @@ fn a_mask_that_taskset_wrote_is_repaired_and_reported() {
 #[test]
 fn a_thread_that_pins_itself_is_left_alone() {
     let folder = Folder::new("self-pin");
-    let file = folder.own(&["python3", &prefork()], &[("SELF_PIN", "1")]);
+    let file = folder.custom_server(&["python3", &prefork()], &[("SELF_PIN", "1")]);
     let mut run = Running::start(&file, &["--output", "json"]);
     let mut alone = BTreeSet::new();
     while alone.len() < 2 {
@@ -289,7 +289,7 @@ fn prefork() -> String {
 fn masks_are_the_whole_cpuset_before_the_processes_end() {
     let folder = Folder::new("restored");
     for signal in ["INT", "TERM"] {
-        let file = folder.own(&["python3", &prefork()], &[("LINGER", "5")]);
+        let file = folder.custom_server(&["python3", &prefork()], &[("LINGER", "5")]);
         let mut run = Running::start(&file, &["--output", "json"]);
         let placed = run.placed("tuna");
         // Either event may be first.
@@ -330,7 +330,7 @@ fn until_empty(run: &Running) {
 #[test]
 fn nothing_outlives_a_run_that_is_killed() {
     let folder = Folder::new("killed");
-    let own = |folder: &Folder| folder.own(&["python3", &prefork()], &[]);
+    let own = |folder: &Folder| folder.custom_server(&["python3", &prefork()], &[]);
     for is_built_in in [true, false] {
         let (file, args) = match is_built_in {
             true => (folder.fraud(""), json_args()),
@@ -359,7 +359,7 @@ fn nothing_outlives_a_run_that_is_killed() {
 #[test]
 fn workers_of_a_master_that_was_killed_are_ended() {
     let folder = Folder::new("masterless");
-    let file = folder.own(&["python3", &prefork()], &[]);
+    let file = folder.custom_server(&["python3", &prefork()], &[]);
     let mut run = Running::start(&file, &["--output", "json"]);
     let workers = run.placed("tuna").tids();
     let is_master = |pid: &u32| *pid != run.pid() && !workers.contains(&u64::from(*pid));
@@ -374,7 +374,7 @@ fn workers_of_a_master_that_was_killed_are_ended() {
 #[test]
 fn a_server_that_ignores_sigterm_is_killed_at_the_second_signal() {
     let folder = Folder::new("stubborn");
-    let file = folder.own(&["python3", &prefork()], &[("STUBBORN", "1")]);
+    let file = folder.custom_server(&["python3", &prefork()], &[("STUBBORN", "1")]);
     let mut run = Running::start(&file, &["--output", "json"]);
     run.placed("tuna");
     run.signal("TERM");
@@ -387,7 +387,7 @@ fn a_server_that_ignores_sigterm_is_killed_at_the_second_signal() {
 #[test]
 fn a_run_may_be_ended_before_its_server_has_workers() {
     let folder = Folder::new("early");
-    let file = folder.own(&["sleep", "1000"], &[]);
+    let file = folder.custom_server(&["sleep", "1000"], &[]);
     let mut run = Running::start(&file, &["--output", "json"]);
     run.until("planned", |e| e["event"] == "planned");
     stop_and_check(run, "TERM");
@@ -509,7 +509,7 @@ fn a_run_stays_on_the_cpus_of_its_option_or_mask_whatever_happens() {
         run.until("another server", |e| e["event"] == "server_restarted");
         assert_confined(&run.placed("tuna"), &run, &last);
         stop_and_check(run, "TERM");
-        let own = folder.own(&["python3", &prefork()], &[("LINGER", "5")]);
+        let own = folder.custom_server(&["python3", &prefork()], &[("LINGER", "5")]);
         let args = [&["--output", "json"], more].concat();
         let mut run = Running::start_by(launcher, &own, &args);
         let placed = run.placed("tuna");

@@ -196,7 +196,7 @@ fn starts_once(folder: &Folder) -> PathBuf {
         flag = flag.display(),
         prefork = prefork.display(),
     );
-    folder.own(&["sh", "-c", &script], &[])
+    folder.custom_server(&["sh", "-c", &script], &[])
 }
 
 /// Kills the only process of the server that is not a worker.

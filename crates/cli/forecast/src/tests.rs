@@ -153,7 +153,9 @@ proptest! {
     }
 
     #[test]
-    fn an_edit_of_the_mode_moves_the_threads_that_the_placer_moves(machine in machines(), shapes in shapes()) {
+    fn an_edit_of_the_mode_moves_the_threads_that_the_placer_moves(
+        machine in machines(), shapes in shapes(),
+    ) {
         let running = settled(&machine, &shapes, &[]);
         let report = report(&machine, &running, &[]);
         let (workers, threads, mode) = shapes[0];

@@ -40,7 +40,7 @@ fn serving() -> Value {
     })
 }
 
-fn made(node: Option<&str>) -> Value {
+fn build_job(node: Option<&str>) -> Value {
     let settings = PodSettings::of_serving_pods("fraud", &serving()).unwrap();
     let subject = Subject::Tune {
         name: "fraud".to_owned(),
@@ -62,7 +62,7 @@ fn made(node: Option<&str>) -> Value {
 
 #[test]
 fn the_measured_pod_has_the_resources_and_settings_of_serving_pods() {
-    let object = made(None);
+    let object = build_job(None);
     assert_eq!(object["metadata"]["name"], "albacore-tune-fraud");
     let (pod, serving) = (&object["spec"]["template"]["spec"], serving());
     for field in [
@@ -98,7 +98,7 @@ fn the_measured_pod_has_the_resources_and_settings_of_serving_pods() {
 
 #[test]
 fn no_selector_of_serving_pods_matches_the_measured_pod() {
-    let object = made(None);
+    let object = build_job(None);
     let template = &object["spec"]["template"];
     let labels = template["metadata"]["labels"].as_object().unwrap();
     for label in ["albacore.dev/deployment", "app.kubernetes.io/instance"] {
@@ -123,7 +123,7 @@ fn no_selector_of_serving_pods_matches_the_measured_pod() {
 
 #[test]
 fn a_named_node_replaces_the_node_selection_of_the_deployment() {
-    let object = made(Some("node7"));
+    let object = build_job(Some("node7"));
     assert_eq!(identity(&object), ("12ab", "node7"));
     assert!(object["spec"]["template"]["spec"]["nodeSelector"].is_null());
 }

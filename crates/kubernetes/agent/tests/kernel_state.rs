@@ -21,7 +21,7 @@ fn one_pod(rig: &Rig) -> Pod {
 }
 
 /// Asserts that the agent neither exits nor spins: 5 s use less than 1 s of CPU time.
-fn assert_calm(agent: &mut Agent) {
+fn assert_not_spinning(agent: &mut Agent) {
     let cpu = agent.cpu_seconds();
     std::thread::sleep(Duration::from_secs(5));
     let cpu = agent.cpu_seconds() - cpu;
@@ -42,7 +42,7 @@ fn hidden_processes_are_reported_and_nothing_is_touched() {
     rig.wait_for_event(NODE, "HiddenProcesses");
     let report = rig.kubectl(&["get", "npl", NODE, "-o", "json"]);
     assert!(report.contains("hidepid"), "{report}");
-    assert_calm(&mut agent);
+    assert_not_spinning(&mut agent);
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
     assert!(agent.stop().success());
 
@@ -82,7 +82,7 @@ fn with_read_only_cgroups_the_agent_places_and_reports_the_skipped_probes() {
         let on = |cpu: &str| threads.values().filter(|(_, mask)| mask == cpu).count();
         (on("0"), on("1")) == (1, 1)
     });
-    assert_calm(&mut agent);
+    assert_not_spinning(&mut agent);
     assert!(agent.stop().success());
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
 }
@@ -103,7 +103,7 @@ fn while_a_foreign_scheduler_is_active_nothing_is_written() {
     });
     wait("it is planned", || rig.entry(&pod)["planned"] == 2);
     rig.wait_for_event(NODE, "ForeignScheduler");
-    assert_calm(&mut agent);
+    assert_not_spinning(&mut agent);
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
     fs::write(&state, "disabled\n").unwrap();
     pod.wait_until_pinned(2);
@@ -122,7 +122,7 @@ fn while_a_foreign_scheduler_is_active_nothing_is_written() {
         let is_new = !threads.contains_key(&killed) && threads.len() == 2;
         is_new && threads[&pod.worker(1)].1 == "0-1"
     });
-    assert_calm(&mut agent);
+    assert_not_spinning(&mut agent);
     assert_eq!(pod.threads()[&pod.worker(1)].1, "0-1");
     assert!(agent.stop().success());
 }
@@ -152,7 +152,7 @@ fn an_empty_cpuset_is_reported_and_used_again_when_it_has_cpus() {
         rig.condition("CpusetEmpty") == "True/NoOnlineCpu"
     });
     rig.wait_for_event("fraud-1", "CpusetEmpty");
-    assert_calm(&mut agent);
+    assert_not_spinning(&mut agent);
     fs::write(&file, "1\n").unwrap();
     wait("what there is is used", || {
         pod.threads().values().all(|(_, mask)| mask == "1")

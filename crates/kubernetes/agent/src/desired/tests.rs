@@ -154,7 +154,7 @@ fn the_kill_switch_releases_and_an_invalid_value_observes() {
 fn annotated(text: &str, omp_threads: Option<u16>) -> OptedInPod {
     OptedInPod {
         opt_in: OptIn::Annotation {
-            asked: PlaceAnnotation::read(text),
+            annotation: PlaceAnnotation::read(text),
             omp_threads,
         },
         ..pod("a")
@@ -260,19 +260,19 @@ fn kill_switches() -> impl Strategy<Value = KillSwitch> {
 proptest! {
     #[test]
     fn masks_are_written_only_if_flag_switch_and_policy_permit_it(
-        flag in enforcements(), kill_switch in kill_switches(), asked in enforcements(),
+        flag in enforcements(), kill_switch in kill_switches(), requested in enforcements(),
     ) {
-        let asked_text = if asked == Enforcement::Enforce { "Enforce" } else { "Observe" };
-        let fraud = deployment(&json!({"placement": {"enforcement": asked_text}}));
+        let requested_text = if requested == Enforcement::Enforce { "Enforce" } else { "Observe" };
+        let fraud = deployment(&json!({"placement": {"enforcement": requested_text}}));
         let rules = NodeRules { enforcement: flag, kill_switch };
         let is_unrestricted = kill_switch == KillSwitch::Absent;
-        let permits = [flag, asked].iter().all(|e| *e == Enforcement::Enforce) && is_unrestricted;
+        let permits = [flag, requested].iter().all(|e| *e == Enforcement::Enforce) && is_unrestricted;
         let writes = match action_for(pod("a"), Some(&fraud), rules) {
             PodAction::Place { policy, .. } => policy.enforcement == Enforcement::Enforce,
             PodAction::Keep { .. } | PodAction::Release { .. } | PodAction::Refuse { .. } => false,
         };
         prop_assert_eq!(writes, permits);
-        let text = format!(r#"{{"workers": 2, "threads": 2, "enforcement": "{asked_text}"}}"#);
+        let text = format!(r#"{{"workers": 2, "threads": 2, "enforcement": "{requested_text}"}}"#);
         let writes = match action_for(annotated(&text, None), None, rules) {
             PodAction::Place { policy, .. } => policy.enforcement == Enforcement::Enforce,
             _ => false,

@@ -13,7 +13,7 @@ use crate::pods_for_tests::{opted_in_pod, place, policy};
 fn desired(workers: u16, threads: u16) -> DesiredPod {
     let mut pod = opted_in_pod("a", "u");
     pod.opt_in = OptIn::Annotation {
-        asked: PlaceAnnotation::read("{}"),
+        annotation: PlaceAnnotation::read("{}"),
         omp_threads: None,
     };
     let source = |number: u16| match number {
@@ -38,29 +38,29 @@ fn shape(workers: u16, threads: u16) -> ServerShape {
 struct Node {
     counts: DetectedCounts,
     began: Instant,
-    asked: DesiredPod,
+    pod: DesiredPod,
 }
 
 impl Node {
-    fn new(asked: DesiredPod) -> Self {
+    fn new(pod: DesiredPod) -> Self {
         Self {
             counts: DetectedCounts::default(),
             began: Instant::now(),
-            asked,
+            pod,
         }
     }
 
     /// Records a shape at a second; returns the shape in force afterwards.
     fn observe(&mut self, second: u64, seen: ServerShape) -> Option<(u16, u16)> {
         let now = self.began + Duration::from_secs(second);
-        let mut pods = [self.asked.clone()];
+        let mut pods = [self.pod.clone()];
         self.counts.apply(&mut pods);
         self.counts.update(&pods, |_| Some(seen), now);
         self.in_force()
     }
 
     fn in_force(&self) -> Option<(u16, u16)> {
-        let mut pods = [self.asked.clone()];
+        let mut pods = [self.pod.clone()];
         self.counts.apply(&mut pods);
         match &pods[0].action {
             PodAction::Place { policy, .. } if policy.enforcement == Enforcement::Enforce => {
@@ -124,7 +124,7 @@ fn a_changed_container_or_annotation_restarts_detection() {
         let mut node = Node::new(desired(0, 0));
         node.observe(0, shape(2, 2));
         assert_eq!(node.observe(10, shape(2, 2)), Some((2, 2)));
-        change(&mut node.asked.action);
+        change(&mut node.pod.action);
         assert_eq!(node.observe(11, shape(2, 2)), None);
     }
 }
@@ -145,7 +145,7 @@ fn the_next_agent_adopts_the_reported_counts() {
     let begin = |report| {
         let mut node = Node::new(desired(0, 0));
         node.counts.adopt_previous(&[report]);
-        let pods = [node.asked.clone()];
+        let pods = [node.pod.clone()];
         node.counts.update(&pods, |_| None, node.began);
         node.in_force()
     };
@@ -157,10 +157,10 @@ fn the_next_agent_adopts_the_reported_counts() {
 proptest! {
     #[test]
     fn counts_in_force_are_within_bounds_and_change_at_most_once_a_minute(
-        asked in (0_u16..5, 0_u16..5),
+        requested in (0_u16..5, 0_u16..5),
         seen in proptest::collection::vec((1_u64..40, 1_u16..400, 1_u16..400), 1..40),
     ) {
-        let (workers, threads) = asked;
+        let (workers, threads) = requested;
         let mut node = Node::new(desired(workers, threads));
         let (mut second, mut before, mut changed_at) = (0, node.in_force(), None);
         for (pause, workers, threads) in seen {
@@ -174,8 +174,8 @@ proptest! {
             if let Some((workers, threads)) = in_force {
                 prop_assert!(workers <= WORKERS_MAX && threads <= THREADS_MAX);
                 prop_assert!(u32::from(workers) * u32::from(threads) <= SLOTS_MAX);
-                prop_assert!(asked.0 == 0 || asked.0 == workers);
-                prop_assert!(asked.1 == 0 || asked.1 == threads);
+                prop_assert!(requested.0 == 0 || requested.0 == workers);
+                prop_assert!(requested.1 == 0 || requested.1 == threads);
             }
         }
     }

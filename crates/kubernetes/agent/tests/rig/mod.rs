@@ -421,7 +421,7 @@ impl Rig {
     }
 
     /// Requests of the agent so far, from the audit log.
-    fn audited(&self) -> Vec<Value> {
+    fn audited_requests(&self) -> Vec<Value> {
         let log = self.plane.audit_log().unwrap();
         let lines = log
             .lines()
@@ -437,7 +437,7 @@ impl Rig {
                 .iter()
                 .any(|verb| r["verb"] == *verb)
         };
-        let writes = self.audited().into_iter().filter(|r| !is_read(r));
+        let writes = self.audited_requests().into_iter().filter(|r| !is_read(r));
         // A whole report is applied with force.
         let is_renewal = |r: &Value| {
             let uri = r["requestURI"].as_str().unwrap();
@@ -454,7 +454,7 @@ impl Rig {
 
     /// Requests of the agent so far, as `verb resource/part code`.
     pub(crate) fn requests(&self) -> Vec<String> {
-        let ours = self.audited().into_iter();
+        let ours = self.audited_requests().into_iter();
         ours.map(|r| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let object = &r["objectRef"];
