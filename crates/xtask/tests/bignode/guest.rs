@@ -142,7 +142,7 @@ fn start(directory: &Path, command: &mut Command) -> Child {
     child.unwrap()
 }
 
-pub(crate) fn until(what: &str, limit: Duration, is_so: impl Fn() -> bool) -> Duration {
+pub(crate) fn wait_until(what: &str, limit: Duration, is_so: impl Fn() -> bool) -> Duration {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
@@ -189,7 +189,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 fn start_placer(container: &Path) -> Child {
     let placer = serve(container, "/fraud.yaml");
-    until("placed", LONG, || is_placed(container, &[0, 1, 2, 3]));
+    wait_until("placed", LONG, || is_placed(container, &[0, 1, 2, 3]));
     placer
 }
 
@@ -220,7 +220,7 @@ fn cpuset_widens(container: &Path) {
     for directory in [container, &beside] {
         fs::write(directory.join("cpuset.cpus"), "0-7").unwrap();
     }
-    let took = until("placed again", LONG, || {
+    let took = wait_until("placed again", LONG, || {
         is_placed(container, &[0, 1, 2, 3, 4, 5, 6, 7])
     });
     println!("placed again after {took:?}");
@@ -231,7 +231,7 @@ fn cpuset_widens(container: &Path) {
     );
     witness.kill().unwrap();
     witness.wait().unwrap();
-    until("each lost pin reported", LONG, || {
+    wait_until("each lost pin reported", LONG, || {
         let log = fs::read_to_string(LOG).unwrap();
         let is_reported = |line: &&str| {
             line.contains(r#""event":"drift""#) && line.contains(r#""cause":"cpuset_change""#)
@@ -251,7 +251,9 @@ fn cpuset_narrows_and_widens(container: &Path) {
             ("0-7", &[0, 1, 2, 3, 4, 5, 6, 7]),
         ] {
             fs::write(container.join("cpuset.cpus"), cpuset).unwrap();
-            times.push(until("placed again", LONG, || is_placed(container, cpus)));
+            times.push(wait_until("placed again", LONG, || {
+                is_placed(container, cpus)
+            }));
         }
     }
     println!("placed again after {times:.0?}");
@@ -267,10 +269,10 @@ fn hotplug(container: &Path) {
     fs::write(&online, "0").unwrap();
     let gone: u32 = victim.parse().unwrap();
     let left: Vec<u32> = (0..8).filter(|&cpu| cpu != gone).collect();
-    let took = until("placed without it", LONG, || is_placed(container, &left));
+    let took = wait_until("placed without it", LONG, || is_placed(container, &left));
     println!("placed without cpu {victim} after {took:?}");
     fs::write(&online, "1").unwrap();
-    until("placed with it", LONG, || {
+    wait_until("placed with it", LONG, || {
         is_placed(container, &[0, 1, 2, 3, 4, 5, 6, 7])
     });
 }
@@ -347,11 +349,11 @@ fn switch_to_observe(container: &Path) {
     )
     .unwrap();
     let is_free = || masks(container).values().all(|mask| mask == "0-7");
-    until("given back", LONG, is_free);
+    wait_until("given back", LONG, is_free);
     std::thread::sleep(Duration::from_secs(2));
     assert!(is_free(), "and not written again");
     fs::write("/fraud.yaml", text).unwrap();
-    until("placed again", LONG, || {
+    wait_until("placed again", LONG, || {
         is_placed(container, &[0, 1, 2, 3, 4, 5, 6, 7])
     });
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::guest::{LONG, make_pod, masks, serve, step, stop_placer, the_machine, until};
+use crate::guest::{LONG, make_pod, masks, serve, step, stop_placer, the_machine, wait_until};
 
 /// The CPUs of the guest.
 pub(crate) const CPUS: &str = "0-31";
@@ -26,7 +26,7 @@ pub(crate) fn run_steps() {
     let mut placer = serve(&container, "/many.yaml");
     let all: BTreeSet<u32> = (0..32).collect();
     let await_placed = |what: &str, cpus: &BTreeSet<u32>| {
-        let took = until(what, LONG * 2, || machine.is_placed(&container, cpus));
+        let took = wait_until(what, LONG * 2, || machine.is_placed(&container, cpus));
         println!("{what} after {took:.0?}");
     };
     step("placed", || {

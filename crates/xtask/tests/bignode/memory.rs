@@ -10,7 +10,7 @@ use std::process::Child;
 
 use albacore_os::{Tid, write_mask};
 
-use crate::guest::{LONG, serve, stop_placer, until};
+use crate::guest::{LONG, serve, stop_placer, wait_until};
 
 /// Workers, and threads per worker, in examples/fraud.yaml.
 const WORKERS: usize = 2;
@@ -52,7 +52,7 @@ pub(crate) fn memory_is_local(container: &Path) {
     let file = format!("{file}  placement: {{enforcement: Observe}}\n");
     fs::write("/near.yaml", file).unwrap();
     let mut server: Child = serve(container, "/near.yaml");
-    until("ready", 2 * LONG, || {
+    wait_until("ready", 2 * LONG, || {
         get("/v2/health/ready").starts_with("HTTP/1.1 200")
     });
     for (round, nodes) in [[0, 1], [1, 0]].into_iter().enumerate() {
@@ -65,7 +65,7 @@ pub(crate) fn memory_is_local(container: &Path) {
             metric("albacore_worker_scratch_moves_total") == moves
                 && metric("albacore_workers_far") == 0.0
         };
-        let took = until("sent to its node", LONG, has_moved);
+        let took = wait_until("sent to its node", LONG, has_moved);
         println!("sent to their nodes after {took:.1?}");
         let is_near = || {
             compute();
@@ -76,7 +76,7 @@ pub(crate) fn memory_is_local(container: &Path) {
                 .zip(nodes)
                 .all(|(pages, node)| pages.is_local_to(node))
         };
-        until("memory is near", 2 * LONG, is_near);
+        wait_until("memory is near", 2 * LONG, is_near);
     }
     for line in get("/metrics").lines() {
         let shown = ["albacore_model_image", "albacore_worker_scratch"];

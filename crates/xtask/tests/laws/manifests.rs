@@ -531,7 +531,7 @@ fn unused_rights(direct: &[Direct]) -> Vec<Violation> {
 #[test]
 fn the_matrix_permits_only_what_crates_use() {
     let without_links = unused_rights(&[]);
-    let is_seen = |krate: &str| without_links.iter().any(|v| v.place == krate);
+    let is_seen = |krate: &str| without_links.iter().any(|v| v.location == krate);
     assert!(
         is_seen("server") && !is_seen("topology"),
         "the law sees unused rights"
