@@ -129,7 +129,7 @@ fuzz: ## feed damaged models, requests and parameters to what reads them, FUZZ_S
 
 soak: build python ## the kill tests, ten times as long; storms and restarts; every small problem and random trace
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-oracles --test literal -- --nocapture
-	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-cli --test run_survives --test run_trial -- --nocapture
+	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-cli --test run_kills --test run_trial -- --nocapture
 	ALBACORE_SOAK=1 $(CARGO) test --release --package albacore-server --lib every_f32
 	ALBACORE_SOAK=100 $(CARGO) test --release --package albacore-server --test kills -- --nocapture
 	ALBACORE_SOAK=63 $(CARGO) test --release --package albacore-server --test kills_fronts under_kills -- --nocapture

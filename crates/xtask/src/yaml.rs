@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back_the_same() {
+    fn written_documents_are_read_back_unchanged() {
         let value = serde_json::json!({
             "plain": "text", "number": 1.5, "whole": 256, "empty": {}, "none": [],
             "yes": "no", "x y": "a: b",

@@ -91,7 +91,7 @@ fn blob<'a>(
     files: &'a BTreeMap<String, Vec<u8>>,
     descriptor: &Value,
     kind: &str,
-    seen: &mut BTreeSet<String>,
+    visited_blobs: &mut BTreeSet<String>,
 ) -> &'a [u8] {
     assert_eq!(descriptor["mediaType"], kind);
     let digest = descriptor["digest"].as_str().unwrap();
@@ -99,7 +99,7 @@ fn blob<'a>(
     let bytes = &files[&path];
     assert_eq!(sha256(bytes), digest);
     assert_eq!(descriptor["size"], bytes.len());
-    seen.insert(path);
+    visited_blobs.insert(path);
     bytes
 }
 
@@ -126,17 +126,17 @@ fn read_image(
     files: &BTreeMap<String, Vec<u8>>,
     named: &Value,
     programs: &[Vec<u8>],
-    seen: &mut BTreeSet<String>,
+    visited_blobs: &mut BTreeSet<String>,
 ) {
     let kind = "application/vnd.oci.image.manifest.v1+json";
-    let manifest: Value = serde_json::from_slice(blob(files, named, kind, seen)).unwrap();
+    let manifest: Value = serde_json::from_slice(blob(files, named, kind, visited_blobs)).unwrap();
     assert_eq!(
         (&manifest["schemaVersion"], &manifest["mediaType"]),
         (&2.into(), &kind.into())
     );
     let kind = "application/vnd.oci.image.config.v1+json";
     let config: Value =
-        serde_json::from_slice(blob(files, &manifest["config"], kind, seen)).unwrap();
+        serde_json::from_slice(blob(files, &manifest["config"], kind, visited_blobs)).unwrap();
     assert_eq!(config["os"], "linux");
     assert_eq!(config["architecture"], named["platform"]["architecture"]);
     assert_eq!(config["created"], "2026-11-21T20:00:00Z");
@@ -163,7 +163,7 @@ fn read_image(
 
     assert_eq!(manifest["layers"].as_array().unwrap().len(), 1);
     let kind = "application/vnd.oci.image.layer.v1.tar+gzip";
-    let gzip = blob(files, &manifest["layers"][0], kind, seen);
+    let gzip = blob(files, &manifest["layers"][0], kind, visited_blobs);
     let mut tar = Vec::new();
     let mut decoder = GzDecoder::new(gzip);
     decoder.read_to_end(&mut tar).unwrap();
@@ -184,9 +184,9 @@ fn every_image_is_what_the_oci_describes() {
         let written = written(image, &programs);
         let files = unpacked(&written.bytes, 0o444);
         let named = entry(image, &files, &written.digest);
-        let mut seen = layout();
-        read_image(image, &files, &named, &programs, &mut seen);
-        assert!(files.keys().eq(&seen), "nothing else is in it");
+        let mut visited_blobs = layout();
+        read_image(image, &files, &named, &programs, &mut visited_blobs);
+        assert!(files.keys().eq(&visited_blobs), "nothing else is in it");
     }
 }
 
@@ -207,14 +207,15 @@ fn an_image_of_two_architectures_is_an_index_with_both() {
     let written = write(image, &source(), &[amd64(&first), arm64]).unwrap();
     let files = unpacked(&written.bytes, 0o444);
     let named = entry(image, &files, &written.digest);
-    let mut seen = layout();
-    let index: Value = serde_json::from_slice(blob(&files, &named, INDEX, &mut seen)).unwrap();
+    let mut visited_blobs = layout();
+    let index: Value =
+        serde_json::from_slice(blob(&files, &named, INDEX, &mut visited_blobs)).unwrap();
     let manifests = index["manifests"].as_array().unwrap();
     let architectures = manifests.iter().map(|m| &m["platform"]["architecture"]);
     assert!(architectures.eq(&["amd64", "arm64"]));
-    read_image(image, &files, &manifests[0], &ours, &mut seen);
-    read_image(image, &files, &manifests[1], &others, &mut seen);
-    assert!(files.keys().eq(&seen), "nothing else is in it");
+    read_image(image, &files, &manifests[0], &ours, &mut visited_blobs);
+    read_image(image, &files, &manifests[1], &others, &mut visited_blobs);
+    assert!(files.keys().eq(&visited_blobs), "nothing else is in it");
     assert!(
         write(image, &source(), &[]).is_err(),
         "an image of no architecture"

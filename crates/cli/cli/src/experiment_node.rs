@@ -33,7 +33,7 @@ struct ExperimentNodeArgs {
 }
 
 /// Whether these arguments of `albacore experiment` select a node of a cluster.
-pub(crate) fn is_meant(arguments: &[OsString]) -> bool {
+pub(crate) fn selects_cluster(arguments: &[OsString]) -> bool {
     let is_option = |word: &OsStr, name: &str| {
         let word = word.to_string_lossy();
         word.strip_prefix(name)
@@ -85,12 +85,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_named_node_means_a_cluster() {
+    fn only_the_node_option_selects_a_cluster() {
         let words = |text: &str| -> Vec<OsString> { text.split(' ').map(OsString::from).collect() };
-        assert!(is_meant(&words("-f a --node n")));
-        assert!(is_meant(&words("--node=n -f a")));
+        assert!(selects_cluster(&words("-f a --node n")));
+        assert!(selects_cluster(&words("--node=n -f a")));
         for other in ["-f a", "-f a --nodes n", "--node n --help", "report node"] {
-            assert!(!is_meant(&words(other)), "{other}");
+            assert!(!selects_cluster(&words(other)), "{other}");
         }
         let failure = run(&words("--node n")).unwrap_err();
         assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");

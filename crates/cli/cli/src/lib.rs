@@ -66,11 +66,11 @@ fn dispatch(command: &Command, is_plugin: bool) -> Result<(), Failure> {
         Command::Predict(args) => predict_command::run(args),
         Command::Model(ModelCommand::Show { file }) => model_command::show(file),
         Command::Bench(args) => laboratory::run("bench", &args.arguments),
-        Command::Experiment(args) if experiment_node::is_meant(&args.arguments) => {
+        Command::Experiment(args) if experiment_node::selects_cluster(&args.arguments) => {
             experiment_node::run(&args.arguments)
         }
         Command::Experiment(args) => laboratory::run("experiment", &args.arguments),
-        Command::Tune(args) if tune_in_cluster::is_meant(&args.arguments) => {
+        Command::Tune(args) if tune_in_cluster::selects_cluster(&args.arguments) => {
             tune_in_cluster::run(&args.arguments)
         }
         Command::Tune(args) => laboratory::run("tune", &args.arguments),

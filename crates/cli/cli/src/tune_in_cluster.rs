@@ -73,7 +73,7 @@ impl MeasuringArgs {
 
 /// Whether these arguments of `albacore tune` select a deployment of a cluster. Without a file,
 /// they do; a file is measured on this machine.
-pub(crate) fn is_meant(arguments: &[OsString]) -> bool {
+pub(crate) fn selects_cluster(arguments: &[OsString]) -> bool {
     let is_of_lab = |word: &OsString| {
         let word: &OsStr = word;
         let word = word.to_string_lossy();
@@ -133,10 +133,10 @@ mod tests {
             "fraud -f a",
             "--help",
         ] {
-            assert!(!is_meant(&words(here)), "{here}");
+            assert!(!selects_cluster(&words(here)), "{here}");
         }
         for cluster in ["fraud", "fraud --node n", "--time 8s"] {
-            assert!(is_meant(&words(cluster)), "{cluster}");
+            assert!(selects_cluster(&words(cluster)), "{cluster}");
         }
         let failure = run(&words("--time 8s")).unwrap_err();
         assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_measured_is_passed_on() {
+    fn measurement_options_are_passed_to_the_job() {
         let words = ["tune", "fraud", "--time", "8s", "--mix=2", "--apply"];
         let args = TuneInClusterArgs::try_parse_from(words).unwrap();
         assert_eq!(args.measuring.words(), ["--mix", "2", "--time", "8s"]);

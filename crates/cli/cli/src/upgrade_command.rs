@@ -18,7 +18,7 @@ use crate::args::UpgradeArgs;
 use crate::cluster_access::{block_on, connect, read};
 
 /// Label of a Deployment with the name of its InferenceDeployment.
-const OF: &str = "albacore.dev/deployment";
+const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
 
 /// Selects the controllers of all Helm releases.
 const CONTROLLERS: &str =
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
-    let upgrade = block_on(look(args))?;
+    let upgrade = block_on(read_upgrade(args))?;
     match args.output {
         Output::Json => print_json(&upgrade),
         Output::Text => print(&text(&upgrade)),
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
     }
 }
 
-async fn look(args: &UpgradeArgs) -> Result<Upgrade, Failure> {
+async fn read_upgrade(args: &UpgradeArgs) -> Result<Upgrade, Failure> {
     let cluster = connect(
         args.cluster.kubeconfig.as_ref(),
         args.cluster.context.as_ref(),
@@ -127,7 +127,14 @@ async fn look(args: &UpgradeArgs) -> Result<Upgrade, Failure> {
     let namespace = args.cluster.namespace.as_deref();
     let kind = ApiResource::erase::<InferenceDeployment>(&());
     let deployments = read(&cluster, &kind, namespace, "", &mut unread).await?;
-    let pods: Vec<Deployment> = read(&cluster, &workloads, namespace, OF, &mut unread).await?;
+    let pods: Vec<Deployment> = read(
+        &cluster,
+        &workloads,
+        namespace,
+        DEPLOYMENT_LABEL,
+        &mut unread,
+    )
+    .await?;
     let kind = ApiResource::erase::<Namespace>(&());
     let namespaces: Vec<Namespace> = read(&cluster, &kind, None, "", &mut unread).await?;
     let rows = rows(&deployments, &pods, &namespaces, &image);
@@ -267,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_image_of_this_version_comes_from_the_same_place() {
+    fn the_image_of_this_version_keeps_the_registry() {
         let version = env!("CARGO_PKG_VERSION");
         for (installed, image) in [
             ("albacore-server:0", format!("albacore-server:{version}")),

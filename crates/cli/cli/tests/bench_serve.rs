@@ -12,13 +12,13 @@ mod deployment;
 use std::time::Duration;
 
 use albacore_live_bench::service::Service;
-use command::{Ran, albacore_words, assert_refused};
+use command::{CommandOutput, albacore_words, assert_refused};
 use deployment::Folder;
 use serde_json::Value;
 
 /// The runs in the output of a command that may fail only because this machine was too busy to keep
 /// the schedule.
-fn runs(ran: &Ran) -> Vec<Value> {
+fn runs(ran: &CommandOutput) -> Vec<Value> {
     let said: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:?}"));
     let runs = said["runs"].as_array().unwrap().clone();
     let is_behind = runs.iter().any(|run| run["is_behind"] == true);
@@ -32,7 +32,7 @@ fn runs(ran: &Ran) -> Vec<Value> {
 }
 
 /// The example with an objective that is met even if the machine stalls for a while.
-fn patient(folder: &Folder) -> std::path::PathBuf {
+fn relaxed_objective(folder: &Folder) -> std::path::PathBuf {
     let file = folder.fraud("");
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains("latency: 25ms"));
@@ -49,7 +49,7 @@ fn count(run: &Value, name: &str) -> u64 {
 #[test]
 fn a_live_server_is_compared_with_the_simulator() {
     let folder = Folder::new("bench-serve-against");
-    let file = patient(&folder);
+    let file = relaxed_objective(&folder);
     let addresses = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
     let mut service = Service::start(&file, &addresses).unwrap();
     let http = service.listening().unwrap();
@@ -86,7 +86,7 @@ fn a_live_server_is_compared_with_the_simulator() {
 fn a_load_is_sent_as_drawn_and_every_request_is_accounted_for() {
     let folder = Folder::new("bench-serve");
     let grpc = format!("127.0.0.1:{}", deployment::free_port());
-    let file = patient(&folder);
+    let file = relaxed_objective(&folder);
     let mut service = Service::start(&file, &["--http", "127.0.0.1:0", "--grpc", &grpc]).unwrap();
     let http = service.listening().unwrap();
     service.ready(Duration::from_secs(30)).unwrap();
@@ -143,7 +143,7 @@ fn a_load_is_sent_as_drawn_and_every_request_is_accounted_for() {
 }
 
 #[test]
-fn what_makes_no_load_is_refused() {
+fn invalid_loads_are_refused() {
     let base = "bench serve http://127.0.0.1:1 --model m --features 3";
     for (arguments, word) in [
         ("", "--rate"),

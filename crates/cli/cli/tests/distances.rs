@@ -29,7 +29,7 @@ const SIZE: [&str; 7] = [
     "scatter",
 ];
 
-fn plan(options: &[&str]) -> command::Ran {
+fn plan(options: &[&str]) -> command::CommandOutput {
     albacore(&[&SIZE[..], options].concat())
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const MACHINE: &str = "pack:1 l3:1 core:16 pu:2";
 
-fn plan(line: &str, machine: &str, output: &str) -> command::Ran {
+fn plan(line: &str, machine: &str, output: &str) -> command::CommandOutput {
     let mut arguments = vec!["plan", "--topology", machine, "--output", output];
     arguments.extend(line.split_whitespace());
     albacore(&arguments)

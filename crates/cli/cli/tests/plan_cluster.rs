@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use albacore_testbed::{ControlPlane, Options};
-use command::{Ran, albacore, assert_refused};
+use command::{CommandOutput, albacore, assert_refused};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ impl Filled {
     }
 
     /// Runs `albacore` as the user of this kubeconfig.
-    fn run_as(&self, kubeconfig: &Path, line: &str, file: &Path) -> Ran {
+    fn run_as(&self, kubeconfig: &Path, line: &str, file: &Path) -> CommandOutput {
         let words = line.split_whitespace().map(str::to_owned);
         let more = [
             "-f",
@@ -84,7 +84,7 @@ impl Filled {
         albacore(&words.chain(more.map(str::to_owned)).collect::<Vec<_>>())
     }
 
-    fn run(&self, line: &str, file: &Path) -> Ran {
+    fn run(&self, line: &str, file: &Path) -> CommandOutput {
         self.run_as(self.plane.kubeconfig(), line, file)
     }
 }
@@ -142,7 +142,7 @@ fn filled() -> Filled {
     filled
 }
 
-fn assert_says(ran: &Ran, code: i32, parts: &[&str]) {
+fn assert_output(ran: &CommandOutput, code: i32, parts: &[&str]) {
     assert_eq!(ran.code, code, "{ran:?}");
     for part in parts {
         assert!(
@@ -160,7 +160,7 @@ fn every_node_has_its_plan_or_the_reason_why_there_is_none() {
     let filled = filled();
     let file = filled.file("fraud", &spec(&json!({})));
     let shown = filled.run("plan --cluster", &file);
-    assert_says(
+    assert_output(
         &shown,
         0,
         &[
@@ -262,7 +262,7 @@ fn with_fewer_rights(filled: &Filled, file: &Path) {
         "pods",
         "now        default/fraud-a: ",
     ];
-    assert_says(&shown, 0, &parts);
+    assert_output(&shown, 0, &parts);
 }
 
 fn resources_that_do_not_fit(filled: &Filled) {
@@ -272,13 +272,13 @@ fn resources_that_do_not_fit(filled: &Filled) {
         filled.run("plan --node empty", &file)
     };
     let parts = ["node empty: its cpus do not suffice: the pod requests 16, it can give 15.5"];
-    assert_says(&with("16"), 0, &parts);
+    assert_output(&with("16"), 0, &parts);
     let parts = [
         "2 workers x 2 threads",
         "the cpu limit lets 2 of 3 threads of each worker run at once",
         "the pod asks for 4 whole cpus and is Guaranteed",
     ];
-    assert_says(&with("4"), 0, &parts);
+    assert_output(&with("4"), 0, &parts);
 }
 
 fn refusals(filled: &Filled, file: &Path) {
@@ -344,7 +344,7 @@ fn an_edit_is_shown_before_it_is_applied() {
     let filled = filled();
     let diff = |more: &Value, line: &str| filled.run(line, &filled.file("fraud", &spec(more)));
     let same = diff(&json!({}), "diff");
-    assert_says(
+    assert_output(
         &same,
         0,
         &[
@@ -355,7 +355,7 @@ fn an_edit_is_shown_before_it_is_applied() {
     assert!(!same.out.contains("node empty"), "{}", same.out);
     // Moves whose gain is lower than their cost are not made.
     let kept = diff(&json!({"mode": "Compact"}), "diff");
-    assert_says(
+    assert_output(
         &kept,
         0,
         &[
@@ -370,7 +370,7 @@ fn an_edit_is_shown_before_it_is_applied() {
         "moves ",
         " cpu 1->",
     ];
-    assert_says(&diff(&far, "diff"), 1, &parts);
+    assert_output(&diff(&far, "diff"), 1, &parts);
     let restarted = diff(&json!({"threads": 2}), "diff -o json");
     let report: Value = serde_json::from_str(&restarted.out).unwrap();
     assert_eq!((restarted.code, &report["changes"]), (1, &json!(true)));
@@ -381,13 +381,13 @@ fn an_edit_is_shown_before_it_is_applied() {
         (2, &json!(false))
     );
     let main = diff(&json!({"placement": {"mainThread": "WorkerSet"}}), "diff");
-    assert_says(
+    assert_output(
         &main,
         1,
         &["spec.placement.mainThread differs", "nothing moves"],
     );
     let more = diff(&json!({"replicas": 3}), "diff");
-    assert_says(&more, 0, &["spec.replicas differs"]);
+    assert_output(&more, 0, &["spec.replicas differs"]);
 
     // The state of a node with a silent agent is unknown.
     filled.report("busy", 90, &json!({}));
@@ -395,5 +395,5 @@ fn an_edit_is_shown_before_it_is_applied() {
     assert_eq!(unknown.code, 2, "{unknown:?}");
     assert!(unknown.out.contains("node busy: unknown") && unknown.err.contains("busy"));
     let elsewhere = diff(&json!({"mode": "Compact"}), "diff --node empty");
-    assert_says(&elsewhere, 0, &["no pod of it runs on these nodes"]);
+    assert_output(&elsewhere, 0, &["no pod of it runs on these nodes"]);
 }

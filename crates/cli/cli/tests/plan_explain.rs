@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const MACHINE: &str = "pack:1 l3:1 core:16 pu:2";
 
-fn run(line: &str, machine: &str, more: &[&str]) -> command::Ran {
+fn run(line: &str, machine: &str, more: &[&str]) -> command::CommandOutput {
     let mut arguments = vec!["plan", "--topology", machine];
     arguments.extend(line.split_whitespace());
     arguments.extend(more);
@@ -39,7 +39,7 @@ fn flow(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn assert_tells(text: &str, sentences: &[&str]) {
+fn assert_contains(text: &str, sentences: &[&str]) {
     for sentence in sentences {
         assert!(
             flow(text).contains(sentence),
@@ -55,7 +55,7 @@ fn assert_tells(text: &str, sentences: &[&str]) {
 fn the_plan_is_explained_in_sentences() {
     let compact = "--workers 4 --threads 4 --mode compact";
     let shown = text(compact, MACHINE, &["--explain"]);
-    assert_tells(
+    assert_contains(
         &shown,
         &[
             "volume 16 threads on 32 cpus: 16 must hold 1 and 16 must hold 0 (rule 8).",
@@ -68,10 +68,10 @@ fn the_plan_is_explained_in_sentences() {
     );
     let contradictory = "--workers 5 --threads 2 --mode scatter";
     let shown = text(contradictory, "core:8 pu:1", &["--explain"]);
-    assert_tells(&shown, &["Not all rules can be kept here", "rule 12 by 2"]);
+    assert_contains(&shown, &["Not all rules can be kept here", "rule 12 by 2"]);
     let baseline = "--workers 4 --threads 16 --mode scatter --policy round-robin";
     let shown = text(baseline, MACHINE, &["--explain"]);
-    assert_tells(
+    assert_contains(
         &shown,
         &[
             "Round robin breaks rule 2 by 1",
@@ -87,7 +87,7 @@ fn the_runner_up_is_named_with_its_price() {
     // 46
     let line = "--workers 6 --threads 8 --mode compact";
     let shown = text(line, MACHINE, &["--explain"]);
-    assert_tells(
+    assert_contains(
         &shown,
         &["The best other value that one exchange or shift can reach is"],
     );
@@ -123,7 +123,7 @@ fn cores_of_two_speeds_are_explained_in_sentences_and_figures() {
         env!("CARGO_MANIFEST_DIR"),
         "/../../../tests/data/sysfs/laptop_hybrid"
     );
-    assert_tells(
+    assert_contains(
         &text(line, machine, &["--explain"]),
         &[
             "relaxed 2 main threads on slow cores",
@@ -148,7 +148,7 @@ fn cores_of_two_speeds_are_explained_in_sentences_and_figures() {
 fn one_thread_is_explained_cpu_by_cpu() {
     let line = "--workers 6 --threads 8 --mode scatter";
     let shown = text(line, MACHINE, &["--explain", "2.0"]);
-    assert_tells(
+    assert_contains(
         &shown,
         &[
             "why 2.0 is on cpu",
@@ -223,7 +223,7 @@ fn bench_solver(line: &str, machine: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_program_of_the_article_gives_the_value_of_the_solver() {
+fn the_integer_program_of_the_article_and_the_solver_agree() {
     for (line, machine) in [
         ("--workers 2 --threads 2 --mode scatter", "core:3 pu:1"),
         ("--workers 2 --threads 2 --mode compact", "core:2 pu:2"),
@@ -274,7 +274,7 @@ fn a_plan_in_force_that_is_still_the_best_stays() {
     assert_eq!((&after["gained"], &after["moved"]), (&json!(0), &json!(0)));
     assert_eq!(after["moves"], json!([]));
     let shown = text(line, MACHINE, &current(&file.path));
-    assert_tells(&shown, &["moved 0 of 16 threads: the plan in force stays"]);
+    assert_contains(&shown, &["moved 0 of 16 threads: the plan in force stays"]);
     // the assignments alone are sufficient
     let file = saved(&before["assignments"].to_string());
     let again = json(line, MACHINE, &current(&file.path));
@@ -282,7 +282,7 @@ fn a_plan_in_force_that_is_still_the_best_stays() {
 }
 
 #[test]
-fn a_round_robin_in_force_is_left_for_what_gains() {
+fn a_round_robin_in_force_is_replaced_by_a_better_plan() {
     let line = "--workers 4 --threads 16 --mode scatter";
     let before = text(
         line,
@@ -310,7 +310,7 @@ fn a_round_robin_in_force_is_left_for_what_gains() {
         assert_ne!(one["from"], one["to"]);
     }
     let shown = text(line, MACHINE, &current(&file.path));
-    assert_tells(
+    assert_contains(
         &shown,
         &[
             "cycles gained; the plan in force breaks rule 2 by 1",
@@ -348,7 +348,7 @@ fn threads_whose_cpu_is_gone_must_move_and_few_others_do() {
         MACHINE,
         &[&current(&file.path)[..], &["--cpuset", "1-31"]].concat(),
     );
-    assert_tells(&shown, &["because cpus of the plan in force are gone"]);
+    assert_contains(&shown, &["because cpus of the plan in force are gone"]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod command;
 
 use std::collections::BTreeMap;
 
-use command::{Ran, albacore, assert_refused};
+use command::{CommandOutput, albacore, assert_refused};
 use serde_json::{Value, json};
 
 const MACHINE: &str = "pack:1 l3:1 core:16 pu:2";
@@ -44,7 +44,7 @@ fn spec(name: &str, (workers, threads, mode): (u16, u16, &str)) -> String {
     )
 }
 
-fn plan(words: &[&str]) -> Ran {
+fn plan(words: &[&str]) -> CommandOutput {
     albacore(&[&["plan", "--topology", MACHINE], words].concat())
 }
 

@@ -12,7 +12,7 @@ mod command;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use command::{Array, Ran, albacore, assert_refused, data, npz_member, parse_npy};
+use command::{Array, CommandOutput, albacore, assert_refused, data, npz_member, parse_npy};
 use tempfile::TempDir;
 
 fn model_file(name: &str) -> PathBuf {
@@ -23,7 +23,7 @@ fn model_file(name: &str) -> PathBuf {
         .expect("a model file")
 }
 
-fn predict(model: &Path, rows: &Path, output: &Path, more: &[&str]) -> Ran {
+fn predict(model: &Path, rows: &Path, output: &Path, more: &[&str]) -> CommandOutput {
     let path = |path: &Path| path.to_str().unwrap().to_owned();
     let mut arguments = vec!["predict".to_owned(), "--model".to_owned(), path(model)];
     arguments.extend([
@@ -376,7 +376,7 @@ fn options_that_do_not_fit_the_model_or_the_rows_are_refused() {
 }
 
 /// The output of `predict` with more arguments, for the rows of a test model.
-fn asked(zoo: &Zoo, more: &[&str]) -> Array {
+fn predict_array(zoo: &Zoo, more: &[&str]) -> Array {
     let output = zoo.dir.path().join("out.npy");
     let ran = predict(&model_file(zoo.name), &zoo.rows(), &output, more);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{more:?}");
@@ -397,7 +397,7 @@ fn iterations_are_chosen_by_name_or_number() {
         (&["--iterations", "all"], "pred"),
         (&["--iteration-range", "0,2"], "pred_range_0_2"),
     ] {
-        assert_eq!(asked(&zoo, more), zoo.expected(array), "{more:?}");
+        assert_eq!(predict_array(&zoo, more), zoo.expected(array), "{more:?}");
     }
     // The file was saved by a Booster; without an explicit choice, a notice states which iterations
     // are used.
@@ -413,14 +413,14 @@ fn iterations_are_chosen_by_name_or_number() {
     }
     assert_eq!(parse_npy(&fs::read(&output).unwrap()), zoo.expected("pred"));
     // One column per remaining tree.
-    let leaves = asked(&zoo, &["--iterations", "1:3", "--kind", "leaf"]);
+    let leaves = predict_array(&zoo, &["--iterations", "1:3", "--kind", "leaf"]);
     let whole = zoo.expected("leaf");
     assert_eq!(leaves.shape[0], whole.shape[0]);
     let trees = whole.shape[1];
     let (got, all) = (leaves.elements.chunks(2), whole.elements.chunks(trees));
     assert!(got.zip(all).all(|(got, all)| *got == all[1..3]));
     let light = Zoo::new("lgb_multiclass");
-    let margin = asked(&light, &["--iterations", "1:3", "--kind", "margin"]);
+    let margin = predict_array(&light, &["--iterations", "1:3", "--kind", "margin"]);
     assert_eq!(margin, light.expected("margin_it_1_2"));
 }
 

@@ -108,16 +108,16 @@ fn event(run: &mut Running, name: &str) -> Value {
 }
 
 /// Number of open files and threads of the run itself.
-fn held(run: &Running) -> (usize, usize) {
+fn open_resources(run: &Running) -> (usize, usize) {
     let files = fs::read_dir(format!("/proc/{}/fd", run.pid())).unwrap();
     (files.count(), tids(run.pid()).len())
 }
 
 /// Waits until the run has no more open files and threads than before.
-fn until_held(run: &Running, before: (usize, usize)) {
+fn wait_until_released(run: &Running, before: (usize, usize)) {
     let deadline = Instant::now() + DEADLINE;
     loop {
-        let now = held(run);
+        let now = open_resources(run);
         if now.0 <= before.0 && now.1 <= before.1 {
             return;
         }
@@ -144,7 +144,7 @@ fn a_front_that_is_killed_under_load_serves_again_at_its_address_and_is_placed()
     client.until_answered();
     // A server that never reported ready is not restarted, even if it has replied to requests.
     run.until_reported("ready", |event| event["event"] == "ready");
-    let before = held(&run);
+    let before = open_resources(&run);
     for count in 1..=kills() {
         let front = run.process("albacore-server --");
         let workers = run.process_ids("/proc/self/exe worker");
@@ -175,7 +175,7 @@ fn a_front_that_is_killed_under_load_serves_again_at_its_address_and_is_placed()
     run.placed("roundrobin").assert_kernel_agrees();
     client.until_answered();
     drop(client);
-    until_held(&run, before);
+    wait_until_released(&run, before);
     run.signal("TERM");
     assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
     assert!(run.processes().is_empty(), "{:?}", run.processes());
@@ -196,7 +196,7 @@ fn starts_once(folder: &Folder) -> PathBuf {
         flag = flag.display(),
         prefork = prefork.display(),
     );
-    folder.own(&["sh", "-c", &script], &[])
+    folder.custom_server(&["sh", "-c", &script], &[])
 }
 
 /// Kills the only process of the server that is not a worker.
@@ -206,7 +206,7 @@ fn kill_master(run: &Running, workers: &Threads) {
 }
 
 #[test]
-fn a_server_that_ends_at_each_start_is_given_up_with_its_last_end() {
+fn restarts_of_a_server_that_always_exits_at_startup_are_given_up() {
     let folder = Folder::new("gives-up");
     let file = starts_once(&folder);
     let errors = folder.path().join("errors");

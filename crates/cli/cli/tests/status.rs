@@ -9,7 +9,7 @@ use std::process::Command;
 
 use albacore_api::remedy_of;
 use albacore_testbed::{ControlPlane, Options, programs};
-use command::{Ran, albacore, assert_refused};
+use command::{CommandOutput, albacore, assert_refused};
 use serde_json::{Value, json};
 
 const TIME: &str = "2026-11-21T20:00:00Z";
@@ -115,7 +115,7 @@ fn filled() -> ControlPlane {
 }
 
 /// Runs `albacore` as the user of this kubeconfig.
-fn as_user(kubeconfig: &Path, line: &str) -> Ran {
+fn as_user(kubeconfig: &Path, line: &str) -> CommandOutput {
     let kubeconfig = kubeconfig.to_str().unwrap();
     let words: Vec<&str> = line
         .split_whitespace()
@@ -520,7 +520,7 @@ fn only_what_the_user_may_read(plane: &ControlPlane) {
 }
 
 #[test]
-fn a_cluster_without_albacore_and_a_missing_kubeconfig_are_said() {
+fn a_cluster_without_albacore_and_a_missing_kubeconfig_are_reported() {
     let plane = ControlPlane::start(&Options::default()).unwrap();
     let refused = as_user(plane.kubeconfig(), "status");
     assert_refused(&refused, 1, &["Albacore is not installed"]);

@@ -7,7 +7,7 @@ mod command;
 use std::path::Path;
 
 use albacore_testbed::{ControlPlane, Options};
-use command::{Ran, albacore};
+use command::{CommandOutput, albacore};
 use serde_json::{Value, json};
 
 fn put(plane: &ControlPlane, object: &Value) {
@@ -46,7 +46,7 @@ fn deploy(plane: &ControlPlane, namespace: &str, name: &str, image: &str, pin: O
     put(plane, &workload(namespace, name, &labels, &server));
 }
 
-fn as_user(kubeconfig: &Path, words: &[&str]) -> Ran {
+fn as_user(kubeconfig: &Path, words: &[&str]) -> CommandOutput {
     let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap()];
     albacore(&[&["upgrade"], words, &cluster].concat())
 }

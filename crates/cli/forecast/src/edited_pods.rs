@@ -9,7 +9,7 @@ use albacore_topology::CpuId;
 
 use crate::newcomer::Newcomer;
 use crate::node_view::NodeView;
-use crate::place::{is_member, objective_in_force, place, place_apart};
+use crate::place::{is_member, objective_in_force, place, place_separately};
 use crate::report::{NodeDiff, PodDiff, Quality};
 
 /// An edit of a deployment.
@@ -56,13 +56,13 @@ pub fn diff_on(
     if edit.restarts || edit.is_replanned {
         let mut next = NextPlacement::of(view, edit, &is_own)?;
         if edit.restarts {
-            next.roll(view, edit, &is_own)?;
+            next.simulate_rollout(view, edit, &is_own)?;
         }
         let problem = next.problem(view);
         let placed = place(&problem)?;
         diff.after = placed.certificate.as_ref().map(Quality::of);
         after.extend(next.order.iter().copied().zip(placed.mappings));
-        after.extend(next.apart);
+        after.extend(next.separate);
     } else {
         let plans = view.pods.iter().enumerate();
         after.extend(plans.filter_map(|(at, pod)| Some((at, pod.plan.as_ref()?.mapping.clone()))));
@@ -100,7 +100,7 @@ struct NextPlacement {
     order: Vec<usize>,
     members: Vec<Member>,
     /// Mappings of pods that are not planned jointly.
-    apart: BTreeMap<usize, Mapping>,
+    separate: BTreeMap<usize, Mapping>,
     /// CPUs of fixed threads of the edited pods, before and after the edit.
     fixed_before: Vec<CpuId>,
     fixed_after: Vec<CpuId>,
@@ -120,7 +120,7 @@ impl NextPlacement {
         let mut next = Self {
             order: Vec::new(),
             members: Vec::new(),
-            apart: BTreeMap::new(),
+            separate: BTreeMap::new(),
             fixed_before: Vec::new(),
             fixed_after: Vec::new(),
         };
@@ -159,12 +159,14 @@ impl NextPlacement {
                         .map(|plan| plan.mapping.clone()),
                     is_warm: !edit.restarts,
                 });
-            } else if let Some((mapping, _)) = place_apart(&view.machine, &policy, &pod.cpuset)? {
+            } else if let Some((mapping, _)) =
+                place_separately(&view.machine, &policy, &pod.cpuset)?
+            {
                 let is_written = policy.enforcement == Enforcement::Enforce;
                 if policy.placement == PlacementMethod::RoundRobin && is_written {
                     next.fixed_after.extend(&mapping.cpus);
                 }
-                next.apart.insert(at, mapping);
+                next.separate.insert(at, mapping);
             }
         }
         Ok(next)
@@ -172,7 +174,7 @@ impl NextPlacement {
 
     /// Simulates a rollout: running pods are planned by the edited deployment until they end, and
     /// new pods start before that. The resulting mappings are the starting point of the final plan.
-    fn roll(
+    fn simulate_rollout(
         &mut self,
         view: &NodeView,
         edit: &Edit,
@@ -190,7 +192,7 @@ impl NextPlacement {
             }
             members.push(member);
         }
-        settle(&mut members, view)?;
+        plan_jointly(&mut members, view)?;
         let is_new = |at: &usize| is_own(*at);
         let (others, new): (Vec<_>, Vec<_>) = self
             .order
@@ -199,7 +201,7 @@ impl NextPlacement {
             .zip(self.members.drain(..))
             .partition(|(at, _)| !is_new(at));
         members.extend(new.into_iter().map(|(_, member)| member));
-        settle(&mut members, view)?;
+        plan_jointly(&mut members, view)?;
         let new = members.split_off(running.len());
         let of = |at: usize| running.iter().position(|other| *other == at);
         let stay = others.into_iter().map(|(at, member)| Member {
@@ -223,7 +225,7 @@ impl NextPlacement {
 }
 
 /// Plans members jointly, starting from their current mappings.
-fn settle(members: &mut [Member], view: &NodeView) -> Result<(), PlacerError> {
+fn plan_jointly(members: &mut [Member], view: &NodeView) -> Result<(), PlacerError> {
     let placed = place(&view.problem(members.to_vec(), &[]))?;
     for (member, mapping) in members.iter_mut().zip(placed.mappings) {
         member.current = Some(mapping);

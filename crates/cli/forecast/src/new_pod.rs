@@ -9,7 +9,7 @@ use albacore_topology::CpuSet;
 
 use crate::newcomer::Newcomer;
 use crate::node_view::NodeView;
-use crate::place::{is_member, place, place_apart};
+use crate::place::{is_member, place, place_separately};
 use crate::report::{Assignment, NewPlan, NodePlan, PodDiff, PodMoves, Quality, RunningPod};
 
 /// Returns the plan, or the reason why there is none.
@@ -63,7 +63,7 @@ fn planned(
     let policy = &newcomer.policy;
     let indexes = view.members();
     let mut members: Vec<Member> = indexes.iter().filter_map(|&at| view.member(at)).collect();
-    let coming = [cpuset.clone()];
+    let new_containers = [cpuset.clone()];
     if is_member(policy) {
         members.push(Member {
             policy: policy.clone(),
@@ -71,7 +71,7 @@ fn planned(
             current: None,
             is_warm: false,
         });
-        let placed = place(&view.problem(members, &coming))?;
+        let placed = place(&view.problem(members, &new_containers))?;
         let (Some((mapping, others)), Some(certificate)) =
             (placed.mappings.split_last(), &placed.certificate)
         else {
@@ -88,10 +88,10 @@ fn planned(
             moves: moves(view, &indexes, others),
         }));
     }
-    let Some((mapping, certificate)) = place_apart(&view.machine, policy, cpuset)? else {
+    let Some((mapping, certificate)) = place_separately(&view.machine, policy, cpuset)? else {
         return Ok(None);
     };
-    let mut problem = view.problem(members, &coming);
+    let mut problem = view.problem(members, &new_containers);
     let is_obstacle = policy.placement == PlacementMethod::RoundRobin;
     if is_obstacle && policy.enforcement == Enforcement::Enforce {
         problem.fixed_threads.extend(&mapping.cpus);

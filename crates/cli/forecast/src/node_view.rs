@@ -124,10 +124,10 @@ impl NodeView {
     }
 
     /// The problem of the node with these members, and with the cpusets of new containers.
-    pub fn problem(&self, members: Vec<Member>, coming: &[CpuSet]) -> NodeProblem<'_> {
+    pub fn problem(&self, members: Vec<Member>, new_containers: &[CpuSet]) -> NodeProblem<'_> {
         let pods = self.pods.iter();
         let mut containers: Vec<CpuSet> = pods.map(|pod| pod.cpuset.clone()).collect();
-        containers.extend_from_slice(coming);
+        containers.extend_from_slice(new_containers);
         NodeProblem {
             machine: &self.machine,
             members,

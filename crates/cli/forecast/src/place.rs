@@ -62,7 +62,7 @@ fn place_alone(
 
 /// The placement by a policy that is not planned jointly: round robin, or a plan that is only
 /// observed. `None` if the placement is left to the kernel.
-pub(crate) fn place_apart(
+pub(crate) fn place_separately(
     machine: &Topology,
     policy: &SubjectPolicy,
     cpuset: &CpuSet,
@@ -81,8 +81,8 @@ pub(crate) fn place_apart(
     Ok(match policy.placement {
         PlacementMethod::None => None,
         PlacementMethod::RoundRobin => {
-            let dealt = round_robin(&problem)?;
-            Some((dealt.mapping, dealt.certificate))
+            let assigned = round_robin(&problem)?;
+            Some((assigned.mapping, assigned.certificate))
         }
         PlacementMethod::Tuna => Some(place_alone(&problem, PlacementMethod::Tuna, false)?),
     })

@@ -153,7 +153,9 @@ proptest! {
     }
 
     #[test]
-    fn an_edit_of_the_mode_moves_what_the_placer_moves(machine in machines(), shapes in shapes()) {
+    fn an_edit_of_the_mode_moves_the_threads_that_the_placer_moves(
+        machine in machines(), shapes in shapes(),
+    ) {
         let running = settled(&machine, &shapes, &[]);
         let report = report(&machine, &running, &[]);
         let (workers, threads, mode) = shapes[0];
@@ -196,7 +198,7 @@ fn one_pod() -> NodePlacement {
 }
 
 #[test]
-fn policies_of_the_kernel_and_of_a_round_robin_are_planned_as_they_are() {
+fn the_policies_none_and_round_robin_are_planned_separately() {
     let report = one_pod();
     let kernel = plan_on(
         &view(&report),
@@ -218,7 +220,7 @@ fn policies_of_the_kernel_and_of_a_round_robin_are_planned_as_they_are() {
 }
 
 #[test]
-fn pods_that_start_anew_or_are_no_longer_placed_come_and_go() {
+fn restarted_pods_and_pods_no_longer_placed_are_shown_as_removed_and_added() {
     let report = one_pod();
     let own: BTreeSet<String> = ["a/p0".to_owned()].into();
     let diff = |spec: &Value, restarts| {
@@ -241,7 +243,7 @@ fn pods_that_start_anew_or_are_no_longer_placed_come_and_go() {
 }
 
 #[test]
-fn what_is_not_known_of_cpus_is_assumed_aloud() {
+fn unknown_cpus_are_listed_as_assumptions() {
     let guaranteed = |cpus: &str| {
         let mut spec = spec(1, 2, "Scatter", "Tuna");
         spec["resources"] = json!({"limits": {"cpu": cpus, "memory": "1Gi"}});

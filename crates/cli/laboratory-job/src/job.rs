@@ -128,7 +128,7 @@ impl JobClient {
                 "Job {} runs another {noun} of this name: wait for its end, delete it ({}), or {}",
                 self.key,
                 self.kubectl("delete"),
-                self.subject.way_out(),
+                self.subject.remedy(),
             )));
         }
         if self.subject.node().is_some_and(|node| node != its_node) {

@@ -29,7 +29,7 @@ use albacore_command::Failure;
 pub use subject::Subject;
 
 use description::Description;
-use run::{finish, follow, interrupted};
+use run::{finish, interrupted, run_to_end};
 
 /// A request from the command line.
 #[derive(Clone, Debug)]
@@ -64,14 +64,14 @@ pub fn run(request: &JobRequest) -> Result<PathBuf, Failure> {
     let runtime = runtime.map_err(|e| Failure::Failed(format!("cannot start: {e}")))?;
     let running = RefCell::new(None);
     runtime.block_on(async {
-        let followed = tokio::select! {
-            done = follow(request, described, &running) => done?,
+        let fetched = tokio::select! {
+            done = run_to_end(request, described, &running) => done?,
             _ = tokio::signal::ctrl_c() => return Err(interrupted(running.borrow().as_ref())),
         };
         if let Subject::Tune { name, .. } = &request.subject {
-            finish(name, &followed).await?;
+            finish(name, &fetched).await?;
         }
-        Ok(followed.output)
+        Ok(fetched.output)
     })
 }
 

@@ -102,7 +102,7 @@ pub(crate) async fn wait_until_running(job: &JobClient, uid: &str) -> Result<Obj
     let mut last = "it has no pod yet".to_owned();
     // bound: POD_START_TIME_MAX.
     while begin.elapsed() < POD_START_TIME_MAX {
-        let (pod, now) = match look(job, uid).await {
+        let (pod, now) = match read_pod_state(job, uid).await {
             Ok(found) => found,
             Err(error) if error.class() == ErrorClass::Transient => {
                 (None, PodState::Blocked(sentence(&error)))
@@ -140,7 +140,10 @@ pub(crate) async fn wait_until_running(job: &JobClient, uid: &str) -> Result<Obj
 }
 
 /// Reads the pod and its state.
-async fn look(job: &JobClient, uid: &str) -> Result<(Option<Pod>, PodState), ClusterError> {
+async fn read_pod_state(
+    job: &JobClient,
+    uid: &str,
+) -> Result<(Option<Pod>, PodState), ClusterError> {
     if let Some(pod) = job.pod(uid).await? {
         let now = state(&pod);
         return Ok((Some(pod), now));

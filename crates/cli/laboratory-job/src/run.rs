@@ -13,7 +13,7 @@ use crate::subject::Subject;
 use crate::{JobRequest, object, transfer};
 
 /// A Job whose results have been fetched.
-pub(crate) struct Followed {
+pub(crate) struct FetchedJob {
     /// The local directory of the results.
     pub(crate) output: PathBuf,
     /// Set for a search whose values are to be applied.
@@ -21,11 +21,11 @@ pub(crate) struct Followed {
 }
 
 /// Runs until all results have been fetched; `running` is set once the Job exists.
-pub(crate) async fn follow(
+pub(crate) async fn run_to_end(
     request: &JobRequest,
     described: Option<Description>,
     running: &RefCell<Option<ObjectKey>>,
-) -> Result<Followed, Failure> {
+) -> Result<FetchedJob, Failure> {
     let cluster = Cluster::connect_as_user(&request.cluster).await;
     let cluster = cluster.map_err(|error| Failure::Failed(sentence(&error)))?;
     let namespace = request.namespace.as_deref();
@@ -75,20 +75,20 @@ pub(crate) async fn follow(
     let uid = find_or_make(&job, request, &description).await?;
     running.replace(Some(job.key.clone()));
     transfer::run(&job, &uid, &description).await?;
-    Ok(Followed {
+    Ok(FetchedJob {
         output: description.output,
         apply,
     })
 }
 
 /// Writes the output files of a search, prints its findings, and applies its values if requested.
-pub(crate) async fn finish(name: &str, followed: &Followed) -> Result<(), Failure> {
-    let folder: &Path = &followed.output;
+pub(crate) async fn finish(name: &str, fetched: &FetchedJob) -> Result<(), Failure> {
+    let folder: &Path = &fetched.output;
     let summary = finish_tune(folder, name)?;
     let file = folder.join(format!("{name}.yaml"));
     let (report, values) = (folder.join("report.html"), file.display());
     print(&format!("{summary}\nReport: {}\n", report.display()))?;
-    match &followed.apply {
+    match &fetched.apply {
         None => print(&format!(
             "To take these values: kubectl apply -f {values}\n"
         )),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use albacore_command::Failure;
 
 use crate::limits::JOB_NAME_BYTES_MAX;
-use crate::transfer::Kept;
+use crate::transfer::ResumePolicy;
 
 /// The work to run, and where.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Subject {
     }
 
     /// Advice for running another subject under the name of an existing Job.
-    pub(crate) fn way_out(&self) -> &'static str {
+    pub(crate) fn remedy(&self) -> &'static str {
         match self {
             Self::Experiment { .. } => "change name in the experiment's file",
             Self::Tune { .. } => "repeat its options to follow it",
@@ -80,10 +80,10 @@ impl Subject {
     }
 
     /// An experiment continues after the local results; a search restarts.
-    pub(crate) fn kept(&self) -> Kept {
+    pub(crate) fn resume_policy(&self) -> ResumePolicy {
         match self {
-            Self::Experiment { .. } => Kept::Lines,
-            Self::Tune { .. } => Kept::Nothing,
+            Self::Experiment { .. } => ResumePolicy::Append,
+            Self::Tune { .. } => ResumePolicy::Restart,
         }
     }
 
@@ -94,13 +94,13 @@ impl Subject {
         if job.len() <= JOB_NAME_BYTES_MAX && ends_well {
             return Ok(job);
         }
-        let way_out = match self {
-            Self::Experiment { .. } => self.way_out(),
+        let remedy = match self {
+            Self::Experiment { .. } => self.remedy(),
             Self::Tune { .. } => "tune its file with `albacore tune -f FILE`",
         };
         Err(Failure::Usage(format!(
             "name: {name}: its Job would be {job}, which takes at most {JOB_NAME_BYTES_MAX} characters, a \
-             letter or digit at the end: {way_out}"
+             letter or digit at the end: {remedy}"
         )))
     }
 }

@@ -10,7 +10,7 @@ use crate::object::{JobSpec, identity, job};
 use crate::pod::{PodState, state};
 use crate::pod_settings::PodSettings;
 
-fn made(settings: &PodSettings) -> Value {
+fn build_job(settings: &PodSettings) -> Value {
     let key = ObjectKey::new("team", "albacore-experiment-a");
     job(&JobSpec {
         key: &key,
@@ -25,7 +25,7 @@ fn made(settings: &PodSettings) -> Value {
 
 #[test]
 fn the_job_is_bounded_and_without_rights() {
-    let object = made(&PodSettings::default());
+    let object = build_job(&PodSettings::default());
     let typed: Job = serde_json::from_value(object.clone()).unwrap();
     let spec = typed.spec.unwrap();
     assert_eq!(spec.backoff_limit, Some(0));
@@ -64,7 +64,7 @@ fn the_pod_has_the_resources_of_a_deployment() {
         "status": {"serverImage": "r.example.org/x/albacore-server:0.0.1"},
     }))
     .unwrap();
-    let object = made(&PodSettings::of(&deployment));
+    let object = build_job(&PodSettings::of(&deployment));
     let pod = &object["spec"]["template"]["spec"];
     assert_eq!(pod["priorityClassName"], "high");
     assert_eq!(pod["tolerations"][0]["key"], "serving");

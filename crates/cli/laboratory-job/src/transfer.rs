@@ -40,10 +40,10 @@ struct End {
 
 /// Local results that a run keeps from earlier runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kept {
+pub(crate) enum ResumePolicy {
     /// The lines of the journal: the next run appends to them.
-    Lines,
-    Nothing,
+    Append,
+    Restart,
 }
 
 /// Runs the Job with this uid until all of its results are in the local directory, then deletes it.
@@ -53,7 +53,7 @@ pub(crate) async fn run(
     description: &Description,
 ) -> Result<(), Failure> {
     let mut results = LocalResults::open(&description.output, &description.journal)?;
-    if job.subject.kept() == Kept::Nothing {
+    if job.subject.resume_policy() == ResumePolicy::Restart {
         results.clear()?;
     }
     let pod = match wait_until_running(job, uid).await {
@@ -68,7 +68,7 @@ pub(crate) async fn run(
     if session.is_waiting().await? {
         session.send(description).await?;
     }
-    let failure = session.follow(&mut results).await?;
+    let failure = session.fetch_results(&mut results).await?;
     let released = session.run(&["release"], &[]).await;
     // if the user may not delete the Job, it is deleted automatically later
     if let Err(failure) = job.delete(uid).await {
@@ -100,8 +100,8 @@ impl Session<'_> {
         struct State {
             state: String,
         }
-        let said = self.run(&["state"], &[]).await?;
-        match serde_json::from_slice(&said) {
+        let output = self.run(&["state"], &[]).await?;
+        match serde_json::from_slice(&output) {
             Ok(State { state }) => Ok(state == "waiting"),
             Err(error) => Err(Failure::Failed(format!(
                 "the program in pod {} is of another version: {}; give --image the image of version {}",
@@ -153,7 +153,7 @@ impl Session<'_> {
     }
 
     /// Fetches results until the job has ended; returns its failure, if any.
-    async fn follow(&self, results: &mut LocalResults) -> Result<Option<String>, Failure> {
+    async fn fetch_results(&self, results: &mut LocalResults) -> Result<Option<String>, Failure> {
         let mut screen = Screen {
             is_terminal: std::io::stderr().is_terminal(),
         };
@@ -172,7 +172,7 @@ impl Session<'_> {
                     unwritten = results.append(line).err();
                 }
                 if let Some(text) = &message.text {
-                    screen.tell(text, message.is_passing);
+                    screen.print(text, message.is_passing);
                 }
                 end = message.end;
                 end.is_none() && unwritten.is_none()
@@ -208,20 +208,20 @@ impl Session<'_> {
         // bound: EXPERIMENT_LOST_TIME_MAX.
         loop {
             let cluster = &self.job.cluster;
-            let said = cluster.exec_with_input(&self.pod, CONTAINER, &command, input);
-            let said = said.await;
+            let result = cluster.exec_with_input(&self.pod, CONTAINER, &command, input);
+            let result = result.await;
             if let Ok(ExecOutput {
                 output,
                 failure: None,
                 ..
-            }) = said
+            }) = result
             {
                 return Ok(output);
             }
             let is_late = begin.elapsed() >= EXPERIMENT_LOST_TIME_MAX;
-            match said {
+            match result {
                 Err(error) if is_late => return Err(self.job.failed(&error)),
-                said => self.explain(said, words[0]).await?,
+                result => self.explain(result, words[0]).await?,
             }
             tokio::time::sleep(EXPERIMENT_POLL).await;
         }
@@ -230,10 +230,10 @@ impl Session<'_> {
     /// Returns the reason why a program ended early; `Ok` if only the connection broke.
     async fn explain(
         &self,
-        said: Result<ExecOutput, ClusterError>,
+        result: Result<ExecOutput, ClusterError>,
         what: &str,
     ) -> Result<(), Failure> {
-        if let Err(error) = &said
+        if let Err(error) = &result
             && error.class() == ErrorClass::Forbidden
         {
             return Err(self.job.failed(error));
@@ -247,11 +247,11 @@ impl Session<'_> {
                     self.job.key
                 )));
             }
-            match &said {
-                Ok(said) if begin.elapsed() >= POD_END_TIME_MAX => {
-                    let error = said.error.trim();
+            match &result {
+                Ok(output) if begin.elapsed() >= POD_END_TIME_MAX => {
+                    let error = output.error.trim();
                     let error = error.strip_prefix("albacore: ").unwrap_or(error);
-                    let failure = said.failure.as_deref().unwrap_or("it ended too early");
+                    let failure = output.failure.as_deref().unwrap_or("it ended too early");
                     let why = if error.is_empty() { failure } else { error };
                     return Err(Failure::Failed(format!("pod {}, {what}: {why}", self.pod)));
                 }
@@ -286,7 +286,7 @@ struct Screen {
 }
 
 impl Screen {
-    fn tell(&mut self, text: &str, is_passing: bool) {
+    fn print(&mut self, text: &str, is_passing: bool) {
         self.clear();
         match self.is_terminal && is_passing {
             true => {

@@ -40,7 +40,7 @@ fn serving() -> Value {
     })
 }
 
-fn made(node: Option<&str>) -> Value {
+fn build_job(node: Option<&str>) -> Value {
     let settings = PodSettings::of_serving_pods("fraud", &serving()).unwrap();
     let subject = Subject::Tune {
         name: "fraud".to_owned(),
@@ -61,8 +61,8 @@ fn made(node: Option<&str>) -> Value {
 }
 
 #[test]
-fn the_measured_pod_has_the_shape_of_the_serving_ones() {
-    let object = made(None);
+fn the_measured_pod_has_the_resources_and_settings_of_serving_pods() {
+    let object = build_job(None);
     assert_eq!(object["metadata"]["name"], "albacore-tune-fraud");
     let (pod, serving) = (&object["spec"]["template"]["spec"], serving());
     for field in [
@@ -97,8 +97,8 @@ fn the_measured_pod_has_the_shape_of_the_serving_ones() {
 }
 
 #[test]
-fn nothing_takes_the_measured_pod_for_one_that_serves() {
-    let object = made(None);
+fn no_selector_of_serving_pods_matches_the_measured_pod() {
+    let object = build_job(None);
     let template = &object["spec"]["template"];
     let labels = template["metadata"]["labels"].as_object().unwrap();
     for label in ["albacore.dev/deployment", "app.kubernetes.io/instance"] {
@@ -122,14 +122,14 @@ fn nothing_takes_the_measured_pod_for_one_that_serves() {
 }
 
 #[test]
-fn a_named_node_takes_the_place_of_the_deployments_choice() {
-    let object = made(Some("node7"));
+fn a_named_node_replaces_the_node_selection_of_the_deployment() {
+    let object = build_job(Some("node7"));
     assert_eq!(identity(&object), ("12ab", "node7"));
     assert!(object["spec"]["template"]["spec"]["nodeSelector"].is_null());
 }
 
 #[test]
-fn what_only_the_serving_pods_have_is_refused() {
+fn settings_that_only_serving_pods_have_are_refused() {
     let token = json!({"serviceAccountToken": {"path": "t"}});
     let token = json!({"name": "albacore-model-0", "projected": {"sources": [token]}});
     for (path, value, field) in [

@@ -12,11 +12,11 @@ use albacore_os::{HostRoot, Pid, PidFd, become_subreaper, read_children, reap_or
 use albacore_command::{Failure, sentence};
 
 /// How long orphans may take to exit on their own before they are killed.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Time after which processes that could not be killed (of another user, or blocked in the kernel)
 /// are left alone.
-const PATIENCE: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pause between two scans.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -33,20 +33,20 @@ pub(crate) fn reap(server: Pid) {
 }
 
 /// Waits for all orphans to exit and kills the remaining ones, except processes that `is_kept`
-/// accepts. Returns the number of killed processes. Blocks for up to [`PATIENCE`].
+/// accepts. Returns the number of killed processes. Blocks for up to [`KILL_TIMEOUT`].
 pub(crate) fn terminate(is_kept: impl Fn(Pid) -> bool) -> usize {
     let (host, me) = (HostRoot::live(), Pid(std::process::id() as i32));
     let start = Instant::now();
     let mut killed = BTreeSet::new();
-    // bound: PATIENCE; children of a killed process are reparented to this process in turn
-    while start.elapsed() < PATIENCE {
+    // bound: KILL_TIMEOUT; children of a killed process are reparented to this process in turn
+    while start.elapsed() < KILL_TIMEOUT {
         drop(reap_orphans(&host, &[]));
         let mut left = read_children(&host, me).unwrap_or_default();
         left.retain(|&pid| !is_kept(pid));
         if left.is_empty() {
             break;
         }
-        if start.elapsed() >= GRACE {
+        if start.elapsed() >= GRACE_PERIOD {
             for pid in left {
                 // A process that has exited since it was listed needs no signal.
                 if PidFd::open(pid).and_then(|handle| handle.kill()).is_ok() {

@@ -30,7 +30,7 @@ mod restart;
 mod trial;
 
 /// How long the server may drain after SIGTERM before it is killed: its own limit plus a margin.
-const DRAIN: Duration = Duration::from_secs(35);
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(35);
 
 /// Runs until a signal or an error, such as a server that cannot be started or restarted.
 ///
@@ -188,7 +188,7 @@ impl Run {
                 Message::Placer(PlacerMessage::Ended(Ok(()))) => {
                     return RunEnd::PlacerFailed(Failure::Failed("the placer ended".into()));
                 }
-                Message::Placer(news) => self.handle_placer_message(news),
+                Message::Placer(message) => self.handle_placer_message(message),
                 Message::ServerLine(line) => {
                     if let Some(failure) = self.handle_server_line(&line) {
                         return RunEnd::ServerExited(failure);
@@ -248,8 +248,8 @@ impl Run {
         self.output.event(&events::note(text));
     }
 
-    fn handle_placer_message(&mut self, news: PlacerMessage) {
-        match news {
+    fn handle_placer_message(&mut self, message: PlacerMessage) {
+        match message {
             PlacerMessage::Report(report) => {
                 let is_change = !matches!(report, Report::Warning { .. });
                 self.is_placed_reported &= !is_change;
@@ -328,7 +328,7 @@ impl Run {
     fn finish(mut self, messages: &Receiver<Message>, end: RunEnd) -> Result<(), Failure> {
         let is_over = matches!(end, RunEnd::PlacerFailed(_)) || self.placer.handle.stop().is_err();
         if !is_over {
-            self.handle_messages_until(messages, DRAIN, |message| {
+            self.handle_messages_until(messages, DRAIN_TIME_MAX, |message| {
                 matches!(message, Message::Placer(PlacerMessage::Ended(_)))
             });
         }
@@ -345,11 +345,12 @@ impl Run {
             ..
         } = self;
         placer.join();
-        let mut hear = |line: &str| output.event(&server::line_event(&deployment.server, line));
+        let mut record_line =
+            |line: &str| output.event(&server::line_event(&deployment.server, line));
         let drained = match (&end, is_down) {
             // The run ends while no server is running: nothing is left to drain.
             (RunEnd::Requested, true) => Ok(()),
-            _ => child.drain(messages, DRAIN, &mut hear),
+            _ => child.drain(messages, DRAIN_TIME_MAX, &mut record_line),
         };
         if let Some(live_settings) = live_settings {
             live_settings.stop();
@@ -387,7 +388,7 @@ impl Run {
         {
             let last = is_last(&message);
             match message {
-                Message::Placer(news) => self.handle_placer_message(news),
+                Message::Placer(message) => self.handle_placer_message(message),
                 // The server is being stopped, so a failure reported now is irrelevant.
                 Message::ServerLine(line) => drop(self.handle_server_line(&line)),
                 Message::Note(text) => self.note(&text),

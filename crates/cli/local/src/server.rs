@@ -40,7 +40,7 @@ pub(crate) struct ServerProcess {
     handle: PidFd,
     is_built_in: bool,
     /// Whether a second signal was received, which ends all waiting.
-    is_impatient: bool,
+    has_second_signal: bool,
     exit: Option<std::io::Result<ExitStatus>>,
 }
 
@@ -89,7 +89,7 @@ impl ServerProcess {
                 pid,
                 handle,
                 is_built_in,
-                is_impatient: false,
+                has_second_signal: false,
                 exit: None,
             }),
             Ok(Err(failure)) => Err(failure),
@@ -114,7 +114,7 @@ impl ServerProcess {
     /// Records the signal number `count`: the first one requests a shutdown, the second an
     /// immediate one.
     pub(crate) fn record_signal(&mut self, count: u32) {
-        self.is_impatient |= count > 1;
+        self.has_second_signal |= count > 1;
     }
 
     /// Stops a server that cannot be placed. Returns the failure to report: that of the server if
@@ -135,23 +135,23 @@ impl ServerProcess {
         }
     }
 
-    /// Sends SIGTERM and waits for the exit; kills the server after `patience`.
+    /// Sends SIGTERM and waits for the exit; kills the server after `timeout`.
     pub(crate) fn drain(
         mut self,
         messages: &Receiver<Message>,
-        patience: Duration,
+        timeout: Duration,
         line: &mut dyn FnMut(&str),
     ) -> Result<(), Failure> {
         if let Some(status) = self.exit.take() {
             return Err(self.exit_failure(&status));
         }
         let asked = Instant::now();
-        let patience = match self.handle.terminate() {
-            Ok(()) => patience,
+        let timeout = match self.handle.terminate() {
+            Ok(()) => timeout,
             // The server has just exited, or it belongs to another user.
             Err(_) => Duration::from_secs(1),
         };
-        self.wait(messages, patience, line);
+        self.wait(messages, timeout, line);
         if self.exit.is_none() {
             let waited = asked.elapsed().as_secs_f64();
             return Err(self.kill(messages, waited, line));
@@ -171,7 +171,7 @@ impl ServerProcess {
         line: &mut dyn FnMut(&str),
     ) -> Failure {
         let killed = self.handle.kill();
-        let until = match std::mem::take(&mut self.is_impatient) {
+        let until = match std::mem::take(&mut self.has_second_signal) {
             true => "before the second signal".to_owned(),
             false => format!("within {waited:.1} s after SIGTERM"),
         };
@@ -212,12 +212,12 @@ impl ServerProcess {
     fn wait(
         &mut self,
         messages: &Receiver<Message>,
-        patience: Duration,
+        timeout: Duration,
         line: &mut dyn FnMut(&str),
     ) {
-        let deadline = Instant::now() + patience;
-        // bound: patience
-        while !self.is_impatient {
+        let deadline = Instant::now() + timeout;
+        // bound: timeout
+        while !self.has_second_signal {
             let left = deadline.saturating_duration_since(Instant::now());
             match messages.recv_timeout(left) {
                 Ok(Message::ServerExited(status)) => return self.record_exit(status),

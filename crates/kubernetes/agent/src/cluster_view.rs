@@ -27,7 +27,7 @@ impl ParsedDeployments {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, change: Change<InferenceDeployment>) {
+    fn update(&self, change: Change<InferenceDeployment>) {
         match change {
             Change::Applied { new, .. } => {
                 self.lock().insert(ObjectKey::of(&*new), new);
@@ -108,7 +108,7 @@ impl ClusterView {
             let options = options("deployments", trim_deployment);
             let (waker, parsed) = (waker.clone(), parsed_deployments.clone());
             cluster.watch(options, gates, shutdown, move |change| {
-                parsed.take(change);
+                parsed.update(change);
                 waker.wake_for_cluster();
             })
         };

@@ -57,11 +57,11 @@ pub(crate) struct NodeRules {
 }
 
 impl NodeRules {
-    /// Returns the strictest of the command line, the node's annotation and `asked`, the
+    /// Returns the strictest of the command line, the node's annotation and `requested`, the
     /// enforcement in the deployment.
-    fn enforcement(self, asked: Enforcement) -> Enforcement {
+    fn enforcement(self, requested: Enforcement) -> Enforcement {
         let is_unrestricted = self.kill_switch == KillSwitch::Absent;
-        match (self.enforcement, is_unrestricted, asked) {
+        match (self.enforcement, is_unrestricted, requested) {
             (Enforcement::Enforce, true, Enforcement::Enforce) => Enforcement::Enforce,
             _ => Enforcement::Observe,
         }
@@ -139,7 +139,7 @@ pub(crate) fn desired_pods<'a>(
 ) -> Vec<DesiredPod> {
     let mut desired: Vec<DesiredPod> = pods
         .into_iter()
-        .filter(|pod| !pod.is_over)
+        .filter(|pod| !pod.has_ended)
         .map(|pod| {
             let action = action(&pod, deployment_of(&pod), rules);
             DesiredPod { pod, action }
@@ -178,7 +178,7 @@ fn action(
             };
             let contradiction = match annotation {
                 Some(Err(error)) => Some(error.to_string()),
-                Some(Ok(asked)) => asked.contradicts(&deployment.spec),
+                Some(Ok(annotation)) => annotation.contradicts(&deployment.spec),
                 None => None,
             };
             match contradiction {
@@ -187,14 +187,15 @@ fn action(
             }
         }
         OptIn::Annotation {
-            asked: Err(error), ..
+            annotation: Err(error),
+            ..
         } => PodAction::Refuse {
             reason: error.to_string(),
         },
         OptIn::Annotation {
-            asked: Ok(asked),
+            annotation: Ok(annotation),
             omp_threads,
-        } => by_annotation(pod, asked, *omp_threads, rules),
+        } => by_annotation(pod, annotation, *omp_threads, rules),
     }
 }
 
@@ -241,7 +242,7 @@ fn by_deployment(
 
 fn by_annotation(
     pod: &OptedInPod,
-    asked: &PlaceAnnotation,
+    annotation: &PlaceAnnotation,
     omp_threads: Option<u16>,
     rules: NodeRules,
 ) -> PodAction {
@@ -259,20 +260,20 @@ fn by_annotation(
             };
         }
     };
-    let source = |is_asked: bool, otherwise: CountSource| match is_asked {
+    let source = |is_requested: bool, otherwise: CountSource| match is_requested {
         true => CountSource::Annotation,
         false => otherwise,
     };
-    let workers = source(asked.workers.is_some(), CountSource::ProcessTree);
+    let workers = source(annotation.workers.is_some(), CountSource::ProcessTree);
     let threads = match omp_threads {
-        Some(_) => source(asked.threads.is_some(), CountSource::Environment),
-        None => source(asked.threads.is_some(), CountSource::ProcessTree),
+        Some(_) => source(annotation.threads.is_some(), CountSource::Environment),
+        None => source(annotation.threads.is_some(), CountSource::ProcessTree),
     };
     let threads_found = omp_threads.unwrap_or(THREADS_UNKNOWN);
-    let mut policy = policy_of_annotation(asked, WORKERS_UNKNOWN, threads_found);
+    let mut policy = policy_of_annotation(annotation, WORKERS_UNKNOWN, threads_found);
     policy.enforcement = rules.enforcement(policy.enforcement);
     let mut hasher = DefaultHasher::new();
-    format!("{asked:?} {omp_threads:?}").hash(&mut hasher);
+    format!("{annotation:?} {omp_threads:?}").hash(&mut hasher);
     PodAction::Place {
         container,
         server_kind: None,

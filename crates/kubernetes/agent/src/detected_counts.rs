@@ -51,7 +51,7 @@ impl DetectedCounts {
     pub(crate) fn update(
         &mut self,
         desired: &[DesiredPod],
-        seen: impl Fn(&DesiredPod) -> Option<ServerShape>,
+        observed: impl Fn(&DesiredPod) -> Option<ServerShape>,
         now: Instant,
     ) -> bool {
         let mut pods = BTreeMap::new();
@@ -83,8 +83,8 @@ impl DetectedCounts {
                     candidate: None,
                 }
             });
-            if let Some(seen) = seen(desired) {
-                is_changed |= detection.take(within_limits(seen, counts, policy), now);
+            if let Some(observed) = observed(desired) {
+                is_changed |= detection.record(within_limits(observed, counts, policy), now);
             }
             pods.insert(uid.clone(), detection);
         }
@@ -180,7 +180,7 @@ impl Detection {
     }
 
     /// Records observed counts; returns true if this brought them into force.
-    fn take(&mut self, mut shape: ServerShape, now: Instant) -> bool {
+    fn record(&mut self, mut shape: ServerShape, now: Instant) -> bool {
         if let Some(in_force) = self.in_force {
             shape.threads = shape.threads.max(in_force.threads);
         }
@@ -210,24 +210,28 @@ fn is_detected(counts: &CountSources) -> bool {
 
 /// Clamps observed counts to the bounds of requested ones, because a pod may have more processes
 /// than can be placed. Counts that are not detected are those of the policy.
-fn within_limits(seen: ServerShape, counts: &CountSources, policy: &SubjectPolicy) -> ServerShape {
+fn within_limits(
+    observed: ServerShape,
+    counts: &CountSources,
+    policy: &SubjectPolicy,
+) -> ServerShape {
     let CountSources::Annotation {
         workers, threads, ..
     } = counts
     else {
-        return seen;
+        return observed;
     };
     let room = |other: u16| u16::try_from(SLOTS_MAX / u32::from(other.max(1))).unwrap_or(u16::MAX);
     let is_threads_found = *threads == CountSource::ProcessTree;
     let workers = match (workers, is_threads_found) {
-        (CountSource::ProcessTree, true) => seen.workers.clamp(1, WORKERS_MAX),
-        (CountSource::ProcessTree, false) => {
-            seen.workers.clamp(1, WORKERS_MAX.min(room(policy.threads)))
-        }
+        (CountSource::ProcessTree, true) => observed.workers.clamp(1, WORKERS_MAX),
+        (CountSource::ProcessTree, false) => observed
+            .workers
+            .clamp(1, WORKERS_MAX.min(room(policy.threads))),
         _ => policy.workers,
     };
     let threads = match is_threads_found {
-        true => seen.threads.clamp(1, THREADS_MAX.min(room(workers))),
+        true => observed.threads.clamp(1, THREADS_MAX.min(room(workers))),
         false => policy.threads,
     };
     ServerShape { workers, threads }

@@ -49,7 +49,7 @@ impl EventTracker {
         for pod in &facts.pods {
             let uid = &pod.desired.pod.uid;
             let mut history = before.remove(uid).unwrap_or_default();
-            let drafts = history.take(pod, now);
+            let drafts = history.record(pod, now);
             let regarding = &pod.desired.pod.regarding;
             events.extend(
                 drafts
@@ -73,7 +73,7 @@ impl EventTracker {
 
 impl PodHistory {
     /// Records the facts about a pod; returns events for changes.
-    fn take(&mut self, pod: &PodFacts, now: Instant) -> Vec<EventDraft> {
+    fn record(&mut self, pod: &PodFacts, now: Instant) -> Vec<EventDraft> {
         let mut events = self.increments(&pod.stats);
         self.stats = pod.stats.clone();
         let found = pod.counted_shape();

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 /// Longest time between two iterations of the loop. Detects changes without a notification
 /// (processes of a container that were missing before, throttled CPU time).
-pub(crate) const TURN_PERIOD: Duration = Duration::from_secs(1);
+pub(crate) const ITERATION_PERIOD: Duration = Duration::from_secs(1);
 
 /// Debounce time: changes within it are handled in one iteration, because a rollout changes several
 /// pods at once.
-pub(crate) const GATHER: Duration = Duration::from_millis(20);
+pub(crate) const DEBOUNCE: Duration = Duration::from_millis(20);
 
 /// First backoff before a container whose processes were not found is looked up again.
 pub(crate) const LOOKUP_PAUSE_MIN: Duration = Duration::from_millis(200);
@@ -21,7 +21,7 @@ pub(crate) const LOOKUP_PAUSE_MAX: Duration = Duration::from_secs(10);
 pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Commands sent to the placer before their replies are awaited. The queue of the placer holds 64.
-pub(crate) const ORDERS_MAX: usize = 32;
+pub(crate) const COMMANDS_MAX: usize = 32;
 
 /// Interval between reads of the slot table while the placer reports nothing.
 pub(crate) const TABLE_PERIOD: Duration = Duration::from_secs(5);

@@ -41,7 +41,7 @@ pub(crate) enum OptIn {
     },
     /// By its annotation alone.
     Annotation {
-        asked: Result<PlaceAnnotation, PlaceAnnotationError>,
+        annotation: Result<PlaceAnnotation, PlaceAnnotationError>,
         /// `OMP_NUM_THREADS` of the container, if it is a number.
         omp_threads: Option<u16>,
     },
@@ -70,7 +70,7 @@ pub(crate) struct OptedInPod {
     /// Whether it is a static pod.
     pub(crate) is_static: bool,
     /// Whether its phase is terminal.
-    pub(crate) is_over: bool,
+    pub(crate) has_ended: bool,
     /// Reference to the pod, for events.
     pub(crate) regarding: ObjectReference,
 }
@@ -82,18 +82,27 @@ impl OptedInPod {
         let meta = &pod.metadata;
         let label = meta.labels.as_ref().and_then(|l| l.get(DEPLOYMENT_LABEL));
         let annotation = annotation(pod, PLACE_ANNOTATION).filter(|_| takes_annotations);
-        let asked = annotation.map(PlaceAnnotation::read);
-        let (opt_in, container) = match (label, asked) {
+        let annotation = annotation.map(PlaceAnnotation::read);
+        let (opt_in, container) = match (label, annotation) {
             (Some(name), annotation) => {
                 let name = name.clone();
                 let container = named_container(pod, SERVER_CONTAINER);
                 (OptIn::Deployment { name, annotation }, container)
             }
-            (None, Some(asked)) => {
-                let named = asked.as_ref().ok().and_then(|a| a.container.as_deref());
+            (None, Some(annotation)) => {
+                let named = annotation
+                    .as_ref()
+                    .ok()
+                    .and_then(|a| a.container.as_deref());
                 let container = annotated_container(pod, named);
                 let omp_threads = omp_threads(pod, &container);
-                (OptIn::Annotation { asked, omp_threads }, container)
+                (
+                    OptIn::Annotation {
+                        annotation,
+                        omp_threads,
+                    },
+                    container,
+                )
             }
             (None, None) => return None,
         };
@@ -107,7 +116,7 @@ impl OptedInPod {
             addresses: addresses(pod),
             container,
             is_static: is_static(pod),
-            is_over: ["Succeeded", "Failed"].contains(&phase),
+            has_ended: ["Succeeded", "Failed"].contains(&phase),
             regarding: ObjectReference {
                 resource_version: None,
                 ..pod.object_ref(&())

@@ -149,7 +149,7 @@ impl ParamsPipe {
             Written::Whole => {}
             Written::Waiting => {
                 let written = self.pipe.flush();
-                self.note(written);
+                self.record_write(written);
             }
             Written::NoReader => self.offer(),
         }
@@ -157,10 +157,10 @@ impl ParamsPipe {
 
     fn offer(&mut self) {
         let written = self.pipe.offer(&self.line);
-        self.note(written);
+        self.record_write(written);
     }
 
-    fn note(&mut self, written: Result<Written, OsError>) {
+    fn record_write(&mut self, written: Result<Written, OsError>) {
         self.written = written.unwrap_or_else(|error| {
             tracing::debug!(%error, "the parameters cannot be written; it is tried again");
             Written::NoReader

@@ -15,7 +15,7 @@ use albacore_placer::{
 use albacore_plan::{Enforcement, SubjectPolicy};
 
 use crate::desired::{DesiredPod, PodAction};
-use crate::limits::{ANSWER_TIME_MAX, LOOKUP_PAUSE_MAX, LOOKUP_PAUSE_MIN, ORDERS_MAX};
+use crate::limits::{ANSWER_TIME_MAX, COMMANDS_MAX, LOOKUP_PAUSE_MAX, LOOKUP_PAUSE_MIN};
 use crate::locate::{NotPlaced, locate};
 
 /// A pod that is a subject of the placer.
@@ -171,14 +171,14 @@ impl PlacedPods {
     }
 
     /// Removes all pods, because the placer was replaced by a new one without subjects.
-    pub(crate) fn forget_all(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.placed.clear();
         self.pending.clear();
     }
 
     /// Removes subjects that ended by themselves. Their containers are looked up again if they are
     /// still desired.
-    pub(crate) fn forget(&mut self, ended: &[SubjectId]) {
+    pub(crate) fn remove_ended(&mut self, ended: &[SubjectId]) {
         self.placed.retain(|_, pod| !ended.contains(&pod.id));
     }
 
@@ -191,8 +191,8 @@ impl PlacedPods {
         now: Instant,
     ) -> Vec<(String, Restored)> {
         self.needs_sync = false;
-        self.take_answers(Duration::ZERO, now);
-        self.forget_undesired_lookups(desired);
+        self.poll_answers(Duration::ZERO, now);
+        self.remove_undesired_lookups(desired);
         let removals = self.send_commands(desired, placer, now);
         let mut restored = Vec::new();
         for (uid, pending) in removals {
@@ -201,7 +201,7 @@ impl PlacedPods {
                 restored.push((uid, masks));
             }
         }
-        self.take_answers(ANSWER_TIME_MAX, now);
+        self.poll_answers(ANSWER_TIME_MAX, now);
         let is_set_policy = |command| matches!(command, PlacerCommand::SetPolicy(..));
         self.needs_sync |= !self.pending.is_empty()
             || commands(desired, &self.placed)
@@ -212,7 +212,7 @@ impl PlacedPods {
 
     /// Removes failed lookups of containers that are no longer desired, so that they do not become
     /// due.
-    fn forget_undesired_lookups(&mut self, desired: &[DesiredPod]) {
+    fn remove_undesired_lookups(&mut self, desired: &[DesiredPod]) {
         self.failed.retain(|uid, failed| {
             let desired = desired.iter().find(|desired| desired.pod.uid == *uid);
             let action = desired.map(|desired| &desired.action);
@@ -220,7 +220,7 @@ impl PlacedPods {
         });
     }
 
-    /// Sends the commands that are due, at most [`ORDERS_MAX`]; returns the pending removals.
+    /// Sends the commands that are due, at most [`COMMANDS_MAX`]; returns the pending removals.
     fn send_commands(
         &mut self,
         desired: &[DesiredPod],
@@ -229,7 +229,7 @@ impl PlacedPods {
     ) -> Vec<(String, ControlReply<Restored>)> {
         let mut removals = Vec::new();
         for (count, command) in commands(desired, &self.placed).into_iter().enumerate() {
-            let is_accepted = count < ORDERS_MAX
+            let is_accepted = count < COMMANDS_MAX
                 && match command {
                     PlacerCommand::Remove(uid) => {
                         let pending = self.remove(&uid, placer);
@@ -340,7 +340,7 @@ impl PlacedPods {
     }
 
     /// Receives the replies that arrive within `time`; a command without a reply is not repeated.
-    fn take_answers(&mut self, time: Duration, now: Instant) {
+    fn poll_answers(&mut self, time: Duration, now: Instant) {
         let until = Instant::now() + time;
         for pending in std::mem::take(&mut self.pending) {
             let left = until.saturating_duration_since(Instant::now());

@@ -135,7 +135,7 @@ pub(crate) struct PlacerStats {
 
 impl PlacerStats {
     /// Adds a report received at `now`.
-    pub(crate) fn take(&mut self, report: &Report, now: Timestamp) {
+    pub(crate) fn record(&mut self, report: &Report, now: Timestamp) {
         self.version += 1;
         match report {
             Report::Planned {
@@ -144,7 +144,7 @@ impl PlacerStats {
             | Report::CpusetChanged { subject, cpuset } => {
                 self.subject(*subject).cpuset = Some(cpuset.clone());
             }
-            Report::Drift { subject, cause, .. } => self.take_drift(*subject, *cause),
+            Report::Drift { subject, cause, .. } => self.record_drift(*subject, *cause),
             Report::Pinned {
                 spawn_to_verified_micros,
                 ..
@@ -179,7 +179,7 @@ impl PlacerStats {
         }
     }
 
-    fn take_drift(&mut self, subject: SubjectId, cause: MaskDriftCause) {
+    fn record_drift(&mut self, subject: SubjectId, cause: MaskDriftCause) {
         let Some(api_cause) = drift_cause(cause) else {
             return;
         };
@@ -195,7 +195,7 @@ impl PlacerStats {
     }
 
     /// Removes a subject that is no longer placed.
-    pub(crate) fn forget(&mut self, subject: SubjectId) {
+    pub(crate) fn remove(&mut self, subject: SubjectId) {
         self.subjects.remove(&subject);
         self.ended.retain(|ended| *ended != subject);
     }

@@ -12,7 +12,7 @@ use albacore_placer::{
 use albacore_topology::Topology;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::limits::{PLACER_PAUSE_MAX, PLACER_PAUSE_MIN, TURN_PERIOD};
+use crate::limits::{ITERATION_PERIOD, PLACER_PAUSE_MAX, PLACER_PAUSE_MIN};
 use crate::placer_stats::{PlacerFailure, SharedStats};
 
 /// Called after each report of the placer.
@@ -50,7 +50,7 @@ impl PlacerThread {
                 tracing::warn!(%error, "new threads are found by polling");
                 stats.lock().polling_reason = Some(error.to_string());
             }
-            drive(&mut placer, &stats, &wake)
+            run_placer(&mut placer, &stats, &wake)
         };
         let thread = thread
             .spawn(body)
@@ -88,23 +88,23 @@ impl PlacerThread {
 
 /// Runs the placer until the stop command, then gives every mask back. Failed steps are retried
 /// with an increasing backoff.
-fn drive(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restored {
-    let mut take = |report: &Report| {
-        stats.lock().take(report, Timestamp::now());
+fn run_placer(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restored {
+    let mut record = |report: &Report| {
+        stats.lock().record(report, Timestamp::now());
         wake();
     };
-    raise_thread_priority(&mut take);
+    raise_thread_priority(&mut record);
     let mut failures = 0;
     // bound: one wait per iteration; ends with the command to stop
     loop {
-        match placer.step(TURN_PERIOD, &mut take) {
+        match placer.step(ITERATION_PERIOD, &mut record) {
             Ok(Progress::Running) => {
                 failures = 0;
                 if stats.lock().failure.take().is_some() {
                     wake();
                 }
             }
-            Ok(Progress::Stopped) => return placer.restore(&mut take),
+            Ok(Progress::Stopped) => return placer.restore(&mut record),
             Err(error) => {
                 if record_failure(stats, &error) {
                     tracing::warn!(category = error.category(), %error, "placing failed; it is tried again");

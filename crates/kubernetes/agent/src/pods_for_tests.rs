@@ -36,7 +36,7 @@ pub(crate) fn opted_in_pod(name: &str, uid: &str) -> OptedInPod {
         addresses: Vec::new(),
         container: running("c"),
         is_static: false,
-        is_over: false,
+        has_ended: false,
         regarding: Default::default(),
     }
 }

@@ -23,7 +23,8 @@ use crate::health::{SelfTest, health};
 use crate::heartbeat::Heartbeat;
 use crate::latency_reports::{LatencyReports, LatestLatency};
 use crate::limits::{
-    GATHER, PREVIOUS_REPORT_TIME_MAX, REPORT_POLL, SHUTDOWN_TIME_MAX, TABLE_PAUSE, TURN_PERIOD,
+    DEBOUNCE, ITERATION_PERIOD, PREVIOUS_REPORT_TIME_MAX, REPORT_POLL, SHUTDOWN_TIME_MAX,
+    TABLE_PAUSE,
 };
 use crate::opted_in_pod::OptedInPod;
 use crate::placed_pods::PlacedPods;
@@ -73,7 +74,7 @@ pub(crate) struct ReconcileLoop {
     startup: Startup,
     desired: Vec<DesiredPod>,
     /// Pods of this node that opted out with the last change.
-    left: Vec<DesiredPod>,
+    opted_out: Vec<DesiredPod>,
     placed: PlacedPods,
     placer: PlacerSupervisor,
     slots: SlotSnapshot,
@@ -107,7 +108,7 @@ impl ReconcileLoop {
                 is_synced: false,
             },
             desired: Vec::new(),
-            left: Vec::new(),
+            opted_out: Vec::new(),
             placer,
             slots: SlotSnapshot::default(),
             throttling: ThrottlingMonitor::default(),
@@ -120,15 +121,15 @@ impl ReconcileLoop {
 
     /// Reconciles until the stop flag is set, then gives every mask back.
     pub(crate) fn run(mut self, receiver: &WakeReceiver) {
-        // bound: one iteration per wake-up, at least GATHER apart, and one per TURN_PERIOD.
+        // bound: one iteration per wake-up, at least DEBOUNCE apart, and one per ITERATION_PERIOD.
         while !self.inputs.stop.load(Ordering::Acquire) {
             let is_cluster_changed = receiver.take_cluster_change();
             let now = Instant::now();
-            self.turn(is_cluster_changed, now);
+            self.reconcile_once(is_cluster_changed, now);
             if !receiver.wait(self.pause(now)) {
                 break;
             }
-            std::thread::sleep(GATHER);
+            std::thread::sleep(DEBOUNCE);
         }
         self.shut_down();
     }
@@ -148,11 +149,11 @@ impl ReconcileLoop {
             self.counts.next(),
         ];
         let first = due.into_iter().flatten().min();
-        let pause = first.map_or(TURN_PERIOD, |at| at.saturating_duration_since(now));
-        pause.clamp(GATHER, TURN_PERIOD)
+        let pause = first.map_or(ITERATION_PERIOD, |at| at.saturating_duration_since(now));
+        pause.clamp(DEBOUNCE, ITERATION_PERIOD)
     }
 
-    fn turn(&mut self, is_cluster_changed: bool, now: Instant) {
+    fn reconcile_once(&mut self, is_cluster_changed: bool, now: Instant) {
         let is_first = !self.startup.is_synced;
         if let Err(waits_for) = self.check_synced(now) {
             self.beat(waits_for, now);
@@ -216,7 +217,7 @@ impl ReconcileLoop {
     /// Starts a placer if none is running; subjects of a placer that ended are dropped.
     fn ensure_placer(&mut self, now: Instant) {
         if self.placer.reap() {
-            self.placed.forget_all();
+            self.placed.clear();
             self.slots.clear();
         }
         if let Some(machine) = self.placer.start(now) {
@@ -249,18 +250,18 @@ impl ReconcileLoop {
     /// Updates the detected worker and thread counts; returns true if counts in force changed.
     fn update_counts(&mut self, now: Instant) -> bool {
         let (placed, slots) = (&self.placed, &self.slots);
-        let seen = |desired: &DesiredPod| {
+        let observed = |desired: &DesiredPod| {
             let id = placed.get(&desired.pod.uid)?.id;
             slots.state(id)?.shape
         };
-        self.counts.update(&self.desired, seen, now)
+        self.counts.update(&self.desired, observed, now)
     }
 
     fn update_desired(&mut self, now: Instant) {
         let enforcement = self.enforcement();
         let desired = self.inputs.cluster.desired_pods(enforcement);
         let before = std::mem::replace(&mut self.desired, desired);
-        self.left = left(before, &self.desired, &self.inputs.cluster);
+        self.opted_out = opted_out(before, &self.desired, &self.inputs.cluster);
         // Counts that the previous agent detected apply to a pod from its first iteration on.
         self.counts.update(&self.desired, |_| None, now);
         self.counts.apply(&mut self.desired);
@@ -275,7 +276,7 @@ impl ReconcileLoop {
             return is_input_changed;
         };
         let ended = std::mem::take(&mut self.placer.stats().lock().ended);
-        self.placed.forget(&ended);
+        self.placed.remove_ended(&ended);
         let is_due = self.placed.next_lookup().is_some_and(|at| at <= now);
         if !(is_input_changed || is_due || self.placed.needs_sync() || !ended.is_empty()) {
             return false;
@@ -283,13 +284,13 @@ impl ReconcileLoop {
         let before = self.placed.all().clone();
         let restored = self.placed.sync(&self.desired, placer, now);
         for id in &ended {
-            self.placer.stats().lock().forget(*id);
+            self.placer.stats().lock().remove(*id);
         }
         for pod in before.values().filter(|pod| !self.placed.has(pod.id)) {
-            self.placer.stats().lock().forget(pod.id);
-            self.slots.forget(pod.id);
+            self.placer.stats().lock().remove(pod.id);
+            self.slots.remove(pod.id);
         }
-        let known = self.desired.iter().chain(&self.left);
+        let known = self.desired.iter().chain(&self.opted_out);
         self.publisher.record_restored(known, restored);
         before != *self.placed.all() || !ended.is_empty() || is_due
     }
@@ -371,7 +372,7 @@ impl ReconcileLoop {
             desired.action = PodAction::release(STOPPED);
         }
         if let Some(placer) = self.placer.handle() {
-            // bound: ORDERS_MAX pods per iteration, SHUTDOWN_TIME_MAX in total; the placer gives
+            // bound: COMMANDS_MAX pods per iteration, SHUTDOWN_TIME_MAX in total; the placer gives
             // back the remaining masks when it stops.
             while !self.placed.all().is_empty() && now.elapsed() < SHUTDOWN_TIME_MAX {
                 let restored = self.placed.sync(&self.desired, placer, now);
@@ -392,15 +393,22 @@ impl ReconcileLoop {
 }
 
 /// The pods of `before` that are still on the node but are no longer opted in.
-fn left(before: Vec<DesiredPod>, desired: &[DesiredPod], cluster: &ClusterView) -> Vec<DesiredPod> {
+fn opted_out(
+    before: Vec<DesiredPod>,
+    desired: &[DesiredPod],
+    cluster: &ClusterView,
+) -> Vec<DesiredPod> {
     let uids: BTreeSet<&str> = desired.iter().map(|d| d.pod.uid.as_str()).collect();
-    let has_left = |pod: &OptedInPod| {
-        !uids.contains(pod.uid.as_str()) && !pod.is_over && cluster.has_pod(&pod.key, &pod.uid)
+    let has_opted_out = |pod: &OptedInPod| {
+        !uids.contains(pod.uid.as_str()) && !pod.has_ended && cluster.has_pod(&pod.key, &pod.uid)
     };
-    let left = before.into_iter().filter(|desired| has_left(&desired.pod));
-    left.map(|desired| DesiredPod {
-        action: PodAction::release(OPTED_OUT),
-        ..desired
-    })
-    .collect()
+    let opted_out = before
+        .into_iter()
+        .filter(|desired| has_opted_out(&desired.pod));
+    opted_out
+        .map(|desired| DesiredPod {
+            action: PodAction::release(OPTED_OUT),
+            ..desired
+        })
+        .collect()
 }

@@ -55,7 +55,7 @@ impl SlotSnapshot {
         self.sweeps = 0;
     }
 
-    pub(crate) fn forget(&mut self, id: SubjectId) {
+    pub(crate) fn remove(&mut self, id: SubjectId) {
         self.rows.remove(&id);
     }
 

@@ -284,10 +284,10 @@ fn shrink_to_fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
 
 /// Size of the annotation requests: at most 230 bytes per pod, with the longest container name.
 fn annotation_bytes(status: &NodePlacementStatus) -> usize {
-    let asked = status.pods.iter().filter_map(|pod| pod.annotation.as_ref());
+    let annotations = status.pods.iter().filter_map(|pod| pod.annotation.as_ref());
     // infallible: strings and numbers.
-    asked
-        .map(|asked| serde_json::to_vec(asked).map_or(0, |json| json.len()))
+    annotations
+        .map(|annotation| serde_json::to_vec(annotation).map_or(0, |json| json.len()))
         .sum()
 }
 

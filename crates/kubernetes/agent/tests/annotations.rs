@@ -56,8 +56,11 @@ fn an_annotated_pod_is_placed_reported_and_released() {
     let asked = json!({"container": "server", "workers": 2, "threads": 2, "mode": "Scatter"});
     assert_eq!(rig.entry(&pod)["annotation"], asked);
     rig.wait_for_event(POD, "PlacementVerified");
-    let shown: Value =
-        serde_json::from_str(&rig.ask(&["dump", "--pod", "default/web-1"]).unwrap()).unwrap();
+    let shown: Value = serde_json::from_str(
+        &rig.run_command(&["dump", "--pod", "default/web-1"])
+            .unwrap(),
+    )
+    .unwrap();
     assert_eq!(shown[0]["threads"].as_array().unwrap().len(), 4, "{shown}");
 
     let killed = pod.worker(1);
@@ -91,12 +94,12 @@ fn an_annotated_pod_is_placed_reported_and_released() {
 }
 
 #[test]
-fn workers_and_threads_that_are_left_out_are_counted_and_kept_by_the_next_agent() {
+fn omitted_worker_and_thread_counts_are_detected_and_adopted_by_the_next_agent() {
     let rig = Rig::start();
     let mut pod = plain_pod(&rig);
     annotate(&rig, Some("{}"));
-    pod.order("spin 0");
-    pod.order("spin 1");
+    pod.send_command("spin 0");
+    pod.send_command("spin 1");
     let agent = rig.agent(&[]);
     rig.wait_for_reason(&pod, "counting its workers and threads");
     pod.wait_until_pinned(4);

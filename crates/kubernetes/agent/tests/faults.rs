@@ -61,7 +61,7 @@ fn a_settled_agent_writes_one_small_renewal_in_30_s_and_nothing_while_frozen() {
     // On exit it gives its masks back and reports that at once, with the time of the last
     // verification.
     assert!(agent.stop().success());
-    assert_eq!(rig.says("Enforcing"), "False/Stopped");
+    assert_eq!(rig.condition("Enforcing"), "False/Stopped");
     assert_eq!(rig.status()["verified"], 0);
     assert!(!time().is_null());
 }
@@ -171,7 +171,7 @@ fn a_restarted_agent_adopts_masks_and_restore_gives_them_back() {
     agent.kill();
 
     // Without an agent, the `restore` command gives everything back.
-    let output = rig.ask(&["restore"]).unwrap();
+    let output = rig.run_command(&["restore"]).unwrap();
     assert!(output.contains("6 of "), "{output}");
     fraud.wait_until_free("0-1");
     search.wait_until_free("0-1");
@@ -257,7 +257,7 @@ fn observe_needs_no_capability_and_the_kill_switch_gives_back() {
     assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
     let numbers = status.lines().find(|line| line.starts_with("NSpid:"));
     assert_eq!(numbers.unwrap().split_whitespace().count(), 3, "{status}");
-    assert_eq!(rig.says("Enforcing"), "False/Observe");
+    assert_eq!(rig.condition("Enforcing"), "False/Observe");
     assert_eq!(rig.entry(&pod)["workers"], 2);
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
     // In Observe mode the agent reports a replaced worker and a foreign mask.
@@ -276,8 +276,10 @@ fn observe_needs_no_capability_and_the_kill_switch_gives_back() {
 
     // With enforcement requested but without the capability, it observes and reports the reason.
     let agent = rig.agent_as(Some(65532), &[]);
-    wait("it says why", || rig.says("Enforcing") == "False/NoSysNice");
-    assert_eq!(rig.says("Degraded"), "True/NoSysNice");
+    wait("it says why", || {
+        rig.condition("Enforcing") == "False/NoSysNice"
+    });
+    assert_eq!(rig.condition("Degraded"), "True/NoSysNice");
     rig.wait_for_event(NODE, "NoSysNice");
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
     assert!(agent.stop().success());
@@ -290,7 +292,9 @@ fn observe_needs_no_capability_and_the_kill_switch_gives_back() {
     };
     annotate("None");
     pod.wait_until_free("0-1");
-    wait("it says so", || rig.says("Enforcing") == "False/KillSwitch");
+    wait("it says so", || {
+        rig.condition("Enforcing") == "False/KillSwitch"
+    });
     rig.wait_for_event("fraud-1", "PlacementRestored");
     annotate("off");
     rig.wait_for_event(NODE, "SwitchNotUnderstood");
@@ -374,7 +378,7 @@ fn without_file_descriptors_it_is_degraded_and_recovers() {
     };
     limit("4:");
     wait("it says so", || {
-        rig.says("Degraded") == "True/FilesExhausted"
+        rig.condition("Degraded") == "True/FilesExhausted"
     });
     let cpu = agent.cpu_seconds();
     std::thread::sleep(Duration::from_secs(5));
@@ -385,7 +389,7 @@ fn without_file_descriptors_it_is_degraded_and_recovers() {
     std::thread::sleep(Duration::from_secs(1));
     limit("1024:");
     wait("it places again", || pod.has_replaced(killed, 2));
-    wait("it is well again", || rig.says("Degraded").is_empty());
+    wait("it is well again", || rig.condition("Degraded").is_empty());
     assert!(!agent.has_ended());
     assert!(agent.stop().success());
 }

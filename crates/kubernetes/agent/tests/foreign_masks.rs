@@ -7,7 +7,7 @@ use rig::{Pod, Rig, taskset, wait};
 use serde_json::json;
 
 /// Changes the mask of a thread repeatedly until the agent stops repairing it.
-fn insist(rig: &Rig, pod: &Pod) {
+fn overwrite_mask_repeatedly(rig: &Rig, pod: &Pod) {
     let thread = *pod.threads().keys().next().unwrap();
     let reason = || {
         rig.entry(pod)["reason"]
@@ -32,13 +32,13 @@ fn notes(rig: &Rig, name: &str, reason: &str) -> Vec<String> {
 }
 
 #[test]
-fn masks_that_another_process_keeps_changing_are_reported_and_an_edit_or_a_restart_starts_over() {
+fn repeated_foreign_mask_writes_are_reported_and_an_edit_or_a_restart_ends_the_backoff() {
     let rig = Rig::start();
     rig.deploy("fraud", 2, 1, &json!({}));
     let mut pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
     let agent = rig.agent(&[]);
     rig.wait_for_verified(&pod, 2);
-    insist(&rig, &pod);
+    overwrite_mask_repeatedly(&rig, &pod);
     let reason = rig.entry(&pod)["reason"].as_str().unwrap().to_owned();
     assert!(
         reason.starts_with("1 thread: mask changed 4 times in "),
@@ -68,7 +68,7 @@ fn masks_that_another_process_keeps_changing_are_reported_and_an_edit_or_a_resta
     rig.wait_for_verified(&pod, 2);
     assert!(pod.is_pinned(2));
 
-    insist(&rig, &pod);
+    overwrite_mask_repeatedly(&rig, &pod);
     rig.run_container(&mut pod, &["2", "1", "named"]);
     rig.wait_for_verified(&pod, 2);
     assert!(pod.is_pinned(2));

@@ -21,7 +21,7 @@ fn one_pod(rig: &Rig) -> Pod {
 }
 
 /// Asserts that the agent neither exits nor spins: 5 s use less than 1 s of CPU time.
-fn assert_calm(agent: &mut Agent) {
+fn assert_not_spinning(agent: &mut Agent) {
     let cpu = agent.cpu_seconds();
     std::thread::sleep(Duration::from_secs(5));
     let cpu = agent.cpu_seconds() - cpu;
@@ -37,12 +37,12 @@ fn hidden_processes_are_reported_and_nothing_is_touched() {
     let hide = "mount -t proc -o hidepid=2,gid=0 proc /proc";
     let mut agent = rig.agent_after(&format!("{hide}; {ONE_CAPABILITY}"), &[]);
     wait("it says so", || {
-        rig.says("Degraded") == "True/HiddenProcesses"
+        rig.condition("Degraded") == "True/HiddenProcesses"
     });
     rig.wait_for_event(NODE, "HiddenProcesses");
     let report = rig.kubectl(&["get", "npl", NODE, "-o", "json"]);
     assert!(report.contains("hidepid"), "{report}");
-    assert_calm(&mut agent);
+    assert_not_spinning(&mut agent);
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
     assert!(agent.stop().success());
 
@@ -51,7 +51,7 @@ fn hidden_processes_are_reported_and_nothing_is_touched() {
     let agent = rig.agent_after(&format!("{hide}; {seen}"), &[]);
     pod.wait_until_pinned(2);
     rig.wait_for_verified(&pod, 2);
-    wait("nothing is wrong", || rig.says("Degraded").is_empty());
+    wait("nothing is wrong", || rig.condition("Degraded").is_empty());
     assert!(agent.stop().success());
 }
 
@@ -69,9 +69,9 @@ fn with_read_only_cgroups_the_agent_places_and_reports_the_skipped_probes() {
     pod.wait_until_pinned(2);
     rig.wait_for_verified(&pod, 2);
     wait("it says what was not tried", || {
-        rig.says("MasksRemembered") == "Unknown/ReadOnlyCgroups"
+        rig.condition("MasksRemembered") == "Unknown/ReadOnlyCgroups"
     });
-    assert_eq!(rig.says("Degraded"), "");
+    assert_eq!(rig.condition("Degraded"), "");
     pod.set_cpus("0");
     wait("cpusets are followed", || {
         pod.threads().values().all(|(_, mask)| mask == "0")
@@ -82,7 +82,7 @@ fn with_read_only_cgroups_the_agent_places_and_reports_the_skipped_probes() {
         let on = |cpu: &str| threads.values().filter(|(_, mask)| mask == cpu).count();
         (on("0"), on("1")) == (1, 1)
     });
-    assert_calm(&mut agent);
+    assert_not_spinning(&mut agent);
     assert!(agent.stop().success());
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
 }
@@ -98,19 +98,23 @@ fn while_a_foreign_scheduler_is_active_nothing_is_written() {
     std::os::unix::fs::symlink("/sys/devices", sys.join("devices")).unwrap();
     fs::write(&state, "enabled\n").unwrap();
     let mut agent = rig.agent(&["--sys", sys.to_str().unwrap()]);
-    wait("it says so", || rig.says("Enforcing") == "False/SchedExt");
+    wait("it says so", || {
+        rig.condition("Enforcing") == "False/SchedExt"
+    });
     wait("it is planned", || rig.entry(&pod)["planned"] == 2);
     rig.wait_for_event(NODE, "ForeignScheduler");
-    assert_calm(&mut agent);
+    assert_not_spinning(&mut agent);
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
     fs::write(&state, "disabled\n").unwrap();
     pod.wait_until_pinned(2);
     wait("it says so", || {
-        rig.says("Enforcing") == "True/MasksWritten"
+        rig.condition("Enforcing") == "True/MasksWritten"
     });
     // Enabled again: a thread that starts now is not pinned.
     fs::write(&state, "enabled\n").unwrap();
-    wait("it says so", || rig.says("Enforcing") == "False/SchedExt");
+    wait("it says so", || {
+        rig.condition("Enforcing") == "False/SchedExt"
+    });
     let killed = pod.worker(1);
     pod.kill(killed);
     wait("another worker that is left alone", || {
@@ -118,7 +122,7 @@ fn while_a_foreign_scheduler_is_active_nothing_is_written() {
         let is_new = !threads.contains_key(&killed) && threads.len() == 2;
         is_new && threads[&pod.worker(1)].1 == "0-1"
     });
-    assert_calm(&mut agent);
+    assert_not_spinning(&mut agent);
     assert_eq!(pod.threads()[&pod.worker(1)].1, "0-1");
     assert!(agent.stop().success());
 }
@@ -145,17 +149,17 @@ fn an_empty_cpuset_is_reported_and_used_again_when_it_has_cpus() {
     fs::write(&file, "\n").unwrap();
     rig.wait_for_reason(&pod, "its cpuset has no cpu");
     wait("it says so", || {
-        rig.says("CpusetEmpty") == "True/NoOnlineCpu"
+        rig.condition("CpusetEmpty") == "True/NoOnlineCpu"
     });
     rig.wait_for_event("fraud-1", "CpusetEmpty");
-    assert_calm(&mut agent);
+    assert_not_spinning(&mut agent);
     fs::write(&file, "1\n").unwrap();
     wait("what there is is used", || {
         pod.threads().values().all(|(_, mask)| mask == "1")
     });
     fs::write(&file, "0-1\n").unwrap();
     rig.wait_for_verified(&pod, 2);
-    wait("it is well", || rig.says("CpusetEmpty").is_empty());
+    wait("it is well", || rig.condition("CpusetEmpty").is_empty());
     assert!(agent.stop().success());
 }
 

@@ -133,7 +133,7 @@ fn an_unexpected_thread_is_placed_by_events_and_by_polling() {
         // A thread that starts together with its process is not counted as unexpected.
         std::thread::sleep(Duration::from_secs(2));
         for birth in 0..births {
-            pod.order(&format!("thread {}", birth % 2));
+            pod.send_command(&format!("thread {}", birth % 2));
             pod.wait_until_pinned(5 + birth);
         }
         let reported = |rig: &Rig| -> i64 {

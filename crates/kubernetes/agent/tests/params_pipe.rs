@@ -169,7 +169,7 @@ fn a_path_that_is_no_pipe_is_refused(rig: &Rig) {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_refused_with_64() {
+fn an_invalid_command_line_exits_with_64() {
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_albacore-agent"));
         let output = command.args(arguments).env_clear().output().unwrap();

@@ -22,7 +22,7 @@ fn threads_are_placed_and_kept_there_until_the_agent_stops() {
         (&entry["workers"], &entry["workersVerified"]),
         (&json!(2), &json!(2))
     );
-    assert_eq!(rig.says("Enforcing"), "True/MasksWritten");
+    assert_eq!(rig.condition("Enforcing"), "True/MasksWritten");
     rig.wait_for_event("fraud-1", "PlacementVerified");
 
     repairs(&rig, &pod);
@@ -57,7 +57,9 @@ fn repairs(rig: &Rig, pod: &Pod) {
     // The reported plan equals the one that `dump` computes, and `dump` shows each thread.
     let mut dump = serde_json::Value::Null;
     wait("dump and report name the same plan", || {
-        let text = rig.ask(&["dump", "--pod", "default/fraud-1"]).unwrap();
+        let text = rig
+            .run_command(&["dump", "--pod", "default/fraud-1"])
+            .unwrap();
         dump = serde_json::from_str(&text).unwrap();
         dump[0]["plan"].is_string() && dump[0]["plan"] == rig.entry(pod)["plan"]
     });
@@ -111,10 +113,13 @@ fn ends(rig: &Rig, pod: &Pod, agent: Agent) {
     assert!(fs::metadata(&agent.heartbeat).is_ok());
     let heartbeat = agent.heartbeat.to_str().unwrap().to_owned();
     assert_eq!(
-        rig.ask(&["alive", "--heartbeat", &heartbeat]),
+        rig.run_command(&["alive", "--heartbeat", &heartbeat]),
         Ok(String::new())
     );
-    assert!(rig.ask(&["alive", "--heartbeat", "/nonexistent"]).is_err());
+    assert!(
+        rig.run_command(&["alive", "--heartbeat", "/nonexistent"])
+            .is_err()
+    );
 
     // On exit the agent gives every mask back and reports it.
     let status = agent.stop();
@@ -124,7 +129,7 @@ fn ends(rig: &Rig, pod: &Pod, agent: Agent) {
         "{:?}",
         pod.threads()
     );
-    assert_eq!(rig.says("Enforcing"), "False/Stopped");
+    assert_eq!(rig.condition("Enforcing"), "False/Stopped");
     assert!(
         rig.events("fraud-1")
             .contains(&"PlacementRestored".to_owned())

@@ -70,7 +70,7 @@ fn cpus(assignments: &Value) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_planned_from_the_report_is_what_the_agent_then_does() {
+fn the_agent_applies_the_plan_computed_from_its_report() {
     let rig = Rig::start();
     let cli = Cli {
         program: product_of("albacore-cli", "albacore").unwrap(),

@@ -169,7 +169,7 @@ fn the_best_of_several_placements_stays() {
 const OWN_SERVER: &str = "for i in 1 2; do (while :; do :; done) & done; wait";
 
 #[test]
-fn a_server_of_the_users_own_is_tried_by_the_time_that_its_threads_wait() {
+fn a_trial_of_a_custom_server_uses_the_wait_time_of_its_threads() {
     let rig = Rig::start();
     let template = json!({"spec": {"containers": [
         {"name": "server", "image": "x", "command": ["sh", "-c", OWN_SERVER]}]}});

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_is_a_row_and_none_is_without_words() {
+    fn every_value_has_a_documented_row() {
         let text = "a:\n  # -- What b is,\n  # in two lines.\n  b: 1\n  # -- A map.\n  labels:\n    x: z\n";
         let readme = readme(text).unwrap();
         let rows = "| `a.b` | `1` | What b is, in two lines. |\n| `a.labels` | `{\"x\":\"z\"}` | A map. |\n";

@@ -23,7 +23,7 @@ const PACKAGE: &str = "albacore";
 const IMAGE: &str = "albacore-olm-bundle";
 
 /// Kinds that OLM creates from the ClusterServiceVersion, along with the bound roles.
-const MADE_BY_OLM: [&str; 4] = [
+const KINDS_CREATED_BY_OLM: [&str; 4] = [
     "ClusterRoleBinding",
     "Deployment",
     "RoleBinding",
@@ -31,10 +31,10 @@ const MADE_BY_OLM: [&str; 4] = [
 ];
 
 /// OLM supports it only from 0.32 (OpenShift 4.20); older versions reject the whole bundle.
-const LEFT_OUT: [&str; 1] = ["NetworkPolicy"];
+const UNSUPPORTED_KINDS: [&str; 1] = ["NetworkPolicy"];
 
 /// Kinds that are included in the bundle unchanged.
-const FURTHER: [&str; 3] = ["ClusterRole", "PodDisruptionBudget", "Service"];
+const INCLUDED_KINDS: [&str; 3] = ["ClusterRole", "PodDisruptionBudget", "Service"];
 
 /// Example object offered by the OpenShift console.
 const EXAMPLE: &str = "manifests/examples/autoscaling/deployment.yaml";
@@ -145,9 +145,9 @@ pub fn files(root: &Path, source: &Source, values: &[String]) -> Result<Vec<(Str
         bound.any(|role| role["kind"] == object["kind"] && role["name"] == *name)
     };
     objects.retain(|object| {
-        let is_left_out = MADE_BY_OLM
+        let is_left_out = KINDS_CREATED_BY_OLM
             .iter()
-            .chain(&LEFT_OUT)
+            .chain(&UNSUPPORTED_KINDS)
             .any(|kind| object["kind"] == *kind);
         !is_left_out && !manifests::is_agents(object) && !is_bound(object)
     });
@@ -169,7 +169,7 @@ pub fn files(root: &Path, source: &Source, values: &[String]) -> Result<Vec<(Str
     }
     for mut object in objects {
         let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
-        if !FURTHER.contains(&kind.as_str()) {
+        if !INCLUDED_KINDS.contains(&kind.as_str()) {
             bail!(
                 "the chart renders the {kind} {name}: say in release/olm.rs where OLM's users get it"
             );

@@ -20,14 +20,14 @@ const CONTAINER: &str = "00112233445566778899aabbccddeeff00112233445566778899aab
 const LOG: &str = "/tmp/run.log";
 
 /// Runs all steps in the guest; the machine is powered off when it returns.
-pub(crate) fn live() {
-    if std::env::var_os(LOOKS).is_some() {
-        return look_from_here();
+pub(crate) fn run_steps() {
+    if std::env::var_os(OBSERVER_ENV).is_some() {
+        return observe_as_agent();
     }
     let done = std::panic::catch_unwind(|| {
         step("mounts", mounts);
         if online() == many::CPUS {
-            many::live();
+            many::run_steps();
             return;
         }
         step("the machine", || {
@@ -35,20 +35,22 @@ pub(crate) fn live() {
         });
         step("distances", distances::are_measured);
         let (pod, container) = step("a pod", || make_pod("0-3"));
-        let mut placer = step("placed", || placed(&container));
-        step("the cpuset widens", || widens(&container));
-        step("and again and again", || narrows_and_widens(&container));
+        let mut placer = step("placed", || start_placer(&container));
+        step("the cpuset widens", || cpuset_widens(&container));
+        step("and again and again", || {
+            cpuset_narrows_and_widens(&container)
+        });
         step("a cpu goes and comes back", || hotplug(&container));
         step("seen from another cgroup namespace", || {
-            from_another_namespace(&pod);
+            view_from_another_cgroup_namespace(&pod);
         });
         step(
             "seen from another pid namespace",
-            from_another_pid_namespace,
+            view_from_another_pid_namespace,
         );
-        step("a change to Observe", || observes(&container));
-        step("given back", || given_back(&mut placer));
-        step("memory is near", || memory::lies_near(&container));
+        step("a change to Observe", || switch_to_observe(&container));
+        step("given back", || stop_placer(&mut placer));
+        step("memory is near", || memory::memory_is_local(&container));
     });
     match done {
         Ok(()) => println!("{DONE}"),
@@ -140,7 +142,7 @@ fn start(directory: &Path, command: &mut Command) -> Child {
     child.unwrap()
 }
 
-pub(crate) fn until(what: &str, limit: Duration, is_so: impl Fn() -> bool) -> Duration {
+pub(crate) fn wait_until(what: &str, limit: Duration, is_so: impl Fn() -> bool) -> Duration {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
@@ -185,9 +187,9 @@ fn is_placed(directory: &Path, cpus: &[u32]) -> bool {
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-fn placed(container: &Path) -> Child {
+fn start_placer(container: &Path) -> Child {
     let placer = serve(container, "/fraud.yaml");
-    until("placed", LONG, || is_placed(container, &[0, 1, 2, 3]));
+    wait_until("placed", LONG, || is_placed(container, &[0, 1, 2, 3]));
     placer
 }
 
@@ -204,7 +206,7 @@ pub(crate) fn serve(container: &Path, file: &str) -> Child {
 
 /// Next to the server runs a pinned process without a placer, which shows the behavior of this
 /// kernel.
-fn widens(container: &Path) {
+fn cpuset_widens(container: &Path) {
     let beside = container.with_file_name(CONTAINER.replace('0', "f"));
     fs::create_dir_all(&beside).unwrap();
     fs::write(beside.join("cpuset.cpus"), "0-3").unwrap();
@@ -218,7 +220,7 @@ fn widens(container: &Path) {
     for directory in [container, &beside] {
         fs::write(directory.join("cpuset.cpus"), "0-7").unwrap();
     }
-    let took = until("placed again", LONG, || {
+    let took = wait_until("placed again", LONG, || {
         is_placed(container, &[0, 1, 2, 3, 4, 5, 6, 7])
     });
     println!("placed again after {took:?}");
@@ -229,7 +231,7 @@ fn widens(container: &Path) {
     );
     witness.kill().unwrap();
     witness.wait().unwrap();
-    until("each lost pin reported", LONG, || {
+    wait_until("each lost pin reported", LONG, || {
         let log = fs::read_to_string(LOG).unwrap();
         let is_reported = |line: &&str| {
             line.contains(r#""event":"drift""#) && line.contains(r#""cause":"cpuset_change""#)
@@ -241,7 +243,7 @@ fn widens(container: &Path) {
 }
 
 /// Emulates a kubelet with Guaranteed pods that start and stop: each time all pins are lost.
-fn narrows_and_widens(container: &Path) {
+fn cpuset_narrows_and_widens(container: &Path) {
     let mut times = Vec::new();
     for _ in 0..10 {
         for (cpuset, cpus) in [
@@ -249,7 +251,9 @@ fn narrows_and_widens(container: &Path) {
             ("0-7", &[0, 1, 2, 3, 4, 5, 6, 7]),
         ] {
             fs::write(container.join("cpuset.cpus"), cpuset).unwrap();
-            times.push(until("placed again", LONG, || is_placed(container, cpus)));
+            times.push(wait_until("placed again", LONG, || {
+                is_placed(container, cpus)
+            }));
         }
     }
     println!("placed again after {times:.0?}");
@@ -265,17 +269,17 @@ fn hotplug(container: &Path) {
     fs::write(&online, "0").unwrap();
     let gone: u32 = victim.parse().unwrap();
     let left: Vec<u32> = (0..8).filter(|&cpu| cpu != gone).collect();
-    let took = until("placed without it", LONG, || is_placed(container, &left));
+    let took = wait_until("placed without it", LONG, || is_placed(container, &left));
     println!("placed without cpu {victim} after {took:?}");
     fs::write(&online, "1").unwrap();
-    until("placed with it", LONG, || {
+    wait_until("placed with it", LONG, || {
         is_placed(container, &[0, 1, 2, 3, 4, 5, 6, 7])
     });
 }
 
 /// The view of an agent in a pod of another QoS class, in whose cgroup namespace its own cgroup is
 /// the root of all paths.
-fn from_another_namespace(pod: &Path) {
+fn view_from_another_cgroup_namespace(pod: &Path) {
     let agent = Path::new(CGROUPS).join(format!("kubepods/besteffort/pod{OTHER_UID}/{CONTAINER}"));
     fs::create_dir_all(&agent).unwrap();
     enter(&agent);
@@ -303,22 +307,22 @@ fn from_another_namespace(pod: &Path) {
 }
 
 /// Set for the process that runs in another pid namespace, in which it is also the first process.
-const LOOKS: &str = "ALBACORE_GUEST_LOOKS";
+const OBSERVER_ENV: &str = "ALBACORE_GUEST_LOOKS";
 
 /// The view of an agent without the host's pid namespace that has the node's procfs mounted.
-fn from_another_pid_namespace() {
+fn view_from_another_pid_namespace() {
     std::os::unix::fs::symlink("/proc", "/tmp/proc").unwrap();
-    let looked = std::thread::spawn(|| {
+    let observer = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWPID).unwrap();
         let mut command = Command::new("/proc/self/exe");
         command.args(["--nocapture", "--test-threads=1"]);
-        command.env(LOOKS, "yes").status().unwrap()
+        command.env(OBSERVER_ENV, "yes").status().unwrap()
     });
-    assert!(looked.join().unwrap().success());
+    assert!(observer.join().unwrap().success());
 }
 
 /// Body of that process.
-fn look_from_here() {
+fn observe_as_agent() {
     let host = HostRoot {
         proc: "/tmp/proc".into(),
         ..HostRoot::live()
@@ -337,7 +341,7 @@ fn look_from_here() {
 }
 
 /// The enforcement in the file is edited during the run: masks are given back once.
-fn observes(container: &Path) {
+fn switch_to_observe(container: &Path) {
     let text = fs::read_to_string("/fraud.yaml").unwrap();
     fs::write(
         "/fraud.yaml",
@@ -345,16 +349,16 @@ fn observes(container: &Path) {
     )
     .unwrap();
     let is_free = || masks(container).values().all(|mask| mask == "0-7");
-    until("given back", LONG, is_free);
+    wait_until("given back", LONG, is_free);
     std::thread::sleep(Duration::from_secs(2));
     assert!(is_free(), "and not written again");
     fs::write("/fraud.yaml", text).unwrap();
-    until("placed again", LONG, || {
+    wait_until("placed again", LONG, || {
         is_placed(container, &[0, 1, 2, 3, 4, 5, 6, 7])
     });
 }
 
-pub(crate) fn given_back(placer: &mut Child) {
+pub(crate) fn stop_placer(placer: &mut Child) {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(placer.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     assert!(placer.wait().unwrap().success());

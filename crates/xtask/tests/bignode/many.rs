@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::guest::{LONG, given_back, make_pod, masks, serve, step, the_machine, until};
+use crate::guest::{LONG, make_pod, masks, serve, step, stop_placer, the_machine, wait_until};
 
 /// The CPUs of the guest.
 pub(crate) const CPUS: &str = "0-31";
@@ -14,7 +14,7 @@ const WORKERS: usize = 8;
 const THREADS: usize = 32;
 
 /// Runs all steps after the mounts.
-pub(crate) fn live() {
+pub(crate) fn run_steps() {
     step("the machine", || {
         the_machine(&["32 cpus", "16 cores", "4 numa domains", "4 packages"]);
     });
@@ -26,7 +26,7 @@ pub(crate) fn live() {
     let mut placer = serve(&container, "/many.yaml");
     let all: BTreeSet<u32> = (0..32).collect();
     let await_placed = |what: &str, cpus: &BTreeSet<u32>| {
-        let took = until(what, LONG * 2, || machine.is_placed(&container, cpus));
+        let took = wait_until(what, LONG * 2, || machine.is_placed(&container, cpus));
         println!("{what} after {took:.0?}");
     };
     step("placed", || {
@@ -49,7 +49,7 @@ pub(crate) fn live() {
         fs::write(online, "1").unwrap();
         await_placed("with cpu 13", &all);
     });
-    step("given back", || given_back(&mut placer));
+    step("given back", || stop_placer(&mut placer));
 }
 
 /// Core and package of each CPU.

@@ -10,7 +10,7 @@ use std::process::Child;
 
 use albacore_os::{Tid, write_mask};
 
-use crate::guest::{LONG, given_back, serve, until};
+use crate::guest::{LONG, serve, stop_placer, wait_until};
 
 /// Workers, and threads per worker, in examples/fraud.yaml.
 const WORKERS: usize = 2;
@@ -36,7 +36,7 @@ const ROWS: usize = 128;
 const TREES: usize = 4_000;
 
 /// Pins each worker to its own NUMA node, and then to the other one.
-pub(crate) fn lies_near(container: &Path) {
+pub(crate) fn memory_is_local(container: &Path) {
     let huge = Path::new("/sys/kernel/mm/transparent_hugepage");
     fs::write(huge.join("shmem_enabled"), "advise").unwrap();
     // A huge page may contain both early and new data, so only images may use them here.
@@ -52,7 +52,7 @@ pub(crate) fn lies_near(container: &Path) {
     let file = format!("{file}  placement: {{enforcement: Observe}}\n");
     fs::write("/near.yaml", file).unwrap();
     let mut server: Child = serve(container, "/near.yaml");
-    until("ready", 2 * LONG, || {
+    wait_until("ready", 2 * LONG, || {
         get("/v2/health/ready").starts_with("HTTP/1.1 200")
     });
     for (round, nodes) in [[0, 1], [1, 0]].into_iter().enumerate() {
@@ -65,7 +65,7 @@ pub(crate) fn lies_near(container: &Path) {
             metric("albacore_worker_scratch_moves_total") == moves
                 && metric("albacore_workers_far") == 0.0
         };
-        let took = until("sent to its node", LONG, has_moved);
+        let took = wait_until("sent to its node", LONG, has_moved);
         println!("sent to their nodes after {took:.1?}");
         let is_near = || {
             compute();
@@ -74,9 +74,9 @@ pub(crate) fn lies_near(container: &Path) {
             pages
                 .iter()
                 .zip(nodes)
-                .all(|(pages, node)| pages.are_on(node))
+                .all(|(pages, node)| pages.is_local_to(node))
         };
-        until("memory is near", 2 * LONG, is_near);
+        wait_until("memory is near", 2 * LONG, is_near);
     }
     for line in get("/metrics").lines() {
         let shown = ["albacore_model_image", "albacore_worker_scratch"];
@@ -92,7 +92,7 @@ pub(crate) fn lies_near(container: &Path) {
     let whole = (image / HUGE_PAGE_BYTES).floor() * HUGE_PAGE_BYTES;
     assert_eq!((other, huge), (image, 2.0 * whole), "both in huge pages");
     assert!(whole > 0.0);
-    given_back(&mut server);
+    stop_placer(&mut server);
 }
 
 /// A LightGBM file whose image occupies some huge pages.
@@ -216,7 +216,7 @@ impl Pages {
 
     /// Whether all pages of the image are on the node, and all private pages except those from the
     /// worker's start.
-    fn are_on(&self, node: usize) -> bool {
+    fn is_local_to(&self, node: usize) -> bool {
         let far = 1 - node;
         let is_image_near = self.image[node] > 0 && self.image[far] == 0;
         let is_scratch_near = self.private[node] >= SCRATCH_PAGES_MIN;

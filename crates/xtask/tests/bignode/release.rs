@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::resized;
 use crate::rig::{AGENT, Rig};
-use crate::threads::{Cpus, Watch, gaps, list, look};
+use crate::threads::{Cpus, Watch, gaps, list, read_masks};
 
 /// A Guaranteed pod with a whole package, which the static CPU manager takes away from the other
 /// pods.
@@ -16,7 +16,7 @@ const NEIGHBOR: &str = include_str!("neighbor.yaml");
 type Step = fn(&Rig, &Cpus);
 
 /// Runs all steps. They take minutes, because the emulated machine is slow.
-pub(crate) fn lives() {
+pub(crate) fn run_steps() {
     let mut rig = Rig::start_on(Machine::Emulated);
     let cpus = Cpus::read(&rig.node);
     rig.step("the machine", |rig| is_another_machine(rig, &cpus));
@@ -66,10 +66,10 @@ pub(crate) fn uid(rig: &Rig) -> String {
 
 /// Waits until the kernel reports all threads as placed within these CPUs; returns the masks.
 #[track_caller]
-pub(crate) fn until_placed(rig: &Rig, cpus: &Cpus, cpuset: &str) -> PodMasks {
+pub(crate) fn wait_until_placed(rig: &Rig, cpus: &Cpus, cpuset: &str) -> PodMasks {
     let uid = uid(rig);
-    rig.until(&format!("placed within {cpuset}"), || {
-        let seen = look(&rig.node, &uid);
+    rig.wait_until(&format!("placed within {cpuset}"), || {
+        let seen = read_masks(&rig.node, &uid);
         (seen.cpuset == cpuset && cpus.is_placed(&seen)).then_some(seen)
     })
 }
@@ -80,7 +80,7 @@ fn ready_and_placed(rig: &Rig, cpus: &Cpus) {
         let condition = format!("--for=condition={condition}");
         rig.kubectl(&["wait", "infd/fraud", &condition, "--timeout=300s"]);
     }
-    let seen = look(&rig.node, &uid(rig));
+    let seen = read_masks(&rig.node, &uid(rig));
     assert!(cpus.is_placed(&seen) && cpus.is_spread(&seen), "{seen:?}");
     assert_eq!(seen.cpuset, "0-7");
     println!("{:?}", seen.masks);
@@ -106,7 +106,7 @@ pub(crate) fn placement(rig: &Rig) -> (Value, Value) {
 /// with the kernel.
 fn the_api_says_the_same(rig: &Rig, _: &Cpus) {
     let dump: Value = serde_json::from_str(&rig.ask_agent("dump").unwrap()).unwrap();
-    let seen = look(&rig.node, &uid(rig));
+    let seen = read_masks(&rig.node, &uid(rig));
     let threads = dump[0]["threads"].as_array().unwrap();
     assert_eq!(threads.len(), seen.masks.len(), "{dump}");
     for thread in threads {
@@ -119,7 +119,7 @@ fn the_api_says_the_same(rig: &Rig, _: &Cpus) {
         );
         assert_eq!(thread["state"], "verified");
     }
-    rig.until("the NodePlacement", || {
+    rig.wait_until("the NodePlacement", || {
         let (status, pod) = placement(rig);
         let is_so = pod["planned"] == 4
             && pod["verified"] == 4
@@ -145,7 +145,7 @@ fn condition<'a>(status: &'a Value, kind: &str) -> &'a str {
 fn paths_are_relative(rig: &Rig, _: &Cpus) {
     let agent = rig.node.exec(&["pidof", "albacore-agent"]).unwrap();
     let agent = String::from_utf8(agent.stdout).unwrap();
-    let (worker, _) = look(&rig.node, &uid(rig)).masks["albw0.0"];
+    let (worker, _) = read_masks(&rig.node, &uid(rig)).masks["albw0.0"];
     let words = ["nsenter", "--target", agent.trim(), "--cgroup", "cat"];
     let output = rig
         .node
@@ -162,7 +162,7 @@ fn a_neighbor_comes_and_goes(rig: &Rig, cpus: &Cpus) {
     let before = placement(rig).1;
     let watch = Watch::begin(&rig.node, &uid(rig));
     rig.apply("neighbor", NEIGHBOR);
-    until_placed(rig, cpus, "0-3");
+    wait_until_placed(rig, cpus, "0-3");
     rig.kubectl(&[
         "wait",
         "pod/neighbor",
@@ -170,7 +170,7 @@ fn a_neighbor_comes_and_goes(rig: &Rig, cpus: &Cpus) {
         "--timeout=300s",
     ]);
     rig.kubectl(&["delete", "pod/neighbor", "--wait", "--timeout=300s"]);
-    until_placed(rig, cpus, "0-7");
+    wait_until_placed(rig, cpus, "0-7");
     let seen = watch.end();
     let gaps = gaps(cpus, &seen);
     for gap in &gaps {
@@ -183,13 +183,13 @@ fn a_neighbor_comes_and_goes(rig: &Rig, cpus: &Cpus) {
     };
     assert!(is_lost("0-7"), "this kernel forgets pins: {seen:?}");
     let count = |pod: &Value| pod["drift"]["count"].as_i64().unwrap_or(0);
-    rig.until("reported in the NodePlacement", || {
+    rig.wait_until("reported in the NodePlacement", || {
         let (_, pod) = placement(rig);
         let is_reported =
             count(&pod) >= count(&before) + 4 && pod["drift"]["cause"] == "CpusetChange";
         (is_reported && pod["verified"] == 4 && pod["cpuset"] == "0-7").then_some(())
     });
-    rig.until("reported as events", || {
+    rig.wait_until("reported as events", || {
         let events = json(rig, &["get", "events", "-o", "json"]);
         let events = events["items"].as_array().unwrap();
         let is_reported = |reason: &str| events.iter().any(|event| event["reason"] == reason);
@@ -201,13 +201,13 @@ fn a_neighbor_comes_and_goes(rig: &Rig, cpus: &Cpus) {
 
 fn a_worker_is_killed(rig: &Rig, cpus: &Cpus) {
     let uid = uid(rig);
-    let before = look(&rig.node, &uid);
+    let before = read_masks(&rig.node, &uid);
     let (victim, _) = before.masks["albw1.0"];
     rig.node
         .exec(&["kill", "-KILL", &victim.to_string()])
         .unwrap();
-    rig.until("another worker, placed", || {
-        let seen = look(&rig.node, &uid);
+    rig.wait_until("another worker, placed", || {
+        let seen = read_masks(&rig.node, &uid);
         let is_new = seen
             .masks
             .get("albw1.0")
@@ -217,7 +217,7 @@ fn a_worker_is_killed(rig: &Rig, cpus: &Cpus) {
 }
 
 fn a_cpu_goes_and_comes_back(rig: &Rig, cpus: &Cpus) {
-    let before = look(&rig.node, &uid(rig));
+    let before = read_masks(&rig.node, &uid(rig));
     let (_, victim) = before.masks.values().find(|(_, mask)| mask != "0").unwrap();
     let (topology, drifts) = {
         let (status, _) = placement(rig);
@@ -236,11 +236,11 @@ fn a_cpu_goes_and_comes_back(rig: &Rig, cpus: &Cpus) {
     switch("0");
     let mut left = list("0-7");
     left.remove(&victim.parse().unwrap());
-    rig.until(&format!("placed without cpu {victim}"), || {
-        let seen = look(&rig.node, &uid(rig));
+    rig.wait_until(&format!("placed without cpu {victim}"), || {
+        let seen = read_masks(&rig.node, &uid(rig));
         (list(&seen.cpuset) == left && cpus.is_placed(&seen)).then_some(())
     });
-    rig.until("reported in the NodePlacement", || {
+    rig.wait_until("reported in the NodePlacement", || {
         let (status, pod) = placement(rig);
         let is_reported =
             status["topology"] != topology && status["drifts"].as_i64().unwrap() > drifts;
@@ -248,11 +248,11 @@ fn a_cpu_goes_and_comes_back(rig: &Rig, cpus: &Cpus) {
             .then_some(())
     });
     switch("1");
-    until_placed(rig, cpus, "0-7");
+    wait_until_placed(rig, cpus, "0-7");
     for gap in gaps(cpus, &watch.end()) {
         println!("not placed for {} ms, with masks {:?}", gap.ms, gap.masks);
     }
-    rig.until("reported in the NodePlacement", || {
+    rig.wait_until("reported in the NodePlacement", || {
         let (status, pod) = placement(rig);
         (status["topology"] == topology && pod["verified"] == 4).then_some(())
     });
@@ -260,14 +260,14 @@ fn a_cpu_goes_and_comes_back(rig: &Rig, cpus: &Cpus) {
 
 /// Waits until all threads may run on all CPUs, and the agent reports that it observes and plans
 /// them.
-fn until_observed(rig: &Rig) {
+fn wait_until_observed(rig: &Rig) {
     let uid = uid(rig);
     let is_free = || {
-        let masks = look(&rig.node, &uid).masks;
+        let masks = read_masks(&rig.node, &uid).masks;
         masks.len() == 4 && masks.values().all(|(_, mask)| mask == "0-7")
     };
-    rig.until("masks that are given back", || is_free().then_some(()));
-    rig.until("an observer that sees all workers", || {
+    rig.wait_until("masks that are given back", || is_free().then_some(()));
+    rig.wait_until("an observer that sees all workers", || {
         let (_, pod) = placement(rig);
         let is_seen = pod["observed"] == true
             && pod["workers"] == 2
@@ -284,15 +284,15 @@ fn enforcement_is_edited(rig: &Rig, cpus: &Cpus) {
         rig.kubectl(&["patch", "infd/fraud", "--type=merge", "--patch", &patch]);
     };
     enforce("Observe");
-    until_observed(rig);
+    wait_until_observed(rig);
     enforce("Enforce");
-    until_placed(rig, cpus, "0-7");
+    wait_until_placed(rig, cpus, "0-7");
 }
 
 /// Without the host's pid namespace: this kernel lists processes outside the namespace as 0.
 fn an_agent_that_only_observes(rig: &Rig, cpus: &Cpus) {
     rig.helm("upgrade", &["agent.enforcement=Observe"]);
-    until_observed(rig);
+    wait_until_observed(rig);
     let dump = rig.ask_agent("dump").unwrap();
     // the masks of the workers and of the fronts
     let threads = dump.matches("\"mask\": ").count();
@@ -300,7 +300,7 @@ fn an_agent_that_only_observes(rig: &Rig, cpus: &Cpus) {
     let free = dump.matches("\"mask\": \"0-7\"").count();
     assert_eq!(free, threads, "{dump}");
     rig.helm("upgrade", &[]);
-    until_placed(rig, cpus, "0-7");
+    wait_until_placed(rig, cpus, "0-7");
 }
 
 /// The agent gives every mask back; the next agent places again.
@@ -316,12 +316,12 @@ fn the_agents_pod_is_deleted(rig: &Rig, cpus: &Cpus) {
         "--wait",
         "--timeout=300s",
     ]);
-    rig.until("another agent", || {
+    rig.wait_until("another agent", || {
         let other = rig.uid(AGENT, "app.kubernetes.io/component=agent");
         (other.is_some() && other != uid).then_some(())
     });
     rig.wait_for_agent();
-    until_placed(rig, cpus, "0-7");
+    wait_until_placed(rig, cpus, "0-7");
     let seen = watch.end();
     let is_given_back = |one: &PodMasks| one.masks.values().all(|(_, mask)| mask == "0-7");
     assert!(seen.iter().any(is_given_back), "{seen:?}");
@@ -329,7 +329,7 @@ fn the_agents_pod_is_deleted(rig: &Rig, cpus: &Cpus) {
 
 fn uninstall_leaves_no_mask(rig: &Rig, _: &Cpus) {
     rig.uninstall();
-    let seen = look(&rig.node, &uid(rig));
+    let seen = read_masks(&rig.node, &uid(rig));
     assert_eq!(seen.masks.len(), 4, "the server goes on: {seen:?}");
     assert!(
         seen.masks.values().all(|(_, mask)| mask == "0-7"),

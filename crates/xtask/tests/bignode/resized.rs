@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 
-use crate::release::{json, placement, uid, until_placed};
+use crate::release::{json, placement, uid, wait_until_placed};
 use crate::rig::Rig;
-use crate::threads::{Cpus, list, look};
+use crate::threads::{Cpus, list, read_masks};
 
 /// Name of the deployment's only pod.
 fn pod(rig: &Rig) -> String {
@@ -31,11 +31,11 @@ pub(crate) fn a_quota_in_the_shared_cpus(rig: &Rig, cpus: &Cpus) {
     for (limit, threads) in [("2", Value::from(1)), ("4", Value::Null)] {
         let limits = format!(r#"{{"limits": {{"cpu": "{limit}"}}}}"#);
         resize(rig, &name, &limits);
-        rig.until(&format!("placed within {limit} cpus"), || {
+        rig.wait_until(&format!("placed within {limit} cpus"), || {
             (placement(rig).1["quotaThreads"] == threads).then_some(())
         });
     }
-    until_placed(rig, cpus, "0-7");
+    wait_until_placed(rig, cpus, "0-7");
     assert_eq!(uid(rig), before, "no pod was started again");
 }
 
@@ -45,9 +45,9 @@ pub(crate) fn exclusive_cpus_keep_their_size(rig: &Rig, cpus: &Cpus) {
         let before = uid(rig);
         let patch = format!(r#"{{"spec": {{"resources": {resources}}}}}"#);
         rig.kubectl(&["patch", "infd/fraud", "--type=merge", "--patch", &patch]);
-        rig.until("another pod, placed", || {
+        rig.wait_until("another pod, placed", || {
             let uid = rig.uid("default", "albacore.dev/deployment=fraud")?;
-            let seen = (uid != before).then(|| look(&rig.node, &uid))?;
+            let seen = (uid != before).then(|| read_masks(&rig.node, &uid))?;
             cpus.is_placed(&seen).then_some(seen)
         })
     };
@@ -59,7 +59,7 @@ pub(crate) fn exclusive_cpus_keep_their_size(rig: &Rig, cpus: &Cpus) {
     let name = pod(rig);
     let less = r#"{"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}"#;
     resize(rig, &name, less);
-    let refusal = rig.until("the kubelet's refusal", || {
+    let refusal = rig.wait_until("the kubelet's refusal", || {
         let pod = json(rig, &["get", "pod", &name, "-o", "json"]);
         let conditions = pod["status"]["conditions"].as_array()?;
         let found = conditions.iter().find(|c| c["type"] == "PodResizePending");
@@ -67,7 +67,7 @@ pub(crate) fn exclusive_cpus_keep_their_size(rig: &Rig, cpus: &Cpus) {
     });
     println!("{} {}", refusal["reason"], refusal["message"]);
     assert_eq!(refusal["reason"], "Infeasible", "{refusal}");
-    let after = look(&rig.node, &uid(rig));
+    let after = read_masks(&rig.node, &uid(rig));
     assert_eq!(
         (&after.cpuset, &after.masks),
         (&exclusive.cpuset, &exclusive.masks)
@@ -77,5 +77,5 @@ pub(crate) fn exclusive_cpus_keep_their_size(rig: &Rig, cpus: &Cpus) {
     edit(
         r#"{"requests": {"cpu": "100m", "memory": null}, "limits": {"cpu": "4", "memory": null}}"#,
     );
-    until_placed(rig, cpus, "0-7");
+    wait_until_placed(rig, cpus, "0-7");
 }

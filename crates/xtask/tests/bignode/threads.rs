@@ -12,7 +12,7 @@ const PROGRAM: &str = "/albacore-testbed";
 #[derive(Debug)]
 pub(crate) struct Cpus {
     /// Core and package, by CPU id.
-    places: BTreeMap<u32, (String, String)>,
+    topology: BTreeMap<u32, (String, String)>,
 }
 
 impl Cpus {
@@ -24,16 +24,16 @@ impl Cpus {
             (read("thread_siblings_list"), read("physical_package_id"))
         };
         Self {
-            places: (0..8).map(|cpu| (cpu, place(cpu))).collect(),
+            topology: (0..8).map(|cpu| (cpu, place(cpu))).collect(),
         }
     }
 
     pub(crate) fn cores(&self) -> usize {
-        self.places.values().collect::<BTreeSet<_>>().len()
+        self.topology.values().collect::<BTreeSet<_>>().len()
     }
 
     pub(crate) fn packages(&self) -> usize {
-        let packages = self.places.values().map(|(_, package)| package);
+        let packages = self.topology.values().map(|(_, package)| package);
         packages.collect::<BTreeSet<_>>().len()
     }
 
@@ -58,7 +58,7 @@ impl Cpus {
     }
 
     fn cores_of(&self, cpus: &BTreeSet<u32>) -> usize {
-        let cores = cpus.iter().map(|cpu| &self.places[cpu]);
+        let cores = cpus.iter().map(|cpu| &self.topology[cpu]);
         cores.collect::<BTreeSet<_>>().len()
     }
 }
@@ -87,7 +87,7 @@ pub(crate) fn list(text: &str) -> BTreeSet<u32> {
 }
 
 /// The current masks of the pod's workers.
-pub(crate) fn look(node: &Node, uid: &str) -> PodMasks {
+pub(crate) fn read_masks(node: &Node, uid: &str) -> PodMasks {
     let output = node.exec(&[PROGRAM, "watch", uid]).unwrap();
     lines(&output.stdout).pop().unwrap()
 }

@@ -177,16 +177,16 @@ fn controller_metrics() -> String {
         namespace(name);
     }
     // One after another: two controllers with different leases would reconcile the same objects.
-    let walled = Controller::start(&[
+    let namespaced = Controller::start(&[
         "--set",
         "controller.watchNamespaces={metrics-1,metrics-2}",
         "--set",
         "fullnameOverride=walled-metrics",
     ]);
     for name in ["metrics-1", "metrics-2"] {
-        walled.work_in(name);
+        namespaced.work_in(name);
     }
-    drop(walled);
+    drop(namespaced);
     Controller::start(&[]).work_in("metrics-3")
 }
 

@@ -75,7 +75,7 @@ fn is_agents(object: &Value) -> bool {
 }
 
 /// The objects of the bundle other than its ClusterServiceVersion.
-fn further(files: &Files) -> Vec<Value> {
+fn included_objects(files: &Files) -> Vec<Value> {
     let manifests = files
         .iter()
         .filter(|(path, _)| path.starts_with("manifests/"));
@@ -191,7 +191,7 @@ fn every_image_that_the_chart_starts_is_related_and_may_be_pinned() {
 /// The bundle and `agent.yaml` together contain the objects that the chart installs.
 #[test]
 fn what_is_not_in_the_bundle_is_in_the_manifest_of_the_agent() {
-    let bundle = further(&files(&[]));
+    let bundle = included_objects(&files(&[]));
     let agent = std::fs::read_to_string(root().join("manifests/agent.yaml")).unwrap();
     let agent = helm::objects(&agent).unwrap();
     let name = |o: &Value| format!("{} {}", o["kind"], o["metadata"]["name"]).replace('"', "");
@@ -298,7 +298,7 @@ fn granted(name: &str, permission: &Value) -> [Value; 2] {
 
 /// The objects that OLM creates from a ClusterServiceVersion with an OperatorGroup for all
 /// namespaces.
-fn made_by_olm(version: &Value) -> Vec<Value> {
+fn created_by_olm(version: &Value) -> Vec<Value> {
     let install = &version["spec"]["install"]["spec"];
     let mut objects = Vec::new();
     for (index, list) in ["clusterPermissions", "permissions"].iter().enumerate() {
@@ -330,7 +330,7 @@ fn the_api_server_takes_what_olm_makes_of_the_bundle() {
     ));
     apply(&restricted);
     let files = files(&[]);
-    let mut objects = further(&files);
+    let mut objects = included_objects(&files);
     for object in &mut objects {
         let is_namespaced = !["ClusterRole", "CustomResourceDefinition"]
             .map(Value::from)
@@ -339,7 +339,7 @@ fn the_api_server_takes_what_olm_makes_of_the_bundle() {
             object["metadata"]["namespace"] = NAMESPACE.into();
         }
     }
-    objects.extend(made_by_olm(&version_of(&files)));
+    objects.extend(created_by_olm(&version_of(&files)));
     assert!(objects.len() > 10, "{} objects", objects.len());
     dry_run("the bundle", &objects);
 }

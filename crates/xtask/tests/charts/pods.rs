@@ -136,7 +136,7 @@ fn the_controller_has_no_exception_but_its_token() {
 }
 
 #[test]
-fn the_agent_has_the_exceptions_that_it_names_and_no_fifth() {
+fn the_agent_has_exactly_the_four_exceptions_that_it_names() {
     let rendered = render(&EVERYTHING);
     let pod = pod_of(&rendered, "DaemonSet");
     assert_eq!(mode_of_token(pod), 0o400);
@@ -167,7 +167,7 @@ fn an_agent_that_observes_has_no_capability_and_no_host_pid() {
 }
 
 #[test]
-fn exceptions_are_seen() {
+fn exceptions_are_detected() {
     let mut pod = pod_of(&render(&EVERYTHING), "DaemonSet").clone();
     pod["hostNetwork"] = json!(true);
     pod["containers"][1]["securityContext"]["capabilities"]["add"] = json!(["SYS_ADMIN"]);

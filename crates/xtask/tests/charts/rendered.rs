@@ -27,7 +27,7 @@ pub(crate) const EVERYTHING: [&str; 10] = [
 /// Sets of values that render different objects.
 pub(crate) fn variants() -> [(&'static str, Vec<&'static str>); 4] {
     let observe = [&EVERYTHING[..], &["--set", "agent.enforcement=Observe"]].concat();
-    let walled = [
+    let namespaced = [
         &EVERYTHING[..],
         &["--set", "controller.watchNamespaces={models,more}"],
         &["--set", "networkPolicy.apiServer.cidrs={10.0.0.1/32}"],
@@ -36,7 +36,7 @@ pub(crate) fn variants() -> [(&'static str, Vec<&'static str>); 4] {
         ("defaults", Vec::new()),
         ("everything", EVERYTHING.to_vec()),
         ("observe", observe),
-        ("walled", walled.concat()),
+        ("walled", namespaced.concat()),
     ]
 }
 
@@ -175,7 +175,7 @@ fn the_agents_pod_reaches_the_api_server_and_is_reached_on_the_ports_of_params()
         "--set",
         "agent.enforcement=Observe",
     ]);
-    let walled = [
+    let restricted = [
         "--set",
         "agent.enabled=true",
         "--set",
@@ -185,7 +185,7 @@ fn the_agents_pod_reaches_the_api_server_and_is_reached_on_the_ports_of_params()
         {"protocol": "TCP", "port": 443}, {"protocol": "TCP", "port": 6443}]});
     let mut there = anywhere.clone();
     there["to"] = json!([{"ipBlock": {"cidr": "10.0.0.1/32"}}]);
-    for (objects, egress) in [(observe, anywhere), (render(&walled), there)] {
+    for (objects, egress) in [(observe, anywhere), (render(&restricted), there)] {
         let daemon_set = of_kind(&objects, "DaemonSet")[0];
         let policies = of_kind(&objects, "NetworkPolicy");
         let is_agents =

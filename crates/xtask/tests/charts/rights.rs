@@ -174,13 +174,13 @@ fn the_accounts_have_the_rights_that_are_listed_and_no_other() {
 
 #[test]
 fn a_controller_of_some_namespaces_has_no_rights_in_others() {
-    let walled = [
+    let namespaced = [
         "--set",
         "controller.watchNamespaces={rights-2}",
         "--set",
         "fullnameOverride=walled",
     ];
-    set_up(&walled);
+    set_up(&namespaced);
     let controller = account("albacore-system", "walled-controller");
     let outside = spread(&OF_THE_CLUSTER);
     assert_eq!(beyond_everybody(&controller, "rights-1"), outside);

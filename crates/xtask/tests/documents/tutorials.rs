@@ -64,9 +64,9 @@ fn free_port() -> u16 {
 }
 
 /// Replacements in the text of a page, so that several pages can be run concurrently.
-struct Surrogates(Vec<(&'static str, String)>);
+struct Replacements(Vec<(&'static str, String)>);
 
-impl Surrogates {
+impl Replacements {
     fn apply(&self, text: &str) -> String {
         let replace = |text: String, (from, to): &(&str, String)| text.replace(from, to);
         self.0.iter().fold(text.to_owned(), replace)
@@ -88,14 +88,14 @@ impl Drop for Shell {
 }
 
 /// Runs the blocks marked `run` in `folder`; returns the output of each.
-fn run(page: &str, folder: &Path, path: &str, surrogates: &Surrogates) -> Vec<String> {
+fn run(page: &str, folder: &Path, path: &str, replacements: &Replacements) -> Vec<String> {
     let blocks = blocks(page);
     let mut script =
         "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n".to_owned();
     for block in blocks.iter().filter(|block| block.is("run")) {
         script.push_str(&format!(
             "{}echo '{SEPARATOR}'\n",
-            surrogates.apply(&block.text)
+            replacements.apply(&block.text)
         ));
     }
     let mut command = Command::new("bash");
@@ -171,7 +171,7 @@ fn one_machine_in_five_minutes_works() {
     let (folder, path) = set_up("");
     let (http, grpc) = (free_port(), free_port());
     let copy = folder.path().join("copy").display().to_string();
-    let surrogates = Surrogates(vec![
+    let replacements = Replacements(vec![
         // The last block removes the copy, but the test still reads a file in it.
         ("rm -r /tmp/albacore-tutorial", "true".to_owned()),
         ("/tmp/albacore-tutorial", copy.clone()),
@@ -181,7 +181,7 @@ fn one_machine_in_five_minutes_works() {
             format!("albacore run --http 127.0.0.1:{http} --grpc 127.0.0.1:{grpc} "),
         ),
     ]);
-    let printed = run("one-machine.md", folder.path(), &path, &surrogates);
+    let printed = run("one-machine.md", folder.path(), &path, &replacements);
     let has = |word: &str| printed.iter().any(|text| text.contains(word));
     for word in [
         "\"event\":\"pinned\"",
@@ -215,14 +215,14 @@ fn your_own_gunicorn_server_works() {
         text.replace("127.0.0.1:8000", &format!("127.0.0.1:{port}")),
     )
     .unwrap();
-    let surrogates = Surrogates(vec![
+    let replacements = Replacements(vec![
         (
             "/tmp/gunicorn.jsonl",
             folder.path().join("gunicorn.jsonl").display().to_string(),
         ),
         ("localhost:8000", format!("127.0.0.1:{port}")),
     ]);
-    let printed = run("gunicorn.md", folder.path(), &path, &surrogates);
+    let printed = run("gunicorn.md", folder.path(), &path, &replacements);
     let has = |word: &str| printed.iter().any(|text| text.contains(word));
     for word in [
         "\"event\":\"pinned\"",

@@ -81,7 +81,7 @@ fn an_hpa_scales_by_the_load_factor() {
         scaled
     });
     if let Err(panic) = scaled {
-        rig.tell();
+        rig.print_state();
         std::panic::resume_unwind(panic);
     }
 }

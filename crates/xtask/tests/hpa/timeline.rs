@@ -21,7 +21,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 
 /// An observation of the HPA that differs from the previous one.
 #[derive(Clone, Debug)]
-struct Look {
+struct Observation {
     at: Instant,
     desired: i64,
     /// Ready and desired pods, in the format of `kubectl get infd`.
@@ -30,28 +30,31 @@ struct Look {
 
 pub(crate) struct Timeline {
     start: Instant,
-    looks: Vec<Look>,
+    observations: Vec<Observation>,
 }
 
 impl Timeline {
     /// Observes the HPA until `is_over`.
     pub(crate) fn watch(rig: &Rig, is_over: impl Fn() -> bool) -> Self {
         let start = Instant::now();
-        let mut looks: Vec<Look> = Vec::new();
+        let mut observations: Vec<Observation> = Vec::new();
         while !is_over() {
             let found = rig.kubectl(&["get", "hpa/fraud", "infd/fraud", "-o", "json"]);
             let at = Instant::now();
             let found: Value = serde_json::from_str(&found).unwrap();
             let hpa = &found["items"][0]["status"];
             let ready = found["items"][1]["status"]["ready"].as_str();
-            looks.push(Look {
+            observations.push(Observation {
                 at,
                 desired: hpa["desiredReplicas"].as_i64().unwrap(),
                 ready: ready.unwrap_or_default().to_owned(),
             });
             std::thread::sleep(PERIOD);
         }
-        Self { start, looks }
+        Self {
+            start,
+            observations,
+        }
     }
 
     /// A table of the adapter's answers during the run, each with the HPA's desired replicas and
@@ -64,7 +67,11 @@ impl Timeline {
         for answer in answers.iter().filter(|answer| answer.at >= self.start) {
             // The HPA has written its decision before it queries again.
             let until = answer.at + SYNC_PERIOD / 2;
-            let Some(then) = self.looks.iter().rfind(|look| look.at <= until) else {
+            let Some(then) = self
+                .observations
+                .iter()
+                .rfind(|observation| observation.at <= until)
+            else {
                 continue;
             };
             let advice = Advice::of(answer);
@@ -89,8 +96,15 @@ impl Timeline {
     /// Asserts more pods at the peak, which remain while it lasts, and the minimum afterwards.
     pub(crate) fn assert_grows_and_shrinks(&self, peak: Duration) {
         let end_of_peak = self.start + peak;
-        let at_peak = || self.looks.iter().filter(|look| look.at < end_of_peak);
-        let most = at_peak().map(|look| look.desired).max().unwrap();
+        let at_peak = || {
+            self.observations
+                .iter()
+                .filter(|observation| observation.at < end_of_peak)
+        };
+        let most = at_peak()
+            .map(|observation| observation.desired)
+            .max()
+            .unwrap();
         assert!(most > 1, "no pod was added");
         let last = at_peak().next_back().unwrap();
         assert!(last.desired > 1, "{last:?}");
@@ -98,34 +112,48 @@ impl Timeline {
             last.ready.starts_with(&format!("{}/", last.desired)),
             "{last:?}"
         );
-        let is_least = |look: &Look| look.desired == 1 && look.ready == "1/1";
-        let mut after = self.looks.iter().filter(|look| look.at >= end_of_peak);
-        assert!(after.any(is_least), "{:?}", self.looks.last());
+        let is_least =
+            |observation: &Observation| observation.desired == 1 && observation.ready == "1/1";
+        let mut after = self
+            .observations
+            .iter()
+            .filter(|observation| observation.at >= end_of_peak);
+        assert!(after.any(is_least), "{:?}", self.observations.last());
     }
 
     /// Asserts that each change of the replicas follows from the reported metrics, and is within
     /// the limits of the scaling rule for the counts of all pods: an increase up to N/(1-r),
     /// rounded up and with the HPA's tolerance, a decrease not below N(1-f).
     pub(crate) fn assert_within_advice(&self, answers: &[Answer]) {
-        for (before, look) in self.looks.iter().zip(self.looks.iter().skip(1)) {
-            if look.desired == before.desired {
+        for (before, observation) in self
+            .observations
+            .iter()
+            .zip(self.observations.iter().skip(1))
+        {
+            if observation.desired == before.desired {
                 continue;
             }
             // The HPA queries, decides and writes; then an observation finds the change.
             let since = before.at - SYNC_PERIOD;
-            let reported = answers.iter().filter(|a| (since..look.at).contains(&a.at));
+            let reported = answers
+                .iter()
+                .filter(|a| (since..observation.at).contains(&a.at));
             let reported: Vec<Advice> = reported.map(Advice::of).collect();
-            let change = format!("{} -> {}: {reported:?}", before.desired, look.desired);
+            let change = format!(
+                "{} -> {}: {reported:?}",
+                before.desired, observation.desired
+            );
             let wanted = |sum: f64| ((sum - 1e-6).ceil() as i64).clamp(1, PODS_MAX);
-            match look.desired > before.desired {
+            match observation.desired > before.desired {
                 true => {
-                    let follows = |a: &Advice| wanted(a.sum) == look.desired;
+                    let follows = |a: &Advice| wanted(a.sum) == observation.desired;
                     assert!(reported.iter().any(follows), "{change}");
-                    let is_within = |a: &Advice| look.desired <= wanted(a.more * (1.0 + TOLERANCE));
+                    let is_within =
+                        |a: &Advice| observation.desired <= wanted(a.more * (1.0 + TOLERANCE));
                     assert!(reported.iter().any(is_within), "{change}");
                 }
                 false => {
-                    let is_within = |a: &Advice| look.desired >= wanted(a.less);
+                    let is_within = |a: &Advice| observation.desired >= wanted(a.less);
                     assert!(
                         !reported.is_empty() && reported.iter().all(is_within),
                         "{change}"

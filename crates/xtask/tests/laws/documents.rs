@@ -100,7 +100,7 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn every_promise_of_security_names_a_test_that_exists() {
+fn every_claim_of_security_names_an_existing_test() {
     let text = text_of(
         "SECURITY.md",
         "it says what is protected, and by which test",

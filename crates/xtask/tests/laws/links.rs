@@ -121,7 +121,7 @@ fn is_external(destination: &str) -> bool {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_an_existing_target() {
     let mut violations = Vec::new();
     for page in pages() {
         let text = text_of(&page, "it was just listed");
@@ -167,7 +167,7 @@ fn links_and_anchors_are_found() {
 }
 
 #[test]
-fn guides_say_for_whom_they_are_and_what_is_next() {
+fn guides_name_their_readers_and_the_next_page() {
     let mut violations = Vec::new();
     for folder in GUIDES {
         for page in files(&format!("docs/{folder}")) {

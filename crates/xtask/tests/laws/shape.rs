@@ -32,7 +32,7 @@ fn product_code_lines(source: &Source) -> usize {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_has_a_head_line() {
     let has_head = |s: &Source| s.lines.first().is_some_and(|line| line.starts_with("//!"));
     let violations = sources()
         .into_iter()

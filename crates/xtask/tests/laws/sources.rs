@@ -54,7 +54,7 @@ fn is_explained(source: &Source, index: usize, mark: &str, above: usize) -> bool
 }
 
 /// Whether a line of code uses a name of `IMPURE`: a module of std, a macro, a keyword.
-fn reaches_for(line: &str, name: &str) -> bool {
+fn uses_impure(line: &str, name: &str) -> bool {
     let is_std_module = matches!(name, "fs" | "env" | "net" | "process" | "thread");
     match name {
         "println" => words(line).any(|w| matches!(w, "println" | "eprintln" | "print" | "eprint")),
@@ -68,11 +68,11 @@ fn reaches_for(line: &str, name: &str) -> bool {
     }
 }
 
-fn pure_crates_reach_for_nothing(sources: &[Source]) -> Vec<Violation> {
+fn impure_uses(sources: &[Source]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for source in sources.iter().filter(|s| PURE.contains(&s.krate.as_str())) {
         for (index, line) in product(source) {
-            for (name, way_out) in IMPURE.iter().filter(|(name, _)| reaches_for(line, name)) {
+            for (name, way_out) in IMPURE.iter().filter(|(name, _)| uses_impure(line, name)) {
                 violations.push(Violation::at(source, index, format!("`{name}`: {way_out}")));
             }
         }
@@ -83,7 +83,7 @@ fn pure_crates_reach_for_nothing(sources: &[Source]) -> Vec<Violation> {
 /// The only place outside `os` that may contain unsafe code: SIMD kernels.
 const SIMD: &str = "crates/models/simd/src";
 
-fn unsafe_code_stands_in_os_alone_and_says_why_it_is_sound(sources: &[Source]) -> Vec<Violation> {
+fn misplaced_or_unjustified_unsafe(sources: &[Source]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for source in sources {
         let may = source.krate == "os" || source.path.starts_with(SIMD);
@@ -112,7 +112,7 @@ fn unsafe_code_stands_in_os_alone_and_says_why_it_is_sound(sources: &[Source]) -
     violations
 }
 
-fn every_other_crate_forbids_unsafe_code(sources: &[Source]) -> Vec<Violation> {
+fn crates_without_forbid_unsafe(sources: &[Source]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for source in sources {
         let is_root = source.path.ends_with("/src/lib.rs") || source.path.ends_with("/src/main.rs");
@@ -131,7 +131,7 @@ fn every_other_crate_forbids_unsafe_code(sources: &[Source]) -> Vec<Violation> {
     violations
 }
 
-fn every_loop_has_a_written_bound(sources: &[Source]) -> Vec<Violation> {
+fn loops_without_bound(sources: &[Source]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for source in sources {
         for (index, line) in product(source) {
@@ -149,7 +149,7 @@ fn every_loop_has_a_written_bound(sources: &[Source]) -> Vec<Violation> {
     violations
 }
 
-fn every_queue_has_a_bound(sources: &[Source]) -> Vec<Violation> {
+fn queues_without_bound(sources: &[Source]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for source in sources {
         for (index, line) in product(source) {
@@ -166,7 +166,7 @@ fn every_queue_has_a_bound(sources: &[Source]) -> Vec<Violation> {
     violations
 }
 
-fn a_panic_that_is_allowed_says_why_it_cannot_happen(sources: &[Source]) -> Vec<Violation> {
+fn unjustified_panics(sources: &[Source]) -> Vec<Violation> {
     let lints = [
         "clippy::expect_used",
         "clippy::unwrap_used",
@@ -189,7 +189,7 @@ fn a_panic_that_is_allowed_says_why_it_cannot_happen(sources: &[Source]) -> Vec<
     violations
 }
 
-fn nothing_is_left_undone_or_skipped(sources: &[Source]) -> Vec<Violation> {
+fn unfinished_code(sources: &[Source]) -> Vec<Violation> {
     let marks = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -253,7 +253,7 @@ const CONNECTS: [&str; 12] = [
     "AF_INET",
 ];
 
-fn the_agent_connects_to_the_api_server_alone(sources: &[Source]) -> Vec<Violation> {
+fn foreign_connections_of_the_agent(sources: &[Source]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let is_of_agent = |source: &&Source| {
         AGENT.contains(&source.krate.as_str()) && !LISTENER.contains(&source.path.as_str())
@@ -284,7 +284,7 @@ type Find = fn(&[Source]) -> Vec<Violation>;
 
 /// Checks a law on samples (path and text) that violate and satisfy it, then on the repository.
 #[track_caller]
-fn hold(law: &str, find: Find, breaks: &[(&str, &str)], keeps: &[(&str, &str)]) {
+fn check_law(law: &str, find: Find, breaks: &[(&str, &str)], keeps: &[(&str, &str)]) {
     let found = |&(path, text): &(&str, &str)| find(&[Source::parse(path.to_owned(), text)]);
     for sample in breaks {
         assert!(
@@ -305,10 +305,10 @@ const PLAN: &str = "crates/placement/plan/src/x.rs";
 const OS: &str = "crates/ground/os/src/x.rs";
 
 #[test]
-fn pure_crates_reach_for_nothing_of_the_world() {
-    hold(
+fn planning_crates_do_no_io() {
+    check_law(
         "Planning crates have no clock, files, network, threads, randomness or async (L2).",
-        pure_crates_reach_for_nothing,
+        impure_uses,
         &[
             (PLAN, "let now = std::time::Instant::now();"),
             (PLAN, "use std::{fmt, fs};"),
@@ -326,10 +326,10 @@ fn pure_crates_reach_for_nothing_of_the_world() {
 }
 
 #[test]
-fn unsafe_code_is_walled_in() {
-    hold(
+fn unsafe_code_is_confined_and_justified() {
+    check_law(
         "Unsafe code is in os and simd alone, each with a SAFETY line (L8).",
-        unsafe_code_stands_in_os_alone_and_says_why_it_is_sound,
+        misplaced_or_unjustified_unsafe,
         &[
             (PLAN, "// SAFETY: no\nunsafe { f() }"),
             (OS, "unsafe { f() }"),
@@ -344,10 +344,10 @@ fn unsafe_code_is_walled_in() {
 }
 
 #[test]
-fn every_other_crate_forbids_it() {
-    hold(
+fn every_other_crate_forbids_unsafe_code() {
+    check_law(
         "Every crate but os forbids unsafe code (L8).",
-        every_other_crate_forbids_unsafe_code,
+        crates_without_forbid_unsafe,
         &[
             ("crates/placement/plan/src/lib.rs", "mod x;"),
             ("crates/cli/cli/src/main.rs", "fn main() {}"),
@@ -364,10 +364,10 @@ fn every_other_crate_forbids_it() {
 }
 
 #[test]
-fn every_loop_is_bounded_in_writing() {
-    hold(
+fn every_loop_has_a_bound_comment() {
+    check_law(
         "Every open loop says what bounds it (L5).",
-        every_loop_has_a_written_bound,
+        loops_without_bound,
         &[(PLAN, "loop {\n}"), (PLAN, "// forever\nwhile true {\n}")],
         &[
             (PLAN, "// bound: one turn a row\nloop {\n}"),
@@ -380,9 +380,9 @@ fn every_loop_is_bounded_in_writing() {
 
 #[test]
 fn every_queue_is_bounded() {
-    hold(
+    check_law(
         "Every queue has a bound (L5).",
-        every_queue_has_a_bound,
+        queues_without_bound,
         &[
             (OS, "let (a, b) = mpsc::unbounded_channel();"),
             (OS, "let (a, b) = mpsc::channel();"),
@@ -395,11 +395,11 @@ fn every_queue_is_bounded() {
 }
 
 #[test]
-fn the_agent_talks_to_nobody_but_the_api_server() {
+fn the_agent_connects_only_to_the_api_server() {
     let agent = "crates/kubernetes/agent/src/x.rs";
-    hold(
+    check_law(
         "The agent connects to the API server and to nothing else.",
-        the_agent_connects_to_the_api_server_alone,
+        foreign_connections_of_the_agent,
         &[
             (
                 agent,
@@ -445,10 +445,10 @@ fn the_agent_talks_to_nobody_but_the_api_server() {
 }
 
 #[test]
-fn panics_are_infallible() {
-    hold(
+fn allowed_panics_are_justified() {
+    check_law(
         "No unwrap, expect or panic outside tests but with `// infallible:` (L7).",
-        a_panic_that_is_allowed_says_why_it_cannot_happen,
+        unjustified_panics,
         &[
             (OS, "#[allow(clippy::expect_used)]\nx.expect(\"y\")"),
             (OS, "#![allow(clippy::panic)]"),
@@ -464,10 +464,10 @@ fn panics_are_infallible() {
 }
 
 #[test]
-fn no_work_is_left_for_later() {
-    hold(
+fn no_code_is_unfinished_and_no_test_is_ignored() {
+    check_law(
         "Nothing is left undone, no test is skipped (L13).",
-        nothing_is_left_undone_or_skipped,
+        unfinished_code,
         &[
             (OS, concat!("// TO", "DO later")),
             (OS, "todo!()"),

@@ -23,7 +23,7 @@ pub(crate) struct Source {
 /// A violation of a law, with its place and remedy.
 pub(crate) struct Violation {
     /// `file:line`, or `file`.
-    pub(crate) place: String,
+    pub(crate) location: String,
     /// Description and remedy.
     pub(crate) what: String,
 }
@@ -31,14 +31,14 @@ pub(crate) struct Violation {
 impl Violation {
     pub(crate) fn at(source: &Source, index: usize, what: impl Into<String>) -> Self {
         Self {
-            place: format!("{}:{}", source.path, index + 1),
+            location: format!("{}:{}", source.path, index + 1),
             what: what.into(),
         }
     }
 
-    pub(crate) fn of(place: impl Into<String>, what: impl Into<String>) -> Self {
+    pub(crate) fn of(location: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
-            place: place.into(),
+            location: location.into(),
             what: what.into(),
         }
     }
@@ -49,7 +49,7 @@ impl Violation {
 pub(crate) fn assert_kept(law: &str, violations: impl IntoIterator<Item = Violation>) {
     let lines: Vec<String> = violations
         .into_iter()
-        .map(|o| format!("  {}: {}", o.place, o.what))
+        .map(|o| format!("  {}: {}", o.location, o.what))
         .collect();
     assert!(
         lines.is_empty(),

@@ -103,7 +103,7 @@ fn private_words(line: &str) -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn no_private_word_comes_back() {
+fn no_private_term_is_used() {
     let found: Vec<&str> = private_words("the door of a keeper_thread, wished and Seated")
         .into_iter()
         .map(|(word, _)| word)

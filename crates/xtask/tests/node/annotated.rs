@@ -20,21 +20,21 @@ fn pinned(rig: &Rig) -> usize {
     masks.values().filter(|mask| !mask.contains('-')).count()
 }
 
-pub(crate) fn by_a_patch(rig: &mut Rig) {
+pub(crate) fn place_by_annotation(rig: &mut Rig) {
     gunicorn::deploy_plain(rig);
-    rig.until("two workers", || (workers(rig).len() == 2).then_some(()));
+    rig.wait_until("two workers", || (workers(rig).len() == 2).then_some(()));
     assert_eq!(pinned(rig), 0, "nobody opted in");
     let before = rig.uid("default", "app=web");
     let patch =
         r#"{"spec": {"template": {"metadata": {"annotations": {"albacore.dev/place": "{}"}}}}}"#;
     rig.kubectl(&["patch", "deployment/web", "--patch", patch]);
     rig.kubectl(&["rollout", "status", "deployment/web", "--timeout=180s"]);
-    rig.until("the pods after the rollout are placed", || {
+    rig.wait_until("the pods after the rollout are placed", || {
         let is_new = rig.uid("default", "app=web") != before;
         (is_new && pinned(rig) >= 4).then_some(())
     });
     let name = rig.kubectl(&["get", "pods", "-l", "app=web", "-o", "name"]);
-    let shown = rig.until("a status that says so", || {
+    let shown = rig.wait_until("a status that says so", || {
         let shown = rig.albacore(&["status", name.trim()]);
         shown.contains("threads 4/4 verified").then_some(shown)
     });
@@ -44,11 +44,11 @@ pub(crate) fn by_a_patch(rig: &mut Rig) {
     );
     let victim = *workers(rig).first().unwrap();
     rig.kill(victim);
-    rig.until("another worker, placed", || {
+    rig.wait_until("another worker, placed", || {
         (!workers(rig).contains(&victim) && pinned(rig) >= 4).then_some(())
     });
     rig.kubectl(&["annotate", name.trim(), "albacore.dev/place-"]);
-    rig.until("masks that are given back", || {
+    rig.wait_until("masks that are given back", || {
         (pinned(rig) == 0).then_some(())
     });
     rig.kubectl(&[

@@ -93,7 +93,7 @@ const SELECTOR: &str = "albacore.dev/deployment=cached";
 
 fn wait_until_ready(rig: &Rig) {
     // Before that, the Deployment may not exist yet or may be outdated.
-    rig.until("a status of this edit", || {
+    rig.wait_until("a status of this edit", || {
         let path = "jsonpath={.metadata.generation} {.status.observedGeneration}";
         let shown = rig.kubectl(&["get", "infd/cached", "-o", path]);
         let (generation, observed) = shown.split_once(' ')?;
@@ -126,7 +126,7 @@ pub(crate) fn outlives_the_store(rig: &mut Rig) {
     store.refuses.store(true, Ordering::SeqCst);
     let uid = rig.uid("default", SELECTOR).unwrap();
     rig.kill(crate::kernel::find("albacore-server", &uid).unwrap());
-    rig.until("a container that started again", || {
+    rig.wait_until("a container that started again", || {
         (restarts(rig) != "0").then_some(())
     });
     wait_until_ready(rig);
@@ -146,7 +146,7 @@ pub(crate) fn outlives_the_store(rig: &mut Rig) {
     store.refuses.store(true, Ordering::SeqCst);
     let uid = rig.uid("default", SELECTOR).unwrap();
     rig.kubectl(&["delete", "pods", "-l", SELECTOR, "--wait=false"]);
-    rig.until("another pod", || {
+    rig.wait_until("another pod", || {
         rig.uid("default", SELECTOR).filter(|new| *new != uid)
     });
     wait_until_ready(rig);

@@ -17,11 +17,11 @@ pub(crate) fn are_read_from_a_config_map(rig: &mut Rig) {
         .hash_text();
     let agent = rig.agent();
     put(rig, "create", &hash, "of-another-machine");
-    rig.until("the file of another machine is refused", || {
+    rig.wait_until("the file of another machine is refused", || {
         (ignored(rig).as_str() == "DistancesIgnored").then_some(())
     });
     put(rig, "replace", &hash, &hash);
-    rig.until("the file of this machine is used", || {
+    rig.wait_until("the file of this machine is used", || {
         ignored(rig).is_empty().then_some(())
     });
     rig.kubectl(&["delete", "configmap", CONFIG_MAP, "--namespace", AGENT]);

@@ -40,9 +40,9 @@ fn words<'a>(file: &'a Path, results: &'a Path, node: &'a str) -> Vec<&'a str> {
 #[track_caller]
 fn refused(rig: &Rig, words: &[&str], code: i32, why: &str) {
     let output = rig.try_albacore(words);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(said.contains(why), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.contains(why), "{stderr}");
 }
 
 fn windows(results: &Path) -> usize {
@@ -79,15 +79,15 @@ pub(crate) fn runs_as_a_job(rig: &mut Rig) {
     refused(rig, &words(&file, &results, &node), 1, "it is cordoned");
     rig.kubectl(&["uncordon", &node]);
 
-    a_stranger_learns_which_right_is_missing(rig, &words(&file, &results, &node));
+    missing_permission_is_named(rig, &words(&file, &results, &node));
 
     let masks = rig.masks();
-    let (said, code) = left_early(rig, &words(&file, &results, &node), |child| {
+    let (stderr, code) = leave_early(rig, &words(&file, &results, &node), |child| {
         signal(child, "INT");
     });
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("goes on"), "{said}");
-    assert!(said.contains("kubectl delete job"), "{said}");
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("goes on"), "{stderr}");
+    assert!(stderr.contains("kubectl delete job"), "{stderr}");
     let job = rig.kubectl(&["get", "job", JOB, "-o", "json"]);
     let job: Value = serde_json::from_str(&job).unwrap();
     let container = &job["spec"]["template"]["spec"]["containers"][0];
@@ -104,22 +104,22 @@ pub(crate) fn runs_as_a_job(rig: &mut Rig) {
     }
 
     let file = experiment(rig, "");
-    let (said, code) = left_early(rig, &words(&file, &results, &node), |_| {
+    let (stderr, code) = leave_early(rig, &words(&file, &results, &node), |_| {
         let server = kernel::find("albacore-lab", &uid(rig)).unwrap();
         rig.kill(server);
     });
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("following it"), "{said}");
-    assert!(said.contains("exit code 137"), "{said}");
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("following it"), "{stderr}");
+    assert!(stderr.contains("exit code 137"), "{stderr}");
     let before = windows(&results);
-    assert!((2..WINDOWS).contains(&before), "{before}: {said}");
+    assert!((2..WINDOWS).contains(&before), "{before}: {stderr}");
 
     let output = rig.try_albacore(&words(&file, &results, &node));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("it is made again"), "{said}");
-    assert_eq!(windows(&results), WINDOWS, "{said}");
-    a_report_is_in(&results);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+    assert!(stderr.contains("it is made again"), "{stderr}");
+    assert_eq!(windows(&results), WINDOWS, "{stderr}");
+    assert_report_written(&results);
     let left = rig.kubectl(&["get", "jobs", "-o", "name"]);
     assert!(!left.contains(JOB), "{left}");
     assert_eq!(
@@ -129,7 +129,7 @@ pub(crate) fn runs_as_a_job(rig: &mut Rig) {
     );
 }
 
-fn a_report_is_in(results: &Path) {
+fn assert_report_written(results: &Path) {
     let report = std::fs::read_to_string(results.join("report.html")).unwrap();
     assert!(report.contains("fraud"), "the report is of the model");
     for name in ["windows.csv", "comparisons.csv", "stages.csv"] {
@@ -137,17 +137,17 @@ fn a_report_is_in(results: &Path) {
     }
 }
 
-fn a_stranger_learns_which_right_is_missing(rig: &Rig, words: &[&str]) {
+fn missing_permission_is_named(rig: &Rig, words: &[&str]) {
     let stranger = rig.node.plane().kubeconfig_of("stranger", None).unwrap();
     let mut command = Rig::command_as(&stranger, words);
     let output = rig.node.within(move || command.output()).unwrap().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     for part in [
         "\"stranger\" cannot get resource \"jobs\"",
         "needs the rights to get, create",
     ] {
-        assert!(said.contains(part), "{said}");
+        assert!(stderr.contains(part), "{stderr}");
     }
 }
 
@@ -166,26 +166,26 @@ pub(crate) fn signal(child: &Child, name: &str) {
 
 /// Runs until a window is fetched and the threads in the pod, which has no capabilities, are
 /// pinned; then calls `leave`. Returns its output and exit code.
-fn left_early(rig: &Rig, words: &[&str], leave: impl FnOnce(&Child)) -> (String, i32) {
+fn leave_early(rig: &Rig, words: &[&str], leave: impl FnOnce(&Child)) -> (String, i32) {
     let mut command = rig.command(words);
     let start = move || command.stderr(Stdio::piped()).spawn();
     let mut child = rig.node.within(start).unwrap().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut said = String::new();
+    let mut stderr = String::new();
     for line in lines.by_ref().map_while(Result::ok) {
-        said += &format!("{line}\n");
+        stderr += &format!("{line}\n");
         if line.contains(" p99 ") {
             break;
         }
     }
     let server = kernel::find("albacore-server", &uid(rig)).expect("a server");
     assert!(kernel::rights(server).contains("CapEff:\t0000000000000000"));
-    rig.until("a window of scatter", || {
+    rig.wait_until("a window of scatter", || {
         let masks = kernel::masks(&kernel::workers(server));
         let is_pinned = masks.len() == 2 && masks.values().all(|mask| !mask.contains('-'));
         is_pinned.then_some(())
     });
     leave(&child);
-    said.extend(lines.map_while(Result::ok));
-    (said, child.wait().unwrap().code().unwrap())
+    stderr.extend(lines.map_while(Result::ok));
+    (stderr, child.wait().unwrap().code().unwrap())
 }

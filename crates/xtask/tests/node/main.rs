@@ -52,13 +52,19 @@ fn a_release_runs_on_a_node() {
     rig.step("the agent's pod is deleted", the_agents_pod_is_deleted);
     rig.step("a seccomp profile of its own", a_profile_of_its_own);
     rig.step("what the profile refuses", |rig| seccomp::refuses(rig));
-    rig.step("threads are shown and let go", threads_are_shown_and_let_go);
+    rig.step(
+        "threads are shown and let go",
+        threads_are_shown_and_released,
+    );
     rig.step("the chart's Observe", observe::by_the_chart);
     rig.step("an experiment on the node", experiment::runs_as_a_job);
     rig.step("a search for a configuration", tune::measures_another_pod);
     if rig.is_release() {
         rig.step("gunicorn and XGBoost", gunicorn_is_placed);
-        rig.step("a Deployment that is annotated", annotated::by_a_patch);
+        rig.step(
+            "a Deployment that is annotated",
+            annotated::place_by_annotation,
+        );
         rig.step("a cache of models", cached::outlives_the_store);
     }
     rig.step("helm uninstall", uninstall_leaves_no_mask);
@@ -95,7 +101,7 @@ fn a_worker_is_killed(rig: &mut Rig) {
     let front = rig.front();
     let victim = *kernel::workers(front).first().unwrap();
     rig.kill(victim);
-    rig.until("another worker, placed", || {
+    rig.wait_until("another worker, placed", || {
         let is_new = !kernel::workers(front).contains(&victim);
         (is_new && is_scattered(front)).then_some(())
     });
@@ -107,26 +113,26 @@ fn a_worker_is_killed(rig: &mut Rig) {
 fn a_neighbor_comes_and_goes(rig: &mut Rig) {
     let front = rig.front();
     rig.apply("neighbor", include_str!("neighbor.yaml"));
-    let left = rig.until("a smaller cpuset", || {
+    let left = rig.wait_until("a smaller cpuset", || {
         Some(kernel::cpuset(front)).filter(|cpus| cpus != "0-1")
     });
-    rig.until("masks within it", || {
+    rig.wait_until("masks within it", || {
         let masks = kernel::masks(&kernel::workers(front));
         masks.values().all(|mask| *mask == left).then_some(())
     });
     let wait = ["--for=condition=Ready", "--timeout=120s"];
     rig.kubectl(&[&["wait", "pod/neighbor"], &wait[..]].concat());
     rig.kubectl(&["delete", "pod/neighbor", "--wait", "--timeout=60s"]);
-    rig.until("the old cpuset", || {
+    rig.wait_until("the old cpuset", || {
         (kernel::cpuset(front) == "0-1").then_some(())
     });
-    rig.until("the old placement", || is_scattered(front).then_some(()));
+    rig.wait_until("the old placement", || is_scattered(front).then_some(()));
 }
 
 fn the_kubelet_starts_again(rig: &mut Rig) {
     let (front, masks) = (rig.front(), rig.masks());
     rig.node.kill("kubelet").unwrap();
-    rig.until("a kubelet that works", || {
+    rig.wait_until("a kubelet that works", || {
         rig.ask_agent("alive").map(|_| ())
     });
     assert_eq!(rig.front(), front);
@@ -153,12 +159,12 @@ fn a_pod_is_resized(rig: &mut Rig) {
         rig.kubectl(&[&["patch", pod.trim()], &subresource[..]].concat());
     };
     resize(2);
-    rig.until("one thread of each worker is placed", || {
+    rig.wait_until("one thread of each worker is placed", || {
         placed_within(rig, "1")
     });
     resize(4);
-    rig.until("all threads are placed", || placed_within(rig, ""));
-    rig.until("the old placement", || is_scattered(front).then_some(()));
+    rig.wait_until("all threads are placed", || placed_within(rig, ""));
+    rig.wait_until("the old placement", || is_scattered(front).then_some(()));
     assert_eq!(rig.front(), front, "nothing was started again");
 }
 
@@ -187,27 +193,27 @@ fn the_pod_has_a_limit(rig: &mut Rig) {
         rig.find_front().filter(|found| is_alone && *found != front)
     };
     edit("null", r#"{"limits": {"cpu": "2"}}"#);
-    let limited = rig.until("another pod", || other_front(before));
-    rig.until("one thread of each worker is placed", || {
+    let limited = rig.wait_until("another pod", || other_front(before));
+    rig.wait_until("one thread of each worker is placed", || {
         placed_within(rig, "1")
     });
     edit(r#"{"cpu": "4"}"#, "null");
-    let front = rig.until("a third pod", || other_front(limited));
-    rig.until("all threads are placed", || placed_within(rig, ""));
-    rig.until("the old placement", || is_scattered(front).then_some(()));
+    let front = rig.wait_until("a third pod", || other_front(limited));
+    rig.wait_until("all threads are placed", || placed_within(rig, ""));
+    rig.wait_until("the old placement", || is_scattered(front).then_some(()));
 }
 
 /// The server gets the edit from albacore-params on its node, long before the kubelet updates its
 /// ConfigMap.
 fn batching_is_edited(rig: &mut Rig) {
     let front = rig.front();
-    rig.until("the stream of parameters", || {
+    rig.wait_until("the stream of parameters", || {
         (rig.state("/params/connected")? == true).then_some(())
     });
     assert_eq!(rig.state("/batching/max_rows").unwrap(), 1024);
     let patch = r#"{"spec": {"batching": {"maxRows": 512}}}"#;
     rig.kubectl(&["patch", "infd/fraud", "--type=merge", "--patch", patch]);
-    rig.until("the new limit", || {
+    rig.wait_until("the new limit", || {
         (rig.state("/batching/max_rows")? == 512).then_some(())
     });
     let generation = rig.kubectl(&["get", "infd/fraud", "-o", "jsonpath={.metadata.generation}"]);
@@ -223,7 +229,7 @@ fn batching_is_edited(rig: &mut Rig) {
 fn the_agent_crashes(rig: &mut Rig) {
     let (agent, masks) = (rig.agent(), rig.masks());
     rig.kill(agent);
-    rig.until("another agent", || {
+    rig.wait_until("another agent", || {
         rig.find_agent().filter(|&pid| pid != agent)
     });
     rig.wait_for_agent();
@@ -241,14 +247,14 @@ fn the_agents_pod_is_deleted(rig: &mut Rig) {
         "--all",
         "--wait=false",
     ]);
-    rig.until("masks that are given back", || {
+    rig.wait_until("masks that are given back", || {
         let masks = kernel::masks(&kernel::workers(front));
         masks.values().all(|mask| mask == "0-1").then_some(())
     });
-    rig.until("another agent", || {
+    rig.wait_until("another agent", || {
         rig.find_agent().filter(|&pid| pid != agent)
     });
-    rig.until("the same placement", || {
+    rig.wait_until("the same placement", || {
         (rig.masks() == masks).then_some(())
     });
 }
@@ -257,7 +263,7 @@ fn the_agents_pod_is_deleted(rig: &mut Rig) {
 fn a_profile_of_its_own(rig: &mut Rig) {
     let agent = rig.agent();
     rig.helm("upgrade", &["agent.seccomp=Localhost"]);
-    rig.until("another agent", || {
+    rig.wait_until("another agent", || {
         rig.find_agent().filter(|&pid| pid != agent)
     });
     let path = "jsonpath={.items[0].spec.containers[0].securityContext.seccompProfile.type}";
@@ -267,7 +273,7 @@ fn a_profile_of_its_own(rig: &mut Rig) {
     );
     what_the_agent_may_do(rig);
     let front = rig.front();
-    rig.until("the placement", || is_scattered(front).then_some(()));
+    rig.wait_until("the placement", || is_scattered(front).then_some(()));
     a_worker_is_killed(rig);
     a_neighbor_comes_and_goes(rig);
     let rows = rig.ask_agent("dump").unwrap();
@@ -281,7 +287,7 @@ fn a_profile_of_its_own(rig: &mut Rig) {
 
 /// `albacore status` reads every thread from the agent; `albacore restore` disables the node, and
 /// then it is enabled again.
-fn threads_are_shown_and_let_go(rig: &mut Rig) {
+fn threads_are_shown_and_released(rig: &mut Rig) {
     let front = rig.front();
     let shown = rig.albacore(&["status", "fraud", "--threads"]);
     let rows: Vec<&str> = shown
@@ -303,7 +309,7 @@ fn threads_are_shown_and_let_go(rig: &mut Rig) {
     let masks = rig.masks();
     assert!(masks.values().all(|mask| mask == "0-1"), "{masks:?}");
     rig.kubectl(&["annotate", "node", &node, "albacore.dev/enforcement-"]);
-    rig.until("the placement", || is_scattered(front).then_some(()));
+    rig.wait_until("the placement", || is_scattered(front).then_some(()));
 }
 
 /// Its workers are forked by its arbiter, and their threads belong to OpenMP.

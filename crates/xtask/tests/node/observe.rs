@@ -38,8 +38,8 @@ fn is_free(front: i32) -> bool {
 
 /// Waits until the agent reports that it observes every worker and has planned every thread without
 /// writing any mask.
-fn until_observed(rig: &Rig) {
-    rig.until("an observer that sees all workers", || {
+fn wait_until_observed(rig: &Rig) {
+    rig.wait_until("an observer that sees all workers", || {
         let (pod, _) = entry(rig);
         let is_seen = pod["observed"] == true
             && pod["workers"] == WORKERS
@@ -52,10 +52,10 @@ fn until_observed(rig: &Rig) {
 fn a_new_worker_is_left_alone(rig: &Rig, front: i32) {
     let victim = *kernel::workers(front).first().unwrap();
     rig.kill(victim);
-    rig.until("another worker", || {
+    rig.wait_until("another worker", || {
         (!kernel::workers(front).contains(&victim) && is_free(front)).then_some(())
     });
-    until_observed(rig);
+    wait_until_observed(rig);
     assert!(is_free(front), "{:?}", rig.masks());
 }
 
@@ -68,21 +68,21 @@ pub(crate) fn by_the_object(rig: &mut Rig) {
         rig.kubectl(&["patch", "infd/fraud", "--type=merge", "--patch", &patch]);
     };
     enforce("Observe");
-    rig.until("masks that are given back", || is_free(front).then_some(()));
-    rig.until("Observed", || {
+    rig.wait_until("masks that are given back", || is_free(front).then_some(()));
+    rig.wait_until("Observed", || {
         (placed(rig).0 == "True/Observed").then_some(())
     });
     a_new_worker_is_left_alone(rig, front);
     enforce("Enforce");
-    rig.until("the placement", || is_scattered(front).then_some(()));
+    rig.wait_until("the placement", || is_scattered(front).then_some(()));
 }
 
 /// Set by the chart: the agent has no capabilities, but still sees every process.
 pub(crate) fn by_the_chart(rig: &mut Rig) {
     let front = rig.front();
     rig.helm("upgrade", &["agent.enforcement=Observe"]);
-    rig.until("masks that are given back", || is_free(front).then_some(()));
-    until_observed(rig);
+    rig.wait_until("masks that are given back", || is_free(front).then_some(()));
+    wait_until_observed(rig);
     let agent = rig.agent();
     let rights = kernel::rights(agent);
     assert!(rights.contains("CapEff:\t0000000000000000"), "{rights}");
@@ -98,25 +98,25 @@ pub(crate) fn by_the_chart(rig: &mut Rig) {
         "{shown}"
     );
     rig.helm("upgrade", &[]);
-    rig.until("the placement", || is_scattered(front).then_some(()));
+    rig.wait_until("the placement", || is_scattered(front).then_some(()));
 }
 
 /// A stopped agent verifies nothing, and after a minute its reports are considered stale. The
 /// kubelet would restart it after some minutes; it is continued before.
 pub(crate) fn a_frozen_agent(rig: &mut Rig) {
-    rig.until("Verified", || {
+    rig.wait_until("Verified", || {
         let all = format!("{0}/{0}", WORKERS * THREADS);
         (placed(rig) == ("True/Verified".to_owned(), all)).then_some(())
     });
     let agent = rig.agent();
     kernel::signal(agent, "STOP");
-    rig.until("AgentSilent", || {
+    rig.wait_until("AgentSilent", || {
         (placed(rig) == ("Unknown/AgentSilent".to_owned(), "?".to_owned())).then_some(())
     });
     let before = entry(rig).1;
     kernel::signal(agent, "CONT");
-    rig.until("a renewal", || (entry(rig).1 != before).then_some(()));
-    rig.until("Verified", || {
+    rig.wait_until("a renewal", || (entry(rig).1 != before).then_some(()));
+    rig.wait_until("Verified", || {
         (placed(rig).0 == "True/Verified").then_some(())
     });
 }

@@ -83,13 +83,13 @@ impl Rig {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self)));
         println!("{:6.2} s: {what}", start.elapsed().as_secs_f64());
         if let Err(panic) = done {
-            self.tell();
+            self.print_state();
             std::panic::resume_unwind(panic);
         }
     }
 
     /// Prints the state of the cluster.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn print_state(&self) {
         for words in [
             &["get", "pods", "-A", "-o", "wide"][..],
             &["get", "events", "-A", "--sort-by=.lastTimestamp"],
@@ -365,7 +365,7 @@ impl Rig {
         ]);
         let body = std::fs::read_to_string(root().join("examples/fraud_request.json")).unwrap();
         let address = format!("{service}:8080");
-        self.until("an answer through the Service", || {
+        self.wait_until("an answer through the Service", || {
             let answer = self.http(&address, "POST /v2/models/fraud/infer", &body);
             answer.filter(|answer| answer.starts_with("HTTP/1.1 200"))
         })
@@ -408,7 +408,7 @@ impl Rig {
 
     /// Polls until `ask` returns a value.
     #[track_caller]
-    pub(crate) fn until<T>(&self, what: &str, ask: impl Fn() -> Option<T>) -> T {
+    pub(crate) fn wait_until<T>(&self, what: &str, ask: impl Fn() -> Option<T>) -> T {
         let start = Instant::now();
         while start.elapsed() < LONG {
             if let Some(answer) = ask() {

@@ -130,7 +130,7 @@ spec:
 "
     );
     rig.apply(name, &pod);
-    rig.until(&format!("the end of {name}"), || {
+    rig.wait_until(&format!("the end of {name}"), || {
         let phase = rig.kubectl(&["get", "pod", name, "-o", "jsonpath={.status.phase}"]);
         ["Succeeded", "Failed"]
             .contains(&phase.as_str())

@@ -32,7 +32,7 @@ pub(crate) fn measures_another_pod(rig: &mut Rig) {
     assert!(said.contains("its pods answered 0 requests"), "{said}");
     let (masks, serving) = (rig.masks(), serving(rig));
 
-    let said = left_early(rig, &words(&results));
+    let said = interrupt_early(rig, &words(&results));
     assert!(said.contains("goes on"), "{said}");
     let job = rig.kubectl(&["get", "job", JOB, "-o", "json"]);
     let job: Value = serde_json::from_str(&job).unwrap();
@@ -44,7 +44,7 @@ pub(crate) fn measures_another_pod(rig: &mut Rig) {
 
     if rig.is_release() {
         // more than a minute, because other programs disturb the measurements
-        comes_to_its_end(rig, &results);
+        check_results(rig, &results);
     } else {
         rig.kubectl(&["delete", "job", JOB, "--timeout=60s"]);
     }
@@ -52,7 +52,7 @@ pub(crate) fn measures_another_pod(rig: &mut Rig) {
     assert_eq!(rig.masks(), masks, "threads that serve stay where they are");
 }
 
-fn comes_to_its_end(rig: &Rig, results: &Path) {
+fn check_results(rig: &Rig, results: &Path) {
     let output = rig.try_albacore(&words(results));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
@@ -85,7 +85,7 @@ fn serving(rig: &Rig) -> [String; 2] {
 }
 
 /// Runs until the pod reports its first step, then interrupts it like Ctrl-C; returns its output.
-fn left_early(rig: &Rig, words: &[&str]) -> String {
+fn interrupt_early(rig: &Rig, words: &[&str]) -> String {
     let mut command = rig.command(words);
     let start = move || command.stderr(Stdio::piped()).spawn();
     let mut child = rig.node.within(start).unwrap().unwrap();

@@ -53,7 +53,7 @@ impl Envoy {
             .stderr(Stdio::null());
         let child = rig.node.within(|| command.spawn()).unwrap().unwrap();
         let address = SocketAddr::from((rig.node.address(), 8080));
-        rig.until("Envoy is ready", || {
+        rig.wait_until("Envoy is ready", || {
             rig.http("127.0.0.1:9901", "GET /ready", "")
         });
         Self {
@@ -99,7 +99,7 @@ impl Envoy {
                 write_endpoints(&file, &ready(&slice));
             }
         });
-        rig.until("Envoy has three endpoints", || {
+        rig.wait_until("Envoy has three endpoints", || {
             let clusters = rig.http("127.0.0.1:9901", "GET /clusters", "")?;
             let healthy = clusters.matches("health_flags::healthy").count();
             (healthy == 3).then_some(())

@@ -68,7 +68,7 @@ fn only_requests_on_a_lost_node_may_fail() {
         }));
         publisher.stop();
         if let Err(panic) = ran {
-            rig.tell();
+            rig.print_state();
             std::panic::resume_unwind(panic);
         }
     });
@@ -150,12 +150,12 @@ fn replace_pods(rig: &Rig) {
     let patch = json!({"spec": {"template": {"metadata": {"annotations": {"replaced": before}}}}});
     let patch = patch.to_string();
     rig.kubectl(&["patch", "infd", "fraud", "--type=merge", "-p", &patch]);
-    rig.until("another generation", || {
+    rig.wait_until("another generation", || {
         let now = rig.kubectl(&["get", "deployment", "fraud", "-o", generation]);
         (now != before).then_some(())
     });
     wait_ready(rig);
-    rig.until("three pods", || {
+    rig.wait_until("three pods", || {
         let words = ["get", "pods", "-l", "albacore.dev/deployment=fraud", "-o"];
         let names = rig.kubectl(&[&words[..], &["name"]].concat());
         (names.lines().count() == 3).then_some(())

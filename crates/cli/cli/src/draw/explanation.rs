@@ -144,7 +144,7 @@ fn mains(plan: &SinglePlan, why: &Explanation) -> String {
     if group.cycles == group.alone {
         sentences += &format!(
             ", as far as {count} mains can be{}",
-            pigeonholes(plan, count)
+            forced_sharing(plan, count)
         );
     } else {
         sentences += &format!(". Alone they could be {} apart", group.alone);
@@ -156,7 +156,7 @@ fn mains(plan: &SinglePlan, why: &Explanation) -> String {
 }
 
 /// Why some pairs of main threads must share a domain: there are fewer domains than main threads.
-fn pigeonholes(plan: &SinglePlan, mains: u16) -> String {
+fn forced_sharing(plan: &SinglePlan, mains: u16) -> String {
     let count = |field: fn(&Cpu) -> u32| {
         let cpus = plan.problem.topology.cpus().iter();
         cpus.map(field)

@@ -6,7 +6,7 @@ use super::picture::{Heading, LegendKey, Picture, ThreadMark, verdict};
 use super::plan_svg::{marks, moved_line};
 use super::plan_text::relaxed_line;
 use super::style::{NO_WORKER, shade};
-use super::threads::{letters, of_joint};
+use super::threads::{of_joint, short_name};
 use super::tree::summary;
 use crate::args::mode_name;
 use crate::planning::JointPlan;
@@ -20,7 +20,7 @@ pub(crate) fn joint_svg(plan: &JointPlan) -> String {
     let mut on_cpus = marks(&of_joint(plan), &|thread| {
         let (deployment, worker) = (thread.deployment.unwrap_or(0), thread.slot.worker.0);
         let name = plan.names.get(deployment).map_or("", String::as_str);
-        let label = format!("{}{worker}", letters(deployment));
+        let label = format!("{}{worker}", short_name(deployment));
         (
             label,
             shade(deployment, worker),
@@ -87,7 +87,7 @@ fn legend(plan: &JointPlan) -> Vec<(String, LegendKey)> {
                 deployment.threads,
                 mode_name(deployment.mode)
             );
-            (what, LegendKey::Color(shade(index, 0), letters(index)))
+            (what, LegendKey::Color(shade(index, 0), short_name(index)))
         }));
     }
     entries

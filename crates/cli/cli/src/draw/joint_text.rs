@@ -11,7 +11,7 @@ use super::cores_text::cores_text;
 use super::plan_text::{
     INDENT, distances_text, gained_cycles, moves_text, names, quality, threads_of, why_text,
 };
-use super::threads::{letters, of_joint};
+use super::threads::{of_joint, short_name};
 use super::tree::summary;
 use crate::args::mode_name;
 use crate::planning::JointPlan;
@@ -73,7 +73,7 @@ fn deployments_text(plan: &JointPlan) -> String {
             mode_name(deployment.mode),
             deployment.cpuset
         );
-        paragraph(&letters(index), INDENT, &line)
+        paragraph(&short_name(index), INDENT, &line)
     })
     .collect()
 }
@@ -92,7 +92,7 @@ fn change_text(plan: &JointPlan) -> String {
     text.push('\n');
     let mut label = "moves";
     for (index, moves) in plan.moves.iter().enumerate() {
-        text += &moves_text(label, moves, &letters(index));
+        text += &moves_text(label, moves, &short_name(index));
         label = if moves.is_empty() { label } else { "" };
     }
     if !plan.ended.is_empty() {

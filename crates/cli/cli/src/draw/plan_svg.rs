@@ -30,13 +30,14 @@ pub(crate) fn plan_svg(plan: &SinglePlan) -> String {
     picture.svg()
 }
 
-/// The threads of every CPU as discs, main threads first; `look` returns label, color and owner.
+/// The threads of every CPU as discs, main threads first; `describe` returns label, color and
+/// owner.
 pub(super) fn marks(
     on_cpus: &OnCpus,
-    look: &dyn Fn(&Thread) -> (String, String, String),
+    describe: &dyn Fn(&Thread) -> (String, String, String),
 ) -> std::collections::BTreeMap<albacore_topology::CpuId, Vec<ThreadMark>> {
     let mark = |thread: &Thread| {
-        let (label, color, owner) = look(thread);
+        let (label, color, owner) = describe(thread);
         let is_main = thread.is_main();
         let role = if is_main { "main thread" } else { "peer" };
         let rank = thread.slot.rank.0;

@@ -84,7 +84,7 @@ mod tests {
     use super::{rgb, shade};
 
     #[test]
-    fn hues_are_turned_into_red_green_and_blue() {
+    fn hues_are_converted_to_rgb() {
         assert_eq!(rgb(0.0, 1.0, 0.5), [255, 0, 0]);
         assert_eq!(rgb(120.0, 1.0, 0.25), [0, 128, 0]);
         assert_eq!(rgb(240.0, 0.5, 0.5), [64, 64, 191]);

@@ -28,7 +28,7 @@ pub(super) fn thread_text(plan: &SinglePlan, why: &ThreadExplanation) -> String 
         (Level::Machine, "other package"),
     ] {
         let mut label = label;
-        for places in kinds(why, nearness) {
+        for places in groups_by_cost(why, nearness) {
             let cpus = ranges(places.iter().map(|place| place.cpu.0));
             let noun = if places.len() == 1 { "cpu" } else { "cpus" };
             let what = sentence(why.slot, &places, &mut named_rules);
@@ -75,16 +75,16 @@ fn role(plan: &SinglePlan, why: &ThreadExplanation) -> String {
 
 /// The CPUs at one level of distance, grouped by equal cost or by the same violated rules, the best
 /// first.
-fn kinds(why: &ThreadExplanation, nearness: Level) -> Vec<Vec<&Place>> {
+fn groups_by_cost(why: &ThreadExplanation, nearness: Level) -> Vec<Vec<&Place>> {
     let of = |place: &Place| match place.forbidden.is_empty() {
         true => (0, -place.gain, Vec::new()),
         false => (1, 0, place.forbidden.clone()),
     };
-    let mut kinds = std::collections::BTreeMap::<_, Vec<&Place>>::new();
+    let mut groups = std::collections::BTreeMap::<_, Vec<&Place>>::new();
     for place in why.places.iter().filter(|place| place.nearness == nearness) {
-        kinds.entry(of(place)).or_default().push(place);
+        groups.entry(of(place)).or_default().push(place);
     }
-    kinds.into_values().collect()
+    groups.into_values().collect()
 }
 
 /// The thread with which it would exchange CPUs.
@@ -140,12 +140,12 @@ fn sentence(slot: Slot, places: &[&Place], named_rules: &mut Vec<&'static str>) 
     format!(
         "{} {verb} it; it would {}",
         listed(&rules),
-        worth(least, most)
+        gain_text(least, most)
     )
 }
 
 /// A sentence about a gain from `least` to `most` cycles.
-fn worth(least: i64, most: i64) -> String {
+fn gain_text(least: i64, most: i64) -> String {
     let span = |low: i64, high: i64| match low == high {
         true => format!("{low} cycles"),
         false => format!("{low} to {high} cycles"),

@@ -25,7 +25,7 @@ impl Thread {
 
     /// Formats as `2.0*` or `B2.0*`; with `~` if it moves.
     pub(super) fn name(&self) -> String {
-        let deployment = self.deployment.map(letters).unwrap_or_default();
+        let deployment = self.deployment.map(short_name).unwrap_or_default();
         let (worker, rank) = (self.slot.worker.0, self.slot.rank.0);
         let main = if self.is_main() { "*" } else { "" };
         let moved = if self.from.is_some() { "~" } else { "" };
@@ -78,7 +78,7 @@ fn add_threads(
 }
 
 /// Short name of a deployment: A, B ... Z, AA, AB ...
-pub(super) fn letters(index: usize) -> String {
+pub(super) fn short_name(index: usize) -> String {
     let mut left = index + 1;
     let mut letters = Vec::new();
     // bound: `left` decreases by a factor of 26
@@ -92,11 +92,11 @@ pub(super) fn letters(index: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::letters;
+    use super::short_name;
 
     #[test]
-    fn deployments_have_letters_as_columns_of_a_sheet_do() {
-        let first: Vec<String> = [0, 1, 25, 26, 51, 52, 701, 702].map(letters).to_vec();
+    fn deployments_are_lettered_like_spreadsheet_columns() {
+        let first: Vec<String> = [0, 1, 25, 26, 51, 52, 701, 702].map(short_name).to_vec();
         assert_eq!(first, ["A", "B", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]);
     }
 }

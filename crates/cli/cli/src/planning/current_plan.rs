@@ -15,7 +15,7 @@ use crate::limits::PLAN_BYTES_MAX;
 use albacore_command::Failure;
 
 /// The advice for a file that is not a plan.
-const WAY_OUT: &str = "give the JSON that `albacore plan --output json` printed";
+const REMEDY: &str = "give the JSON that `albacore plan --output json` printed";
 
 /// Reads the mapping of one deployment: `assignments`, alone or in a plan of one deployment.
 pub(super) fn read_single(path: &Path, (workers, threads): (u16, u16)) -> Result<Mapping, Failure> {
@@ -60,7 +60,7 @@ pub(super) fn read_joint(path: &Path) -> Result<BTreeMap<String, Mapping>, Failu
     let value = read(path)?;
     let Some(list) = value.get("deployments").and_then(Value::as_array) else {
         let what =
-            format!("deployments is missing or no list: with -f, {WAY_OUT} for the same -f files");
+            format!("deployments is missing or no list: with -f, {REMEDY} for the same -f files");
         return Err(refused(path, &what));
     };
     let mut mappings = BTreeMap::new();
@@ -69,13 +69,13 @@ pub(super) fn read_joint(path: &Path) -> Result<BTreeMap<String, Mapping>, Failu
         let Some(name) = deployment.get("name").and_then(Value::as_str) else {
             return Err(refused(
                 path,
-                &format!("{field}.name is missing or no text: {WAY_OUT}"),
+                &format!("{field}.name is missing or no text: {REMEDY}"),
             ));
         };
         let assignments = deployment.get("assignments");
         let mapping = assignments_of(path, &format!("{field}.assignments"), assignments)?;
         if mappings.insert(name.to_owned(), mapping).is_some() {
-            let what = format!("{field}.name is \"{name}\" a second time: {WAY_OUT}");
+            let what = format!("{field}.name is \"{name}\" a second time: {REMEDY}");
             return Err(refused(path, &what));
         }
     }
@@ -87,9 +87,9 @@ fn refused(path: &Path, what: &str) -> Failure {
 }
 
 fn read(path: &Path) -> Result<Value, Failure> {
-    let text = read_option_file("--current", path, PLAN_BYTES_MAX, WAY_OUT)?;
+    let text = read_option_file("--current", path, PLAN_BYTES_MAX, REMEDY)?;
     serde_json::from_str(&text)
-        .map_err(|e| refused(path, &format!("is not valid JSON: {e}; {WAY_OUT}")))
+        .map_err(|e| refused(path, &format!("is not valid JSON: {e}; {REMEDY}")))
 }
 
 /// Converts a list of assignments to a mapping, in which every thread of W x T occurs exactly once.
@@ -98,7 +98,7 @@ fn assignments_of(path: &Path, field: &str, list: Option<&Value>) -> Result<Mapp
         .and_then(Value::as_array)
         .filter(|list| !list.is_empty())
     else {
-        let what = format!("{field} is missing, empty or no list: {WAY_OUT}");
+        let what = format!("{field} is missing, empty or no list: {REMEDY}");
         return Err(refused(path, &what));
     };
     let mut cpus: BTreeMap<Slot, CpuId> = BTreeMap::new();
@@ -110,7 +110,7 @@ fn assignments_of(path: &Path, field: &str, list: Option<&Value>) -> Result<Mapp
             number.filter(|&number| number <= most).ok_or_else(|| {
                 let there = value.map_or_else(|| "missing".to_owned(), Value::to_string);
                 let what = format!(
-                    "{field}[{index}].{name} is {there}, not a number from 0 to {most}: {WAY_OUT}"
+                    "{field}[{index}].{name} is {there}, not a number from 0 to {most}: {REMEDY}"
                 );
                 refused(path, &what)
             })
@@ -122,7 +122,7 @@ fn assignments_of(path: &Path, field: &str, list: Option<&Value>) -> Result<Mapp
         let cpu = CpuId(number("cpu", CpuSet::MAX_ID)?);
         if cpus.insert(slot, cpu).is_some() {
             let thread = format!("{}.{}", slot.worker.0, slot.rank.0);
-            let what = format!("{field}[{index}] places thread {thread} a second time: {WAY_OUT}");
+            let what = format!("{field}[{index}] places thread {thread} a second time: {REMEDY}");
             return Err(refused(path, &what));
         }
     }
@@ -132,13 +132,13 @@ fn assignments_of(path: &Path, field: &str, list: Option<&Value>) -> Result<Mapp
     for (index, slot) in cpus.keys().enumerate() {
         let (worker, rank) = (index / threads, index % threads);
         if (usize::from(slot.worker.0), usize::from(slot.rank.0)) != (worker, rank) {
-            let what = format!("{field} has no thread {worker}.{rank}: {WAY_OUT}");
+            let what = format!("{field} has no thread {worker}.{rank}: {REMEDY}");
             return Err(refused(path, &what));
         }
     }
     if !cpus.len().is_multiple_of(threads) {
         let (worker, rank) = (cpus.len() / threads, cpus.len() % threads);
-        let what = format!("{field} has no thread {worker}.{rank}: {WAY_OUT}");
+        let what = format!("{field} has no thread {worker}.{rank}: {REMEDY}");
         return Err(refused(path, &what));
     }
     let threads = last.saturating_add(1);

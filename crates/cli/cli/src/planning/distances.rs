@@ -75,9 +75,9 @@ impl PlanDistances {
 }
 
 fn read_distances(path: &Path, machine: &Topology) -> Result<Distances, Failure> {
-    let way_out = "give a file that `albacore topology --measure --write FILE` wrote, or levels \
+    let remedy = "give a file that `albacore topology --measure --write FILE` wrote, or levels \
                    such as l3=60,machine=300";
-    let text = read_option_file("--distances", path, DISTANCES_BYTES_MAX, way_out)?;
+    let text = read_option_file("--distances", path, DISTANCES_BYTES_MAX, remedy)?;
     let read = DistancesFile::parse(&text).and_then(|file| file.distances_of(machine));
     read.map_err(|e| {
         let path = path.display();

@@ -23,13 +23,13 @@ fn failed_check<V: Display>(violations: &[V]) -> Failure {
     Failure::Broken(format!("the plan does not pass its check: {list}"))
 }
 
-/// Reads the file given by `option`, of at most `bytes_max` bytes; `way_out` is the advice in
+/// Reads the file given by `option`, of at most `bytes_max` bytes; `remedy` is the advice in
 /// errors.
 fn read_option_file(
     option: &str,
     path: &Path,
     bytes_max: u64,
-    way_out: &str,
+    remedy: &str,
 ) -> Result<String, Failure> {
     let refused = |what: String| {
         let path = path.display();
@@ -39,9 +39,9 @@ fn read_option_file(
     let read = std::fs::File::open(path)
         .and_then(|file| file.take(bytes_max + 1).read_to_string(&mut text));
     match read {
-        Err(e) => Err(refused(format!("cannot be read: {e}; {way_out}"))),
+        Err(e) => Err(refused(format!("cannot be read: {e}; {remedy}"))),
         Ok(length) if length as u64 > bytes_max => Err(refused(format!(
-            "has more than {bytes_max} bytes: {way_out}"
+            "has more than {bytes_max} bytes: {remedy}"
         ))),
         Ok(_) => Ok(text),
     }

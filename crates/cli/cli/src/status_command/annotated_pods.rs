@@ -22,7 +22,7 @@ pub(super) struct AnnotatedPodReport {
     #[serde(flatten)]
     pub(super) pod: PodReport,
     /// Its request, including detected counts; `None` if no agent has reported it.
-    pub(super) asked: Option<AskedReport>,
+    pub(super) asked: Option<AnnotationReport>,
     /// Why its placement is not as requested, as far as the pod itself shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<String>,
@@ -31,7 +31,7 @@ pub(super) struct AnnotatedPodReport {
 }
 
 #[derive(Serialize)]
-pub(super) struct AskedReport {
+pub(super) struct AnnotationReport {
     pub(super) container: String,
     pub(super) workers: Option<i32>,
     pub(super) threads: Option<i32>,
@@ -57,7 +57,7 @@ impl AnnotatedPodReport {
         Self {
             asked: entry
                 .and_then(|entry| entry.annotation.as_ref())
-                .map(AskedReport::of),
+                .map(AnnotationReport::of),
             refusal: text.and_then(|text| Some(PlaceAnnotation::read(text).err()?.to_string())),
             has_opted_in: text.is_some() || is_labeled,
             pod: PodReport::of(pod, nodes),
@@ -82,7 +82,7 @@ impl AnnotatedPodReport {
     }
 }
 
-impl AskedReport {
+impl AnnotationReport {
     fn of(asked: &AnnotatedPod) -> Self {
         let is_counted = |source: CountSource| source == CountSource::ProcessTree;
         let counted = [

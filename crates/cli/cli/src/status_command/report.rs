@@ -16,7 +16,7 @@ pub(super) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
 
 /// Age of the last verification above which an agent is silent. The agent renews it every 30 to 40
 /// s; another 90 s allow for clock skew between the machines.
-const SILENCE: SignedDuration = SignedDuration::from_secs(120);
+const REPORT_AGE_MAX: SignedDuration = SignedDuration::from_secs(120);
 
 /// Reports of nodes, and the time at which they were read.
 pub(super) type NodesAt<'a> = (&'a [NodePlacement], Timestamp);
@@ -419,7 +419,7 @@ impl ThreadReport {
 impl PlacementReport {
     /// The placement of a pod in the report of a node that was last verified at `at`.
     fn of(placement: &PodPlacement, at: Option<Timestamp>, now: Timestamp) -> Self {
-        let is_silent = at.is_some_and(|at| now.duration_since(at) > SILENCE);
+        let is_silent = at.is_some_and(|at| now.duration_since(at) > REPORT_AGE_MAX);
         let known = |count| (!is_silent).then_some(count);
         Self {
             workers: placement.workers,

@@ -54,7 +54,7 @@ pub(super) async fn add(cluster: &Cluster, report: &mut Report) {
     for (namespace, pods) in all {
         for pod in pods {
             let key = format!("{namespace}/{}", pod.name);
-            match ask(cluster, &agents, pod, &key).await {
+            match dump_threads(cluster, &agents, pod, &key).await {
                 Ok(threads) => pod.threads = Some(threads),
                 Err(says) => unread.push(format!("threads of pod {key}: {says}")),
             }
@@ -62,7 +62,7 @@ pub(super) async fn add(cluster: &Cluster, report: &mut Report) {
     }
 }
 
-async fn ask(
+async fn dump_threads(
     cluster: &Cluster,
     agents: &[Pod],
     pod: &PodReport,

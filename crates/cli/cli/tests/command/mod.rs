@@ -12,16 +12,16 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Result of a run.
+/// Exit code and output of a command.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
 /// Runs `albacore` with these arguments.
-pub(crate) fn albacore<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Ran {
+pub(crate) fn albacore<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> CommandOutput {
     let first = arguments.first().map(AsRef::as_ref);
     if first.is_some_and(|word| {
         ["bench", "partition", "simulate"]
@@ -34,7 +34,7 @@ pub(crate) fn albacore<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Ran {
         .args(arguments)
         .output()
         .expect("it starts");
-    Ran {
+    CommandOutput {
         code: output.status.code().expect("no signal"),
         out: String::from_utf8(output.stdout).expect("UTF-8"),
         err: String::from_utf8(output.stderr).expect("UTF-8"),
@@ -51,13 +51,13 @@ pub(crate) fn build_laboratory() {
 }
 
 /// Runs a command line whose words contain no spaces.
-pub(crate) fn albacore_words(line: &str) -> Ran {
+pub(crate) fn albacore_words(line: &str) -> CommandOutput {
     albacore(&line.split_whitespace().collect::<Vec<_>>())
 }
 
 /// Asserts that a run failed with this code and an error that contains these words, and printed
 /// nothing to standard output.
-pub(crate) fn assert_refused(ran: &Ran, code: i32, words: &[&str]) {
+pub(crate) fn assert_refused(ran: &CommandOutput, code: i32, words: &[&str]) {
     assert_eq!(ran.code, code, "{ran:?}");
     assert_eq!(ran.out, "", "{ran:?}");
     for word in words {

@@ -52,7 +52,7 @@ impl Folder {
     }
 
     /// A user's own server with two workers of two threads each.
-    pub(crate) fn own(&self, command: &[&str], environment: &[(&str, &str)]) -> PathBuf {
+    pub(crate) fn custom_server(&self, command: &[&str], environment: &[(&str, &str)]) -> PathBuf {
         let environment: Vec<String> = environment
             .iter()
             .map(|(name, value)| format!("{{name: {name}, value: {value:?}}}"))
@@ -75,11 +75,11 @@ impl Folder {
 
     /// gunicorn with tests/servers/preload_app.py and two workers of two threads each.
     pub(crate) fn gunicorn(&self, port: u16, more_args: &[&str]) -> PathBuf {
-        self.gunicorn_that_imports(Duration::ZERO, port, more_args)
+        self.gunicorn_with_import_delay(Duration::ZERO, port, more_args)
     }
 
     /// The same, with a master whose import of the application takes `longer`.
-    pub(crate) fn gunicorn_that_imports(
+    pub(crate) fn gunicorn_with_import_delay(
         &self,
         longer: Duration,
         port: u16,

@@ -63,7 +63,7 @@ fn a_plan_is_confirmed_by_its_hash_with_pinned_and_with_free_main_threads() {
 }
 
 #[test]
-fn what_keeps_a_node_from_being_planned_is_said() {
+fn the_reason_why_a_node_cannot_be_planned_is_reported() {
     let with = |path: &str, value: serde_json::Value| {
         let mut status = status();
         *status.pointer_mut(path).unwrap() = value;

@@ -235,16 +235,16 @@ impl Rig {
                     std::thread::sleep(Duration::from_millis(100));
                 }
             });
-            let _over = OverOnDrop(is_over);
+            let _over = SetOnDrop(is_over);
             work();
         });
     }
 }
 
 /// Ends the threads on drop, even if the test fails.
-struct OverOnDrop<'a>(&'a AtomicBool);
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for OverOnDrop<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -267,7 +267,7 @@ fn assert_fails<T: std::fmt::Debug>(done: Result<T, Failure>, parts: &[&str]) {
 }
 
 #[test]
-fn values_are_given_back_where_they_are_refused_or_not_judged() {
+fn values_that_are_rejected_or_not_judged_are_reverted() {
     let rig = Rig::start();
     let admin = rig.plane.kubeconfig();
     let before = rig.stored();
@@ -346,19 +346,22 @@ async fn is_edited(rig: &Rig) {
     let patches = apply.patches(&rig.chosen(DELAY)).unwrap().unwrap();
     rig.kubectl(&["scale", "infd", "fraud", "--replicas=3"]);
     let applied = apply
-        .replace(&apply.read, &patches.forward)
+        .patch_if_unedited(&apply.read, &patches.forward)
         .await
         .unwrap()
         .unwrap();
     assert_eq!(applied.data["spec"]["batching"]["maxDelay"], DELAY);
     let edit = r#"{"spec":{"queue":{"maxRows":9999}}}"#;
     rig.kubectl(&["patch", "infd", "fraud", "--type=merge", "-p", edit]);
-    let end = apply.take_back(&applied, &patches.backward).await;
+    let end = apply.revert(&applied, &patches.backward).await;
     assert!(
         end.contains("edited meanwhile, so it is left as it is"),
         "{end}"
     );
-    let again = apply.replace(&apply.read, &patches.forward).await.unwrap();
+    let again = apply
+        .patch_if_unedited(&apply.read, &patches.forward)
+        .await
+        .unwrap();
     assert!(again.is_none());
     let spec = &rig.stored()["spec"];
     assert_eq!(spec["queue"]["maxRows"], 9999);

@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::job::{JobClient, typed};
 use crate::limits::{API_SERVER_TIME_MAX, CONFLICTS_MAX, EXPERIMENT_POLL};
 use patch::{Patches, is_unedited};
-use serving::{Standing, standing};
+use serving::{RolloutState, rollout_state};
 
 /// Applies the chosen values to a deployment.
 pub(crate) struct Apply {
@@ -36,7 +36,8 @@ impl Apply {
         let cluster = &self.job.cluster;
         let tried = cluster.try_merge_spec(&kind(), &self.key, &same).await;
         tried.map_err(|error| self.job.failed(&error))?;
-        let (Standing::Pending(why) | Standing::Stuck(why)) = standing(&self.read) else {
+        let (RolloutState::Pending(why) | RolloutState::Rejected(why)) = rollout_state(&self.read)
+        else {
             return self.measure(1).await.map(drop);
         };
         Err(Failure::Failed(format!(
@@ -57,22 +58,27 @@ impl Apply {
             |failure: &Failure| Failure::Failed(format!("{}; {key} is unchanged", failure.text()));
         let mut interrupts = Interrupts::new()?;
         eprintln!("measuring the pods of {key} before the change");
-        let before = interrupts.or(self.measure(Change::WINDOWS)).await;
+        let before = interrupts
+            .interruptible(self.measure(Change::WINDOWS))
+            .await;
         let before = before.map_err(|failure| unchanged(&failure))?;
         // not interruptible: whether it took effect has to be known
-        let Some(applied) = self.replace(&self.read, &patches.forward).await? else {
+        let Some(applied) = self.patch_if_unedited(&self.read, &patches.forward).await? else {
             let what = "it was edited after the search began: run the same command again";
             return Err(unchanged(&Failure::Failed(format!("{key}: {what}"))));
         };
         eprintln!("{key} has the chosen values now; waiting for its pods");
-        let failed = match interrupts.or(self.watch(&applied, &before)).await {
+        let failed = match interrupts
+            .interruptible(self.watch(&applied, &before))
+            .await
+        {
             Ok(change) if !change.is_worse() => {
                 return Ok(format!("{}. {key} keeps the chosen values.", change.text()));
             }
             Ok(change) => format!("{}: worse beyond the noise", change.text()),
             Err(failure) => failure.text().to_owned(),
         };
-        let end = self.take_back(&applied, &patches.backward).await;
+        let end = self.revert(&applied, &patches.backward).await;
         Err(Failure::Failed(format!("{failed}; {end}")))
     }
 
@@ -99,7 +105,7 @@ impl Apply {
         self.wait_until_in_force().await?;
         eprintln!("measuring the pods of {} after the change", self.key);
         let after = self.measure(Change::WINDOWS).await?;
-        match is_unedited(&self.now().await?, applied) {
+        match is_unedited(&self.read_current().await?, applied) {
             true => Ok(Change::between(before, &after)),
             false => Err(Failure::Failed(
                 "nothing is judged, as the figures may be those of other values".to_owned(),
@@ -108,7 +114,7 @@ impl Apply {
     }
 
     /// Patches the spec if it has not been edited since `expected`; returns `None` if it has.
-    async fn replace(
+    async fn patch_if_unedited(
         &self,
         expected: &DynamicObject,
         patch: &Value,
@@ -116,7 +122,7 @@ impl Apply {
         let mut conflicts = 0;
         // bound: CONFLICTS_MAX.
         loop {
-            let now = self.now().await?;
+            let now = self.read_current().await?;
             if !is_unedited(&now, expected) {
                 return Ok(None);
             }
@@ -142,9 +148,9 @@ impl Apply {
     }
 
     /// Restores the former values unless the deployment was edited; returns what was done.
-    async fn take_back(&self, applied: &DynamicObject, backward: &Value) -> String {
+    async fn revert(&self, applied: &DynamicObject, backward: &Value) -> String {
         let ObjectKey { namespace, name } = &self.key;
-        match self.replace(applied, backward).await {
+        match self.patch_if_unedited(applied, backward).await {
             Ok(Some(_)) => format!("{} has its former values again", self.key),
             Ok(None) => format!(
                 "{} was edited meanwhile, so it is left as it is now",
@@ -161,7 +167,7 @@ impl Apply {
     }
 
     /// Reads the deployment; retries while the API server is unreachable.
-    async fn now(&self) -> Result<DynamicObject, Failure> {
+    async fn read_current(&self) -> Result<DynamicObject, Failure> {
         let begin = Instant::now();
         // bound: API_SERVER_TIME_MAX.
         loop {
@@ -203,7 +209,7 @@ impl Interrupts {
     }
 
     /// Runs `work`, which a signal ends early.
-    async fn or<T>(
+    async fn interruptible<T>(
         &mut self,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {

@@ -28,12 +28,13 @@ impl Patches {
     /// # Errors
     /// The name of a field that differs but is not chosen by a search.
     pub(super) fn between(
-        own: &InferenceDeploymentSpec,
+        current: &InferenceDeploymentSpec,
         chosen: &InferenceDeploymentSpec,
     ) -> Result<Option<Self>, String> {
         let value = |spec: &InferenceDeploymentSpec| serde_json::to_value(spec).unwrap_or_default();
-        let (own, chosen) = (value(own), value(chosen));
-        let (Some(forward), Some(backward)) = (patch(&own, &chosen), patch(&chosen, &own)) else {
+        let (current, chosen) = (value(current), value(chosen));
+        let (Some(forward), Some(backward)) = (patch(&current, &chosen), patch(&chosen, &current))
+        else {
             return Ok(None);
         };
         let fields = forward.as_object().into_iter().flat_map(Map::keys);
@@ -46,16 +47,16 @@ impl Patches {
 
 /// The merge patch that turns `from` into `to`; `None` if they are equal.
 fn patch(from: &Value, to: &Value) -> Option<Value> {
-    let (Value::Object(own), Value::Object(new)) = (from, to) else {
+    let (Value::Object(current), Value::Object(new)) = (from, to) else {
         return (from != to).then(|| to.clone());
     };
     let mut changes = Map::new();
-    for field in own.keys().filter(|field| !new.contains_key(*field)) {
+    for field in current.keys().filter(|field| !new.contains_key(*field)) {
         changes.insert(field.clone(), Value::Null);
     }
     for (field, new) in new {
-        let change = match own.get(field) {
-            Some(own) => patch(own, new),
+        let change = match current.get(field) {
+            Some(current) => patch(current, new),
             None => Some(new.clone()),
         };
         changes.extend(change.map(|change| (field.clone(), change)));

@@ -22,20 +22,20 @@ const HTTP: &str = "http";
 
 /// Rollout state of a deployment's values.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum RolloutState {
     /// In force in all pods.
     InForce,
     /// Being rolled out.
     Pending(String),
     /// Rejected.
-    Stuck(String),
+    Rejected(String),
 }
 
 /// The rollout state according to the controller's status.
-pub(super) fn standing(object: &DynamicObject) -> Standing {
+pub(super) fn rollout_state(object: &DynamicObject) -> RolloutState {
     let status = &object.data["status"];
     if status["observedGeneration"].as_i64() < object.metadata.generation {
-        return Standing::Pending("the controller has not seen the last edit yet".to_owned());
+        return RolloutState::Pending("the controller has not seen the last edit yet".to_owned());
     }
     let condition = |kind: &str| {
         let mut all = status["conditions"].as_array().into_iter().flatten();
@@ -51,14 +51,14 @@ pub(super) fn standing(object: &DynamicObject) -> Standing {
         )
     };
     if let Some(stalled) = is_true("Stalled") {
-        return Standing::Stuck(text(stalled));
+        return RolloutState::Rejected(text(stalled));
     }
     match (is_true("Reconciling"), condition("Ready")) {
-        (Some(of), _) if of["reason"] == "SettingsRefused" => Standing::Stuck(text(of)),
-        (Some(of), _) => Standing::Pending(text(of)),
-        (None, Some(ready)) if ready["status"] == "True" => Standing::InForce,
-        (None, Some(ready)) => Standing::Pending(text(ready)),
-        (None, None) => Standing::Pending("it is not meant to have pods".to_owned()),
+        (Some(of), _) if of["reason"] == "SettingsRefused" => RolloutState::Rejected(text(of)),
+        (Some(of), _) => RolloutState::Pending(text(of)),
+        (None, Some(ready)) if ready["status"] == "True" => RolloutState::InForce,
+        (None, Some(ready)) => RolloutState::Pending(text(ready)),
+        (None, None) => RolloutState::Pending("it is not meant to have pods".to_owned()),
     }
 }
 
@@ -69,20 +69,20 @@ impl Apply {
         let (begin, mut last, mut since) = (Instant::now(), String::new(), None);
         // bound: TAKE_UP_TIME_MAX; the controller reports earlier if the pods make no progress.
         while begin.elapsed() < TAKE_UP_TIME_MAX {
-            match standing(&self.now().await?) {
-                Standing::InForce => {
+            match rollout_state(&self.read_current().await?) {
+                RolloutState::InForce => {
                     if since.get_or_insert_with(Instant::now).elapsed() >= SETTLE_TIME {
                         return Ok(());
                     }
                 }
-                Standing::Pending(why) => {
+                RolloutState::Pending(why) => {
                     since = None;
                     if why != last {
                         eprintln!("{}: {why}", self.key);
                         last = why;
                     }
                 }
-                Standing::Stuck(why) => return Err(Failure::Failed(why)),
+                RolloutState::Rejected(why) => return Err(Failure::Failed(why)),
             }
             tokio::time::sleep(EXPERIMENT_POLL).await;
         }

@@ -5,7 +5,7 @@ use albacore_cluster::DynamicObject;
 use serde_json::{Value, json};
 
 use super::patch::{Patches, is_unedited};
-use super::serving::{Standing, standing};
+use super::serving::{RolloutState, rollout_state};
 
 fn object(spec: &Value, status: &Value) -> DynamicObject {
     let object = json!({
@@ -51,7 +51,7 @@ fn a_patch_has_what_differs_and_its_reverse_removes_what_was_absent() {
 }
 
 #[test]
-fn a_file_that_changes_more_than_a_search_chooses_is_refused() {
+fn a_file_that_changes_other_fields_than_the_search_is_refused() {
     let mut chosen = spec();
     chosen.workers = 1;
     let model = &mut chosen.models[0];
@@ -61,7 +61,7 @@ fn a_file_that_changes_more_than_a_search_chooses_is_refused() {
 }
 
 #[test]
-fn an_edit_is_noticed_but_not_that_of_an_autoscaler() {
+fn edits_are_detected_except_those_of_an_autoscaler() {
     let read = object(&json!({"workers": 2, "replicas": 1}), &Value::Null);
     let scaled = object(
         &json!({"workers": 2, "replicas": 9}),
@@ -76,31 +76,31 @@ fn an_edit_is_noticed_but_not_that_of_an_autoscaler() {
 }
 
 #[test]
-fn values_are_in_force_when_the_controller_says_that_of_this_generation() {
+fn values_are_in_force_when_the_controller_has_observed_their_generation() {
     let of = |generation: i64, conditions: Value| {
         let status = json!({"observedGeneration": generation, "conditions": conditions});
-        standing(&object(&Value::Null, &status))
+        rollout_state(&object(&Value::Null, &status))
     };
     let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "message": "2 of 3"});
     let ready = condition("Ready", "True", "Serving");
-    assert_eq!(of(2, json!([ready])), Standing::InForce);
-    assert_eq!(of(3, json!([ready])), Standing::InForce);
-    assert!(matches!(of(1, json!([ready])), Standing::Pending(_)));
+    assert_eq!(of(2, json!([ready])), RolloutState::InForce);
+    assert_eq!(of(3, json!([ready])), RolloutState::InForce);
+    assert!(matches!(of(1, json!([ready])), RolloutState::Pending(_)));
     let rolling = condition("Reconciling", "True", "RollingOut");
-    let pending = Standing::Pending("RollingOut: 2 of 3".to_owned());
+    let pending = RolloutState::Pending("RollingOut: 2 of 3".to_owned());
     assert_eq!(of(2, json!([ready, rolling])), pending);
     for [kind, reason] in [
         ["Stalled", "ProgressDeadlineExceeded"],
         ["Reconciling", "SettingsRefused"],
     ] {
-        let stuck = Standing::Stuck(format!("{reason}: 2 of 3"));
+        let rejected = RolloutState::Rejected(format!("{reason}: 2 of 3"));
         assert_eq!(
             of(2, json!([ready, condition(kind, "True", reason)])),
-            stuck
+            rejected
         );
     }
     let unready = condition("Ready", "Unknown", "StateUnread");
-    let pending = Standing::Pending("StateUnread: 2 of 3".to_owned());
+    let pending = RolloutState::Pending("StateUnread: 2 of 3".to_owned());
     assert_eq!(of(2, json!([unready])), pending);
-    assert!(matches!(of(2, json!([])), Standing::Pending(_)));
+    assert!(matches!(of(2, json!([])), RolloutState::Pending(_)));
 }

@@ -19,7 +19,7 @@ fn pod(name: &str) -> OptedInPod {
         addresses: vec!["10.0.0.1".to_owned()],
         container: running("c1"),
         is_static: false,
-        is_over: false,
+        has_ended: false,
         regarding: Default::default(),
     }
 }
@@ -121,7 +121,7 @@ fn a_pod_that_is_not_placed_says_why() {
         PodAction::Keep { .. }
     ));
     let mut over = pod("a");
-    over.is_over = true;
+    over.has_ended = true;
     assert!(desired_pods([over], |_| Some(&fraud), UNRESTRICTED).is_empty());
 }
 
@@ -154,7 +154,7 @@ fn the_kill_switch_releases_and_an_invalid_value_observes() {
 fn annotated(text: &str, omp_threads: Option<u16>) -> OptedInPod {
     OptedInPod {
         opt_in: OptIn::Annotation {
-            asked: PlaceAnnotation::read(text),
+            annotation: PlaceAnnotation::read(text),
             omp_threads,
         },
         ..pod("a")
@@ -162,7 +162,7 @@ fn annotated(text: &str, omp_threads: Option<u16>) -> OptedInPod {
 }
 
 #[test]
-fn an_annotated_pod_needs_no_deployment_and_says_where_its_numbers_are_from() {
+fn an_annotated_pod_needs_no_deployment_and_reports_the_source_of_its_counts() {
     for (text, omp_threads, shape, sources, known) in [
         (
             r#"{"workers": 4, "threads": 3, "mode": "Compact"}"#,
@@ -248,7 +248,7 @@ fn enforcements() -> impl Strategy<Value = Enforcement> {
     prop_oneof![Just(Enforcement::Enforce), Just(Enforcement::Observe)]
 }
 
-fn switches() -> impl Strategy<Value = KillSwitch> {
+fn kill_switches() -> impl Strategy<Value = KillSwitch> {
     prop_oneof![
         Just(KillSwitch::Absent),
         Just(KillSwitch::Observe),
@@ -259,20 +259,20 @@ fn switches() -> impl Strategy<Value = KillSwitch> {
 
 proptest! {
     #[test]
-    fn masks_are_written_only_where_all_three_permit_it(
-        flag in enforcements(), kill_switch in switches(), asked in enforcements(),
+    fn masks_are_written_only_if_flag_switch_and_policy_permit_it(
+        flag in enforcements(), kill_switch in kill_switches(), requested in enforcements(),
     ) {
-        let asked_text = if asked == Enforcement::Enforce { "Enforce" } else { "Observe" };
-        let fraud = deployment(&json!({"placement": {"enforcement": asked_text}}));
+        let requested_text = if requested == Enforcement::Enforce { "Enforce" } else { "Observe" };
+        let fraud = deployment(&json!({"placement": {"enforcement": requested_text}}));
         let rules = NodeRules { enforcement: flag, kill_switch };
         let is_unrestricted = kill_switch == KillSwitch::Absent;
-        let permits = [flag, asked].iter().all(|e| *e == Enforcement::Enforce) && is_unrestricted;
+        let permits = [flag, requested].iter().all(|e| *e == Enforcement::Enforce) && is_unrestricted;
         let writes = match action_for(pod("a"), Some(&fraud), rules) {
             PodAction::Place { policy, .. } => policy.enforcement == Enforcement::Enforce,
             PodAction::Keep { .. } | PodAction::Release { .. } | PodAction::Refuse { .. } => false,
         };
         prop_assert_eq!(writes, permits);
-        let text = format!(r#"{{"workers": 2, "threads": 2, "enforcement": "{asked_text}"}}"#);
+        let text = format!(r#"{{"workers": 2, "threads": 2, "enforcement": "{requested_text}"}}"#);
         let writes = match action_for(annotated(&text, None), None, rules) {
             PodAction::Place { policy, .. } => policy.enforcement == Enforcement::Enforce,
             _ => false,

@@ -13,7 +13,7 @@ use crate::pods_for_tests::{opted_in_pod, place, policy};
 fn desired(workers: u16, threads: u16) -> DesiredPod {
     let mut pod = opted_in_pod("a", "u");
     pod.opt_in = OptIn::Annotation {
-        asked: PlaceAnnotation::read("{}"),
+        annotation: PlaceAnnotation::read("{}"),
         omp_threads: None,
     };
     let source = |number: u16| match number {
@@ -38,29 +38,29 @@ fn shape(workers: u16, threads: u16) -> ServerShape {
 struct Node {
     counts: DetectedCounts,
     began: Instant,
-    asked: DesiredPod,
+    pod: DesiredPod,
 }
 
 impl Node {
-    fn new(asked: DesiredPod) -> Self {
+    fn new(pod: DesiredPod) -> Self {
         Self {
             counts: DetectedCounts::default(),
             began: Instant::now(),
-            asked,
+            pod,
         }
     }
 
     /// Records a shape at a second; returns the shape in force afterwards.
-    fn see(&mut self, second: u64, seen: ServerShape) -> Option<(u16, u16)> {
+    fn observe(&mut self, second: u64, seen: ServerShape) -> Option<(u16, u16)> {
         let now = self.began + Duration::from_secs(second);
-        let mut pods = [self.asked.clone()];
+        let mut pods = [self.pod.clone()];
         self.counts.apply(&mut pods);
         self.counts.update(&pods, |_| Some(seen), now);
         self.in_force()
     }
 
     fn in_force(&self) -> Option<(u16, u16)> {
-        let mut pods = [self.asked.clone()];
+        let mut pods = [self.pod.clone()];
         self.counts.apply(&mut pods);
         match &pods[0].action {
             PodAction::Place { policy, .. } if policy.enforcement == Enforcement::Enforce => {
@@ -72,34 +72,34 @@ impl Node {
 }
 
 #[test]
-fn numbers_are_taken_over_once_they_have_settled() {
+fn counts_come_into_force_once_they_are_stable() {
     let mut node = Node::new(desired(0, 0));
-    assert_eq!(node.see(0, shape(1, 1)), None, "observed until then");
-    assert_eq!(node.see(4, shape(4, 1)), None);
-    assert_eq!(node.see(13, shape(4, 1)), None);
-    assert_eq!(node.see(14, shape(4, 1)), Some((4, 1)));
+    assert_eq!(node.observe(0, shape(1, 1)), None, "observed until then");
+    assert_eq!(node.observe(4, shape(4, 1)), None);
+    assert_eq!(node.observe(13, shape(4, 1)), None);
+    assert_eq!(node.observe(14, shape(4, 1)), Some((4, 1)));
     // The first requests spawn the pools.
-    assert_eq!(node.see(20, shape(4, 3)), Some((4, 1)));
-    assert_eq!(node.see(79, shape(4, 3)), Some((4, 1)));
-    assert_eq!(node.see(80, shape(4, 3)), Some((4, 3)));
+    assert_eq!(node.observe(20, shape(4, 3)), Some((4, 1)));
+    assert_eq!(node.observe(79, shape(4, 3)), Some((4, 1)));
+    assert_eq!(node.observe(80, shape(4, 3)), Some((4, 3)));
     // A replaced worker computes with one thread for a long time.
-    assert_eq!(node.see(90, shape(3, 3)), Some((4, 3)));
-    assert_eq!(node.see(100, shape(4, 1)), Some((4, 3)));
-    assert_eq!(node.see(500, shape(4, 1)), Some((4, 3)), "threads stay");
+    assert_eq!(node.observe(90, shape(3, 3)), Some((4, 3)));
+    assert_eq!(node.observe(100, shape(4, 1)), Some((4, 3)));
+    assert_eq!(node.observe(500, shape(4, 1)), Some((4, 3)), "threads stay");
     // Two workers fewer, permanently.
-    assert_eq!(node.see(510, shape(2, 3)), Some((4, 3)));
-    assert_eq!(node.see(570, shape(2, 3)), Some((2, 3)));
+    assert_eq!(node.observe(510, shape(2, 3)), Some((4, 3)));
+    assert_eq!(node.observe(570, shape(2, 3)), Some((2, 3)));
 }
 
 #[test]
-fn numbers_that_are_asked_for_are_never_replaced() {
+fn requested_counts_are_never_replaced() {
     let mut node = Node::new(desired(2, 0));
-    node.see(0, shape(9, 5));
-    assert_eq!(node.see(10, shape(9, 5)), Some((2, 5)));
+    node.observe(0, shape(9, 5));
+    assert_eq!(node.observe(10, shape(9, 5)), Some((2, 5)));
     let mut node = Node::new(desired(0, 7));
-    node.see(0, shape(9, 5));
+    node.observe(0, shape(9, 5));
     assert_eq!(
-        node.see(10, shape(9, 6)),
+        node.observe(10, shape(9, 6)),
         Some((9, 7)),
         "threads are not counted"
     );
@@ -108,7 +108,7 @@ fn numbers_that_are_asked_for_are_never_replaced() {
 }
 
 #[test]
-fn another_container_and_another_text_are_counted_anew() {
+fn a_changed_container_or_annotation_restarts_detection() {
     for change in [
         |action: &mut PodAction| {
             if let PodAction::Place { container, .. } = action {
@@ -122,15 +122,15 @@ fn another_container_and_another_text_are_counted_anew() {
         },
     ] {
         let mut node = Node::new(desired(0, 0));
-        node.see(0, shape(2, 2));
-        assert_eq!(node.see(10, shape(2, 2)), Some((2, 2)));
-        change(&mut node.asked.action);
-        assert_eq!(node.see(11, shape(2, 2)), None);
+        node.observe(0, shape(2, 2));
+        assert_eq!(node.observe(10, shape(2, 2)), Some((2, 2)));
+        change(&mut node.pod.action);
+        assert_eq!(node.observe(11, shape(2, 2)), None);
     }
 }
 
 #[test]
-fn the_next_agent_begins_with_what_was_reported() {
+fn the_next_agent_adopts_the_reported_counts() {
     let report = |workers_from| PodPlacement {
         pod: "x/a".to_owned(),
         annotation: Some(AnnotatedPod {
@@ -145,7 +145,7 @@ fn the_next_agent_begins_with_what_was_reported() {
     let begin = |report| {
         let mut node = Node::new(desired(0, 0));
         node.counts.adopt_previous(&[report]);
-        let pods = [node.asked.clone()];
+        let pods = [node.pod.clone()];
         node.counts.update(&pods, |_| None, node.began);
         node.in_force()
     };
@@ -156,16 +156,16 @@ fn the_next_agent_begins_with_what_was_reported() {
 
 proptest! {
     #[test]
-    fn numbers_in_force_are_within_bounds_and_change_once_a_minute_at_most(
-        asked in (0_u16..5, 0_u16..5),
+    fn counts_in_force_are_within_bounds_and_change_at_most_once_a_minute(
+        requested in (0_u16..5, 0_u16..5),
         seen in proptest::collection::vec((1_u64..40, 1_u16..400, 1_u16..400), 1..40),
     ) {
-        let (workers, threads) = asked;
+        let (workers, threads) = requested;
         let mut node = Node::new(desired(workers, threads));
         let (mut second, mut before, mut changed_at) = (0, node.in_force(), None);
         for (pause, workers, threads) in seen {
             second += pause;
-            let in_force = node.see(second, shape(workers, threads));
+            let in_force = node.observe(second, shape(workers, threads));
             if in_force != before {
                 let is_first = before.is_none();
                 prop_assert!(is_first || changed_at.is_none_or(|at| second - at >= 60));
@@ -174,8 +174,8 @@ proptest! {
             if let Some((workers, threads)) = in_force {
                 prop_assert!(workers <= WORKERS_MAX && threads <= THREADS_MAX);
                 prop_assert!(u32::from(workers) * u32::from(threads) <= SLOTS_MAX);
-                prop_assert!(asked.0 == 0 || asked.0 == workers);
-                prop_assert!(asked.1 == 0 || asked.1 == threads);
+                prop_assert!(requested.0 == 0 || requested.0 == workers);
+                prop_assert!(requested.1 == 0 || requested.1 == threads);
             }
         }
     }

@@ -35,7 +35,7 @@ fn codes(health: &Health) -> Vec<&'static str> {
 }
 
 #[test]
-fn each_cause_of_degradation_has_its_own_word() {
+fn each_cause_of_degradation_has_its_own_reason() {
     let (_folder, host) = node();
     let look = |test: &SelfTest, stats: &PlacerStats| health(&host, test, UNRESTRICTED, stats);
     assert!(codes(&look(&self_test(true), &PlacerStats::default())).is_empty());
@@ -78,7 +78,7 @@ fn each_cause_of_degradation_has_its_own_word() {
 }
 
 #[test]
-fn the_first_reason_that_holds_says_why_nothing_is_written() {
+fn the_first_applicable_reason_explains_why_no_mask_is_written() {
     let (_folder, recorded) = node();
     let live = HostRoot {
         proc: "/proc".into(),

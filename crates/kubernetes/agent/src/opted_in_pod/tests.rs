@@ -88,17 +88,26 @@ fn pods_of_the_kubelet_are_static_and_pods_that_did_not_opt_in_are_ignored() {
     let pod = pod_with(|pod| pod["metadata"]["ownerReferences"] = owner);
     assert!(pod.unwrap().is_static);
     let over = pod_with(|pod| pod["status"]["phase"] = json!("Failed"));
-    assert!(over.unwrap().is_over);
+    assert!(over.unwrap().has_ended);
 }
 
 #[test]
-fn an_annotation_opts_in_where_it_counts() {
+fn an_annotation_opts_in_unless_annotations_are_ignored() {
     let pod = annotated("{}", |_| {});
-    assert!(matches!(pod.opt_in, OptIn::Annotation { asked: Ok(_), .. }));
+    assert!(matches!(
+        pod.opt_in,
+        OptIn::Annotation {
+            annotation: Ok(_),
+            ..
+        }
+    ));
     let wrong = annotated("4", |_| {});
     assert!(matches!(
         wrong.opt_in,
-        OptIn::Annotation { asked: Err(_), .. }
+        OptIn::Annotation {
+            annotation: Err(_),
+            ..
+        }
     ));
     let both = pod_with(|pod| {
         pod["metadata"]["annotations"] = json!({"albacore.dev/place": "{}"});

@@ -56,7 +56,7 @@ fn actions() -> impl Strategy<Value = PodAction> {
 
 proptest! {
     #[test]
-    fn commands_lead_from_any_placed_pods_to_any_desired_ones(
+    fn commands_turn_any_placed_pods_into_any_desired_pods(
         before in proptest::collection::btree_map("[p-s]", ("[ab]", 1_u16..3, 1_i64..3), 0..5),
         wanted in proptest::collection::btree_map("[p-s]", actions(), 0..5),
     ) {

@@ -23,22 +23,22 @@ fn only_verified_masks_that_were_lost_count_as_drift() {
     let subject = SubjectId(7);
     let now = Timestamp::from_second(1000).unwrap();
     let cpuset = "0-3".parse().unwrap();
-    stats.take(&Report::CpusetChanged { subject, cpuset }, now);
+    stats.record(&Report::CpusetChanged { subject, cpuset }, now);
     for cause in [
         MaskDriftCause::NewThread,
         MaskDriftCause::Inherited,
         MaskDriftCause::Policy,
         MaskDriftCause::Foreign,
     ] {
-        stats.take(&drift(7, cause), now);
+        stats.record(&drift(7, cause), now);
     }
-    stats.take(&drift(7, MaskDriftCause::CpusetChange), now);
+    stats.record(&drift(7, MaskDriftCause::CpusetChange), now);
     let of_subject = &stats.subjects[&subject];
     assert_eq!((of_subject.drifts, of_subject.foreign), (2, 1));
     assert_eq!(of_subject.cause, Some(DriftCause::CpusetChange));
-    stats.take(&Report::SubjectGone { subject }, now);
+    stats.record(&Report::SubjectGone { subject }, now);
     assert_eq!(stats.ended, [subject]);
-    stats.forget(subject);
+    stats.remove(subject);
     assert!(stats.subjects.is_empty() && stats.ended.is_empty());
     assert_eq!(stats.drifts, 2, "the node's count stays");
 }
@@ -59,7 +59,7 @@ fn the_back_off_of_a_subject_ends_with_that_of_its_first_thread() {
                 retry_at: moment(3 + retry_seconds),
             },
         };
-        stats.take(&report, Timestamp::from_second(second).unwrap());
+        stats.record(&report, Timestamp::from_second(second).unwrap());
         let stats = &stats.subjects[&SubjectId(7)];
         let left = stats.back_off.clone().unwrap();
         (
@@ -100,7 +100,7 @@ fn only_a_worker_that_replaces_another_counts_as_respawn() {
             pid: Pid(1),
             respawns,
         };
-        stats.take(&report, Timestamp::from_second(0).unwrap());
+        stats.record(&report, Timestamp::from_second(0).unwrap());
     }
     assert_eq!(stats.subjects[&subject].respawns, 2);
 }

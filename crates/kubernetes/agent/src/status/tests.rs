@@ -101,7 +101,7 @@ fn a_quota_below_the_requested_threads_is_reported_as_a_number() {
 }
 
 #[test]
-fn twenty_names_of_full_length_fit_with_every_count() {
+fn a_status_of_20_pods_with_names_of_maximum_length_keeps_every_count() {
     let pods = (0..20).map(|number| {
         let mut pod = pod(&format!("{number:0>253}"), [VERIFIED; 2]);
         pod.desired.pod.key.namespace = "n".repeat(63);
@@ -152,7 +152,7 @@ fn usual_pods() -> impl Iterator<Item = PodFacts> {
 }
 
 #[test]
-fn a_report_of_20_usual_pods_carries_all_that_plans_are_made_from() {
+fn a_report_of_20_usual_pods_contains_all_inputs_of_plans() {
     let mut facts = facts(usual_pods().collect());
     facts.machine = Some(machine());
     let status = StatusBuilder::default().build(&facts, &at(0));
@@ -174,7 +174,7 @@ fn a_report_of_20_usual_pods_carries_all_that_plans_are_made_from() {
 }
 
 #[test]
-fn threads_of_pods_that_are_not_solved_are_reported_where_they_sit() {
+fn fixed_threads_of_pods_that_are_not_planned_are_reported() {
     let mut facts = facts(usual_pods().take(2).collect());
     let state = facts.pods[1].state.as_mut().unwrap();
     state.is_solved = false;
@@ -375,7 +375,7 @@ fn states() -> impl Strategy<Value = [SlotState; 2]> {
 
 proptest! {
     #[test]
-    fn a_status_of_20_pods_takes_at_most_4_kib_beside_what_plans_are_made_from(
+    fn a_status_of_20_pods_takes_at_most_4_kib_without_the_inputs_of_plans(
         pods in proptest::collection::vec(
             (("[a-z0-9-]{1,63}", "[a-z0-9.-]{1,253}", 1..=1_u16), states(), 0..=i64::MAX, ".{0,400}",
              proptest::option::of("[ -~]{0,300}")),

@@ -107,7 +107,7 @@ fn the_reported_latency_decides_a_trial() {
 }
 
 #[test]
-fn a_users_server_is_judged_by_the_time_that_its_threads_wait() {
+fn a_custom_server_is_judged_by_the_wait_time_of_its_threads() {
     let mut node = Node::new(Figure::RunDelay);
     assert_eq!(node.trials.facts("u").report_period, None);
     while node.trials.facts("u").progress.is_some() {

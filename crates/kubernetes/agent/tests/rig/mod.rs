@@ -316,7 +316,7 @@ impl Rig {
     }
 
     /// Runs a subcommand of the agent; returns its output or its error.
-    pub(crate) fn ask(&self, arguments: &[&str]) -> Result<String, String> {
+    pub(crate) fn run_command(&self, arguments: &[&str]) -> Result<String, String> {
         let output = Command::new(env!("CARGO_BIN_EXE_albacore-agent"))
             .args(["--node-name", NODE])
             .arg("--kubeconfig")
@@ -355,7 +355,7 @@ impl Rig {
     }
 
     /// `status/reason` of a condition of the NodePlacement; empty if it is absent.
-    pub(crate) fn says(&self, condition: &str) -> String {
+    pub(crate) fn condition(&self, condition: &str) -> String {
         let status = self.status();
         let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
         let found = conditions.into_iter().find(|c| c["type"] == condition);
@@ -421,7 +421,7 @@ impl Rig {
     }
 
     /// Requests of the agent so far, from the audit log.
-    fn audited(&self) -> Vec<Value> {
+    fn audited_requests(&self) -> Vec<Value> {
         let log = self.plane.audit_log().unwrap();
         let lines = log
             .lines()
@@ -437,7 +437,7 @@ impl Rig {
                 .iter()
                 .any(|verb| r["verb"] == *verb)
         };
-        let writes = self.audited().into_iter().filter(|r| !is_read(r));
+        let writes = self.audited_requests().into_iter().filter(|r| !is_read(r));
         // A whole report is applied with force.
         let is_renewal = |r: &Value| {
             let uri = r["requestURI"].as_str().unwrap();
@@ -454,7 +454,7 @@ impl Rig {
 
     /// Requests of the agent so far, as `verb resource/part code`.
     pub(crate) fn requests(&self) -> Vec<String> {
-        let ours = self.audited().into_iter();
+        let ours = self.audited_requests().into_iter();
         ours.map(|r| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let object = &r["objectRef"];
@@ -609,7 +609,7 @@ impl Pod {
     }
 
     /// Sends the toy server a command line.
-    pub(crate) fn order(&mut self, line: &str) {
+    pub(crate) fn send_command(&mut self, line: &str) {
         let server = self.server.as_mut().unwrap();
         writeln!(server.stdin.as_mut().unwrap(), "{line}").unwrap();
     }

@@ -152,7 +152,7 @@ fn kills_of_the_front_move_no_thread() {
 }
 
 #[test]
-fn workers_of_a_replacing_binary_get_the_places_of_those_before() {
+fn workers_of_a_replacing_binary_get_the_cpus_of_their_predecessors() {
     let folder = Folder::new("upgrade");
     let file = folder.fraud("");
     let mut service =
@@ -230,12 +230,13 @@ fn gunicorn_workers_that_retire_by_max_requests_are_placed_again() {
 }
 
 #[test]
-fn a_master_that_imports_for_long_gives_birth_to_whole_workers() {
+fn a_master_that_imports_slowly_is_not_taken_for_a_worker() {
     let folder = Folder::new("gunicorn-imports");
     // Longer than the time after which a server that does not fork is treated as its own worker: a
     // pinned master would pass its single CPU on to its children, and XGBoost would start as many
     // threads as it counts CPUs.
-    let file = folder.gunicorn_that_imports(Duration::from_secs(3), deployment::free_port(), &[]);
+    let file =
+        folder.gunicorn_with_import_delay(Duration::from_secs(3), deployment::free_port(), &[]);
     let mut service = Service::start(&file, &[]).unwrap();
     service.placed(Duration::from_secs(60)).unwrap();
     kernel_masks_equal(service.last_placed().unwrap(), 2, 2);

@@ -28,7 +28,7 @@ fn json_args() -> Vec<&'static str> {
 }
 
 /// The CPUs of this test, which are the whole cpuset of its child processes.
-fn whole() -> String {
+fn full_mask() -> String {
     mask(u64::from(std::process::id())).unwrap()
 }
 
@@ -59,7 +59,7 @@ impl Watcher {
         Self { stop, thread }
     }
 
-    fn seen(self) -> Vec<String> {
+    fn into_masks(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap().into_iter().collect()
     }
@@ -71,7 +71,7 @@ fn is_event_loop(tid: u64) -> bool {
 }
 
 /// Ends the run like a user, and checks the conditions that hold at every exit.
-fn end_well(mut run: Running, signal: &str) -> Running {
+fn stop_and_check(mut run: Running, signal: &str) -> Running {
     run.signal(signal);
     assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
     assert!(run.processes().is_empty(), "{:?}", run.processes());
@@ -88,7 +88,7 @@ fn an_edit_of_the_placement_moves_masks_and_no_process() {
     let none = run.placed("none");
     none.assert_kernel_agrees();
     assert!(
-        none.0.values().all(|(_, mask)| *mask == whole()),
+        none.0.values().all(|(_, mask)| *mask == full_mask()),
         "{none:?}"
     );
     let front = Watcher::of(run.process("front first"));
@@ -103,7 +103,7 @@ fn an_edit_of_the_placement_moves_masks_and_no_process() {
     let last = run.placed("none");
     last.assert_kernel_agrees();
     assert!(
-        last.0.values().all(|(_, mask)| *mask == whole()),
+        last.0.values().all(|(_, mask)| *mask == full_mask()),
         "{last:?}"
     );
     for now in [&tuna, &round_robin, &last] {
@@ -112,11 +112,11 @@ fn an_edit_of_the_placement_moves_masks_and_no_process() {
     assert_eq!(run.events_named("worker_born").count(), 2);
     assert_eq!(run.events_named("policy_changed").count(), 3);
     assert_eq!(
-        front.seen(),
-        [whole()],
+        front.into_masks(),
+        [full_mask()],
         "the rest of the front keeps the whole cpuset"
     );
-    end_well(run, "TERM");
+    stop_and_check(run, "TERM");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn an_edit_that_is_wrong_or_needs_a_restart_is_reported_and_changes_nothing() {
     before.assert_kernel_agrees();
     assert_eq!(run.events_named("placed").count(), 1);
     assert_eq!(run.events_named("worker_born").count(), 2);
-    end_well(run, "TERM");
+    stop_and_check(run, "TERM");
 }
 
 #[test]
@@ -157,14 +157,14 @@ fn observe_mode_plans_and_reports_and_writes_nothing() {
     let mut drifted = BTreeSet::new();
     while drifted.len() < 4 {
         let drift = run.until("drift", |e| e["event"] == "drift" && !e["rank"].is_null());
-        assert_eq!(drift["actual"], whole());
+        assert_eq!(drift["actual"], full_mask());
         drifted.insert(drift["tid"].as_u64().unwrap());
     }
     run.listen_for(Duration::from_secs(1));
     for tid in drifted {
-        assert_eq!(mask(tid), Some(whole()));
+        assert_eq!(mask(tid), Some(full_mask()));
     }
-    let run = end_well(run, "TERM");
+    let run = stop_and_check(run, "TERM");
     assert_eq!(run.events_named("pinned").count(), 0);
     assert_eq!(
         run.events_named("summary").next().unwrap()["setaffinity_calls"],
@@ -185,12 +185,12 @@ fn an_edit_to_observe_gives_masks_back_once_and_writes_nothing_more() {
     );
     run.listen_for(Duration::from_secs(1));
     for tid in pinned.tids() {
-        assert_eq!(mask(tid), Some(whole()));
+        assert_eq!(mask(tid), Some(full_mask()));
     }
     assert_eq!(run.events_named("restored").count(), 1);
     placement(&folder, "policy: Tuna");
     run.placed("tuna").assert_kernel_agrees();
-    end_well(run, "TERM");
+    stop_and_check(run, "TERM");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_main_thread_may_have_the_cpus_of_its_worker() {
         );
         assert_eq!(sets.planned(worker, 1), pinned.planned(worker, 1));
     }
-    end_well(run, "TERM");
+    stop_and_check(run, "TERM");
 }
 
 #[test]
@@ -239,13 +239,13 @@ fn a_mask_that_taskset_wrote_is_repaired_and_reported() {
     );
     assert_eq!(run.placed("tuna"), placed);
     placed.assert_kernel_agrees();
-    end_well(run, "TERM");
+    stop_and_check(run, "TERM");
 }
 
 #[test]
 fn a_thread_that_pins_itself_is_left_alone() {
     let folder = Folder::new("self-pin");
-    let file = folder.own(&["python3", &prefork()], &[("SELF_PIN", "1")]);
+    let file = folder.custom_server(&["python3", &prefork()], &[("SELF_PIN", "1")]);
     let mut run = Running::start(&file, &["--output", "json"]);
     let mut alone = BTreeSet::new();
     while alone.len() < 2 {
@@ -289,7 +289,7 @@ fn prefork() -> String {
 fn masks_are_the_whole_cpuset_before_the_processes_end() {
     let folder = Folder::new("restored");
     for signal in ["INT", "TERM"] {
-        let file = folder.own(&["python3", &prefork()], &[("LINGER", "5")]);
+        let file = folder.custom_server(&["python3", &prefork()], &[("LINGER", "5")]);
         let mut run = Running::start(&file, &["--output", "json"]);
         let placed = run.placed("tuna");
         // Either event may be first.
@@ -299,7 +299,7 @@ fn masks_are_the_whole_cpuset_before_the_processes_end() {
         let restored = run.until("restored", |e| e["event"] == "restored");
         assert_eq!(restored["threads"], 4, "{restored}");
         for tid in placed.tids() {
-            assert_eq!(mask(tid), Some(whole()), "{signal}");
+            assert_eq!(mask(tid), Some(full_mask()), "{signal}");
         }
         assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
         assert!(run.processes().is_empty(), "{:?}", run.processes());
@@ -312,7 +312,7 @@ fn the_built_in_server_drains_after_masks_were_given_back() {
     for signal in ["INT", "TERM"] {
         let mut run = Running::start(&folder.fraud(""), &json_args());
         run.placed("tuna");
-        let run = end_well(run, signal);
+        let run = stop_and_check(run, signal);
         let at = |name: &str| run.events.iter().position(|e| e["event"] == name).unwrap();
         assert!(at("restored") < at("draining") && at("draining") < at("stopped"));
     }
@@ -330,7 +330,7 @@ fn until_empty(run: &Running) {
 #[test]
 fn nothing_outlives_a_run_that_is_killed() {
     let folder = Folder::new("killed");
-    let own = |folder: &Folder| folder.own(&["python3", &prefork()], &[]);
+    let own = |folder: &Folder| folder.custom_server(&["python3", &prefork()], &[]);
     for is_built_in in [true, false] {
         let (file, args) = match is_built_in {
             true => (folder.fraud(""), json_args()),
@@ -359,7 +359,7 @@ fn nothing_outlives_a_run_that_is_killed() {
 #[test]
 fn workers_of_a_master_that_was_killed_are_ended() {
     let folder = Folder::new("masterless");
-    let file = folder.own(&["python3", &prefork()], &[]);
+    let file = folder.custom_server(&["python3", &prefork()], &[]);
     let mut run = Running::start(&file, &["--output", "json"]);
     let workers = run.placed("tuna").tids();
     let is_master = |pid: &u32| *pid != run.pid() && !workers.contains(&u64::from(*pid));
@@ -368,13 +368,13 @@ fn workers_of_a_master_that_was_killed_are_ended() {
     run.until("another master", |e| e["event"] == "server_restarted");
     assert!(workers.iter().all(|tid| mask(*tid).is_none()));
     run.placed("tuna").assert_kernel_agrees();
-    end_well(run, "TERM");
+    stop_and_check(run, "TERM");
 }
 
 #[test]
 fn a_server_that_ignores_sigterm_is_killed_at_the_second_signal() {
     let folder = Folder::new("stubborn");
-    let file = folder.own(&["python3", &prefork()], &[("STUBBORN", "1")]);
+    let file = folder.custom_server(&["python3", &prefork()], &[("STUBBORN", "1")]);
     let mut run = Running::start(&file, &["--output", "json"]);
     run.placed("tuna");
     run.signal("TERM");
@@ -387,10 +387,10 @@ fn a_server_that_ignores_sigterm_is_killed_at_the_second_signal() {
 #[test]
 fn a_run_may_be_ended_before_its_server_has_workers() {
     let folder = Folder::new("early");
-    let file = folder.own(&["sleep", "1000"], &[]);
+    let file = folder.custom_server(&["sleep", "1000"], &[]);
     let mut run = Running::start(&file, &["--output", "json"]);
     run.until("planned", |e| e["event"] == "planned");
-    end_well(run, "TERM");
+    stop_and_check(run, "TERM");
 }
 
 /// A cgroup with a cpuset, below the root, which is removed on drop.
@@ -440,7 +440,7 @@ impl Drop for Group {
 #[test]
 fn a_cpuset_that_shrinks_and_grows_is_followed() {
     let folder = Folder::new("cpuset");
-    let both = whole();
+    let both = full_mask();
     let ids: albacore_topology::CpuSet = both.parse().unwrap();
     let low = ids.first().unwrap().0.to_string();
     let group = Group::new(&both);
@@ -470,7 +470,7 @@ fn a_cpuset_that_shrinks_and_grows_is_followed() {
         None,
         "nobody is blamed"
     );
-    let run = end_well(run, "TERM");
+    let run = stop_and_check(run, "TERM");
     drop(run);
     drop(group);
 }
@@ -486,7 +486,7 @@ fn assert_confined(threads: &Threads, run: &Running, cpu: &str) {
 #[test]
 fn a_run_stays_on_the_cpus_of_its_option_or_mask_whatever_happens() {
     let folder = Folder::new("cpus");
-    let last = whole().parse::<albacore_topology::CpuSet>().unwrap();
+    let last = full_mask().parse::<albacore_topology::CpuSet>().unwrap();
     let last = last.iter().last().unwrap().to_string();
     let by_mask = ["taskset", "-c", &last];
     let by_option = ["--cpus", &last];
@@ -508,8 +508,8 @@ fn a_run_stays_on_the_cpus_of_its_option_or_mask_whatever_happens() {
         kill(run.process("albacore-server --workers"), "KILL");
         run.until("another server", |e| e["event"] == "server_restarted");
         assert_confined(&run.placed("tuna"), &run, &last);
-        end_well(run, "TERM");
-        let own = folder.own(&["python3", &prefork()], &[("LINGER", "5")]);
+        stop_and_check(run, "TERM");
+        let own = folder.custom_server(&["python3", &prefork()], &[("LINGER", "5")]);
         let args = [&["--output", "json"], more].concat();
         let mut run = Running::start_by(launcher, &own, &args);
         let placed = run.placed("tuna");

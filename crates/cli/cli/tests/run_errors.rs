@@ -79,7 +79,7 @@ fn a_folder_without_a_model_is_refused() {
 }
 
 #[test]
-fn fields_that_are_wrong_are_named_with_file_line_value_and_way_out() {
+fn invalid_fields_are_named_with_file_line_value_and_remedy() {
     let folder = Folder::new("fields");
     let refuse = |old, new, words: &[&str]| assert_edit_ends(64, &folder, old, new, words);
     let fail = |old, new, words: &[&str]| assert_edit_ends(1, &folder, old, new, words);
@@ -229,7 +229,7 @@ fn a_port_in_use_is_named_with_its_flag() {
 #[test]
 fn a_custom_server_that_cannot_run_is_reported_with_its_error() {
     let folder = Folder::new("own");
-    let file = folder.own(&["/nowhere/gunicorn"], &[]);
+    let file = folder.custom_server(&["/nowhere/gunicorn"], &[]);
     let words = [
         "deployment.yaml",
         "/nowhere/gunicorn",
@@ -237,10 +237,10 @@ fn a_custom_server_that_cannot_run_is_reported_with_its_error() {
         "give a program",
     ];
     assert_refused(&file, &[], "albacore", &words);
-    let file = folder.own(&["sh", "-c", "exit 3"], &[]);
+    let file = folder.custom_server(&["sh", "-c", "exit 3"], &[]);
     let words = ["container `server` ended", "exit status: 3"];
     assert_refused(&file, &[], "albacore", &words);
-    let file = folder.own(&["sh", "-c", "sleep 1000 & exit 1"], &[]);
+    let file = folder.custom_server(&["sh", "-c", "sleep 1000 & exit 1"], &[]);
     assert_refused(&file, &[], "albacore", &["exit status: 1"]);
 }
 
@@ -309,7 +309,7 @@ fn missing_rights_to_pin_are_reported_with_a_remedy() {
         "python3",
         &prefork,
     ];
-    let file = folder.own(&command, &[]);
+    let file = folder.custom_server(&command, &[]);
     let ran = refused(&AS_NOBODY[..5], &file, &["--output", "json"]);
     assert_eq!(ran.code, 1, "{ran:#?}");
     assert_eq!(ran.err.lines().count(), 1, "{ran:#?}");
