@@ -26,7 +26,7 @@ pub(crate) struct WorkerPart {
 pub(crate) struct TreeNode<'a> {
     /// The class of each child domain.
     pub(crate) children: Vec<&'a Class>,
-    pub(crate) parts: &'a [WorkerPart],
+    pub(crate) worker_parts: &'a [WorkerPart],
     /// How many cores, and cpus, may be full and hold a main; `None` where the rule does not bind.
     pub(crate) full_main_limits: [Option<i64>; 2],
     /// Where few cpus with a main may be full: how many threads the others hold beside their mains.
@@ -35,7 +35,7 @@ pub(crate) struct TreeNode<'a> {
 
 /// A distribution of the parts over the children.
 #[derive(Clone)]
-pub(crate) struct Shares {
+pub(crate) struct Distribution {
     /// `held[part * children + child]`.
     pub(crate) held: Vec<u16>,
     /// The child that has the main of each part that has one.
@@ -49,11 +49,11 @@ pub(crate) struct Shares {
     needs: Vec<[i64; 3]>,
 }
 
-impl Shares {
+impl Distribution {
     /// Counts a distribution.
     pub(crate) fn of(node: &TreeNode<'_>, held: Vec<u16>, main: Vec<u16>) -> Self {
         let width = node.children.len();
-        let mut shares = Self {
+        let mut distribution = Self {
             held,
             main,
             volume: vec![0; width],
@@ -61,19 +61,19 @@ impl Shares {
             beside: vec![0; width],
             needs: vec![[0; 3]; width],
         };
-        for (at, part) in node.parts.iter().enumerate() {
+        for (at, part) in node.worker_parts.iter().enumerate() {
             for child in 0..width {
-                shares.volume[child] += i64::from(shares.held[at * width + child]);
+                distribution.volume[child] += i64::from(distribution.held[at * width + child]);
             }
             if part.main {
-                shares.mains[usize::from(shares.main[at])] += 1;
+                distribution.mains[usize::from(distribution.main[at])] += 1;
             }
         }
         for child in 0..width {
-            shares.count_beside(node, child);
-            shares.count_needs(node, child);
+            distribution.count_beside(node, child);
+            distribution.count_needs(node, child);
         }
-        shares
+        distribution
     }
 
     fn count_needs(&mut self, node: &TreeNode<'_>, child: usize) {
@@ -81,14 +81,14 @@ impl Shares {
         let (volume, mains) = (self.volume[child], self.mains[child]);
         let cores = class.full_cores_needed(volume, mains);
         let cpus = class.full_cpus_needed(volume, mains);
-        let cpus = cpus.max(self.crowded(node, child));
+        let cpus = cpus.max(self.full_cpus_needed_for_room(node, child));
         let more = class.full_units_needed(volume, mains) - cores - cpus;
         self.needs[child] = [cores, cpus, more.max(0)];
     }
 
     /// How many cpus with a main must be full so that there is room for all threads that must go
     /// beside mains.
-    fn crowded(&self, node: &TreeNode<'_>, child: usize) -> i64 {
+    fn full_cpus_needed_for_room(&self, node: &TreeNode<'_>, child: usize) -> i64 {
         let (Some(each), mains) = (node.peers_beside_main, self.mains[child]) else {
             return 0;
         };
@@ -97,7 +97,7 @@ impl Shares {
             return excess.max(0);
         }
         // each makes room for one thread of every part that lacks room, and takes away its own
-        let short = (0..node.parts.len())
+        let short = (0..node.worker_parts.len())
             .filter(|&part| self.must_go_beside(node, part, child) > 0)
             .count() as i64;
         let eased = (short - each).max(1);
@@ -123,8 +123,8 @@ impl Shares {
 
     fn count_beside(&mut self, node: &TreeNode<'_>, child: usize) {
         if node.peers_beside_main.is_some() {
-            let parts = 0..node.parts.len();
-            self.beside[child] = parts
+            let worker_parts = 0..node.worker_parts.len();
+            self.beside[child] = worker_parts
                 .map(|part| self.must_go_beside(node, part, child))
                 .sum();
         }
@@ -132,7 +132,7 @@ impl Shares {
 
     /// Number of threads of a part that must go to cpus of the child that hold mains of others.
     fn must_go_beside(&self, node: &TreeNode<'_>, part: usize, child: usize) -> i64 {
-        let main = node.parts[part].main && usize::from(self.main[part]) == child;
+        let main = node.worker_parts[part].main && usize::from(self.main[part]) == child;
         let held = i64::from(self.held[part * node.children.len() + child]);
         let apart = i64::from(node.children[child].cpus) - self.mains[child];
         (held - i64::from(main) - apart).max(0)
@@ -141,7 +141,7 @@ impl Shares {
 
 struct Annealing<'a> {
     node: &'a TreeNode<'a>,
-    shares: Shares,
+    distribution: Distribution,
     width: usize,
     penalty: i64,
     /// Cores, and cpus, that must be full and hold a main, and how many more of either kind, over
@@ -161,14 +161,14 @@ struct CountMove {
     main: bool,
 }
 
-/// The best distribution found, and whether it keeps all volumes.
+/// The best distribution found, and whether it is within all limits.
 pub(crate) fn anneal_counts(
     node: &TreeNode<'_>,
-    start: Shares,
+    start: Distribution,
     moves: usize,
     seed: u64,
     budget: &mut WorkBudget,
-) -> (Shares, bool) {
+) -> (Distribution, bool) {
     let marginal = |class: &&Class| {
         let steps = class.value.windows(2).map(|pair| (pair[1] - pair[0]).abs());
         steps.max().unwrap_or(0)
@@ -182,21 +182,21 @@ pub(crate) fn anneal_counts(
             .or(node.full_main_limits[1])
             .is_some(),
         node,
-        shares: start,
+        distribution: start,
     };
     for child in 0..annealing.width {
         annealing.count_above(child, 1);
     }
     let mut random = XorShift64::new(seed | 1);
-    let mut best: Option<(i64, Shares)> = None;
+    let mut best: Option<(i64, Distribution)> = None;
     let mut cost = 0i64;
     let (hot, cold) = (steep as f64 * 0.7, 1.0f64.max(steep as f64 * 0.01));
     let cooling = (cold / hot).powf(1.0 / (moves as f64 / 64.0).max(1.0));
     let mut temperature = hot;
-    for turn in 0..moves {
-        if turn % 64 == 0 {
+    for iteration in 0..moves {
+        if iteration % 64 == 0 {
             temperature *= cooling;
-            if turn % 1_024 == 0 && budget.spend(60 * 1_024) {
+            if iteration % 1_024 == 0 && budget.spend(60 * 1_024) {
                 break;
             }
         }
@@ -207,12 +207,12 @@ pub(crate) fn anneal_counts(
         let chance = random.below(1 << 20) as f64 / f64::from(1 << 20);
         if change <= 0 || chance < (-(change as f64) / temperature).exp() {
             cost += change;
-            if best.as_ref().is_none_or(|best| cost < best.0) && annealing.is_whole() {
-                best = Some((cost, annealing.shares.clone()));
+            if best.as_ref().is_none_or(|best| cost < best.0) && annealing.is_within_limits() {
+                best = Some((cost, annealing.distribution.clone()));
             }
         } else {
             for step in steps.iter().rev().flatten() {
-                annealing.make(CountMove {
+                annealing.apply(CountMove {
                     from: step.to,
                     to: step.from,
                     ..*step
@@ -221,10 +221,10 @@ pub(crate) fn anneal_counts(
         }
     }
     match best {
-        Some((_, shares)) => (shares, true),
+        Some((_, distribution)) => (distribution, true),
         None => {
-            let whole = annealing.is_whole();
-            (annealing.shares, whole)
+            let is_within_limits = annealing.is_within_limits();
+            (annealing.distribution, is_within_limits)
         }
     }
 }
@@ -237,7 +237,7 @@ impl Annealing<'_> {
         if from == to {
             return None;
         }
-        let part = random.below(self.node.parts.len());
+        let part = random.below(self.node.worker_parts.len());
         if random.below(8) == 0 {
             return self
                 .main_step(part, from, to)
@@ -261,7 +261,7 @@ impl Annealing<'_> {
             main: false,
         };
         let first = self.with_main(step(part, from, to, count));
-        let other = random.below(self.node.parts.len());
+        let other = random.below(self.node.worker_parts.len());
         if other == part || random.below(6) == 0 {
             return Some([Some(first), None]);
         }
@@ -279,16 +279,16 @@ impl Annealing<'_> {
 
     /// Number of threads of a part that can move.
     fn movable(&self, part: usize, from: usize, to: usize) -> u16 {
-        let held = |child: usize| self.shares.held[part * self.width + child];
+        let held = |child: usize| self.distribution.held[part * self.width + child];
         let cap = self.node.children[to].capacity.per_worker as u16;
         held(from).min(cap.saturating_sub(held(to)))
     }
 
     /// The main moves as well if no other thread of the part stays.
     fn with_main(&self, step: CountMove) -> CountMove {
-        let here = self.node.parts[step.part].main
-            && usize::from(self.shares.main[step.part]) == step.from;
-        let all = self.shares.held[step.part * self.width + step.from] == step.count;
+        let here = self.node.worker_parts[step.part].main
+            && usize::from(self.distribution.main[step.part]) == step.from;
+        let all = self.distribution.held[step.part * self.width + step.from] == step.count;
         CountMove {
             main: here && all,
             ..step
@@ -297,10 +297,10 @@ impl Annealing<'_> {
 
     /// Moves only the main.
     fn main_step(&self, part: usize, _: usize, to: usize) -> Option<CountMove> {
-        let from = usize::from(self.shares.main[part]);
-        let ok = self.node.parts[part].main
+        let from = usize::from(self.distribution.main[part]);
+        let ok = self.node.worker_parts[part].main
             && from != to
-            && self.shares.held[part * self.width + to] > 0;
+            && self.distribution.held[part * self.width + to] > 0;
         ok.then_some(CountMove {
             part,
             from,
@@ -316,42 +316,46 @@ impl Annealing<'_> {
         };
         let before = self.cost_of(steps, first);
         for step in steps.iter().flatten() {
-            self.make(*step);
+            self.apply(*step);
         }
         self.cost_of(steps, first) - before
     }
 
-    fn make(&mut self, step: CountMove) {
+    fn apply(&mut self, step: CountMove) {
         let (a, b) = (step.from, step.to);
         self.count_above(a, -1);
         self.count_above(b, -1);
         let strict = self.node.peers_beside_main.is_some();
         if strict && !step.main {
             for child in [a, b] {
-                let now = self.shares.must_go_beside(self.node, step.part, child);
-                self.shares.beside[child] -= now;
+                let now = self
+                    .distribution
+                    .must_go_beside(self.node, step.part, child);
+                self.distribution.beside[child] -= now;
             }
         }
         let at = step.part * self.width;
-        self.shares.held[at + a] -= step.count;
-        self.shares.held[at + b] += step.count;
-        self.shares.volume[a] -= i64::from(step.count);
-        self.shares.volume[b] += i64::from(step.count);
+        self.distribution.held[at + a] -= step.count;
+        self.distribution.held[at + b] += step.count;
+        self.distribution.volume[a] -= i64::from(step.count);
+        self.distribution.volume[b] += i64::from(step.count);
         if step.main {
-            self.shares.main[step.part] = b as u16;
-            self.shares.mains[a] -= 1;
-            self.shares.mains[b] += 1;
+            self.distribution.main[step.part] = b as u16;
+            self.distribution.mains[a] -= 1;
+            self.distribution.mains[b] += 1;
         }
         for child in [a, b] {
             if strict && step.main {
-                self.shares.count_beside(self.node, child);
+                self.distribution.count_beside(self.node, child);
             } else if strict {
-                let now = self.shares.must_go_beside(self.node, step.part, child);
-                self.shares.beside[child] += now;
+                let now = self
+                    .distribution
+                    .must_go_beside(self.node, step.part, child);
+                self.distribution.beside[child] += now;
             }
         }
         for child in [a, b] {
-            self.shares.count_needs(self.node, child);
+            self.distribution.count_needs(self.node, child);
             self.count_above(child, 1);
         }
     }
@@ -363,11 +367,11 @@ impl Annealing<'_> {
         for step in steps.iter().flatten() {
             for child in [first.from, first.to] {
                 let class = self.node.children[child];
-                let k = usize::from(self.shares.held[step.part * self.width + child]);
+                let k = usize::from(self.distribution.held[step.part * self.width + child]);
                 sum -= class.value[k];
                 let main = self.coupled
-                    && self.node.parts[step.part].main
-                    && usize::from(self.shares.main[step.part]) == child;
+                    && self.node.worker_parts[step.part].main
+                    && usize::from(self.distribution.main[step.part]) == child;
                 if main {
                     sum += class.main_loss[k];
                 }
@@ -378,7 +382,10 @@ impl Annealing<'_> {
 
     fn child_cost(&self, child: usize) -> i64 {
         let class = self.node.children[child];
-        let (volume, mains) = (self.shares.volume[child], self.shares.mains[child]);
+        let (volume, mains) = (
+            self.distribution.volume[child],
+            self.distribution.mains[child],
+        );
         let capacity = class.capacity;
         let off = (i64::from(capacity.least) - volume)
             .max(volume - i64::from(capacity.most))
@@ -390,7 +397,7 @@ impl Annealing<'_> {
 
     /// Adds or subtracts the full units that a child needs.
     fn count_above(&mut self, child: usize, sign: i64) {
-        let needs = self.shares.needs[child];
+        let needs = self.distribution.needs[child];
         for (excess, needed) in self.excess.iter_mut().zip(needs) {
             *excess += sign * needed;
         }
@@ -408,11 +415,11 @@ impl Annealing<'_> {
         above(cores, of_cores) + above(cpus, of_cpus) + either
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_within_limits(&self) -> bool {
         let within = (0..self.width).all(|child| {
-            let (volume, class) = (self.shares.volume[child], self.node.children[child]);
+            let (volume, class) = (self.distribution.volume[child], self.node.children[child]);
             (i64::from(class.capacity.least)..=i64::from(class.capacity.most)).contains(&volume)
-                && self.shares.mains[child] < class.main_closeness.len() as i64
+                && self.distribution.mains[child] < class.main_closeness.len() as i64
         });
         within && self.beyond_limits() == 0
     }

@@ -29,7 +29,7 @@ pub(crate) struct Domains {
     pub(crate) levels: usize,
     pub(crate) mode: Mode,
     /// Distance of two cpus that share no domain.
-    pub(crate) beyond: i64,
+    pub(crate) machine_distance: i64,
     /// Closeness of a pair that shares a domain of the level, in addition to that of outer levels;
     /// never negative.
     pub(crate) gain: [i64; LEVELS],
@@ -71,7 +71,7 @@ impl Domains {
             threads: problem.threads.into(),
             cpus: cpus.len(),
             mode: problem.mode,
-            beyond: problem.distances.machine.into(),
+            machine_distance: problem.distances.machine.into(),
             gain: levels.gain,
             levels: levels.count,
             rules: RuleLimits::of(problem, starts[CORE].len() - 1),
@@ -119,8 +119,9 @@ impl Domains {
 
     /// The objective of a mapping from its closeness: of the mains, and summed over workers.
     pub(crate) fn objective(&self, mains: i64, within: i64) -> i64 {
-        let apart = |items: usize, closeness: i64| self.beyond * pairs(items as u32) - closeness;
-        let all = self.workers as i64 * self.beyond * pairs(self.threads as u32) - within;
+        let apart =
+            |items: usize, closeness: i64| self.machine_distance * pairs(items as u32) - closeness;
+        let all = self.workers as i64 * self.machine_distance * pairs(self.threads as u32) - within;
         apart(self.workers, mains)
             + match self.mode {
                 Mode::Scatter => all,

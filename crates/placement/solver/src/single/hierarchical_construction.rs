@@ -13,7 +13,7 @@ use crate::WorkBudget;
 use crate::limits::COUNT_ANNEALING_MOVES_MAX;
 use crate::single::allowed::Allowed;
 use crate::single::assignment::Assignment;
-use crate::single::count_annealing::{Shares, TreeNode, WorkerPart, anneal_counts};
+use crate::single::count_annealing::{Distribution, TreeNode, WorkerPart, anneal_counts};
 use crate::single::domain_classes::{
     Classes, FullMainLimit, LevelGroup, classes, peers_beside_main,
 };
@@ -138,25 +138,27 @@ impl Construction<'_> {
             children: (first..=last)
                 .map(|domain| &classes[of_domain[domain]])
                 .collect(),
-            parts,
+            worker_parts: parts,
             full_main_limits,
             peers_beside_main: self.peers_beside_main,
         };
         let start = self.lay_end_to_end(&node, level, cpus.clone())?;
         let width = node.children.len();
-        let shares = if width == 1 || self.seed == 0 || spent {
+        let distribution = if width == 1 || self.seed == 0 || spent {
             start
         } else {
             let moves = self.moves(depth, cpus.len(), parts.len() * width);
             anneal_counts(&node, start, moves, self.seed, budget).0
         };
-        for (child, full_main_limits) in shares.full_main_limits(&node).into_iter().enumerate() {
+        for (child, full_main_limits) in
+            distribution.full_main_limits(&node).into_iter().enumerate()
+        {
             let inside: Vec<WorkerPart> = parts
                 .iter()
                 .enumerate()
                 .filter_map(|(at, part)| {
-                    let threads = u32::from(shares.held[at * width + child]);
-                    let main = part.main && usize::from(shares.main[at]) == child;
+                    let threads = u32::from(distribution.held[at * width + child]);
+                    let main = part.main && usize::from(distribution.main[at]) == child;
                     (threads > 0).then_some(WorkerPart {
                         threads,
                         main,
@@ -190,14 +192,14 @@ impl Construction<'_> {
         node: &TreeNode<'_>,
         level: usize,
         cpus: std::ops::Range<usize>,
-    ) -> Option<Shares> {
+    ) -> Option<Distribution> {
         let width = node.children.len();
         let first = self.domains.domain(level, cpus.start);
-        let mut held = vec![0u16; node.parts.len() * width];
-        let mut main = vec![0u16; node.parts.len()];
+        let mut held = vec![0u16; node.worker_parts.len() * width];
+        let mut main = vec![0u16; node.worker_parts.len()];
         let mut mains = vec![0u32; width];
         let mut next = 0;
-        for (at, part) in node.parts.iter().enumerate() {
+        for (at, part) in node.worker_parts.iter().enumerate() {
             for _ in 0..part.threads {
                 let child_of = |turn: &usize| {
                     self.domains.domain(level, cpus.start + turn % cpus.len()) - first
@@ -219,7 +221,7 @@ impl Construction<'_> {
                 mains[child] += 1;
             }
         }
-        Some(Shares::of(node, held, main))
+        Some(Distribution::of(node, held, main))
     }
 
     /// Assigns the threads on a core to its cpus: mains first, if that leaves room for all.

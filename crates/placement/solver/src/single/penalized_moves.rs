@@ -148,13 +148,14 @@ impl Search<'_> {
             if !(self.has_room(a.worker, to) && self.has_room(b.worker, from)) {
                 return None;
             }
-            let both = self.closer(a.worker, from, to) + self.closer(b.worker, to, from);
+            let both =
+                self.closeness_gain(a.worker, from, to) + self.closeness_gain(b.worker, to, from);
             gain += self.sign * both;
         }
         let mut violation = 0;
         if a.main != b.main {
             let (from, to) = if a.main { (from, to) } else { (to, from) };
-            gain -= self.mains_closer(from, to);
+            gain -= self.mains_closeness_gain(from, to);
             if gain < floor - 2 * penalty || !self.cpus_hold(from, to, 0, 1) {
                 return None;
             }
@@ -180,9 +181,9 @@ impl Search<'_> {
         if !self.has_room(worker, to) || !self.cpus_hold(from, to, 1, i32::from(main)) {
             return None;
         }
-        let mut gain = self.sign * self.closer(worker, from, to);
+        let mut gain = self.sign * self.closeness_gain(worker, from, to);
         if main {
-            gain -= self.mains_closer(from, to);
+            gain -= self.mains_closeness_gain(from, to);
         }
         let violation = self.violation_after(from, to, 1, i32::from(main));
         if gain - penalty * violation < floor {

@@ -111,8 +111,12 @@ impl SearchDriver<'_> {
             best.climb(bound, steps, budget);
         });
         self.tighten(budget);
-        let again = in_force.is_some_and(|value| value >= self.best.objective());
-        let seeds = if again { 1 } else { CONSTRUCTION_SEEDS.len() };
+        let is_repeated = in_force.is_some_and(|value| value >= self.best.objective());
+        let seeds = if is_repeated {
+            1
+        } else {
+            CONSTRUCTION_SEEDS.len()
+        };
         let first = usize::from(large && self.stage != Stage::Constructed);
         for &seed in CONSTRUCTION_SEEDS.iter().take(seeds).skip(first) {
             if self.is_over(budget) {
@@ -122,7 +126,7 @@ impl SearchDriver<'_> {
         }
         // before the long searches: a small problem reaches this point in a few milliseconds
         self.prove(budget);
-        if again || self.is_over(budget) {
+        if is_repeated || self.is_over(budget) {
             return;
         }
         self.keep_if_better(Stage::Annealed, |best, bound| {

@@ -10,7 +10,7 @@ use super::super::instance::{Instance, Tenant, pairs};
 use super::super::load_ranges::LoadRanges;
 use super::super::rules::Rules;
 use super::super::volumes::Volumes;
-use super::alike::{LOAD_WEIGHT, alike};
+use super::symmetry::{LOAD_WEIGHT, interchangeable_classes};
 use crate::integer_program::{FullDomain, IntegerProgram};
 
 /// Whether the program has at most `most` integer variables, except the few of rules (12) and
@@ -137,7 +137,7 @@ impl<'a> Model<'a> {
         model.keep_workers();
         model.keep_cpus();
         model.keep_cores();
-        model.keep_alike();
+        model.order_interchangeable_domains();
         model.program
     }
 
@@ -185,7 +185,8 @@ impl<'a> Model<'a> {
                     mains += columns.iter().map(|&at| row[at]).sum::<Expression>();
                 }
             }
-            self.program.few_pairs(&mains, (least, most), gain as f64);
+            self.program
+                .add_pair_cost(&mains, (least, most), gain as f64);
         }
     }
 
@@ -199,8 +200,8 @@ impl<'a> Model<'a> {
                     let row = &self.program.threads[worker];
                     let own = members.iter().map(|&at| row[usize::from(at)]).sum();
                     match tenant.sign {
-                        1.. => self.program.few_pairs(&own, range, gain as f64),
-                        _ => self.program.many_pairs(&own, range, gain as f64),
+                        1.. => self.program.add_pair_cost(&own, range, gain as f64),
+                        _ => self.program.add_pair_reward(&own, range, gain as f64),
                     }
                 }
             }
@@ -216,9 +217,9 @@ impl<'a> Model<'a> {
                 continue;
             }
             for worker in rows.clone() {
-                self.program.keep_worker(worker, tenant.threads);
+                self.program.require_worker_threads(worker, tenant.threads);
                 if worker + 1 < rows.end {
-                    self.program.keep_order(worker, worker + 1);
+                    self.program.break_symmetry(worker, worker + 1);
                 }
             }
         }
@@ -268,7 +269,8 @@ impl<'a> Model<'a> {
         if let Some((full, most)) = self.rules.full_cpus {
             let domains = self.full_domains(&units);
             let most = most + self.excess[2];
-            self.program.keep_full_mains(domains, full, most);
+            self.program
+                .limit_full_domains_with_main(domains, full, most);
         }
     }
 
@@ -296,7 +298,8 @@ impl<'a> Model<'a> {
         if let Some((full, most)) = self.rules.full_cores {
             let domains = self.full_domains(&units);
             let most = most + self.excess[3];
-            self.program.keep_full_mains(domains, full, most);
+            self.program
+                .limit_full_domains_with_main(domains, full, most);
         }
     }
 
@@ -346,8 +349,8 @@ impl<'a> Model<'a> {
     }
 
     /// Breaks symmetry: orders alike domains.
-    fn keep_alike(&mut self) {
-        for class in alike(self.instance) {
+    fn order_interchangeable_domains(&mut self) {
+        for class in interchangeable_classes(self.instance) {
             for pair in class.windows(2) {
                 let [first, second] = [&pair[0], &pair[1]].map(|cpus| {
                     let held = self.held(cpus);

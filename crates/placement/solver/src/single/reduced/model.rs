@@ -90,13 +90,13 @@ impl<'a> Model<'a> {
                 let program = &mut self.program;
                 let all = program.mains.iter().flat_map(|row| &row[members.clone()]);
                 let mains: Expression = all.sum();
-                program.few_pairs(&mains, (0, self.domains.workers), gain);
+                program.add_pair_cost(&mains, (0, self.domains.workers), gain);
                 for worker in 0..self.domains.workers {
                     let own: Expression = program.threads[worker][members.clone()].iter().sum();
                     let range = (0, most_of_worker(self.domains, level, domain));
                     match self.domains.mode {
-                        Mode::Scatter => program.few_pairs(&own, range, gain),
-                        Mode::Compact => program.many_pairs(&own, range, gain),
+                        Mode::Scatter => program.add_pair_cost(&own, range, gain),
+                        Mode::Compact => program.add_pair_reward(&own, range, gain),
                     }
                 }
             }
@@ -105,9 +105,10 @@ impl<'a> Model<'a> {
 
     fn keep_rules(&mut self) {
         for worker in 0..self.domains.workers {
-            self.program.keep_worker(worker, self.domains.threads);
+            self.program
+                .require_worker_threads(worker, self.domains.threads);
             if worker + 1 < self.domains.workers {
-                self.program.keep_order(worker, worker + 1);
+                self.program.break_symmetry(worker, worker + 1);
             }
         }
         self.keep_volumes();
@@ -170,7 +171,8 @@ impl<'a> Model<'a> {
             }
         };
         let domains = (0..self.domains.count(level)).map(domain).collect();
-        self.program.keep_full_mains(domains, full, most);
+        self.program
+            .limit_full_domains_with_main(domains, full, most);
     }
 }
 
