@@ -11,7 +11,7 @@ use crate::limits::{LOAD_WINDOW_MIN, REPEAT_PAUSE, SETTLE_SHARE};
 use crate::load_watch::LoadWatch;
 use crate::order::Order;
 use crate::sample::{Figure, Sample, WindowStats, measure};
-use crate::verdict::{ArmRecord, Comparison, LeftOut, Verdict, confidence};
+use crate::verdict::{ArmRecord, Comparison, Elimination, Verdict, confidence};
 
 /// Configuration of a trial by a deployment.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,16 +60,16 @@ pub struct TrialRun {
     arms: Vec<ArmRecord>,
     order: Order,
     /// The arm in force while nothing can be measured, and the one at the start of the trial.
-    rest: usize,
-    home: usize,
+    resting_arm: usize,
+    initial_arm: usize,
     /// Number of completed rounds.
     rounds: usize,
     /// Arms without a window in this round so far; the first one is being measured.
     waiting: VecDeque<usize>,
     round: Vec<Window>,
     /// Start of the trial, and start of its current window.
-    begun: Instant,
-    began: Instant,
+    trial_started_at: Instant,
+    window_started_at: Instant,
     /// The sample at the start of the window, and its time.
     first: Option<(Sample, Instant)>,
     lacks_reports: bool,
@@ -89,13 +89,13 @@ impl TrialRun {
             spec,
             arms: arms.into_iter().map(ArmRecord::new).collect(),
             order: Order::new(seed),
-            rest: 0,
-            home: 0,
+            resting_arm: 0,
+            initial_arm: 0,
             rounds: 0,
             waiting: VecDeque::new(),
             round: Vec::new(),
-            begun: now,
-            began: now,
+            trial_started_at: now,
+            window_started_at: now,
             first: None,
             lacks_reports: false,
             verdict: None,
@@ -116,7 +116,7 @@ impl TrialRun {
     }
 
     fn current(&self) -> usize {
-        self.waiting.front().copied().unwrap_or(self.rest)
+        self.waiting.front().copied().unwrap_or(self.resting_arm)
     }
 
     fn comparison(&self) -> Comparison<'_> {
@@ -154,7 +154,7 @@ impl TrialRun {
         if self.verdict.is_some() {
             return self.watch.as_ref().map(LoadWatch::due);
         }
-        let settled = self.began + self.spec.window / SETTLE_SHARE;
+        let settled = self.window_started_at + self.spec.window / SETTLE_SHARE;
         let first = self.first.as_ref();
         Some(first.map_or(settled, |(_, at)| *at + self.spec.window))
     }
@@ -213,7 +213,7 @@ impl TrialRun {
                     stats,
                     mapping,
                 });
-                self.began = now;
+                self.window_started_at = now;
                 if self.waiting.is_empty() {
                     self.finish_round(now);
                 }
@@ -229,16 +229,16 @@ impl TrialRun {
             return false;
         };
         watch.add_sample(sample, now);
-        let may_repeat = now.duration_since(self.begun) >= REPEAT_PAUSE;
+        let may_repeat = now.duration_since(self.trial_started_at) >= REPEAT_PAUSE;
         let Some(why) = watch.change().filter(|_| may_repeat) else {
             return false;
         };
         let winner = self.verdict.take().map(|verdict| verdict.winner);
         let is_winner = |record: &ArmRecord| Some(record.arm) == winner;
-        self.home = self.arms.iter().position(is_winner).unwrap_or(0);
+        self.initial_arm = self.arms.iter().position(is_winner).unwrap_or(0);
         self.watch = None;
         self.repeated = Some(why);
-        self.begun = now;
+        self.trial_started_at = now;
         self.restart(now);
         true
     }
@@ -249,7 +249,7 @@ impl TrialRun {
             *record = ArmRecord::new(record.arm);
         }
         self.rounds = 0;
-        self.rest = self.home;
+        self.resting_arm = self.initial_arm;
         match self.arms.len() {
             // No other arm to compare with.
             1 => self.verdict = Some(self.comparison().judge()),
@@ -261,41 +261,41 @@ impl TrialRun {
     /// starts with the arm in force, in case nothing can be measured.
     fn restart_round(&mut self, now: Instant) {
         self.begin_round(now);
-        self.waiting.retain(|&arm| arm != self.rest);
-        self.waiting.push_front(self.rest);
+        self.waiting.retain(|&arm| arm != self.resting_arm);
+        self.waiting.push_front(self.resting_arm);
     }
 
     fn begin_round(&mut self, now: Instant) {
         self.first = None;
-        self.began = now;
+        self.window_started_at = now;
         self.round.clear();
-        self.waiting = self.order.next(self.racing()).into();
+        self.waiting = self.order.next(self.remaining()).into();
     }
 
-    fn racing(&self) -> Vec<usize> {
+    fn remaining(&self) -> Vec<usize> {
         let arms = 0..self.arms.len();
-        arms.filter(|&index| self.arms[index].left_out.is_none())
+        arms.filter(|&index| self.arms[index].elimination.is_none())
             .collect()
     }
 
     fn finish_round(&mut self, now: Instant) {
         if self.rounds == 0 {
-            self.leave_out_same();
+            self.eliminate_same();
         }
         for window in std::mem::take(&mut self.round) {
             let record = &mut self.arms[window.arm];
-            if record.left_out.is_none() {
+            if record.elimination.is_none() {
                 record.windows.push(window.stats);
             }
         }
         self.rounds += 1;
-        let is_look = looks(usize::from(self.spec.rounds)).contains(&self.rounds);
-        let is_decided = is_look && self.leave_out_worse();
-        if self.arms[self.rest].left_out.is_some() {
-            self.rest = self.comparison().candidates().first().copied().unwrap_or(0);
+        let is_comparison_round = looks(usize::from(self.spec.rounds)).contains(&self.rounds);
+        let is_decided = is_comparison_round && self.eliminate_worse();
+        if self.arms[self.resting_arm].elimination.is_some() {
+            self.resting_arm = self.comparison().candidates().first().copied().unwrap_or(0);
         }
         let is_last = self.rounds >= usize::from(self.spec.rounds);
-        if is_decided || is_last || self.racing().len() < 2 {
+        if is_decided || is_last || self.remaining().len() < 2 {
             self.end(now);
         } else {
             self.begin_round(now);
@@ -303,7 +303,7 @@ impl TrialRun {
     }
 
     /// Eliminates arms that place every thread like an earlier one.
-    fn leave_out_same(&mut self) {
+    fn eliminate_same(&mut self) {
         let mapping = |arm: usize| {
             let window = self.round.iter().find(|window| window.arm == arm);
             window.and_then(|window| window.mapping)
@@ -312,16 +312,16 @@ impl TrialRun {
         for (index, mapping) in mappings.iter().enumerate() {
             let first = mappings.iter().position(|other| other == mapping);
             if let Some(first) = first.filter(|&first| mapping.is_some() && first < index) {
-                self.arms[index].left_out = Some(LeftOut::SameAs(self.arms[first].arm));
+                self.arms[index].elimination = Some(Elimination::SameAs(self.arms[first].arm));
             }
         }
     }
 
     /// Eliminates arms that are significantly worse than the leader; true if that decides the
     /// trial.
-    fn leave_out_worse(&mut self) -> bool {
-        let racing = |record: &ArmRecord| record.left_out.is_none().then(|| record.scores());
-        let scores: Vec<Option<Vec<f64>>> = self.arms.iter().map(racing).collect();
+    fn eliminate_worse(&mut self) -> bool {
+        let remaining = |record: &ArmRecord| record.elimination.is_none().then(|| record.scores());
+        let scores: Vec<Option<Vec<f64>>> = self.arms.iter().map(remaining).collect();
         let confidence = confidence(&self.arms);
         let Some(look) = Look::at(&scores, confidence) else {
             return false;
@@ -329,7 +329,7 @@ impl TrialRun {
         let leader = self.arms[look.leader].scores();
         for &index in &look.behind {
             let interval = compare(&leader, &self.arms[index].scores(), confidence);
-            self.arms[index].left_out = interval.map(LeftOut::Behind);
+            self.arms[index].elimination = interval.map(Elimination::Behind);
         }
         look.is_decided
     }

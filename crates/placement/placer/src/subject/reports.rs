@@ -220,7 +220,7 @@ impl Subject {
             plan_hash: pair.map(|(problem, mapping)| plan_hash(problem, mapping)),
             mapping: pair.map(|(_, mapping)| mapping.clone()),
             is_solved: self.is_solved(),
-            fixed_threads: self.fixed_threads(),
+            fixed_threads: self.obstacle_cpus(),
             hot_threads: self.hot_threads(),
             topology_hash,
         }
