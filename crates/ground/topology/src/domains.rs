@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn covering_joins_what_the_inner_domain_has_joined() {
+    fn merge_over_joins_the_sets_of_the_inner_domain() {
         let mut inner = DisjointSets::by_key([0, 0, 1, 1]);
         let mut outer = DisjointSets::by_key(["a", "b", "b", "c"]);
         outer.merge_over(&mut inner);

@@ -277,7 +277,7 @@ impl ProcessTree {
         Ok(changed)
     }
 
-    /// Records that nothing was spawned until `no_spawns.until`: spawns found later are more recent.
+    /// Records that nothing was spawned until `no_spawns.until`: spawns found later are newer.
     pub(crate) fn record_no_spawns(&mut self, no_spawns: NoSpawnInterval) {
         self.no_spawns = no_spawns;
         if self.last_listed < no_spawns.since {

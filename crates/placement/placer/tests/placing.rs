@@ -344,7 +344,7 @@ fn a_mask_that_is_changed_again_and_again_is_left_until_the_back_off_ends() {
 }
 
 #[test]
-fn every_mask_is_given_back_at_the_end() {
+fn every_mask_is_restored_on_exit() {
     let mut server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.until_placed();
@@ -446,7 +446,7 @@ fn a_live_change_to_none_gives_masks_back_and_tuna_places_again() {
 }
 
 #[test]
-fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
+fn a_live_change_to_observe_restores_masks_once_and_then_writes_nothing() {
     let server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.until_placed();

@@ -158,7 +158,7 @@ fn a_rule_is_kept_where_moving_threads_keeps_it() {
 /// 8^6 placements: too many to enumerate, and the counted bound is 246. The integer program finds
 /// more than the search, 100 instead of 50, and proves it optimal.
 #[test]
-fn what_search_and_counts_leave_open_the_integer_program_proves() {
+fn the_integer_program_proves_optimality_where_search_and_counts_do_not() {
     let topology = Shape([1, 2, 2, 1, 2]).topology();
     let problem = same_cpuset(&topology, &[(1, 3, Mode::Scatter), (1, 3, Mode::Compact)]);
     let solution = solve_joint(&problem, &mut WorkBudget::unlimited()).unwrap();

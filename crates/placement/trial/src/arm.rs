@@ -42,8 +42,9 @@ impl Arm {
         };
     }
 
-    /// The arms of a trial: that of the policy itself, then the others in `requested`. With one thread
-    /// per worker there is no distance between threads of a worker, so both modes are the same arm.
+    /// The arms of a trial: that of the policy itself, then the others in `requested`. With one
+    /// thread per worker there is no distance between threads of a worker, so both modes are the
+    /// same arm.
     pub(crate) fn of_trial(policy: &SubjectPolicy, requested: &[Self]) -> Vec<Self> {
         let same = |one: Self, other: Self| {
             let is_mode = |arm| matches!(arm, Self::Scatter | Self::Compact);

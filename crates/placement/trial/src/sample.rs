@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_is_compared_per_cpu_time_and_not_below_what_is_felt() {
+    fn waiting_time_is_compared_per_cpu_time_with_a_minimum() {
         let sample = |cpu_micros, waiting_micros| Sample {
             latency: Vec::new(),
             usage: PodUsage {

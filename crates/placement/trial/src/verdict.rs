@@ -2,8 +2,8 @@
 //!
 //! The deployment's own arm is kept unless another one beats it; if no arm beats the kernel's
 //! placement, placement is withdrawn. One arm beats another by the primary figure (p99, or the
-//! waiting time), or by the CPU time per request if the primary figure is not worse; in both cases by
-//! more than the noise, and by more than a user would notice.
+//! waiting time), or by the CPU time per request if the primary figure is not worse; in both cases
+//! by more than the noise, and by more than a user would notice.
 
 use albacore_statistics::{Claim, EQUAL, Interval, compare};
 

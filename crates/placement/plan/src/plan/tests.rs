@@ -406,7 +406,7 @@ fn a_mask_that_is_changed_before_it_is_read_back_counts_as_changed() {
 }
 
 #[test]
-fn without_placement_only_masks_that_were_written_are_given_back() {
+fn without_placement_only_masks_that_were_written_are_restored() {
     let mut world = named(2, 2);
     let stranger = world.born(None, 1, "cron");
     world

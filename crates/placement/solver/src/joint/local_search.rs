@@ -4,10 +4,10 @@
 //! the loads balanced: an *exchange* of the cpus of two threads, of any tenants, and a *shift* of a
 //! thread to a cpu whose load is exactly one less (on the same core, or on a core whose load is
 //! also one less): the loads swap. First moves that reduce the violation of the rules on mains
-//! (`repair`), then moves that increase score. A table contains, for each pair of cpus, an upper
+//! (`repair`), then moves that increase the score. A table contains, for each pair of cpus, an upper
 //! bound on the gain of any thread on one that moves to the other, so that most pairs are pruned by
 //! one comparison. **Proof sketch.** Each move reduces the violation, or keeps it and increases
-//! score, a bounded integer; the table bounds the gains of a cpu's threads at the time it was
+//! the score, a bounded integer; the table bounds the gains of a cpu's threads at the time it was
 //! filled, and is filled again when one of their workers has moved; the search ends after a round
 //! over all cpus without a move. **Limits.** The result is a local optimum. The budget is checked
 //! before the gains of a cpu are filled and before each move of a pair.
@@ -40,7 +40,7 @@ pub(super) fn keeps_balance_if_shifted(search: &SearchState<'_>, from: usize, to
         }
 }
 
-/// Change of violation and score by a move; `None` if the move is infeasible.
+/// Changes of violation and score by a move; `None` if the move is infeasible.
 pub(super) fn evaluate(search: &SearchState<'_>, step: Move) -> Option<(i64, i64)> {
     match step {
         Move::Exchange(first, second) => evaluate_exchange(search, first, second),
@@ -162,7 +162,7 @@ impl GainTable {
         }
     }
 
-    /// Whether an exchange or shift between two cpus might increase score.
+    /// Whether an exchange or shift between two cpus might increase the score.
     fn may_improve(&self, search: &SearchState<'_>, a: usize, b: usize) -> bool {
         let at = |of: &[i64], from: usize, to: usize| of[from * self.cpus + to];
         let (main_a, peer_a) = (at(&self.mains, a, b), at(&self.peers, a, b));
@@ -213,7 +213,7 @@ impl LocalSearch {
         }
     }
 
-    /// Makes moves that increase score until there is none, the objective reaches `goal` with no
+    /// Makes moves that increase the score until there is none, the objective reaches `goal` with no
     /// thread moved that could stay, or the budget is spent.
     pub(super) fn climb(
         &mut self,
@@ -223,7 +223,7 @@ impl LocalSearch {
     ) {
         let cpus = search.instance.cpus;
         let mut before = None;
-        // bound: each round but the last increases score
+        // bound: each round but the last increases the score
         while before != Some(search.score()) {
             before = Some(search.score());
             (0..cpus).for_each(|cpu| self.enqueue(cpu));
@@ -241,7 +241,7 @@ impl LocalSearch {
         goal: i64,
         budget: &mut WorkBudget,
     ) -> bool {
-        // bound: a cpu is queued again only after a move, which increases score
+        // bound: a cpu is queued again only after a move, which increases the score
         while let Some(cpu) = self.queue.pop_front() {
             self.is_queued[cpu] = false;
             let is_done = search.value >= goal && search.unmoved == self.max_unmoved;
@@ -297,7 +297,7 @@ impl LocalSearch {
 
     /// Makes improving moves of the threads on a cpu.
     fn improve(&mut self, search: &mut SearchState<'_>, cpu: usize, budget: &mut WorkBudget) {
-        // bound: each iteration increases score
+        // bound: each iteration increases the score
         while let Some(step) = main_with_own_peer(search, cpu) {
             self.apply(search, step);
         }
@@ -307,7 +307,7 @@ impl LocalSearch {
                 return;
             }
             self.refresh(search, other, budget);
-            // bound: each iteration increases score
+            // bound: each iteration increases the score
             while self.gains.may_improve(search, cpu, other) {
                 let moves = search.threads_on_cpu[cpu].len() * search.threads_on_cpu[other].len();
                 if budget.spend(EXCHANGE_STEPS * moves + 4 * search.instance.cpus) {
@@ -330,7 +330,7 @@ impl LocalSearch {
     }
 }
 
-/// The exchange of a main on the cpu with a peer of its worker that increases score most.
+/// The exchange of a main on the cpu with a peer of its worker that increases the score most.
 fn main_with_own_peer(search: &SearchState<'_>, cpu: usize) -> Option<Move> {
     let mut best: Option<((i64, i64), Move)> = None;
     for &main in search.threads_on_cpu[cpu]

@@ -18,7 +18,7 @@ use crate::{Mode, Problem, Rank, Slot, WorkerIndex};
 pub(crate) use crate::levels::{CORE, CPU, L3, LEVELS, pairs};
 
 /// The position of an id that no cpu has.
-const NOWHERE: u16 = u16::MAX;
+const NO_POSITION: u16 = u16::MAX;
 
 /// A [`Problem`] in index form. Cpus are positions 0..C in tree order.
 pub(crate) struct Domains {
@@ -41,7 +41,7 @@ pub(crate) struct Domains {
     pub(crate) ids: Vec<CpuId>,
     /// The positions in ascending order of their ids.
     pub(crate) by_id: Vec<u16>,
-    /// Position of each id up to the highest, [`NOWHERE`] if no cpu has it.
+    /// Position of each id up to the highest, [`NO_POSITION`] if no cpu has it.
     positions: Vec<u16>,
     pub(crate) rules: RuleLimits,
 }
@@ -60,7 +60,7 @@ impl Domains {
             .map(|&at| cpus[usize::from(at)].id)
             .collect();
         let highest = cpus.last().map_or(0, |cpu| usize::from(cpu.id.0));
-        let mut positions = vec![NOWHERE; highest + 1];
+        let mut positions = vec![NO_POSITION; highest + 1];
         for (position, id) in (0u16..).zip(&ids) {
             positions[usize::from(id.0)] = position;
         }
@@ -86,7 +86,7 @@ impl Domains {
     /// The position of a cpu, if it is one of the problem's.
     pub(crate) fn position(&self, id: CpuId) -> Option<u16> {
         let position = self.positions.get(usize::from(id.0)).copied();
-        position.filter(|&position| position != NOWHERE)
+        position.filter(|&position| position != NO_POSITION)
     }
 
     /// The slot of a thread; threads are numbered by worker, the main first.

@@ -20,7 +20,7 @@ pub(crate) struct Acceptance {
 }
 
 /// Change of value and violation by a move.
-pub(crate) struct Effect {
+pub(crate) struct MoveEffect {
     pub(crate) gain: i64,
     pub(crate) violation: i64,
 }
@@ -30,7 +30,7 @@ impl Search<'_> {
     /// returns whether that succeeded within [`REPAIR_EVALUATIONS_MAX`] and the budget.
     pub(crate) fn repair(&mut self, budget: &mut WorkBudget) -> bool {
         let target = self.allowed;
-        let mut looks = 0;
+        let mut evaluations_total = 0;
         // bound: every round takes a main off a full cpu or core
         for _ in 0..2 * self.domains.workers {
             if self.full_mains <= target.full_mains
@@ -40,17 +40,19 @@ impl Search<'_> {
             }
             let misplaced = self.full_mains.max(self.full_core_mains) as usize;
             let evaluations = misplaced * (self.threads.len() + self.domains.cpus);
-            looks += evaluations;
-            if looks > REPAIR_EVALUATIONS_MAX || budget.spend(REPAIR_STEPS * evaluations) {
+            evaluations_total += evaluations;
+            if evaluations_total > REPAIR_EVALUATIONS_MAX
+                || budget.spend(REPAIR_STEPS * evaluations)
+            {
                 break;
             }
             let below = |now: u32, most: u32| if now > most { now - 1 } else { most };
             self.allowed.full_mains = below(self.full_mains, target.full_mains);
             self.allowed.full_core_mains = below(self.full_core_mains, target.full_core_mains);
-            if !self.move_a_main() {
+            if !self.move_main_off_full_unit() {
                 // one of the two limits at a time
                 self.allowed.full_core_mains = self.full_core_mains.max(target.full_core_mains);
-                if !self.move_a_main() {
+                if !self.move_main_off_full_unit() {
                     break;
                 }
             }
@@ -60,7 +62,7 @@ impl Search<'_> {
     }
 
     /// Makes the best feasible move of a main that is on a full cpu or core.
-    fn move_a_main(&mut self) -> bool {
+    fn move_main_off_full_unit(&mut self) -> bool {
         let mut best: Option<(i64, usize, Result<usize, usize>)> = None;
         for first in 0..self.threads.len() {
             let Thread { main, cpu, .. } = self.threads[first];
@@ -136,7 +138,7 @@ impl Search<'_> {
         first: usize,
         second: usize,
         accept: Acceptance,
-    ) -> Option<Effect> {
+    ) -> Option<MoveEffect> {
         let Acceptance { penalty, floor } = accept;
         let (a, b) = (self.threads[first], self.threads[second]);
         let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
@@ -165,7 +167,7 @@ impl Search<'_> {
             return None;
         }
         self.exchange(first, second);
-        Some(Effect { gain, violation })
+        Some(MoveEffect { gain, violation })
     }
 
     /// Shifts a thread if the acceptance rule allows it.
@@ -174,7 +176,7 @@ impl Search<'_> {
         thread: usize,
         to: usize,
         accept: Acceptance,
-    ) -> Option<Effect> {
+    ) -> Option<MoveEffect> {
         let Acceptance { penalty, floor } = accept;
         let Thread { worker, main, cpu } = self.threads[thread];
         let from = usize::from(cpu);
@@ -190,7 +192,7 @@ impl Search<'_> {
             return None;
         }
         self.shift(thread, to);
-        Some(Effect { gain, violation })
+        Some(MoveEffect { gain, violation })
     }
 
     /// Violation of the rules on cores and on full cpus, as one number.

@@ -7,8 +7,8 @@
 //! another, or one main more in a domain and one less in another) that increases the sum, apply it,
 //! and repeat. **Proof sketch.** Sums of distances in a tree are concave in the counts of its
 //! domains, so a flow without such a cycle is optimal; one with such a cycle gives no bound.
-//! **Limits.** After [`CYCLES_MAX`] cycles all mains are assumed to be allowed on every cpu that any
-//! of them may use, which still gives a bound once no cycle is left. Deployments with the same
+//! **Limits.** After [`CYCLES_MAX`] cycles all mains are assumed to be allowed on every cpu that
+//! any of them may use, which still gives a bound once no cycle is left. Deployments with the same
 //! cpuset are one source.
 
 use std::collections::BTreeMap;
