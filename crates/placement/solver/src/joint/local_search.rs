@@ -4,10 +4,10 @@
 //! the loads balanced: an *exchange* of the cpus of two threads, of any tenants, and a *shift* of a
 //! thread to a cpu whose load is exactly one less (on the same core, or on a core whose load is
 //! also one less): the loads swap. First moves that reduce the violation of the rules on mains
-//! (`repair`), then moves that increase the score. A table contains, for each pair of cpus, an upper
-//! bound on the gain of any thread on one that moves to the other, so that most pairs are pruned by
-//! one comparison. **Proof sketch.** Each move reduces the violation, or keeps it and increases
-//! the score, a bounded integer; the table bounds the gains of a cpu's threads at the time it was
+//! (`repair`), then moves that increase the score. A table contains, for each pair of cpus, an
+//! upper bound on the gain of any thread on one that moves to the other, so that most pairs are
+//! pruned by one comparison. **Proof sketch.** Each move reduces the violation, or keeps it and
+//! increases the score, a bounded integer; the table bounds the gains of a cpu's threads when it was
 //! filled, and is filled again when one of their workers has moved; the search ends after a round
 //! over all cpus without a move. **Limits.** The result is a local optimum. The budget is checked
 //! before the gains of a cpu are filled and before each move of a pair.
@@ -213,8 +213,8 @@ impl LocalSearch {
         }
     }
 
-    /// Makes moves that increase the score until there is none, the objective reaches `goal` with no
-    /// thread moved that could stay, or the budget is spent.
+    /// Makes moves that increase the score until there is none, the objective reaches `goal` with
+    /// no thread moved that could stay, or the budget is spent.
     pub(super) fn climb(
         &mut self,
         search: &mut SearchState<'_>,
