@@ -65,18 +65,18 @@ pub struct TrialRun {
     /// Number of completed rounds.
     rounds: usize,
     /// Arms without a window in this round so far; the first one is being measured.
-    waiting: VecDeque<usize>,
+    pending_arms: VecDeque<usize>,
     round: Vec<Window>,
     /// Start of the trial, and start of its current window.
     trial_started_at: Instant,
     window_started_at: Instant,
     /// The sample at the start of the window, and its time.
-    first: Option<(Sample, Instant)>,
+    window_start: Option<(Sample, Instant)>,
     lacks_reports: bool,
     verdict: Option<Verdict>,
     /// Set after the verdict.
-    watch: Option<LoadWatch>,
-    repeated: Option<String>,
+    load_watch: Option<LoadWatch>,
+    repeat_reason: Option<String>,
 }
 
 impl TrialRun {
@@ -92,15 +92,15 @@ impl TrialRun {
             resting_arm: 0,
             initial_arm: 0,
             rounds: 0,
-            waiting: VecDeque::new(),
+            pending_arms: VecDeque::new(),
             round: Vec::new(),
             trial_started_at: now,
             window_started_at: now,
-            first: None,
+            window_start: None,
             lacks_reports: false,
             verdict: None,
-            watch: None,
-            repeated: None,
+            load_watch: None,
+            repeat_reason: None,
         };
         run.restart(now);
         run
@@ -116,7 +116,10 @@ impl TrialRun {
     }
 
     fn current(&self) -> usize {
-        self.waiting.front().copied().unwrap_or(self.resting_arm)
+        self.pending_arms
+            .front()
+            .copied()
+            .unwrap_or(self.resting_arm)
     }
 
     fn comparison(&self) -> Comparison<'_> {
@@ -139,7 +142,7 @@ impl TrialRun {
                  its node"
             ));
         }
-        let repeated = self.repeated.as_ref();
+        let repeated = self.repeat_reason.as_ref();
         let repeated = repeated.map_or_else(String::new, |why| format!(" repeated, {why}"));
         let (round, all) = (self.rounds + 1, self.spec.rounds);
         let figures = self.comparison().figures(0, false);
@@ -152,10 +155,10 @@ impl TrialRun {
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         if self.verdict.is_some() {
-            return self.watch.as_ref().map(LoadWatch::due);
+            return self.load_watch.as_ref().map(LoadWatch::due);
         }
         let settled = self.window_started_at + self.spec.window / SETTLE_SHARE;
-        let first = self.first.as_ref();
+        let first = self.window_start.as_ref();
         Some(first.map_or(settled, |(_, at)| *at + self.spec.window))
     }
 
@@ -174,7 +177,7 @@ impl TrialRun {
     /// Handles a due sample without a latency report: restarts the trial without changing the
     /// placement. True if the state or its text changed.
     pub fn report_missing(&mut self, now: Instant) -> bool {
-        if let Some(watch) = &mut self.watch {
+        if let Some(watch) = &mut self.load_watch {
             watch.add_sample(None, now);
             return false;
         }
@@ -200,21 +203,21 @@ impl TrialRun {
             self.restart_round(now);
             return true;
         };
-        let Some((first, at)) = self.first.take() else {
-            self.first = Some((sample, now));
+        let Some((first, at)) = self.window_start.take() else {
+            self.window_start = Some((sample, now));
             return true;
         };
         match measure(self.spec.figure, &first, &sample, now.duration_since(at)) {
             Some(stats) => {
                 let arm = self.current();
-                self.waiting.pop_front();
+                self.pending_arms.pop_front();
                 self.round.push(Window {
                     arm,
                     stats,
                     mapping,
                 });
                 self.window_started_at = now;
-                if self.waiting.is_empty() {
+                if self.pending_arms.is_empty() {
                     self.finish_round(now);
                 }
             }
@@ -225,7 +228,7 @@ impl TrialRun {
 
     /// Adds a sample after the verdict; true if the trial is repeated.
     fn add_load(&mut self, sample: Option<Sample>, now: Instant) -> bool {
-        let Some(watch) = &mut self.watch else {
+        let Some(watch) = &mut self.load_watch else {
             return false;
         };
         watch.add_sample(sample, now);
@@ -236,8 +239,8 @@ impl TrialRun {
         let winner = self.verdict.take().map(|verdict| verdict.winner);
         let is_winner = |record: &ArmRecord| Some(record.arm) == winner;
         self.initial_arm = self.arms.iter().position(is_winner).unwrap_or(0);
-        self.watch = None;
-        self.repeated = Some(why);
+        self.load_watch = None;
+        self.repeat_reason = Some(why);
         self.trial_started_at = now;
         self.restart(now);
         true
@@ -261,15 +264,15 @@ impl TrialRun {
     /// starts with the arm in force, in case nothing can be measured.
     fn restart_round(&mut self, now: Instant) {
         self.begin_round(now);
-        self.waiting.retain(|&arm| arm != self.resting_arm);
-        self.waiting.push_front(self.resting_arm);
+        self.pending_arms.retain(|&arm| arm != self.resting_arm);
+        self.pending_arms.push_front(self.resting_arm);
     }
 
     fn begin_round(&mut self, now: Instant) {
-        self.first = None;
+        self.window_start = None;
         self.window_started_at = now;
         self.round.clear();
-        self.waiting = self.order.next(self.remaining()).into();
+        self.pending_arms = self.order.next(self.remaining()).into();
     }
 
     fn remaining(&self) -> Vec<usize> {
@@ -296,7 +299,7 @@ impl TrialRun {
         }
         let is_last = self.rounds >= usize::from(self.spec.rounds);
         if is_decided || is_last || self.remaining().len() < 2 {
-            self.end(now);
+            self.finish(now);
         } else {
             self.begin_round(now);
         }
@@ -334,14 +337,14 @@ impl TrialRun {
         look.is_decided
     }
 
-    fn end(&mut self, now: Instant) {
+    fn finish(&mut self, now: Instant) {
         self.verdict = Some(self.comparison().judge());
-        self.repeated = None;
+        self.repeat_reason = None;
         let windows = self.arms.iter().flat_map(|record| &record.windows);
         let loads: Vec<f64> = windows.map(|window| window.load).collect();
         let load = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
         let window = self.spec.window.max(LOAD_WINDOW_MIN);
-        self.watch = Some(LoadWatch::new(self.spec.figure, load, window, now));
+        self.load_watch = Some(LoadWatch::new(self.spec.figure, load, window, now));
     }
 }
 

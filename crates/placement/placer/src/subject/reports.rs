@@ -205,7 +205,7 @@ impl Subject {
             subject: self.id,
             cpuset: self.cpuset.cpus.clone(),
             policy: self.policy().clone(),
-            threads_asked: self.policy.asked().threads,
+            threads_asked: self.policy.requested().threads,
             workers_found: self.workers.count(),
             shape: self.shape,
             warnings: self.warnings.clone(),

@@ -7,10 +7,10 @@
 //! (`repair`), then moves that increase the score. A table contains, for each pair of cpus, an
 //! upper bound on the gain of any thread on one that moves to the other, so that most pairs are
 //! pruned by one comparison. **Proof sketch.** Each move reduces the violation, or keeps it and
-//! increases the score, a bounded integer; the table bounds the gains of a cpu's threads when it was
-//! filled, and is filled again when one of their workers has moved; the search ends after a round
-//! over all cpus without a move. **Limits.** The result is a local optimum. The budget is checked
-//! before the gains of a cpu are filled and before each move of a pair.
+//! increases the score, a bounded integer; the table bounds the gains of a cpu's threads when it
+//! was filled, and is filled again when one of their workers has moved; the search ends after a
+//! round over all cpus without a move. **Limits.** The result is a local optimum. The budget is
+//! checked before the gains of a cpu are filled and before each move of a pair.
 
 use std::collections::VecDeque;
 

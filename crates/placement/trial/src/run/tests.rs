@@ -222,7 +222,7 @@ fn equal_arms_seem_to_differ_in_less_than_one_of_twenty_trials() {
             let now = Instant::now();
             let mut trial = TrialRun::new(spec(arms), &policy(), seed, now);
             while trial.verdict.is_none() {
-                let window = trial.waiting.pop_front().unwrap();
+                let window = trial.pending_arms.pop_front().unwrap();
                 let stats = WindowStats {
                     primary: (0.1 * noise(&mut random)).exp(),
                     cpu_per_request: Some((0.05 * noise(&mut random)).exp()),
@@ -234,7 +234,7 @@ fn equal_arms_seem_to_differ_in_less_than_one_of_twenty_trials() {
                     stats,
                     mapping: None,
                 });
-                if trial.waiting.is_empty() {
+                if trial.pending_arms.is_empty() {
                     trial.finish_round(now);
                 }
             }
