@@ -130,7 +130,7 @@ impl IntegerProgram {
     }
 
     /// Requires that the worker has its threads and one main, on a cpu with one of its threads.
-    pub(crate) fn require_worker_threads(&mut self, worker: usize, threads: usize) {
+    pub(crate) fn require_threads(&mut self, worker: usize, threads: usize) {
         let (own, mains) = (&self.threads[worker], &self.mains[worker]);
         let threads = threads as f64;
         self.constraints
@@ -162,12 +162,7 @@ impl IntegerProgram {
 
     /// At most `most` domains hold both `full` threads and a main. If a domain holds `full` or one
     /// less, the constraint is an equation: the same integer solutions, fewer fractional ones.
-    pub(crate) fn limit_full_domains_with_main(
-        &mut self,
-        domains: Vec<FullDomain>,
-        full: u32,
-        most: u32,
-    ) {
+    pub(crate) fn limit_full_mains(&mut self, domains: Vec<FullDomain>, full: u32, most: u32) {
         if most as usize >= domains.len() {
             return;
         }

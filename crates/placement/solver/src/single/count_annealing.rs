@@ -26,7 +26,7 @@ pub(crate) struct WorkerPart {
 pub(crate) struct TreeNode<'a> {
     /// The class of each child domain.
     pub(crate) children: Vec<&'a Class>,
-    pub(crate) worker_parts: &'a [WorkerPart],
+    pub(crate) parts: &'a [WorkerPart],
     /// How many cores, and cpus, may be full and hold a main; `None` where the rule does not bind.
     pub(crate) full_main_limits: [Option<i64>; 2],
     /// Where few cpus with a main may be full: how many threads the others hold beside their mains.
@@ -53,7 +53,7 @@ impl Distribution {
     /// Counts a distribution.
     pub(crate) fn of(node: &TreeNode<'_>, held: Vec<u16>, main: Vec<u16>) -> Self {
         let width = node.children.len();
-        let mut distribution = Self {
+        let mut counts = Self {
             held,
             main,
             volume: vec![0; width],
@@ -61,19 +61,19 @@ impl Distribution {
             beside: vec![0; width],
             needs: vec![[0; 3]; width],
         };
-        for (at, part) in node.worker_parts.iter().enumerate() {
+        for (at, part) in node.parts.iter().enumerate() {
             for child in 0..width {
-                distribution.volume[child] += i64::from(distribution.held[at * width + child]);
+                counts.volume[child] += i64::from(counts.held[at * width + child]);
             }
             if part.main {
-                distribution.mains[usize::from(distribution.main[at])] += 1;
+                counts.mains[usize::from(counts.main[at])] += 1;
             }
         }
         for child in 0..width {
-            distribution.count_beside(node, child);
-            distribution.count_needs(node, child);
+            counts.count_beside(node, child);
+            counts.count_needs(node, child);
         }
-        distribution
+        counts
     }
 
     fn count_needs(&mut self, node: &TreeNode<'_>, child: usize) {
@@ -97,7 +97,7 @@ impl Distribution {
             return excess.max(0);
         }
         // each makes room for one thread of every part that lacks room, and takes away its own
-        let short = (0..node.worker_parts.len())
+        let short = (0..node.parts.len())
             .filter(|&part| self.must_go_beside(node, part, child) > 0)
             .count() as i64;
         let eased = (short - each).max(1);
@@ -123,8 +123,8 @@ impl Distribution {
 
     fn count_beside(&mut self, node: &TreeNode<'_>, child: usize) {
         if node.peers_beside_main.is_some() {
-            let worker_parts = 0..node.worker_parts.len();
-            self.beside[child] = worker_parts
+            let parts = 0..node.parts.len();
+            self.beside[child] = parts
                 .map(|part| self.must_go_beside(node, part, child))
                 .sum();
         }
@@ -132,7 +132,7 @@ impl Distribution {
 
     /// Number of threads of a part that must go to cpus of the child that hold mains of others.
     fn must_go_beside(&self, node: &TreeNode<'_>, part: usize, child: usize) -> i64 {
-        let main = node.worker_parts[part].main && usize::from(self.main[part]) == child;
+        let main = node.parts[part].main && usize::from(self.main[part]) == child;
         let held = i64::from(self.held[part * node.children.len() + child]);
         let apart = i64::from(node.children[child].cpus) - self.mains[child];
         (held - i64::from(main) - apart).max(0)
@@ -141,7 +141,7 @@ impl Distribution {
 
 struct Annealing<'a> {
     node: &'a TreeNode<'a>,
-    distribution: Distribution,
+    counts: Distribution,
     width: usize,
     penalty: i64,
     /// Cores, and cpus, that must be full and hold a main, and how many more of either kind, over
@@ -182,7 +182,7 @@ pub(crate) fn anneal_counts(
             .or(node.full_main_limits[1])
             .is_some(),
         node,
-        distribution: start,
+        counts: start,
     };
     for child in 0..annealing.width {
         annealing.count_above(child, 1);
@@ -208,7 +208,7 @@ pub(crate) fn anneal_counts(
         if change <= 0 || chance < (-(change as f64) / temperature).exp() {
             cost += change;
             if best.as_ref().is_none_or(|best| cost < best.0) && annealing.is_within_limits() {
-                best = Some((cost, annealing.distribution.clone()));
+                best = Some((cost, annealing.counts.clone()));
             }
         } else {
             for step in steps.iter().rev().flatten() {
@@ -221,10 +221,10 @@ pub(crate) fn anneal_counts(
         }
     }
     match best {
-        Some((_, distribution)) => (distribution, true),
+        Some((_, counts)) => (counts, true),
         None => {
             let is_within_limits = annealing.is_within_limits();
-            (annealing.distribution, is_within_limits)
+            (annealing.counts, is_within_limits)
         }
     }
 }
@@ -237,7 +237,7 @@ impl Annealing<'_> {
         if from == to {
             return None;
         }
-        let part = random.below(self.node.worker_parts.len());
+        let part = random.below(self.node.parts.len());
         if random.below(8) == 0 {
             return self
                 .main_step(part, from, to)
@@ -261,7 +261,7 @@ impl Annealing<'_> {
             main: false,
         };
         let first = self.with_main(step(part, from, to, count));
-        let other = random.below(self.node.worker_parts.len());
+        let other = random.below(self.node.parts.len());
         if other == part || random.below(6) == 0 {
             return Some([Some(first), None]);
         }
@@ -279,16 +279,16 @@ impl Annealing<'_> {
 
     /// Number of threads of a part that can move.
     fn movable(&self, part: usize, from: usize, to: usize) -> u16 {
-        let held = |child: usize| self.distribution.held[part * self.width + child];
+        let held = |child: usize| self.counts.held[part * self.width + child];
         let cap = self.node.children[to].capacity.per_worker as u16;
         held(from).min(cap.saturating_sub(held(to)))
     }
 
     /// The main moves as well if no other thread of the part stays.
     fn with_main(&self, step: CountMove) -> CountMove {
-        let here = self.node.worker_parts[step.part].main
-            && usize::from(self.distribution.main[step.part]) == step.from;
-        let all = self.distribution.held[step.part * self.width + step.from] == step.count;
+        let here = self.node.parts[step.part].main
+            && usize::from(self.counts.main[step.part]) == step.from;
+        let all = self.counts.held[step.part * self.width + step.from] == step.count;
         CountMove {
             main: here && all,
             ..step
@@ -297,10 +297,10 @@ impl Annealing<'_> {
 
     /// Moves only the main.
     fn main_step(&self, part: usize, _: usize, to: usize) -> Option<CountMove> {
-        let from = usize::from(self.distribution.main[part]);
-        let ok = self.node.worker_parts[part].main
+        let from = usize::from(self.counts.main[part]);
+        let ok = self.node.parts[part].main
             && from != to
-            && self.distribution.held[part * self.width + to] > 0;
+            && self.counts.held[part * self.width + to] > 0;
         ok.then_some(CountMove {
             part,
             from,
@@ -328,34 +328,30 @@ impl Annealing<'_> {
         let strict = self.node.peers_beside_main.is_some();
         if strict && !step.main {
             for child in [a, b] {
-                let now = self
-                    .distribution
-                    .must_go_beside(self.node, step.part, child);
-                self.distribution.beside[child] -= now;
+                let now = self.counts.must_go_beside(self.node, step.part, child);
+                self.counts.beside[child] -= now;
             }
         }
         let at = step.part * self.width;
-        self.distribution.held[at + a] -= step.count;
-        self.distribution.held[at + b] += step.count;
-        self.distribution.volume[a] -= i64::from(step.count);
-        self.distribution.volume[b] += i64::from(step.count);
+        self.counts.held[at + a] -= step.count;
+        self.counts.held[at + b] += step.count;
+        self.counts.volume[a] -= i64::from(step.count);
+        self.counts.volume[b] += i64::from(step.count);
         if step.main {
-            self.distribution.main[step.part] = b as u16;
-            self.distribution.mains[a] -= 1;
-            self.distribution.mains[b] += 1;
+            self.counts.main[step.part] = b as u16;
+            self.counts.mains[a] -= 1;
+            self.counts.mains[b] += 1;
         }
         for child in [a, b] {
             if strict && step.main {
-                self.distribution.count_beside(self.node, child);
+                self.counts.count_beside(self.node, child);
             } else if strict {
-                let now = self
-                    .distribution
-                    .must_go_beside(self.node, step.part, child);
-                self.distribution.beside[child] += now;
+                let now = self.counts.must_go_beside(self.node, step.part, child);
+                self.counts.beside[child] += now;
             }
         }
         for child in [a, b] {
-            self.distribution.count_needs(self.node, child);
+            self.counts.count_needs(self.node, child);
             self.count_above(child, 1);
         }
     }
@@ -367,11 +363,11 @@ impl Annealing<'_> {
         for step in steps.iter().flatten() {
             for child in [first.from, first.to] {
                 let class = self.node.children[child];
-                let k = usize::from(self.distribution.held[step.part * self.width + child]);
+                let k = usize::from(self.counts.held[step.part * self.width + child]);
                 sum -= class.value[k];
                 let main = self.coupled
-                    && self.node.worker_parts[step.part].main
-                    && usize::from(self.distribution.main[step.part]) == child;
+                    && self.node.parts[step.part].main
+                    && usize::from(self.counts.main[step.part]) == child;
                 if main {
                     sum += class.main_loss[k];
                 }
@@ -382,10 +378,7 @@ impl Annealing<'_> {
 
     fn child_cost(&self, child: usize) -> i64 {
         let class = self.node.children[child];
-        let (volume, mains) = (
-            self.distribution.volume[child],
-            self.distribution.mains[child],
-        );
+        let (volume, mains) = (self.counts.volume[child], self.counts.mains[child]);
         let capacity = class.capacity;
         let off = (i64::from(capacity.least) - volume)
             .max(volume - i64::from(capacity.most))
@@ -397,7 +390,7 @@ impl Annealing<'_> {
 
     /// Adds or subtracts the full units that a child needs.
     fn count_above(&mut self, child: usize, sign: i64) {
-        let needs = self.distribution.needs[child];
+        let needs = self.counts.needs[child];
         for (excess, needed) in self.excess.iter_mut().zip(needs) {
             *excess += sign * needed;
         }
@@ -417,9 +410,9 @@ impl Annealing<'_> {
 
     fn is_within_limits(&self) -> bool {
         let within = (0..self.width).all(|child| {
-            let (volume, class) = (self.distribution.volume[child], self.node.children[child]);
+            let (volume, class) = (self.counts.volume[child], self.node.children[child]);
             (i64::from(class.capacity.least)..=i64::from(class.capacity.most)).contains(&volume)
-                && self.distribution.mains[child] < class.main_closeness.len() as i64
+                && self.counts.mains[child] < class.main_closeness.len() as i64
         });
         within && self.beyond_limits() == 0
     }

@@ -33,7 +33,7 @@ impl<'a> CurrentMapping<'a> {
         let mut group = Group::of(domains);
         let mains = group.closeness(places.iter().step_by(threads), domains.rules.rank_cap)?;
         for rank in 1..threads {
-            group.check_cap(
+            group.check(
                 places[rank..].iter().step_by(threads),
                 domains.rules.rank_cap,
             )?;
@@ -129,11 +129,7 @@ impl<'a> Group<'a> {
     }
 
     /// Whether no more than `cap` are on one cpu.
-    fn check_cap<'p>(
-        &mut self,
-        places: impl Iterator<Item = &'p u16> + Clone,
-        cap: u32,
-    ) -> Option<()> {
+    fn check<'p>(&mut self, places: impl Iterator<Item = &'p u16> + Clone, cap: u32) -> Option<()> {
         let held = &mut self.held[CPU];
         for &place in places.clone() {
             if held[usize::from(place)] == cap {
@@ -155,7 +151,7 @@ fn amounts(domains: &Domains, places: &[u16]) -> Option<[(&'static str, u32); 4]
     }
     let (least, most) = domains.rules.cpu_volume;
     let (core_least, core_most) = domains.rules.core_volume;
-    let (mut off, mut core_mains_excess, mut full, mut full_cores) = (0, 0, 0, 0);
+    let (mut off, mut excess, mut full, mut full_cores) = (0, 0, 0, 0);
     for core in 0..domains.count(CORE) {
         let (mut threads, mut mains) = (0, 0);
         for &(n, m) in &cpus[domains.members(CORE, core)] {
@@ -167,16 +163,14 @@ fn amounts(domains: &Domains, places: &[u16]) -> Option<[(&'static str, u32); 4]
         }
         let below = core_least.saturating_sub(threads);
         off = below.max(threads.saturating_sub(core_most)).max(off);
-        core_mains_excess = mains
-            .saturating_sub(domains.rules.core_mains)
-            .max(core_mains_excess);
+        excess = mains.saturating_sub(domains.rules.core_mains).max(excess);
         full_cores += u32::from(threads >= core_most && mains > 0);
     }
     let beyond = |full: u32, most: Option<u32>| most.map_or(0, |most| full.saturating_sub(most));
     Some([
         ("12", beyond(full, domains.rules.full_mains)),
         ("8+", off),
-        ("mains-per-core", core_mains_excess),
+        ("mains-per-core", excess),
         ("12+", beyond(full_cores, domains.rules.full_core_mains)),
     ])
 }

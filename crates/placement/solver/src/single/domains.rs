@@ -119,8 +119,7 @@ impl Domains {
 
     /// The objective of a mapping from its closeness: of the mains, and summed over workers.
     pub(crate) fn objective(&self, mains: i64, within: i64) -> i64 {
-        let apart =
-            |items: usize, closeness: i64| self.machine_distance * pairs(items as u32) - closeness;
+        let apart = |n: usize, closeness: i64| self.machine_distance * pairs(n as u32) - closeness;
         let all = self.workers as i64 * self.machine_distance * pairs(self.threads as u32) - within;
         apart(self.workers, mains)
             + match self.mode {

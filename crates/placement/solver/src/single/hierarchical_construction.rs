@@ -138,27 +138,25 @@ impl Construction<'_> {
             children: (first..=last)
                 .map(|domain| &classes[of_domain[domain]])
                 .collect(),
-            worker_parts: parts,
+            parts: parts,
             full_main_limits,
             peers_beside_main: self.peers_beside_main,
         };
         let start = self.lay_end_to_end(&node, level, cpus.clone())?;
         let width = node.children.len();
-        let distribution = if width == 1 || self.seed == 0 || spent {
+        let counts = if width == 1 || self.seed == 0 || spent {
             start
         } else {
             let moves = self.moves(depth, cpus.len(), parts.len() * width);
             anneal_counts(&node, start, moves, self.seed, budget).0
         };
-        for (child, full_main_limits) in
-            distribution.full_main_limits(&node).into_iter().enumerate()
-        {
+        for (child, full_main_limits) in counts.full_main_limits(&node).into_iter().enumerate() {
             let inside: Vec<WorkerPart> = parts
                 .iter()
                 .enumerate()
                 .filter_map(|(at, part)| {
-                    let threads = u32::from(distribution.held[at * width + child]);
-                    let main = part.main && usize::from(distribution.main[at]) == child;
+                    let threads = u32::from(counts.held[at * width + child]);
+                    let main = part.main && usize::from(counts.main[at]) == child;
                     (threads > 0).then_some(WorkerPart {
                         threads,
                         main,
@@ -195,11 +193,11 @@ impl Construction<'_> {
     ) -> Option<Distribution> {
         let width = node.children.len();
         let first = self.domains.domain(level, cpus.start);
-        let mut held = vec![0u16; node.worker_parts.len() * width];
-        let mut main = vec![0u16; node.worker_parts.len()];
+        let mut held = vec![0u16; node.parts.len() * width];
+        let mut main = vec![0u16; node.parts.len()];
         let mut mains = vec![0u32; width];
         let mut next = 0;
-        for (at, part) in node.worker_parts.iter().enumerate() {
+        for (at, part) in node.parts.iter().enumerate() {
             for _ in 0..part.threads {
                 let child_of = |turn: &usize| {
                     self.domains.domain(level, cpus.start + turn % cpus.len()) - first

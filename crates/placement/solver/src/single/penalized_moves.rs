@@ -30,7 +30,7 @@ impl Search<'_> {
     /// returns whether that succeeded within [`REPAIR_EVALUATIONS_MAX`] and the budget.
     pub(crate) fn repair(&mut self, budget: &mut WorkBudget) -> bool {
         let target = self.allowed;
-        let mut evaluations_total = 0;
+        let mut total = 0;
         // bound: every round takes a main off a full cpu or core
         for _ in 0..2 * self.domains.workers {
             if self.full_mains <= target.full_mains
@@ -40,10 +40,8 @@ impl Search<'_> {
             }
             let misplaced = self.full_mains.max(self.full_core_mains) as usize;
             let evaluations = misplaced * (self.threads.len() + self.domains.cpus);
-            evaluations_total += evaluations;
-            if evaluations_total > REPAIR_EVALUATIONS_MAX
-                || budget.spend(REPAIR_STEPS * evaluations)
-            {
+            total += evaluations;
+            if total > REPAIR_EVALUATIONS_MAX || budget.spend(REPAIR_STEPS * evaluations) {
                 break;
             }
             let below = |now: u32, most: u32| if now > most { now - 1 } else { most };

@@ -111,12 +111,8 @@ impl SearchDriver<'_> {
             best.climb(bound, steps, budget);
         });
         self.tighten_bound(budget);
-        let is_repeated = in_force.is_some_and(|value| value >= self.best.objective());
-        let seeds = if is_repeated {
-            1
-        } else {
-            CONSTRUCTION_SEEDS.len()
-        };
+        let rerun = in_force.is_some_and(|value| value >= self.best.objective());
+        let seeds = if rerun { 1 } else { CONSTRUCTION_SEEDS.len() };
         let first = usize::from(large && self.stage != Stage::Constructed);
         for &seed in CONSTRUCTION_SEEDS.iter().take(seeds).skip(first) {
             if self.is_finished(budget) {
@@ -126,7 +122,7 @@ impl SearchDriver<'_> {
         }
         // before the long searches: a small problem reaches this point in a few milliseconds
         self.prove(budget);
-        if is_repeated || self.is_finished(budget) {
+        if rerun || self.is_finished(budget) {
             return;
         }
         self.keep_if_better(Stage::Annealed, |best, bound| {

@@ -217,7 +217,7 @@ impl<'a> Model<'a> {
                 continue;
             }
             for worker in rows.clone() {
-                self.program.require_worker_threads(worker, tenant.threads);
+                self.program.require_threads(worker, tenant.threads);
                 if worker + 1 < rows.end {
                     self.program.break_symmetry(worker, worker + 1);
                 }
@@ -269,8 +269,7 @@ impl<'a> Model<'a> {
         if let Some((full, most)) = self.rules.full_cpus {
             let domains = self.full_domains(&units);
             let most = most + self.excess[2];
-            self.program
-                .limit_full_domains_with_main(domains, full, most);
+            self.program.limit_full_mains(domains, full, most);
         }
     }
 
@@ -298,8 +297,7 @@ impl<'a> Model<'a> {
         if let Some((full, most)) = self.rules.full_cores {
             let domains = self.full_domains(&units);
             let most = most + self.excess[3];
-            self.program
-                .limit_full_domains_with_main(domains, full, most);
+            self.program.limit_full_mains(domains, full, most);
         }
     }
 

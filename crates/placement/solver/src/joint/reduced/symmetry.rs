@@ -58,16 +58,12 @@ pub(super) fn interchangeable_classes(instance: &Instance) -> Vec<Vec<DomainCpus
                     classes.push(class.iter().map(|unit| unit.cpus.clone()).collect());
                 }
             }
-            let unusable_load = match level {
+            let unused = match level {
                 CORE => unusable_load(instance, domain),
                 _ => 0,
             };
             units.push(Unit {
-                kind: kind(
-                    level,
-                    unusable_load,
-                    inner.iter().map(|unit| unit.kind).collect(),
-                ),
+                kind: kind(level, unused, inner.iter().map(|unit| unit.kind).collect()),
                 cpus: inner.into_iter().flat_map(|unit| unit.cpus).collect(),
             });
         }

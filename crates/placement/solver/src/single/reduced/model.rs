@@ -105,8 +105,7 @@ impl<'a> Model<'a> {
 
     fn constrain_rules(&mut self) {
         for worker in 0..self.domains.workers {
-            self.program
-                .require_worker_threads(worker, self.domains.threads);
+            self.program.require_threads(worker, self.domains.threads);
             if worker + 1 < self.domains.workers {
                 self.program.break_symmetry(worker, worker + 1);
             }
@@ -171,8 +170,7 @@ impl<'a> Model<'a> {
             }
         };
         let domains = (0..self.domains.count(level)).map(domain).collect();
-        self.program
-            .limit_full_domains_with_main(domains, full, most);
+        self.program.limit_full_mains(domains, full, most);
     }
 }
 
