@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_child_says_so_and_a_dropped_one_is_gone() {
+    fn a_killed_child_reports_its_signal_and_a_dropped_one_is_reaped() {
         let mut child = shell("sleep 100", &[]);
         child.kill();
         assert_eq!(wait(&mut child).to_string(), "signal 9");

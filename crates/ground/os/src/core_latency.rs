@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_beyond_the_deadline_or_a_stop() {
+    fn waits_end_at_the_deadline_or_on_stop() {
         let line = AtomicU64::new(6);
         let (past, later) = (Instant::now(), Instant::now() + Duration::from_secs(3_600));
         assert!(!wait_for(&line, 7, past));

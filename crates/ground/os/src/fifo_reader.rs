@@ -31,9 +31,9 @@ pub struct FifoReader {
     pipe: File,
     line_bytes_max: usize,
     /// Incomplete line.
-    held: Vec<u8>,
+    partial_line: Vec<u8>,
     /// The current line is too long; the rest of it is skipped.
-    is_passed_over: bool,
+    is_skipping: bool,
 }
 
 impl FifoReader {
@@ -58,17 +58,21 @@ impl FifoReader {
             path: path.to_owned(),
             pipe,
             line_bytes_max,
-            held: Vec::new(),
-            is_passed_over: false,
+            partial_line: Vec::new(),
+            is_skipping: false,
         })
     }
 
-    /// Calls `take` with each complete line, without its newline, reading at most `bytes_max`
+    /// Calls `on_line` with each complete line, without its newline, reading at most `bytes_max`
     /// bytes. Empty lines and lines that are too long are skipped.
     ///
     /// # Errors
     /// The pipe cannot be read.
-    pub fn read(&mut self, bytes_max: usize, take: &mut dyn FnMut(&[u8])) -> Result<(), OsError> {
+    pub fn read(
+        &mut self,
+        bytes_max: usize,
+        on_line: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), OsError> {
         let mut part = vec![0; PART_BYTES.min(bytes_max)];
         let mut left = bytes_max;
         // bound: bytes_max, up to PART_BYTES per iteration.
@@ -78,7 +82,7 @@ impl FifoReader {
                 // No writer has the pipe open.
                 Ok(0) => break,
                 Ok(count) => {
-                    self.split(&part[..count], take);
+                    self.split(&part[..count], on_line);
                     left -= count;
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
@@ -89,22 +93,22 @@ impl FifoReader {
         Ok(())
     }
 
-    fn split(&mut self, bytes: &[u8], take: &mut dyn FnMut(&[u8])) {
+    fn split(&mut self, bytes: &[u8], on_line: &mut dyn FnMut(&[u8])) {
         let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
         // bound: one iteration per piece of `bytes`.
         while let Some(piece) = pieces.next() {
-            if self.held.len() + piece.len() > self.line_bytes_max {
-                self.is_passed_over = true;
-                self.held.clear();
-            } else if !self.is_passed_over {
-                self.held.extend_from_slice(piece);
+            if self.partial_line.len() + piece.len() > self.line_bytes_max {
+                self.is_skipping = true;
+                self.partial_line.clear();
+            } else if !self.is_skipping {
+                self.partial_line.extend_from_slice(piece);
             }
             if pieces.peek().is_some() {
-                if !self.held.is_empty() {
-                    take(&self.held);
+                if !self.partial_line.is_empty() {
+                    on_line(&self.partial_line);
                 }
-                self.held.clear();
-                self.is_passed_over = false;
+                self.partial_line.clear();
+                self.is_skipping = false;
             }
         }
     }
@@ -136,8 +140,8 @@ mod tests {
 
     fn lines(reader: &mut FifoReader, bytes_max: usize) -> Vec<String> {
         let mut found = Vec::new();
-        let mut take = |line: &[u8]| found.push(String::from_utf8(line.to_vec()).unwrap());
-        reader.read(bytes_max, &mut take).unwrap();
+        let mut on_line = |line: &[u8]| found.push(String::from_utf8(line.to_vec()).unwrap());
+        reader.read(bytes_max, &mut on_line).unwrap();
         found
     }
 
@@ -176,7 +180,7 @@ mod tests {
                 written += count;
             }
             assert!(lines(&mut reader, 10_000).is_empty());
-            assert!(reader.held.len() <= 100);
+            assert!(reader.partial_line.len() <= 100);
         }
         assert!(written >= 400_000, "each read took 10,000 bytes: {written}");
         // The capacity of a pipe is 64 KiB.

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_mask_is_read_back_and_can_be_given_back() {
+    fn a_written_mask_is_read_back_and_can_be_restored() {
         let host = HostRoot::live();
         let before = read_mask(&host, me()).unwrap();
         let one: CpuSet = before.first().into_iter().collect();

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_counted_for_the_mapping_that_is_asked_for() {
+    fn pages_are_counted_for_the_requested_mapping() {
         let text = "7f01 default file=/memfd:m mapped=3 N0=2 N1=1 kernelpagesize_kB=4\n\
                     7f02 default\n7f03 interleave:0-1 anon=1 dirty=1 N1=1 kernelpagesize_kB=2048\n";
         let of = |address| parse_numa_maps(text, address);

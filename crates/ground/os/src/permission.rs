@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_to_pin_is_found_out_and_no_mask_is_changed() {
+    fn the_permission_to_pin_is_probed_without_changing_a_mask() {
         let host = HostRoot::live();
         let other = Other(Command::new("sleep").arg("60").uid(65534).spawn().unwrap());
         let tid = Tid(other.0.id() as i32);

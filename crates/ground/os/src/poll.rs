@@ -129,7 +129,7 @@ mod tests {
     use crate::{Pid, PidFd};
 
     #[test]
-    fn the_end_of_a_process_and_a_wake_are_heard() {
+    fn poll_returns_on_process_exit_and_on_wake() {
         let poll = Poll::new().unwrap();
         let wake = Wake::new().unwrap();
         poll.add(&wake, PollKey(1)).unwrap();

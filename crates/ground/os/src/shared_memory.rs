@@ -65,14 +65,14 @@ impl SharedMemory {
         if contents.len() >= HUGE_PAGE_BYTES {
             let memory = Self::create(name, contents.len())?;
             let written = memory.write_mapped(contents);
-            if written.and_then(|()| memory.seal_for_good()).is_ok() {
+            if written.and_then(|()| memory.seal_writes()).is_ok() {
                 return Ok(memory);
             }
         }
         // Fallback: a file that was never mapped, so no other process can prevent sealing it.
         let memory = Self::create(name, contents.len())?;
         memory.write(contents)?;
-        memory.seal_for_good()?;
+        memory.seal_writes()?;
         Ok(memory)
     }
 
@@ -184,7 +184,7 @@ impl SharedMemory {
             .map_err(|e| OsError::call("fallocate(PUNCH_HOLE)", e))
     }
 
-    fn seal_for_good(&self) -> Result<(), OsError> {
+    fn seal_writes(&self) -> Result<(), OsError> {
         self.seal(SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SEAL)
     }
 

@@ -15,10 +15,10 @@ use crate::{OsError, Wake};
 static HANDLER_FD: AtomicI32 = AtomicI32::new(-1);
 
 /// Number of SIGINT and SIGTERM received.
-static ARRIVED: AtomicU32 = AtomicU32::new(0);
+static TERMINATION_SIGNALS: AtomicU32 = AtomicU32::new(0);
 
 /// Number of SIGUSR2 received.
-static UPGRADES: AtomicU32 = AtomicU32::new(0);
+static UPGRADE_SIGNALS: AtomicU32 = AtomicU32::new(0);
 
 /// Converts SIGINT and SIGTERM to a pollable descriptor. Signal handlers are process-wide: the most
 /// recent instance receives the signals.
@@ -27,12 +27,12 @@ pub struct Signals {
     wake: Wake,
 }
 
-extern "C" fn tell(signal: libc::c_int) {
+extern "C" fn on_signal(signal: libc::c_int) {
     // Makes only async-signal-safe calls; errno is restored for the interrupted code.
     let errno = nix::errno::Errno::last_raw();
     let count = match signal {
-        libc::SIGUSR2 => &UPGRADES,
-        _ => &ARRIVED,
+        libc::SIGUSR2 => &UPGRADE_SIGNALS,
+        _ => &TERMINATION_SIGNALS,
     };
     count.fetch_add(1, Ordering::SeqCst);
     let one = 1u64.to_ne_bytes();
@@ -72,12 +72,12 @@ impl Signals {
         HANDLER_FD.store(copy.as_raw_fd(), Ordering::SeqCst);
         std::mem::forget(copy);
         let action = SigAction::new(
-            SigHandler::Handler(tell),
+            SigHandler::Handler(on_signal),
             SaFlags::SA_RESTART,
             SigSet::empty(),
         );
         for &signal in signals {
-            // SAFETY: `tell` makes only async-signal-safe calls.
+            // SAFETY: `on_signal` makes only async-signal-safe calls.
             unsafe { sigaction(signal, &action) }.map_err(|e| OsError::call("sigaction", e))?;
         }
         Ok(Self { wake })
@@ -86,12 +86,12 @@ impl Signals {
     /// Number of SIGINT and SIGTERM received so far; clears the readiness of the descriptor.
     pub fn take(&self) -> u32 {
         self.wake.clear();
-        ARRIVED.load(Ordering::SeqCst)
+        TERMINATION_SIGNALS.load(Ordering::SeqCst)
     }
 
     /// Number of SIGUSR2 received so far.
     pub fn upgrades(&self) -> u32 {
-        UPGRADES.load(Ordering::SeqCst)
+        UPGRADE_SIGNALS.load(Ordering::SeqCst)
     }
 }
 

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_all_or_is_no_number_counts_for_nothing() {
+    fn speed_facts_that_are_incomplete_or_not_numbers_are_ignored() {
         assert_eq!(facts(&[], &[], None), [1024; 2]);
         assert_eq!(facts(&[1024, 0], &[], None), [1024; 2]);
         assert_eq!(facts(&[1024, -5], &[], None), [1024; 2]);

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_within_what_is_allowed() {
+    fn a_cpu_choice_is_within_the_allowed_cpus() {
         let choose = |text| {
             set(text)
                 .check_choice(&set("0-3"))

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_file_is_named() {
+    fn errors_name_the_invalid_part_of_a_file() {
         let asymmetric = MATRIX.replace("[70.5, null]", "[71, null]");
         let missing = MATRIX.replace("[70.5, null]", "[null, null]");
         let negative = MATRIX.replace("70.5", "-1");

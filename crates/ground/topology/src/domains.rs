@@ -31,7 +31,7 @@ impl DisjointSets {
     }
 
     /// Merges sets so that every set of `inner` is contained in one set of this.
-    pub(crate) fn cover(&mut self, inner: &mut Self) {
+    pub(crate) fn merge_over(&mut self, inner: &mut Self) {
         for i in 0..self.parent.len() {
             let root = inner.root(i);
             self.join(i, root);
@@ -39,7 +39,7 @@ impl DisjointSets {
     }
 
     /// Splits each set at the boundaries of the sets of `outer`.
-    pub(crate) fn cut(mut self, outer: &mut Self) -> Self {
+    pub(crate) fn split_at(mut self, outer: &mut Self) -> Self {
         let parts = (0..self.parent.len()).map(|i| (self.root(i), outer.root(i)));
         Self::by_key(parts.collect::<Vec<_>>())
     }
@@ -85,10 +85,10 @@ mod tests {
     }
 
     #[test]
-    fn covering_joins_what_the_inner_domain_has_joined() {
+    fn merge_over_joins_the_sets_of_the_inner_domain() {
         let mut inner = DisjointSets::by_key([0, 0, 1, 1]);
         let mut outer = DisjointSets::by_key(["a", "b", "b", "c"]);
-        outer.cover(&mut inner);
+        outer.merge_over(&mut inner);
         assert_eq!(outer.numbers(), [0, 0, 0, 0]);
     }
 }

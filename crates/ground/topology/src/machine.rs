@@ -204,7 +204,7 @@ impl Topology {
     /// FNV-1a hash of all cpus: equal for equal machines, across builds and runs.
     pub fn hash64(&self) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        let mut eat = |value: u32| {
+        let mut update = |value: u32| {
             for byte in value.to_le_bytes() {
                 hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
             }
@@ -218,10 +218,10 @@ impl Topology {
                 cpu.numa,
                 cpu.package,
             ] {
-                eat(value);
+                update(value);
             }
             // 0 for the fastest cores.
-            eat(CAPACITY_MAX.abs_diff(cpu.capacity).into());
+            update(CAPACITY_MAX.abs_diff(cpu.capacity).into());
         }
         hash
     }

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_invalid_part() {
         for term in [
             "",
             "a",
@@ -254,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_sequence_comes_back(
+        fn every_sequence_round_trips(
             numbers in prop_oneof![
                 proptest::collection::vec(0..4_u32, 0..80),
                 proptest::collection::vec(any::<u32>(), 0..20),

@@ -58,7 +58,7 @@ pub enum SysfsError {
     },
     /// The list of cpus that share a domain with a cpu does not contain that cpu.
     #[error("{path}: the list {list:?} does not hold cpu {cpu} itself: was the copy complete?")]
-    WithoutItself {
+    MissingSelf {
         path: String,
         list: String,
         /// The missing cpu.
@@ -130,19 +130,19 @@ pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
     if !with_l2 {
         l2 = machine.clusters()?;
     }
-    l2.cover(&mut core);
+    l2.merge_over(&mut core);
     let mut numa = DisjointSets::by_key(nodes.iter().zip(&packages));
     let (l3, with_l3) = machine.caches(3)?;
     let mut l3 = if with_l3 {
-        l3.cut(&mut numa)
+        l3.split_at(&mut numa)
     } else {
         let dies = machine.ids("die_id")?;
         DisjointSets::by_key(nodes.iter().zip(&packages).zip(dies))
     };
-    l3.cover(&mut l2);
-    numa.cover(&mut l3);
+    l3.merge_over(&mut l2);
+    numa.merge_over(&mut l3);
     let mut package = DisjointSets::by_key(&packages);
-    package.cover(&mut numa);
+    package.merge_over(&mut numa);
     let capacities = machine.speed_facts()?.capacities();
     let (core, l2, l3) = (core.numbers(), l2.numbers(), l3.numbers());
     let (numa, package) = (numa.numbers(), package.numbers());
@@ -206,7 +206,7 @@ impl SysfsReader<'_> {
         let set = parse_list(path, text)?;
         if !set.contains(cpu) {
             let (path, list) = (path.to_owned(), text.to_owned());
-            return Err(SysfsError::WithoutItself { path, list, cpu });
+            return Err(SysfsError::MissingSelf { path, list, cpu });
         }
         let online = set.intersection(&self.online);
         let position = |id| self.ids.binary_search(&id).ok();

@@ -15,6 +15,7 @@ mod several;
 pub use bound::counted_bound;
 pub use fill_levels::cpu_volumes;
 pub use one::{
-    CheckReport, Violation, check, check_solution, misstated, objective, report, unproven,
+    CheckReport, Violation, certificate_errors, check, check_solution, objective, report,
+    unproven_claim,
 };
 pub use several::{JointReport, JointViolation, check_joint, counted_joint_bound, report_joint};

@@ -56,8 +56,8 @@ pub(crate) fn execute(
     let every: CpuSet = (0..=CpuSet::MAX_ID).map(CpuId).collect();
     let run = |step: &PlanStep| {
         let request = match step.kind {
-            StepKind::GiveBack if !guard.is_limited => &every,
-            StepKind::GiveBack | StepKind::Pin => &step.mask,
+            StepKind::Restore if !guard.is_limited => &every,
+            StepKind::Restore | StepKind::Pin => &step.mask,
         };
         let outcome = execute_step(reader, step, request, guard, calls);
         ExecutedStep {

@@ -145,7 +145,7 @@ impl JointInput {
         let inside = subjects.values().filter(|s| s.tree.has_root());
         for subject in inside.clone() {
             let cpuset = subject.cpuset.cpus.intersection(&online);
-            fixed_threads.extend(subject.fixed_threads());
+            fixed_threads.extend(subject.obstacle_cpus());
             if subject.is_solved() && !cpuset.is_empty() {
                 ids.push(subject.id());
                 members.push(Member {
@@ -188,7 +188,7 @@ impl JointInput {
 
 impl Subject {
     /// The cpus of its threads that are obstacles for other subjects and for its own workers.
-    pub(crate) fn fixed_threads(&self) -> Vec<CpuId> {
+    pub(crate) fn obstacle_cpus(&self) -> Vec<CpuId> {
         match self.is_solved() {
             true => self.hot_fixed_cpus().collect(),
             // All threads with a single cpu, hot or not.

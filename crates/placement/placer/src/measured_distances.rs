@@ -20,7 +20,7 @@ pub(crate) struct MeasuredDistances {
     stamp: Option<Stamp>,
     problem: Option<String>,
     /// A file was read, or removed, since the last report.
-    is_news: bool,
+    has_unreported_change: bool,
 }
 
 /// Metadata that changes when a file is written or replaced.
@@ -36,7 +36,7 @@ impl MeasuredDistances {
             path,
             stamp: None,
             problem: None,
-            is_news: false,
+            has_unreported_change: false,
         }
     }
 
@@ -45,7 +45,7 @@ impl MeasuredDistances {
         let report = Report::Distances {
             problem: self.problem.clone(),
         };
-        std::mem::take(&mut self.is_news).then_some(report)
+        std::mem::take(&mut self.has_unreported_change).then_some(report)
     }
 
     /// True if the file of the machine differs from the last one read.
@@ -61,7 +61,7 @@ impl MeasuredDistances {
             return machine;
         };
         self.stamp = stamp(&path);
-        self.is_news = before.is_some() || self.stamp.is_some();
+        self.has_unreported_change = before.is_some() || self.stamp.is_some();
         if self.stamp.is_none() {
             return machine;
         }

@@ -118,7 +118,7 @@ pub fn solve_together(
     }
     let found = solve_checked(&anew)?;
     let is_better = is_within(&found.certificate, &from_current.certificate)
-        && worth(&anew, &found) > worth(&anew, &from_current);
+        && net_objective(&anew, &found) > net_objective(&anew, &from_current);
     Ok(if is_better { found } else { from_current })
 }
 
@@ -135,7 +135,7 @@ fn is_within(found: &Certificate, other: &Certificate) -> bool {
 }
 
 /// Objective minus the cost of the moves counted by `problem`.
-fn worth(problem: &JointProblem, solution: &JointSolution) -> i64 {
+fn net_objective(problem: &JointProblem, solution: &JointSolution) -> i64 {
     let placed = problem.deployments.iter().zip(&solution.mappings);
     let moved = placed.filter_map(|(deployment, mapping)| {
         let before = deployment.current.as_ref()?.cpus.iter();

@@ -367,7 +367,7 @@ impl Placer {
     fn next_due(&self) -> Micros {
         // Tasks that are not urgent run with the next spawn check, which is soon, because each
         // wake-up costs as much as a check.
-        let births = self.due.spawns;
+        let next_spawn_check = self.due.spawns;
         let retries = self
             .subjects
             .values()
@@ -377,7 +377,7 @@ impl Placer {
             .values()
             .filter(|s| s.schedule.is_requested())
             .map(|_| Micros(0));
-        std::iter::once(births)
+        std::iter::once(next_spawn_check)
             .chain(retries)
             .chain(dirty)
             .chain(self.spawn_events_resume_at())

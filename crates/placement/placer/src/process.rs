@@ -20,7 +20,7 @@ use crate::thread_load::ThreadLoad;
 
 /// An interval in which nothing was spawned on the whole machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct QuietPeriod {
+pub(crate) struct NoSpawnInterval {
     pub(crate) since: Micros,
     pub(crate) until: Micros,
 }
@@ -137,7 +137,7 @@ impl LiveProcess {
             loads_read_at: Micros(0),
         };
         process.read_cmdline(reader)?;
-        let is_alive = process.read_threads(reader, QuietPeriod::default())?;
+        let is_alive = process.read_threads(reader, NoSpawnInterval::default())?;
         Ok(is_alive.then_some(process))
     }
 
@@ -172,15 +172,15 @@ impl LiveProcess {
     pub(crate) fn read_threads(
         &mut self,
         reader: &ProcessReader,
-        quiet: QuietPeriod,
+        no_spawns: NoSpawnInterval,
     ) -> Result<bool, OsError> {
         let host = &reader.host;
         let now = reader.clock.now()?;
         let Some(tids) = unless_gone(read_tasks(host, self.pid()))? else {
             return Ok(false);
         };
-        let horizon = if self.listed_at >= quiet.since {
-            self.listed_at.max(quiet.until)
+        let horizon = if self.listed_at >= no_spawns.since {
+            self.listed_at.max(no_spawns.until)
         } else {
             self.listed_at
         };
@@ -328,7 +328,7 @@ impl LiveProcess {
         };
         Process {
             id: self.id,
-            born: self.not_before,
+            not_before: self.not_before,
             parent: self.parent,
             cmdline: self.cmdline.clone(),
             threads: self.threads.values().map(thread).collect(),

@@ -11,7 +11,7 @@ use albacore_plan::{Process, ServerKind};
 
 use crate::limits::{FRONT_NAMING_TIME_MAX, NAMING_TIME_MAX, PROCESSES_MAX};
 use crate::process::{
-    CachedThread, LiveProcess, ProcessReader, QuietPeriod, is_young, unless_gone,
+    CachedThread, LiveProcess, NoSpawnInterval, ProcessReader, is_young, unless_gone,
 };
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct ProcessTree {
     /// When children of any process were last listed.
     last_listed: Micros,
     /// The last interval in which nothing was spawned on the machine.
-    pub(crate) quiet: QuietPeriod,
+    pub(crate) no_spawns: NoSpawnInterval,
     /// Lower bound of the start time of the youngest process.
     youngest: Micros,
     /// A thread may still change its name.
@@ -55,7 +55,7 @@ impl ProcessTree {
             processes: BTreeMap::new(),
             listed_at: BTreeMap::new(),
             last_listed: Micros(0),
-            quiet: QuietPeriod::default(),
+            no_spawns: NoSpawnInterval::default(),
             youngest: Micros(0),
             may_rename: true,
             has_unwatched: true,
@@ -157,7 +157,7 @@ impl ProcessTree {
         let execed = known.read_cmdline(&self.reader)?;
         let named = known.read_names(&self.reader, Micros(0));
         let others: Vec<_> = known.threads.values().map(|t| t.id).collect();
-        if !known.read_threads(&self.reader, self.quiet)? {
+        if !known.read_threads(&self.reader, self.no_spawns)? {
             self.remove(pid);
             return Ok(true);
         }
@@ -277,15 +277,15 @@ impl ProcessTree {
         Ok(changed)
     }
 
-    /// Records that nothing was spawned until `quiet.until`: spawns found later are more recent.
-    pub(crate) fn record_quiet(&mut self, quiet: QuietPeriod) {
-        self.quiet = quiet;
-        if self.last_listed < quiet.since {
+    /// Records that nothing was spawned until `no_spawns.until`: spawns found later are newer.
+    pub(crate) fn record_no_spawns(&mut self, no_spawns: NoSpawnInterval) {
+        self.no_spawns = no_spawns;
+        if self.last_listed < no_spawns.since {
             return;
         }
         for at in self.listed_at.values_mut() {
-            if *at >= quiet.since {
-                *at = (*at).max(quiet.until);
+            if *at >= no_spawns.since {
+                *at = (*at).max(no_spawns.until);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! One process tree: brings its masks to the state requested by the policy, in passes.
 
 use albacore_os::{CgroupSubtree, HostRoot, MaskError, Micros, Pid};
-use albacore_plan::limits::LONER_AGE_MICROS;
+use albacore_plan::limits::NON_FORKING_AGE_MICROS;
 use albacore_plan::{
     Ledger, LintInput, Linted, Observation, PlacementMethod, PlacementWarning, Plan, ServerKind,
     ServerShape, SubjectPolicy, lint, plan,
@@ -254,7 +254,7 @@ impl Subject {
             let mut linted = self.plan_and_lint(&observation)?;
             self.report_found(&linted, context);
             let executed = self.write_masks(&linted, context);
-            let refusal = self.take_over(&mut linted, &executed, context)?;
+            let refusal = self.record_outcomes(&mut linted, &executed, context)?;
             self.ledger = linted.into_ledger();
             if let Some(error) = refusal {
                 self.policy.refuse();
@@ -263,7 +263,7 @@ impl Subject {
             if executed.is_empty() {
                 return self.finish_passes(context);
             }
-            self.read_again(context)?;
+            self.read_changes(context)?;
         }
         self.schedule.back_off(context.reader.clock.now()?);
         Ok(())
@@ -320,7 +320,7 @@ impl Subject {
         let may_not_fork = self.policy().workers == 1 && self.workers.count() == 0;
         if self.server_kind == ServerKind::PreFork && may_not_fork {
             // A non-forking server is considered its own worker based on age only.
-            let pause = std::time::Duration::from_micros(LONER_AGE_MICROS / 6);
+            let pause = std::time::Duration::from_micros(NON_FORKING_AGE_MICROS / 6);
             self.schedule
                 .retry_after(context.reader.clock.now()?, pause);
         }
@@ -328,7 +328,7 @@ impl Subject {
     }
 
     /// Records the results of the steps; returns the first permission error, if any.
-    fn take_over(
+    fn record_outcomes(
         &mut self,
         linted: &mut Plan<Linted>,
         executed: &[ExecutedStep],
@@ -337,7 +337,7 @@ impl Subject {
         let now = context.reader.clock.now()?;
         let mut refusal = None;
         for one in executed {
-            if let Some(mask) = self.take_over_step(linted, one, context) {
+            if let Some(mask) = self.record_outcome(linted, one, context) {
                 let (pid, tid) = (one.step.process.pid, one.step.thread.tid);
                 if let Some(thread) = self.tree.thread_mut(pid, tid) {
                     thread.mask = mask;
@@ -354,7 +354,7 @@ impl Subject {
     }
 
     /// Records the result of one step; returns the mask that was read back.
-    fn take_over_step(
+    fn record_outcome(
         &mut self,
         linted: &mut Plan<Linted>,
         executed: &ExecutedStep,
@@ -368,7 +368,7 @@ impl Subject {
                 return Some(step.mask.clone());
             }
             StepOutcome::Differs { actual } => {
-                if let Some(warning) = linted.contradict(step) {
+                if let Some(warning) = linted.record_overwritten(step) {
                     self.report_warning(&warning, context);
                 }
                 return Some(actual.clone());
@@ -389,7 +389,7 @@ impl Subject {
     /// pinned yet, or the cpuset. Masks are read first: an old kernel overwrites them with every
     /// cpuset change, and a mask read after the cpuset would be mistaken for a change by the server
     /// itself.
-    fn read_again(&mut self, context: &mut PassContext<'_>) -> Result<(), PlacerError> {
+    fn read_changes(&mut self, context: &mut PassContext<'_>) -> Result<(), PlacerError> {
         let parents = self.parents();
         self.tree.read_children(&parents)?;
         self.tree.read_new_threads()?;

@@ -199,7 +199,7 @@ impl SubjectSolver {
 /// True if the server's root process has had time to touch its memory.
 fn is_server_warm(observation: &Observation) -> bool {
     let root = observation.processes.first();
-    root.is_some_and(|root| is_warm(root.born, observation.at))
+    root.is_some_and(|root| is_warm(root.not_before, observation.at))
 }
 
 /// True if two problems are equal, except for their current mapping.

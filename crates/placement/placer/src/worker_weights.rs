@@ -59,7 +59,7 @@ fn order(
     let solved = || subjects.values().filter(|subject| subject.is_solved());
     subjects
         .values()
-        .for_each(|subject| subject.add_beside(&mut background));
+        .for_each(|subject| subject.add_background(&mut background));
     let busy: Vec<Vec<u8>> = solved().map(Subject::busy_threads).collect();
     let mut ids = Vec::new();
     let mut placed = Vec::new();

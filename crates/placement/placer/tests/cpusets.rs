@@ -59,7 +59,7 @@ fn a_cpuset_that_shrinks_and_grows_is_followed_and_masks_never_leave_it() {
 }
 
 #[test]
-fn masks_given_back_grow_with_the_cpuset_as_if_they_had_never_been_narrower() {
+fn restored_masks_grow_with_the_cpuset_as_if_never_narrowed() {
     let (low, _, both) = two();
     let group = Group::new("grows", &low);
     let server = PreforkServer::start(1, 2, &["named"]);

@@ -271,7 +271,7 @@ fn with_few_file_descriptors_every_thread_is_placed() {
         env!("CARGO_BIN_EXE_prefork_server"),
         "place",
     ]);
-    let mut life = Life(
+    let mut placer = PlacerProcess(
         command
             .args([&server.pid().0.to_string(), "16", "2"])
             .spawn()
@@ -281,22 +281,22 @@ fn with_few_file_descriptors_every_thread_is_placed() {
         let masks = masks(&server).into_values();
         masks.filter(|mask| mask.len() == 1).count()
     };
-    let until_pinned = |life: &mut Life| {
+    let until_pinned = |placer: &mut PlacerProcess| {
         let start = Instant::now();
         while pinned() < 32 {
             assert!(start.elapsed() < DEADLINE, "{} of 32 are pinned", pinned());
-            assert!(life.0.try_wait().unwrap().is_none(), "it ended");
+            assert!(placer.0.try_wait().unwrap().is_none(), "it ended");
             std::thread::sleep(Duration::from_millis(10));
         }
     };
-    until_pinned(&mut life);
+    until_pinned(&mut placer);
     let worker = prefork::tree_of(server.pid())[5];
     let pidfd = PidFd::open(worker).unwrap();
     pidfd.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
     std::thread::sleep(Duration::from_millis(100));
-    until_pinned(&mut life);
-    let stop = Command::new("kill").arg(life.0.id().to_string()).status();
-    assert!(stop.unwrap().success() && life.0.wait().unwrap().success());
+    until_pinned(&mut placer);
+    let stop = Command::new("kill").arg(placer.0.id().to_string()).status();
+    assert!(stop.unwrap().success() && placer.0.wait().unwrap().success());
     assert_eq!(pinned(), 0);
 }
 
@@ -340,9 +340,9 @@ fn once_settled_many_threads_cost_little_and_no_mask_is_written() {
 }
 
 /// A placer in a separate process.
-struct Life(Child);
+struct PlacerProcess(Child);
 
-impl Life {
+impl PlacerProcess {
     fn start(server: Pid) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_prefork_server"));
         command
@@ -352,7 +352,7 @@ impl Life {
     }
 }
 
-impl Drop for Life {
+impl Drop for PlacerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -377,15 +377,15 @@ fn no_mask_is_left_behind_whenever_a_placer_is_stopped_or_killed() {
     };
     let mut random = XorShift64::new(0x2545_f491_4f6c_dd1d);
     for round in 0..40 * soak() {
-        let mut life = Life::start(server.pid());
+        let mut placer = PlacerProcess::start(server.pid());
         std::thread::sleep(Duration::from_micros(random.draw() % 60_000));
         let is_killed = round % 2 == 0;
         let signal = if is_killed { "-KILL" } else { "-TERM" };
         let status = Command::new("kill")
-            .args([signal, &life.0.id().to_string()])
+            .args([signal, &placer.0.id().to_string()])
             .status();
         assert!(status.unwrap().success());
-        let end = life.0.wait().unwrap();
+        let end = placer.0.wait().unwrap();
         if is_killed || !end.success() {
             // Killed, or terminated by the signal before its handler was installed: a new placer
             // adopts and restores the masks.

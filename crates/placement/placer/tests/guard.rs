@@ -19,9 +19,9 @@ use prefork::group::{Group, two};
 use prefork::{PreforkServer, Run, mask_of, policy, tasks_of, taskset, threads_of};
 
 /// An unmanaged process.
-struct Stranger(Child);
+struct UnmanagedProcess(Child);
 
-impl Stranger {
+impl UnmanagedProcess {
     fn in_group(directory: &Path) -> Self {
         let child = Command::new("sleep").arg("600").spawn().unwrap();
         fs::write(directory.join("cgroup.procs"), child.id().to_string()).unwrap();
@@ -33,7 +33,7 @@ impl Stranger {
     }
 }
 
-impl Drop for Stranger {
+impl Drop for UnmanagedProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -78,8 +78,8 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
     let (_, _, both) = two();
     let (own, other) = (Group::new("right", &both), Group::new("wrong", &both));
     let server = PreforkServer::start_in(&own, 1, 1);
-    let strangers: Vec<Stranger> = (0..4)
-        .map(|_| Stranger::in_group(&other.directory))
+    let unmanaged: Vec<UnmanagedProcess> = (0..4)
+        .map(|_| UnmanagedProcess::in_group(&other.directory))
         .collect();
     let host = HostRoot::live();
     let numbers = fs::read_dir("/proc").unwrap().flatten();
@@ -93,7 +93,7 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
     let scratch = tempfile::tempdir().unwrap();
     let link = scratch.path().join("pod");
     symlink(&other.directory, &link).unwrap();
-    let masks: Vec<_> = strangers.iter().map(|s| mask_of(Tid(s.pid().0))).collect();
+    let masks: Vec<_> = unmanaged.iter().map(|s| mask_of(Tid(s.pid().0))).collect();
     let own_tree = prefork::tree_of(server.pid());
     let outside: Vec<Pid> = all
         .into_iter()
@@ -109,13 +109,13 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
         directory,
     };
     for _ in 0..10_000 {
-        let stranger = strangers[random.below(strangers.len())].pid();
+        let unmanaged = unmanaged[random.below(unmanaged.len())].pid();
         let (root, cgroup) = match random.below(8) {
             0 => (Pid(1), random.below(2).eq(&0).then(|| right.clone())),
             1 if !kernel.is_empty() => (kernel[random.below(kernel.len())], None),
-            2 => (stranger, Some(right.clone())),
+            2 => (unmanaged, Some(right.clone())),
             3 => (server.pid(), Some(at(nested.clone(), right.mount.clone()))),
-            4 => (stranger, Some(at(link.clone(), scratch.path().to_owned()))),
+            4 => (unmanaged, Some(at(link.clone(), scratch.path().to_owned()))),
             5 => (outside[random.below(outside.len())], Some(right.clone())),
             6 => (Pid(-(random.below(9) as i32)), None),
             _ => (server.pid(), Some(other.cgroup())),
@@ -139,7 +139,7 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
     }
     placer.step(Duration::ZERO, &mut |_| {}).unwrap();
     assert_eq!(placer.figures().setaffinity_calls, 0);
-    let after: Vec<_> = strangers.iter().map(|s| mask_of(Tid(s.pid().0))).collect();
+    let after: Vec<_> = unmanaged.iter().map(|s| mask_of(Tid(s.pid().0))).collect();
     assert_eq!(after, masks);
     fs::remove_dir(nested).unwrap();
 }
@@ -149,7 +149,7 @@ fn a_process_that_enters_a_container_is_counted_and_not_placed() {
     let (_, _, both) = two();
     let own = Group::new("entered", &both);
     let server = PreforkServer::start_in(&own, 1, 2);
-    let stranger = Stranger::in_group(&own.directory);
+    let unmanaged = UnmanagedProcess::in_group(&own.directory);
     let mut run = Run::inside(&own, server.pid(), policy(1, 2));
     run.until_placed();
     run.until("counted", |run| state(run).entered == 1);
@@ -158,7 +158,7 @@ fn a_process_that_enters_a_container_is_counted_and_not_placed() {
             .warnings
             .contains(&PlacementWarning::Entered { count: 1 })
     );
-    assert_eq!(mask_of(Tid(stranger.pid().0)), Some(both));
+    assert_eq!(mask_of(Tid(unmanaged.pid().0)), Some(both));
 }
 
 /// CPU quota of a group, removed on drop.

@@ -271,7 +271,7 @@ fn a_server_that_pins_itself_is_left_alone_after_three_reversals() {
 }
 
 /// Changes a thread's mask until it is no longer repaired; returns the reported back-off.
-fn insist(run: &mut Run, tid: albacore_os::Tid) -> BackOff {
+fn change_until_backed_off(run: &mut Run, tid: albacore_os::Tid) -> BackOff {
     let back_off = |run: &Run| {
         let last = run.reports.iter().rev();
         last.filter_map(|report| match report {
@@ -300,7 +300,7 @@ fn a_mask_that_is_changed_again_and_again_is_left_until_the_back_off_ends() {
     let tid = run.rows()[3].tid.unwrap();
     // While a server starts slowly, a thread may be planned twice.
     let placed = run.reports.len();
-    let left = insist(&mut run, tid);
+    let left = change_until_backed_off(&mut run, tid);
     assert_eq!(left.changes, REPAIRS_MAX + 1);
     assert_eq!(left.retry_at.0 - left.last.0, BACK_OFF_MICROS_MIN);
     assert_eq!(run.rows()[3].state, SlotState::BackedOff);
@@ -329,7 +329,7 @@ fn a_mask_that_is_changed_again_and_again_is_left_until_the_back_off_ends() {
     run.until("repaired", |run| {
         run.is_placed() && mask_of(tid) != Some(own_cpus())
     });
-    let again = insist(&mut run, tid);
+    let again = change_until_backed_off(&mut run, tid);
     assert_eq!(again.changes, REPAIRS_MAX + 1, "it starts over");
     // Without any change the placer itself retries after the pause.
     let calls = run.calls();
@@ -344,7 +344,7 @@ fn a_mask_that_is_changed_again_and_again_is_left_until_the_back_off_ends() {
 }
 
 #[test]
-fn every_mask_is_given_back_at_the_end() {
+fn every_mask_is_restored_on_exit() {
     let mut server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.until_placed();
@@ -446,7 +446,7 @@ fn a_live_change_to_none_gives_masks_back_and_tuna_places_again() {
 }
 
 #[test]
-fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
+fn a_live_change_to_observe_restores_masks_once_and_then_writes_nothing() {
     let server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.until_placed();

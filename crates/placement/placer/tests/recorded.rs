@@ -77,7 +77,7 @@ fn planned_cpus(run: &Run) -> Vec<String> {
 }
 
 /// Updates the recording to the planned masks.
-fn obey(host: &HostRoot, run: &Run) {
+fn apply_planned_masks(host: &HostRoot, run: &Run) {
     for row in run.rows() {
         mask(host, row.tid.unwrap().0, &row.planned.unwrap().to_string());
     }
@@ -101,7 +101,7 @@ fn a_cpu_that_goes_offline_is_planned_around_and_used_again_when_it_is_back() {
     let mut all = planned_cpus(&run);
     all.sort();
     assert_eq!(all, ["0", "1", "2", "3"]);
-    obey(&host, &run);
+    apply_planned_masks(&host, &run);
     run.until("verified", |run| {
         run.rows().iter().all(|r| r.verified_micros_ago.is_some())
     });
@@ -131,7 +131,7 @@ fn a_cpu_that_goes_offline_is_planned_around_and_used_again_when_it_is_back() {
         };
         run.reports.iter().any(hotplug)
     });
-    obey(&host, &run);
+    apply_planned_masks(&host, &run);
 
     put(&host.sys, "devices/system/cpu/online", "0-3\n");
     put(&host.cgroup, "cpuset.cpus.effective", "0-3\n");

@@ -112,7 +112,7 @@ fn a_main_thread_leaves_the_cpu_of_a_hot_thread_that_no_worker_has() {
 }
 
 #[test]
-fn a_hot_thread_beyond_those_asked_for_moves_nothing() {
+fn a_hot_thread_beyond_the_requested_ones_moves_nothing() {
     let mut server = PreforkServer::start(1, 2, &["named"]);
     let mut run = Run::on(server.pid(), ServerKind::Named, policy(1, 1));
     run.until_placed();

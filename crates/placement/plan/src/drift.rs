@@ -68,7 +68,7 @@ pub(crate) fn cause_of(
             MaskDriftCause::Foreign
         } else if thread.mask.is_empty() {
             MaskDriftCause::Hotplug
-        } else if thread.mask == environment.cpuset || ledger.given_back.contains_key(&thread.id) {
+        } else if thread.mask == environment.cpuset || ledger.restored.contains_key(&thread.id) {
             MaskDriftCause::NewThread
         } else if thread.mask.is_subset(&environment.cpuset) {
             MaskDriftCause::Inherited

@@ -6,17 +6,17 @@ use albacore_topology::CpuSet;
 /// Equal for equal mappings of equal sizes on equal machines, and stable across releases; FNV-1a.
 pub fn plan_hash(problem: &Problem, mapping: &Mapping) -> u64 {
     let mut hash = problem.topology.hash64();
-    let mut eat = |value: u16| {
+    let mut update = |value: u16| {
         for byte in value.to_le_bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         }
     };
-    eat(problem.workers);
-    eat(problem.threads);
+    update(problem.workers);
+    update(problem.threads);
     for (slot, cpu) in mapping.iter() {
-        eat(slot.worker.0);
-        eat(slot.rank.0);
-        eat(cpu.0);
+        update(slot.worker.0);
+        update(slot.rank.0);
+        update(cpu.0);
     }
     hash
 }

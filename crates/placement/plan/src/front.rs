@@ -91,6 +91,10 @@ pub fn front_cpus(policy: &SubjectPolicy, mapping: &Mapping, cpuset: &CpuSet) ->
 
 /// True if a thread inherited a mask of an event loop of its process; never true for the main
 /// thread.
-pub(crate) fn is_heir(process: ProcessId, thread: &ObservedThread, front_masks: &[CpuSet]) -> bool {
+pub(crate) fn has_inherited_front_mask(
+    process: ProcessId,
+    thread: &ObservedThread,
+    front_masks: &[CpuSet],
+) -> bool {
     thread.id.tid != process.pid.first_thread() && front_masks.contains(&thread.mask)
 }

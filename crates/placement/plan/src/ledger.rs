@@ -73,7 +73,7 @@ impl BackOff {
 
 impl ForeignChanges {
     /// Records a change; returns the back-off that starts now, if any.
-    fn note(&mut self, now: Micros) -> Option<BackOff> {
+    fn record(&mut self, now: Micros) -> Option<BackOff> {
         self.is_unrepaired = true;
         let known = self.back_off.take();
         let (changes, first, pause) = match known {
@@ -120,11 +120,11 @@ pub struct Ledger {
     pub(crate) environment: Environment,
     pub(crate) environment_since: Option<Micros>,
     pub(crate) arbiter: Option<ProcessId>,
-    pub(crate) command_shape: Option<String>,
+    pub(crate) command_pattern: Option<String>,
     pub(crate) workers: BTreeMap<WorkerIndex, ProcessId>,
     pub(crate) slots: BTreeMap<Slot, ThreadId>,
     pub(crate) verified: BTreeMap<ThreadId, Verified>,
-    pub(crate) given_back: BTreeMap<ThreadId, ProcessId>,
+    pub(crate) restored: BTreeMap<ThreadId, ProcessId>,
     /// Live threads that were ever placed as event loops of the front end, or inherited the mask of
     /// one.
     pub(crate) front: BTreeSet<ThreadId>,
@@ -194,7 +194,7 @@ impl Ledger {
             .map(|t| t.id)
             .collect();
         self.verified.retain(|thread, _| live.contains(thread));
-        self.given_back.retain(|thread, _| live.contains(thread));
+        self.restored.retain(|thread, _| live.contains(thread));
         self.front.retain(|thread| live.contains(thread));
         self.changes.retain(|thread, _| live.contains(thread));
     }
@@ -239,7 +239,7 @@ impl Ledger {
     /// Records that another program changed a mask that we wrote; returns the back-off that starts
     /// now, if any.
     pub(crate) fn record_change(&mut self, thread: ThreadId, at: Micros) -> Option<BackOff> {
-        let back_off = self.changes.entry(thread).or_default().note(at)?;
+        let back_off = self.changes.entry(thread).or_default().record(at)?;
         self.verified.remove(&thread);
         Some(back_off)
     }
@@ -256,9 +256,9 @@ impl Ledger {
             .verified
             .iter()
             .map(|(thread, it)| (thread, it.process));
-        let given_back = self.given_back.iter().map(|(thread, &held)| (thread, held));
+        let restored = self.restored.iter().map(|(thread, &held)| (thread, held));
         verified
-            .chain(given_back)
+            .chain(restored)
             .any(|(thread, held)| held == process && !self.front.contains(thread))
     }
 

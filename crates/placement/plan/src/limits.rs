@@ -37,7 +37,7 @@ pub const GROUP_AGE_MICROS: u64 = 100_000;
 /// server if one worker was requested. A younger one may be a master that is still importing its
 /// application: if it were pinned, its workers would inherit a mask of one cpu. A master that
 /// imports for longer is pinned, and repaired with its first worker.
-pub const LONER_AGE_MICROS: u64 = 3_000_000;
+pub const NON_FORKING_AGE_MICROS: u64 = 3_000_000;
 
 /// Time after a change of the cpuset during which a mask equal to the whole cpuset is attributed to
 /// the kernel, in microseconds. A kernel that does not remember requested masks publishes the new

@@ -143,7 +143,7 @@ fn check_no_worker_missing(
 fn check_mask(step: &PlanStep, cpuset: &CpuSet) -> Result<(), LintError> {
     let is_valid = match step.kind {
         StepKind::Pin => step.mask.is_subset(cpuset),
-        StepKind::GiveBack => step.mask == *cpuset,
+        StepKind::Restore => step.mask == *cpuset,
     };
     if is_valid && !step.mask.is_empty() {
         return Ok(());

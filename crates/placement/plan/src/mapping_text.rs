@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_invalid_part() {
         for (text, words) in [
             ("", "WORKERSxTHREADS"),
             ("4:0-3", "4:0-3"),
@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_mapping_comes_back(
+        fn every_mapping_round_trips(
             threads in 1..9_u16,
             workers in 1..9_u16,
             cpus in proptest::collection::vec(0..=CpuSet::MAX_ID, 64),

@@ -34,7 +34,7 @@ pub struct ObservedThread {
 pub struct Process {
     pub id: ProcessId,
     /// Lower bound of its start time.
-    pub born: Micros,
+    pub not_before: Micros,
     /// The parent process.
     pub parent: Pid,
     /// Its command line; after a fork without exec, that of its parent.

@@ -8,7 +8,7 @@ use albacore_solver::{Mapping, Problem, Slot, WorkerIndex};
 use albacore_topology::CpuSet;
 
 use crate::drift::cause_of;
-use crate::front::{find_front, front_cpus, is_heir};
+use crate::front::{find_front, front_cpus, has_inherited_front_mask};
 use crate::ledger::{Environment, Verified};
 use crate::ranks::{index_workers, rank_threads};
 use crate::server_shape::server_shape;
@@ -34,7 +34,7 @@ pub enum StepKind {
     /// Pins a thread of a worker or an event loop.
     Pin,
     /// Restores the mask of a thread to the whole cpuset.
-    GiveBack,
+    Restore,
 }
 
 /// One planned change of an affinity mask.
@@ -186,7 +186,7 @@ impl Plan<Linted> {
     pub fn confirm(&mut self, step: &PlanStep) {
         match step.kind {
             StepKind::Pin => {
-                self.ledger.given_back.remove(&step.thread);
+                self.ledger.restored.remove(&step.thread);
                 self.ledger.record_repaired(step.thread);
                 let mask = step.mask.clone();
                 let environment = self.environment.clone();
@@ -198,17 +198,17 @@ impl Plan<Linted> {
                 };
                 self.ledger.verified.insert(step.thread, verified);
             }
-            StepKind::GiveBack => {
+            StepKind::Restore => {
                 self.ledger.verified.remove(&step.thread);
-                self.ledger.given_back.insert(step.thread, step.process);
+                self.ledger.restored.insert(step.thread, step.process);
             }
         }
     }
 
     /// Records that a step was executed but another mask was read back: another program changed it
     /// in between. Returns a warning if a back-off starts.
-    pub fn contradict(&mut self, step: &PlanStep) -> Option<PlacementWarning> {
-        if step.kind == StepKind::GiveBack {
+    pub fn record_overwritten(&mut self, step: &PlanStep) -> Option<PlacementWarning> {
+        if step.kind == StepKind::Restore {
             return None;
         }
         let back_off = self.ledger.record_change(step.thread, self.at)?;
@@ -269,8 +269,8 @@ pub(crate) fn plan_with_roles(
     draft
         .plan
         .ledger
-        .command_shape
-        .clone_from(&roles.command_shape);
+        .command_pattern
+        .clone_from(&roles.command_pattern);
     draft.plan.shape = server_shape(observation, roles, policy.threads);
     let workers: Vec<&Process> = observation
         .processes
@@ -286,7 +286,7 @@ pub(crate) fn plan_with_roles(
     draft.place(workers, mapping);
     draft.place_front(roles, mapping);
     draft.warn_of_inherited_mask();
-    draft.give_back(roles);
+    draft.restore_masks(roles);
     draft.finish()
 }
 
@@ -388,7 +388,7 @@ impl<'a> PlanBuilder<'a> {
                     environment: self.plan.environment.clone(),
                     is_ours: adopts || before.is_some_and(|verified| verified.is_ours),
                 };
-                self.plan.ledger.given_back.remove(&thread.id);
+                self.plan.ledger.restored.remove(&thread.id);
                 self.plan.ledger.verified.insert(thread.id, verified);
                 self.plan.ledger.record_repaired(thread.id);
                 continue;
@@ -466,7 +466,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// Adds steps that restore masks: of threads that no longer have a target, and of threads and
     /// child processes that inherited a pin.
-    fn give_back(&mut self, roles: &Roles) {
+    fn restore_masks(&mut self, roles: &Roles) {
         let mut touched: BTreeSet<Pid> = BTreeSet::new();
         for process in &self.observation.processes {
             let is_helper = roles.of(process) == Role::Helper && touched.contains(&process.parent);
@@ -485,14 +485,15 @@ impl<'a> PlanBuilder<'a> {
                 if self.plan.targets.contains_key(&thread.id) || self.is_backed_off(thread.id) {
                     continue;
                 }
-                let is_heir = is_heir(process.id, thread, &front_masks);
-                if is_heir {
+                let has_inherited_front_mask =
+                    has_inherited_front_mask(process.id, thread, &front_masks);
+                if has_inherited_front_mask {
                     self.plan.ledger.front.insert(thread.id);
                 }
-                let inherits = is_heir || touched.contains(&process.id.pid);
-                if let Some(cause) = self.give_back_cause(thread, inherits) {
+                let inherits = has_inherited_front_mask || touched.contains(&process.id.pid);
+                if let Some(cause) = self.restore_cause(thread, inherits) {
                     self.plan.steps.push(PlanStep {
-                        kind: StepKind::GiveBack,
+                        kind: StepKind::Restore,
                         thread: thread.id,
                         process: process.id,
                         slot: None,
@@ -505,7 +506,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// The cause to restore the mask of a thread without a target, if it must be restored.
-    fn give_back_cause(&self, thread: &ObservedThread, inherits: bool) -> Option<MaskDriftCause> {
+    fn restore_cause(&self, thread: &ObservedThread, inherits: bool) -> Option<MaskDriftCause> {
         let cpuset = &self.observation.cpuset;
         if let Some(verified) = self.plan.ledger.verified.get(&thread.id) {
             // A kernel that remembers requested masks would re-apply ours later, so it is
@@ -517,8 +518,8 @@ impl<'a> PlanBuilder<'a> {
             return (verified.is_ours && is_ours).then_some(MaskDriftCause::Policy);
         }
         let is_narrow = thread.mask != *cpuset && thread.mask.is_subset(cpuset);
-        let was_returned = self.plan.ledger.given_back.contains_key(&thread.id);
-        (inherits && is_narrow && !was_returned).then_some(MaskDriftCause::Inherited)
+        let was_restored = self.plan.ledger.restored.contains_key(&thread.id);
+        (inherits && is_narrow && !was_restored).then_some(MaskDriftCause::Inherited)
     }
 
     fn finish(self) -> Plan<Proposed> {

@@ -23,7 +23,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::limits::{GROUP_AGE_MICROS, LONER_AGE_MICROS, WRAPPERS_MAX};
+use crate::limits::{GROUP_AGE_MICROS, NON_FORKING_AGE_MICROS, WRAPPERS_MAX};
 use crate::{Ledger, Micros, Observation, Pid, Process, ProcessId, ServerKind, parse_thread_name};
 
 /// Role of a process in placement.
@@ -45,7 +45,7 @@ pub struct Roles {
     /// The parent process of the workers, if any.
     pub arbiter: Option<ProcessId>,
     /// The common command line of the workers, without digits.
-    pub(crate) command_shape: Option<String>,
+    pub(crate) command_pattern: Option<String>,
 }
 
 impl Roles {
@@ -64,11 +64,11 @@ impl Roles {
     }
 }
 
-/// Finds the roles if the policy requests `asked` workers; `before` contains earlier findings.
-pub fn find_roles(observation: &Observation, asked: u16, before: &Ledger) -> Roles {
+/// Finds the roles if the policy requests `requested` workers; `before` contains earlier findings.
+pub fn find_roles(observation: &Observation, requested: u16, before: &Ledger) -> Roles {
     match observation.server_kind {
         ServerKind::Named => find_named(observation),
-        ServerKind::PreFork => find_forked(observation, asked, before),
+        ServerKind::PreFork => find_forked(observation, requested, before),
     }
 }
 
@@ -91,7 +91,7 @@ fn find_named(observation: &Observation) -> Roles {
     found
 }
 
-fn find_forked(observation: &Observation, asked: u16, before: &Ledger) -> Roles {
+fn find_forked(observation: &Observation, requested: u16, before: &Ledger) -> Roles {
     let tree = ProcessTree::new(observation);
     let mut found = Roles::default();
     let Some(mut here) = observation.processes.first() else {
@@ -102,23 +102,24 @@ fn find_forked(observation: &Observation, asked: u16, before: &Ledger) -> Roles 
     for _ in 0..WRAPPERS_MAX {
         found.roles.insert(here.id.pid, Role::Arbiter);
         let is_known = before.arbiter == Some(here.id);
-        let group = tree.worker_group(here, before.command_shape.as_deref().filter(|_| is_known));
+        let group = tree.worker_group(here, before.command_pattern.as_deref().filter(|_| is_known));
         let Some(first) = group.first() else {
             // No children: the process serves requests itself, or has not forked yet.
-            let is_old = observation.at.0.saturating_sub(here.born.0) >= LONER_AGE_MICROS;
+            let is_old =
+                observation.at.0.saturating_sub(here.not_before.0) >= NON_FORKING_AGE_MICROS;
             if is_known {
                 // All its workers have exited at this moment; it is still the arbiter.
                 found.arbiter = before.arbiter;
-                found.command_shape.clone_from(&before.command_shape);
-            } else if is_old && asked == 1 {
+                found.command_pattern.clone_from(&before.command_pattern);
+            } else if is_old && requested == 1 {
                 workers = vec![here];
             }
             break;
         };
-        let is_arbiter = group.len() >= 2 || is_known || same_shape(first, here);
+        let is_arbiter = group.len() >= 2 || is_known || same_command_pattern(first, here);
         if is_arbiter {
             found.arbiter = Some(here.id);
-            found.command_shape = Some(command_shape(first));
+            found.command_pattern = Some(command_pattern(first));
             workers = group;
             break;
         }
@@ -140,13 +141,13 @@ fn find_forked(observation: &Observation, asked: u16, before: &Ledger) -> Roles 
 }
 
 /// True if the processes have similar command lines, e.g. after a fork without exec.
-fn same_shape(a: &Process, b: &Process) -> bool {
-    command_shape(a) == command_shape(b)
+fn same_command_pattern(a: &Process, b: &Process) -> bool {
+    command_pattern(a) == command_pattern(b)
 }
 
 /// The command line without digits, which is common to the workers of one server. A process with an
 /// empty one (it is exiting) is similar to no other, so its pid is used.
-fn command_shape(process: &Process) -> String {
+fn command_pattern(process: &Process) -> String {
     if process.cmdline.is_empty() {
         return process.id.pid.0.to_string();
     }
@@ -186,19 +187,23 @@ impl<'a> ProcessTree<'a> {
     fn worker_group(&self, parent: &Process, before: Option<&str>) -> Vec<&'a Process> {
         let mut groups: BTreeMap<String, Vec<&'a Process>> = BTreeMap::new();
         for &child in self.children(parent) {
-            groups.entry(command_shape(child)).or_default().push(child);
+            groups
+                .entry(command_pattern(child))
+                .or_default()
+                .push(child);
         }
         if let Some(known) = before.and_then(|before| groups.get(before)) {
-            let is_old = |p: &&&Process| self.at.0.saturating_sub(p.born.0) >= GROUP_AGE_MICROS;
+            let is_old =
+                |p: &&&Process| self.at.0.saturating_sub(p.not_before.0) >= GROUP_AGE_MICROS;
             let lasting = |group: &Vec<&Process>| group.iter().filter(is_old).count();
             if groups.values().all(|group| lasting(group) <= known.len()) {
                 return known.clone();
             }
         }
-        let own = command_shape(parent);
+        let own = command_pattern(parent);
         let rank = |key: &String, group: &[&Process]| {
-            let born = group.iter().map(|p| p.id).min();
-            (group.len(), *key == own, std::cmp::Reverse(born))
+            let oldest = group.iter().map(|p| p.id).min();
+            (group.len(), *key == own, std::cmp::Reverse(oldest))
         };
         let largest = groups
             .into_iter()
@@ -207,11 +212,11 @@ impl<'a> ProcessTree<'a> {
     }
 
     fn largest_child(&self, parent: &Process) -> Option<&'a Process> {
-        let born = |p: &Process| std::cmp::Reverse(p.id);
+        let oldest = |p: &Process| std::cmp::Reverse(p.id);
         self.children(parent)
             .iter()
             .copied()
-            .max_by_key(|p| (self.size(p, WRAPPERS_MAX), born(p)))
+            .max_by_key(|p| (self.size(p, WRAPPERS_MAX), oldest(p)))
     }
 
     /// Number of processes in the subtree, down to `depth` levels.

@@ -80,7 +80,7 @@ impl IntegerProgram {
 
     /// Adds pairs that cost, among at least `least` and at most `most` items: bounded below by
     /// every tangent of x(x-1)/2.
-    pub(crate) fn few_pairs(
+    pub(crate) fn add_pair_cost(
         &mut self,
         items: &Expression,
         (least, most): (usize, usize),
@@ -102,7 +102,7 @@ impl IntegerProgram {
 
     /// Adds pairs that gain, among at least `least` and at most `most` items: the k-th item gains
     /// k-1 and requires all items before it.
-    pub(crate) fn many_pairs(
+    pub(crate) fn add_pair_reward(
         &mut self,
         items: &Expression,
         (least, most): (usize, usize),
@@ -117,9 +117,9 @@ impl IntegerProgram {
         let all: Expression = steps.iter().sum();
         self.constraints
             .push(constraint!(all + least as f64 == items.clone()));
-        for (&step, brings) in steps.iter().zip(least..) {
-            if brings > 0 {
-                self.objective += gain * brings as f64 * step;
+        for (&step, earlier_items) in steps.iter().zip(least..) {
+            if earlier_items > 0 {
+                self.objective += gain * earlier_items as f64 * step;
             }
         }
         for pair in steps.windows(2) {
@@ -130,7 +130,7 @@ impl IntegerProgram {
     }
 
     /// Requires that the worker has its threads and one main, on a cpu with one of its threads.
-    pub(crate) fn keep_worker(&mut self, worker: usize, threads: usize) {
+    pub(crate) fn require_threads(&mut self, worker: usize, threads: usize) {
         let (own, mains) = (&self.threads[worker], &self.mains[worker]);
         let threads = threads as f64;
         self.constraints
@@ -148,7 +148,7 @@ impl IntegerProgram {
 
     /// Symmetry breaking between two interchangeable workers: the main of the first is in no later
     /// column.
-    pub(crate) fn keep_order(&mut self, first: usize, second: usize) {
+    pub(crate) fn break_symmetry(&mut self, first: usize, second: usize) {
         let place = |mains: &[Variable]| -> Expression {
             mains
                 .iter()
@@ -162,7 +162,7 @@ impl IntegerProgram {
 
     /// At most `most` domains hold both `full` threads and a main. If a domain holds `full` or one
     /// less, the constraint is an equation: the same integer solutions, fewer fractional ones.
-    pub(crate) fn keep_full_mains(&mut self, domains: Vec<FullDomain>, full: u32, most: u32) {
+    pub(crate) fn limit_full_mains(&mut self, domains: Vec<FullDomain>, full: u32, most: u32) {
         if most as usize >= domains.len() {
             return;
         }
@@ -203,7 +203,7 @@ impl IntegerProgram {
         magnitude: f64,
         seconds: f64,
     ) -> Option<Solved> {
-        let start = self.start(start);
+        let start = self.initial_solution(start);
         let gap = (GAP / magnitude.max(1.0)) as f32;
         let objective = std::mem::take(&mut self.objective);
         let mut program = self.variables.maximise(objective).using(microlp);
@@ -230,7 +230,7 @@ impl IntegerProgram {
     }
 
     /// Values of all variables for a placement of the workers.
-    fn start(&self, workers: &[WorkerColumns]) -> Vec<(Variable, f64)> {
+    fn initial_solution(&self, workers: &[WorkerColumns]) -> Vec<(Variable, f64)> {
         let mut values: HashMap<Variable, f64> = HashMap::new();
         for ((main, peers), (threads, mains)) in
             workers.iter().zip(self.threads.iter().zip(&self.mains))
@@ -245,7 +245,7 @@ impl IntegerProgram {
         }
         let mut start: Vec<(Variable, f64)> = Vec::new();
         for derived in &self.derived {
-            derived.follow(&values, &mut start);
+            derived.push_start_values(&values, &mut start);
         }
         start.extend(values);
         start
@@ -254,13 +254,13 @@ impl IntegerProgram {
 
 impl Derived {
     /// Adds the values that follow from the decision variables.
-    fn follow(&self, values: &HashMap<Variable, f64>, start: &mut Vec<(Variable, f64)>) {
+    fn push_start_values(&self, values: &HashMap<Variable, f64>, start: &mut Vec<(Variable, f64)>) {
         let whole = |items: &Expression| items.eval_with(values).round() as u32;
         match self {
             Self::Pairs(variable, items) => start.push((*variable, pairs(whole(items)) as f64)),
             Self::Steps(steps, items, least) => {
-                let taken = whole(items) as usize;
-                let value = |k: usize| f64::from(u8::from(least + k < taken));
+                let count = whole(items) as usize;
+                let value = |k: usize| f64::from(u8::from(least + k < count));
                 start.extend(steps.iter().enumerate().map(|(k, &step)| (step, value(k))));
             }
             Self::Full([is_full, has_both], threads, mains, full) => {

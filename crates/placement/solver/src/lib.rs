@@ -40,9 +40,9 @@ mod worker_order;
 pub use albacore_mapping::{
     BUSY_MAX, BusyMapping, Certificate, CheckReport, Deployment, JointProblem, JointReport,
     JointSolution, JointViolation, Mapping, Mode, Obstacle, Problem, Proof, ProvenBound, Rank,
-    Relaxation, Slot, Solution, Violation, WorkerIndex, busy_by_dispatch_order, check, check_joint,
-    check_solution, contention, counted_bound, counted_joint_bound, misstated, objective,
-    relaxed_by, report_joint, unproven,
+    Relaxation, Slot, Solution, Violation, WorkerIndex, busy_by_dispatch_order, certificate_errors,
+    check, check_joint, check_solution, contention, counted_bound, counted_joint_bound, objective,
+    relaxed_by, report_joint, unproven_claim,
 };
 pub use error::{ProblemError, validate, validate_size};
 pub use explain::{

@@ -123,10 +123,10 @@ pub(crate) const FLOW_WORK_MAX: usize = 400_000;
 
 /// Maximum number of changes that are evaluated to find the cost of one rule (some 50 ns each):
 /// about half a second.
-pub(crate) const CLIMB_LOOKS_MAX: usize = 10_000_000;
+pub(crate) const CLIMB_EVALUATIONS_MAX: usize = 10_000_000;
 
-/// Looks that are counted for a check of the budget.
-pub(crate) const LOOKS_A_QUESTION: usize = 10;
+/// Cost of a budget check, as a number of evaluated changes.
+pub(crate) const BUDGET_CHECK_EVALUATIONS: usize = 10;
 
 /// Steps of the work budget for one change that is evaluated in an explanation.
 pub(crate) const CHANGE_STEPS: usize = 50;

@@ -1,7 +1,7 @@
 //! Solver of the problem of one deployment.
 //!
 //! [`solve()`] performs these steps; the head of each module contains its theory: the problem as
-//! counts in a tree (`domains`); the value of the mapping in force (`incumbent`); maximum
+//! counts in a tree (`domains`); the value of the mapping in force (`current_mapping`); maximum
 //! dispersion (`spread`); threads and mains of each cpu with the smallest relaxation of the rules
 //! (`volumes`, `relaxation`, `allowed`); the assignment of threads to workers
 //! (`hierarchical_construction`, `assignment`); search (`search_driver`: `local_search`,
@@ -16,12 +16,12 @@ pub(crate) mod assignment;
 mod bound;
 mod capacities;
 mod count_annealing;
+mod current_mapping;
 mod domain_classes;
 mod domain_subproblem;
 pub(crate) mod domains;
 mod enumeration;
 mod hierarchical_construction;
-mod incumbent;
 mod labeling;
 mod lagrangian_bound;
 pub(crate) mod local_search;

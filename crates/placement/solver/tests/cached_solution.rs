@@ -44,7 +44,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_else_changes_is_a_new_question(
+    fn any_other_change_misses_the_cache(
         problem in joint_problems_at_any_speed(Sizes::SMALL), change in 0..8usize
     ) {
         let solution = solve_joint(&problem, &mut WorkBudget::of_steps(0)).unwrap();

@@ -165,7 +165,7 @@ fn round_robin_is_the_baseline_of_the_article() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused_with_field_and_value() {
+fn invalid_problems_are_rejected_with_field_and_value() {
     let of = |workers, threads| {
         let problem = problem(ARTICLE.topology(), (workers, threads, Mode::Scatter));
         (

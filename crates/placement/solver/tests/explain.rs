@@ -76,7 +76,7 @@ proptest! {
     })]
 
     #[test]
-    fn every_place_of_a_thread_costs_and_breaks_what_is_said(
+    fn alternatives_of_a_thread_have_the_stated_cost_and_violations(
         problem in problems(), is_baseline in any::<bool>(), pick in any::<u16>()
     ) {
         let mapping = either(&problem, is_baseline);
@@ -210,7 +210,7 @@ fn places_differ_by_what_they_share() {
 }
 
 #[test]
-fn a_thread_that_is_not_there_is_refused_with_what_is() {
+fn an_unknown_thread_is_rejected_with_the_valid_ranges() {
     let problem = problem(ARTICLE.topology(), (2, 3, Mode::Scatter));
     let mapping = solved(&problem);
     let refused = explain_thread(&problem, &mapping, slot(2, 0)).unwrap_err();

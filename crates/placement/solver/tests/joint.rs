@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn what_the_solver_counted_the_checker_counts_again(
+    fn the_checker_recounts_the_bound_of_the_solver(
         problem in joint_problems_at_any_speed(Sizes::SMALL), questions in 0..300u32
     ) {
         prop_assume!(!is_alone(&problem));

@@ -94,9 +94,9 @@ fn brute_force(problem: &JointProblem) -> Best {
             Ok(report) => {
                 let loads = loads_from_the_largest(problem, mappings);
                 assert_eq!(Some(&loads), balanced.as_ref(), "accepted, so balanced");
-                let worth =
+                let net_value =
                     report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
-                let key = (breaches(&report), Reverse(worth), report.moved);
+                let key = (breaches(&report), Reverse(net_value), report.moved);
                 let most = (breaches(&report), Reverse(report.objective));
                 let best = best.get_or_insert_with(|| Best {
                     key,
@@ -158,7 +158,7 @@ fn a_rule_is_kept_where_moving_threads_keeps_it() {
 /// 8^6 placements: too many to enumerate, and the counted bound is 246. The integer program finds
 /// more than the search, 100 instead of 50, and proves it optimal.
 #[test]
-fn what_search_and_counts_leave_open_the_integer_program_proves() {
+fn the_integer_program_proves_optimality_where_search_and_counts_do_not() {
     let topology = Shape([1, 2, 2, 1, 2]).topology();
     let problem = same_cpuset(&topology, &[(1, 3, Mode::Scatter), (1, 3, Mode::Compact)]);
     let solution = solve_joint(&problem, &mut WorkBudget::unlimited()).unwrap();
@@ -201,8 +201,11 @@ fn is_solved_as_by_brute_force(problem: &JointProblem) -> Result<(), TestCaseErr
     let solution = solve_joint(problem, &mut WorkBudget::unlimited()).unwrap();
     let report = check_joint(problem, &solution).unwrap();
     let best = brute_force(problem);
-    let worth = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
-    prop_assert_eq!((breaches(&report), Reverse(worth), report.moved), best.key);
+    let net_value = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
+    prop_assert_eq!(
+        (breaches(&report), Reverse(net_value), report.moved),
+        best.key
+    );
     prop_assert!(
         solution.certificate.bound >= best.most.1.0,
         "the bound is a bound"
@@ -222,8 +225,8 @@ fn is_solved_as_by_brute_force(problem: &JointProblem) -> Result<(), TestCaseErr
     let mut as_good = best.fewest.range(..=breaches(&report));
     let is_least = as_good.all(|(_, &fewest)| hasty.moved_least <= fewest);
     // the smallest are enumerated regardless of the budget: then fewer moves would gain less
-    let worth = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
-    let is_best = (breaches(&report), Reverse(worth), report.moved) == best.key;
+    let net_value = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
+    let is_best = (breaches(&report), Reverse(net_value), report.moved) == best.key;
     prop_assert!(is_least || is_best, "what must move is counted");
     prop_assert!(
         breaches(&report) > best.most.0 || bound >= best.most.1.0,

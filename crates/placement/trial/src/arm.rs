@@ -42,15 +42,16 @@ impl Arm {
         };
     }
 
-    /// The arms of a trial: that of the policy itself, then the others in `asked`. With one thread
-    /// per worker there is no distance between threads of a worker, so both modes are the same arm.
-    pub(crate) fn of_trial(policy: &SubjectPolicy, asked: &[Self]) -> Vec<Self> {
+    /// The arms of a trial: that of the policy itself, then the others in `requested`. With one
+    /// thread per worker there is no distance between threads of a worker, so both modes are the
+    /// same arm.
+    pub(crate) fn of_trial(policy: &SubjectPolicy, requested: &[Self]) -> Vec<Self> {
         let same = |one: Self, other: Self| {
             let is_mode = |arm| matches!(arm, Self::Scatter | Self::Compact);
             one == other || (policy.threads == 1 && is_mode(one) && is_mode(other))
         };
         let mut arms = vec![Self::of(policy)];
-        for &arm in asked {
+        for &arm in requested {
             if !arms.iter().any(|&known| same(known, arm)) {
                 arms.push(arm);
             }
@@ -99,9 +100,9 @@ mod tests {
             [Arm::Compact, Arm::RoundRobin, Arm::None]
         );
         let own = policy(2, Arm::RoundRobin);
-        let asked = [Arm::Scatter, Arm::None];
+        let requested = [Arm::Scatter, Arm::None];
         assert_eq!(
-            Arm::of_trial(&own, &asked),
+            Arm::of_trial(&own, &requested),
             [Arm::RoundRobin, Arm::Scatter, Arm::None]
         );
         assert_eq!(Arm::RoundRobin.to_string(), "RoundRobin");

@@ -10,25 +10,25 @@ use crate::sample::{Figure, Sample, measure};
 pub(crate) struct LoadWatch {
     figure: Figure,
     /// Mean load of the trial's windows.
-    load: f64,
+    trial_load: f64,
     window: Duration,
     due: Instant,
-    first: Option<(Sample, Instant)>,
+    window_start: Option<(Sample, Instant)>,
     /// Number of consecutive windows outside of the factor, and the load of the last window.
-    outside: u32,
-    last: f64,
+    windows_outside: u32,
+    last_load: f64,
 }
 
 impl LoadWatch {
     pub(crate) fn new(figure: Figure, load: f64, window: Duration, now: Instant) -> Self {
         Self {
             figure,
-            load,
+            trial_load: load,
             window,
             due: now,
-            first: None,
-            outside: 0,
-            last: load,
+            window_start: None,
+            windows_outside: 0,
+            last_load: load,
         }
     }
 
@@ -41,20 +41,20 @@ impl LoadWatch {
     /// is ignored.
     pub(crate) fn add_sample(&mut self, sample: Option<Sample>, now: Instant) {
         self.due = now + self.window;
-        let first = self.first.take();
+        let first = self.window_start.take();
         let Some(sample) = sample else {
             return;
         };
         let stats = first
             .and_then(|(first, at)| measure(self.figure, &first, &sample, now.duration_since(at)));
-        self.first = Some((sample, now));
+        self.window_start = Some((sample, now));
         let Some(stats) = stats else {
             return;
         };
-        self.last = stats.load;
-        let factor = (stats.load / self.load).max(self.load / stats.load);
-        self.outside = match factor > LOAD_FACTOR {
-            true => self.outside.saturating_add(1),
+        self.last_load = stats.load;
+        let factor = (stats.load / self.trial_load).max(self.trial_load / stats.load);
+        self.windows_outside = match factor > LOAD_FACTOR {
+            true => self.windows_outside.saturating_add(1),
             false => 0,
         };
     }
@@ -69,8 +69,8 @@ impl LoadWatch {
             true => format!("{load:.0}"),
             false => format!("{load:.2}"),
         };
-        let (last, before) = (number(self.last), number(self.load));
+        let (last, before) = (number(self.last_load), number(self.trial_load));
         let text = || format!("the load is {last} {what}, was {before}");
-        (self.outside >= LOAD_WINDOWS).then(text)
+        (self.windows_outside >= LOAD_WINDOWS).then(text)
     }
 }

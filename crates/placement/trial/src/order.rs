@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_that_was_left_out_is_in_no_further_order() {
+    fn an_eliminated_arm_is_in_no_further_order() {
         let mut order = Order::new(7);
         order.next(vec![0, 1, 2, 3]);
         let mut next = order.next(vec![0, 2]);

@@ -11,7 +11,7 @@ use crate::limits::{LOAD_WINDOW_MIN, REPEAT_PAUSE, SETTLE_SHARE};
 use crate::load_watch::LoadWatch;
 use crate::order::Order;
 use crate::sample::{Figure, Sample, WindowStats, measure};
-use crate::verdict::{ArmRecord, Comparison, LeftOut, Verdict, confidence};
+use crate::verdict::{ArmRecord, Comparison, Elimination, Verdict, confidence};
 
 /// Configuration of a trial by a deployment.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,23 +60,23 @@ pub struct TrialRun {
     arms: Vec<ArmRecord>,
     order: Order,
     /// The arm in force while nothing can be measured, and the one at the start of the trial.
-    rest: usize,
-    home: usize,
+    resting_arm: usize,
+    initial_arm: usize,
     /// Number of completed rounds.
     rounds: usize,
     /// Arms without a window in this round so far; the first one is being measured.
-    waiting: VecDeque<usize>,
+    pending_arms: VecDeque<usize>,
     round: Vec<Window>,
     /// Start of the trial, and start of its current window.
-    begun: Instant,
-    began: Instant,
+    trial_started_at: Instant,
+    window_started_at: Instant,
     /// The sample at the start of the window, and its time.
-    first: Option<(Sample, Instant)>,
+    window_start: Option<(Sample, Instant)>,
     lacks_reports: bool,
     verdict: Option<Verdict>,
     /// Set after the verdict.
-    watch: Option<LoadWatch>,
-    repeated: Option<String>,
+    load_watch: Option<LoadWatch>,
+    repeat_reason: Option<String>,
 }
 
 impl TrialRun {
@@ -89,18 +89,18 @@ impl TrialRun {
             spec,
             arms: arms.into_iter().map(ArmRecord::new).collect(),
             order: Order::new(seed),
-            rest: 0,
-            home: 0,
+            resting_arm: 0,
+            initial_arm: 0,
             rounds: 0,
-            waiting: VecDeque::new(),
+            pending_arms: VecDeque::new(),
             round: Vec::new(),
-            begun: now,
-            began: now,
-            first: None,
+            trial_started_at: now,
+            window_started_at: now,
+            window_start: None,
             lacks_reports: false,
             verdict: None,
-            watch: None,
-            repeated: None,
+            load_watch: None,
+            repeat_reason: None,
         };
         run.restart(now);
         run
@@ -116,7 +116,10 @@ impl TrialRun {
     }
 
     fn current(&self) -> usize {
-        self.waiting.front().copied().unwrap_or(self.rest)
+        self.pending_arms
+            .front()
+            .copied()
+            .unwrap_or(self.resting_arm)
     }
 
     fn comparison(&self) -> Comparison<'_> {
@@ -139,7 +142,7 @@ impl TrialRun {
                  its node"
             ));
         }
-        let repeated = self.repeated.as_ref();
+        let repeated = self.repeat_reason.as_ref();
         let repeated = repeated.map_or_else(String::new, |why| format!(" repeated, {why}"));
         let (round, all) = (self.rounds + 1, self.spec.rounds);
         let figures = self.comparison().figures(0, false);
@@ -152,10 +155,10 @@ impl TrialRun {
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         if self.verdict.is_some() {
-            return self.watch.as_ref().map(LoadWatch::due);
+            return self.load_watch.as_ref().map(LoadWatch::due);
         }
-        let settled = self.began + self.spec.window / SETTLE_SHARE;
-        let first = self.first.as_ref();
+        let settled = self.window_started_at + self.spec.window / SETTLE_SHARE;
+        let first = self.window_start.as_ref();
         Some(first.map_or(settled, |(_, at)| *at + self.spec.window))
     }
 
@@ -174,7 +177,7 @@ impl TrialRun {
     /// Handles a due sample without a latency report: restarts the trial without changing the
     /// placement. True if the state or its text changed.
     pub fn report_missing(&mut self, now: Instant) -> bool {
-        if let Some(watch) = &mut self.watch {
+        if let Some(watch) = &mut self.load_watch {
             watch.add_sample(None, now);
             return false;
         }
@@ -200,21 +203,21 @@ impl TrialRun {
             self.restart_round(now);
             return true;
         };
-        let Some((first, at)) = self.first.take() else {
-            self.first = Some((sample, now));
+        let Some((first, at)) = self.window_start.take() else {
+            self.window_start = Some((sample, now));
             return true;
         };
         match measure(self.spec.figure, &first, &sample, now.duration_since(at)) {
             Some(stats) => {
                 let arm = self.current();
-                self.waiting.pop_front();
+                self.pending_arms.pop_front();
                 self.round.push(Window {
                     arm,
                     stats,
                     mapping,
                 });
-                self.began = now;
-                if self.waiting.is_empty() {
+                self.window_started_at = now;
+                if self.pending_arms.is_empty() {
                     self.finish_round(now);
                 }
             }
@@ -225,20 +228,20 @@ impl TrialRun {
 
     /// Adds a sample after the verdict; true if the trial is repeated.
     fn add_load(&mut self, sample: Option<Sample>, now: Instant) -> bool {
-        let Some(watch) = &mut self.watch else {
+        let Some(watch) = &mut self.load_watch else {
             return false;
         };
         watch.add_sample(sample, now);
-        let may_repeat = now.duration_since(self.begun) >= REPEAT_PAUSE;
+        let may_repeat = now.duration_since(self.trial_started_at) >= REPEAT_PAUSE;
         let Some(why) = watch.change().filter(|_| may_repeat) else {
             return false;
         };
         let winner = self.verdict.take().map(|verdict| verdict.winner);
         let is_winner = |record: &ArmRecord| Some(record.arm) == winner;
-        self.home = self.arms.iter().position(is_winner).unwrap_or(0);
-        self.watch = None;
-        self.repeated = Some(why);
-        self.begun = now;
+        self.initial_arm = self.arms.iter().position(is_winner).unwrap_or(0);
+        self.load_watch = None;
+        self.repeat_reason = Some(why);
+        self.trial_started_at = now;
         self.restart(now);
         true
     }
@@ -249,7 +252,7 @@ impl TrialRun {
             *record = ArmRecord::new(record.arm);
         }
         self.rounds = 0;
-        self.rest = self.home;
+        self.resting_arm = self.initial_arm;
         match self.arms.len() {
             // No other arm to compare with.
             1 => self.verdict = Some(self.comparison().judge()),
@@ -261,49 +264,49 @@ impl TrialRun {
     /// starts with the arm in force, in case nothing can be measured.
     fn restart_round(&mut self, now: Instant) {
         self.begin_round(now);
-        self.waiting.retain(|&arm| arm != self.rest);
-        self.waiting.push_front(self.rest);
+        self.pending_arms.retain(|&arm| arm != self.resting_arm);
+        self.pending_arms.push_front(self.resting_arm);
     }
 
     fn begin_round(&mut self, now: Instant) {
-        self.first = None;
-        self.began = now;
+        self.window_start = None;
+        self.window_started_at = now;
         self.round.clear();
-        self.waiting = self.order.next(self.racing()).into();
+        self.pending_arms = self.order.next(self.remaining()).into();
     }
 
-    fn racing(&self) -> Vec<usize> {
+    fn remaining(&self) -> Vec<usize> {
         let arms = 0..self.arms.len();
-        arms.filter(|&index| self.arms[index].left_out.is_none())
+        arms.filter(|&index| self.arms[index].elimination.is_none())
             .collect()
     }
 
     fn finish_round(&mut self, now: Instant) {
         if self.rounds == 0 {
-            self.leave_out_same();
+            self.eliminate_same();
         }
         for window in std::mem::take(&mut self.round) {
             let record = &mut self.arms[window.arm];
-            if record.left_out.is_none() {
+            if record.elimination.is_none() {
                 record.windows.push(window.stats);
             }
         }
         self.rounds += 1;
-        let is_look = looks(usize::from(self.spec.rounds)).contains(&self.rounds);
-        let is_decided = is_look && self.leave_out_worse();
-        if self.arms[self.rest].left_out.is_some() {
-            self.rest = self.comparison().candidates().first().copied().unwrap_or(0);
+        let is_comparison_round = looks(usize::from(self.spec.rounds)).contains(&self.rounds);
+        let is_decided = is_comparison_round && self.eliminate_worse();
+        if self.arms[self.resting_arm].elimination.is_some() {
+            self.resting_arm = self.comparison().candidates().first().copied().unwrap_or(0);
         }
         let is_last = self.rounds >= usize::from(self.spec.rounds);
-        if is_decided || is_last || self.racing().len() < 2 {
-            self.end(now);
+        if is_decided || is_last || self.remaining().len() < 2 {
+            self.finish(now);
         } else {
             self.begin_round(now);
         }
     }
 
     /// Eliminates arms that place every thread like an earlier one.
-    fn leave_out_same(&mut self) {
+    fn eliminate_same(&mut self) {
         let mapping = |arm: usize| {
             let window = self.round.iter().find(|window| window.arm == arm);
             window.and_then(|window| window.mapping)
@@ -312,16 +315,16 @@ impl TrialRun {
         for (index, mapping) in mappings.iter().enumerate() {
             let first = mappings.iter().position(|other| other == mapping);
             if let Some(first) = first.filter(|&first| mapping.is_some() && first < index) {
-                self.arms[index].left_out = Some(LeftOut::SameAs(self.arms[first].arm));
+                self.arms[index].elimination = Some(Elimination::SameAs(self.arms[first].arm));
             }
         }
     }
 
     /// Eliminates arms that are significantly worse than the leader; true if that decides the
     /// trial.
-    fn leave_out_worse(&mut self) -> bool {
-        let racing = |record: &ArmRecord| record.left_out.is_none().then(|| record.scores());
-        let scores: Vec<Option<Vec<f64>>> = self.arms.iter().map(racing).collect();
+    fn eliminate_worse(&mut self) -> bool {
+        let remaining = |record: &ArmRecord| record.elimination.is_none().then(|| record.scores());
+        let scores: Vec<Option<Vec<f64>>> = self.arms.iter().map(remaining).collect();
         let confidence = confidence(&self.arms);
         let Some(look) = Look::at(&scores, confidence) else {
             return false;
@@ -329,19 +332,19 @@ impl TrialRun {
         let leader = self.arms[look.leader].scores();
         for &index in &look.behind {
             let interval = compare(&leader, &self.arms[index].scores(), confidence);
-            self.arms[index].left_out = interval.map(LeftOut::Behind);
+            self.arms[index].elimination = interval.map(Elimination::Behind);
         }
         look.is_decided
     }
 
-    fn end(&mut self, now: Instant) {
+    fn finish(&mut self, now: Instant) {
         self.verdict = Some(self.comparison().judge());
-        self.repeated = None;
+        self.repeat_reason = None;
         let windows = self.arms.iter().flat_map(|record| &record.windows);
         let loads: Vec<f64> = windows.map(|window| window.load).collect();
         let load = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
         let window = self.spec.window.max(LOAD_WINDOW_MIN);
-        self.watch = Some(LoadWatch::new(self.spec.figure, load, window, now));
+        self.load_watch = Some(LoadWatch::new(self.spec.figure, load, window, now));
     }
 }
 

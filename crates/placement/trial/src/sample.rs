@@ -46,7 +46,7 @@ pub struct PodUsage {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct WindowStats {
     /// p99 in seconds, or waiting time per CPU time.
-    pub(crate) first: f64,
+    pub(crate) primary: f64,
     /// In microseconds; `None` if requests are unknown.
     pub(crate) cpu_per_request: Option<f64>,
     pub(crate) migrations_per_second: Option<f64>,
@@ -67,15 +67,15 @@ pub(crate) fn measure(
     }
     let seconds = time.as_secs_f64().max(1e-3);
     let cpu = last.usage.cpu_micros.checked_sub(first.usage.cpu_micros)?;
-    let moves = first.usage.migrations.zip(last.usage.migrations);
-    let moves = moves.and_then(|(a, b)| b.checked_sub(a));
-    let migrations_per_second = moves.map(|moves| moves as f64 / seconds);
+    let migrations = first.usage.migrations.zip(last.usage.migrations);
+    let migrations = migrations.and_then(|(a, b)| b.checked_sub(a));
+    let migrations_per_second = migrations.map(|count| count as f64 / seconds);
     match figure {
         Figure::Latency => {
             let counts = difference(&first.latency, &last.latency)?;
             let requests = counts.last()?.1;
             (requests >= REQUESTS_MIN).then(|| WindowStats {
-                first: histogram_quantile(&counts, 0.99),
+                primary: histogram_quantile(&counts, 0.99),
                 cpu_per_request: Some(cpu as f64 / requests as f64),
                 migrations_per_second,
                 load: requests as f64 / seconds,
@@ -85,7 +85,7 @@ pub(crate) fn measure(
             let [before, after] = [first, last].map(|sample| sample.usage.waiting_micros);
             let waiting = after.checked_sub(before)?;
             (cpu >= CPU_MICROS_MIN).then(|| WindowStats {
-                first: (waiting as f64 / cpu as f64).max(RUN_DELAY_MIN),
+                primary: (waiting as f64 / cpu as f64).max(RUN_DELAY_MIN),
                 cpu_per_request: None,
                 migrations_per_second,
                 load: cpu as f64 / 1e6 / seconds,
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_is_compared_per_cpu_time_and_not_below_what_is_felt() {
+    fn waiting_time_is_compared_per_cpu_time_with_a_minimum() {
         let sample = |cpu_micros, waiting_micros| Sample {
             latency: Vec::new(),
             usage: PodUsage {
@@ -121,10 +121,10 @@ mod tests {
         let of = |first: &Sample, last: &Sample| measure(Figure::RunDelay, first, last, second);
         let zero = sample(0, 0);
         let stats = of(&zero, &sample(500_000, 50_000)).unwrap();
-        assert_eq!((stats.first, stats.load), (0.1, 0.5));
+        assert_eq!((stats.primary, stats.load), (0.1, 0.5));
         assert_eq!(stats.migrations_per_second, Some(5000.0));
         let least = of(&zero, &sample(500_000, 3)).unwrap();
-        assert_eq!(least.first, RUN_DELAY_MIN);
+        assert_eq!(least.primary, RUN_DELAY_MIN);
         assert_eq!(of(&zero, &sample(CPU_MICROS_MIN - 1, 0)), None);
         // A thread that exited is no longer included in the counters.
         assert_eq!(of(&sample(0, 9), &sample(500_000, 8)), None);

@@ -1,9 +1,9 @@
 //! Evaluates the windows of a trial.
 //!
 //! The deployment's own arm is kept unless another one beats it; if no arm beats the kernel's
-//! placement, placement is withdrawn. One arm beats another by the first figure (p99, or the
-//! waiting time), or by the CPU time per request if the first figure is not worse; in both cases by
-//! more than the noise, and by more than a user would notice.
+//! placement, placement is withdrawn. One arm beats another by the primary figure (p99, or the
+//! waiting time), or by the CPU time per request if the primary figure is not worse; in both cases
+//! by more than the noise, and by more than a user would notice.
 
 use albacore_statistics::{Claim, EQUAL, Interval, compare};
 
@@ -34,7 +34,7 @@ pub struct Verdict {
 
 /// Reason for the elimination of an arm.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum LeftOut {
+pub(crate) enum Elimination {
     /// Worse than the leader at that time by this ratio.
     Behind(Interval),
     /// Places every thread like this arm.
@@ -46,7 +46,7 @@ pub(crate) enum LeftOut {
 pub(crate) struct ArmRecord {
     pub(crate) arm: Arm,
     pub(crate) windows: Vec<WindowStats>,
-    pub(crate) left_out: Option<LeftOut>,
+    pub(crate) elimination: Option<Elimination>,
 }
 
 impl ArmRecord {
@@ -54,13 +54,13 @@ impl ArmRecord {
         Self {
             arm,
             windows: Vec::new(),
-            left_out: None,
+            elimination: None,
         }
     }
 
-    /// Negative logarithms of the first figure; larger is better.
+    /// Negative logarithms of the primary figure; larger is better.
     pub(crate) fn scores(&self) -> Vec<f64> {
-        let score = |window: &WindowStats| -window.first.max(1e-9).ln();
+        let score = |window: &WindowStats| -window.primary.max(1e-9).ln();
         self.windows.iter().map(score).collect()
     }
 
@@ -72,14 +72,14 @@ impl ArmRecord {
     }
 
     fn is_behind(&self) -> bool {
-        matches!(self.left_out, Some(LeftOut::Behind(interval)) if interval.ratio > EQUAL)
+        matches!(self.elimination, Some(Elimination::Behind(interval)) if interval.ratio > EQUAL)
     }
 
     fn is_same(&self) -> bool {
-        matches!(self.left_out, Some(LeftOut::SameAs(_)))
+        matches!(self.elimination, Some(Elimination::SameAs(_)))
     }
 
-    fn moves(&self) -> Option<f64> {
+    fn migrations(&self) -> Option<f64> {
         let windows = self.windows.iter();
         let rates: Vec<f64> = windows.filter_map(|w| w.migrations_per_second).collect();
         (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
@@ -94,8 +94,8 @@ pub(crate) fn confidence(arms: &[ArmRecord]) -> f64 {
 
 /// Figure by which one arm beats another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum By {
-    First,
+enum DecidingFigure {
+    Primary,
     CpuTime,
 }
 
@@ -108,26 +108,26 @@ pub(crate) struct Comparison<'a> {
 
 impl Comparison<'_> {
     /// The ratio of a figure of `other` to that of `one`: above 1, `one` is better.
-    fn ratio(&self, by: By, one: usize, other: usize) -> Option<Interval> {
+    fn ratio(&self, by: DecidingFigure, one: usize, other: usize) -> Option<Interval> {
         let scores = [one, other].map(|index| match by {
-            By::First => self.arms[index].scores(),
-            By::CpuTime => self.arms[index].cpu_scores(),
+            DecidingFigure::Primary => self.arms[index].scores(),
+            DecidingFigure::CpuTime => self.arms[index].cpu_scores(),
         });
         compare(&scores[0], &scores[1], confidence(self.arms))
     }
 
-    fn beats(&self, one: usize, other: usize) -> Option<By> {
+    fn beats(&self, one: usize, other: usize) -> Option<DecidingFigure> {
         let is_gain = |i: Interval| i.claim() == Claim::Faster && i.ratio > EQUAL;
         let is_loss = |i: Interval| i.claim() == Claim::Slower && i.ratio < 1.0 / EQUAL;
-        let first = self.ratio(By::First, one, other);
+        let first = self.ratio(DecidingFigure::Primary, one, other);
         if first.is_some_and(is_gain) {
-            return Some(By::First);
+            return Some(DecidingFigure::Primary);
         }
-        let cpu = self.ratio(By::CpuTime, one, other)?;
-        (is_gain(cpu) && !first.is_some_and(is_loss)).then_some(By::CpuTime)
+        let cpu = self.ratio(DecidingFigure::CpuTime, one, other)?;
+        (is_gain(cpu) && !first.is_some_and(is_loss)).then_some(DecidingFigure::CpuTime)
     }
 
-    /// Arms that were not eliminated, best first by the first figure.
+    /// Arms that were not eliminated, best first by the primary figure.
     pub(crate) fn candidates(&self) -> Vec<usize> {
         let mean = |index: &usize| {
             let scores = self.arms[*index].scores();
@@ -135,30 +135,34 @@ impl Comparison<'_> {
         };
         let all = 0..self.arms.len();
         let mut candidates: Vec<usize> = all
-            .filter(|&index| self.arms[index].left_out.is_none())
+            .filter(|&index| self.arms[index].elimination.is_none())
             .collect();
         candidates.sort_by(|a, b| mean(b).total_cmp(&mean(a)));
         candidates
     }
 
     /// The arm that beats the deployment's own, which is the first.
-    fn better_than_own(&self) -> Option<(usize, By)> {
+    fn better_than_own(&self) -> Option<(usize, DecidingFigure)> {
         let candidates = self.candidates();
         let others = candidates.iter().filter(|&&index| index != 0);
-        let beating: Vec<(usize, By)> = others
+        let beating: Vec<(usize, DecidingFigure)> = others
             .filter_map(|&index| Some((index, self.beats(index, 0)?)))
             .collect();
-        let by_first = beating.iter().find(|(_, by)| *by == By::First);
+        let by_first = beating
+            .iter()
+            .find(|(_, by)| *by == DecidingFigure::Primary);
         let leader = candidates.first().filter(|_| self.arms[0].is_behind());
         by_first
             .or(beating.first())
             .copied()
-            .or(leader.map(|&leader| (leader, By::First)))
+            .or(leader.map(|&leader| (leader, DecidingFigure::Primary)))
     }
 
     /// The verdict after the last window.
     pub(crate) fn judge(&self) -> Verdict {
-        let (mut winner, mut by) = self.better_than_own().unwrap_or((0, By::First));
+        let (mut winner, mut by) = self
+            .better_than_own()
+            .unwrap_or((0, DecidingFigure::Primary));
         let kernel = self.arms.iter().position(|arm| arm.arm == Arm::None);
         let all = 0..self.arms.len();
         if let Some(kernel) = kernel.filter(|&kernel| !self.arms[kernel].is_behind()) {
@@ -181,7 +185,7 @@ impl Comparison<'_> {
             }
             _ => (Outcome::Changed, format!("trial: {name} instead of {own}")),
         };
-        let figures = self.figures(winner, by == By::CpuTime);
+        let figures = self.figures(winner, by == DecidingFigure::CpuTime);
         Verdict {
             winner: name,
             outcome,
@@ -197,20 +201,20 @@ impl Comparison<'_> {
         };
         let to = self.arms[base].arm;
         let mut parts = vec![
-            self.ratios(By::First, base)
+            self.ratios(DecidingFigure::Primary, base)
                 .map(|ratios| format!("; {name} relative to {to}: {ratios}")),
-            self.ratios(By::CpuTime, base)
+            self.ratios(DecidingFigure::CpuTime, base)
                 .map(|ratios| format!("; cpu time per request: {ratios}")),
         ];
         if is_cpu_first {
             parts.reverse();
         }
         parts.push(self.same());
-        parts.push(self.moves());
+        parts.push(self.migrations());
         parts.into_iter().flatten().collect()
     }
 
-    fn ratios(&self, by: By, base: usize) -> Option<String> {
+    fn ratios(&self, by: DecidingFigure, base: usize) -> Option<String> {
         let others = (0..self.arms.len()).filter(|&index| index != base);
         let texts = others.filter_map(|index| {
             let Interval {
@@ -224,8 +228,8 @@ impl Comparison<'_> {
     }
 
     fn same(&self) -> Option<String> {
-        let same = self.arms.iter().filter_map(|arm| match arm.left_out {
-            Some(LeftOut::SameAs(other)) => Some(format!("; {} places as {other}", arm.arm)),
+        let same = self.arms.iter().filter_map(|arm| match arm.elimination {
+            Some(Elimination::SameAs(other)) => Some(format!("; {} places as {other}", arm.arm)),
             _ => None,
         });
         let same: String = same.collect();
@@ -233,13 +237,13 @@ impl Comparison<'_> {
     }
 
     /// Mean migrations per arm, human-readable, if counted by the kernel.
-    fn moves(&self) -> Option<String> {
-        let moves = self.arms.iter().filter_map(|arm| {
-            let moves = arm.moves()?;
-            Some(format!("{} {moves:.0}", arm.arm))
+    fn migrations(&self) -> Option<String> {
+        let migrations = self.arms.iter().filter_map(|arm| {
+            let migrations = arm.migrations()?;
+            Some(format!("{} {migrations:.0}", arm.arm))
         });
-        let moves: Vec<String> = moves.collect();
-        let list = moves.join(", ");
-        (!moves.is_empty()).then(|| format!("; moves of threads per second: {list}"))
+        let migrations: Vec<String> = migrations.collect();
+        let list = migrations.join(", ");
+        (!migrations.is_empty()).then(|| format!("; moves of threads per second: {list}"))
     }
 }

@@ -21,7 +21,7 @@ use crate::limits::CONTAINER_ID_BYTES_MAX;
 const CLASSES: [&str; 2] = ["burstable", "besteffort"];
 
 /// Prefix and suffix around a container id.
-const AROUND_IDS: [(&str, &str); 6] = [
+const ID_AFFIXES: [(&str, &str); 6] = [
     ("", ""),
     ("crio-", ""),
     ("cri-containerd-", ".scope"),
@@ -85,7 +85,7 @@ impl ContainerNames {
 
     fn container_names(&self) -> Vec<String> {
         let name = |(before, after): &(&str, &str)| format!("{before}{}{after}", self.container);
-        AROUND_IDS.iter().map(name).collect()
+        ID_AFFIXES.iter().map(name).collect()
     }
 
     /// True if a path of `/proc/PID/cgroup` is that of this container or a descendant, in any
@@ -187,7 +187,7 @@ pub(super) fn is_container(directory: &Path) -> bool {
     let Some(name) = directory.file_name().and_then(|name| name.to_str()) else {
         return false;
     };
-    AROUND_IDS.iter().any(|(before, after)| {
+    ID_AFFIXES.iter().any(|(before, after)| {
         let id = name
             .strip_prefix(before)
             .and_then(|rest| rest.strip_suffix(after));

@@ -118,7 +118,7 @@ fn containers_of_all_samples_are_found_with_their_processes() {
 }
 
 #[test]
-fn processes_of_another_pid_namespace_are_found_by_what_their_cgroup_file_says() {
+fn processes_of_another_pid_namespace_are_found_by_their_cgroup_file() {
     for sample in &SAMPLES {
         let node = Node::of(sample);
         node.group(sample.path, "");

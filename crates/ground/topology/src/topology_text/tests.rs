@@ -90,7 +90,7 @@ fn an_irregular_machine_is_exact_and_a_large_one_may_be_too_long() {
 }
 
 #[test]
-fn what_is_wrong_in_a_text_is_named() {
+fn errors_name_the_invalid_part_of_a_text() {
     for (text, words) in [
         ("", &["\"\"", "NAME=VALUE"][..]),
         ("cpus", &["\"cpus\"", "NAME=VALUE"]),
@@ -178,7 +178,7 @@ fn machines() -> impl Strategy<Value = Topology> {
 
 proptest! {
     #[test]
-    fn every_machine_comes_back(machine in machines()) {
+    fn every_machine_round_trips(machine in machines()) {
         let text = topology_text(&machine);
         prop_assert_eq!(parse_topology_text(&text), Ok(machine), "{}", text);
     }

@@ -80,9 +80,9 @@ fn is_even(problem: &JointProblem, placed: &[Placed<'_>], levels: &FillLevels) -
 struct Links {
     load: Vec<u32>,
     /// Deployments with a thread on each cpu.
-    on: Vec<Vec<usize>>,
+    deployments_on_cpu: Vec<Vec<usize>>,
     /// Cpus that can take one more thread of each deployment.
-    open: Vec<Vec<usize>>,
+    cpus_with_room: Vec<Vec<usize>>,
 }
 
 impl Links {
@@ -91,9 +91,9 @@ impl Links {
         let load: Vec<u32> = loads(problem, placed).into_values().collect();
         let mut on = vec![Vec::new(); cpus.len()];
         let mut open = Vec::new();
-        for (deployment, (asked, own)) in problem.deployments.iter().zip(placed).enumerate() {
-            let count = asked.cpuset.len() as u32;
-            let (workers, threads) = (u32::from(asked.workers), u32::from(asked.threads));
+        for (index, (deployment, own)) in problem.deployments.iter().zip(placed).enumerate() {
+            let count = deployment.cpuset.len() as u32;
+            let (workers, threads) = (u32::from(deployment.workers), u32::from(deployment.threads));
             let most = (workers * threads.div_ceil(count)).min(threads * workers.div_ceil(count));
             let mut held: BTreeMap<CpuId, u32> = BTreeMap::new();
             for cpu in own.cpus() {
@@ -103,30 +103,34 @@ impl Links {
             for (position, cpu) in cpus.iter().enumerate() {
                 let here = held.get(&cpu.id).copied().unwrap_or(0);
                 if here > 0 {
-                    on[position].push(deployment);
+                    on[position].push(index);
                 }
-                if asked.cpuset.contains(cpu.id) && here < most {
+                if deployment.cpuset.contains(cpu.id) && here < most {
                     takes.push(position);
                 }
             }
             open.push(takes);
         }
-        Self { load, on, open }
+        Self {
+            load,
+            deployments_on_cpu: on,
+            cpus_with_room: open,
+        }
     }
 
     /// The ends of all chains that start at a cpu.
     fn from(&self, start: usize) -> Vec<usize> {
         let mut seen = vec![false; self.load.len()];
         seen[start] = true;
-        let mut used = vec![false; self.open.len()];
+        let mut used = vec![false; self.cpus_with_room.len()];
         let mut ends = Vec::new();
         let mut waiting = VecDeque::from([start]);
         while let Some(cpu) = waiting.pop_front() {
-            for &deployment in &self.on[cpu] {
+            for &deployment in &self.deployments_on_cpu[cpu] {
                 if std::mem::replace(&mut used[deployment], true) {
                     continue;
                 }
-                for &next in &self.open[deployment] {
+                for &next in &self.cpus_with_room[deployment] {
                     if !std::mem::replace(&mut seen[next], true) {
                         ends.push(next);
                         waiting.push_back(next);

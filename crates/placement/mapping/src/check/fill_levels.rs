@@ -89,7 +89,10 @@ impl FillLevels {
 
 /// Whether any deployment may use a cpu.
 fn is_usable(problem: &JointProblem, cpu: &Cpu) -> bool {
-    let mut cpusets = problem.deployments.iter().map(|asked| &asked.cpuset);
+    let mut cpusets = problem
+        .deployments
+        .iter()
+        .map(|deployment| &deployment.cpuset);
     cpusets.any(|cpuset| cpuset.contains(cpu.id))
 }
 

@@ -118,7 +118,7 @@ impl CoreDemand {
             }
             // bound: each path places at least one main
             while left > 0 {
-                match self.push(kind, (limit, left), (&mut flow, &mut held)) {
+                match self.place_more(kind, (limit, left), (&mut flow, &mut held)) {
                     0 => return false,
                     more => left -= more,
                 }
@@ -128,7 +128,7 @@ impl CoreDemand {
     }
 
     /// Places more mains of a kind on an augmenting path, which may move others; returns how many.
-    fn push(&self, kind: usize, (limit, left): (u32, u32), (flow, held): Flow<'_>) -> u32 {
+    fn place_more(&self, kind: usize, (limit, left): (u32, u32), (flow, held): Flow<'_>) -> u32 {
         let mut to_core: Vec<Option<usize>> = vec![None; self.cores];
         let mut off_core: Vec<Option<usize>> = vec![None; self.kinds.len()];
         let mut seen = vec![false; self.kinds.len()];
@@ -143,7 +143,7 @@ impl CoreDemand {
                 to_core[core] = Some(at);
                 if held[core] < limit {
                     let more = left.min(limit - held[core]);
-                    let more = self.carry(core, more, (&to_core, &off_core), flow);
+                    let more = self.augment(core, more, (&to_core, &off_core), flow);
                     held[core] += more;
                     return more;
                 }
@@ -159,7 +159,7 @@ impl CoreDemand {
     }
 
     /// Augments the path to a core by as much as all its arcs allow; returns how much.
-    fn carry(
+    fn augment(
         &self,
         end: usize,
         most: u32,
@@ -231,8 +231,8 @@ pub(super) fn is_undivided(problem: &JointProblem) -> bool {
         let core = problem.topology.cpu(obstacle.cpu).map(|cpu| cpu.core);
         obstacle.weight > 0 && core.is_some_and(|core| cores.contains(&core))
     };
-    let apart = |other: &Deployment| other.cpuset != first.cpuset;
-    !problem.deployments.iter().any(apart) && !problem.obstacles.iter().any(beside)
+    let has_other_cpuset = |other: &Deployment| other.cpuset != first.cpuset;
+    !problem.deployments.iter().any(has_other_cpuset) && !problem.obstacles.iter().any(beside)
 }
 
 /// (12+), where it binds: threads of a full core, and how many full cores may hold a main.

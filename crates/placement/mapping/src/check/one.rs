@@ -170,12 +170,11 @@ pub fn check_solution(
 ) -> Result<CheckReport, Vec<Violation>> {
     let report = check(problem, &solution.mapping)?;
     let stated = &solution.certificate;
-    let mut violations = misstated(report.objective, &report.relaxed, stated);
+    let mut violations = certificate_errors(report.objective, &report.relaxed, stated);
     violations.extend(match problem.topology.is_uniform() {
-        true => unproven(problem, stated),
-        false => {
-            contradiction(stated).or_else(|| unconfirmed_where_speeds_differ(problem, solution))
-        }
+        true => unproven_claim(problem, stated),
+        false => inconsistent_claim(stated)
+            .or_else(|| unconfirmed_where_speeds_differ(problem, solution)),
     });
     if violations.is_empty() {
         Ok(report)
@@ -193,7 +192,11 @@ fn unconfirmed_where_speeds_differ(problem: &Problem, solution: &Solution) -> Op
 
 /// Differences between a certificate and the counted figures: relaxations that it does not admit, a
 /// wrong objective or a wrong bound.
-pub fn misstated(actual: i64, relaxed: &[Relaxation], stated: &Certificate) -> Vec<Violation> {
+pub fn certificate_errors(
+    actual: i64,
+    relaxed: &[Relaxation],
+    stated: &Certificate,
+) -> Vec<Violation> {
     let mut violations = Vec::new();
     for &Relaxation { rule, amount } in relaxed {
         let admitted = relaxed_by(&stated.relaxed, rule);
@@ -219,17 +222,17 @@ pub fn misstated(actual: i64, relaxed: &[Relaxation], stated: &Certificate) -> V
 /// Returns a violation if the proof that a certificate states does not hold, for any mapping on
 /// cores that are equally fast; used by [`check_solution`]. A counted bound that is to prove
 /// optimality is recounted.
-pub fn unproven(problem: &Problem, stated: &Certificate) -> Option<Violation> {
-    let contradiction = contradiction(stated);
-    if contradiction.is_some() || stated.proof != Proof::Bound {
-        return contradiction;
+pub fn unproven_claim(problem: &Problem, stated: &Certificate) -> Option<Violation> {
+    let inconsistent = inconsistent_claim(stated);
+    if inconsistent.is_some() || stated.proof != Proof::Bound {
+        return inconsistent;
     }
     let (bound, counted) = (stated.bound, counted_bound(problem, &stated.relaxed));
     (counted > bound).then_some(Violation::Unconfirmed { bound, counted })
 }
 
 /// Returns a violation if `optimal`, bound and proof of a certificate contradict each other.
-pub(super) fn contradiction(stated: &Certificate) -> Option<Violation> {
+pub(super) fn inconsistent_claim(stated: &Certificate) -> Option<Violation> {
     let &Certificate {
         objective,
         bound,

@@ -29,13 +29,16 @@ impl<'a> Placed<'a> {
             let (mapping, problem) = (mapping.threads, threads);
             return Err(vec![Violation::OtherThreads { mapping, problem }]);
         }
-        let asked = usize::from(workers) * usize::from(threads);
-        if mapping.cpus.len() != asked {
+        let expected = usize::from(workers) * usize::from(threads);
+        if mapping.cpus.len() != expected {
             let placed = mapping.cpus.len();
-            return Err(vec![Violation::OtherCount { placed, asked }]);
+            return Err(vec![Violation::OtherCount {
+                placed,
+                asked: expected,
+            }]);
         }
         let machine = topology.cpus();
-        let mut at = Vec::with_capacity(asked);
+        let mut at = Vec::with_capacity(expected);
         let mut violations = Vec::new();
         for (slot, cpu) in mapping.iter() {
             let index = machine.binary_search_by_key(&cpu, |known| known.id);

@@ -18,11 +18,12 @@ use std::collections::BTreeMap;
 use albacore_topology::CpuId;
 
 use super::fill_levels::is_uniform;
-use super::one::contradiction;
+use super::one::inconsistent_claim;
 use super::placed::{Placed, value};
 use super::{balance, bound, main_rules};
 use crate::{
-    Certificate, Mapping, Proof, Relaxation, Violation, counted_bound, misstated, unproven,
+    Certificate, Mapping, Proof, Relaxation, Violation, certificate_errors, counted_bound,
+    unproven_claim,
 };
 use crate::{Deployment, JointProblem, JointSolution};
 
@@ -90,13 +91,15 @@ pub fn check_joint(
 ) -> Result<JointReport, Vec<JointViolation>> {
     let report = report_joint(problem, &solution.mappings)?;
     let stated = &solution.certificate;
-    let misstated = misstated(report.objective, &report.relaxed, stated);
-    let misstated = misstated.into_iter().map(JointViolation::Stated);
-    let mut violations: Vec<_> = misstated.collect();
+    let errors = certificate_errors(report.objective, &report.relaxed, stated);
+    let errors = errors.into_iter().map(JointViolation::Stated);
+    let mut violations: Vec<_> = errors.collect();
     let alone = only(problem).and_then(|one| problem.alone(one));
     let unproven = match alone {
-        Some(alone) => unproven(&alone, stated),
-        None => contradiction(stated).or_else(|| unconfirmed(problem, &solution.mappings, stated)),
+        Some(alone) => unproven_claim(&alone, stated),
+        None => {
+            inconsistent_claim(stated).or_else(|| unconfirmed(problem, &solution.mappings, stated))
+        }
     };
     violations.extend(unproven.map(JointViolation::Stated));
     if solution.gained != report.gained {
@@ -159,11 +162,11 @@ pub fn report_joint(
     problem: &JointProblem,
     mappings: &[Mapping],
 ) -> Result<JointReport, Vec<JointViolation>> {
-    let (asked, given) = (problem.deployments.len(), mappings.len());
-    if asked != given {
+    let (deployments, given) = (problem.deployments.len(), mappings.len());
+    if deployments != given {
         return Err(vec![JointViolation::OtherCount {
             mappings: given,
-            deployments: asked,
+            deployments,
         }]);
     }
     let placed = placed(problem, mappings)?;
@@ -174,7 +177,7 @@ pub fn report_joint(
             main_rules::relaxed(problem, &placed)
         }
     };
-    let modes = problem.deployments.iter().map(|asked| asked.mode);
+    let modes = problem.deployments.iter().map(|deployment| deployment.mode);
     Ok(JointReport {
         objective: value(&problem.distances, modes.zip(&placed)),
         relaxed,
@@ -190,15 +193,15 @@ fn placed<'a>(
 ) -> Result<Vec<Placed<'a>>, Vec<JointViolation>> {
     let mut violations = Vec::new();
     let mut all = Vec::with_capacity(mappings.len());
-    for (deployment, (asked, mapping)) in problem.deployments.iter().zip(mappings).enumerate() {
-        match place(problem, asked, mapping) {
+    for (index, (deployment, mapping)) in problem.deployments.iter().zip(mappings).enumerate() {
+        match place(problem, deployment, mapping) {
             Ok(placed) => all.push(placed),
             Err(refused) => {
                 violations.extend(
                     refused
                         .into_iter()
                         .map(|violation| JointViolation::Deployment {
-                            deployment,
+                            deployment: index,
                             violation,
                         }),
                 )
@@ -215,11 +218,11 @@ fn placed<'a>(
 /// Checks rule (1) for one deployment.
 fn place<'a>(
     problem: &'a JointProblem,
-    asked: &Deployment,
+    deployment: &Deployment,
     mapping: &Mapping,
 ) -> Result<Placed<'a>, Vec<Violation>> {
-    let size = (asked.workers, asked.threads);
-    Placed::of(&problem.topology, Some(&asked.cpuset), size, mapping)
+    let size = (deployment.workers, deployment.threads);
+    Placed::of(&problem.topology, Some(&deployment.cpuset), size, mapping)
 }
 
 /// Evaluates the rules for a deployment that is alone on the machine.
@@ -257,13 +260,13 @@ fn rules_together(
     placed: &[Placed<'_>],
 ) -> Result<(), Vec<JointViolation>> {
     let mut violations = Vec::new();
-    for (deployment, (asked, own)) in problem.deployments.iter().zip(placed).enumerate() {
-        let cpus = asked.cpuset.len() as u32;
+    for (index, (deployment, own)) in problem.deployments.iter().zip(placed).enumerate() {
+        let cpus = deployment.cpuset.len() as u32;
         let mut refuse = |rule, most: u32, limit: u32| {
             if most > limit {
                 let (amount, admitted) = (most - limit, 0);
                 violations.push(JointViolation::Deployment {
-                    deployment,
+                    deployment: index,
                     violation: Violation::Broken {
                         rule,
                         amount,
@@ -273,9 +276,9 @@ fn rules_together(
             }
         };
         let ranks = most_alike(own.slots().map(|(_, rank, cpu)| (rank, cpu.id)));
-        refuse("2", ranks, u32::from(asked.workers).div_ceil(cpus));
+        refuse("2", ranks, u32::from(deployment.workers).div_ceil(cpus));
         let workers = most_alike(own.slots().map(|(worker, _, cpu)| (worker, cpu.id)));
-        refuse("3", workers, u32::from(asked.threads).div_ceil(cpus));
+        refuse("3", workers, u32::from(deployment.threads).div_ceil(cpus));
     }
     if violations.is_empty() {
         violations.extend(balance::unbalanced(problem, placed));
@@ -311,12 +314,12 @@ pub(super) fn loads(problem: &JointProblem, placed: &[Placed<'_>]) -> BTreeMap<C
 /// Gain of the deployments that have a valid mapping in force.
 fn gained(problem: &JointProblem, after: &[Placed<'_>]) -> i64 {
     let (mut before, mut now) = (Vec::new(), Vec::new());
-    for (asked, after) in problem.deployments.iter().zip(after) {
-        let current = asked.current.as_ref();
-        let valid = current.and_then(|current| place(problem, asked, current).ok());
+    for (deployment, after) in problem.deployments.iter().zip(after) {
+        let current = deployment.current.as_ref();
+        let valid = current.and_then(|current| place(problem, deployment, current).ok());
         if let Some(valid) = valid {
-            before.push((asked.mode, valid));
-            now.push((asked.mode, after));
+            before.push((deployment.mode, valid));
+            now.push((deployment.mode, after));
         }
     }
     let before = before.iter().map(|(mode, placed)| (*mode, placed));
@@ -326,8 +329,8 @@ fn gained(problem: &JointProblem, after: &[Placed<'_>]) -> i64 {
 /// Threads of a mapping in force whose cpu has changed.
 fn moved(problem: &JointProblem, mappings: &[Mapping]) -> u32 {
     let mut moved = 0;
-    for (asked, mapping) in problem.deployments.iter().zip(mappings) {
-        let Some(current) = &asked.current else {
+    for (deployment, mapping) in problem.deployments.iter().zip(mappings) {
+        let Some(current) = &deployment.current else {
             continue;
         };
         for (slot, cpu) in mapping.iter() {

@@ -18,7 +18,7 @@ use crate::limits::{
     CHILDREN_PAUSE_MAX, CHILDREN_PAUSE_RATIO, FAST_PAUSE_MAX, FAST_PAUSE_RATIO, FAST_PERIOD,
     IDLE_PERIOD, LOOKUPS_PER_SPAWN, SCAN_PAUSE_MAX, SCAN_PAUSE_RATIO,
 };
-use crate::process::QuietPeriod;
+use crate::process::NoSpawnInterval;
 use crate::subject::Subject;
 
 /// A new process or thread, and a lower bound of its start time.
@@ -45,7 +45,7 @@ pub(super) struct SpawnDetector {
     last_pid_at: Micros,
     checked_at: Micros,
     /// The last interval in which nothing was spawned on the machine.
-    quiet: QuietPeriod,
+    no_spawns: NoSpawnInterval,
     /// Assigned ids whose threads were not visible yet.
     not_yet_visible: Vec<(Tid, Micros)>,
     /// CPU time of checks for expected spawns, which is bounded by their own pauses and by the time
@@ -60,7 +60,7 @@ impl SpawnDetector {
             last_pid: 0,
             last_pid_at: Micros(0),
             checked_at: Micros(0),
-            quiet: QuietPeriod::default(),
+            no_spawns: NoSpawnInterval::default(),
             not_yet_visible: Vec::new(),
             expected_micros: 0,
         })
@@ -85,7 +85,7 @@ impl SpawnDetector {
         let before = std::mem::replace(&mut self.last_pid, last);
         let checked_at = std::mem::replace(&mut self.checked_at, now);
         if last == before && self.not_yet_visible.is_empty() {
-            self.quiet = QuietPeriod {
+            self.no_spawns = NoSpawnInterval {
                 since: self.last_pid_at,
                 until: now,
             };
@@ -124,11 +124,15 @@ impl SpawnDetector {
 }
 
 /// Reads the new processes and threads of a subject.
-fn read_spawns(subject: &mut Subject, spawns: &Spawns, quiet: QuietPeriod) -> Result<(), OsError> {
+fn read_spawns(
+    subject: &mut Subject,
+    spawns: &Spawns,
+    no_spawns: NoSpawnInterval,
+) -> Result<(), OsError> {
     match spawns {
         Spawns::None => {}
         Spawns::Found(spawns) => {
-            subject.tree.record_quiet(quiet);
+            subject.tree.record_no_spawns(no_spawns);
             for spawn in spawns {
                 let (owner, thread) = (spawn.owner, spawn.thread);
                 let changed = subject.tree.handle_spawn(owner, thread, spawn.not_before)?;
@@ -136,7 +140,7 @@ fn read_spawns(subject: &mut Subject, spawns: &Spawns, quiet: QuietPeriod) -> Re
             }
         }
         Spawns::Unknown => {
-            subject.tree.record_quiet(quiet);
+            subject.tree.record_no_spawns(no_spawns);
             subject.schedule.set_unlisted_children(true);
             let changed = subject.tree.read_new_threads()?;
             subject.schedule.request_if(changed);
@@ -154,7 +158,7 @@ impl Placer {
         for subject in self.subjects.values_mut() {
             let expects = subject.expects_spawn(now);
             subject.schedule.request_if(subject.tree.read_execs(now)?);
-            read_spawns(subject, &spawns, self.spawns.quiet)?;
+            read_spawns(subject, &spawns, self.spawns.no_spawns)?;
             // Listing children costs more than detecting threads, so unexpected workers may be
             // found later.
             if subject.schedule.has_unlisted_children() && (expects || now >= self.due.children) {

@@ -53,7 +53,7 @@ impl Subject {
 
     /// T, or the number of threads per worker that the quota lets run concurrently.
     pub(crate) fn threads_within_quota(&self) -> u16 {
-        let asked = self.policy.asked();
+        let asked = self.policy.requested();
         let millicpus = self.container.quota.millicpus;
         threads_within_quota(asked.workers, asked.threads, millicpus)
     }
@@ -62,12 +62,12 @@ impl Subject {
     pub(crate) fn container_warnings(&self) -> Vec<PlacementWarning> {
         let mut warnings = Vec::new();
         if let Some(millicpus) = self.container.quota.millicpus
-            && self.policy().threads < self.policy.asked().threads
+            && self.policy().threads < self.policy.requested().threads
         {
             warnings.push(PlacementWarning::Quota {
                 millicpus,
                 threads: self.policy().threads,
-                asked: self.policy.asked().threads,
+                asked: self.policy.requested().threads,
             });
         }
         if self.container.is_throttled {

@@ -4,7 +4,7 @@ use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
 
 #[derive(Debug)]
 pub(crate) struct PolicyState {
-    asked: SubjectPolicy,
+    requested: SubjectPolicy,
     /// As requested, except that a CPU quota may reduce the threads.
     in_force: SubjectPolicy,
     /// A write was denied by the kernel: no more writes are attempted until the policy is set
@@ -17,15 +17,15 @@ pub(crate) struct PolicyState {
 impl PolicyState {
     pub(crate) fn new(policy: SubjectPolicy) -> Self {
         Self {
-            asked: policy.clone(),
+            requested: policy.clone(),
             in_force: policy,
             is_refused: false,
             is_releasing: false,
         }
     }
 
-    pub(crate) fn asked(&self) -> &SubjectPolicy {
-        &self.asked
+    pub(crate) fn requested(&self) -> &SubjectPolicy {
+        &self.requested
     }
 
     pub(crate) fn in_force(&self) -> &SubjectPolicy {
@@ -35,7 +35,7 @@ impl PolicyState {
     pub(crate) fn set(&mut self, policy: SubjectPolicy) {
         let was_enforced = self.in_force.enforcement == Enforcement::Enforce || self.is_releasing;
         self.is_releasing = was_enforced && policy.enforcement == Enforcement::Observe;
-        self.asked = policy.clone();
+        self.requested = policy.clone();
         self.in_force = policy;
         self.is_refused = false;
     }

@@ -205,7 +205,7 @@ impl Subject {
             subject: self.id,
             cpuset: self.cpuset.cpus.clone(),
             policy: self.policy().clone(),
-            threads_asked: self.policy.asked().threads,
+            threads_asked: self.policy.requested().threads,
             workers_found: self.workers.count(),
             shape: self.shape,
             warnings: self.warnings.clone(),
@@ -220,7 +220,7 @@ impl Subject {
             plan_hash: pair.map(|(problem, mapping)| plan_hash(problem, mapping)),
             mapping: pair.map(|(_, mapping)| mapping.clone()),
             is_solved: self.is_solved(),
-            fixed_threads: self.fixed_threads(),
+            fixed_threads: self.obstacle_cpus(),
             hot_threads: self.hot_threads(),
             topology_hash,
         }

@@ -14,7 +14,7 @@ impl Subject {
     /// Restores all masks, despite errors, until a check of the tree finds nothing left to restore.
     pub(crate) fn restore(&mut self, context: &mut PassContext<'_>) -> Restored {
         let mut restored = Restored::default();
-        let mut given = BTreeSet::new();
+        let mut restored_threads = BTreeSet::new();
         let policy = SubjectPolicy {
             placement: PlacementMethod::None,
             ..self.policy().clone()
@@ -29,7 +29,7 @@ impl Subject {
                 }
             };
             // On a read error the previous data is used, which is better than restoring nothing.
-            if let Err(e) = self.refresh(context) {
+            if let Err(e) = self.read_tree(context) {
                 fail(e.to_string());
             }
             let linted = match self.plan_restore(&policy, context) {
@@ -46,7 +46,7 @@ impl Subject {
                 match outcome {
                     StepOutcome::Verified => {
                         linted.confirm(step);
-                        given.insert(step.thread);
+                        restored_threads.insert(step.thread);
                     }
                     StepOutcome::Gone | StepOutcome::Outside => {}
                     StepOutcome::Differs { actual } => fail(format!(
@@ -66,11 +66,11 @@ impl Subject {
                 break;
             }
         }
-        restored.count = given.len();
+        restored.count = restored_threads.len();
         restored
     }
 
-    fn refresh(&mut self, context: &PassContext<'_>) -> Result<(), PlacerError> {
+    fn read_tree(&mut self, context: &PassContext<'_>) -> Result<(), PlacerError> {
         let host = &context.reader.host;
         self.cpuset.update(host)?;
         if albacore_os::read_stat(host, self.tree.root()).is_ok_and(|stat| !stat.is_dead()) {

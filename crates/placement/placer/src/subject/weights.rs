@@ -21,7 +21,7 @@ pub(crate) struct Weights {
     hot: BTreeSet<Slot>,
     /// The cpus of each hot thread whose mask is not planned, sorted. Threads that may use the
     /// whole cpuset are omitted, because the kernel runs them on idle cpus.
-    beside: Vec<CpuSet>,
+    background_masks: Vec<CpuSet>,
 }
 
 /// The weights in force.
@@ -78,12 +78,12 @@ impl Subject {
         let hot = threads.filter(|known| known.load.class == Some(LoadClass::Hot));
         // Planned masks follow the mapping, so the mapping must not depend on them.
         let planned = self.verification.targets();
-        let beside = hot.filter(|known| !planned.contains_key(&known.id));
-        let masks = beside.map(|known| known.mask.intersection(cpuset));
-        weights.beside = masks
+        let background_masks = hot.filter(|known| !planned.contains_key(&known.id));
+        let masks = background_masks.map(|known| known.mask.intersection(cpuset));
+        weights.background_masks = masks
             .filter(|mask| mask != cpuset && !mask.is_empty())
             .collect();
-        weights.beside.sort();
+        weights.background_masks.sort();
         Some(weights)
     }
 
@@ -116,16 +116,16 @@ impl Subject {
     pub(crate) fn hot_fixed_cpus(&self) -> impl Iterator<Item = CpuId> + '_ {
         let weights = self.weights.in_force.iter();
         let single = weights
-            .flat_map(|weights| &weights.beside)
+            .flat_map(|weights| &weights.background_masks)
             .filter(|mask| mask.len() == 1);
         single.filter_map(CpuSet::first)
     }
 
     /// Adds the load of other hot threads with several cpus, spread evenly over them, in percent.
-    pub(crate) fn add_beside(&self, background: &mut BTreeMap<CpuId, u32>) {
+    pub(crate) fn add_background(&self, background: &mut BTreeMap<CpuId, u32>) {
         let weights = self.weights.in_force.iter();
-        let beside = weights.flat_map(|weights| &weights.beside);
-        for mask in beside.filter(|mask| mask.len() > 1) {
+        let background_masks = weights.flat_map(|weights| &weights.background_masks);
+        for mask in background_masks.filter(|mask| mask.len() > 1) {
             for cpu in mask.iter() {
                 *background.entry(cpu).or_insert(0) += u32::from(BUSY_MAX) / mask.len() as u32;
             }
@@ -151,7 +151,7 @@ impl Subject {
         self.weights
             .in_force
             .as_ref()
-            .map_or(0, |of| of.beside.len())
+            .map_or(0, |of| of.background_masks.len())
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
     fn weights_change_at_most_once_in_their_period() {
         let hot = |cpu: u16| Weights {
             hot: BTreeSet::new(),
-            beside: vec![[CpuId(cpu)].into_iter().collect()],
+            background_masks: vec![[CpuId(cpu)].into_iter().collect()],
         };
         let minutes = |minutes: u64| Micros(minutes * 60_000_000);
         let mut state = WeightState::default();

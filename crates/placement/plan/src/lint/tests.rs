@@ -86,7 +86,7 @@ fn tree(server_kind: ServerKind, processes: &[SmallProcess]) -> Observation {
                 start_ticks: small.start_ticks,
                 pid: pid(index),
             },
-            born: Micros(AT.0 - small.age_micros),
+            not_before: Micros(AT.0 - small.age_micros),
             parent: match index {
                 0 => Pid(1),
                 _ => pid(small.parent % index),
@@ -110,7 +110,7 @@ fn ledger(observation: &Observation, arbiter: Option<Index>, command: &str) -> L
     let known = arbiter.map(|index| index.get(&observation.processes).id);
     Ledger {
         arbiter: known,
-        command_shape: known.map(|_| command.replace(|c: char| c.is_ascii_digit(), "")),
+        command_pattern: known.map(|_| command.replace(|c: char| c.is_ascii_digit(), "")),
         ..Ledger::default()
     }
 }

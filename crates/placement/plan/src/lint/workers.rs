@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::limits::{GROUP_AGE_MICROS, LONER_AGE_MICROS, WRAPPERS_MAX};
+use crate::limits::{GROUP_AGE_MICROS, NON_FORKING_AGE_MICROS, WRAPPERS_MAX};
 use crate::{Ledger, Observation, Pid, Process, ProcessId, ServerKind, parse_thread_name};
 
 /// The worker processes of an observation, if the policy requests `asked` workers and `ledger` is
@@ -66,7 +66,7 @@ impl<'a> ProcessTree<'a> {
     }
 
     fn age_micros(&self, process: &Process) -> u64 {
-        self.observation.at.0.saturating_sub(process.born.0)
+        self.observation.at.0.saturating_sub(process.not_before.0)
     }
 
     /// The topmost processes below the root with a thread named after a slot.
@@ -95,11 +95,11 @@ impl<'a> ProcessTree<'a> {
             let is_known = ledger.arbiter() == Some(here.id);
             let children = self.children(here);
             if children.is_empty() {
-                let is_old = self.age_micros(here) >= LONER_AGE_MICROS;
+                let is_old = self.age_micros(here) >= NON_FORKING_AGE_MICROS;
                 let serves_alone = asked == 1 && is_old && !is_known;
                 return if serves_alone { vec![here] } else { Vec::new() };
             }
-            let known = ledger.command_shape.as_deref().filter(|_| is_known);
+            let known = ledger.command_pattern.as_deref().filter(|_| is_known);
             let group = self.worker_group(here, &children, known);
             if is_known || group.len() > 1 || group.iter().any(|p| same_command(p, here)) {
                 return group;
@@ -156,7 +156,7 @@ impl<'a> ProcessTree<'a> {
 }
 
 /// The command line without digits, because workers of one server differ only in numbers.
-fn letters(process: &Process) -> impl Iterator<Item = char> {
+fn without_digits(process: &Process) -> impl Iterator<Item = char> {
     process.cmdline.chars().filter(|c| !c.is_ascii_digit())
 }
 
@@ -165,14 +165,14 @@ fn letters(process: &Process) -> impl Iterator<Item = char> {
 fn same_command(a: &Process, b: &Process) -> bool {
     match a.cmdline.is_empty() || b.cmdline.is_empty() {
         true => a.id.pid == b.id.pid,
-        false => letters(a).eq(letters(b)),
+        false => without_digits(a).eq(without_digits(b)),
     }
 }
 
 /// True if a process runs the command recorded in the ledger for earlier workers.
-fn has_command(process: &Process, remembered: &str) -> bool {
+fn has_command(process: &Process, pattern: &str) -> bool {
     match process.cmdline.is_empty() {
-        true => process.id.pid.0.to_string() == remembered,
-        false => letters(process).eq(remembered.chars()),
+        true => process.id.pid.0.to_string() == pattern,
+        false => without_digits(process).eq(pattern.chars()),
     }
 }

@@ -6,7 +6,7 @@ use albacore_topology::{DistanceOverrides, Distances, Topology, parse_synthetic}
 use proptest::prelude::*;
 
 use super::*;
-use crate::limits::{LONER_AGE_MICROS, SETTLING_MICROS};
+use crate::limits::{NON_FORKING_AGE_MICROS, SETTLING_MICROS};
 use crate::{LintError, LintInput, MainThread, ServerKind, Tid, lint, thread_name};
 
 mod front;
@@ -76,12 +76,12 @@ impl World {
             pid: Pid(pid),
         };
         // Old enough to have forked: a lone child of a wrapper then counts as a worker.
-        let at = Micros(self.observation.at.0.saturating_sub(LONER_AGE_MICROS));
+        let at = Micros(self.observation.at.0.saturating_sub(NON_FORKING_AGE_MICROS));
         let cmdline = cmdline.into();
         let parent = Pid(root);
         self.observation.processes.push(Process {
             id,
-            born: at,
+            not_before: at,
             parent,
             cmdline,
             threads: Vec::new(),
@@ -143,7 +143,7 @@ impl World {
     }
 
     /// Plans and lints without executing.
-    fn look(&self) -> Plan<Linted> {
+    fn plan_only(&self) -> Plan<Linted> {
         let problem = problem(&self.policy, &self.observation, None);
         let solved = problem.map(|p| (solve(&p, &mut WorkBudget::unlimited()).unwrap(), p));
         let pair = solved.as_ref().map(|(s, p)| (p, &s.mapping));
@@ -154,7 +154,7 @@ impl World {
 
     /// Plans and executes: masks are set as in the steps. Returns the plan for inspection.
     fn run(&mut self) -> Plan<Linted> {
-        let mut plan = self.look();
+        let mut plan = self.plan_only();
         let executed = plan.clone();
         for step in executed.steps.clone() {
             self.thread_mut(step.thread).mask = step.mask.clone();
@@ -351,9 +351,9 @@ fn a_slow_hand_is_repaired_for_ever() {
     }
 }
 
-/// Number of writes to a thread in each of four hours. Its mask is changed whenever `insist`
+/// Number of writes to a thread in each of four hours. Its mask is changed whenever `overwrites`
 /// returns true for the seconds since the last write; it is checked every second.
-fn writes_of_hours(insist: impl Fn(u64) -> bool) -> [usize; 4] {
+fn writes_of_hours(overwrites: impl Fn(u64) -> bool) -> [usize; 4] {
     let mut world = named(1, 2);
     world.observation.at = Micros(0);
     world.run();
@@ -362,7 +362,7 @@ fn writes_of_hours(insist: impl Fn(u64) -> bool) -> [usize; 4] {
     let (mut hours, mut written) = ([1, 0, 0, 0], 0);
     for second in 1..4 * 3600 {
         world.observation.at.0 = second * 1_000_000;
-        if insist(second - written) {
+        if overwrites(second - written) {
             world.thread_mut(thread).mask = set("6");
         }
         if world.mask(thread) != planned && !world.run().steps.is_empty() {
@@ -391,22 +391,22 @@ fn a_mask_that_is_changed_before_it_is_read_back_counts_as_changed() {
     let mut world = named(1, 2);
     let mut noted = None;
     for count in 1..=4 {
-        let mut linted = world.look();
+        let mut linted = world.plan_only();
         let step = linted.steps[0].clone();
         assert_eq!(linted.steps.len(), 2, "{count}");
-        noted = linted.contradict(&step);
+        noted = linted.record_overwritten(&step);
         assert_eq!(noted.is_some(), count == 4);
         world.ledger = linted.into_ledger();
     }
     assert!(matches!(noted, Some(PlacementWarning::BackedOff { .. })));
-    assert_eq!(world.look().steps.len(), 1, "the other thread");
+    assert_eq!(world.plan_only().steps.len(), 1, "the other thread");
     // An edit of the deployment resets the back-off.
     world.ledger.forget_changes();
-    assert_eq!(world.look().steps.len(), 2);
+    assert_eq!(world.plan_only().steps.len(), 2);
 }
 
 #[test]
-fn without_placement_only_masks_that_were_written_are_given_back() {
+fn without_placement_only_masks_that_were_written_are_restored() {
     let mut world = named(2, 2);
     let stranger = world.born(None, 1, "cron");
     world
@@ -428,7 +428,7 @@ fn without_placement_only_masks_that_were_written_are_given_back() {
     assert!(
         plan.steps
             .iter()
-            .all(|s| s.kind == StepKind::GiveBack && s.mask == set("0-7"))
+            .all(|s| s.kind == StepKind::Restore && s.mask == set("0-7"))
     );
     assert_eq!(
         plan.steps.len(),
@@ -458,7 +458,7 @@ fn children_of_workers_get_an_inherited_pin_undone_once() {
     let plan = world.run();
     assert_eq!(
         (plan.steps.len(), plan.steps[0].kind),
-        (1, StepKind::GiveBack)
+        (1, StepKind::Restore)
     );
     let id = ThreadId {
         start_ticks: helper.0 as u64,
@@ -593,7 +593,7 @@ fn lint_refuses_what_plan_never_makes() {
         (p.steps[0].process, p.steps[0].thread) = (root.id, root.threads[0].id);
     });
     assert!(matches!(arbiter, LintError::NotAWorker { .. }));
-    let back = refused(&|p| p.steps[0].kind = StepKind::GiveBack);
+    let back = refused(&|p| p.steps[0].kind = StepKind::Restore);
     assert!(matches!(back, LintError::OutsideCpuset { .. }));
     let problem = problem(&world.policy, &world.observation, None).unwrap();
     let broken = Mapping {

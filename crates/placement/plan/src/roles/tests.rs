@@ -20,7 +20,7 @@ fn process(pid: i32, parent: i32, cmdline: &str) -> Process {
             start_ticks: pid as u64,
             pid: Pid(pid),
         },
-        born: Micros(0),
+        not_before: Micros(0),
         parent: Pid(parent),
         cmdline: cmdline.into(),
         threads: vec![thread],
@@ -133,7 +133,7 @@ fn a_slowly_importing_arbiter_is_no_worker_where_several_are_requested() {
 #[test]
 fn a_process_that_may_yet_fork_is_no_worker() {
     let young = Process {
-        born: Micros(8_000_000),
+        not_before: Micros(8_000_000),
         ..process(1, 0, GUNICORN)
     };
     assert_eq!(fresh(vec![young.clone()]), [0; 0]);
@@ -146,7 +146,7 @@ fn a_process_that_may_yet_fork_is_no_worker() {
     );
     let ledger = Ledger {
         arbiter: roles.arbiter,
-        command_shape: roles.command_shape,
+        command_pattern: roles.command_pattern,
         ..Ledger::default()
     };
     let alone = observation(ServerKind::PreFork, vec![process(1, 0, GUNICORN)]);
@@ -170,11 +170,11 @@ fn the_last_running_worker_stays_a_worker_beside_children_before_exec() {
     let roles = find_roles(&whole, 1, &Ledger::default());
     let ledger = Ledger {
         arbiter: roles.arbiter,
-        command_shape: roles.command_shape,
+        command_pattern: roles.command_pattern,
         ..Ledger::default()
     };
     let unexeced = |pid| Process {
-        born: Micros(9_999_000),
+        not_before: Micros(9_999_000),
         ..process(pid, 1, "server 3")
     };
     let respawning = observation(

@@ -26,7 +26,7 @@ fn process(pid: i32, parent: i32, cmdline: &str, peers: &[(&str, u64)]) -> Proce
             start_ticks: 1,
             pid: Pid(pid),
         },
-        born: Micros(0),
+        not_before: Micros(0),
         parent: Pid(parent),
         cmdline: cmdline.to_owned(),
         threads: std::iter::once(thread(pid, "main", 500))

@@ -104,43 +104,43 @@ impl<'a> CountedMapping<'a> {
         let mut rules = Rules::default();
         let worker = search.thread(change.thread).worker;
         if (change.partner).is_none_or(|p| search.thread(p).worker != worker) {
-            rules.note(Rule::OwnThreads, self.is_crowded(worker, to));
+            rules.insert_if(Rule::OwnThreads, self.is_crowded(worker, to));
             let crowded = |p: usize| self.is_crowded(search.thread(p).worker, from);
-            rules.note(Rule::OwnThreads, change.partner.is_some_and(crowded));
+            rules.insert_if(Rule::OwnThreads, change.partner.is_some_and(crowded));
         }
         for (cpu, n, m) in [(from, -threads, -mains), (to, threads, mains)] {
             let (volume, held) = (search.volume[cpu], search.mains[CPU][cpu]);
             let more =
                 |count: u32, by: i32, most: u32| by > 0 && count.saturating_add_signed(by) > most;
             let ranks = more(held, m, limits.mains) || more(volume - held, n - m, limits.peers);
-            rules.note(Rule::EqualRanks, ranks);
-            rules.note(Rule::CpuVolume, leaves(volume, n, limits.cpu[cpu]));
+            rules.insert_if(Rule::EqualRanks, ranks);
+            rules.insert_if(Rule::CpuVolume, leaves(volume, n, limits.cpu[cpu]));
         }
         let slow = |cpu: usize| i32::from(limits.checked.is_slow(cpu));
-        rules.note(Rule::FastMains, mains * (slow(to) - slow(from)) > 0);
+        rules.insert_if(Rule::FastMains, mains * (slow(to) - slow(from)) > 0);
         let (a, b) = (search.domains.core(from), search.domains.core(to));
         if a != b {
             for (core, n, m) in [(a, -threads, -mains), (b, threads, mains)] {
                 let held = search.mains[CORE][core].saturating_add_signed(m);
-                rules.note(Rule::MainsPerCore, m > 0 && held > limits.core_mains);
+                rules.insert_if(Rule::MainsPerCore, m > 0 && held > limits.core_mains);
                 let volume = search.core_volume[core];
-                rules.note(Rule::CoreVolume, leaves(volume, n, limits.core));
+                rules.insert_if(Rule::CoreVolume, leaves(volume, n, limits.core));
             }
         }
         let (cpus, cores) = search.full_after(from, to, threads, mains);
         let more = |after: u32, before: u32, most: u32| after > before && after > most;
-        rules.note(
+        rules.insert_if(
             Rule::FullCpus,
             more(cpus, search.full_mains, limits.full_cpus),
         );
-        rules.note(
+        rules.insert_if(
             Rule::FullCores,
             more(cores, search.full_core_mains, limits.full_cores),
         );
         rules
     }
 
-    pub(crate) fn make(&mut self, change: Change) {
+    pub(crate) fn apply(&mut self, change: Change) {
         match change.partner {
             Some(partner) => self.search.exchange(change.thread, partner),
             None => self.search.shift(change.thread, change.to),
@@ -194,7 +194,7 @@ impl<'a> CountedMapping<'a> {
 
     /// Whether the worker has as many threads on the cpu as allowed.
     fn is_crowded(&self, worker: u16, cpu: usize) -> bool {
-        self.search.of_worker(worker, cpu) >= self.limits.own
+        self.search.worker_threads_on_cpu(worker, cpu) >= self.limits.own
     }
 }
 

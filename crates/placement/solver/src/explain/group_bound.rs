@@ -21,7 +21,7 @@ pub(crate) struct Caps {
 /// The greatest (`is_far`) or least sum of distances; `None` if the caps are infeasible.
 pub(crate) fn best_alone(
     domains: &Domains,
-    things: usize,
+    items: usize,
     caps: Caps,
     is_far: bool,
     takes: &dyn Fn(usize) -> bool,
@@ -31,10 +31,10 @@ pub(crate) fn best_alone(
     let most = |level: usize| match level {
         CPU => caps.cpu as usize,
         CORE => caps.core as usize,
-        _ => things,
+        _ => items,
     };
     let grown = |level: usize, mut table: Vec<i64>| {
-        table.truncate(most(level).min(things) + 1);
+        table.truncate(most(level).min(items) + 1);
         for (held, cost) in (0u32..).zip(&mut table) {
             *cost += sign * domains.gain[level] * pairs(held);
         }
@@ -42,7 +42,7 @@ pub(crate) fn best_alone(
     };
     let mut tables: Vec<Vec<i64>> = (0..domains.cpus)
         .map(|cpu| match takes(cpu) {
-            true => grown(CPU, vec![0; things + 1]),
+            true => grown(CPU, vec![0; items + 1]),
             false => vec![0],
         })
         .collect();
@@ -56,7 +56,7 @@ pub(crate) fn best_alone(
                 outer.push(vec![0]);
                 first_of.push(start);
             }
-            let merged = merge(&outer[domain], table, most(level).min(things));
+            let merged = merge(&outer[domain], table, most(level).min(items));
             outer[domain] = merged;
         }
         tables = outer.into_iter().map(|table| grown(level, table)).collect();
@@ -64,12 +64,12 @@ pub(crate) fn best_alone(
     }
     let machine = tables
         .iter()
-        .fold(vec![0], |machine, table| merge(&machine, table, things));
-    let cost = machine.get(things)?;
-    Some(domains.beyond * pairs(things as u32) - sign * cost)
+        .fold(vec![0], |machine, table| merge(&machine, table, items));
+    let cost = machine.get(items)?;
+    Some(domains.machine_distance * pairs(items as u32) - sign * cost)
 }
 
-/// The best cost for every total number of things in two parts, up to `most`.
+/// The best cost for every total number of items in two parts, up to `most`.
 fn merge(a: &[i64], b: &[i64], most: usize) -> Vec<i64> {
     let length = (a.len() + b.len() - 1).min(most + 1);
     let mut merged = vec![i64::MAX; length];
@@ -98,16 +98,16 @@ mod tests {
         #[test]
         fn the_best_alone_is_that_of_all_arrangements(
             topology in topologies(8), mode in modes(),
-            things in 0..5usize, cpu in 1..3u32, core in 1..4u32
+            items in 0..5usize, cpu in 1..3u32, core in 1..4u32
         ) {
             let problem = problem(topology, (1, 1, mode));
             let domains = Domains::of(&problem);
             let cpus = problem.topology.cpus();
             let (mut far, mut near) = (None, None);
-            for number in 0..cpus.len().pow(things as u32) {
+            for number in 0..cpus.len().pow(items as u32) {
                 let mut rest = number;
                 let mut digits: Vec<usize> = Vec::new();
-                for _ in 0..things {
+                for _ in 0..items {
                     digits.push(rest % cpus.len());
                     rest /= cpus.len();
                 }
@@ -121,15 +121,15 @@ mod tests {
                         let (a, b) = (&cpus[digits[i]], &cpus[digits[j]]);
                         Topology::distance(a, b, &problem.distances).into()
                     };
-                    let pairs = (0..things).flat_map(|i| (0..i).map(move |j| (i, j)));
+                    let pairs = (0..items).flat_map(|i| (0..i).map(move |j| (i, j)));
                     let sum: i64 = pairs.map(|(i, j)| apart(i, j)).sum();
                     far = far.max(Some(sum));
                     near = Some(near.map_or(sum, |near: i64| near.min(sum)));
                 }
             }
             let caps = Caps { cpu, core };
-            prop_assert_eq!(best_alone(&domains, things, caps, true, &|_| true), far);
-            prop_assert_eq!(best_alone(&domains, things, caps, false, &|_| true), near);
+            prop_assert_eq!(best_alone(&domains, items, caps, true, &|_| true), far);
+            prop_assert_eq!(best_alone(&domains, items, caps, false, &|_| true), near);
         }
     }
 }

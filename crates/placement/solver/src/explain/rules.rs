@@ -56,7 +56,7 @@ pub(crate) struct Rules(u8);
 
 impl Rules {
     /// Adds `rule` if `is_in`.
-    pub(crate) fn note(&mut self, rule: Rule, is_in: bool) {
+    pub(crate) fn insert_if(&mut self, rule: Rule, is_in: bool) {
         self.0 |= u8::from(is_in) << rule as u8;
     }
 

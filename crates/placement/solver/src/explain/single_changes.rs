@@ -4,10 +4,10 @@
 use crate::WorkBudget;
 use crate::explain::counted_mapping::{Change, CountedMapping};
 use crate::explain::rules::Rule;
-use crate::limits::{CHANGE_STEPS, CLIMB_LOOKS_MAX, LOOKS_A_QUESTION};
+use crate::limits::{BUDGET_CHECK_EVALUATIONS, CHANGE_STEPS, CLIMB_EVALUATIONS_MAX};
 
 /// Results of all single changes.
-pub(crate) struct Tried {
+pub(crate) struct ChangeSummary {
     /// Per rule: whether there is a change that gains and breaks this rule alone.
     pub(crate) gains: [bool; Rule::ALL.len()],
     /// Number of changes that keep every rule and cost nothing.
@@ -21,8 +21,8 @@ pub(crate) struct Tried {
 }
 
 /// Tries every exchange and every shift.
-pub(crate) fn try_all(counted: &CountedMapping<'_>, budget: &mut WorkBudget) -> Tried {
-    let mut tried = Tried {
+pub(crate) fn try_all(counted: &CountedMapping<'_>, budget: &mut WorkBudget) -> ChangeSummary {
+    let mut tried = ChangeSummary {
         gains: [false; Rule::ALL.len()],
         equal: 0,
         better: None,
@@ -35,14 +35,14 @@ pub(crate) fn try_all(counted: &CountedMapping<'_>, budget: &mut WorkBudget) -> 
             break;
         }
         for change in changes(counted, thread) {
-            tried.note(counted, change);
+            tried.record(counted, change);
         }
     }
     tried
 }
 
-impl Tried {
-    fn note(&mut self, counted: &CountedMapping<'_>, change: Change) {
+impl ChangeSummary {
+    fn record(&mut self, counted: &CountedMapping<'_>, change: Change) {
         let gain = counted.gain(change);
         let broken = counted.broken(change);
         if let Some(rule) = broken.only() {
@@ -92,24 +92,24 @@ pub(crate) fn climb_without(
     budget: &mut WorkBudget,
 ) -> i64 {
     let mut free = counted.clone();
-    let (mut gained, mut looks, mut idle, mut thread) = (0, 0, 0, 0);
+    let (mut gained, mut evaluations, mut idle, mut thread) = (0, 0, 0, 0);
     let count = free.threads();
-    // bound: the number of looks
+    // bound: the number of evaluations
     while idle < count {
         let changes = count + free.cpus().len();
-        if looks > CLIMB_LOOKS_MAX || budget.spend(CHANGE_STEPS * changes) {
+        if evaluations > CLIMB_EVALUATIONS_MAX || budget.spend(CHANGE_STEPS * changes) {
             break;
         }
-        let mut seen = 0;
+        let mut evaluated = 0;
         let step = changes_of(&free, thread)
-            .inspect(|_| seen += 1)
+            .inspect(|_| evaluated += 1)
             .map(|change| (change, free.gain(change)))
             .filter(|&(change, gain)| gain > 0 && keeps_others(&free, change, rule))
             .max_by_key(|&(_, gain)| gain);
-        looks += seen + LOOKS_A_QUESTION;
+        evaluations += evaluated + BUDGET_CHECK_EVALUATIONS;
         match step {
             Some((change, gain)) => {
-                free.make(change);
+                free.apply(change);
                 gained += gain;
                 idle = 0;
             }

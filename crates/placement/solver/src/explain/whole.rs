@@ -5,7 +5,7 @@ use crate::{Mapping, Mode, Problem, WorkBudget};
 use crate::explain::checked_mapping::CheckedMapping;
 use crate::explain::counted_mapping::Change;
 use crate::explain::groups::Groups;
-use crate::explain::single_changes::{Tried, climb_without, try_all};
+use crate::explain::single_changes::{ChangeSummary, climb_without, try_all};
 use crate::{Binding, CoreSharing, ExplainError, Explanation, Rule, SpeedShare};
 
 /// Explains `mapping`, as far as `budget` allows.
@@ -20,7 +20,7 @@ pub fn explain(
     let checked = CheckedMapping::of(problem, mapping)?;
     let counted = checked.counted(mapping);
     let groups = Groups::of(problem, mapping, &checked);
-    let Tried {
+    let ChangeSummary {
         gains,
         equal,
         better,
@@ -46,7 +46,7 @@ pub fn explain(
     let alternative = |found: Option<(Change, i64)>| {
         found.map(|(change, gain)| checked.alternative(change, gain))
     };
-    let sign = worth(problem.mode);
+    let sign = within_sign(problem.mode);
     let (mains, workers) = (groups.mains, groups.workers);
     Ok(Explanation {
         objective: mains.cycles + sign * workers.iter().map(|w| w.cycles).sum::<i64>(),
@@ -67,7 +67,7 @@ pub fn explain(
 }
 
 /// Sign of the distances within a worker in the objective: +1 scatter, -1 compact.
-fn worth(mode: Mode) -> i64 {
+fn within_sign(mode: Mode) -> i64 {
     match mode {
         Mode::Scatter => 1,
         Mode::Compact => -1,

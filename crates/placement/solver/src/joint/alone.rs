@@ -20,7 +20,7 @@ pub(super) fn solve_alone(
         error,
     };
     let mut solution = solve(alone, budget).map_err(of_first)?;
-    if let Some(unmoved) = worth_keeping(alone, &solution, problem.move_cost) {
+    if let Some(unmoved) = keep_current(alone, &solution, problem.move_cost) {
         solution = unmoved;
     }
     let positions: Vec<u16> = solution
@@ -46,7 +46,7 @@ pub(super) fn solve_alone(
 
 /// Returns the mapping in force if it keeps the rules as well as the solution does and the solution
 /// gains no more than its moves cost.
-fn worth_keeping(problem: &Problem, solution: &Solution, move_cost: u32) -> Option<Solution> {
+fn keep_current(problem: &Problem, solution: &Solution, move_cost: u32) -> Option<Solution> {
     let current = problem.current.as_ref().filter(|_| move_cost > 0)?;
     let report = check(problem, current).ok()?;
     let found = &solution.certificate;

@@ -29,7 +29,7 @@ pub(super) fn assign(search: &mut SearchState<'_>, volume: &Volumes, crowded: bo
             mains: tenant.workers as u32,
             cores: crowded.then(|| {
                 let cores = search.core_loads.len();
-                search.rules.crowding[index * cores..][..cores].to_vec()
+                search.rules.mains_by_core[index * cores..][..cores].to_vec()
             }),
             left: (0..search.instance.cpus)
                 .map(|cpu| volume.count(index, cpu))
@@ -119,7 +119,7 @@ impl TenantAssignment<'_> {
             let mut best = (i64::MIN, None);
             for cpu in self.open.iter().map(|&cpu| usize::from(cpu)) {
                 if search.has_ranks(self.index, cpu, 1, 0) {
-                    let key = self.main_worth(search, cpu);
+                    let key = self.main_preference(search, cpu);
                     if key > best.0 {
                         best = (key, Some(cpu));
                     }
@@ -132,11 +132,11 @@ impl TenantAssignment<'_> {
     }
 
     /// Preference for a cpu for the next main as one number: need, the rules on mains, distance.
-    fn main_worth(&self, search: &SearchState<'_>, cpu: usize) -> i64 {
+    fn main_preference(&self, search: &SearchState<'_>, cpu: usize) -> i64 {
         let core = search.instance.core(cpu);
         let has_room = match &self.cores {
             Some(cores) => cores[core] > 0,
-            None => search.rules.core_mains > search.mains_near(cpu),
+            None => search.rules.core_mains > search.mains_on_core(cpu),
         };
         let is_light = !search.rules.is_full_cpu(search.loads[cpu], 1);
         let is_light_core = !search.rules.is_full_core(search.core_loads[core], 1);
@@ -196,20 +196,20 @@ impl TenantAssignment<'_> {
     fn place_by_chain(&mut self, search: &mut SearchState<'_>, thread: usize) {
         let instance = search.instance;
         let mut chain = Chain {
-            by: vec![None; instance.cpus],
+            thread_to: vec![None; instance.cpus],
             queue: VecDeque::new(),
         };
         chain.extend(search, self.tenant, thread);
-        let mut asked = vec![false; instance.workers];
+        let mut is_visited = vec![false; instance.workers];
         // bound: each cpu is entered once
         while let Some(cpu) = chain.queue.pop_front() {
             if self.left[cpu] > 0 && search.has_ranks(self.index, cpu, 0, 1) {
-                return self.follow(search, &chain, cpu);
+                return self.apply_chain(search, &chain, cpu);
             }
-            for other in search.on[cpu].clone() {
+            for other in search.threads_on_cpu[cpu].clone() {
                 let there = search.threads[other as usize];
                 let is_peer = there.tenant == self.index && !there.main;
-                if is_peer && !std::mem::replace(&mut asked[there.worker as usize], true) {
+                if is_peer && !std::mem::replace(&mut is_visited[there.worker as usize], true) {
                     chain.extend(search, self.tenant, other as usize);
                 }
             }
@@ -223,11 +223,11 @@ impl TenantAssignment<'_> {
     }
 
     /// Moves every thread on the chain that ends at a cpu by one place.
-    fn follow(&mut self, search: &mut SearchState<'_>, chain: &Chain, end: usize) {
+    fn apply_chain(&mut self, search: &mut SearchState<'_>, chain: &Chain, end: usize) {
         self.left[end] -= 1;
         let mut to = end;
         // bound: a chain visits no cpu twice
-        while let Some(thread) = chain.by[to] {
+        while let Some(thread) = chain.thread_to[to] {
             let from = search.threads[thread].cpu;
             if from != NO_CPU {
                 search.unplace(thread);
@@ -244,7 +244,7 @@ impl TenantAssignment<'_> {
 /// Search for an augmenting chain.
 struct Chain {
     /// Per cpu, the thread that would move there.
-    by: Vec<Option<usize>>,
+    thread_to: Vec<Option<usize>>,
     /// Cpus that were entered and not visited yet.
     queue: VecDeque<usize>,
 }
@@ -259,8 +259,8 @@ impl Chain {
         } = search.threads[thread];
         for &cpu in &tenant.cpus {
             let cpu = usize::from(cpu);
-            if self.by[cpu].is_none() && search.has_room(index, worker, cpu) {
-                self.by[cpu] = Some(thread);
+            if self.thread_to[cpu].is_none() && search.has_room(index, worker, cpu) {
+                self.thread_to[cpu] = Some(thread);
                 self.queue.push_back(cpu);
             }
         }

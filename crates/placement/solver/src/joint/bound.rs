@@ -32,12 +32,12 @@ pub(super) fn upper_bound(
     let mains = least_closeness(instance, rules.core_mains + excess[0], excess[1]);
     let core_loads = common_core_loads(instance, volume);
     let speeds = SpeedBound::of(instance, &volume.loads);
-    let mut sum = pairs(instance.workers as u32) * instance.beyond - mains;
+    let mut sum = pairs(instance.workers as u32) * instance.machine_distance - mains;
     let mut scattered = 0;
     let mut known: BTreeMap<(&[u16], usize), i64> = BTreeMap::new();
     for tenant in &instance.tenants {
         let workers = tenant.workers as i64;
-        let all = workers * instance.beyond * pairs(tenant.threads as u32);
+        let all = workers * instance.machine_distance * pairs(tenant.threads as u32);
         sum += tenant.sign * all;
         if tenant.sign > 0 {
             let alike = (&tenant.cpus[..], tenant.threads);
@@ -47,7 +47,7 @@ pub(super) fn upper_bound(
                     .or_insert_with(|| least_alone(instance, tenant));
         }
     }
-    let mut compact = packed(instance, rules, core_loads.as_deref(), excess);
+    let mut compact = most_pairs_by_level(instance, rules, core_loads.as_deref(), excess);
     compact[0] = compact[0].min(most_together(instance, &volume.loads, 0));
     if let Some(core_loads) = &core_loads {
         compact[CORE] = compact[CORE].min(most_together(instance, core_loads, CORE));
@@ -75,7 +75,7 @@ type Alone = [(i64, i64); LEVELS];
 
 /// Most pairs of compact workers within domains of each level if each worker were alone. Where
 /// (12+) holds, all but the allowed number of workers have their main on a core that is not full.
-fn packed(
+fn most_pairs_by_level(
     instance: &Instance,
     rules: &Rules,
     core_loads: Option<&[u32]>,

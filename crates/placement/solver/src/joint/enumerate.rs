@@ -108,12 +108,12 @@ impl<'a> Enumeration<'a> {
             return false;
         }
         if slot == self.slots.len() {
-            self.look();
+            self.evaluate_placement();
             return true;
         }
         let instance = self.instance;
         for &cpu in &instance.tenants[self.slots[slot].tenant].cpus {
-            let Some(value) = self.added(slot, cpu) else {
+            let Some(value) = self.contribution(slot, cpu) else {
                 continue;
             };
             let moved = u32::from(self.slots[slot].had_cpu && self.slots[slot].current_cpu != cpu);
@@ -121,12 +121,12 @@ impl<'a> Enumeration<'a> {
             self.loads[usize::from(cpu)] += 1;
             self.value += value;
             self.moved += moved;
-            let goes_on = self.descend(slot + 1, budget);
+            let may_continue = self.descend(slot + 1, budget);
             self.moved -= moved;
             self.value -= value;
             self.loads[usize::from(cpu)] -= 1;
             self.places.pop();
-            if !goes_on {
+            if !may_continue {
                 return false;
             }
         }
@@ -134,7 +134,7 @@ impl<'a> Enumeration<'a> {
     }
 
     /// Contribution of the slot to the value on a cpu; `None` if (2), (3) or (8) forbid it.
-    fn added(&self, slot: usize, cpu: u16) -> Option<i64> {
+    fn contribution(&self, slot: usize, cpu: u16) -> Option<i64> {
         let own = &self.slots[slot];
         let tenant = &self.instance.tenants[own.tenant];
         let most = self.balanced.0.first().copied().unwrap_or(0);
@@ -159,7 +159,7 @@ impl<'a> Enumeration<'a> {
         (of_worker < tenant.worker_cap && of_rank < tenant.rank_cap).then_some(value)
     }
 
-    fn look(&mut self) {
+    fn evaluate_placement(&mut self) {
         let instance = self.instance;
         if sorted_loads(instance, &self.loads) != self.balanced {
             return;
@@ -176,8 +176,8 @@ impl<'a> Enumeration<'a> {
         let excess = self
             .rules
             .excess(instance, (&self.loads, &mains), (&cores, &core_mains));
-        let worth = self.value - instance.move_cost * i64::from(self.moved);
-        let key = (excess, -worth, self.moved);
+        let net_value = self.value - instance.move_cost * i64::from(self.moved);
+        let key = (excess, -net_value, self.moved);
         let better = |(before, places): &(Key, Vec<u16>)| (&key, &self.places) < (before, places);
         if self.found.best.as_ref().is_none_or(better) {
             self.found.best = Some((key, self.places.clone()));

@@ -35,9 +35,9 @@ pub(super) fn fresh_loads(instance: &Instance) -> Option<Vec<u32>> {
             }
             for _ in 0..tenant.workers {
                 if compact {
-                    start.pack(index)?;
+                    start.place_compact_worker(index)?;
                 } else {
-                    start.scatter(index)?;
+                    start.place_scatter_worker(index)?;
                 }
             }
         }
@@ -137,7 +137,7 @@ impl FreshStart<'_> {
     }
 
     /// Assigns places to a compact worker.
-    fn pack(&mut self, index: usize) -> Option<()> {
+    fn place_compact_worker(&mut self, index: usize) -> Option<()> {
         let (instance, tenant) = (self.instance, &self.instance.tenants[index]);
         let mut own = vec![0; instance.cpus];
         let mut missing = tenant.threads as u32;
@@ -185,16 +185,16 @@ impl FreshStart<'_> {
     }
 
     /// Assigns places to a scatter worker.
-    fn scatter(&mut self, index: usize) -> Option<()> {
+    fn place_scatter_worker(&mut self, index: usize) -> Option<()> {
         let (instance, tenant) = (self.instance, &self.instance.tenants[index]);
         let mut own = vec![0; instance.cpus];
         let mut of_core = vec![0u64; instance.counts[1]];
-        let mut preferences = vec![NEVER; instance.cpus];
+        let mut preferences = vec![INFEASIBLE; instance.cpus];
         // own threads in each domain of each level
         let mut held: [Vec<u32>; LEVELS] =
             std::array::from_fn(|level| vec![0; instance.counts[level]]);
         // per L3: its cpus, and the best preference among them
-        let mut l3s: Vec<(Vec<usize>, u64)> = vec![(Vec::new(), NEVER); instance.counts[L3]];
+        let mut l3s: Vec<(Vec<usize>, u64)> = vec![(Vec::new(), INFEASIBLE); instance.counts[L3]];
         for &cpu in &tenant.cpus {
             let cpu = usize::from(cpu);
             preferences[cpu] = self.preference(index, &own, &of_core, cpu);
@@ -204,7 +204,7 @@ impl FreshStart<'_> {
         }
         for _ in 0..tenant.threads {
             let open = l3s.iter().enumerate();
-            let open = open.filter(|(_, (_, best))| *best < NEVER);
+            let open = open.filter(|(_, (_, best))| *best < INFEASIBLE);
             let (l3, &(_, best)) = open.min_by_key(|&(l3, &(_, best))| {
                 let cpu = (best & CPU_BITS) as usize;
                 let own = |level: usize| held[level][usize::from(instance.of[level][cpu])];
@@ -218,7 +218,7 @@ impl FreshStart<'_> {
             self.take(index, &mut own, cpu);
             of_core[instance.core(cpu)] += 1;
             let (cpus, best) = &mut l3s[l3];
-            *best = NEVER;
+            *best = INFEASIBLE;
             for &other in cpus.iter() {
                 if instance.core(other) == instance.core(cpu) {
                     preferences[other] = self.preference(index, &own, &of_core, other);
@@ -233,7 +233,7 @@ impl FreshStart<'_> {
     /// core, then most places left, then the cpu.
     fn preference(&self, index: usize, own: &[u32], cores: &[u64], cpu: usize) -> u64 {
         if self.room(index, own, cpu) == 0 {
-            return NEVER;
+            return INFEASIBLE;
         }
         let left = u64::from(u32::MAX - self.left[cpu]);
         (cores[self.instance.core(cpu)] << 48) + (left << 16) + cpu as u64
@@ -241,7 +241,7 @@ impl FreshStart<'_> {
 }
 
 /// The preference for a cpu that takes no more threads.
-const NEVER: u64 = u64::MAX;
+const INFEASIBLE: u64 = u64::MAX;
 
 /// The bits of a preference that hold the cpu.
 const CPU_BITS: u64 = 0xffff;

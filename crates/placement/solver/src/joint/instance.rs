@@ -73,7 +73,7 @@ pub(super) struct Instance {
     /// Closeness of a pair that shares a domain of the level, in addition to that of outer levels.
     pub(super) gain: [i64; LEVELS],
     /// Distance of two positions that share no domain.
-    pub(super) beyond: i64,
+    pub(super) machine_distance: i64,
     /// Distance of two positions, row by row.
     distance: Vec<u32>,
     /// The domains of the next inner level, grouped by domain, and the start of each group.
@@ -123,7 +123,7 @@ impl Instance {
             inner,
             gain: levels.gain,
             levels: levels.count,
-            beyond: problem.distances.machine.into(),
+            machine_distance: problem.distances.machine.into(),
             distance,
             is_used: vec![false; cpus.len()],
             is_slow: vec![false; cpus.len()],

@@ -26,27 +26,27 @@ pub(super) struct LoadRanges {
 
 impl LoadRanges {
     pub(super) fn of(instance: &Instance, volume: &Volumes) -> Self {
-        let leads = chains(instance, volume);
+        let reachable = chains(instance, volume);
         let cores = instance.counts[CORE];
-        let mut core_leads = vec![vec![false; cores]; cores];
-        for (from, row) in leads.iter().enumerate() {
-            let ends = row.iter().enumerate().filter(|&(_, &leads)| leads);
+        let mut core_reachable = vec![vec![false; cores]; cores];
+        for (from, row) in reachable.iter().enumerate() {
+            let ends = row.iter().enumerate().filter(|&(_, &reachable)| reachable);
             for (to, _) in ends.filter(|&(to, _)| volume.loads[from] == volume.loads[to] + 1) {
-                core_leads[instance.core(from)][instance.core(to)] = true;
+                core_reachable[instance.core(from)][instance.core(to)] = true;
             }
         }
-        close(&mut core_leads);
+        close_transitively(&mut core_reachable);
         Self {
-            cpus: ranges(&volume.loads, &leads),
-            cores: ranges(&instance.core_loads(&volume.loads), &core_leads),
+            cpus: ranges(&volume.loads, &reachable),
+            cores: ranges(&instance.core_loads(&volume.loads), &core_reachable),
         }
     }
 }
 
 /// Whether a chain of threads leads from each cpu to each other cpu.
 fn chains(instance: &Instance, volume: &Volumes) -> Vec<Vec<bool>> {
-    let mut leads = vec![vec![false; instance.cpus]; instance.cpus];
-    for (from, row) in leads.iter_mut().enumerate() {
+    let mut reachable = vec![vec![false; instance.cpus]; instance.cpus];
+    for (from, row) in reachable.iter_mut().enumerate() {
         for (tenant, of) in instance.tenants.iter().enumerate() {
             if volume.may_leave(tenant, from, true) {
                 for to in of.cpus.iter().map(|&to| usize::from(to)) {
@@ -55,33 +55,33 @@ fn chains(instance: &Instance, volume: &Volumes) -> Vec<Vec<bool>> {
             }
         }
     }
-    close(&mut leads);
-    leads
+    close_transitively(&mut reachable);
+    reachable
 }
 
 /// Transitive closure.
-fn close(leads: &mut [Vec<bool>]) {
-    for by in 0..leads.len() {
-        let onward = leads[by].clone();
-        for row in leads.iter_mut().filter(|row| row[by]) {
-            for (leads, &onward) in row.iter_mut().zip(&onward) {
-                *leads |= onward;
+fn close_transitively(reachable: &mut [Vec<bool>]) {
+    for by in 0..reachable.len() {
+        let onward = reachable[by].clone();
+        for row in reachable.iter_mut().filter(|row| row[by]) {
+            for (reachable, &onward) in row.iter_mut().zip(&onward) {
+                *reachable |= onward;
             }
         }
     }
 }
 
 /// The range of each load: one unit can be passed along a chain between loads that differ by 1.
-fn ranges(loads: &[u32], leads: &[Vec<bool>]) -> Vec<(u32, u32)> {
+fn ranges(loads: &[u32], reachable: &[Vec<bool>]) -> Vec<(u32, u32)> {
     let all = loads.iter().enumerate();
     all.clone()
         .map(|(at, &load)| {
             let falls = all
                 .clone()
-                .any(|(to, &other)| other + 1 == load && leads[at][to]);
+                .any(|(to, &other)| other + 1 == load && reachable[at][to]);
             let rises = all
                 .clone()
-                .any(|(from, &other)| load + 1 == other && leads[from][at]);
+                .any(|(from, &other)| load + 1 == other && reachable[from][at]);
             (load - u32::from(falls), load + u32::from(rises))
         })
         .collect()

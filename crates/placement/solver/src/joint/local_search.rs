@@ -4,13 +4,13 @@
 //! the loads balanced: an *exchange* of the cpus of two threads, of any tenants, and a *shift* of a
 //! thread to a cpu whose load is exactly one less (on the same core, or on a core whose load is
 //! also one less): the loads swap. First moves that reduce the violation of the rules on mains
-//! (`repair`), then moves that increase worth. A table contains, for each pair of cpus, an upper
-//! bound on the gain of any thread on one that moves to the other, so that most pairs are pruned by
-//! one comparison. **Proof sketch.** Each move reduces the violation, or keeps it and increases
-//! worth, a bounded integer; the table bounds the gains of a cpu's threads at the time it was
-//! filled, and is filled again when one of their workers has moved; the search ends after a round
-//! over all cpus without a move. **Limits.** The result is a local optimum. The budget is checked
-//! before the gains of a cpu are filled and before each move of a pair.
+//! (`repair`), then moves that increase the score. A table contains, for each pair of cpus, an
+//! upper bound on the gain of any thread on one that moves to the other, so that most pairs are
+//! pruned by one comparison. **Proof sketch.** Each move reduces the violation, or keeps it and
+//! increases the score, a bounded integer; the table bounds the gains of a cpu's threads when it
+//! was filled, and is filled again when one of their workers has moved; the search ends after a
+//! round over all cpus without a move. **Limits.** The result is a local optimum. The budget is
+//! checked before the gains of a cpu are filled and before each move of a pair.
 
 use std::collections::VecDeque;
 
@@ -19,9 +19,9 @@ use super::search_state::{CYCLE, Move, SearchState, Thread};
 use crate::WorkBudget;
 use crate::limits::{CPU_PAIR_STEPS, EXCHANGE_STEPS, GAIN_STEPS};
 
-const NEVER: i64 = i64::MIN / 8;
+const INFEASIBLE: i64 = i64::MIN / 8;
 
-pub(super) fn make(search: &mut SearchState<'_>, step: Move) {
+pub(super) fn apply_move(search: &mut SearchState<'_>, step: Move) {
     match step {
         Move::Exchange(first, second) => search.exchange(first, second),
         Move::Shift(thread, to) => search.shift(thread, to),
@@ -29,7 +29,7 @@ pub(super) fn make(search: &mut SearchState<'_>, step: Move) {
 }
 
 /// Whether a thread may shift from a cpu to another without unbalancing loads.
-pub(super) fn may_trade(search: &SearchState<'_>, from: usize, to: usize) -> bool {
+pub(super) fn keeps_balance_if_shifted(search: &SearchState<'_>, from: usize, to: usize) -> bool {
     let (a, b) = (search.instance.core(from), search.instance.core(to));
     let order = &search.instance.fill_order;
     // equal fill levels on cores of different speed imply equal loads
@@ -40,7 +40,7 @@ pub(super) fn may_trade(search: &SearchState<'_>, from: usize, to: usize) -> boo
         }
 }
 
-/// Change of violation and worth by a move; `None` if the move is infeasible.
+/// Changes of violation and score by a move; `None` if the move is infeasible.
 pub(super) fn evaluate(search: &SearchState<'_>, step: Move) -> Option<(i64, i64)> {
     match step {
         Move::Exchange(first, second) => evaluate_exchange(search, first, second),
@@ -57,17 +57,13 @@ fn evaluate_shift(search: &SearchState<'_>, thread: usize, to: usize) -> Option<
     } = search.threads[thread];
     let from = usize::from(cpu);
     let legal = from != to
-        && may_trade(search, from, to)
+        && keeps_balance_if_shifted(search, from, to)
         && search.has_room(tenant, worker, to)
         && search.has_ranks(tenant, to, main.into(), (!main).into());
-    let mains = if main {
-        search.mains_worth(from, to)
-    } else {
-        0
-    };
+    let mains = if main { search.mains_gain(from, to) } else { 0 };
     legal.then(|| {
         let violation = search.violation_change(from, to, main.into(), 1);
-        (violation, search.worth(thread, to) + mains)
+        (violation, search.move_gain(thread, to) + mains)
     })
 }
 
@@ -103,18 +99,19 @@ fn evaluate_exchange(search: &SearchState<'_>, first: usize, second: usize) -> O
             return None;
         }
     }
-    let (mut violation, mut worth) = (0, 0);
+    let (mut violation, mut score) = (0, 0);
     if a.worker == b.worker {
-        worth += (search.stays(first, to) + search.stays(second, from)) * search.stay_worth();
+        score += (search.unmoved_change(first, to) + search.unmoved_change(second, from))
+            * search.unmoved_bonus();
     } else {
-        worth += search.worth(first, to) + search.worth(second, from);
+        score += search.move_gain(first, to) + search.move_gain(second, from);
     }
     if a.main != b.main {
         let (from, to) = if a.main { (from, to) } else { (to, from) };
         violation = search.violation_change(from, to, 1, 0);
-        worth += search.mains_worth(from, to);
+        score += search.mains_gain(from, to);
     }
-    Some((violation, worth))
+    Some((violation, score))
 }
 
 /// For each ordered pair of cpus, the greatest gain of a main, and of a peer, that moves from the
@@ -128,9 +125,9 @@ struct GainTable {
 impl GainTable {
     fn fill(&mut self, search: &SearchState<'_>, from: usize) {
         let row = from * self.cpus..(from + 1) * self.cpus;
-        self.mains[row.clone()].fill(NEVER);
-        self.peers[row.clone()].fill(NEVER);
-        for &thread in &search.on[from] {
+        self.mains[row.clone()].fill(INFEASIBLE);
+        self.peers[row.clone()].fill(INFEASIBLE);
+        for &thread in &search.threads_on_cpu[from] {
             let thread = thread as usize;
             let Thread {
                 tenant,
@@ -149,33 +146,33 @@ impl GainTable {
             let worker_distance = &search.worker_distance[search.cell(worker, 0)..][..self.cpus];
             let distances = search.instance.distances(from);
             let here = i64::from(worker_distance[from]) - i64::from(distances[from]);
-            let stay_worth = search.stay_worth();
+            let unmoved_bonus = search.unmoved_bonus();
             for &to in &of.cpus {
                 let to = usize::from(to);
                 if to == from || held[to] >= of.worker_cap {
                     continue;
                 }
                 let there = i64::from(worker_distance[to]) - i64::from(distances[to]);
-                let mut worth = of.sign * (there - here) * CYCLE;
+                let mut score = of.sign * (there - here) * CYCLE;
                 if of.is_running {
-                    worth += search.stays(thread, to) * stay_worth;
+                    score += search.unmoved_change(thread, to) * unmoved_bonus;
                 }
-                gains[to] = gains[to].max(worth);
+                gains[to] = gains[to].max(score);
             }
         }
     }
 
-    /// Whether an exchange or shift between two cpus might increase worth.
+    /// Whether an exchange or shift between two cpus might increase the score.
     fn may_improve(&self, search: &SearchState<'_>, a: usize, b: usize) -> bool {
         let at = |of: &[i64], from: usize, to: usize| of[from * self.cpus + to];
         let (main_a, peer_a) = (at(&self.mains, a, b), at(&self.peers, a, b));
         let (main_b, peer_b) = (at(&self.mains, b, a), at(&self.peers, b, a));
         let alike = peer_a + peer_b > 0 || main_a + main_b > 0;
-        let (there, back) = (search.mains_worth(a, b), search.mains_worth(b, a));
+        let (there, back) = (search.mains_gain(a, b), search.mains_gain(b, a));
         let unlike = (main_a + peer_b + there > 0 && search.violation_change(a, b, 1, 0) <= 0)
             || (peer_a + main_b + back > 0 && search.violation_change(b, a, 1, 0) <= 0);
-        let trades = may_trade(search, a, b);
-        alike || unlike || (trades && (peer_a > 0 || main_a + there > 0))
+        let may_shift = keeps_balance_if_shifted(search, a, b);
+        alike || unlike || (may_shift && (peer_a > 0 || main_a + there > 0))
     }
 }
 
@@ -187,7 +184,7 @@ pub(super) struct LocalSearch {
     is_stale: Vec<bool>,
     /// Cpus to visit, in order, and whether each cpu is queued.
     queue: VecDeque<usize>,
-    waits: Vec<bool>,
+    is_queued: Vec<bool>,
     /// Number of threads that could stay if there were no rules.
     max_unmoved: i64,
 }
@@ -204,20 +201,20 @@ impl LocalSearch {
         Self {
             gains: GainTable {
                 cpus,
-                mains: vec![NEVER; cpus * cpus],
-                peers: vec![NEVER; cpus * cpus],
+                mains: vec![INFEASIBLE; cpus * cpus],
+                peers: vec![INFEASIBLE; cpus * cpus],
             },
             is_stale: vec![true; cpus],
             queue: VecDeque::new(),
-            waits: vec![false; cpus],
+            is_queued: vec![false; cpus],
             max_unmoved: current_cpus
                 .filter(|&&current_cpu| current_cpu != NO_CPU)
                 .count() as i64,
         }
     }
 
-    /// Makes moves that increase worth until there is none, the objective reaches `goal` with no
-    /// thread moved that could stay, or the budget is spent.
+    /// Makes moves that increase the score until there is none, the objective reaches `goal` with
+    /// no thread moved that could stay, or the budget is spent.
     pub(super) fn climb(
         &mut self,
         search: &mut SearchState<'_>,
@@ -226,11 +223,11 @@ impl LocalSearch {
     ) {
         let cpus = search.instance.cpus;
         let mut before = None;
-        // bound: each round but the last increases worth
-        while before != Some(search.total_worth()) {
-            before = Some(search.total_worth());
+        // bound: each round but the last increases the score
+        while before != Some(search.score()) {
+            before = Some(search.score());
             (0..cpus).for_each(|cpu| self.enqueue(cpu));
-            if !self.climb_on(search, goal, budget) {
+            if !self.climb_from_queue(search, goal, budget) {
                 return;
             }
         }
@@ -238,15 +235,15 @@ impl LocalSearch {
 
     /// The same, but starts from the queued cpus only; false if the goal was reached or the budget
     /// spent.
-    pub(super) fn climb_on(
+    pub(super) fn climb_from_queue(
         &mut self,
         search: &mut SearchState<'_>,
         goal: i64,
         budget: &mut WorkBudget,
     ) -> bool {
-        // bound: a cpu is queued again only after a move, which increases worth
+        // bound: a cpu is queued again only after a move, which increases the score
         while let Some(cpu) = self.queue.pop_front() {
-            self.waits[cpu] = false;
+            self.is_queued[cpu] = false;
             let is_done = search.value >= goal && search.unmoved == self.max_unmoved;
             if is_done || budget.spend(CPU_PAIR_STEPS * search.instance.cpus) {
                 return false;
@@ -267,7 +264,7 @@ impl LocalSearch {
                 }
             };
             for thread in std::iter::once(thread).chain(other) {
-                for mate in search.mates(thread) {
+                for mate in search.worker_threads(thread) {
                     self.touch(usize::from(search.threads[mate].cpu));
                 }
             }
@@ -276,7 +273,7 @@ impl LocalSearch {
 
     pub(super) fn clear_queue(&mut self) {
         for cpu in self.queue.drain(..) {
-            self.waits[cpu] = false;
+            self.is_queued[cpu] = false;
         }
     }
 
@@ -286,23 +283,23 @@ impl LocalSearch {
     }
 
     fn enqueue(&mut self, cpu: usize) {
-        if !std::mem::replace(&mut self.waits[cpu], true) {
+        if !std::mem::replace(&mut self.is_queued[cpu], true) {
             self.queue.push_back(cpu);
         }
     }
 
     fn refresh(&mut self, search: &SearchState<'_>, cpu: usize, budget: &mut WorkBudget) {
         if std::mem::replace(&mut self.is_stale[cpu], false) {
-            budget.spend(GAIN_STEPS * search.on[cpu].len() * search.instance.cpus);
+            budget.spend(GAIN_STEPS * search.threads_on_cpu[cpu].len() * search.instance.cpus);
             self.gains.fill(search, cpu);
         }
     }
 
     /// Makes improving moves of the threads on a cpu.
     fn improve(&mut self, search: &mut SearchState<'_>, cpu: usize, budget: &mut WorkBudget) {
-        // bound: each iteration increases worth
+        // bound: each iteration increases the score
         while let Some(step) = main_with_own_peer(search, cpu) {
-            self.make(search, step);
+            self.apply(search, step);
         }
         self.refresh(search, cpu, budget);
         for other in (0..search.instance.cpus).filter(|&other| other != cpu) {
@@ -310,38 +307,38 @@ impl LocalSearch {
                 return;
             }
             self.refresh(search, other, budget);
-            // bound: each iteration increases worth
+            // bound: each iteration increases the score
             while self.gains.may_improve(search, cpu, other) {
-                let moves = search.on[cpu].len() * search.on[other].len();
+                let moves = search.threads_on_cpu[cpu].len() * search.threads_on_cpu[other].len();
                 if budget.spend(EXCHANGE_STEPS * moves + 4 * search.instance.cpus) {
                     return;
                 }
                 let Some(step) = best_between(search, cpu, other) else {
                     break;
                 };
-                self.make(search, step);
+                self.apply(search, step);
                 self.refresh(search, cpu, budget);
                 self.refresh(search, other, budget);
             }
         }
     }
 
-    fn make(&mut self, search: &mut SearchState<'_>, step: Move) {
+    fn apply(&mut self, search: &mut SearchState<'_>, step: Move) {
         let first = search.undo_log.len();
-        make(search, step);
+        apply_move(search, step);
         self.mark_touched(search, &search.undo_log[first..]);
     }
 }
 
-/// The exchange of a main on the cpu with a peer of its worker that increases worth most.
+/// The exchange of a main on the cpu with a peer of its worker that increases the score most.
 fn main_with_own_peer(search: &SearchState<'_>, cpu: usize) -> Option<Move> {
     let mut best: Option<((i64, i64), Move)> = None;
-    for &main in search.on[cpu]
+    for &main in search.threads_on_cpu[cpu]
         .iter()
         .filter(|&&t| search.threads[t as usize].main)
     {
         let main = main as usize;
-        for peer in search.mates(main).skip(1) {
+        for peer in search.worker_threads(main).skip(1) {
             consider(search, Move::Exchange(main, peer), &mut best);
         }
     }
@@ -351,12 +348,12 @@ fn main_with_own_peer(search: &SearchState<'_>, cpu: usize) -> Option<Move> {
 /// The best improving move between two cpus.
 fn best_between(search: &SearchState<'_>, a: usize, b: usize) -> Option<Move> {
     let mut best: Option<((i64, i64), Move)> = None;
-    for &first in &search.on[a] {
-        for &second in &search.on[b] {
+    for &first in &search.threads_on_cpu[a] {
+        for &second in &search.threads_on_cpu[b] {
             let step = Move::Exchange(first as usize, second as usize);
             consider(search, step, &mut best);
         }
-        if may_trade(search, a, b) {
+        if keeps_balance_if_shifted(search, a, b) {
             consider(search, Move::Shift(first as usize, b), &mut best);
         }
     }
@@ -365,8 +362,8 @@ fn best_between(search: &SearchState<'_>, a: usize, b: usize) -> Option<Move> {
 
 /// Keeps the move if it is feasible, improves, and is better than the best so far.
 fn consider(search: &SearchState<'_>, step: Move, best: &mut Option<((i64, i64), Move)>) {
-    if let Some((violation, worth)) = evaluate(search, step) {
-        let key = (violation, -worth);
+    if let Some((violation, score)) = evaluate(search, step) {
+        let key = (violation, -score);
         if key < (0, 0) && best.as_ref().is_none_or(|(before, _)| key < *before) {
             *best = Some((key, step));
         }

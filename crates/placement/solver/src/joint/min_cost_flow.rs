@@ -133,28 +133,28 @@ impl<'a> MinCostFlow<'a> {
         for supply in 0..self.supplies.len() {
             for _ in 0..self.supplies[supply].2 {
                 // a main without a path costs nothing: the sum is lower, so it still gives a bound
-                sum += self.push(&nodes, supply).unwrap_or(0);
+                sum += self.add_main(&nodes, supply).unwrap_or(0);
             }
         }
         sum
     }
 
     /// Adds a main of a supply along the cheapest path; returns its cost.
-    fn push(&mut self, nodes: &Nodes, supply: usize) -> Option<i64> {
+    fn add_main(&mut self, nodes: &Nodes, supply: usize) -> Option<i64> {
         let mut cost = vec![i64::MAX; nodes.count];
         let mut before = vec![usize::MAX; nodes.count];
         cost[supply] = 0;
         let mut queue = std::collections::VecDeque::from([supply]);
-        let mut waits = vec![false; nodes.count];
+        let mut is_queued = vec![false; nodes.count];
         // bound: Bellman-Ford; residual costs have no negative cycle
         while let Some(at) = queue.pop_front() {
-            waits[at] = false;
+            is_queued[at] = false;
             self.edges(nodes, at, &mut |to, price| {
                 let total = cost[at] + price;
                 if total < cost[to] {
                     cost[to] = total;
                     before[to] = at;
-                    if !std::mem::replace(&mut waits[to], true) {
+                    if !std::mem::replace(&mut is_queued[to], true) {
                         queue.push_back(to);
                     }
                 }
@@ -168,7 +168,7 @@ impl<'a> MinCostFlow<'a> {
         // bound: a cheapest path visits no node twice
         while to != supply {
             let at = before[to];
-            self.carry(nodes, at, to);
+            self.push_flow(nodes, at, to);
             to = at;
         }
         Some(cost[machine])
@@ -222,7 +222,7 @@ impl<'a> MinCostFlow<'a> {
     }
 
     /// Adds one main to a forward edge, or removes one from the forward edge of a reverse one.
-    fn carry(&mut self, nodes: &Nodes, at: usize, to: usize) {
+    fn push_flow(&mut self, nodes: &Nodes, at: usize, to: usize) {
         match (nodes.kind(at), nodes.kind(to)) {
             (Kind::Supply(supply), Kind::Domain(_, cpu)) => self.from[supply][cpu] += 1,
             (Kind::Domain(_, cpu), Kind::Supply(supply)) => self.from[supply][cpu] -= 1,

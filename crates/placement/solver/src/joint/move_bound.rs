@@ -67,7 +67,7 @@ pub(super) fn least_moves(
         displaced_by_mains(coming, &on_cores, full_cores, of_12_plus),
         on_cores_beyond,
         beyond(held, volume.loads.clone()),
-        instance.tenants.iter().map(over_caps).sum(),
+        instance.tenants.iter().map(threads_over_caps).sum(),
     ];
     displaced(instance) + forced.into_iter().max().unwrap_or(0)
 }
@@ -92,7 +92,7 @@ fn beyond(mut held: Vec<u32>, mut loads: Vec<u32>) -> u32 {
 }
 
 /// Threads of a tenant beyond its caps per worker, or per rank, on a cpu.
-fn over_caps(tenant: &Tenant) -> u32 {
+fn threads_over_caps(tenant: &Tenant) -> u32 {
     let by_worker = |slot: usize| slot / tenant.threads;
     let by_rank = |slot: usize| slot % tenant.threads;
     let of = |cap: u16, group: &dyn Fn(usize) -> usize| {

@@ -7,7 +7,7 @@
 
 use albacore_values::XorShift64;
 
-use super::local_search::{LocalSearch, evaluate, make};
+use super::local_search::{LocalSearch, apply_move, evaluate};
 use super::repair::repair;
 use super::search_state::{Move, SearchState};
 use crate::WorkBudget;
@@ -16,8 +16,8 @@ use crate::limits::{JOINT_PERTURBATION_WORK_MAX, PERTURBATION_TRIES_MAX, PERTURB
 /// Minimized lexicographically: violation, negated value after cost of moves, negated number of
 /// unmoved threads.
 fn key(search: &SearchState<'_>) -> (i64, i64, i64) {
-    let worth = search.value + search.move_cost * search.unmoved;
-    (search.violation(), -worth, -search.unmoved)
+    let net_value = search.value + search.move_cost * search.unmoved;
+    (search.violation(), -net_value, -search.unmoved)
 }
 
 /// Tries to reach `goal` from the local optimum of `local_search`; leaves the best state found in
@@ -45,7 +45,7 @@ pub(super) fn perturb(
         }
         repair(search, budget);
         local_search.mark_touched(search, &search.undo_log);
-        local_search.climb_on(search, goal, budget);
+        local_search.climb_from_queue(search, goal, budget);
         let after = key(search);
         if after <= best {
             best = after;
@@ -69,7 +69,7 @@ fn random_move(search: &mut SearchState<'_>, random: &mut XorShift64) {
             false => Move::Exchange(first, random.below(threads)),
         };
         if evaluate(search, step).is_some_and(|(violation, _)| violation <= 0) {
-            return make(search, step);
+            return apply_move(search, step);
         }
     }
 }

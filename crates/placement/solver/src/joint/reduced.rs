@@ -6,16 +6,16 @@
 //! `rank_coloring` for each deployment, (8) and (8+) are ranges and sums of loads (`load_ranges`),
 //! and those on mains are relaxed as far as the start breaks them. Symmetry is broken by ordering
 //! the workers of one deployment by their mains, and interchangeable domains by their loads
-//! (`alike`). Workers of one thread are counted by cpu. Domains with the same cpus of a worker are
-//! counted once. **Proof sketch.** Every balanced placement, once ordered, gives such x and m with
-//! the same value, and conversely. microlp computes in floating point: its answer is accepted only
-//! if counting confirms it, and its proof only together with that answer. **Limits.** Only if
+//! (`symmetry`). Workers of one thread are counted by cpu. Domains with the same cpus of a worker
+//! are counted once. **Proof sketch.** Every balanced placement, once ordered, gives such x and m
+//! with the same value, and conversely. microlp computes in floating point: its answer is accepted
+//! only if counting confirms it, and its proof only together with that answer. **Limits.** Only if
 //! nothing runs yet, so that moves do not count, and cores are equally fast; up to
 //! [`REDUCED_VARIABLES_MAX`] integer variables, for [`REDUCED_SECONDS_MAX`]. The proof covers
 //! placements that break the rules on mains no further than the start.
 
-mod alike;
 mod model;
+mod symmetry;
 #[cfg(test)]
 mod tests;
 
@@ -25,8 +25,8 @@ use super::rules::Rules;
 use super::volumes::Volumes;
 use crate::integer_program::{Solved, WorkerColumns};
 use crate::limits::{REDUCED_SECONDS_MAX, REDUCED_VARIABLES_MAX};
-use alike::arranged;
 use model::{Model, has_at_most, magnitude, rows};
+use symmetry::in_canonical_order;
 
 /// Result of the program.
 pub(super) struct Found {
@@ -69,7 +69,7 @@ fn solve_within(
     seconds: f64,
 ) -> Option<Found> {
     let program = Model::of(instance, rules, volume, start.excess);
-    let start = in_columns(instance, &arranged(instance, start.places))?;
+    let start = in_columns(instance, &in_canonical_order(instance, start.places))?;
     let Solved { workers, proven } = program.solve(&start, magnitude(instance), seconds)?;
     let mut threads = Vec::with_capacity(instance.slots);
     let mut workers = workers.into_iter();

@@ -1,6 +1,6 @@
-//! Reduces the violation of the rules on mains, with priority over worth.
+//! Reduces the violation of the rules on mains, with priority over the score.
 
-use super::local_search::{evaluate, make, may_trade};
+use super::local_search::{apply_move, evaluate, keeps_balance_if_shifted};
 use super::search_state::{CYCLE, Move, SearchState, Thread};
 use crate::WorkBudget;
 use crate::limits::FROZEN_COST;
@@ -17,7 +17,7 @@ pub(super) fn repair(search: &mut SearchState<'_>, budget: &mut WorkBudget) {
     repair_with(search, i64::MIN, budget);
 }
 
-/// The same by moves with a worth of at least `least`.
+/// The same by moves that change the score by at least `least`.
 fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget) {
     let (mut idle, mut thread) = (0, 0);
     // bound: each round over all threads but the last reduces the violation
@@ -29,7 +29,7 @@ fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget
                 return;
             }
             if let Some(step) = best_repair(search, thread, least) {
-                make(search, step);
+                apply_move(search, step);
                 idle = 0;
             }
         }
@@ -43,20 +43,20 @@ fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Option<Mo
     let Thread { main, cpu, .. } = search.threads[thread];
     let from = usize::from(cpu);
     let mut consider = |step: Move| {
-        let lowers = |&(violation, worth): &(i64, i64)| violation < 0 && worth >= least;
-        if let Some((violation, worth)) = evaluate(search, step).filter(lowers) {
-            let key = (violation, -worth);
+        let lowers = |&(violation, score): &(i64, i64)| violation < 0 && score >= least;
+        if let Some((violation, score)) = evaluate(search, step).filter(lowers) {
+            let key = (violation, -score);
             if best.as_ref().is_none_or(|(before, _)| key < *before) {
                 best = Some((key, step));
             }
         }
     };
     for to in (0..search.instance.cpus).filter(|&to| to != from) {
-        if may_trade(search, from, to) {
+        if keeps_balance_if_shifted(search, from, to) {
             consider(Move::Shift(thread, to));
         }
         if main && search.violation_change(from, to, 1, 0) < 0 {
-            for &other in &search.on[to] {
+            for &other in &search.threads_on_cpu[to] {
                 consider(Move::Exchange(thread, other as usize));
             }
         }

@@ -16,7 +16,7 @@ use super::instance::{CORE, Instance};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Rules {
     /// Mains of each tenant on each core in a placement that keeps mains-per-core, row by row.
-    pub(super) crowding: Vec<u32>,
+    pub(super) mains_by_core: Vec<u32>,
     /// Most mains on a core.
     pub(super) core_mains: u32,
     /// (12): number of threads of a full cpu, and how many full cpus may hold a main.
@@ -29,9 +29,9 @@ impl Rules {
     /// The rules of a problem.
     pub(super) fn of(instance: &Instance) -> Self {
         let (full_cpus, full_cores) = full(instance);
-        let (core_mains, crowding) = least_core_mains(instance);
+        let (core_mains, mains_by_core) = least_core_mains(instance);
         Self {
-            crowding,
+            mains_by_core,
             core_mains,
             full_cpus,
             full_cores,
@@ -153,12 +153,12 @@ fn least_core_mains(instance: &Instance) -> (u32, Vec<u32>) {
         }
     }
     // bound: each chain takes a main from a fullest core
-    while relieve(cores, &room, &mut held, &mut mains) {}
+    while lower_maximum(cores, &room, &mut held, &mut mains) {}
     (mains.into_iter().max().unwrap_or(0), held)
 }
 
 /// Takes a main from a fullest core along a chain to one with at least 2 fewer.
-fn relieve(cores: usize, room: &[u32], held: &mut [u32], mains: &mut [u32]) -> bool {
+fn lower_maximum(cores: usize, room: &[u32], held: &mut [u32], mains: &mut [u32]) -> bool {
     let most = mains.iter().copied().max().unwrap_or(0);
     let mut before: Vec<Option<(usize, usize)>> = vec![None; cores];
     let mut seen = vec![false; cores];

@@ -4,7 +4,7 @@
 //! worker and cpu the distances from there to the worker's threads, and `mains_distance`, for each
 //! cpu those to all mains. So evaluating a move costs O(1), making one O(C). Peers of a worker are
 //! interchangeable here: the number that stays is the overlap of their cpus with their current
-//! ones; ranks are assigned later. *Worth* is maximized by the search: value minus the cost of
+//! ones; ranks are assigned later. The search maximizes the *score*: value minus the cost of
 //! moves, then the number of unmoved threads, as one number.
 
 use super::enumerate::RuleExcess;
@@ -12,7 +12,7 @@ use super::instance::{CORE, Instance, NO_CPU};
 use super::rules::Rules;
 use super::volumes::Volumes;
 
-/// One cycle of worth; above any number of threads, so that value has priority over the number of
+/// Score of one cycle; above any number of threads, so that value has priority over the number of
 /// moves.
 pub(super) const CYCLE: i64 = 1 << 17;
 
@@ -63,8 +63,8 @@ pub(super) struct SearchState<'a> {
     /// Sum of distances to all mains, by cpu.
     mains_distance: Vec<i64>,
     /// Threads on each cpu.
-    pub(super) on: Vec<Vec<u32>>,
-    crowding: u32,
+    pub(super) threads_on_cpu: Vec<Vec<u32>>,
+    core_mains_excess: u32,
     slow_mains: u32,
     full_cpus: u32,
     full_cores: u32,
@@ -98,8 +98,8 @@ impl<'a> SearchState<'a> {
             mains: vec![0; instance.cpus],
             core_mains: vec![0; instance.counts[CORE]],
             mains_distance: vec![0; instance.cpus],
-            on: vec![Vec::new(); instance.cpus],
-            crowding: 0,
+            threads_on_cpu: vec![Vec::new(); instance.cpus],
+            core_mains_excess: 0,
             slow_mains: 0,
             full_cpus: 0,
             full_cores: 0,
@@ -153,7 +153,7 @@ impl<'a> SearchState<'a> {
     /// Violation of the rules on mains.
     pub(super) fn violation(&self) -> i64 {
         self.rules.violation([
-            self.crowding,
+            self.core_mains_excess,
             self.slow_mains,
             self.full_cpus,
             self.full_cores,
@@ -171,7 +171,7 @@ impl<'a> SearchState<'a> {
     }
 
     /// Mains on the most crowded core beyond its limit.
-    pub(super) fn crowding(&self) -> u32 {
+    pub(super) fn core_mains_excess(&self) -> u32 {
         let most = self.core_mains.iter().copied().max().unwrap_or(0);
         most.saturating_sub(self.rules.core_mains)
     }
@@ -189,7 +189,7 @@ impl<'a> SearchState<'a> {
     }
 
     /// Mains on the core of a cpu.
-    pub(super) fn mains_near(&self, cpu: usize) -> u32 {
+    pub(super) fn mains_on_core(&self, cpu: usize) -> u32 {
         self.core_mains[self.instance.core(cpu)]
     }
 
@@ -212,7 +212,7 @@ impl<'a> SearchState<'a> {
         }
         self.held[cell] += 1;
         self.threads[thread].cpu = to as u16;
-        self.on[to].push(thread as u32);
+        self.threads_on_cpu[to].push(thread as u32);
         let row = self.row(tenant, to);
         if main {
             self.main_cpus[worker as usize] = to as u16;
@@ -245,7 +245,7 @@ impl<'a> SearchState<'a> {
         self.held[cell] -= 1;
         self.value -=
             self.instance.tenants[usize::from(tenant)].sign * i64::from(self.worker_distance[cell]);
-        self.on[from].retain(|&other| other as usize != thread);
+        self.threads_on_cpu[from].retain(|&other| other as usize != thread);
         self.threads[thread].cpu = NO_CPU;
         let row = self.row(tenant, from);
         if main {
@@ -279,32 +279,32 @@ impl<'a> SearchState<'a> {
 
     fn count_mains(&mut self, cpu: usize, more: i32) {
         let core = self.instance.core(cpu);
-        self.tally(cpu, core, -1);
+        self.update_violation_counts(cpu, core, -1);
         self.mains[cpu] = self.mains[cpu].saturating_add_signed(more);
         if self.instance.is_slow[cpu] {
             self.slow_mains = self.slow_mains.saturating_add_signed(more);
         }
         self.core_mains[core] = self.core_mains[core].saturating_add_signed(more);
-        self.tally(cpu, core, 1);
+        self.update_violation_counts(cpu, core, 1);
     }
 
     fn count_load(&mut self, cpu: usize, more: i32) {
         let core = self.instance.core(cpu);
-        self.tally(cpu, core, -1);
+        self.update_violation_counts(cpu, core, -1);
         self.loads[cpu] = self.loads[cpu].saturating_add_signed(more);
         self.core_loads[core] = self.core_loads[core].saturating_add_signed(more);
-        self.tally(cpu, core, 1);
+        self.update_violation_counts(cpu, core, 1);
     }
 
     /// Adds or subtracts the contribution of a cpu and its core to the violation.
-    fn tally(&mut self, cpu: usize, core: usize, sign: i32) {
+    fn update_violation_counts(&mut self, cpu: usize, core: usize, sign: i32) {
         let crowding = self.core_mains[core].saturating_sub(self.rules.core_mains) as i32;
         let cpus = self.rules.is_full_cpu(self.loads[cpu], self.mains[cpu]);
         let cores = self
             .rules
             .is_full_core(self.core_loads[core], self.core_mains[core]);
         let add = |sum: &mut u32, more: i32| *sum = sum.saturating_add_signed(sign * more);
-        add(&mut self.crowding, crowding);
+        add(&mut self.core_mains_excess, crowding);
         add(&mut self.full_cpus, cpus.into());
         add(&mut self.full_cores, cores.into());
     }
@@ -324,7 +324,7 @@ impl<'a> SearchState<'a> {
     }
 
     /// Gain of a thread's worker if the thread moves to a cpu, including moves, excluding mains.
-    pub(super) fn worth(&self, thread: usize, to: usize) -> i64 {
+    pub(super) fn move_gain(&self, thread: usize, to: usize) -> i64 {
         let Thread {
             tenant,
             worker,
@@ -339,21 +339,21 @@ impl<'a> SearchState<'a> {
         let farther =
             worker_distance(to) - self.instance.distance(from, to) - worker_distance(from)
                 + self.instance.distance(from, from);
-        let stays = if of.is_running {
-            self.stays(thread, to)
+        let unmoved = if of.is_running {
+            self.unmoved_change(thread, to)
         } else {
             0
         };
-        of.sign * farther * CYCLE + stays * self.stay_worth()
+        of.sign * farther * CYCLE + unmoved * self.unmoved_bonus()
     }
 
     /// Worth of an unmoved thread.
-    pub(super) fn stay_worth(&self) -> i64 {
+    pub(super) fn unmoved_bonus(&self) -> i64 {
         self.move_cost * CYCLE + 1
     }
 
     /// Change in the number of unmoved threads if a thread moves to a cpu.
-    pub(super) fn stays(&self, thread: usize, to: usize) -> i64 {
+    pub(super) fn unmoved_change(&self, thread: usize, to: usize) -> i64 {
         let Thread {
             worker, main, cpu, ..
         } = self.threads[thread];
@@ -368,7 +368,7 @@ impl<'a> SearchState<'a> {
     }
 
     /// Gain of the mains if one of them moves from a cpu to another.
-    pub(super) fn mains_worth(&self, from: usize, to: usize) -> i64 {
+    pub(super) fn mains_gain(&self, from: usize, to: usize) -> i64 {
         let at = |cpu: usize| self.instance.distance(from, cpu);
         (self.mains_distance[to] - at(to) - self.mains_distance[from] + at(from)) * CYCLE
     }
@@ -377,7 +377,7 @@ impl<'a> SearchState<'a> {
     pub(super) fn violation_change(&self, from: usize, to: usize, mains: i32, load: i32) -> i64 {
         let (a, b) = (self.instance.core(from), self.instance.core(to));
         let (mut crowding, mut full_cpus, mut full_cores) = (
-            self.crowding as i32,
+            self.core_mains_excess as i32,
             self.full_cpus as i32,
             self.full_cores as i32,
         );
@@ -404,13 +404,13 @@ impl<'a> SearchState<'a> {
         self.rules.violation(after) - self.violation()
     }
 
-    /// Total worth: value minus cost of moves, then unmoved threads.
-    pub(super) fn total_worth(&self) -> i64 {
-        self.value * CYCLE + self.unmoved * self.stay_worth()
+    /// Score: value minus cost of moves, then unmoved threads.
+    pub(super) fn score(&self) -> i64 {
+        self.value * CYCLE + self.unmoved * self.unmoved_bonus()
     }
 
     /// The threads of a thread's worker, the main first.
-    pub(super) fn mates(&self, thread: usize) -> std::ops::Range<usize> {
+    pub(super) fn worker_threads(&self, thread: usize) -> std::ops::Range<usize> {
         let tenant = usize::from(self.threads[thread].tenant);
         let (start, threads) = (self.starts[tenant], self.instance.tenants[tenant].threads);
         let first = thread - (thread - start) % threads;

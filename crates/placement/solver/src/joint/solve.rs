@@ -259,7 +259,7 @@ pub(super) fn first_placement<'a>(
     let mut search = SearchState::new(instance, rules, volume);
     assign(&mut search, volume, false);
     repair(&mut search, budget);
-    if search.crowding() > 0 && !budget.is_spent() {
+    if search.core_mains_excess() > 0 && !budget.is_spent() {
         let mut other = SearchState::new(instance, rules, volume);
         assign(&mut other, volume, true);
         repair(&mut other, budget);
@@ -325,9 +325,9 @@ impl Outcome {
             places.extend(label(tenant, own));
         }
         let moved = moved(instance, &places);
-        let worth = self.value - instance.move_cost * i64::from(moved);
+        let net_value = self.value - instance.move_cost * i64::from(moved);
         Placement {
-            key: (self.excess, -worth, moved),
+            key: (self.excess, -net_value, moved),
             value: self.value,
             places,
         }
@@ -401,7 +401,7 @@ fn worker_distances(instance: &Instance, tenant: &Tenant, places: &[u16]) -> i64
 /// Distances of all pairs of mains, `held` on each cpu: the greatest distance for all, minus the
 /// gains of the domains that they share.
 fn mains_distance(instance: &Instance, held: &[u32]) -> i64 {
-    let mut sum = instance.beyond * pairs(held.iter().sum());
+    let mut sum = instance.machine_distance * pairs(held.iter().sum());
     for level in 0..instance.levels {
         let mut counts = vec![0u32; instance.counts[level]];
         for (cpu, &count) in held.iter().enumerate().filter(|&(_, &count)| count > 0) {

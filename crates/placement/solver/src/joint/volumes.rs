@@ -65,7 +65,7 @@ pub(super) fn balance(instance: &Instance) -> Volumes {
     for may_move in [false, true] {
         // bound: each chain lowers the sum of squares of loads
         while let Some(chain) = volume.chain_of_cpus(instance, may_move) {
-            if !volume.follow(instance, &chain) {
+            if !volume.move_along_chain(instance, &chain) {
                 break;
             }
         }
@@ -73,7 +73,7 @@ pub(super) fn balance(instance: &Instance) -> Volumes {
     for may_move in [false, true] {
         // bound: each chain lowers the sum of squares of the loads of cores
         while let Some(chain) = volume.chain_of_cores(instance, may_move) {
-            if !volume.follow(instance, &chain) {
+            if !volume.move_along_chain(instance, &chain) {
                 break;
             }
         }
@@ -174,7 +174,7 @@ impl Volumes {
     }
 
     /// Moves threads along a chain; returns false, with nothing moved, if a link is infeasible.
-    fn follow(&mut self, instance: &Instance, chain: &[ChainLink]) -> bool {
+    fn move_along_chain(&mut self, instance: &Instance, chain: &[ChainLink]) -> bool {
         for (done, link) in chain.iter().enumerate() {
             let (from, to) = (
                 link.tenant * self.cpus + link.from,
@@ -182,7 +182,7 @@ impl Volumes {
             );
             if self.counts[from] == 0 || !self.may_enter(instance, link.tenant, link.to) {
                 for link in &chain[..done] {
-                    self.carry(ChainLink {
+                    self.move_thread(ChainLink {
                         from: link.to,
                         to: link.from,
                         ..*link
@@ -190,14 +190,14 @@ impl Volumes {
                 }
                 return false;
             }
-            self.carry(*link);
+            self.move_thread(*link);
             self.in_place[from] = self.in_place[from].min(self.counts[from]);
             debug_assert!(self.counts[to] > 0);
         }
         true
     }
 
-    fn carry(&mut self, ChainLink { tenant, from, to }: ChainLink) {
+    fn move_thread(&mut self, ChainLink { tenant, from, to }: ChainLink) {
         self.counts[tenant * self.cpus + from] -= 1;
         self.counts[tenant * self.cpus + to] += 1;
         self.loads[from] -= 1;
@@ -356,14 +356,14 @@ impl BreadthFirst {
     /// Records how a cpu was reached; false if it was reached before.
     fn enter(&mut self, state: usize, cpu: usize, by: Option<(usize, ChainLink)>) -> bool {
         let way = by.map_or(Reached::Start, |(state, link)| Reached::Link(state, link));
-        self.note(state, cpu, way)
+        self.record(state, cpu, way)
     }
 
     fn hop(&mut self, state: usize, cpu: usize, (before, from): (usize, usize)) {
-        self.note(state, cpu, Reached::Hop(before, from));
+        self.record(state, cpu, Reached::Hop(before, from));
     }
 
-    fn note(&mut self, state: usize, cpu: usize, way: Reached) -> bool {
+    fn record(&mut self, state: usize, cpu: usize, way: Reached) -> bool {
         let at = &mut self.reached[state * self.cpus + cpu];
         let is_new = matches!(at, Reached::Unseen);
         if is_new {

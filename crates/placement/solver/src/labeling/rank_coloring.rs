@@ -104,7 +104,7 @@ impl Coloring {
         }
         for edge in (0..self.ends.len()).filter(|&edge| !placed[edge]) {
             let common = (0..self.colors).find(|&color| self.is_free(edge, color));
-            let color = common.unwrap_or_else(|| self.make_free(edge));
+            let color = common.unwrap_or_else(|| self.free_color_by_flip(edge));
             self.set(edge, color);
         }
         self.of
@@ -135,7 +135,7 @@ impl Coloring {
     }
 
     /// Flips the path that changes fewest ranks; returns the color that is then free at both ends.
-    fn make_free(&mut self, edge: usize) -> usize {
+    fn free_color_by_flip(&mut self, edge: usize) -> usize {
         let [worker, cpu] = self.ends[edge];
         let (mine, others) = (self.free_at(worker), self.free_at(cpu));
         let mut best: Option<(usize, Vec<usize>, usize, usize)> = None;

@@ -184,10 +184,10 @@ fn most_of_workers(
 /// Most pairs of threads of one worker in one domain, summed over all workers and domains of a
 /// level.
 fn most_of_level(domains: &Domains, capacities: &[Capacity]) -> i64 {
-    const NEVER: i64 = i64::MIN / 2;
+    const INFEASIBLE: i64 = i64::MIN / 2;
     let least: u32 = capacities.iter().map(|capacity| capacity.least).sum();
     let extras = ((domains.workers * domains.threads) as u32).saturating_sub(least) as usize;
-    let mut best = vec![NEVER; extras + 1];
+    let mut best = vec![INFEASIBLE; extras + 1];
     best[0] = 0;
     let mut reached = 0;
     for capacity in capacities {
@@ -196,7 +196,7 @@ fn most_of_level(domains: &Domains, capacities: &[Capacity]) -> i64 {
             i64::from(n / cap) * pairs(cap) + pairs(n % cap)
         };
         let more = (capacity.most - capacity.least.min(capacity.most)) as usize;
-        let mut next = vec![NEVER; extras + 1];
+        let mut next = vec![INFEASIBLE; extras + 1];
         for (before, &value) in best.iter().enumerate().take(reached + 1) {
             for here in 0..=more.min(extras - before) {
                 let sum = value + filled(capacity.least + here as u32);

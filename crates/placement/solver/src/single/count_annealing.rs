@@ -35,7 +35,7 @@ pub(crate) struct TreeNode<'a> {
 
 /// A distribution of the parts over the children.
 #[derive(Clone)]
-pub(crate) struct Shares {
+pub(crate) struct Distribution {
     /// `held[part * children + child]`.
     pub(crate) held: Vec<u16>,
     /// The child that has the main of each part that has one.
@@ -49,11 +49,11 @@ pub(crate) struct Shares {
     needs: Vec<[i64; 3]>,
 }
 
-impl Shares {
+impl Distribution {
     /// Counts a distribution.
     pub(crate) fn of(node: &TreeNode<'_>, held: Vec<u16>, main: Vec<u16>) -> Self {
         let width = node.children.len();
-        let mut shares = Self {
+        let mut counts = Self {
             held,
             main,
             volume: vec![0; width],
@@ -63,17 +63,17 @@ impl Shares {
         };
         for (at, part) in node.parts.iter().enumerate() {
             for child in 0..width {
-                shares.volume[child] += i64::from(shares.held[at * width + child]);
+                counts.volume[child] += i64::from(counts.held[at * width + child]);
             }
             if part.main {
-                shares.mains[usize::from(shares.main[at])] += 1;
+                counts.mains[usize::from(counts.main[at])] += 1;
             }
         }
         for child in 0..width {
-            shares.count_beside(node, child);
-            shares.count_needs(node, child);
+            counts.count_beside(node, child);
+            counts.count_needs(node, child);
         }
-        shares
+        counts
     }
 
     fn count_needs(&mut self, node: &TreeNode<'_>, child: usize) {
@@ -81,14 +81,14 @@ impl Shares {
         let (volume, mains) = (self.volume[child], self.mains[child]);
         let cores = class.full_cores_needed(volume, mains);
         let cpus = class.full_cpus_needed(volume, mains);
-        let cpus = cpus.max(self.crowded(node, child));
+        let cpus = cpus.max(self.full_cpus_needed_for_room(node, child));
         let more = class.full_units_needed(volume, mains) - cores - cpus;
         self.needs[child] = [cores, cpus, more.max(0)];
     }
 
     /// How many cpus with a main must be full so that there is room for all threads that must go
     /// beside mains.
-    fn crowded(&self, node: &TreeNode<'_>, child: usize) -> i64 {
+    fn full_cpus_needed_for_room(&self, node: &TreeNode<'_>, child: usize) -> i64 {
         let (Some(each), mains) = (node.peers_beside_main, self.mains[child]) else {
             return 0;
         };
@@ -141,7 +141,7 @@ impl Shares {
 
 struct Annealing<'a> {
     node: &'a TreeNode<'a>,
-    shares: Shares,
+    counts: Distribution,
     width: usize,
     penalty: i64,
     /// Cores, and cpus, that must be full and hold a main, and how many more of either kind, over
@@ -161,14 +161,14 @@ struct CountMove {
     main: bool,
 }
 
-/// The best distribution found, and whether it keeps all volumes.
+/// The best distribution found, and whether it is within all limits.
 pub(crate) fn anneal_counts(
     node: &TreeNode<'_>,
-    start: Shares,
+    start: Distribution,
     moves: usize,
     seed: u64,
     budget: &mut WorkBudget,
-) -> (Shares, bool) {
+) -> (Distribution, bool) {
     let marginal = |class: &&Class| {
         let steps = class.value.windows(2).map(|pair| (pair[1] - pair[0]).abs());
         steps.max().unwrap_or(0)
@@ -182,21 +182,21 @@ pub(crate) fn anneal_counts(
             .or(node.full_main_limits[1])
             .is_some(),
         node,
-        shares: start,
+        counts: start,
     };
     for child in 0..annealing.width {
         annealing.count_above(child, 1);
     }
     let mut random = XorShift64::new(seed | 1);
-    let mut best: Option<(i64, Shares)> = None;
+    let mut best: Option<(i64, Distribution)> = None;
     let mut cost = 0i64;
     let (hot, cold) = (steep as f64 * 0.7, 1.0f64.max(steep as f64 * 0.01));
     let cooling = (cold / hot).powf(1.0 / (moves as f64 / 64.0).max(1.0));
     let mut temperature = hot;
-    for turn in 0..moves {
-        if turn % 64 == 0 {
+    for iteration in 0..moves {
+        if iteration % 64 == 0 {
             temperature *= cooling;
-            if turn % 1_024 == 0 && budget.spend(60 * 1_024) {
+            if iteration % 1_024 == 0 && budget.spend(60 * 1_024) {
                 break;
             }
         }
@@ -207,12 +207,12 @@ pub(crate) fn anneal_counts(
         let chance = random.below(1 << 20) as f64 / f64::from(1 << 20);
         if change <= 0 || chance < (-(change as f64) / temperature).exp() {
             cost += change;
-            if best.as_ref().is_none_or(|best| cost < best.0) && annealing.is_whole() {
-                best = Some((cost, annealing.shares.clone()));
+            if best.as_ref().is_none_or(|best| cost < best.0) && annealing.is_within_limits() {
+                best = Some((cost, annealing.counts.clone()));
             }
         } else {
             for step in steps.iter().rev().flatten() {
-                annealing.make(CountMove {
+                annealing.apply(CountMove {
                     from: step.to,
                     to: step.from,
                     ..*step
@@ -221,10 +221,10 @@ pub(crate) fn anneal_counts(
         }
     }
     match best {
-        Some((_, shares)) => (shares, true),
+        Some((_, counts)) => (counts, true),
         None => {
-            let whole = annealing.is_whole();
-            (annealing.shares, whole)
+            let is_within_limits = annealing.is_within_limits();
+            (annealing.counts, is_within_limits)
         }
     }
 }
@@ -279,7 +279,7 @@ impl Annealing<'_> {
 
     /// Number of threads of a part that can move.
     fn movable(&self, part: usize, from: usize, to: usize) -> u16 {
-        let held = |child: usize| self.shares.held[part * self.width + child];
+        let held = |child: usize| self.counts.held[part * self.width + child];
         let cap = self.node.children[to].capacity.per_worker as u16;
         held(from).min(cap.saturating_sub(held(to)))
     }
@@ -287,8 +287,8 @@ impl Annealing<'_> {
     /// The main moves as well if no other thread of the part stays.
     fn with_main(&self, step: CountMove) -> CountMove {
         let here = self.node.parts[step.part].main
-            && usize::from(self.shares.main[step.part]) == step.from;
-        let all = self.shares.held[step.part * self.width + step.from] == step.count;
+            && usize::from(self.counts.main[step.part]) == step.from;
+        let all = self.counts.held[step.part * self.width + step.from] == step.count;
         CountMove {
             main: here && all,
             ..step
@@ -297,10 +297,10 @@ impl Annealing<'_> {
 
     /// Moves only the main.
     fn main_step(&self, part: usize, _: usize, to: usize) -> Option<CountMove> {
-        let from = usize::from(self.shares.main[part]);
+        let from = usize::from(self.counts.main[part]);
         let ok = self.node.parts[part].main
             && from != to
-            && self.shares.held[part * self.width + to] > 0;
+            && self.counts.held[part * self.width + to] > 0;
         ok.then_some(CountMove {
             part,
             from,
@@ -316,42 +316,42 @@ impl Annealing<'_> {
         };
         let before = self.cost_of(steps, first);
         for step in steps.iter().flatten() {
-            self.make(*step);
+            self.apply(*step);
         }
         self.cost_of(steps, first) - before
     }
 
-    fn make(&mut self, step: CountMove) {
+    fn apply(&mut self, step: CountMove) {
         let (a, b) = (step.from, step.to);
         self.count_above(a, -1);
         self.count_above(b, -1);
         let strict = self.node.peers_beside_main.is_some();
         if strict && !step.main {
             for child in [a, b] {
-                let now = self.shares.must_go_beside(self.node, step.part, child);
-                self.shares.beside[child] -= now;
+                let now = self.counts.must_go_beside(self.node, step.part, child);
+                self.counts.beside[child] -= now;
             }
         }
         let at = step.part * self.width;
-        self.shares.held[at + a] -= step.count;
-        self.shares.held[at + b] += step.count;
-        self.shares.volume[a] -= i64::from(step.count);
-        self.shares.volume[b] += i64::from(step.count);
+        self.counts.held[at + a] -= step.count;
+        self.counts.held[at + b] += step.count;
+        self.counts.volume[a] -= i64::from(step.count);
+        self.counts.volume[b] += i64::from(step.count);
         if step.main {
-            self.shares.main[step.part] = b as u16;
-            self.shares.mains[a] -= 1;
-            self.shares.mains[b] += 1;
+            self.counts.main[step.part] = b as u16;
+            self.counts.mains[a] -= 1;
+            self.counts.mains[b] += 1;
         }
         for child in [a, b] {
             if strict && step.main {
-                self.shares.count_beside(self.node, child);
+                self.counts.count_beside(self.node, child);
             } else if strict {
-                let now = self.shares.must_go_beside(self.node, step.part, child);
-                self.shares.beside[child] += now;
+                let now = self.counts.must_go_beside(self.node, step.part, child);
+                self.counts.beside[child] += now;
             }
         }
         for child in [a, b] {
-            self.shares.count_needs(self.node, child);
+            self.counts.count_needs(self.node, child);
             self.count_above(child, 1);
         }
     }
@@ -363,11 +363,11 @@ impl Annealing<'_> {
         for step in steps.iter().flatten() {
             for child in [first.from, first.to] {
                 let class = self.node.children[child];
-                let k = usize::from(self.shares.held[step.part * self.width + child]);
+                let k = usize::from(self.counts.held[step.part * self.width + child]);
                 sum -= class.value[k];
                 let main = self.coupled
                     && self.node.parts[step.part].main
-                    && usize::from(self.shares.main[step.part]) == child;
+                    && usize::from(self.counts.main[step.part]) == child;
                 if main {
                     sum += class.main_loss[k];
                 }
@@ -378,7 +378,7 @@ impl Annealing<'_> {
 
     fn child_cost(&self, child: usize) -> i64 {
         let class = self.node.children[child];
-        let (volume, mains) = (self.shares.volume[child], self.shares.mains[child]);
+        let (volume, mains) = (self.counts.volume[child], self.counts.mains[child]);
         let capacity = class.capacity;
         let off = (i64::from(capacity.least) - volume)
             .max(volume - i64::from(capacity.most))
@@ -390,7 +390,7 @@ impl Annealing<'_> {
 
     /// Adds or subtracts the full units that a child needs.
     fn count_above(&mut self, child: usize, sign: i64) {
-        let needs = self.shares.needs[child];
+        let needs = self.counts.needs[child];
         for (excess, needed) in self.excess.iter_mut().zip(needs) {
             *excess += sign * needed;
         }
@@ -408,11 +408,11 @@ impl Annealing<'_> {
         above(cores, of_cores) + above(cpus, of_cpus) + either
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_within_limits(&self) -> bool {
         let within = (0..self.width).all(|child| {
-            let (volume, class) = (self.shares.volume[child], self.node.children[child]);
+            let (volume, class) = (self.counts.volume[child], self.node.children[child]);
             (i64::from(class.capacity.least)..=i64::from(class.capacity.most)).contains(&volume)
-                && self.shares.mains[child] < class.main_closeness.len() as i64
+                && self.counts.mains[child] < class.main_closeness.len() as i64
         });
         within && self.beyond_limits() == 0
     }

@@ -52,7 +52,7 @@ pub(crate) fn solve_domains(
         false => priced_volumes(classes, &partitions, dimensions),
     };
     for choice in allocation.choices {
-        partitions[choice.class].take_off(choice, dimensions, subgradient);
+        partitions[choice.class].subtract_choice(choice, dimensions, subgradient);
     }
     allocation.value.saturating_add(of_empty_parts)
 }
@@ -332,7 +332,7 @@ impl Partitions {
     }
 
     /// Subtracts what some domains of the class offer from the subgradient.
-    fn take_off(
+    fn subtract_choice(
         &self,
         choice: VolumeChoice,
         dimensions: Dimensions,

@@ -18,7 +18,7 @@ use crate::{Mode, Problem, Rank, Slot, WorkerIndex};
 pub(crate) use crate::levels::{CORE, CPU, L3, LEVELS, pairs};
 
 /// The position of an id that no cpu has.
-const NOWHERE: u16 = u16::MAX;
+const NO_POSITION: u16 = u16::MAX;
 
 /// A [`Problem`] in index form. Cpus are positions 0..C in tree order.
 pub(crate) struct Domains {
@@ -29,7 +29,7 @@ pub(crate) struct Domains {
     pub(crate) levels: usize,
     pub(crate) mode: Mode,
     /// Distance of two cpus that share no domain.
-    pub(crate) beyond: i64,
+    pub(crate) machine_distance: i64,
     /// Closeness of a pair that shares a domain of the level, in addition to that of outer levels;
     /// never negative.
     pub(crate) gain: [i64; LEVELS],
@@ -41,7 +41,7 @@ pub(crate) struct Domains {
     pub(crate) ids: Vec<CpuId>,
     /// The positions in ascending order of their ids.
     pub(crate) by_id: Vec<u16>,
-    /// Position of each id up to the highest, [`NOWHERE`] if no cpu has it.
+    /// Position of each id up to the highest, [`NO_POSITION`] if no cpu has it.
     positions: Vec<u16>,
     pub(crate) rules: RuleLimits,
 }
@@ -60,7 +60,7 @@ impl Domains {
             .map(|&at| cpus[usize::from(at)].id)
             .collect();
         let highest = cpus.last().map_or(0, |cpu| usize::from(cpu.id.0));
-        let mut positions = vec![NOWHERE; highest + 1];
+        let mut positions = vec![NO_POSITION; highest + 1];
         for (position, id) in (0u16..).zip(&ids) {
             positions[usize::from(id.0)] = position;
         }
@@ -71,7 +71,7 @@ impl Domains {
             threads: problem.threads.into(),
             cpus: cpus.len(),
             mode: problem.mode,
-            beyond: problem.distances.machine.into(),
+            machine_distance: problem.distances.machine.into(),
             gain: levels.gain,
             levels: levels.count,
             rules: RuleLimits::of(problem, starts[CORE].len() - 1),
@@ -86,7 +86,7 @@ impl Domains {
     /// The position of a cpu, if it is one of the problem's.
     pub(crate) fn position(&self, id: CpuId) -> Option<u16> {
         let position = self.positions.get(usize::from(id.0)).copied();
-        position.filter(|&position| position != NOWHERE)
+        position.filter(|&position| position != NO_POSITION)
     }
 
     /// The slot of a thread; threads are numbered by worker, the main first.
@@ -119,8 +119,8 @@ impl Domains {
 
     /// The objective of a mapping from its closeness: of the mains, and summed over workers.
     pub(crate) fn objective(&self, mains: i64, within: i64) -> i64 {
-        let apart = |items: usize, closeness: i64| self.beyond * pairs(items as u32) - closeness;
-        let all = self.workers as i64 * self.beyond * pairs(self.threads as u32) - within;
+        let apart = |n: usize, closeness: i64| self.machine_distance * pairs(n as u32) - closeness;
+        let all = self.workers as i64 * self.machine_distance * pairs(self.threads as u32) - within;
         apart(self.workers, mains)
             + match self.mode {
                 Mode::Scatter => all,

@@ -133,7 +133,7 @@ impl Enumeration<'_, '_> {
             return false;
         }
         self.volume[cpu] += 1;
-        self.value += self.worth(cpu, is_main);
+        self.value += self.placement_gain(cpu, is_main);
         for level in 0..LEVELS {
             let domain = self.domains.domain(level, cpu);
             self.within[level][domain] += 1;
@@ -149,12 +149,12 @@ impl Enumeration<'_, '_> {
             self.within[level][domain] -= 1;
             self.mains[level][domain] -= u32::from(is_main);
         }
-        self.value -= self.worth(cpu, is_main);
+        self.value -= self.placement_gain(cpu, is_main);
         self.volume[cpu] -= 1;
     }
 
     /// Contribution of one more thread of the last worker on a cpu to the value.
-    fn worth(&self, cpu: usize, is_main: bool) -> i64 {
+    fn placement_gain(&self, cpu: usize, is_main: bool) -> i64 {
         let closeness = |counts: &Counts| -> i64 {
             let level = |level: usize| {
                 let held = counts[level][self.domains.domain(level, cpu)];

@@ -13,7 +13,7 @@ use crate::WorkBudget;
 use crate::limits::COUNT_ANNEALING_MOVES_MAX;
 use crate::single::allowed::Allowed;
 use crate::single::assignment::Assignment;
-use crate::single::count_annealing::{Shares, TreeNode, WorkerPart, anneal_counts};
+use crate::single::count_annealing::{Distribution, TreeNode, WorkerPart, anneal_counts};
 use crate::single::domain_classes::{
     Classes, FullMainLimit, LevelGroup, classes, peers_beside_main,
 };
@@ -138,25 +138,25 @@ impl Construction<'_> {
             children: (first..=last)
                 .map(|domain| &classes[of_domain[domain]])
                 .collect(),
-            parts,
+            parts: parts,
             full_main_limits,
             peers_beside_main: self.peers_beside_main,
         };
         let start = self.lay_end_to_end(&node, level, cpus.clone())?;
         let width = node.children.len();
-        let shares = if width == 1 || self.seed == 0 || spent {
+        let counts = if width == 1 || self.seed == 0 || spent {
             start
         } else {
             let moves = self.moves(depth, cpus.len(), parts.len() * width);
             anneal_counts(&node, start, moves, self.seed, budget).0
         };
-        for (child, full_main_limits) in shares.full_main_limits(&node).into_iter().enumerate() {
+        for (child, full_main_limits) in counts.full_main_limits(&node).into_iter().enumerate() {
             let inside: Vec<WorkerPart> = parts
                 .iter()
                 .enumerate()
                 .filter_map(|(at, part)| {
-                    let threads = u32::from(shares.held[at * width + child]);
-                    let main = part.main && usize::from(shares.main[at]) == child;
+                    let threads = u32::from(counts.held[at * width + child]);
+                    let main = part.main && usize::from(counts.main[at]) == child;
                     (threads > 0).then_some(WorkerPart {
                         threads,
                         main,
@@ -190,7 +190,7 @@ impl Construction<'_> {
         node: &TreeNode<'_>,
         level: usize,
         cpus: std::ops::Range<usize>,
-    ) -> Option<Shares> {
+    ) -> Option<Distribution> {
         let width = node.children.len();
         let first = self.domains.domain(level, cpus.start);
         let mut held = vec![0u16; node.parts.len() * width];
@@ -219,7 +219,7 @@ impl Construction<'_> {
                 mains[child] += 1;
             }
         }
-        Some(Shares::of(node, held, main))
+        Some(Distribution::of(node, held, main))
     }
 
     /// Assigns the threads on a core to its cpus: mains first, if that leaves room for all.

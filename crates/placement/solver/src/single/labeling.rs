@@ -78,12 +78,12 @@ fn rows(domains: &Domains, assignment: &Assignment, current: &[u16]) -> Vec<Row>
     if current.is_empty() {
         rows
     } else {
-        matched(rows, current)
+        match_rows_to_workers(rows, current)
     }
 }
 
 /// Number of threads of a worker on the positions `before` that could stay.
-fn kept(row: &Row, before: &[u16]) -> usize {
+fn unmoved_threads(row: &Row, before: &[u16]) -> usize {
     let Some((main, peers)) = before.split_first() else {
         return 0;
     };
@@ -100,14 +100,14 @@ fn kept(row: &Row, before: &[u16]) -> usize {
 
 /// Orders the rows so that workers keep many of their threads: greedy matching, the best pair
 /// first.
-fn matched(rows: Vec<Row>, current: &[u16]) -> Vec<Row> {
+fn match_rows_to_workers(rows: Vec<Row>, current: &[u16]) -> Vec<Row> {
     let count = rows.len();
     let mut pairs: Vec<(Reverse<usize>, usize, usize)> = Vec::with_capacity(count * count);
     for worker in 0..count {
         let threads = rows[worker].len();
         let before = current.get(worker * threads..(worker + 1) * threads);
         for (row, positions) in rows.iter().enumerate() {
-            let kept = kept(positions, before.unwrap_or_default());
+            let kept = unmoved_threads(positions, before.unwrap_or_default());
             pairs.push((Reverse(kept), worker, row));
         }
     }

@@ -61,7 +61,7 @@ pub(crate) struct Multipliers {
 }
 
 impl Multipliers {
-    fn like(classes: &[Class], of: impl Fn(&Class, bool, usize) -> i64) -> Self {
+    fn from_fn(classes: &[Class], of: impl Fn(&Class, bool, usize) -> i64) -> Self {
         let row =
             |class: &Class, main| (0..class.value.len()).map(|k| of(class, main, k)).collect();
         Self {
@@ -142,7 +142,7 @@ pub(crate) fn minimize_dual(
 fn initial_multipliers(classes: &[Class], dimensions: Dimensions, halves: i64) -> Multipliers {
     // without a payment for mains, domains would offer none
     let per_main = SCALE * marginal_main_cost(classes, dimensions);
-    let mut multipliers = Multipliers::like(classes, |class, main, k| {
+    let mut multipliers = Multipliers::from_fn(classes, |class, main, k| {
         let loss = match main && dimensions.full_main_limits[0].is_some() {
             true => class.main_loss[k],
             false => 0,
@@ -278,7 +278,7 @@ fn evaluate_dual(
     dimensions: Dimensions,
     multipliers: &Multipliers,
 ) -> DualPoint {
-    let mut subgradient = Multipliers::like(classes, |_, _, _| 0);
+    let mut subgradient = Multipliers::from_fn(classes, |_, _, _| 0);
     let limits = dimensions.full_main_limits.map(|limit| limit.unwrap_or(0));
     subgradient.full_mains = limits;
     let row = best_row(classes, dimensions, multipliers, &mut subgradient);

@@ -61,13 +61,13 @@ impl<'a> Search<'a> {
         };
         for (worker, (&main, peers)) in assignment.mains.iter().zip(&assignment.peers).enumerate() {
             let worker = worker as u16;
-            search.enter(Thread {
+            search.add_thread(Thread {
                 worker,
                 main: true,
                 cpu: main,
             });
             for &cpu in peers {
-                search.enter(Thread {
+                search.add_thread(Thread {
                     worker,
                     main: false,
                     cpu,
@@ -83,7 +83,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    fn enter(&mut self, thread: Thread) {
+    fn add_thread(&mut self, thread: Thread) {
         let cpu = usize::from(thread.cpu);
         for level in 0..LEVELS {
             let at = self.index(level, thread.worker, cpu);
@@ -147,11 +147,11 @@ impl<'a> Search<'a> {
         let count = self.threads.len();
         let mut first = 0;
         let steps = MOVE_STEPS * (count + self.domains.cpus);
-        let mut taken = 0;
+        let mut visited = 0;
         // bound: of any `count` consecutive rounds, one gains at least 1
-        while idle < count && value < goal && taken < rounds && !budget.spend(steps) {
-            taken += 1;
-            let gained = self.better_place(first);
+        while idle < count && value < goal && visited < rounds && !budget.spend(steps) {
+            visited += 1;
+            let gained = self.first_improving_move(first);
             value += gained;
             idle = if gained > 0 { 0 } else { idle + 1 };
             first = (first + 1) % count;
@@ -160,7 +160,7 @@ impl<'a> Search<'a> {
 
     /// Whether the assignment keeps the limits of every cpu, core and worker.
     pub(crate) fn is_valid(&self) -> bool {
-        let cpus = (0..self.domains.cpus).all(|cpu| self.may_carry(cpu, cpu, 0, 0));
+        let cpus = (0..self.domains.cpus).all(|cpu| self.is_feasible_move(cpu, cpu, 0, 0));
         let counts = |worker: usize| {
             let own = self.domains.count(CPU);
             let row = &self.within[CPU][worker * own..][..own];
@@ -177,7 +177,7 @@ impl<'a> Search<'a> {
     }
 
     /// Makes a random feasible move regardless of its gain; `below(n)` chooses a number below n.
-    pub(crate) fn random_legal_move(&mut self, below: &mut dyn FnMut(usize) -> usize) {
+    pub(crate) fn random_feasible_move(&mut self, below: &mut dyn FnMut(usize) -> usize) {
         for _ in 0..PERTURBATION_TRIES_MAX {
             let first = below(self.threads.len());
             let kind = below(4);
@@ -206,10 +206,10 @@ impl<'a> Search<'a> {
     fn swap_cpus(&mut self, a: usize, b: usize) -> bool {
         let more = |of: &[u32]| of[a] as i32 - of[b] as i32;
         let (threads, mains) = (more(&self.volume), more(&self.mains[CPU]));
-        if !self.may_carry(a, b, threads, mains) {
+        if !self.is_feasible_move(a, b, threads, mains) {
             return false;
         }
-        self.carry(a, b, threads, mains);
+        self.update_counts(a, b, threads, mains);
         for thread in 0..self.threads.len() {
             let cpu = usize::from(self.threads[thread].cpu);
             if cpu == a {
@@ -235,11 +235,11 @@ impl<'a> Search<'a> {
     /// The same for one cpu.
     pub(crate) fn own_gain(&self, thread: usize, to: usize) -> i64 {
         let Thread { worker, cpu, .. } = self.threads[thread];
-        self.sign * self.closer(worker, cpu.into(), to)
+        self.sign * self.closeness_gain(worker, cpu.into(), to)
     }
 
     /// Makes the first improving move of `first`; returns its gain.
-    fn better_place(&mut self, first: usize) -> i64 {
+    fn first_improving_move(&mut self, first: usize) -> i64 {
         let own = self.own_gains(first);
         for second in 0..self.threads.len() {
             let to = usize::from(self.threads[second].cpu);
@@ -267,7 +267,7 @@ impl<'a> Search<'a> {
     }
 
     /// Closeness that a worker gains if one of its threads moves from `from` to `to`.
-    pub(crate) fn closer(&self, worker: u16, from: usize, to: usize) -> i64 {
+    pub(crate) fn closeness_gain(&self, worker: u16, from: usize, to: usize) -> i64 {
         let mut sum = 0;
         for level in 0..self.domains.levels {
             let (a, b) = (
@@ -285,7 +285,7 @@ impl<'a> Search<'a> {
     }
 
     /// Closeness that the mains gain if one of them moves from `from` to `to`.
-    pub(crate) fn mains_closer(&self, from: usize, to: usize) -> i64 {
+    pub(crate) fn mains_closeness_gain(&self, from: usize, to: usize) -> i64 {
         let mut sum = 0;
         for level in 0..self.domains.levels {
             let (a, b) = (
@@ -310,12 +310,12 @@ impl<'a> Search<'a> {
         }
         let mut gain = 0;
         if a.worker != b.worker {
-            gain += own + self.sign * self.closer(b.worker, to, from);
+            gain += own + self.sign * self.closeness_gain(b.worker, to, from);
         }
         if a.main && !b.main {
-            gain -= self.mains_closer(from, to);
+            gain -= self.mains_closeness_gain(from, to);
         } else if b.main && !a.main {
-            gain -= self.mains_closer(to, from);
+            gain -= self.mains_closeness_gain(to, from);
         }
         gain
     }
@@ -327,18 +327,18 @@ impl<'a> Search<'a> {
             return false;
         }
         match (a.main, b.main) {
-            (true, false) => self.may_carry(from, to, 0, 1),
-            (false, true) => self.may_carry(to, from, 0, 1),
+            (true, false) => self.is_feasible_move(from, to, 0, 1),
+            (false, true) => self.is_feasible_move(to, from, 0, 1),
             _ => true,
         }
     }
 
     pub(crate) fn has_room(&self, worker: u16, cpu: usize) -> bool {
-        self.of_worker(worker, cpu) < self.domains.rules.worker_cap
+        self.worker_threads_on_cpu(worker, cpu) < self.domains.rules.worker_cap
     }
 
     /// Threads of a worker on a cpu.
-    pub(crate) fn of_worker(&self, worker: u16, cpu: usize) -> u32 {
+    pub(crate) fn worker_threads_on_cpu(&self, worker: u16, cpu: usize) -> u32 {
         self.within[CPU][self.index(CPU, worker, cpu)].into()
     }
 
@@ -349,7 +349,7 @@ impl<'a> Search<'a> {
             return 0;
         }
         let mains = if thread.main {
-            self.mains_closer(from, to)
+            self.mains_closeness_gain(from, to)
         } else {
             0
         };
@@ -359,21 +359,21 @@ impl<'a> Search<'a> {
     pub(crate) fn may_shift(&self, thread: usize, to: usize) -> bool {
         let thread = self.threads[thread];
         self.has_room(thread.worker, to)
-            && self.may_carry(thread.cpu.into(), to, 1, i32::from(thread.main))
+            && self.is_feasible_move(thread.cpu.into(), to, 1, i32::from(thread.main))
     }
 
     /// Whether `threads` threads, `mains` of them mains, may move from one cpu to another.
-    fn may_carry(&self, from: usize, to: usize, threads: i32, mains: i32) -> bool {
+    fn is_feasible_move(&self, from: usize, to: usize, threads: i32, mains: i32) -> bool {
         let full = self.full_after(from, to, threads, mains);
         self.cpus_hold(from, to, threads, mains)
-            && self.core_holds(from, to, -threads, -mains)
-            && self.core_holds(to, from, threads, mains)
+            && self.core_is_feasible(from, to, -threads, -mains)
+            && self.core_is_feasible(to, from, threads, mains)
             && full.0 <= self.allowed.full_mains
             && full.1 <= self.allowed.full_core_mains
     }
 
     /// Whether the core of `cpu` may gain so much from the core of `other`.
-    fn core_holds(&self, cpu: usize, other: usize, threads: i32, mains: i32) -> bool {
+    fn core_is_feasible(&self, cpu: usize, other: usize, threads: i32, mains: i32) -> bool {
         let core = self.domains.core(cpu);
         core == self.domains.core(other) || self.core_violation(core, threads, mains) == 0
     }
@@ -408,8 +408,8 @@ impl<'a> Search<'a> {
         let (a, b) = (self.threads[first], self.threads[second]);
         let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
         match (a.main, b.main) {
-            (true, false) => self.carry(from, to, 0, 1),
-            (false, true) => self.carry(to, from, 0, 1),
+            (true, false) => self.update_counts(from, to, 0, 1),
+            (false, true) => self.update_counts(to, from, 0, 1),
             _ => {}
         }
         self.relocate(first, to);
@@ -418,7 +418,7 @@ impl<'a> Search<'a> {
 
     pub(crate) fn shift(&mut self, thread: usize, to: usize) {
         let Thread { main, cpu, .. } = self.threads[thread];
-        self.carry(cpu.into(), to, 1, i32::from(main));
+        self.update_counts(cpu.into(), to, 1, i32::from(main));
         self.relocate(thread, to);
     }
 
@@ -442,7 +442,7 @@ impl<'a> Search<'a> {
     }
 
     /// Updates the counts of cpus and cores for a move.
-    fn carry(&mut self, from: usize, to: usize, threads: i32, mains: i32) {
+    fn update_counts(&mut self, from: usize, to: usize, threads: i32, mains: i32) {
         (self.full_mains, self.full_core_mains) = self.full_after(from, to, threads, mains);
         for (cpu, threads, mains) in [(from, -threads, -mains), (to, threads, mains)] {
             let add = |sum: &mut u32, more: i32| *sum = sum.saturating_add_signed(more);

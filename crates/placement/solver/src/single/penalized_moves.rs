@@ -20,7 +20,7 @@ pub(crate) struct Acceptance {
 }
 
 /// Change of value and violation by a move.
-pub(crate) struct Effect {
+pub(crate) struct MoveEffect {
     pub(crate) gain: i64,
     pub(crate) violation: i64,
 }
@@ -30,7 +30,7 @@ impl Search<'_> {
     /// returns whether that succeeded within [`REPAIR_EVALUATIONS_MAX`] and the budget.
     pub(crate) fn repair(&mut self, budget: &mut WorkBudget) -> bool {
         let target = self.allowed;
-        let mut looks = 0;
+        let mut total = 0;
         // bound: every round takes a main off a full cpu or core
         for _ in 0..2 * self.domains.workers {
             if self.full_mains <= target.full_mains
@@ -40,17 +40,17 @@ impl Search<'_> {
             }
             let misplaced = self.full_mains.max(self.full_core_mains) as usize;
             let evaluations = misplaced * (self.threads.len() + self.domains.cpus);
-            looks += evaluations;
-            if looks > REPAIR_EVALUATIONS_MAX || budget.spend(REPAIR_STEPS * evaluations) {
+            total += evaluations;
+            if total > REPAIR_EVALUATIONS_MAX || budget.spend(REPAIR_STEPS * evaluations) {
                 break;
             }
             let below = |now: u32, most: u32| if now > most { now - 1 } else { most };
             self.allowed.full_mains = below(self.full_mains, target.full_mains);
             self.allowed.full_core_mains = below(self.full_core_mains, target.full_core_mains);
-            if !self.move_a_main() {
+            if !self.move_main_off_full_unit() {
                 // one of the two limits at a time
                 self.allowed.full_core_mains = self.full_core_mains.max(target.full_core_mains);
-                if !self.move_a_main() {
+                if !self.move_main_off_full_unit() {
                     break;
                 }
             }
@@ -60,7 +60,7 @@ impl Search<'_> {
     }
 
     /// Makes the best feasible move of a main that is on a full cpu or core.
-    fn move_a_main(&mut self) -> bool {
+    fn move_main_off_full_unit(&mut self) -> bool {
         let mut best: Option<(i64, usize, Result<usize, usize>)> = None;
         for first in 0..self.threads.len() {
             let Thread { main, cpu, .. } = self.threads[first];
@@ -136,7 +136,7 @@ impl Search<'_> {
         first: usize,
         second: usize,
         accept: Acceptance,
-    ) -> Option<Effect> {
+    ) -> Option<MoveEffect> {
         let Acceptance { penalty, floor } = accept;
         let (a, b) = (self.threads[first], self.threads[second]);
         let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
@@ -148,13 +148,14 @@ impl Search<'_> {
             if !(self.has_room(a.worker, to) && self.has_room(b.worker, from)) {
                 return None;
             }
-            let both = self.closer(a.worker, from, to) + self.closer(b.worker, to, from);
+            let both =
+                self.closeness_gain(a.worker, from, to) + self.closeness_gain(b.worker, to, from);
             gain += self.sign * both;
         }
         let mut violation = 0;
         if a.main != b.main {
             let (from, to) = if a.main { (from, to) } else { (to, from) };
-            gain -= self.mains_closer(from, to);
+            gain -= self.mains_closeness_gain(from, to);
             if gain < floor - 2 * penalty || !self.cpus_hold(from, to, 0, 1) {
                 return None;
             }
@@ -164,7 +165,7 @@ impl Search<'_> {
             return None;
         }
         self.exchange(first, second);
-        Some(Effect { gain, violation })
+        Some(MoveEffect { gain, violation })
     }
 
     /// Shifts a thread if the acceptance rule allows it.
@@ -173,23 +174,23 @@ impl Search<'_> {
         thread: usize,
         to: usize,
         accept: Acceptance,
-    ) -> Option<Effect> {
+    ) -> Option<MoveEffect> {
         let Acceptance { penalty, floor } = accept;
         let Thread { worker, main, cpu } = self.threads[thread];
         let from = usize::from(cpu);
         if !self.has_room(worker, to) || !self.cpus_hold(from, to, 1, i32::from(main)) {
             return None;
         }
-        let mut gain = self.sign * self.closer(worker, from, to);
+        let mut gain = self.sign * self.closeness_gain(worker, from, to);
         if main {
-            gain -= self.mains_closer(from, to);
+            gain -= self.mains_closeness_gain(from, to);
         }
         let violation = self.violation_after(from, to, 1, i32::from(main));
         if gain - penalty * violation < floor {
             return None;
         }
         self.shift(thread, to);
-        Some(Effect { gain, violation })
+        Some(MoveEffect { gain, violation })
     }
 
     /// Violation of the rules on cores and on full cpus, as one number.

@@ -25,7 +25,7 @@ pub(crate) fn perturb(search: &mut Search<'_>, goal: i64, budget: &mut WorkBudge
         }
         let mut trial = search.clone();
         for _ in 0..2 + round % 4 {
-            trial.random_legal_move(&mut |below| random.below(below));
+            trial.random_feasible_move(&mut |below| random.below(below));
         }
         trial.climb(goal, usize::MAX, budget);
         let value = trial.objective();

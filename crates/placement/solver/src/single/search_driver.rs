@@ -110,19 +110,19 @@ impl SearchDriver<'_> {
         self.keep_if_better(Stage::LocalSearch, |best, bound| {
             best.climb(bound, steps, budget);
         });
-        self.tighten(budget);
-        let again = in_force.is_some_and(|value| value >= self.best.objective());
-        let seeds = if again { 1 } else { CONSTRUCTION_SEEDS.len() };
+        self.tighten_bound(budget);
+        let rerun = in_force.is_some_and(|value| value >= self.best.objective());
+        let seeds = if rerun { 1 } else { CONSTRUCTION_SEEDS.len() };
         let first = usize::from(large && self.stage != Stage::Constructed);
         for &seed in CONSTRUCTION_SEEDS.iter().take(seeds).skip(first) {
-            if self.is_over(budget) {
+            if self.is_finished(budget) {
                 return;
             }
             self.restart(seed, steps, budget);
         }
         // before the long searches: a small problem reaches this point in a few milliseconds
         self.prove(budget);
-        if again || self.is_over(budget) {
+        if rerun || self.is_finished(budget) {
             return;
         }
         self.keep_if_better(Stage::Annealed, |best, bound| {
@@ -132,12 +132,12 @@ impl SearchDriver<'_> {
     }
 
     /// Lowers the bound by Lagrangian relaxation.
-    fn tighten(&mut self, budget: &mut WorkBudget) {
+    fn tighten_bound(&mut self, budget: &mut WorkBudget) {
         let bound = lagrangian_bound(&self.best, self.upper.bound, budget);
         self.upper = self.upper.lowered(bound, Proof::Lagrangian);
     }
 
-    fn is_over(&self, budget: &WorkBudget) -> bool {
+    fn is_finished(&self, budget: &WorkBudget) -> bool {
         self.best.objective() >= self.upper.bound || budget.is_spent()
     }
 
@@ -172,7 +172,7 @@ impl SearchDriver<'_> {
     /// Enumerates all assignments if there are few; otherwise solves the reduced program if it is
     /// small enough.
     fn prove(&mut self, budget: &mut WorkBudget) {
-        if self.is_over(budget) {
+        if self.is_finished(budget) {
             return;
         }
         match enumerate(&self.best, budget) {
@@ -187,7 +187,7 @@ impl SearchDriver<'_> {
 
     fn solve_reduced(&mut self, budget: &mut WorkBudget) {
         let domains = self.best.domains;
-        if self.is_over(budget) || !is_small(domains) || budget.spend(REDUCED_STEPS) {
+        if self.is_finished(budget) || !is_small(domains) || budget.spend(REDUCED_STEPS) {
             return;
         }
         let Some(Found { assignment, proven }) = solve_reduced(domains, &self.best.allowed) else {

@@ -1,13 +1,14 @@
 //! Solves the problem of one deployment: volumes, assignment, search, bound, labels.
 //!
 //! **Problem.** The best mapping, or the best that can be found in time, with a certificate of its
-//! quality. **Approach.** A mapping in force that meets the bound is the answer (`incumbent`).
-//! Otherwise construct: workers end to end down the tree (`hierarchical_construction`), or greedily
-//! (`volumes`, `assignment`). If value and bound differ, `search_driver` runs local search,
-//! tightens the bound by Lagrangian relaxation, anneals counts and threads, and enumerates a tiny
-//! problem or solves the reduced program of a small one. A mapping in force stays unless something
-//! better was found; only then the assignment is brought close to it (`move_minimization`) and
-//! labeled (`labeling`). Cores of different speed are left to the solver of several deployments.
+//! quality. **Approach.** A mapping in force that meets the bound is the answer
+//! (`current_mapping`). Otherwise construct: workers end to end down the tree
+//! (`hierarchical_construction`), or greedily (`volumes`, `assignment`). If value and bound differ,
+//! `search_driver` runs local search, tightens the bound by Lagrangian relaxation, anneals counts
+//! and threads, and enumerates a tiny problem or solves the reduced program of a small one. A
+//! mapping in force stays unless something better was found; only then the assignment is brought
+//! close to it (`move_minimization`) and labeled (`labeling`). Cores of different speed are left to
+//! the solver of several deployments.
 //! **Proof sketch.** Optimality is claimed only if value and bound meet, or if the program was
 //! solved to the end and its answer was recounted; the certificate states which ([`ProvenBound`]).
 //! **Limits.** The caller's budget is checked between steps; once it is spent, the rest is
@@ -23,8 +24,8 @@ use crate::error::validate;
 use crate::joint::solve_one;
 use crate::single::allowed::Allowed;
 use crate::single::bound::upper_bound;
+use crate::single::current_mapping::CurrentMapping;
 use crate::single::domains::Domains;
-use crate::single::incumbent::Incumbent;
 use crate::single::labeling::label;
 use crate::single::move_minimization::minimize_moves;
 use crate::single::search_driver::{SearchDriver, start};
@@ -99,26 +100,26 @@ fn search(
         return Ok(solve_at_different_speeds(problem, effort, budget));
     }
     let domains = Domains::of(problem);
-    let incumbent = Incumbent::of(problem, &domains);
-    if let Some(incumbent) = incumbent.as_ref().filter(|incumbent| incumbent.is_strict()) {
+    let current = CurrentMapping::of(problem, &domains);
+    if let Some(current) = current.as_ref().filter(|current| current.keeps_all_rules()) {
         let bound = upper_bound(&domains, &Allowed::strict(&domains));
-        if incumbent.objective >= bound {
-            return Ok((incumbent.solution(counted(bound)), Stage::KeptCurrent));
+        if current.objective >= bound {
+            return Ok((current.solution(counted(bound)), Stage::KeptCurrent));
         }
     }
     let volumes = volumes_in_budget(&domains, budget);
     let allowed = Allowed::by(&domains, &volumes);
     let bound = upper_bound(&domains, &allowed);
-    let incumbent = incumbent.filter(|incumbent| incumbent.is_within(&domains, &allowed));
-    if let Some(incumbent) = incumbent
+    let current = current.filter(|current| current.is_within(&domains, &allowed));
+    if let Some(current) = current
         .as_ref()
-        .filter(|incumbent| incumbent.objective >= bound)
+        .filter(|current| current.objective >= bound)
     {
-        return Ok((incumbent.solution(counted(bound)), Stage::KeptCurrent));
+        return Ok((current.solution(counted(bound)), Stage::KeptCurrent));
     }
     let (start, stage) = start(&domains, &allowed, &volumes, bound, budget);
-    let searched = incumbent.as_ref().filter(|_| effort == Effort::Needed);
-    let in_force = searched.map(|incumbent| incumbent.objective);
+    let searched = current.as_ref().filter(|_| effort == Effort::Needed);
+    let in_force = searched.map(|current| current.objective);
     let mut driver = SearchDriver {
         best: start,
         upper: counted(bound),
@@ -129,9 +130,9 @@ fn search(
         best, upper, stage, ..
     } = driver;
     let value = best.objective();
-    if let Some(incumbent) = incumbent.filter(|incumbent| incumbent.objective >= value) {
-        let incumbent = incumbent.solution(upper);
-        return Ok((incumbent, Stage::KeptCurrent));
+    if let Some(current) = current.filter(|current| current.objective >= value) {
+        let current = current.solution(upper);
+        return Ok((current, Stage::KeptCurrent));
     }
     let assignment = match &problem.current {
         Some(now) => {

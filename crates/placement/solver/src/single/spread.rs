@@ -17,7 +17,7 @@ pub(crate) type Counts = [Vec<u32>; LEVELS];
 type Rank = (i64, u32, u32, u16);
 
 /// The key if no cpu is open.
-const NOWHERE: Rank = (i64::MAX, 0, 0, u16::MAX);
+const NO_CANDIDATE: Rank = (i64::MAX, 0, 0, u16::MAX);
 
 pub(crate) fn zero_counts(domains: &Domains) -> Counts {
     std::array::from_fn(|level| vec![0; domains.count(level)])
@@ -39,7 +39,7 @@ pub(crate) fn spread(
     open: &dyn Fn(u32, u32) -> bool,
 ) -> usize {
     let mut best: [Vec<Rank>; LEVELS] =
-        std::array::from_fn(|level| vec![NOWHERE; domains.count(level)]);
+        std::array::from_fn(|level| vec![NO_CANDIDATE; domains.count(level)]);
     for level in 0..domains.levels {
         for domain in 0..domains.count(level) {
             best[level][domain] = best_of(domains, counts, &best, (level, domain), open);
@@ -50,8 +50,8 @@ pub(crate) fn spread(
             .iter()
             .copied()
             .min()
-            .unwrap_or(NOWHERE);
-        if cpu == NOWHERE.3 {
+            .unwrap_or(NO_CANDIDATE);
+        if cpu == NO_CANDIDATE.3 {
             return placed;
         }
         let cpu = usize::from(cpu);
@@ -83,14 +83,14 @@ fn best_of(
         if open(held, on_core) {
             (0, held, on_core, domain as u16)
         } else {
-            NOWHERE
+            NO_CANDIDATE
         }
     } else {
         let members = domains.members(level, domain);
         let first = domains.domain(level - 1, members.start);
         let last = domains.domain(level - 1, members.end - 1);
         let parts = best[level - 1][first..=last].iter();
-        parts.copied().min().unwrap_or(NOWHERE)
+        parts.copied().min().unwrap_or(NO_CANDIDATE)
     };
     let added = inside.saturating_add(domains.gain[level] * i64::from(held));
     (added, on_cpu, on_core, cpu)
@@ -142,7 +142,7 @@ mod tests {
         })]
 
         #[test]
-        fn spreading_one_by_one_is_the_least_close(
+        fn greedy_spreading_minimizes_closeness(
             problem in problems(), items in 1..6u32, cap in 1..3u32
         ) {
             let domains = Domains::of(&problem);

@@ -134,9 +134,9 @@ fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
     for _ in placed..slots {
         let room = |cpu: &usize| threads[*cpu] < upper.min(peers + mains[*cpu]);
         let Some(cpu) = (0..domains.cpus).filter(room).min_by_key(|&cpu| {
-            let harm = harm(domains, &cores[domains.core(cpu)], mains[cpu]);
+            let damage = damage(domains, &cores[domains.core(cpu)], mains[cpu]);
             (
-                harm,
+                damage,
                 preference(&held, 3, cpu),
                 preference(&held, 2, cpu),
                 cpu,
@@ -153,7 +153,7 @@ fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
 
 /// Damage by one more thread on a cpu with `mains` of `core`, less is better: first cores below the
 /// floor, then least excess over the ceiling of the core, then (12), then (12+).
-fn harm(domains: &Domains, core: &Core, mains: u32) -> (bool, u32, bool, bool) {
+fn damage(domains: &Domains, core: &Core, mains: u32) -> (bool, u32, bool, bool) {
     let (lower, upper) = domains.rules.core_volume;
     let full =
         domains.rules.full_core_mains.is_some() && core.volume + 1 == upper && core.mains > 0;

@@ -130,7 +130,7 @@ fn noise(random: &mut Xoshiro256) -> f64 {
 }
 
 #[test]
-fn a_clear_winner_is_found_and_the_others_are_left_out_early() {
+fn a_clear_winner_is_found_and_the_others_are_eliminated_early() {
     let mut pod = Pod::new(spec(&Arm::ALL), 1);
     let mut random = Xoshiro256::new(1, 0);
     let verdict = pod.run(|arm| {
@@ -222,9 +222,9 @@ fn equal_arms_seem_to_differ_in_less_than_one_of_twenty_trials() {
             let now = Instant::now();
             let mut trial = TrialRun::new(spec(arms), &policy(), seed, now);
             while trial.verdict.is_none() {
-                let window = trial.waiting.pop_front().unwrap();
+                let window = trial.pending_arms.pop_front().unwrap();
                 let stats = WindowStats {
-                    first: (0.1 * noise(&mut random)).exp(),
+                    primary: (0.1 * noise(&mut random)).exp(),
                     cpu_per_request: Some((0.05 * noise(&mut random)).exp()),
                     migrations_per_second: None,
                     load: 1.0,
@@ -234,13 +234,13 @@ fn equal_arms_seem_to_differ_in_less_than_one_of_twenty_trials() {
                     stats,
                     mapping: None,
                 });
-                if trial.waiting.is_empty() {
+                if trial.pending_arms.is_empty() {
                     trial.finish_round(now);
                 }
             }
-            let is_left_out = trial.arms.iter().any(|arm| arm.left_out.is_some());
+            let is_eliminated = trial.arms.iter().any(|arm| arm.elimination.is_some());
             let outcome = trial.verdict.map(|verdict| verdict.outcome);
-            claims += usize::from(is_left_out || outcome != Some(Outcome::Withdrawn));
+            claims += usize::from(is_eliminated || outcome != Some(Outcome::Withdrawn));
         }
         assert!(
             claims * 20 < trials as usize,
@@ -353,7 +353,7 @@ fn watch(pod: &mut Pod, requests: u64, windows: u32) -> bool {
 fn a_trial_is_repeated_when_the_load_has_changed_but_not_within_an_hour() {
     let mut pod = decided();
     assert!(!watch(&mut pod, 1800, 400), "less than twice the load");
-    assert!(pod.now.duration_since(pod.trial.begun) > REPEAT_PAUSE);
+    assert!(pod.now.duration_since(pod.trial.trial_started_at) > REPEAT_PAUSE);
     assert!(!watch(&mut pod, 2500, LOAD_WINDOWS - 1));
     assert!(!watch(&mut pod, 1000, 1), "a burst is none");
     assert!(

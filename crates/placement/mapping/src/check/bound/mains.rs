@@ -6,9 +6,10 @@
 //! the mains as they are placed, find a cycle of changes (a main of one cpuset from one cpu to
 //! another, or one main more in a domain and one less in another) that increases the sum, apply it,
 //! and repeat. **Proof sketch.** Sums of distances in a tree are concave in the counts of its
-//! domains, so a flow without such a cycle is optimal. **Limits.** After [`CYCLES_MAX`] cycles all
-//! mains are assumed to be allowed on every cpu that any of them may use, which still gives a
-//! bound. Deployments with the same cpuset are one source.
+//! domains, so a flow without such a cycle is optimal; one with such a cycle gives no bound.
+//! **Limits.** After [`CYCLES_MAX`] cycles all mains are assumed to be allowed on every cpu that
+//! any of them may use, which still gives a bound once no cycle is left. Deployments with the same
+//! cpuset are one source.
 
 use std::collections::BTreeMap;
 
@@ -34,10 +35,10 @@ pub(super) fn max_distance(
     flow.keep_on_fast_cores(&slow_cpus(problem), slow_mains);
     if !flow.cancel_negative_cycles() {
         flow.merge_sources();
-        while flow
-            .negative_cycle()
-            .is_some_and(|cycle| flow.augment(&cycle))
-        {}
+        // bound: each cycle increases the sum of distances, an integer with an upper limit
+        while let Some(cycle) = flow.negative_cycle() {
+            flow.augment(&cycle);
+        }
     }
     flow.distances(problem)
 }
@@ -171,20 +172,22 @@ impl Flow {
         self.sources.push(fast);
     }
 
-    /// Cancels negative cycles until there is none; false if there are too many and sources can be
-    /// merged.
+    /// Cancels negative cycles; false if some may be left after [`CYCLES_MAX`] of them.
     fn cancel_negative_cycles(&mut self) -> bool {
         for _ in 0..CYCLES_MAX {
             match self.negative_cycle() {
                 Some(cycle) => self.augment(&cycle),
                 None => return true,
-            };
+            }
         }
-        self.sources.len() == 1
+        false
     }
 
-    /// Merges all mains into one source that may use all cpus.
+    /// Merges all mains into one source that may use all cpus; a single source keeps its limits.
     fn merge_sources(&mut self) {
+        if self.sources.len() == 1 {
+            return;
+        }
         let mut cpus: BTreeMap<usize, i64> = BTreeMap::new();
         for &(cpu, mains) in self.sources.iter().flat_map(|source| &source.cpus) {
             *cpus.entry(cpu).or_insert(0) += mains;
@@ -235,7 +238,7 @@ impl Flow {
     fn negative_cycle(&self) -> Option<Vec<ArcChange>> {
         let (nodes, arcs) = self.arcs();
         let mut cost = vec![0; nodes];
-        let mut by: Vec<Option<usize>> = vec![None; nodes];
+        let mut predecessor_arc: Vec<Option<usize>> = vec![None; nodes];
         let mut last = None;
         // bound: Bellman-Ford: a node that still changes after as many rounds as nodes is on a
         // cycle
@@ -244,34 +247,33 @@ impl Flow {
             for (arc, &(from, to, price, _)) in arcs.iter().enumerate() {
                 if cost[from] + price < cost[to] {
                     cost[to] = cost[from] + price;
-                    by[to] = Some(arc);
+                    predecessor_arc[to] = Some(arc);
                     last = Some(to);
                 }
             }
             last?;
             // a cycle among the predecessors usually shows much earlier
             if round % ROUNDS_BETWEEN_CHECKS == ROUNDS_BETWEEN_CHECKS - 1
-                && let Some(cycle) = find_cycle(&by, &arcs)
+                && let Some(cycle) = find_cycle(&predecessor_arc, &arcs)
             {
                 return Some(cycle);
             }
         }
-        last.and_then(|_| find_cycle(&by, &arcs))
+        last.and_then(|_| find_cycle(&predecessor_arc, &arcs))
     }
 
-    /// Applies every change; always returns true.
-    fn augment(&mut self, cycle: &[ArcChange]) -> bool {
+    /// Applies every change.
+    fn augment(&mut self, cycle: &[ArcChange]) {
         for &step in cycle {
             match step {
                 ArcChange::Place(source, at, more) => self.sources[source].cpus[at].1 += more,
                 ArcChange::Up(level, domain, more) => self.levels[level].mains[domain] += more,
             }
         }
-        true
     }
 
     fn distances(&self, problem: &JointProblem) -> i64 {
-        let beyond = i64::from(problem.distances.machine);
+        let machine_distance = i64::from(problem.distances.machine);
         let mains: i64 = problem
             .deployments
             .iter()
@@ -281,7 +283,7 @@ impl Flow {
             let shared: i64 = level_flow.mains.iter().map(|&mains| pairs(mains)).sum();
             level_flow.gain * shared
         });
-        beyond * pairs(mains) - closer.sum::<i64>()
+        machine_distance * pairs(mains) - closer.sum::<i64>()
     }
 }
 
@@ -289,20 +291,20 @@ impl Flow {
 const ROUNDS_BETWEEN_CHECKS: usize = 8;
 
 /// A cycle among the predecessor arcs of the nodes.
-fn find_cycle(by: &[Option<usize>], arcs: &[Arc]) -> Option<Vec<ArcChange>> {
-    let mut seen = vec![usize::MAX; by.len()];
-    for start in 0..by.len() {
+fn find_cycle(predecessor_arc: &[Option<usize>], arcs: &[Arc]) -> Option<Vec<ArcChange>> {
+    let mut seen = vec![usize::MAX; predecessor_arc.len()];
+    for start in 0..predecessor_arc.len() {
         let mut node = start;
         // bound: each node is seen once
-        while let Some(arc) = by[node].filter(|_| seen[node] == usize::MAX) {
+        while let Some(arc) = predecessor_arc[node].filter(|_| seen[node] == usize::MAX) {
             seen[node] = start;
             node = arcs[arc].0;
         }
-        if by[node].is_none() || seen[node] != start {
+        if predecessor_arc[node].is_none() || seen[node] != start {
             continue;
         }
         let (mut cycle, first) = (Vec::new(), node);
-        while let Some(arc) = by[node] {
+        while let Some(arc) = predecessor_arc[node] {
             cycle.push(arcs[arc].3);
             node = arcs[arc].0;
             if node == first {
@@ -311,4 +313,42 @@ fn find_cycle(by: &[Option<usize>], arcs: &[Arc]) -> Option<Vec<ArcChange>> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use albacore_topology::{Distances, Topology, parse_synthetic};
+
+    use super::{CYCLES_MAX, max_distance};
+    use crate::check::placed::Placed;
+    use crate::{JointProblem, Mapping, Mode, Problem};
+
+    #[test]
+    fn a_single_source_is_optimal_also_after_the_maximum_number_of_cycles() {
+        let topology = parse_synthetic("core:2 pu:1").unwrap();
+        let workers = 2 * CYCLES_MAX as u16 + 200;
+        let problem = JointProblem::of_one(&Problem {
+            topology: topology.clone(),
+            distances: Distances::default(),
+            workers,
+            threads: 1,
+            mode: Mode::Scatter,
+            current: None,
+        });
+        // half of the mains must move, one per cycle
+        let on_one_cpu = Mapping {
+            threads: 1,
+            cpus: vec![topology.cpus()[0].id; workers.into()],
+        };
+        let placed = Placed::of(&topology, None, (workers, 1), &on_one_cpu).unwrap();
+        let even = i64::from(workers) / 2;
+        let (same, other) = (&topology.cpus()[0], &topology.cpus()[1]);
+        let distance = |a, b| i64::from(Topology::distance(a, b, &problem.distances));
+        let greatest =
+            even * even * distance(same, other) + even * (even - 1) * distance(same, same);
+        assert_eq!(
+            max_distance(&problem, &[placed], workers.into(), 0),
+            greatest
+        );
+    }
 }

@@ -203,10 +203,10 @@ impl LevelRooms {
 
     /// Most closeness: the smaller of what workers can reach alone and what volumes allow for all.
     fn most(&self, rules: &Rules<'_>) -> i64 {
-        self.gain * self.alone(rules).min(self.together(rules))
+        self.gain * self.bound_alone(rules).min(self.bound_together(rules))
     }
 
-    fn alone(&self, rules: &Rules<'_>) -> i64 {
+    fn bound_alone(&self, rules: &Rules<'_>) -> i64 {
         let sizes = |count: usize| self.rooms[..count].iter().map(|room| room.of_worker);
         let free = fill(sizes(self.rooms.len()), rules.threads);
         let full_main_limits = rules.full_cores_with_main.min(rules.workers);
@@ -223,7 +223,7 @@ impl LevelRooms {
     }
 
     /// The best volumes, by dynamic programming over domains and threads beyond the fewest.
-    fn together(&self, rules: &Rules<'_>) -> i64 {
+    fn bound_together(&self, rules: &Rules<'_>) -> i64 {
         let least: i64 = self.rooms.iter().map(|room| room.least).sum();
         let extras = (rules.workers * rules.threads - least).max(0) as usize;
         let mut best: Vec<Option<i64>> = vec![None; extras + 1];

@@ -129,15 +129,15 @@ impl<'a> Packing<'a> {
 
     /// Upper bound on the pairs within domains of a level.
     fn most(&self, level: usize, key: Key) -> i64 {
-        let alone = self.alone(level, key);
+        let alone = self.bound_alone(level, key);
         match self.loads.get(level) {
-            Some(loads) => alone.min(self.together(loads, key)),
+            Some(loads) => alone.min(self.bound_together(loads, key)),
             None => alone,
         }
     }
 
     /// The bound if each worker were alone.
-    fn alone(&self, level: usize, key: Key) -> i64 {
+    fn bound_alone(&self, level: usize, key: Key) -> i64 {
         let (mut sum, mut gap, mut workers) = (0, 0, 0);
         let mut known: BTreeMap<(&CpuSet, u16), (i64, i64)> = BTreeMap::new();
         for deployment in self.compact() {
@@ -184,7 +184,7 @@ impl<'a> Packing<'a> {
     }
 
     /// The bound that the loads of cpus or cores imply for all workers together.
-    fn together(&self, loads: &[i64], key: Key) -> i64 {
+    fn bound_together(&self, loads: &[i64], key: Key) -> i64 {
         let mut cap = 1;
         for deployment in self.compact() {
             let cpus = own(self.problem, deployment);

@@ -63,7 +63,7 @@ impl<'a> Speeds<'a> {
             let more = threads % cells;
             more * pairs(threads / cells + 1) + (cells - more) * pairs(threads / cells)
         };
-        match apart(&speeds) {
+        match speeds_are_separate(&speeds) {
             true => speeds
                 .iter()
                 .map(|speed| share(speed.threads, speed.domains.len()))
@@ -91,7 +91,7 @@ impl<'a> Speeds<'a> {
             .max()?;
         let threads = |d: &Deployment| i64::from(d.workers) * i64::from(d.threads);
         let all: i64 = self.deployments(Mode::Compact).map(threads).sum();
-        if !apart(&speeds) {
+        if !speeds_are_separate(&speeds) {
             return None;
         }
         let of_speed = |speed: &Speed| {
@@ -153,7 +153,7 @@ impl<'a> Speeds<'a> {
 }
 
 /// Whether no domain has cores of two speeds.
-fn apart(speeds: &[Speed]) -> bool {
+fn speeds_are_separate(speeds: &[Speed]) -> bool {
     let all: usize = speeds.iter().map(|speed| speed.domains.len()).sum();
     let distinct: BTreeSet<&u32> = speeds.iter().flat_map(|speed| &speed.domains).collect();
     all == distinct.len()

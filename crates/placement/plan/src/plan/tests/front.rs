@@ -166,7 +166,7 @@ fn event_loops_are_placed_again_after_a_kill_a_foreign_write_and_a_change_of_the
 }
 
 #[test]
-fn the_masks_of_event_loops_are_given_back() {
+fn the_masks_of_event_loops_are_restored() {
     let mut world = named(1, 1);
     let front = world.front(2);
     world.run();

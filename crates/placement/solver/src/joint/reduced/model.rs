@@ -10,7 +10,7 @@ use super::super::instance::{Instance, Tenant, pairs};
 use super::super::load_ranges::LoadRanges;
 use super::super::rules::Rules;
 use super::super::volumes::Volumes;
-use super::alike::{LOAD_WEIGHT, alike};
+use super::symmetry::{LOAD_WEIGHT, interchangeable_classes};
 use crate::integer_program::{FullDomain, IntegerProgram};
 
 /// Whether the program has at most `most` integer variables, except the few of rules (12) and
@@ -97,7 +97,7 @@ pub(super) struct Model<'a> {
 }
 
 /// Threads and mains on a cpu or core.
-struct Held {
+struct ThreadsAndMains {
     threads: Expression,
     /// Mains of each tenant on each cpu.
     mains: Vec<Expression>,
@@ -134,10 +134,10 @@ impl<'a> Model<'a> {
         model.add_decisions();
         model.count_mains();
         model.count_workers();
-        model.keep_workers();
-        model.keep_cpus();
-        model.keep_cores();
-        model.keep_alike();
+        model.constrain_workers();
+        model.constrain_cpus();
+        model.constrain_cores();
+        model.order_interchangeable_domains();
         model.program
     }
 
@@ -168,7 +168,7 @@ impl<'a> Model<'a> {
 
     /// Adds the closeness of mains.
     fn count_mains(&mut self) {
-        let used = self.used();
+        let used = self.usable_positions();
         for (members, gain) in domains(self.instance, &used) {
             let mut mains = Expression::from(0);
             let (mut least, mut most) = (0, 0);
@@ -185,7 +185,8 @@ impl<'a> Model<'a> {
                     mains += columns.iter().map(|&at| row[at]).sum::<Expression>();
                 }
             }
-            self.program.few_pairs(&mains, (least, most), gain as f64);
+            self.program
+                .add_pair_cost(&mains, (least, most), gain as f64);
         }
     }
 
@@ -199,15 +200,15 @@ impl<'a> Model<'a> {
                     let row = &self.program.threads[worker];
                     let own = members.iter().map(|&at| row[usize::from(at)]).sum();
                     match tenant.sign {
-                        1.. => self.program.few_pairs(&own, range, gain as f64),
-                        _ => self.program.many_pairs(&own, range, gain as f64),
+                        1.. => self.program.add_pair_cost(&own, range, gain as f64),
+                        _ => self.program.add_pair_reward(&own, range, gain as f64),
                     }
                 }
             }
         }
     }
 
-    fn keep_workers(&mut self) {
+    fn constrain_workers(&mut self) {
         for (tenant, rows) in self.instance.tenants.iter().zip(&self.rows) {
             if tenant.threads == 1 {
                 let all: Expression = self.program.mains[rows.start].iter().sum();
@@ -216,16 +217,16 @@ impl<'a> Model<'a> {
                 continue;
             }
             for worker in rows.clone() {
-                self.program.keep_worker(worker, tenant.threads);
+                self.program.require_threads(worker, tenant.threads);
                 if worker + 1 < rows.end {
-                    self.program.keep_order(worker, worker + 1);
+                    self.program.break_symmetry(worker, worker + 1);
                 }
             }
         }
     }
 
     /// The positions that any tenant may use.
-    fn used(&self) -> Vec<u16> {
+    fn usable_positions(&self) -> Vec<u16> {
         let used = (0u16..).zip(&self.instance.is_used);
         used.filter(|&(_, &used)| used)
             .map(|(cpu, _)| cpu)
@@ -233,8 +234,8 @@ impl<'a> Model<'a> {
     }
 
     /// Threads and mains on some positions.
-    fn held(&self, cpus: &[u16]) -> Held {
-        let mut held = Held {
+    fn threads_and_mains(&self, cpus: &[u16]) -> ThreadsAndMains {
+        let mut held = ThreadsAndMains {
             threads: Expression::from(0),
             mains: Vec::new(),
         };
@@ -253,28 +254,28 @@ impl<'a> Model<'a> {
         held
     }
 
-    fn keep_cpus(&mut self) {
+    fn constrain_cpus(&mut self) {
         let unit = |cpu: u16| Unit {
             cpus: vec![cpu],
             load: self.loads[usize::from(cpu)],
             obstacles: self.instance.obstacles[usize::from(cpu)],
             range: self.ranges.cpus[usize::from(cpu)],
         };
-        let units: Vec<Unit> = self.used().into_iter().map(unit).collect();
-        self.keep_loads(&units);
-        for cpu in self.used() {
-            self.keep_ranks(cpu);
+        let units: Vec<Unit> = self.usable_positions().into_iter().map(unit).collect();
+        self.constrain_loads(&units);
+        for cpu in self.usable_positions() {
+            self.constrain_ranks(cpu);
         }
         if let Some((full, most)) = self.rules.full_cpus {
             let domains = self.full_domains(&units);
             let most = most + self.excess[2];
-            self.program.keep_full_mains(domains, full, most);
+            self.program.limit_full_mains(domains, full, most);
         }
     }
 
-    fn keep_cores(&mut self) {
+    fn constrain_cores(&mut self) {
         let mut members: BTreeMap<usize, Vec<u16>> = BTreeMap::new();
-        for cpu in self.used() {
+        for cpu in self.usable_positions() {
             let core = self.instance.core(cpu.into());
             members.entry(core).or_default().push(cpu);
         }
@@ -287,16 +288,16 @@ impl<'a> Model<'a> {
             range: self.ranges.cores[core],
         };
         let units: Vec<Unit> = members.into_iter().map(unit).collect();
-        self.keep_loads(&units);
+        self.constrain_loads(&units);
         let most = self.most_mains();
         for unit in &units {
-            let mains: Expression = self.held(&unit.cpus).mains.into_iter().sum();
+            let mains: Expression = self.threads_and_mains(&unit.cpus).mains.into_iter().sum();
             self.program.require(constraint!(mains <= most));
         }
         if let Some((full, most)) = self.rules.full_cores {
             let domains = self.full_domains(&units);
             let most = most + self.excess[3];
-            self.program.keep_full_mains(domains, full, most);
+            self.program.limit_full_mains(domains, full, most);
         }
     }
 
@@ -306,10 +307,10 @@ impl<'a> Model<'a> {
     }
 
     /// Requires that loads are in their ranges, and fixes the sum of those with the same range.
-    fn keep_loads(&mut self, units: &[Unit]) {
+    fn constrain_loads(&mut self, units: &[Unit]) {
         let mut sums: BTreeMap<u32, (Expression, u32)> = BTreeMap::new();
         for unit in units {
-            let threads = self.held(&unit.cpus).threads;
+            let threads = self.threads_and_mains(&unit.cpus).threads;
             let (least, most) = unit.range;
             let [least, most] = [least, most].map(|load| f64::from(load - unit.obstacles));
             if least == most {
@@ -331,7 +332,7 @@ impl<'a> Model<'a> {
     /// no tenant has two mains on a cpu.
     fn full_domains(&self, units: &[Unit]) -> Vec<FullDomain> {
         let domain = |unit: &Unit| {
-            let held = self.held(&unit.cpus);
+            let held = self.threads_and_mains(&unit.cpus);
             let mains = match self.most_mains() {
                 1 => vec![held.mains.into_iter().sum()],
                 _ => held.mains,
@@ -346,11 +347,11 @@ impl<'a> Model<'a> {
     }
 
     /// Breaks symmetry: orders alike domains.
-    fn keep_alike(&mut self) {
-        for class in alike(self.instance) {
+    fn order_interchangeable_domains(&mut self) {
+        for class in interchangeable_classes(self.instance) {
             for pair in class.windows(2) {
                 let [first, second] = [&pair[0], &pair[1]].map(|cpus| {
-                    let held = self.held(cpus);
+                    let held = self.threads_and_mains(cpus);
                     let mains: Expression = held.mains.into_iter().sum();
                     held.threads * LOAD_WEIGHT + mains
                 });
@@ -360,7 +361,7 @@ impl<'a> Model<'a> {
     }
 
     /// Adds the constraints of (2) for each tenant on a cpu.
-    fn keep_ranks(&mut self, cpu: u16) {
+    fn constrain_ranks(&mut self, cpu: u16) {
         let tenants = self.instance.tenants.iter().zip(&self.rows);
         for (tenant, rows) in tenants.filter(|(tenant, _)| tenant.threads > 1) {
             let Ok(column) = tenant.cpus.binary_search(&cpu) else {

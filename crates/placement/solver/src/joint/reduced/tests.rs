@@ -7,7 +7,7 @@ use super::super::instance::Instance;
 use super::super::rules::Rules;
 use super::super::solve::{Outcome, counted, first_placement};
 use super::super::volumes::balance;
-use super::alike::{alike, arranged, weights};
+use super::symmetry::{in_canonical_order, interchangeable_classes, weights};
 use super::{Start, keeps_caps, solve_within};
 use crate::joint_problems::{Sizes, joint_problems};
 use crate::{JointProblem, WorkBudget};
@@ -54,7 +54,7 @@ fn is_solved_as_by_enumeration(mut problem: JointProblem) -> Result<(), TestCase
     let (best, places) = all.best.unwrap();
     for (excess, places) in [(first.key.0, first.places), (best.0, places)] {
         let places = &places;
-        is_in_order(&instance, &arranged(&instance, places))?;
+        is_in_order(&instance, &in_canonical_order(&instance, places))?;
         let start = Start { excess, places };
         let found = solve_within(&instance, &rules, &volume, start, SECONDS).unwrap();
         let mut loads = instance.obstacles.clone();
@@ -78,7 +78,7 @@ fn is_solved_as_by_enumeration(mut problem: JointProblem) -> Result<(), TestCase
 /// Asserts that the placement is a feasible start of the program.
 fn is_in_order(instance: &Instance, places: &[u16]) -> Result<(), TestCaseError> {
     let weights = weights(instance, places);
-    for class in alike(instance) {
+    for class in interchangeable_classes(instance) {
         let of_unit = |cpus: &Vec<u16>| cpus.iter().map(|&cpu| weights[usize::from(cpu)]).sum();
         let of_units: Vec<u32> = class.iter().map(of_unit).collect();
         prop_assert!(

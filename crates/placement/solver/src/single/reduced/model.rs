@@ -52,7 +52,7 @@ impl<'a> Model<'a> {
     pub(crate) fn of(domains: &'a Domains, allowed: &'a Allowed) -> IntegerProgram {
         let mut model = Self::new(domains, allowed);
         model.count_pairs();
-        model.keep_rules();
+        model.constrain_rules();
         model.program
     }
 
@@ -90,32 +90,32 @@ impl<'a> Model<'a> {
                 let program = &mut self.program;
                 let all = program.mains.iter().flat_map(|row| &row[members.clone()]);
                 let mains: Expression = all.sum();
-                program.few_pairs(&mains, (0, self.domains.workers), gain);
+                program.add_pair_cost(&mains, (0, self.domains.workers), gain);
                 for worker in 0..self.domains.workers {
                     let own: Expression = program.threads[worker][members.clone()].iter().sum();
                     let range = (0, most_of_worker(self.domains, level, domain));
                     match self.domains.mode {
-                        Mode::Scatter => program.few_pairs(&own, range, gain),
-                        Mode::Compact => program.many_pairs(&own, range, gain),
+                        Mode::Scatter => program.add_pair_cost(&own, range, gain),
+                        Mode::Compact => program.add_pair_reward(&own, range, gain),
                     }
                 }
             }
         }
     }
 
-    fn keep_rules(&mut self) {
+    fn constrain_rules(&mut self) {
         for worker in 0..self.domains.workers {
-            self.program.keep_worker(worker, self.domains.threads);
+            self.program.require_threads(worker, self.domains.threads);
             if worker + 1 < self.domains.workers {
-                self.program.keep_order(worker, worker + 1);
+                self.program.break_symmetry(worker, worker + 1);
             }
         }
-        self.keep_volumes();
+        self.constrain_volumes();
         let (cpus, cores) = (self.allowed.full_mains, self.allowed.full_core_mains);
         let range = self.domains.rules.cpu_volume;
-        self.keep_full_mains(CPU, range, self.domains.rules.cpu_volume.1, cpus);
+        self.constrain_full_mains(CPU, range, self.domains.rules.cpu_volume.1, cpus);
         let range = self.allowed.core_volume;
-        self.keep_full_mains(CORE, range, self.domains.rules.core_volume.1, cores);
+        self.constrain_full_mains(CORE, range, self.domains.rules.core_volume.1, cores);
     }
 
     /// Threads and mains of a domain, over all workers.
@@ -127,7 +127,7 @@ impl<'a> Model<'a> {
         (sum(&self.program.threads), sum(&self.program.mains))
     }
 
-    fn keep_volumes(&mut self) {
+    fn constrain_volumes(&mut self) {
         let peers = self.domains.rules.rank_cap as f64 * (self.domains.threads as f64 - 1.0);
         for cpu in 0..self.domains.cpus {
             let (threads, mains) = self.held(CPU, cpu);
@@ -150,7 +150,7 @@ impl<'a> Model<'a> {
 
     /// At most `most` domains hold both `full` threads and a main. If a domain holds at most one
     /// main, one constraint covers all workers.
-    fn keep_full_mains(&mut self, level: usize, range: (u32, u32), full: u32, most: u32) {
+    fn constrain_full_mains(&mut self, level: usize, range: (u32, u32), full: u32, most: u32) {
         let at_most_one = match level {
             CPU => self.domains.rules.rank_cap == 1,
             _ => self.allowed.core_mains == 1,
@@ -170,7 +170,7 @@ impl<'a> Model<'a> {
             }
         };
         let domains = (0..self.domains.count(level)).map(domain).collect();
-        self.program.keep_full_mains(domains, full, most);
+        self.program.limit_full_mains(domains, full, most);
     }
 }
 

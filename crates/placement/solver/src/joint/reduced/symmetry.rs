@@ -26,7 +26,7 @@ struct Unit {
 }
 
 /// Classes of alike siblings, the inner levels first.
-pub(super) fn alike(instance: &Instance) -> Vec<Vec<DomainCpus>> {
+pub(super) fn interchangeable_classes(instance: &Instance) -> Vec<Vec<DomainCpus>> {
     let mut kinds: BTreeMap<(usize, u32, Vec<usize>), usize> = BTreeMap::new();
     let mut kind = |level: usize, obstacles: u32, inner: Vec<usize>| {
         let next = kinds.len();
@@ -58,12 +58,12 @@ pub(super) fn alike(instance: &Instance) -> Vec<Vec<DomainCpus>> {
                     classes.push(class.iter().map(|unit| unit.cpus.clone()).collect());
                 }
             }
-            let beside = match level {
-                CORE => beside(instance, domain),
+            let unused = match level {
+                CORE => unusable_load(instance, domain),
                 _ => 0,
             };
             units.push(Unit {
-                kind: kind(level, beside, inner.iter().map(|unit| unit.kind).collect()),
+                kind: kind(level, unused, inner.iter().map(|unit| unit.kind).collect()),
                 cpus: inner.into_iter().flat_map(|unit| unit.cpus).collect(),
             });
         }
@@ -72,7 +72,7 @@ pub(super) fn alike(instance: &Instance) -> Vec<Vec<DomainCpus>> {
 }
 
 /// Load on cpus of a core that no deployment may use.
-fn beside(instance: &Instance, core: u16) -> u32 {
+fn unusable_load(instance: &Instance, core: u16) -> u32 {
     let cpus = (0..instance.cpus).filter(|&cpu| instance.of[CORE][cpu] == core);
     let unused = cpus.filter(|&cpu| !instance.is_used[cpu]);
     unused.map(|cpu| instance.obstacles[cpu]).sum()
@@ -93,11 +93,11 @@ pub(super) fn weights(instance: &Instance, places: &[u16]) -> Vec<u32> {
 }
 
 /// The position of every slot after alike domains are ordered.
-pub(super) fn arranged(instance: &Instance, places: &[u16]) -> Vec<u16> {
+pub(super) fn in_canonical_order(instance: &Instance, places: &[u16]) -> Vec<u16> {
     let weights = weights(instance, places);
     // the position from which each position takes its threads
     let mut from: Vec<u16> = (0..instance.cpus as u16).collect();
-    for class in alike(instance) {
+    for class in interchangeable_classes(instance) {
         let of_unit = |cpus: &DomainCpus| -> Vec<u16> {
             cpus.iter().map(|&cpu| from[usize::from(cpu)]).collect()
         };

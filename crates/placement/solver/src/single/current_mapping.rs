@@ -12,14 +12,14 @@ use crate::single::domains::{CORE, CPU, Domains, LEVELS};
 use crate::{Certificate, Mapping, Problem, ProvenBound, Relaxation, Solution};
 
 /// Value of the mapping in force, and by how much it breaks the rules that can be relaxed.
-pub(crate) struct Incumbent<'a> {
+pub(crate) struct CurrentMapping<'a> {
     mapping: &'a Mapping,
     pub(crate) objective: i64,
     /// In the order of `check`.
     amounts: [(&'static str, u32); 4],
 }
 
-impl<'a> Incumbent<'a> {
+impl<'a> CurrentMapping<'a> {
     /// Counts the mapping in force; `None` if there is none or it is invalid for this problem.
     pub(crate) fn of(problem: &'a Problem, domains: &Domains) -> Option<Self> {
         let current = problem.current.as_ref()?;
@@ -33,7 +33,7 @@ impl<'a> Incumbent<'a> {
         let mut group = Group::of(domains);
         let mains = group.closeness(places.iter().step_by(threads), domains.rules.rank_cap)?;
         for rank in 1..threads {
-            group.tally(
+            group.check(
                 places[rank..].iter().step_by(threads),
                 domains.rules.rank_cap,
             )?;
@@ -50,7 +50,7 @@ impl<'a> Incumbent<'a> {
     }
 
     /// Whether it keeps every rule as stated.
-    pub(crate) fn is_strict(&self) -> bool {
+    pub(crate) fn keeps_all_rules(&self) -> bool {
         self.amounts.iter().all(|&(_, amount)| amount == 0)
     }
 
@@ -129,7 +129,7 @@ impl<'a> Group<'a> {
     }
 
     /// Whether no more than `cap` are on one cpu.
-    fn tally<'p>(&mut self, places: impl Iterator<Item = &'p u16> + Clone, cap: u32) -> Option<()> {
+    fn check<'p>(&mut self, places: impl Iterator<Item = &'p u16> + Clone, cap: u32) -> Option<()> {
         let held = &mut self.held[CPU];
         for &place in places.clone() {
             if held[usize::from(place)] == cap {
@@ -151,7 +151,7 @@ fn amounts(domains: &Domains, places: &[u16]) -> Option<[(&'static str, u32); 4]
     }
     let (least, most) = domains.rules.cpu_volume;
     let (core_least, core_most) = domains.rules.core_volume;
-    let (mut off, mut crowd, mut full, mut full_cores) = (0, 0, 0, 0);
+    let (mut off, mut excess, mut full, mut full_cores) = (0, 0, 0, 0);
     for core in 0..domains.count(CORE) {
         let (mut threads, mut mains) = (0, 0);
         for &(n, m) in &cpus[domains.members(CORE, core)] {
@@ -163,14 +163,14 @@ fn amounts(domains: &Domains, places: &[u16]) -> Option<[(&'static str, u32); 4]
         }
         let below = core_least.saturating_sub(threads);
         off = below.max(threads.saturating_sub(core_most)).max(off);
-        crowd = mains.saturating_sub(domains.rules.core_mains).max(crowd);
+        excess = mains.saturating_sub(domains.rules.core_mains).max(excess);
         full_cores += u32::from(threads >= core_most && mains > 0);
     }
     let beyond = |full: u32, most: Option<u32>| most.map_or(0, |most| full.saturating_sub(most));
     Some([
         ("12", beyond(full, domains.rules.full_mains)),
         ("8+", off),
-        ("mains-per-core", crowd),
+        ("mains-per-core", excess),
         ("12+", beyond(full_cores, domains.rules.full_core_mains)),
     ])
 }
@@ -179,7 +179,7 @@ fn amounts(domains: &Domains, places: &[u16]) -> Option<[(&'static str, u32); 4]
 mod tests {
     use proptest::prelude::*;
 
-    use super::Incumbent;
+    use super::CurrentMapping;
     use crate::sample::problems;
     use crate::single::domains::Domains;
     use crate::{Proof, ProvenBound, WorkBudget, check, solve};
@@ -190,7 +190,7 @@ mod tests {
         })]
 
         #[test]
-        fn what_is_in_force_is_judged_as_the_checker_does(
+        fn current_mapping_is_evaluated_as_by_the_checker(
             mut problem in problems(),
             swaps in proptest::collection::vec((any::<usize>(), any::<usize>()), 0..4),
             lost in proptest::option::weighted(0.3, (any::<usize>(), any::<usize>()))
@@ -208,14 +208,14 @@ mod tests {
             problem.current = Some(current);
             let domains = Domains::of(&problem);
             let never = report.relaxed.iter().any(|r| ["2", "3", "8"].contains(&r.rule));
-            match Incumbent::of(&problem, &domains) {
-                Some(incumbent) => {
-                    let solution = incumbent.solution(ProvenBound {
+            match CurrentMapping::of(&problem, &domains) {
+                Some(current) => {
+                    let solution = current.solution(ProvenBound {
                         bound: i64::MAX,
                         proof: Proof::None,
                     });
                     prop_assert_eq!(solution.certificate.objective, report.objective);
-                    prop_assert_eq!(incumbent.is_strict(), report.relaxed.is_empty());
+                    prop_assert_eq!(current.keeps_all_rules(), report.relaxed.is_empty());
                     prop_assert_eq!(solution.certificate.relaxed, report.relaxed);
                     prop_assert!(!never);
                 }
