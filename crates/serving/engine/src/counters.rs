@@ -144,7 +144,7 @@ impl Counters {
     }
 
     /// Adds requests of one span of the window, the span that contains `at`.
-    pub(super) fn take_over(&mut self, slot: usize, kind: Kind, tally: &KindTally, at: Nanos) {
+    pub(super) fn add_tally(&mut self, slot: usize, kind: Kind, tally: &KindTally, at: Nanos) {
         let Some(SlotCounters { stats, window, .. }) = self.slots.get_mut(slot) else {
             return;
         };
@@ -178,7 +178,7 @@ impl Counters {
     }
 
     /// Counts how a worker's threads divided a finished batch.
-    pub(super) fn shared(&mut self, model: usize, kind: Kind, sharing: Sharing) {
+    pub(super) fn count_sharing(&mut self, model: usize, kind: Kind, sharing: Sharing) {
         self.count(model, |stats| stats.of(kind).shared[sharing as usize] += 1);
     }
 
@@ -215,7 +215,7 @@ impl Counters {
     }
 
     /// Adds the work of a finished batch of a model, see `QueueCosts::work`.
-    pub(super) fn worked(&mut self, model: usize, work: Nanos) {
+    pub(super) fn add_work(&mut self, model: usize, work: Nanos) {
         self.count(model, |stats| stats.work_nanos_total += work.0);
     }
 

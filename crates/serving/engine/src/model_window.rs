@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_requests_of_unknown_kind_count_for_the_model_alone() {
+    fn rejected_requests_of_unknown_kind_count_only_for_the_model() {
         let mut window = ModelWindow::default();
         window.outcomes(None, at(1)).shed += 5;
         window.answered(Kind::Value, 1000, at(1));

@@ -192,7 +192,7 @@ impl QueueCosts {
     }
 
     /// Discards the learned costs because another edition has other costs.
-    pub(super) fn forget(&mut self, slot: usize, scheduler: &mut Scheduler) {
+    pub(super) fn reset(&mut self, slot: usize, scheduler: &mut Scheduler) {
         for (queue, known) in self.of_slot(slot) {
             *known = LearnedQueue::new(known.kind, known.objective);
             scheduler.set_profile(queue, known.profile());
@@ -225,7 +225,7 @@ impl QueueCosts {
     /// Upper estimate of the service time of a batch; `None` while the costs are not known. The
     /// learned line is unreliable for batches larger than the observed ones: such a batch is
     /// assumed to cost as much as several of the largest one.
-    pub(super) fn longest(
+    pub(super) fn upper_estimate(
         &self,
         queue: QueueIndex,
         rows: usize,

@@ -163,11 +163,11 @@ impl Drop for Reply {
         reply_latency.record_serialization(now.saturating_sub(self.taken_at));
         if let Some(due) = self.shape.due {
             let (admission, slot) = (&self.shared.admission, self.shape.edition.slot);
-            let is_within = admission.is_within_front_share(slot, self.shape.kinds);
+            let is_within_share = admission.is_within_front_share(slot, self.shape.kinds);
             let front_time = self.shape.front_time.saturating_add(latency);
             let late_by = now.saturating_sub(due);
             let front_time_limit = &admission.front_time_limit;
-            front_time_limit.record(self.event_loop, is_within, late_by, front_time);
+            front_time_limit.record(self.event_loop, is_within_share, late_by, front_time);
         }
     }
 }

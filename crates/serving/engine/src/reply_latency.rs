@@ -109,7 +109,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn it_follows_a_crowd_at_once_and_forgets_it_soon() {
+    fn the_latency_rises_at_once_with_a_crowd_and_decays_soon() {
         let reply_latency = ReplyLatency::default();
         let at = |ms| reply_latency.expected(Nanos(ms * MS)).0;
         assert_eq!(at(0), 0);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn few_that_are_on_their_way_are_no_crowd() {
+    fn few_requests_in_flight_are_no_crowd() {
         let reply_latency = Arc::new(ReplyLatency::default());
         let mut few: Vec<_> = (1..CROWDED_REQUESTS_MIN)
             .map(|_| reply_latency.begin())

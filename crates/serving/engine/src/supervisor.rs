@@ -46,7 +46,7 @@ enum ProcessState {
     /// Will be started at this time.
     Due(Instant),
     /// Will not be started again.
-    Over,
+    Ended,
 }
 
 pub(super) struct Supervisor {
@@ -111,7 +111,7 @@ impl Supervisor {
             if self
                 .processes
                 .iter()
-                .all(|incarnation| matches!(incarnation, ProcessState::Over))
+                .all(|incarnation| matches!(incarnation, ProcessState::Ended))
             {
                 return Ok(());
             }
@@ -123,8 +123,8 @@ impl Supervisor {
             while let Some((event, fds)) = self.host.receive()? {
                 self.handle(event, fds)?;
             }
-            let has_foreign = self.shared.state().workers.has_foreign();
-            if has_foreign {
+            let has_unattached = self.shared.state().workers.has_unattached();
+            if has_unattached {
                 self.shared
                     .update(|state, now, out| state.collect_all(now, out));
             }
@@ -151,7 +151,7 @@ impl Supervisor {
                 ProcessState::Due(at) if self.has_begun => Some(*at),
                 _ => None,
             });
-        if self.shared.state().workers.has_foreign() {
+        if self.shared.state().workers.has_unattached() {
             return ADOPTION_POLL_PERIOD;
         }
         let next = starts.chain(self.kill_at).min();
@@ -320,7 +320,7 @@ impl Supervisor {
             (failures, ended, is_stopping)
         });
         if is_stopping {
-            return ProcessState::Over;
+            return ProcessState::Ended;
         }
         (self.shared.observer.0)(EngineEvent::WorkerExited { worker, pid, cause });
         ProcessState::Due(Instant::now() + pause(failures))
@@ -344,8 +344,8 @@ impl Supervisor {
                 // It finds the stop command in its ring when it starts.
                 ProcessState::Starting(incarnation) => incarnation.ring.stop(),
                 ProcessState::Running(..) => {}
-                ProcessState::Due(_) | ProcessState::Over => {
-                    self.processes[worker] = ProcessState::Over;
+                ProcessState::Due(_) | ProcessState::Ended => {
+                    self.processes[worker] = ProcessState::Ended;
                 }
             }
         }
@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_deaths_are_followed_at_once_and_crash_loops_slow_down() {
+    fn first_losses_are_respawned_at_once_and_crash_loops_back_off() {
         assert_eq!(pause(0), Duration::ZERO);
         assert_eq!(pause(RESPAWNS_AT_ONCE - 1), Duration::ZERO);
         assert_eq!(pause(RESPAWNS_AT_ONCE), RESPAWN_PAUSE_MIN);

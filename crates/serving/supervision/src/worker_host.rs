@@ -22,7 +22,7 @@ pub(crate) const ANY: PollKey = PollKey(0);
 struct Worker {
     child: Child,
     /// Its ring, and the front's end of its channel.
-    kept: Vec<SharedFd>,
+    shared_fds: Vec<SharedFd>,
 }
 
 /// Dropping it kills the workers.
@@ -80,7 +80,7 @@ impl WorkerHost {
         let mut front = Outgoing::new(front);
         for (&worker, running) in &self.workers {
             let pid = running.child.pid().0;
-            front.send(&WorkerEvent::Adopted { worker, pid }, &running.kept);
+            front.send(&WorkerEvent::Adopted { worker, pid }, &running.shared_fds);
         }
         front.send(&WorkerEvent::Begin, &[]);
         self.front = Some(front);
@@ -135,10 +135,10 @@ impl WorkerHost {
             }
             Err(cause) => WorkerEvent::NotStarted { worker, cause },
         };
-        self.tell(&event);
+        self.report(&event);
     }
 
-    fn tell(&mut self, event: &WorkerEvent) {
+    fn report(&mut self, event: &WorkerEvent) {
         if let Some(front) = &mut self.front {
             front.send(event, &[]);
         }
@@ -154,7 +154,7 @@ impl WorkerHost {
         for (worker, exit) in ended {
             if let Some(running) = self.workers.remove(&worker) {
                 let (pid, exit) = (running.child.pid().0, exit.into());
-                self.tell(&WorkerEvent::Exited { worker, pid, exit });
+                self.report(&WorkerEvent::Exited { worker, pid, exit });
             }
         }
         Ok(())
@@ -188,6 +188,6 @@ fn start_worker(
     poll.add(&child, ANY).map_err(described)?;
     Ok(Worker {
         child,
-        kept: vec![Arc::new(ring), Arc::new(channel)],
+        shared_fds: vec![Arc::new(ring), Arc::new(channel)],
     })
 }

@@ -247,12 +247,12 @@ impl Team {
         futex::wake(Reach::Process, &self.generation, u32::MAX);
     }
 
-    /// Computes pieces until none are left, and calls `between` after each.
+    /// Computes pieces until none are left, and calls `after_each` after each.
     fn work(
         &self,
         batch: &SharedBatch<'_>,
         context: &mut ThreadContext,
-        mut between: impl FnMut(&mut ThreadContext),
+        mut after_each: impl FnMut(&mut ThreadContext),
     ) {
         let SharedBatch {
             generation,
@@ -274,7 +274,7 @@ impl Team {
             if self.finished.fetch_add(1, Ordering::AcqRel) + 1 == split.pieces() {
                 futex::wake(Reach::Process, &self.finished, 1);
             }
-            between(context);
+            after_each(context);
         }
     }
 
@@ -346,7 +346,7 @@ fn compute_rows(
     while !left.is_empty() {
         let group;
         (group, left) = left.split_at(ThreadContext::group(models, segments, left));
-        if group.len() > 1 && context.compute_together(models, segments, group).is_ok() {
+        if group.len() > 1 && context.compute_gathered(models, segments, group).is_ok() {
             continue;
         }
         for part in group {

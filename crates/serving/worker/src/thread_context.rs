@@ -90,7 +90,7 @@ impl ThreadContext {
     }
 
     /// Computes parts of segments of the same model and kinds in one call.
-    pub(super) fn compute_together(
+    pub(super) fn compute_gathered(
         &mut self,
         models: &Table,
         segments: &[Segment],

@@ -270,8 +270,8 @@ impl RequestQueue {
             self.drop_infeasible(bound, dropped);
             waiting = self.rows_from(0);
             let deadline = self.deadline(self.entries.front()?);
-            let most = self.rows_by(deadline, bound).min(self.params.rows_max);
-            self.prefix(most)
+            let rows_max = self.rows_by(deadline, bound).min(self.params.rows_max);
+            self.prefix(rows_max)
         };
         self.candidate_len = requests;
         Some(self.window(rows, rows < waiting, bound))
@@ -292,7 +292,7 @@ impl RequestQueue {
         let deadline = arrival.saturating_add(self.params.objective);
         let delay = self.delays.of(rows);
         let earliest = bound.now.saturating_add(delay).max(bound.free);
-        let asked = match self.params.release {
+        let release_at = match self.params.release {
             _ if self.is_full(rows) => earliest,
             Release::Timeout { delay } => arrival.saturating_add(delay),
             Release::Deferred { early, window } if !is_cut && deadline < Nanos::MAX => {
@@ -302,7 +302,7 @@ impl RequestQueue {
             }
             Release::Deferred { .. } | Release::Eager => earliest,
         };
-        let exec = asked.max(earliest);
+        let exec = release_at.max(earliest);
         Candidate {
             rows,
             wakes: exec.saturating_sub(delay),
@@ -342,17 +342,17 @@ impl RequestQueue {
             .map_or(0, |w| self.arrived - w.before)
     }
 
-    /// The longest prefix of at most `most` rows, at least one request; returns its requests and
+    /// The longest prefix of at most `rows_max` rows, at least one request; returns its requests and
     /// rows.
-    fn prefix(&self, most: u64) -> (usize, u64) {
+    fn prefix(&self, rows_max: u64) -> (usize, u64) {
         let Some(head) = self.entries.front() else {
             return (0, 0);
         };
         let end = |w: &QueuedRequest| w.before + u64::from(w.member.rows) - head.before;
         let requests = if self.multi_row == 0 {
-            usize::try_from(most).map_or(self.entries.len(), |n| n.min(self.entries.len()))
+            usize::try_from(rows_max).map_or(self.entries.len(), |n| n.min(self.entries.len()))
         } else {
-            self.entries.partition_point(|w| end(w) <= most)
+            self.entries.partition_point(|w| end(w) <= rows_max)
         };
         let requests = requests.min(self.params.requests_max).max(1);
         let rows = self.rows_from(0) - self.rows_from(requests);

@@ -7,7 +7,7 @@ use crate::limits::{BLAME_MAX, OVERDUE_AFTER, OVERDUE_PERIOD};
 use crate::{Abandoned, Actions, Nanos, QueueIndex, WorkerIndex};
 
 impl Scheduler {
-    pub(super) fn welcome(&mut self, worker: WorkerIndex) {
+    pub(super) fn worker_ready(&mut self, worker: WorkerIndex) {
         let Some(state) = self.workers.get_mut(worker.position()) else {
             return;
         };
@@ -65,14 +65,14 @@ impl Scheduler {
                 batch.losses = batch.losses.saturating_add(1);
                 batch.hangs = batch.hangs.saturating_add(u32::from(is_hung));
                 batch.blame = batch.blame.saturating_add(blame);
-                self.run_again(batch, actions);
+                self.replay_or_abandon(batch, actions);
             }
         }
     }
 
     /// Replays a batch, unless it is to blame. A batch that is to blame is replayed in halves, each
     /// of which may cause only one more loss; a single request is abandoned.
-    fn run_again(&mut self, mut batch: Batch, actions: &mut Actions) {
+    fn replay_or_abandon(&mut self, mut batch: Batch, actions: &mut Actions) {
         if batch.entries.is_empty() {
             return self.recycle(batch.entries);
         }
@@ -113,9 +113,9 @@ impl Scheduler {
     }
 
     fn recycle(&mut self, mut entries: Vec<Entry>) {
-        if self.spare.len() < self.config.workers {
+        if self.entry_pool.len() < self.config.workers {
             entries.clear();
-            self.spare.push(entries);
+            self.entry_pool.push(entries);
         }
     }
 
@@ -161,11 +161,11 @@ impl Scheduler {
             return;
         }
         let worker = self.core.free_worker(self.now);
-        self.take_turns();
+        self.update_ranks();
         if let (Some(queue), Some(worker)) = (self.overdue(), worker) {
             self.since_overdue = 0;
             self.core
-                .prefer(queue, worker, self.now, &mut self.core_actions);
+                .dispatch_now(queue, worker, self.now, &mut self.core_actions);
             self.apply_dispatches(actions);
         }
     }
@@ -175,7 +175,7 @@ impl Scheduler {
         // bound: each decision moves one candidate; only queues with deadlines drop, and dropped
         // requests wait in those without.
         loop {
-            self.take_turns();
+            self.update_ranks();
             if self.core.decide_one(self.now, &mut self.core_actions) {
                 self.apply_dispatches(actions);
             } else if !self.requeue_dropped() {
@@ -198,7 +198,7 @@ impl Scheduler {
     }
 
     fn start_batch(&mut self, dispatch: &DeadlineDispatch, actions: &mut Actions) {
-        let mut entries = self.spare.pop().unwrap_or_default();
+        let mut entries = self.entry_pool.pop().unwrap_or_default();
         let members = self.core_actions.members(dispatch).iter();
         entries.extend(members.map(|member| Entry {
             key: member.key,

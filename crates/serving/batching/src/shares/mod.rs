@@ -7,10 +7,10 @@
 //!
 //! **Approach.** Start-time fair queueing (P. Goyal, H. Vin, H. Cheng: Start-time Fair Queueing,
 //! SIGCOMM 1996) on two levels, with slack for deadlines: see [`flows`]. A queue may be ahead of
-//! its share by [`PATIENCE_SHARE`] of the shortest objective of the other waiting queues; up to
+//! its share by [`TOLERATED_DELAY_DIVISOR`] of the shortest objective of the other waiting queues; up to
 //! that deadlines decide, beyond it the others have priority. A running batch is not preempted, so
 //! the same part of the shortest objective bounds the time until some worker is free: see
-//! [`FairShares::patience`]. Admission reads [`QueueShare`].
+//! [`FairShares::tolerated_delay`]. Admission reads [`QueueShare`].
 //!
 //! **Proof sketch.** Let T be that part of its objective. A queue within its share that begins to
 //! wait is at the virtual time. At most T passes until a worker is free. Other queues are served
@@ -32,13 +32,13 @@ pub const DEFAULT_WEIGHT: u32 = 100;
 
 /// Other queues may delay a queue within its share by its objective divided by this, twice: by the
 /// running batch, and by more urgent requests.
-const PATIENCE_SHARE: u64 = 4;
+const TOLERATED_DELAY_DIVISOR: u64 = 4;
 
 /// Objective assumed for queues without one.
 const ASSUMED_OBJECTIVE: Nanos = Nanos(100_000_000);
 
 /// How long a queue stays active after a request.
-const ACTIVE_FOR: Nanos = Nanos(10_000_000_000);
+const ACTIVE_TIME: Nanos = Nanos(10_000_000_000);
 
 /// Averaging window of worker use (its weight decays to 1/e).
 const USE_WINDOW: Nanos = Nanos(1_000_000_000);
@@ -54,7 +54,7 @@ struct Group {
     floor: Tag,
     is_active: bool,
     /// The shortest objective of active queues of other groups that have one.
-    beside: Option<Nanos>,
+    shortest_other_objective: Option<Nanos>,
 }
 
 #[derive(Debug)]
@@ -62,14 +62,14 @@ struct Queue {
     group: usize,
     objective: Option<Nanos>,
     /// Time of the last request for it.
-    asked: Option<Nanos>,
+    last_request: Option<Nanos>,
     is_active: bool,
     /// Worker time used, in nanoseconds, exponentially decayed.
     used: f64,
     /// Whether it used less than its share at the last refresh.
-    goes_first: bool,
+    has_priority: bool,
     rate: f64,
-    patience: Option<Nanos>,
+    tolerated_delay: Option<Nanos>,
 }
 
 #[derive(Debug, Default)]
@@ -100,7 +100,7 @@ impl FairShares {
                     queues: Vec::new(),
                     floor: 0,
                     is_active: false,
-                    beside: None,
+                    shortest_other_objective: None,
                 });
                 self.group_flows.push(Flow::default());
                 self.groups.len() - 1
@@ -110,12 +110,12 @@ impl FairShares {
         self.queues.push(Queue {
             group,
             objective: None,
-            asked: None,
+            last_request: None,
             is_active: false,
             used: 0.0,
             rate: 1.0,
-            goes_first: true,
-            patience: None,
+            has_priority: true,
+            tolerated_delay: None,
         });
         self.queue_flows.push(Flow::default());
         self.refreshed = None;
@@ -137,17 +137,17 @@ impl FairShares {
     }
 
     /// Resets a queue because another model uses it now.
-    pub(crate) fn forget(&mut self, queue: usize) {
+    pub(crate) fn reset(&mut self, queue: usize) {
         if let Some(of) = self.queues.get_mut(queue) {
-            (of.asked, of.used) = (None, 0.0);
+            (of.last_request, of.used) = (None, 0.0);
             self.refreshed = None;
         }
     }
 
     /// Records a request for the queue, admitted or not.
-    pub(crate) fn asked(&mut self, queue: usize, now: Nanos) {
+    pub(crate) fn record_request(&mut self, queue: usize, now: Nanos) {
         if let Some(of) = self.queues.get_mut(queue) {
-            of.asked = Some(now);
+            of.last_request = Some(now);
             if !of.is_active {
                 self.refreshed = None;
             }
@@ -161,21 +161,21 @@ impl FairShares {
         let of = self.queues.get(queue);
         QueueShare {
             rate: of.map_or(1.0, |of| of.rate),
-            has_rivals: of.is_some_and(|of| of.patience.is_some()),
-            goes_first: of.is_some_and(|of| of.goes_first),
+            has_rivals: of.is_some_and(|of| of.tolerated_delay.is_some()),
+            has_priority: of.is_some_and(|of| of.has_priority),
             is_active: of.is_some_and(|of| of.is_active),
         }
     }
 
     /// The time after a dispatch of this queue within which some worker should be free for the
     /// other active queues; `None` if there are none.
-    pub(crate) fn patience(&self, queue: usize) -> Option<Nanos> {
-        self.queues.get(queue)?.patience
+    pub(crate) fn tolerated_delay(&self, queue: usize) -> Option<Nanos> {
+        self.queues.get(queue)?.tolerated_delay
     }
 
     /// The shortest objective of the active queues of other groups.
-    pub(crate) fn shortest_beside(&self, queue: usize) -> Option<Nanos> {
-        self.groups[self.queues.get(queue)?.group].beside
+    pub(crate) fn shortest_other_objective(&self, queue: usize) -> Option<Nanos> {
+        self.groups[self.queues.get(queue)?.group].shortest_other_objective
     }
 
     /// The share of a queue's group in `rows_max`, the bound of all rows.
@@ -235,8 +235,8 @@ impl FairShares {
         for of in &mut self.queues {
             of.used *= decay;
             total += of.used;
-            let is_recent = |asked| now.saturating_sub(asked) < ACTIVE_FOR;
-            of.is_active = of.asked.is_some_and(is_recent);
+            let is_recent = |last_request| now.saturating_sub(last_request) < ACTIVE_TIME;
+            of.is_active = of.last_request.is_some_and(is_recent);
         }
         for group in &mut self.groups {
             let mut queues = group.queues.iter();
@@ -246,13 +246,13 @@ impl FairShares {
         let active = self.active_weight(None);
         for queue in 0..self.queues.len() {
             let (share, used) = (self.share(queue, active), self.queues[queue].used);
-            self.queues[queue].goes_first = used < share * window;
-            self.queues[queue].rate = match self.queues[queue].goes_first {
+            self.queues[queue].has_priority = used < share * window;
+            self.queues[queue].rate = match self.queues[queue].has_priority {
                 true => 1.0,
                 false => share.max(1.0 - (total - used) / window),
             };
         }
-        self.refresh_patience();
+        self.refresh_tolerated_delays();
         true
     }
 
@@ -261,14 +261,14 @@ impl FairShares {
         self.has_rivals
     }
 
-    fn refresh_patience(&mut self) {
+    fn refresh_tolerated_delays(&mut self) {
         let objective = |of: &Queue| of.objective.unwrap_or(ASSUMED_OBJECTIVE);
         let active = self.queues.iter().enumerate();
         let active = active.filter(|(_, of)| of.is_active);
         let shortest = Shortest::of(active.map(|(at, of)| (at, objective(of))));
         self.has_rivals = shortest.second.is_some();
         for (queue, of) in self.queues.iter_mut().enumerate() {
-            of.patience = shortest.beside(queue).map(patience);
+            of.tolerated_delay = shortest.other_than(queue).map(tolerated_delay);
         }
         let queues = &self.queues;
         let shortest = |group: &Group| {
@@ -282,7 +282,7 @@ impl FairShares {
         let of_groups = groups.filter_map(|(at, group)| Some((at, shortest(group)?)));
         let of_groups = Shortest::of(of_groups);
         for (at, group) in self.groups.iter_mut().enumerate() {
-            group.beside = of_groups.beside(at);
+            group.shortest_other_objective = of_groups.other_than(at);
         }
     }
 
@@ -354,7 +354,7 @@ impl FairShares {
         let shortest = Shortest::of(objectives);
         for (at, group) in self.groups.iter().enumerate() {
             let ahead = self.group_flows[at].ahead(self.floor, group.weight);
-            if is_over(ahead, shortest.beside(at), workers) {
+            if must_yield(ahead, shortest.other_than(at), workers) {
                 group.queues.iter().for_each(|&queue| ranks[queue] += 2);
             }
         }
@@ -366,7 +366,7 @@ impl FairShares {
         let shortest = Shortest::of(waiting.map(|queue| (queue, self.objective(queue))));
         for &queue in &group.queues {
             let ahead = self.queue_flows[queue].ahead(group.floor, 1);
-            if is_over(ahead, shortest.beside(queue), workers) {
+            if must_yield(ahead, shortest.other_than(queue), workers) {
                 ranks[queue] += 1;
             }
         }
@@ -374,14 +374,14 @@ impl FairShares {
 }
 
 /// How long a queue with this objective may be delayed by others.
-fn patience(objective: Nanos) -> Nanos {
-    Nanos(objective.0 / PATIENCE_SHARE)
+fn tolerated_delay(objective: Nanos) -> Nanos {
+    Nanos(objective.0 / TOLERATED_DELAY_DIVISOR)
 }
 
 /// Whether a flow that is ahead of its share by this worker time must yield to the others, whose
 /// shortest objective is `shortest`.
-fn is_over(ahead: Nanos, shortest: Option<Nanos>, workers: usize) -> bool {
-    let most = |objective| patience(objective).0.saturating_mul(workers as u64);
+fn must_yield(ahead: Nanos, shortest: Option<Nanos>, workers: usize) -> bool {
+    let most = |objective| tolerated_delay(objective).0.saturating_mul(workers as u64);
     shortest.is_some_and(|objective| ahead.0 > most(objective))
 }
 
@@ -408,7 +408,7 @@ impl Shortest {
     }
 
     /// The shortest objective, excluding that at `at`.
-    fn beside(&self, at: usize) -> Option<Nanos> {
+    fn other_than(&self, at: usize) -> Option<Nanos> {
         let first = self.first.filter(|&(of, _)| of != at);
         first.map(|(_, first)| first).or(self.second)
     }

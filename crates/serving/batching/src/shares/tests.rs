@@ -173,7 +173,7 @@ fn kind_strategy() -> impl Strategy<Value = Kind> {
 
 fn patience_of(kind: Kind) -> u64 {
     let objective = kind.objective_ms.map(|ms| Nanos(ms * MS));
-    patience(objective.unwrap_or(ASSUMED_OBJECTIVE)).0
+    tolerated_delay(objective.unwrap_or(ASSUMED_OBJECTIVE)).0
 }
 
 proptest! {
@@ -295,7 +295,7 @@ fn kinds_of_one_model_share_its_weight_equally() {
 }
 
 #[test]
-fn a_queue_without_an_objective_has_its_share_beside_urgent_ones() {
+fn a_queue_without_an_objective_gets_its_share_despite_urgent_ones() {
     let patient = Kind {
         objective_ms: None,
         ..SHORT

@@ -282,7 +282,7 @@ fn a_candidate_is_promoted_when_every_serving_worker_has_it_and_the_old_one_is_c
 }
 
 #[test]
-fn a_candidate_that_cannot_be_opened_changes_nothing() {
+fn a_candidate_that_cannot_be_opened_is_rejected() {
     let mut harness = Harness::new(2);
     harness.settle();
     let old = harness.has(1);
@@ -322,7 +322,7 @@ fn a_candidate_that_kills_workers_is_given_up() {
 }
 
 #[test]
-fn a_worker_that_cannot_open_what_is_served_is_started_again_and_counted() {
+fn a_worker_that_cannot_open_a_served_edition_is_restarted_and_counted() {
     let mut harness = Harness::new(1);
     harness.start(0);
     harness.act(0, false);
@@ -346,7 +346,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_requests_are_answered_by_what_they_were_taken_for(
+    fn requests_are_computed_by_the_edition_that_admitted_them(
         acts in proptest::collection::vec((0..12_u8, 0..3_usize, 1..10_usize), 0..120)
     ) {
         let mut harness = Harness::new(3);

@@ -12,7 +12,7 @@ fn reported(took: Nanos, batches: u64) -> Vec<u64> {
 }
 
 #[test]
-fn costs_of_short_batches_are_used_after_some_and_of_long_ones_after_each() {
+fn costs_of_short_batches_are_updated_periodically_and_of_long_ones_after_each_batch() {
     assert_eq!(reported(Nanos(50_000), 50), [8, 16, 32, 48]);
     assert_eq!(reported(Nanos(MS.0 * 4), 12), [3, 6, 8, 11]);
     assert_eq!(reported(Nanos(MS.0 * 100), 6), [3, 4, 5, 6]);

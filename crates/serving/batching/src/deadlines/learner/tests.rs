@@ -27,7 +27,7 @@ fn assert_line(learner: &CostLearner, alpha: f64, beta: f64, share: f64) {
 }
 
 #[test]
-fn an_exact_line_is_found_and_its_error_is_nothing() {
+fn an_exact_line_is_fitted_without_error() {
     let mut learner = CostLearner::new(0.95);
     for n in 0..400_u64 {
         let rows = 1 + n * 7 % 60;
@@ -111,7 +111,7 @@ fn the_error_is_the_mean_distance_from_the_line_and_the_sizes_seen_are_recorded(
 }
 
 #[test]
-fn a_change_of_speed_is_followed() {
+fn the_estimate_adapts_to_a_change_of_speed() {
     let mut learner = CostLearner::new(0.9);
     let mut run = |factor: u64| {
         for n in 0..1500_u64 {

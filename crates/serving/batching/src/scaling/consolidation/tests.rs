@@ -34,7 +34,7 @@ fn history(rule: &mut Consolidator, begin: u64, ready: u32, from: u32, work: f64
 }
 
 #[test]
-fn pods_are_taken_out_step_by_step_until_those_that_are_left_have_enough_to_do() {
+fn pods_are_taken_out_step_by_step_until_the_rest_is_utilized() {
     for (ready, work, sizes) in [
         (3, 0.3, vec![3, 2, 1]),
         (3, 0.7, vec![3, 2]),
@@ -103,7 +103,7 @@ fn a_few_bad_requests_take_no_pod_out_and_bring_none_back() {
 }
 
 #[test]
-fn a_load_that_was_too_much_for_few_pods_is_not_given_to_as_few_again_for_an_hour() {
+fn a_utilization_with_bad_requests_is_avoided_for_an_hour() {
     let mut rule = Consolidator::default();
     assert_eq!(history(&mut rule, 0, 4, 4, 0.5), [4, 3, 2, 1]);
     let burst = Consolidation {
@@ -117,7 +117,7 @@ fn a_load_that_was_too_much_for_few_pods_is_not_given_to_as_few_again_for_an_hou
 }
 
 #[test]
-fn without_a_pod_that_gets_requests_all_get_some() {
+fn without_a_serving_pod_all_ready_pods_serve() {
     let mut rule = Consolidator::default();
     assert_eq!(rule.advise(at(0), DELAY, &load(3, 0, 0.0)).serving, 3);
     assert_eq!(rule.advise(at(0), DELAY, &load(0, 0, 0.0)).serving, 0);
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn a_load_that_stays_ends_in_a_number_that_stays(
+    fn a_constant_load_converges_to_a_constant_number(
         ready in 1_u32..40, busy in 0.0..1.0_f64, from in 1_u32..40,
     ) {
         let sizes = history(

@@ -14,7 +14,7 @@ const CORE_RANKS: [[u8; 2]; 4] = [[0, 2], [1, 2], [3, 5], [4, 5]];
 
 impl Scheduler {
     /// Updates the ranks in the core before a worker gets a batch.
-    pub(super) fn take_turns(&mut self) {
+    pub(super) fn update_ranks(&mut self) {
         if self.idle == 0 {
             return;
         }
@@ -46,11 +46,11 @@ impl Scheduler {
             _ => Some(self.now),
         };
         let bound = |queue: usize| {
-            let patience = self.shares.patience(queue)?;
+            let tolerated_delay = self.shares.tolerated_delay(queue)?;
             let cost = self.profiles[queue].cost?;
-            let soon = self.now.saturating_add(patience);
+            let soon = self.now.saturating_add(tolerated_delay);
             let is_soon = next_end.is_some_and(|end| end <= soon);
-            (!is_soon).then(|| cost.rows_within(patience).max(1))
+            (!is_soon).then(|| cost.rows_within(tolerated_delay).max(1))
         };
         let bounds = (0..self.profiles.len()).map(|queue| bound(queue).unwrap_or(u64::MAX));
         self.core
@@ -74,7 +74,7 @@ impl Scheduler {
     /// Records a request for a queue, admitted or not. For some seconds the batches of other queues
     /// leave it room.
     pub fn note_request(&mut self, queue: QueueIndex, now: Nanos) {
-        self.shares.asked(queue.0, now);
+        self.shares.record_request(queue.0, now);
         if self.shares.refresh(self.present_workers(), now) {
             self.publish_shares();
         }
@@ -83,8 +83,8 @@ impl Scheduler {
     /// Reads which queues got requests without the scheduler, by [`QueueBoard::ask`].
     pub fn refresh(&mut self, now: Nanos) {
         for (queue, board) in self.boards.iter().enumerate() {
-            if let Some(asked) = board.take_asked() {
-                self.shares.asked(queue, asked);
+            if let Some(last_request) = board.take_last_request() {
+                self.shares.record_request(queue, last_request);
             }
         }
         if self.shares.refresh(self.present_workers(), now) {
@@ -99,7 +99,7 @@ impl Scheduler {
             let rows_max = self.shares.rows_share(queue, rows_max);
             board
                 .group
-                .publish(rows_max, self.shares.shortest_beside(queue));
+                .publish(rows_max, self.shares.shortest_other_objective(queue));
         }
     }
 
