@@ -387,7 +387,7 @@ impl QueueBoard {
         };
         let (waiting, last) = (of(before), of(rows));
         let workers = self.workers.present.load(Ordering::Relaxed).max(1) as u64;
-        let running = self.running(now);
+        let running = self.running_time(now);
         let alone = Nanos(running.saturating_add(waiting).0 / workers).saturating_add(last);
         if self.has_rivals.load(Ordering::Relaxed) == 0 {
             return alone;
@@ -406,7 +406,7 @@ impl QueueBoard {
     }
 
     /// Expected remaining service time of its running batches, in total.
-    fn running(&self, now: Nanos) -> Nanos {
+    fn running_time(&self, now: Nanos) -> Nanos {
         let left = Nanos(self.running_end.load(Ordering::Relaxed)).saturating_sub(now);
         Nanos(left.0.saturating_mul(self.running.load(Ordering::Relaxed)))
     }
@@ -447,21 +447,21 @@ pub fn admit_early<'a>(
 fn check(needed: Nanos, time: Nanos) -> Result<(), Nanos> {
     match needed.saturating_sub(time) {
         Nanos(0) => Ok(()),
-        over => Err(over),
+        excess => Err(excess),
     }
 }
 
-/// Adds to a counter if `may` accepts its old and new value.
+/// Adds to a counter if `is_allowed` accepts its old and new value.
 ///
 /// # Errors
 /// It does not; contains the value of the counter.
 fn add(
     counter: &AtomicUsize,
     more: usize,
-    may: impl Fn(usize, usize) -> bool,
+    is_allowed: impl Fn(usize, usize) -> bool,
 ) -> Result<usize, usize> {
     counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
-        held.checked_add(more).filter(|&sum| may(held, sum))
+        held.checked_add(more).filter(|&sum| is_allowed(held, sum))
     })
 }
 

@@ -109,8 +109,8 @@ impl Tallies {
         Self((0..loops).map(|_| LoopTally::default()).collect())
     }
 
-    /// Counts requests completed at `now`, except those whose clients went away. `drain` drains
-    /// the tallies.
+    /// Counts requests completed at `now`, except those whose clients went away. `drain` must
+    /// drain the tallies.
     pub(super) fn count(
         &self,
         event_loop: LoopIndex,

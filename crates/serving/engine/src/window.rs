@@ -262,7 +262,7 @@ mod tests {
         let mut quantiles = |latencies: &[u64], now| {
             for (at, &latency) in latencies.iter().enumerate() {
                 let kind = [Kind::Value, Kind::Contribs][at % 2];
-                model.answered(kind, latency, now);
+                model.record_answered(kind, latency, now);
             }
             let load = IdleWindow::new().load(1, &[(model.kinds(now), None)], now);
             (load.latency_p50_nanos, load.latency_p99_nanos)

@@ -68,7 +68,7 @@ pub(crate) struct Generation {
     /// No new front is started: the serving front drains and exits.
     is_ending: bool,
     /// Another generation serves until this one is ready.
-    is_trial: bool,
+    is_pending_upgrade: bool,
     pub(crate) status: Status,
 }
 
@@ -84,7 +84,7 @@ impl Generation {
         let program = PathBuf::from(format!("/proc/self/fd/{}", binary.as_raw_fd()));
         let store = Store::with_listeners(listeners);
         Self {
-            is_trial: true,
+            is_pending_upgrade: true,
             ..Self::new(program, Some(binary), store)
         }
     }
@@ -103,7 +103,7 @@ impl Generation {
             was_ready: false,
             predecessor: None,
             is_ending: false,
-            is_trial: false,
+            is_pending_upgrade: false,
             status: Status::default(),
         }
     }
@@ -142,13 +142,13 @@ impl Generation {
     }
 
     /// Replaces another generation as the serving one.
-    pub(crate) fn succeed(&mut self, before: &Self) {
-        self.is_trial = false;
+    pub(crate) fn take_over_from(&mut self, previous: &Self) {
+        self.is_pending_upgrade = false;
         self.standby_at = Instant::now() + STANDBY_PAUSE;
         self.status = Status {
-            upgrades: before.status.upgrades + 1,
+            upgrades: previous.status.upgrades + 1,
             standby: StandbyState::Starting,
-            ..before.status.clone()
+            ..previous.status.clone()
         };
         self.publish();
     }
@@ -169,14 +169,17 @@ impl Generation {
     }
 
     /// Handles all events. Returns how the generation ended, if it has.
-    pub(crate) fn pass(&mut self, environment: &mut Environment) -> Result<Option<End>, OsError> {
+    pub(crate) fn handle_events(
+        &mut self,
+        environment: &mut Environment,
+    ) -> Result<Option<End>, OsError> {
         let now = Instant::now();
-        self.host.pass(&environment.poll)?;
+        self.host.handle_events(&environment.poll)?;
         self.receive(now);
         if let Some(end) = self.reap_serving(now)? {
             return Ok(Some(end));
         }
-        if self.is_ending || self.is_trial {
+        if self.is_ending || self.is_pending_upgrade {
             return Ok(match self.serving {
                 Some(_) => None,
                 None => Some(End::Code(0)),
@@ -200,7 +203,7 @@ impl Generation {
         if fronts.into_iter().any(|front| front.control.is_waiting()) {
             timeout = RESEND_PERIOD;
         }
-        match self.standby.is_none() && !self.is_ending && !self.is_trial {
+        match self.standby.is_none() && !self.is_ending && !self.is_pending_upgrade {
             true => timeout.min(self.standby_at.saturating_duration_since(Instant::now())),
             false => timeout,
         }
@@ -279,7 +282,7 @@ impl Generation {
         {
             return Ok(Some(End::Code(code)));
         }
-        if self.is_ending || self.is_trial {
+        if self.is_ending || self.is_pending_upgrade {
             return Ok(Some(End::Crashed(exit)));
         }
         let connections = self.store.connections();

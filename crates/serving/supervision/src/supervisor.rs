@@ -79,7 +79,7 @@ impl Supervisor {
             if std::mem::replace(&mut self.upgrades_requested, requested) != requested {
                 self.start_upgrade();
             }
-            if let Some(end) = self.current.pass(&mut self.environment)? {
+            if let Some(end) = self.current.handle_events(&mut self.environment)? {
                 return Ok(self.exit_code(end));
             }
             self.advance_upgrade()?;
@@ -136,7 +136,7 @@ impl Supervisor {
         let Some(next) = &mut self.next else {
             return Ok(());
         };
-        if let Some(end) = next.pass(&mut self.environment)? {
+        if let Some(end) = next.handle_events(&mut self.environment)? {
             tracing::error!(?end, "the newer binary cannot serve: nothing is upgraded");
             self.next = None;
             return Ok(());
@@ -145,27 +145,27 @@ impl Supervisor {
             return Ok(());
         }
         if let Some(mut next) = self.next.take() {
-            next.succeed(&self.current);
-            let mut before = std::mem::replace(&mut self.current, next);
-            if before.end(&SupervisorMessage::Retire)?.is_none() {
-                self.retired.push(before);
+            next.take_over_from(&self.current);
+            let mut previous = std::mem::replace(&mut self.current, next);
+            if previous.end(&SupervisorMessage::Retire)?.is_none() {
+                self.retired.push(previous);
             }
         }
         Ok(())
     }
 
     fn retire(&mut self) -> Result<(), OsError> {
-        let mut left = Vec::new();
+        let mut remaining = Vec::new();
         for mut generation in std::mem::take(&mut self.retired) {
-            match generation.pass(&mut self.environment)? {
-                None => left.push(generation),
+            match generation.handle_events(&mut self.environment)? {
+                None => remaining.push(generation),
                 Some(End::Code(0)) => {}
                 Some(end) => {
                     tracing::warn!(?end, "an upgraded front has not answered everything");
                 }
             }
         }
-        self.retired = left;
+        self.retired = remaining;
         Ok(())
     }
 }

@@ -86,8 +86,8 @@ impl TimeEstimates<'_> {
         times.sum()
     }
 
-    /// Time of all segments, `total` rows, if a call computes at most `call_rows` rows. Rows
-    /// of different segments are gathered.
+    /// Time of all segments, `total` rows, if a call computes at most `call_rows` rows. Rows of
+    /// different segments are gathered.
     fn batch(&self, segments: &[Segment], total: usize, call_rows: usize) -> Option<f64> {
         let times = segments
             .iter()

@@ -247,7 +247,7 @@ impl Team {
         futex::wake(Reach::Process, &self.generation, u32::MAX);
     }
 
-    /// Computes pieces until none are left, and calls `after_each` after each.
+    /// Computes pieces until none are left, and calls `after_each` after each of them.
     fn work(
         &self,
         batch: &SharedBatch<'_>,

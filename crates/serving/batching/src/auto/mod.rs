@@ -274,7 +274,7 @@ impl AutoQueue {
             return;
         };
         self.is_worthwhile = GAIN_MIN.holds(forecast.goodput_gain(), self.is_worthwhile);
-        let (is_deferred, reason) = self.wanted(prefer, conditions);
+        let (is_deferred, reason) = self.desired_choice(prefer, conditions);
         let is_change = is_deferred != self.choice.is_deferred;
         let may_change = |changed: Nanos| now.saturating_sub(changed) >= CHANGE_PERIOD;
         if !is_change {
@@ -289,7 +289,7 @@ impl AutoQueue {
     }
 
     /// The wanted choice, and its reason.
-    fn wanted(&self, prefer: Prefer, conditions: Conditions) -> (bool, Reason) {
+    fn desired_choice(&self, prefer: Prefer, conditions: Conditions) -> (bool, Reason) {
         let is_deferred = self.choice.is_deferred;
         if self.is_bursty {
             return (false, Reason::Bursts);

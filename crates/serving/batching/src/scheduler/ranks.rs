@@ -19,10 +19,12 @@ impl Scheduler {
             return;
         }
         let (core, workers) = (&self.core, self.present_workers());
-        let contends =
+        let is_backlogged =
             |queue: usize| core.is_waiting(in_time(queue)) || core.is_waiting(late(queue));
-        let any = core.has_waiting();
-        let is_ranked = self.shares.rank(contends, any, workers, &mut self.ranks);
+        let any_backlogged = core.has_waiting();
+        let is_ranked = self
+            .shares
+            .rank(is_backlogged, any_backlogged, workers, &mut self.ranks);
         if is_ranked || self.is_ranked {
             let of_core = |&rank: &u8| match is_ranked {
                 true => CORE_RANKS[usize::from(rank)],
@@ -80,7 +82,7 @@ impl Scheduler {
         }
     }
 
-    /// Reads which queues got requests without the scheduler, by [`QueueBoard::ask`].
+    /// Reads which queues got requests without the scheduler, by [`QueueBoard::record_request`].
     pub fn refresh(&mut self, now: Nanos) {
         for (queue, board) in self.boards.iter().enumerate() {
             if let Some(last_request) = board.take_last_request() {
@@ -95,7 +97,7 @@ impl Scheduler {
     pub(super) fn publish_shares(&self) {
         let rows_max = self.config.batching.queue_rows_max;
         for (queue, board) in self.boards.iter().enumerate() {
-            board.set_share(self.shares.published(queue));
+            board.set_share(self.shares.queue_share(queue));
             let rows_max = self.shares.rows_share(queue, rows_max);
             board
                 .group

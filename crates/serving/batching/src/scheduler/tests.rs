@@ -1,5 +1,5 @@
-//! Queues with deadlines, admission, split batches and turns: behavior that the twin does not
-//! cover.
+//! Queues with deadlines, admission, split batches and ranks: behavior that the reference model
+//! does not cover.
 
 use super::*;
 use crate::BLAME_MAX;

@@ -23,7 +23,7 @@ impl Scheduler {
             return;
         };
         match std::mem::replace(state, Worker::Absent) {
-            Worker::Free => self.take_from_core(worker),
+            Worker::Free => self.remove_from_core(worker),
             Worker::Busy(batch) => *state = Worker::Held(batch),
             other @ (Worker::Absent | Worker::Held(_)) => *state = other,
         }
@@ -35,12 +35,12 @@ impl Scheduler {
         };
         match std::mem::replace(state, Worker::Absent) {
             Worker::Busy(batch) => {
-                self.settle(&batch);
+                self.correct_charge(&batch);
                 self.recycle(batch.entries);
                 self.set_free(worker);
             }
             Worker::Held(batch) => {
-                self.settle(&batch);
+                self.correct_charge(&batch);
                 self.recycle(batch.entries);
             }
             other @ (Worker::Absent | Worker::Free) => *state = other,
@@ -59,9 +59,9 @@ impl Scheduler {
         };
         match std::mem::replace(state, Worker::Absent) {
             Worker::Absent => {}
-            Worker::Free => self.take_from_core(worker),
+            Worker::Free => self.remove_from_core(worker),
             Worker::Busy(mut batch) | Worker::Held(mut batch) => {
-                self.settle(&batch);
+                self.correct_charge(&batch);
                 batch.losses = batch.losses.saturating_add(1);
                 batch.hangs = batch.hangs.saturating_add(u32::from(is_hung));
                 batch.blame = batch.blame.saturating_add(blame);
@@ -107,7 +107,7 @@ impl Scheduler {
     }
 
     /// Removes a free worker from the core.
-    fn take_from_core(&mut self, worker: WorkerIndex) {
+    fn remove_from_core(&mut self, worker: WorkerIndex) {
         self.idle -= 1;
         self.step_core(deadlines::DeadlineEvent::WorkerGone { worker });
     }
@@ -127,7 +127,7 @@ impl Scheduler {
             let Some(mut batch) = self.replays.pop_front() else {
                 return;
             };
-            self.take_from_core(worker);
+            self.remove_from_core(worker);
             (batch.began, batch.end, batch.charged) = (self.now, self.now, Nanos(0));
             actions.dispatch(worker, &batch);
             self.mark_changed(batch.queue);
@@ -150,7 +150,7 @@ impl Scheduler {
     }
 
     /// Replaces the predicted time that the queue was charged for a batch by the measured one.
-    fn settle(&mut self, batch: &Batch) {
+    fn correct_charge(&mut self, batch: &Batch) {
         self.mark_changed(batch.queue);
         let took = self.now.saturating_sub(batch.began);
         self.shares.correct(batch.queue.0, batch.charged, took);

@@ -7,10 +7,10 @@
 //!
 //! **Approach.** Start-time fair queueing (P. Goyal, H. Vin, H. Cheng: Start-time Fair Queueing,
 //! SIGCOMM 1996) on two levels, with slack for deadlines: see [`flows`]. A queue may be ahead of
-//! its share by [`TOLERATED_DELAY_DIVISOR`] of the shortest objective of the other waiting queues; up to
-//! that deadlines decide, beyond it the others have priority. A running batch is not preempted, so
-//! the same part of the shortest objective bounds the time until some worker is free: see
-//! [`FairShares::tolerated_delay`]. Admission reads [`QueueShare`].
+//! its share by the shortest objective of the other waiting queues divided by
+//! [`TOLERATED_DELAY_DIVISOR`]; up to that deadlines decide, beyond it the others have priority. A
+//! running batch is not preempted, so the same part of the shortest objective bounds the time until
+//! some worker is free: see [`FairShares::tolerated_delay`]. Admission reads [`QueueShare`].
 //!
 //! **Proof sketch.** Let T be that part of its objective. A queue within its share that begins to
 //! wait is at the virtual time. At most T passes until a worker is free. Other queues are served
@@ -22,7 +22,7 @@
 
 mod flows;
 
-use flows::{Flow, SCALE, Tag, enter};
+use flows::{Flow, SCALE, Tag, update_flows};
 
 use crate::Nanos;
 use crate::admission::QueueShare;
@@ -51,7 +51,7 @@ struct Group {
     weight: u32,
     queues: Vec<usize>,
     /// Virtual time of its queues.
-    floor: Tag,
+    virtual_time: Tag,
     is_active: bool,
     /// The shortest objective of active queues of other groups that have one.
     shortest_other_objective: Option<Nanos>,
@@ -81,9 +81,9 @@ pub(crate) struct FairShares {
     /// Service received by queues within their group.
     queue_flows: Vec<Flow>,
     /// Virtual time of the groups.
-    floor: Tag,
+    virtual_time: Tag,
     /// Whether some queue waited for a worker at the last call of [`FairShares::rank`].
-    has_contended: bool,
+    was_backlogged: bool,
     refreshed: Option<Nanos>,
     /// Whether at least two queues are active.
     has_rivals: bool,
@@ -98,7 +98,7 @@ impl FairShares {
                 self.groups.push(Group {
                     weight: DEFAULT_WEIGHT,
                     queues: Vec::new(),
-                    floor: 0,
+                    virtual_time: 0,
                     is_active: false,
                     shortest_other_objective: None,
                 });
@@ -157,7 +157,7 @@ impl FairShares {
     /// Values that admission reads. The rate, the fraction of all workers that the queue can count
     /// on, is 1 while the queue uses less than its share, because it then has priority; otherwise
     /// it is its share, or the capacity that the others leave unused, if more.
-    pub(crate) fn published(&self, queue: usize) -> QueueShare {
+    pub(crate) fn queue_share(&self, queue: usize) -> QueueShare {
         let of = self.queues.get(queue);
         QueueShare {
             rate: of.map_or(1.0, |of| of.rate),
@@ -307,26 +307,32 @@ impl FairShares {
     /// highest is served last. Returns whether any is above 0.
     pub(crate) fn rank(
         &mut self,
-        contends: impl Fn(usize) -> bool,
-        any_contends: bool,
+        is_backlogged: impl Fn(usize) -> bool,
+        any_backlogged: bool,
         workers: usize,
         ranks: &mut Vec<u8>,
     ) -> bool {
-        if !any_contends && !self.has_contended {
+        if !any_backlogged && !self.was_backlogged {
             return false;
         }
-        self.has_contended = any_contends;
+        self.was_backlogged = any_backlogged;
         let groups = &self.groups;
-        let group_contends = |group: usize| groups[group].queues.iter().any(|&q| contends(q));
-        enter(
+        let is_group_backlogged =
+            |group: usize| groups[group].queues.iter().any(|&q| is_backlogged(q));
+        update_flows(
             &mut self.group_flows,
             0..groups.len(),
-            &mut self.floor,
-            group_contends,
+            &mut self.virtual_time,
+            is_group_backlogged,
         );
         for group in &mut self.groups {
             let queues = group.queues.iter().copied();
-            enter(&mut self.queue_flows, queues, &mut group.floor, &contends);
+            update_flows(
+                &mut self.queue_flows,
+                queues,
+                &mut group.virtual_time,
+                &is_backlogged,
+            );
         }
         ranks.clear();
         ranks.resize(self.queues.len(), 0);
@@ -340,7 +346,7 @@ impl FairShares {
     /// The shortest objective of the waiting queues of a group.
     fn group_objective(&self, group: &Group) -> Option<Nanos> {
         let queues = group.queues.iter().copied();
-        let waiting = queues.filter(|&queue| self.queue_flows[queue].contends);
+        let waiting = queues.filter(|&queue| self.queue_flows[queue].is_backlogged);
         waiting.map(|queue| self.objective(queue)).min()
     }
 
@@ -353,8 +359,8 @@ impl FairShares {
         let objectives = groups.filter_map(|(at, of)| Some((at, self.group_objective(of)?)));
         let shortest = Shortest::of(objectives);
         for (at, group) in self.groups.iter().enumerate() {
-            let ahead = self.group_flows[at].ahead(self.floor, group.weight);
-            if must_yield(ahead, shortest.other_than(at), workers) {
+            let lead = self.group_flows[at].lead(self.virtual_time, group.weight);
+            if must_yield(lead, shortest.other_than(at), workers) {
                 group.queues.iter().for_each(|&queue| ranks[queue] += 2);
             }
         }
@@ -362,11 +368,11 @@ impl FairShares {
 
     fn rank_queues(&self, group: &Group, workers: usize, ranks: &mut [u8]) {
         let queues = group.queues.iter().copied();
-        let waiting = queues.filter(|&queue| self.queue_flows[queue].contends);
+        let waiting = queues.filter(|&queue| self.queue_flows[queue].is_backlogged);
         let shortest = Shortest::of(waiting.map(|queue| (queue, self.objective(queue))));
         for &queue in &group.queues {
-            let ahead = self.queue_flows[queue].ahead(group.floor, 1);
-            if must_yield(ahead, shortest.other_than(queue), workers) {
+            let lead = self.queue_flows[queue].lead(group.virtual_time, 1);
+            if must_yield(lead, shortest.other_than(queue), workers) {
                 ranks[queue] += 1;
             }
         }
@@ -380,9 +386,9 @@ fn tolerated_delay(objective: Nanos) -> Nanos {
 
 /// Whether a flow that is ahead of its share by this worker time must yield to the others, whose
 /// shortest objective is `shortest`.
-fn must_yield(ahead: Nanos, shortest: Option<Nanos>, workers: usize) -> bool {
-    let most = |objective| tolerated_delay(objective).0.saturating_mul(workers as u64);
-    shortest.is_some_and(|objective| ahead.0 > most(objective))
+fn must_yield(lead: Nanos, shortest: Option<Nanos>, workers: usize) -> bool {
+    let delay_max = |objective| tolerated_delay(objective).0.saturating_mul(workers as u64);
+    shortest.is_some_and(|objective| lead.0 > delay_max(objective))
 }
 
 /// The two shortest of several objectives.

@@ -31,7 +31,7 @@ impl State {
             Priority::High => Position::Ahead(self.head_start(queue, request, time_left, now)),
         };
         let part_rows_max = self.batch_rows_max(queue);
-        self.counters.submitted(model, rows);
+        self.counters.count_submission(model, rows);
         let bytes = request.input.len() + request.results.len();
         self.front_shares.record(queue, 0, bytes, now);
         pending.idle_before = self.idle_time.until(request.submitted);
@@ -92,7 +92,8 @@ impl State {
             .saturating_add(CLOCK_TOLERANCE);
         let is_late = time_left.is_some_and(|time_left| waited >= time_left);
         let kind = request.kinds.costliest();
-        self.counters.abandoned(request.model, kind, is_late, now);
+        self.counters
+            .count_abandoned(request.model, kind, is_late, now);
         for key in first_key..first_key + parts {
             let withdrawn = Event::Withdrawn {
                 queue,

@@ -145,7 +145,7 @@ impl FrontShares {
     }
 
     /// The values that admission reads about a model.
-    fn published(&self, slot: usize, cost: Option<FrontCost>) -> FrontShare {
+    fn front_share(&self, slot: usize, cost: Option<FrontCost>) -> FrontShare {
         let mut queues = queues_of(slot);
         FrontShare {
             within_share: std::array::from_fn(|_| {
@@ -164,20 +164,20 @@ impl State {
     /// Collects the counts of admission.
     pub(crate) fn take_admission_counts(&mut self, now: Nanos) {
         for slot in 0..self.catalog.slots() {
-            let counted = self.admission.take_counts(slot);
-            let mut requests = counted.unread;
-            if counted.unread > 0 {
-                self.front_shares.record_unread(slot, counted.unread, now);
+            let counts = self.admission.take_counts(slot);
+            let mut requests = counts.unread;
+            if counts.unread > 0 {
+                self.front_shares.record_unread(slot, counts.unread, now);
             }
-            for (queue, of) in queues_of(slot).zip(counted.requests) {
+            for (queue, of) in queues_of(slot).zip(counts.requests) {
                 if of > 0 {
                     self.front_shares.record(queue, of, 0, now);
                     requests += of;
                 }
             }
             self.front_cost.count(requests);
-            for (kind, count) in counted.shed {
-                self.counters.shed(slot, kind, count, now);
+            for (kind, count) in counts.shed {
+                self.counters.count_shed(slot, kind, count, now);
             }
         }
     }
@@ -193,7 +193,7 @@ impl State {
         self.scheduler.refresh(now);
         let cost = self.front_cost.cost();
         for slot in 0..self.catalog.slots() {
-            let share = self.front_shares.published(slot, cost);
+            let share = self.front_shares.front_share(slot, cost);
             self.admission.publish_share(slot, &share);
         }
         self.admission.publish_workers(WorkersShape {
@@ -269,11 +269,11 @@ mod tests {
     fn errors_may_take_a_part_of_a_models_share_of_the_front() {
         let mut shares = shares(&[100, 300]);
         shares.record(queue(0), 10, 0, Nanos(0));
-        let period = |shares: &FrontShares| shares.published(0, Some(COST)).error_period;
+        let period = |shares: &FrontShares| shares.front_share(0, Some(COST)).error_period;
         // 100,000 requests per second, of which a tenth may be errors.
         assert_eq!(period(&shares), Some(Nanos(100_000)));
         shares.record(queue(1), 10, 0, Nanos(0));
         assert_eq!(period(&shares), Some(Nanos(400_000)), "a quarter of that");
-        assert_eq!(shares.published(0, None).error_period, None);
+        assert_eq!(shares.front_share(0, None).error_period, None);
     }
 }

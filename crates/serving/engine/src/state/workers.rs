@@ -330,13 +330,14 @@ impl State {
         let elapsed = now.saturating_sub(batch.dispatched);
         let compute_nanos = ring.compute_nanos().min(elapsed.0);
         let slot = slot_of(batch.queue);
-        self.counters.worker_done(worker, batch.rows, elapsed.0);
-        self.counters.batch_done(slot, batch.rows, compute_nanos);
+        self.counters
+            .count_worker_batch(worker, batch.rows, elapsed.0);
+        self.counters.count_batch(slot, batch.rows, compute_nanos);
         self.counters
             .count_sharing(slot, batch.kind, ring.sharing());
         self.inboxes.record(batch.queue, batch.rows, compute_nanos);
         let work = &self.queue_costs;
-        let work = work.work(batch.queue, batch.rows, &self.scheduler);
+        let work = work.work_of(batch.queue, batch.rows, &self.scheduler);
         self.counters.add_work(slot, work.unwrap_or(elapsed));
         if batch.is_first && batch.is_current {
             self.queue_costs
