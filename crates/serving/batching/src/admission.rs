@@ -388,21 +388,22 @@ impl QueueBoard {
         let (waiting, last) = (of(before), of(rows));
         let workers = self.workers.present.load(Ordering::Relaxed).max(1) as u64;
         let running = self.running_time(now);
-        let alone = Nanos(running.saturating_add(waiting).0 / workers).saturating_add(last);
+        let without_rivals =
+            Nanos(running.saturating_add(waiting).0 / workers).saturating_add(last);
         if self.has_rivals.load(Ordering::Relaxed) == 0 {
-            return alone;
+            return without_rivals;
         }
         // Waiting requests run in one batch with this one, if the queue is within its share; the
         // long-term use of its share is computed from mean costs.
-        let together = Nanos(of(before + rows).0 / workers).max(last);
+        let in_one_batch = Nanos(of(before + rows).0 / workers).max(last);
         let mean = self.mean_cost.get().filter(|_| before > 0);
         let mean = mean.map_or(Nanos(0), |mean| mean.of(before));
         let rate = f64::from_bits(self.rate.load(Ordering::Relaxed));
-        let shared = (mean.0 as f64 / rate) as u64 / workers;
-        let shared = Nanos(shared).saturating_add(last);
+        let by_share = (mean.0 as f64 / rate) as u64 / workers;
+        let by_share = Nanos(by_share).saturating_add(last);
         let free = self.workers.until_free(now);
-        let behind_others = free.saturating_add(together.max(shared));
-        behind_others.max(Nanos(running.0 / workers).saturating_add(shared))
+        let behind_others = free.saturating_add(in_one_batch.max(by_share));
+        behind_others.max(Nanos(running.0 / workers).saturating_add(by_share))
     }
 
     /// Expected remaining service time of its running batches, in total.

@@ -322,10 +322,10 @@ impl Admission {
                 let min_cost = self.slots[slot].min_cost.estimate();
                 admit_early(self.queues(slot), budget.saturating_sub(min_cost), now)
             });
-        admitted.map_err(|over| {
+        admitted.map_err(|excess| {
             self.slots[slot].unread.fetch_add(1, Ordering::Relaxed);
             self.count_shed(slot, None);
-            Refusal::late(over, time_limit)
+            Refusal::late(excess, time_limit)
         })
     }
 
@@ -475,12 +475,13 @@ impl Admission {
         let due = objective.unwrap_or(time_limit);
         match admitted {
             Ok(()) => Ok(Some(terms.arrival.saturating_add(due))),
-            Err(over) => {
+            Err(excess) => {
                 if is_within_share && due == time_limit {
                     let waited = now.saturating_sub(terms.arrival);
-                    self.front_time_limit.record(event_loop, true, over, waited);
+                    self.front_time_limit
+                        .record(event_loop, true, excess, waited);
                 }
-                Err(Refusal::late(over, time_limit))
+                Err(Refusal::late(excess, time_limit))
             }
         }
     }

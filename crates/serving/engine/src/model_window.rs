@@ -154,15 +154,15 @@ mod tests {
         window.outcomes(CONTRIBS, at(30)).late += 1;
         window.outcomes(None, at(30)).shed += 2;
         let none = Outcomes::default();
-        let (seen, unread) = (outcomes(3, 1, 0), outcomes(0, 0, 2));
+        let (read, unread) = (outcomes(3, 1, 0), outcomes(0, 0, 2));
         let newest = outcomes(0, 1, 0);
         assert_eq!(
             of(&window, 45),
-            [(CONTRIBS, seen, newest), (None, unread, unread)]
+            [(CONTRIBS, read, newest), (None, unread, unread)]
         );
         assert_eq!(
             of(&window, 59),
-            [(CONTRIBS, seen, none), (None, unread, none)]
+            [(CONTRIBS, read, none), (None, unread, none)]
         );
         assert_eq!(of(&window, 60)[0], (CONTRIBS, newest, none));
         assert_eq!(

@@ -354,14 +354,14 @@ impl SharedState {
         worker.send(&Command::attach().encode(), &fds)
     }
 
-    /// Waits until `wanted` returns a value.
-    pub(super) async fn wait_until<T>(&self, wanted: impl Fn(&State) -> Option<T>) -> T {
+    /// Waits until `condition` returns a value.
+    pub(super) async fn wait_until<T>(&self, condition: impl Fn(&State) -> Option<T>) -> T {
         // bound: one pass for each change; the caller bounds the time.
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if let Some(result) = wanted(&self.state()) {
+            if let Some(result) = condition(&self.state()) {
                 return result;
             }
             changed.await;

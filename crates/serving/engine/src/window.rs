@@ -234,8 +234,8 @@ mod tests {
         Nanos(seconds * SECOND)
     }
 
-    fn is_near(value: f64, wanted: f64) -> bool {
-        (value - wanted).abs() < 1e-9
+    fn is_near(value: f64, expected: f64) -> bool {
+        (value - expected).abs() < 1e-9
     }
 
     #[test]

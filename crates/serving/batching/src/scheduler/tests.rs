@@ -353,8 +353,8 @@ fn a_queue_within_its_share_is_judged_by_what_it_costs_on_average() {
     };
     driver.scheduler.note_request(QueueIndex(1), Nanos(0));
     driver.arrive(1, 0);
-    let over = Err(Nanos(19 * MS));
-    assert_eq!(admit(&driver, 1, 0), over, "alone: 22 ms run");
+    let late = Err(Nanos(19 * MS));
+    assert_eq!(admit(&driver, 1, 0), late, "alone: 22 ms run");
     // It uses the worker for 2.2 s, then queue 0 gets a request.
     for batch in 1..=100 {
         driver.scheduler.refresh(Nanos(22 * batch * MS));
@@ -535,14 +535,14 @@ fn auto_defers_if_idle_workers_are_preferred_and_applies_changes_at_once() {
     assert!(choice.is_deferred, "{choice}");
     assert_eq!(driver.scheduler.next_changed_choice(), Some(QueueIndex(0)));
     assert_eq!(driver.scheduler.next_changed_choice(), None);
-    for (prefer, wanted) in [(Prefer::ShortWaits, true), (Prefer::IdleWorkers, false)] {
+    for (prefer, expected) in [(Prefer::ShortWaits, true), (Prefer::IdleWorkers, false)] {
         let params = BatchingParams {
             policy: Policy::Auto(prefer),
             ..driver.scheduler.config.batching
         };
         driver.scheduler.set_params(params);
         let first = 110 + 2 * driver.keys;
-        assert_eq!(is_eager(&mut driver, first, 2), wanted, "{prefer:?}");
+        assert_eq!(is_eager(&mut driver, first, 2), expected, "{prefer:?}");
         assert_eq!(driver.scheduler.next_changed_choice(), Some(QueueIndex(0)));
     }
     let eager = BatchingParams {

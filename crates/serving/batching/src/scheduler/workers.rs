@@ -152,8 +152,9 @@ impl Scheduler {
     /// Replaces the predicted time that the queue was charged for a batch by the measured one.
     fn correct_charge(&mut self, batch: &Batch) {
         self.mark_changed(batch.queue);
-        let took = self.now.saturating_sub(batch.began);
-        self.shares.correct(batch.queue.0, batch.charged, took);
+        let service_time = self.now.saturating_sub(batch.began);
+        self.shares
+            .correct(batch.queue.0, batch.charged, service_time);
     }
 
     pub(super) fn dispatch_overdue(&mut self, actions: &mut Actions) {

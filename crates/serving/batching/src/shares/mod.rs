@@ -201,15 +201,15 @@ impl FairShares {
     }
 
     /// Corrects a charge by the measured service time of the batch.
-    pub(crate) fn correct(&mut self, queue: usize, charged: Nanos, took: Nanos) {
-        if took >= charged {
-            return self.charge(queue, took.saturating_sub(charged));
+    pub(crate) fn correct(&mut self, queue: usize, charged: Nanos, service_time: Nanos) {
+        if service_time >= charged {
+            return self.charge(queue, service_time.saturating_sub(charged));
         }
         let Some(of) = self.queues.get_mut(queue) else {
             return;
         };
-        let less = Tag::from(charged.saturating_sub(took).0) * SCALE;
-        of.used = (of.used - (charged.0 - took.0) as f64).max(0.0);
+        let less = Tag::from(charged.saturating_sub(service_time).0) * SCALE;
+        of.used = (of.used - (charged.0 - service_time.0) as f64).max(0.0);
         let weight = Tag::from(self.groups[of.group].weight);
         let tags = [
             (&mut self.queue_flows[queue].tag, less),

@@ -30,11 +30,11 @@ struct FakeWorker {
 
 impl FakeWorker {
     /// Executes the front's command or batch, if any; a command to open fails unless `can_open`.
-    fn act(&mut self, asked: u32, can_open: bool) {
-        if asked == self.sequence {
+    fn act(&mut self, sequence: u32, can_open: bool) {
+        if sequence == self.sequence {
             return;
         }
-        self.sequence = asked;
+        self.sequence = sequence;
         if self.ring.is_command() {
             let message = self.channel.receive().unwrap().unwrap();
             let command = Command::decode(&message.bytes).unwrap();
@@ -49,7 +49,7 @@ impl FakeWorker {
                 Some(_) => self.ring.fail(0, "no memory"),
                 None => {}
             }
-            self.ring.finish(asked, 1, std::time::Duration::ZERO);
+            self.ring.finish(sequence, 1, std::time::Duration::ZERO);
             return;
         }
         let mut segments: Vec<Segment> = Vec::new();
@@ -63,7 +63,7 @@ impl FakeWorker {
             );
         }
         self.ring
-            .finish(asked, segments.len(), std::time::Duration::ZERO);
+            .finish(sequence, segments.len(), std::time::Duration::ZERO);
     }
 }
 
@@ -163,12 +163,12 @@ impl Harness {
             return;
         }
         let ring = Ring::create("test").unwrap();
-        let theirs = Ring::open(ring.fd().try_clone_to_owned().unwrap()).unwrap();
+        let worker_ring = Ring::open(ring.fd().try_clone_to_owned().unwrap()).unwrap();
         let (channel, their_channel) = Channel::pair().unwrap();
         let incarnation = Arc::new(Incarnation { ring, channel });
-        theirs.set_ready();
+        worker_ring.set_ready();
         self.fakes[worker] = Some(FakeWorker {
-            ring: theirs,
+            ring: worker_ring,
             channel: their_channel,
             has: BTreeMap::new(),
             commands: 0,
@@ -181,13 +181,13 @@ impl Harness {
     }
 
     fn act(&mut self, worker: usize, can_open: bool) {
-        let asked = self.state.workers.slots[worker].sequence;
+        let sequence = self.state.workers.slots[worker].sequence;
         // An incarnation that the front has abandoned was sent the stop command.
         let is_stopped = self.state.workers.slots[worker].incarnation.is_none();
         match &mut self.fakes[worker] {
             Some(_) if is_stopped => self.kill(worker),
             Some(fake) => {
-                fake.act(asked, can_open);
+                fake.act(sequence, can_open);
                 self.collect();
             }
             None => {}

@@ -5,9 +5,9 @@ use super::*;
 const MS: Nanos = Nanos(1_000_000);
 
 /// The numbers of the batches of one row after which the scheduler gets costs.
-fn reported(took: Nanos, batches: u64) -> Vec<u64> {
+fn reported(time: Nanos, batches: u64) -> Vec<u64> {
     let mut queue = LearnedQueue::new(Kind::Value, None);
-    let mut is_reported = |_: &u64| queue.observe(1, took) && queue.profile().cost.is_some();
+    let mut is_reported = |_: &u64| queue.observe(1, time) && queue.profile().cost.is_some();
     (1..=batches).filter(&mut is_reported).collect()
 }
 

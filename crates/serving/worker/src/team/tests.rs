@@ -27,16 +27,16 @@ fn wake_probes_are_measured_and_not_mistaken_for_pieces() {
         let peer = || {
             team.started.fetch_add(1, Ordering::Release);
             futex::wake(Reach::Process, &team.started, 1);
-            let mut seen = 0;
+            let mut last_generation = 0;
             // bound: one pass for each probe.
-            while seen != SHUT_DOWN {
-                futex::wait(Reach::Process, &team.generation, seen, None);
+            while last_generation != SHUT_DOWN {
+                futex::wait(Reach::Process, &team.generation, last_generation, None);
                 let generation = team.generation.load(Ordering::Acquire);
-                if generation != seen && generation != SHUT_DOWN {
+                if generation != last_generation && generation != SHUT_DOWN {
                     team.acknowledged.store(generation, Ordering::Release);
                     futex::wake(Reach::Process, &team.acknowledged, 1);
                 }
-                seen = generation;
+                last_generation = generation;
             }
         };
         scope.spawn(peer);

@@ -23,12 +23,12 @@ fn load(ready: u32, serving: u32, work: f64) -> Consolidation {
 /// The numbers of serving pods over time under constant work, evaluated every 10 s.
 fn history(rule: &mut Consolidator, begin: u64, ready: u32, from: u32, work: f64) -> Vec<u32> {
     let mut serving = from;
-    let look = |second| {
+    let advise = |second| {
         let advice = rule.advise(at(second), DELAY, &load(ready, serving, work));
         serving = advice.serving;
         serving
     };
-    let mut sizes: Vec<u32> = (begin..begin + 3000).step_by(10).map(look).collect();
+    let mut sizes: Vec<u32> = (begin..begin + 3000).step_by(10).map(advise).collect();
     sizes.dedup();
     sizes
 }
@@ -51,18 +51,18 @@ fn pods_are_taken_out_step_by_step_until_the_rest_is_utilized() {
 #[test]
 fn a_step_waits_for_the_whole_delay_after_the_last_one_and_after_each_break() {
     let mut rule = Consolidator::default();
-    let mut look = |second, serving, work| {
+    let mut advise = |second, serving, work| {
         let advice = rule.advise(at(second), DELAY, &load(3, serving, work));
         (advice.serving, advice.cause)
     };
-    assert_eq!(look(0, 3, 0.3), (3, ServingCause::Measuring));
-    assert_eq!(look(119, 3, 0.3), (3, ServingCause::Measuring));
-    assert_eq!(look(120, 3, 0.3), (2, ServingCause::Idle));
-    assert_eq!(look(130, 2, 0.3), (2, ServingCause::Measuring));
-    assert_eq!(look(240, 2, 0.7), (2, ServingCause::Steady));
-    assert_eq!(look(250, 2, 0.3), (2, ServingCause::Measuring));
-    assert_eq!(look(369, 2, 0.3), (2, ServingCause::Measuring));
-    assert_eq!(look(370, 2, 0.3), (1, ServingCause::Idle));
+    assert_eq!(advise(0, 3, 0.3), (3, ServingCause::Measuring));
+    assert_eq!(advise(119, 3, 0.3), (3, ServingCause::Measuring));
+    assert_eq!(advise(120, 3, 0.3), (2, ServingCause::Idle));
+    assert_eq!(advise(130, 2, 0.3), (2, ServingCause::Measuring));
+    assert_eq!(advise(240, 2, 0.7), (2, ServingCause::Steady));
+    assert_eq!(advise(250, 2, 0.3), (2, ServingCause::Measuring));
+    assert_eq!(advise(369, 2, 0.3), (2, ServingCause::Measuring));
+    assert_eq!(advise(370, 2, 0.3), (1, ServingCause::Idle));
 }
 
 #[test]
@@ -126,12 +126,12 @@ fn without_a_serving_pod_all_ready_pods_serve() {
 proptest! {
     #[test]
     fn never_fewer_than_the_work_needs_and_never_a_step_within_the_delay(
-        looks in prop::collection::vec((1_u64..60, 0_u32..9, 0.0..1.2_f64, 0.0..1.3_f64), 1..200),
+        reports in prop::collection::vec((1_u64..60, 0_u32..9, 0.0..1.2_f64, 0.0..1.3_f64), 1..200),
         least in 0_u32..4,
     ) {
         let mut rule = Consolidator::default();
         let (mut now, mut serving, mut changed) = (0, 0_u32, 0);
-        for (pause, ready, busy, factor) in looks {
+        for (pause, ready, busy, factor) in reports {
             now += pause;
             serving = serving.min(ready);
             let work = busy * f64::from(ready);

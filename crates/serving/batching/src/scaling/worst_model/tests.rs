@@ -33,8 +33,8 @@ fn load_of(models: &[ModelLoad]) -> DeploymentLoad {
     DeploymentLoad::new(4, 0.3, sum(models.iter().map(|model| &model.all)), models)
 }
 
-fn is_near(value: f64, wanted: f64) -> bool {
-    (value - wanted).abs() < 1e-9
+fn is_near(value: f64, expected: f64) -> bool {
+    (value - expected).abs() < 1e-9
 }
 
 #[test]
