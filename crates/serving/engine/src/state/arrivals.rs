@@ -74,8 +74,8 @@ impl State {
         let needed = self
             .scheduler
             .needed(queue, request.rows, ahead, time_left, now);
-        let time_left = Nanos(time_left.0 / 2).max(needed.min(time_left));
-        objective.saturating_sub(time_left)
+        let shortened = Nanos(time_left.0 / 2).max(needed.min(time_left));
+        objective.saturating_sub(shortened)
     }
 
     /// Withdraws the request whose first part has this key, because its client went away.
