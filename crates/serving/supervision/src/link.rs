@@ -49,7 +49,7 @@ impl Link {
     pub fn send(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
         let bytes = serde_json::to_vec(message)?;
         let start = Instant::now();
-        // bound: SEND_PATIENCE
+        // bound: SEND_TIMEOUT
         loop {
             match self.channel.send(&bytes, fds) {
                 Err(error) if error.is_full() && start.elapsed() < SEND_TIMEOUT => {
