@@ -124,7 +124,7 @@ pub(crate) struct GroupBoard {
     /// The share of the group in the bound of rows.
     rows_max: AtomicUsize,
     /// The shortest objective of the active queues of other groups.
-    beside: AtomicTime,
+    shortest_other_objective: AtomicTime,
 }
 
 impl GroupBoard {
@@ -132,13 +132,13 @@ impl GroupBoard {
         Self {
             rows: AtomicUsize::new(0),
             rows_max: AtomicUsize::new(usize::MAX),
-            beside: AtomicTime::new(),
+            shortest_other_objective: AtomicTime::new(),
         }
     }
 
-    pub(crate) fn publish(&self, rows_max: usize, beside: Option<Nanos>) {
+    pub(crate) fn publish(&self, rows_max: usize, shortest_other_objective: Option<Nanos>) {
         self.rows_max.store(rows_max, Ordering::Relaxed);
-        self.beside.set(beside);
+        self.shortest_other_objective.set(shortest_other_objective);
     }
 }
 
@@ -156,7 +156,7 @@ pub(crate) struct QueueShare {
     pub(crate) rate: f64,
     pub(crate) has_rivals: bool,
     /// It uses less than its share of the workers, so it has priority.
-    pub(crate) goes_first: bool,
+    pub(crate) has_priority: bool,
     pub(crate) is_active: bool,
 }
 
@@ -180,14 +180,14 @@ pub struct QueueBoard {
     /// Bits of an `f64`.
     rate: AtomicU64,
     has_rivals: AtomicUsize,
-    goes_first: AtomicUsize,
+    has_priority: AtomicUsize,
     is_active: AtomicUsize,
     /// Time of the last request for it.
-    asked: AtomicTime,
+    last_request: AtomicTime,
 }
 
-/// Resolution of `asked`: a time is stored only if the stored one is older than this.
-const ASKED_PRECISION: Nanos = Nanos(1_000_000);
+/// Resolution of `last_request`: a time is stored only if the stored one is older than this.
+const LAST_REQUEST_RESOLUTION: Nanos = Nanos(1_000_000);
 
 impl QueueBoard {
     pub(crate) fn new(workers: &Arc<WorkersBoard>, group: Arc<GroupBoard>) -> Self {
@@ -204,9 +204,9 @@ impl QueueBoard {
             objective: AtomicTime::new(),
             rate: AtomicU64::new(1.0_f64.to_bits()),
             has_rivals: AtomicUsize::new(0),
-            goes_first: AtomicUsize::new(0),
+            has_priority: AtomicUsize::new(0),
             is_active: AtomicUsize::new(0),
-            asked: AtomicTime::new(),
+            last_request: AtomicTime::new(),
         }
     }
 
@@ -220,7 +220,7 @@ impl QueueBoard {
         self.rate.store(share.rate.to_bits(), Ordering::Relaxed);
         let flag = |to: &AtomicUsize, is: bool| to.store(is.into(), Ordering::Relaxed);
         flag(&self.has_rivals, share.has_rivals);
-        flag(&self.goes_first, share.goes_first);
+        flag(&self.has_priority, share.has_priority);
         flag(&self.is_active, share.is_active);
     }
 
@@ -248,7 +248,7 @@ impl QueueBoard {
         // During a flood of other requests, the safe cost of a row, which includes preempted
         // batches, may be close to the objective: a queue with priority would be rejected because
         // of the flood after all.
-        let mean = match is_set(&self.has_rivals) && is_set(&self.goes_first) {
+        let mean = match is_set(&self.has_rivals) && is_set(&self.has_priority) {
             true => self.mean_cost.get(),
             false => None,
         };
@@ -257,25 +257,25 @@ impl QueueBoard {
 
     /// Records a request for the queue, admitted or not: for some seconds from the next
     /// [`crate::Scheduler::refresh`] on, the batches of other queues leave it room.
-    pub fn ask(&self, now: Nanos) {
-        let age = self.asked.get().map(|at| now.saturating_sub(at));
-        if age.is_none_or(|age| age > ASKED_PRECISION) {
-            self.asked.set(Some(now));
+    pub fn record_request(&self, now: Nanos) {
+        let age = self.last_request.get().map(|at| now.saturating_sub(at));
+        if age.is_none_or(|age| age > LAST_REQUEST_RESOLUTION) {
+            self.last_request.set(Some(now));
         }
     }
 
     /// Returns and clears the time of the last request.
-    pub(crate) fn take_asked(&self) -> Option<Nanos> {
-        let asked = self.asked.get();
-        if asked.is_some() {
-            self.asked.set(None);
+    pub(crate) fn take_last_request(&self) -> Option<Nanos> {
+        let last_request = self.last_request.get();
+        if last_request.is_some() {
+            self.last_request.set(None);
         }
-        asked
+        last_request
     }
 
     /// Resets the board because another model uses the queue now.
-    pub(crate) fn forget(&self) {
-        self.asked.set(None);
+    pub(crate) fn reset(&self) {
+        self.last_request.set(None);
     }
 
     /// Whether the queue got requests in the last seconds.
@@ -286,8 +286,8 @@ impl QueueBoard {
 
     /// The shortest objective of the active queues, excluding this one and its siblings.
     #[must_use]
-    pub fn shortest_beside(&self) -> Option<Nanos> {
-        self.group.beside.get()
+    pub fn shortest_other_objective(&self) -> Option<Nanos> {
+        self.group.shortest_other_objective.get()
     }
 
     /// Rows of the queue that are reserved or waiting.
@@ -387,26 +387,27 @@ impl QueueBoard {
         };
         let (waiting, last) = (of(before), of(rows));
         let workers = self.workers.present.load(Ordering::Relaxed).max(1) as u64;
-        let running = self.running(now);
-        let alone = Nanos(running.saturating_add(waiting).0 / workers).saturating_add(last);
+        let running = self.running_time(now);
+        let without_rivals =
+            Nanos(running.saturating_add(waiting).0 / workers).saturating_add(last);
         if self.has_rivals.load(Ordering::Relaxed) == 0 {
-            return alone;
+            return without_rivals;
         }
         // Waiting requests run in one batch with this one, if the queue is within its share; the
         // long-term use of its share is computed from mean costs.
-        let together = Nanos(of(before + rows).0 / workers).max(last);
+        let in_one_batch = Nanos(of(before + rows).0 / workers).max(last);
         let mean = self.mean_cost.get().filter(|_| before > 0);
         let mean = mean.map_or(Nanos(0), |mean| mean.of(before));
         let rate = f64::from_bits(self.rate.load(Ordering::Relaxed));
-        let shared = (mean.0 as f64 / rate) as u64 / workers;
-        let shared = Nanos(shared).saturating_add(last);
+        let by_share = (mean.0 as f64 / rate) as u64 / workers;
+        let by_share = Nanos(by_share).saturating_add(last);
         let free = self.workers.until_free(now);
-        let behind_others = free.saturating_add(together.max(shared));
-        behind_others.max(Nanos(running.0 / workers).saturating_add(shared))
+        let behind_others = free.saturating_add(in_one_batch.max(by_share));
+        behind_others.max(Nanos(running.0 / workers).saturating_add(by_share))
     }
 
     /// Expected remaining service time of its running batches, in total.
-    fn running(&self, now: Nanos) -> Nanos {
+    fn running_time(&self, now: Nanos) -> Nanos {
         let left = Nanos(self.running_end.load(Ordering::Relaxed)).saturating_sub(now);
         Nanos(left.0.saturating_mul(self.running.load(Ordering::Relaxed)))
     }
@@ -447,21 +448,21 @@ pub fn admit_early<'a>(
 fn check(needed: Nanos, time: Nanos) -> Result<(), Nanos> {
     match needed.saturating_sub(time) {
         Nanos(0) => Ok(()),
-        over => Err(over),
+        excess => Err(excess),
     }
 }
 
-/// Adds to a counter if `may` accepts its old and new value.
+/// Adds to a counter if `is_allowed` accepts its old and new value.
 ///
 /// # Errors
 /// It does not; contains the value of the counter.
 fn add(
     counter: &AtomicUsize,
     more: usize,
-    may: impl Fn(usize, usize) -> bool,
+    is_allowed: impl Fn(usize, usize) -> bool,
 ) -> Result<usize, usize> {
     counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
-        held.checked_add(more).filter(|&sum| may(held, sum))
+        held.checked_add(more).filter(|&sum| is_allowed(held, sum))
     })
 }
 

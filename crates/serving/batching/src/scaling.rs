@@ -163,14 +163,14 @@ pub struct Autoscaler {
     since: Option<Nanos>,
     grown_at: Option<Nanos>,
     /// Largest number of reporting pods since fewer were requested, and when it was reached.
-    most: u32,
-    most_at: Option<Nanos>,
+    max_pods: u32,
+    max_pods_at: Option<Nanos>,
     /// Required spare time: idle time at which requests were bad plus [`SPARE_MORE`], and when.
     spare: f64,
     spare_at: Option<Nanos>,
     /// Numbers of pods that would have been sufficient, decreasing from front to back, with their
     /// times.
-    enough: VecDeque<(Nanos, u32)>,
+    sufficient: VecDeque<(Nanos, u32)>,
 }
 
 impl Load {
@@ -271,12 +271,12 @@ impl Autoscaler {
         if needed >= current {
             return advice(current, Cause::Steady);
         }
-        let enough = self.enough.front().map_or(current, |&(_, size)| size);
+        let sufficient = self.sufficient.front().map_or(current, |&(_, size)| size);
         let is_known = load.pods >= current && now.saturating_sub(since) >= SHRINK_DELAY;
-        if !is_known || enough >= current {
+        if !is_known || sufficient >= current {
             return advice(current, Cause::Stabilizing);
         }
-        advice(enough, Cause::Idle)
+        advice(sufficient, Cause::Idle)
     }
 
     /// Fraction of the workers' time that must stay idle.
@@ -295,13 +295,13 @@ impl Autoscaler {
     }
 
     fn count_pods(&mut self, now: Nanos, current: u32, pods: u32) {
-        self.most = self.most.min(current);
-        if pods > self.most {
+        self.max_pods = self.max_pods.min(current);
+        if pods > self.max_pods {
             // The start times of the first pods are unknown, so growth does not wait for them.
             if self.since.is_some() {
-                self.most_at = Some(now);
+                self.max_pods_at = Some(now);
             }
-            self.most = pods;
+            self.max_pods = pods;
         }
     }
 
@@ -313,8 +313,8 @@ impl Autoscaler {
             at.is_some_and(|at: Nanos| now.saturating_sub(at) < pause)
         };
         let must_wait = match is_by_newest {
-            true => within(self.most_at, RECENT_PAUSE),
-            false => within(self.most_at.max(self.grown_at), GROWTH_PAUSE),
+            true => within(self.max_pods_at, RECENT_PAUSE),
+            false => within(self.max_pods_at.max(self.grown_at), GROWTH_PAUSE),
         };
         if must_wait {
             return advice(current, Cause::Growing);
@@ -329,16 +329,20 @@ impl Autoscaler {
     /// Keeps the largest recommendations of the last [`SHRINK_DELAY`]; the front is their maximum.
     fn remember(&mut self, now: Nanos, needed: u32) {
         let is_old = |at: Nanos| now.saturating_sub(at) > SHRINK_DELAY;
-        while self.enough.front().is_some_and(|&(at, _)| is_old(at)) {
-            self.enough.pop_front();
+        while self.sufficient.front().is_some_and(|&(at, _)| is_old(at)) {
+            self.sufficient.pop_front();
         }
-        while self.enough.back().is_some_and(|&(_, size)| size <= needed) {
-            self.enough.pop_back();
+        while self
+            .sufficient
+            .back()
+            .is_some_and(|&(_, size)| size <= needed)
+        {
+            self.sufficient.pop_back();
         }
         let is_close = |at: Nanos| now.saturating_sub(at) < MEMORY_STEP;
         // Of two recommendations that are close in time only the larger is kept.
-        if !self.enough.back().is_some_and(|&(at, _)| is_close(at)) {
-            self.enough.push_back((now, needed));
+        if !self.sufficient.back().is_some_and(|&(at, _)| is_close(at)) {
+            self.sufficient.push_back((now, needed));
         }
     }
 }

@@ -27,7 +27,7 @@
 //! runs one batch at a time.
 
 mod choices;
-mod turns;
+mod ranks;
 mod workers;
 
 use std::collections::VecDeque;
@@ -127,7 +127,7 @@ pub struct Scheduler {
     /// Which queues are deferred under [`Policy::Auto`].
     auto: Auto,
     /// Queues whose choice has not been reported yet.
-    auto_news: Vec<QueueIndex>,
+    changed_choices: Vec<QueueIndex>,
     shares: FairShares,
     /// Rank of each queue, kept between steps to reuse the allocation.
     ranks: Vec<u8>,
@@ -151,7 +151,7 @@ pub struct Scheduler {
     /// Batches since the last one of overdue requests.
     since_overdue: u32,
     /// Empty vectors of finished batches, so that the steady state does not allocate.
-    spare: Vec<Vec<Entry>>,
+    entry_pool: Vec<Vec<Entry>>,
     now: Nanos,
 }
 
@@ -185,7 +185,7 @@ impl Scheduler {
             profiles: Vec::new(),
             own_batching: Vec::new(),
             auto: Auto::default(),
-            auto_news: Vec::new(),
+            changed_choices: Vec::new(),
             shares: FairShares::default(),
             ranks: Vec::new(),
             is_ranked: false,
@@ -197,7 +197,7 @@ impl Scheduler {
             changed: Vec::new(),
             idle: 0,
             since_overdue: 0,
-            spare: Vec::with_capacity(config.workers),
+            entry_pool: Vec::with_capacity(config.workers),
             now: Nanos(0),
             config,
         };
@@ -250,7 +250,7 @@ impl Scheduler {
     }
 
     fn apply_batching(&mut self, queue: usize) {
-        self.auto.hurry(QueueIndex(queue));
+        self.auto.make_due(QueueIndex(queue));
         self.apply(queue);
     }
 
@@ -299,8 +299,8 @@ impl Scheduler {
     }
 
     /// Returns a queue that has changed between deferred and eager since it was last returned.
-    pub fn next_news(&mut self) -> Option<QueueIndex> {
-        self.auto_news.pop()
+    pub fn next_changed_choice(&mut self) -> Option<QueueIndex> {
+        self.changed_choices.pop()
     }
 
     /// Sets the measured cost of the front end.
@@ -309,11 +309,11 @@ impl Scheduler {
     }
 
     /// Discards the arrival statistics of a queue because another model uses it now.
-    pub fn forget_arrivals(&mut self, queue: QueueIndex) {
-        self.auto.forget(queue);
-        self.shares.forget(queue.0);
+    pub fn reset_arrivals(&mut self, queue: QueueIndex) {
+        self.auto.reset(queue);
+        self.shares.reset(queue.0);
         if let Some(board) = self.boards.get(queue.0) {
-            board.forget();
+            board.reset();
             self.apply(queue.0);
         }
     }
@@ -428,7 +428,7 @@ impl Scheduler {
         match event {
             Event::Arrived(arrival) => self.arrive(arrival),
             Event::Withdrawn { queue, key } => self.withdraw(queue, key),
-            Event::WorkerReady { worker } => self.welcome(worker),
+            Event::WorkerReady { worker } => self.worker_ready(worker),
             Event::WorkerHeld { worker } => self.hold(worker),
             Event::BatchDone { worker } => self.finish_batch(worker),
             Event::WorkerLost {

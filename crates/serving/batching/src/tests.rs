@@ -1,4 +1,4 @@
-//! The scheduler compared with a slow but obvious reference model (twin), and single behaviors.
+//! The scheduler compared with a slow but obvious reference model, and single behaviors.
 
 use proptest::prelude::*;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn config(policy: Policy) -> Config {
     }
 }
 
-fn twin_config(policy: Policy, queues: usize) -> Config {
+fn reference_config(policy: Policy, queues: usize) -> Config {
     let mut config = config(policy);
     (config.queues, config.workers) = (queues, 3);
     config.batching.queue_rows_max = 64;
@@ -170,7 +170,7 @@ fn a_batch_holds_rows_and_requests_up_to_its_bounds() {
 }
 
 #[test]
-fn a_batch_of_a_dead_worker_runs_elsewhere_first_and_alone_it_is_given_up_after_two_deaths() {
+fn a_batch_of_a_lost_worker_is_replayed_first_and_abandoned_after_two_losses() {
     let mut driver = Driver::new(config(Policy::Eager));
     driver.ready(0, 0);
     driver.arrive(1, 1);
@@ -208,7 +208,7 @@ fn a_batch_that_is_not_to_blame_runs_until_it_is_done() {
 }
 
 #[test]
-fn withdrawn_requests_are_not_run_and_not_run_again() {
+fn withdrawn_requests_are_neither_dispatched_nor_replayed() {
     let withdraw = |key| Event::Withdrawn {
         queue: QueueIndex(0),
         key: RequestKey(key),
@@ -261,7 +261,7 @@ fn a_busy_or_unknown_worker_cannot_become_ready_twice() {
 }
 
 #[test]
-fn a_held_worker_ends_its_batch_and_takes_no_other() {
+fn a_held_worker_finishes_its_batch_and_gets_no_other() {
     let mut driver = Driver::new(config(Policy::Eager));
     let held = |worker| Event::WorkerHeld {
         worker: WorkerIndex::at(worker),
@@ -289,7 +289,7 @@ fn a_held_worker_ends_its_batch_and_takes_no_other() {
 }
 
 #[test]
-fn rules_change_for_what_waits_and_queues_are_added() {
+fn new_parameters_apply_to_waiting_requests_and_queues_can_be_added() {
     let mut driver = Driver::new(config(Policy::Timeout {
         delay: Duration::from_nanos(100),
     }));
@@ -318,18 +318,18 @@ fn rules_change_for_what_waits_and_queues_are_added() {
     assert_eq!(driver.done(0, 13), [(0, vec![9])]);
 }
 
-/// A request of the twin.
+/// A request of the reference model.
 #[derive(Clone, Debug)]
-struct TwinRequest {
+struct ReferenceRequest {
     key: u64,
     queue: usize,
     rows: usize,
     arrival: u64,
-    place: Place,
+    state: RequestState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum RequestState {
     Waiting,
     /// In the batch with this number, which waits for another worker.
     Replay(usize),
@@ -339,9 +339,9 @@ enum Place {
 }
 
 /// The same rules, implemented with lists and linear searches only.
-struct Twin {
+struct ReferenceModel {
     config: Config,
-    requests: Vec<TwinRequest>,
+    requests: Vec<ReferenceRequest>,
     /// Per worker: absent, free, or the number of its batch.
     workers: Vec<Option<Option<usize>>>,
     /// Per worker: absent after its batch.
@@ -353,15 +353,15 @@ struct Twin {
 
 type Outcome = (Vec<(usize, Vec<u64>)>, Vec<u64>, Option<u64>);
 
-impl Twin {
-    fn in_place(&self, place: Place) -> Vec<usize> {
+impl ReferenceModel {
+    fn requests_in(&self, state: RequestState) -> Vec<usize> {
         (0..self.requests.len())
-            .filter(|&i| self.requests[i].place == place)
+            .filter(|&i| self.requests[i].state == state)
             .collect()
     }
 
     fn waiting_rows(&self) -> usize {
-        self.in_place(Place::Waiting)
+        self.requests_in(RequestState::Waiting)
             .iter()
             .map(|&i| self.requests[i].rows)
             .sum()
@@ -372,11 +372,11 @@ impl Twin {
         self.held[worker] = false;
         if let Some(Some(batch)) = self.workers[worker].take() {
             self.blames[batch] += blame;
-            let members = self.in_place(Place::Running(batch));
+            let members = self.requests_in(RequestState::Running(batch));
             match (self.blames[batch] >= 8, members.len()) {
                 (_, 0) => {}
                 (true, 1) => {
-                    self.requests[members[0]].place = Place::Gone;
+                    self.requests[members[0]].state = RequestState::Gone;
                     abandoned.push(self.requests[members[0]].key);
                 }
                 (true, _) => {
@@ -394,7 +394,7 @@ impl Twin {
     fn replay(&mut self, batch: usize, members: &[usize]) {
         self.replays.push(batch);
         for &i in members {
-            self.requests[i].place = Place::Replay(batch);
+            self.requests[i].state = RequestState::Replay(batch);
         }
     }
 
@@ -403,21 +403,21 @@ impl Twin {
         match event {
             Event::Arrived(Arrival {
                 queue, key, rows, ..
-            }) => self.requests.push(TwinRequest {
+            }) => self.requests.push(ReferenceRequest {
                 key: key.0,
                 queue: queue.0,
                 rows,
                 arrival: now,
-                place: Place::Waiting,
+                state: RequestState::Waiting,
             }),
             Event::Withdrawn { key, .. } => {
                 for request in self.requests.iter_mut().filter(|r| r.key == key.0) {
-                    request.place = Place::Gone;
+                    request.state = RequestState::Gone;
                 }
                 let replays = std::mem::take(&mut self.replays);
                 self.replays = replays
                     .into_iter()
-                    .filter(|&b| !self.in_place(Place::Replay(b)).is_empty())
+                    .filter(|&b| !self.requests_in(RequestState::Replay(b)).is_empty())
                     .collect();
             }
             Event::WorkerReady { worker } => {
@@ -433,8 +433,8 @@ impl Twin {
                 if let Some(Some(batch)) = self.workers[worker.position()] {
                     let is_held = std::mem::take(&mut self.held[worker.position()]);
                     self.workers[worker.position()] = (!is_held).then_some(None);
-                    for i in self.in_place(Place::Running(batch)) {
-                        self.requests[i].place = Place::Gone;
+                    for i in self.requests_in(RequestState::Running(batch)) {
+                        self.requests[i].state = RequestState::Gone;
                     }
                 }
             }
@@ -451,7 +451,7 @@ impl Twin {
     /// and the oldest arrival.
     fn prefix(&self, queue: usize) -> Option<(Vec<usize>, bool, u64)> {
         let waiting: Vec<usize> = self
-            .in_place(Place::Waiting)
+            .requests_in(RequestState::Waiting)
             .into_iter()
             .filter(|&i| self.requests[i].queue == queue)
             .collect();
@@ -482,7 +482,7 @@ impl Twin {
             };
             let (batch, members) = if !self.replays.is_empty() {
                 let batch = self.replays.remove(0);
-                (batch, self.in_place(Place::Replay(batch)))
+                (batch, self.requests_in(RequestState::Replay(batch)))
             } else {
                 let mut open = Vec::new();
                 let mut opens = Vec::new();
@@ -508,7 +508,7 @@ impl Twin {
             };
             self.workers[worker] = Some(Some(batch));
             for &i in &members {
-                self.requests[i].place = Place::Running(batch);
+                self.requests[i].state = RequestState::Running(batch);
             }
             dispatches.push((
                 worker,
@@ -534,9 +534,9 @@ fn policy_strategy() -> impl Strategy<Value = Policy> {
 }
 
 /// Applies the event to both; their observable states are equal.
-fn same_step(
+fn step_both(
     driver: &mut Driver,
-    twin: &mut Twin,
+    reference: &mut ReferenceModel,
     event: Event,
     now: u64,
 ) -> Result<(), TestCaseError> {
@@ -544,26 +544,29 @@ fn same_step(
     let abandoned: Vec<u64> = driver.actions.abandoned.iter().map(|a| a.key.0).collect();
     let timer = driver.actions.timer.map(|timer| timer.0);
     prop_assert!(timer.is_none_or(|timer| timer > now), "in the past");
-    let (wanted, wanted_abandoned, wanted_timer) = twin.event(event, now);
-    prop_assert_eq!((dispatches, abandoned), (wanted, wanted_abandoned));
+    let (expected, expected_abandoned, expected_timer) = reference.event(event, now);
+    prop_assert_eq!((dispatches, abandoned), (expected, expected_abandoned));
     // An early timer only triggers another decision.
-    prop_assert!(wanted_timer.is_none_or(|wanted| timer.is_some_and(|t| t <= wanted)));
-    prop_assert_eq!(driver.scheduler.queued_rows(), twin.waiting_rows());
+    prop_assert!(expected_timer.is_none_or(|expected| timer.is_some_and(|t| t <= expected)));
+    prop_assert_eq!(driver.scheduler.queued_rows(), reference.waiting_rows());
     prop_assert!(driver.scheduler.queued_rows() <= 64);
-    let idle = twin.workers.iter().filter(|worker| **worker == Some(None));
+    let idle = reference
+        .workers
+        .iter()
+        .filter(|worker| **worker == Some(None));
     prop_assert_eq!(driver.scheduler.idle_workers(), idle.count());
     Ok(())
 }
 
-fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(), TestCaseError> {
+fn run_both(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(), TestCaseError> {
     // The order of two windows that open at once is decided and tested in the core.
     let queues = match policy {
         Policy::Timeout { .. } => 1,
         Policy::Auto(_) | Policy::Deferred | Policy::Eager => 2,
     };
-    let config = twin_config(policy, queues);
+    let config = reference_config(policy, queues);
     let mut driver = Driver::with_siblings(&config);
-    let mut twin = Twin {
+    let mut reference = ReferenceModel {
         workers: vec![None; config.workers],
         held: vec![false; config.workers],
         config,
@@ -572,16 +575,16 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
         replays: Vec::new(),
     };
     let (mut now, mut keys) = (0, 0);
-    for (what, which, size, wait) in events {
+    for (event_kind, index, size, wait) in events {
         now += wait;
         if let Some(timer) = driver.actions.timer.filter(|timer| timer.0 < now) {
             now = timer.0;
         }
-        let worker = WorkerIndex::at(which % 3);
-        let queue = QueueIndex(which % queues);
-        let event = match what {
+        let worker = WorkerIndex::at(index % 3);
+        let queue = QueueIndex(index % queues);
+        let event = match event_kind {
             0..=2 => {
-                let is_room = twin.waiting_rows() + size <= 64;
+                let is_room = reference.waiting_rows() + size <= 64;
                 prop_assert_eq!(
                     driver.scheduler.reserve(QueueIndex(0), size).is_ok(),
                     is_room
@@ -599,7 +602,7 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
             }
             3 if keys > 0 => {
                 let key = keys.saturating_sub(size as u64).max(1);
-                let known = twin.requests.iter().find(|r| r.key == key);
+                let known = reference.requests.iter().find(|r| r.key == key);
                 let queue = QueueIndex(known.map_or(0, |request| request.queue));
                 Event::Withdrawn {
                     queue,
@@ -615,13 +618,13 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
             },
             8 => Event::WorkerHeld { worker },
             9 => {
-                twin.config.batching.batch_rows_max = size;
-                driver.set_params(twin.config.batching.policy, size, 64);
+                reference.config.batching.batch_rows_max = size;
+                driver.set_params(reference.config.batching.policy, size, 64);
                 Event::Timer
             }
             _ => Event::Timer,
         };
-        same_step(&mut driver, &mut twin, event, now)?;
+        step_both(&mut driver, &mut reference, event, now)?;
     }
     Ok(())
 }
@@ -630,10 +633,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_scheduler_does_what_its_slow_twin_does(
+    fn the_scheduler_agrees_with_the_reference_model(
         policy in policy_strategy(),
         events in proptest::collection::vec(event_strategy(), 0..120),
     ) {
-        twin_agrees(policy, events)?;
+        run_both(policy, events)?;
     }
 }

@@ -207,8 +207,8 @@ impl ModelCounts {
     }
 
     fn class(&mut self, kind: &'static str, protocol: &'static str) -> &mut ClassCounts {
-        let is_wanted = |class: &ClassCounts| class.kind == kind && class.protocol == protocol;
-        let at = self.classes.iter().position(is_wanted);
+        let is_same_class = |class: &ClassCounts| class.kind == kind && class.protocol == protocol;
+        let at = self.classes.iter().position(is_same_class);
         let at = at.unwrap_or_else(|| {
             self.classes.push(ClassCounts::new(kind, protocol));
             self.classes.len() - 1

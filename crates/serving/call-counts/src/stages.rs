@@ -90,16 +90,16 @@ fn push_millis(text: &mut Vec<u8>, micros: u64) {
     const DECIMALS: usize = 3;
     // The 20 digits of a u64 and the decimal point.
     let mut digits = [b'0'; 21];
-    let (mut rest, mut at, mut count) = (micros, digits.len(), 0);
+    let (mut remaining, mut at, mut count) = (micros, digits.len(), 0);
     // bound: each pass writes a digit
-    while rest > 0 || count <= DECIMALS {
+    while remaining > 0 || count <= DECIMALS {
         if count == DECIMALS {
             at -= 1;
             digits[at] = b'.';
         }
         at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
+        digits[at] = b'0' + (remaining % 10) as u8;
+        remaining /= 10;
         count += 1;
     }
     text.extend_from_slice(&digits[at..]);

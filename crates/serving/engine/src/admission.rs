@@ -108,8 +108,8 @@ struct SlotBoard {
     unread: AtomicU64,
     /// Rejections by kind, the last for unread bodies.
     shed: [AtomicU64; SHED_KINDS],
-    /// A bit for each class within its share of the front's time, and [`MAY_BE_WITHIN`].
-    within: AtomicUsize,
+    /// A bit for each class within its share of the front's time, and [`MAY_BE_WITHIN_SHARE`].
+    within_share: AtomicUsize,
     /// Earliest time of the next error, and the time between two errors; 0 if unknown.
     next_error: AtomicU64,
     error_period: AtomicU64,
@@ -118,7 +118,7 @@ struct SlotBoard {
 }
 
 /// A request with unknown outputs may be within its share of the front.
-const MAY_BE_WITHIN: usize = 1 << CLASSES;
+const MAY_BE_WITHIN_SHARE: usize = 1 << CLASSES;
 
 impl SlotBoard {
     fn new() -> Self {
@@ -126,7 +126,7 @@ impl SlotBoard {
             requests: [const { AtomicU64::new(0) }; CLASSES],
             unread: AtomicU64::new(0),
             shed: [const { AtomicU64::new(0) }; SHED_KINDS],
-            within: AtomicUsize::new(MAY_BE_WITHIN),
+            within_share: AtomicUsize::new(MAY_BE_WITHIN_SHARE),
             next_error: AtomicU64::new(0),
             error_period: AtomicU64::new(0),
             min_cost: MinCost::default(),
@@ -136,7 +136,7 @@ impl SlotBoard {
 
 /// Counts of a model since they were last taken.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct AdmissionCounts {
     pub(crate) requests: [u64; CLASSES],
     pub(crate) unread: u64,
     /// Rejections by kind; `None` for unread bodies.
@@ -147,8 +147,8 @@ pub(crate) struct Counted {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrontShare {
     /// Whether each class uses less than its share of the front's time.
-    pub(crate) within: [bool; CLASSES],
-    pub(crate) may_be_within: bool,
+    pub(crate) within_share: [bool; CLASSES],
+    pub(crate) may_be_within_share: bool,
     /// Time between two errors; `None` while the cost of requests is not known.
     pub(crate) error_period: Option<Nanos>,
 }
@@ -202,9 +202,11 @@ impl Admission {
     pub(crate) fn start_slot(&self, slot: usize) {
         let board = &self.slots[slot];
         self.take_counts(slot);
-        board.within.store(MAY_BE_WITHIN, Ordering::Relaxed);
+        board
+            .within_share
+            .store(MAY_BE_WITHIN_SHARE, Ordering::Relaxed);
         board.next_error.store(0, Ordering::Relaxed);
-        board.min_cost.forget();
+        board.min_cost.reset();
     }
 
     /// Rejects every request from now on.
@@ -232,19 +234,19 @@ impl Admission {
 
     pub(crate) fn publish_share(&self, slot: usize, share: &FrontShare) {
         let board = &self.slots[slot];
-        let classes = share.within.iter().enumerate();
+        let classes = share.within_share.iter().enumerate();
         let bits: usize = classes.map(|(class, &is)| usize::from(is) << class).sum();
-        let may_be = if share.may_be_within {
-            MAY_BE_WITHIN
+        let may_be = if share.may_be_within_share {
+            MAY_BE_WITHIN_SHARE
         } else {
             0
         };
-        board.within.store(bits | may_be, Ordering::Relaxed);
+        board.within_share.store(bits | may_be, Ordering::Relaxed);
         let period = share.error_period.map_or(0, |period| period.0.max(1));
         board.error_period.store(period, Ordering::Relaxed);
     }
 
-    pub(crate) fn take_counts(&self, slot: usize) -> Counted {
+    pub(crate) fn take_counts(&self, slot: usize) -> AdmissionCounts {
         let board = &self.slots[slot];
         // Most counters are 0; reading first avoids exclusive access to their cache line.
         let take = |counter: &AtomicU64| match counter.load(Ordering::Relaxed) {
@@ -253,7 +255,7 @@ impl Admission {
         };
         let shed = board.shed.iter().enumerate();
         let shed = shed.map(|(index, shed)| (Kind::ALL.get(index).copied(), take(shed)));
-        Counted {
+        AdmissionCounts {
             requests: board.requests.each_ref().map(take),
             unread: take(&board.unread),
             shed: shed.filter(|&(_, count)| count > 0).collect(),
@@ -271,13 +273,13 @@ impl Admission {
         queues_of(slot).filter_map(|queue| self.queues.get(queue.0)?.get().map(Arc::as_ref))
     }
 
-    fn is_within(&self, slot: usize, bit: usize) -> bool {
-        self.slots[slot].within.load(Ordering::Relaxed) & bit != 0
+    fn is_within_share(&self, slot: usize, bit: usize) -> bool {
+        self.slots[slot].within_share.load(Ordering::Relaxed) & bit != 0
     }
 
     /// Whether requests for these outputs use less than their share of the front's time.
     pub(crate) fn is_within_front_share(&self, slot: usize, kinds: KindSet) -> bool {
-        self.is_within(slot, 1 << class_of(queue_of(slot, kinds)))
+        self.is_within_share(slot, 1 << class_of(queue_of(slot, kinds)))
     }
 
     /// Counts a rejected request; `kind` is `None` if its body was not read.
@@ -308,22 +310,22 @@ impl Admission {
         if terms.is_expired(now) {
             return Ok(());
         }
-        let beside = self
+        let shortest_other = self
             .queues(slot)
             .next()
-            .and_then(QueueBoard::shortest_beside);
-        let is_within = self.is_within(slot, MAY_BE_WITHIN);
-        let limits = self.time_limits(time_limit, beside, is_within, reply_latency);
+            .and_then(QueueBoard::shortest_other_objective);
+        let is_within_share = self.is_within_share(slot, MAY_BE_WITHIN_SHARE);
+        let limits = self.time_limits(time_limit, shortest_other, is_within_share, reply_latency);
         let admitted = self
             .worker_budget(event_loop, terms, &limits, reply_latency, now)
             .and_then(|budget| {
                 let min_cost = self.slots[slot].min_cost.estimate();
                 admit_early(self.queues(slot), budget.saturating_sub(min_cost), now)
             });
-        admitted.map_err(|over| {
+        admitted.map_err(|excess| {
             self.slots[slot].unread.fetch_add(1, Ordering::Relaxed);
             self.count_shed(slot, None);
-            Refusal::late(over, time_limit)
+            Refusal::late(excess, time_limit)
         })
     }
 
@@ -347,7 +349,7 @@ impl Admission {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Refusal::Draining);
         }
-        queue.ask(now);
+        queue.record_request(now);
         let admitted = self
             .check_workers(queue)
             .and_then(|()| check_deadline(&request.terms, now))
@@ -462,9 +464,9 @@ impl Admission {
             return Ok(None);
         };
         let ahead = RequestTerms::ahead(terms.priority);
-        let is_within = self.is_within_front_share(slot, kinds);
-        let beside = queue.shortest_beside();
-        let limits = self.time_limits(time_limit, beside, is_within, reply_latency);
+        let is_within_share = self.is_within_front_share(slot, kinds);
+        let shortest_other = queue.shortest_other_objective();
+        let limits = self.time_limits(time_limit, shortest_other, is_within_share, reply_latency);
         let admitted = self
             .worker_budget(event_loop, terms, &limits, reply_latency, now)
             .and_then(|budget| queue.admit(rows, ahead, budget, now));
@@ -473,26 +475,27 @@ impl Admission {
         let due = objective.unwrap_or(time_limit);
         match admitted {
             Ok(()) => Ok(Some(terms.arrival.saturating_add(due))),
-            Err(over) => {
-                if is_within && due == time_limit {
+            Err(excess) => {
+                if is_within_share && due == time_limit {
                     let waited = now.saturating_sub(terms.arrival);
-                    self.front_time_limit.record(event_loop, true, over, waited);
+                    self.front_time_limit
+                        .record(event_loop, true, excess, waited);
                 }
-                Err(Refusal::late(over, time_limit))
+                Err(Refusal::late(excess, time_limit))
             }
         }
     }
 
-    /// `is_within`: the request may be within its share of the front's time.
+    /// `is_within_share`: the request may be within its share of the front's time.
     fn time_limits(
         &self,
         request: Nanos,
-        beside: Option<Nanos>,
-        is_within: bool,
+        shortest_other: Option<Nanos>,
+        is_within_share: bool,
         reply_latency: &ReplyLatency,
     ) -> TimeLimits {
-        let is_judged = reply_latency.is_crowded() && !is_within;
-        let shortest = request.min(beside.unwrap_or(request));
+        let is_judged = reply_latency.is_crowded() && !is_within_share;
+        let shortest = request.min(shortest_other.unwrap_or(request));
         TimeLimits {
             request,
             front: is_judged.then(|| self.front_time_limit.of(shortest)),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_fits_again_after_frees() {
+    fn allocations_that_do_not_fit_fail_and_succeed_after_frees() {
         let mut arena = arena(1 << 20);
         assert!(arena.allocate(usize::MAX).is_none());
         assert!(arena.allocate((1 << 20) + 1).is_none());
@@ -165,7 +165,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_are_large_enough_aligned_apart_and_all_come_back(
+        fn allocations_are_aligned_and_disjoint_and_all_memory_is_reclaimed(
             steps in proptest::collection::vec((any::<bool>(), 0..200_000_usize), 0..200)
         ) {
             let mut arena = arena(1 << 20);

@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_block_is_lost_and_what_a_loop_keeps_is_bounded(
+        fn no_block_is_lost_and_the_cache_of_a_loop_is_bounded(
             steps in prop::collection::vec((any::<bool>(), 1_usize..200_000), 1..200)
         ) {
             let (mut arena, mut cache) = (arena(), BlockCache::default());

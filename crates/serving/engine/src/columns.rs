@@ -19,18 +19,18 @@ impl Columns {
     /// default names.
     #[must_use]
     pub fn are_numbered(&self) -> bool {
-        let is_default = |(place, name): (usize, &String)| {
+        let is_default = |(index, name): (usize, &String)| {
             let number = name.strip_prefix("Column_");
-            number.is_some_and(|number| number.parse() == Ok(place))
+            number.is_some_and(|number| number.parse() == Ok(index))
         };
         self.names.iter().enumerate().all(is_default)
     }
 
     /// Name of a column; its number if the file has no names.
     #[must_use]
-    pub fn name(&self, place: usize) -> String {
-        let own = self.names.get(place).cloned();
-        own.unwrap_or_else(|| place.to_string())
+    pub fn name(&self, index: usize) -> String {
+        let own = self.names.get(index).cloned();
+        own.unwrap_or_else(|| index.to_string())
     }
 }
 

@@ -113,21 +113,27 @@ impl Counters {
         }
     }
 
-    pub(super) fn submitted(&mut self, model: usize, rows: usize) {
+    pub(super) fn count_submission(&mut self, model: usize, rows: usize) {
         self.count(model, |stats| {
             stats.requests_total += 1;
             stats.rows_total += rows as u64;
         });
     }
 
-    pub(super) fn shed(&mut self, model: usize, kind: Option<Kind>, requests: u64, now: Nanos) {
+    pub(super) fn count_shed(
+        &mut self,
+        model: usize,
+        kind: Option<Kind>,
+        requests: u64,
+        now: Nanos,
+    ) {
         self.count(model, |stats| stats.shed_total += requests);
         self.outcome(model, kind, now, |outcomes| outcomes.shed += requests);
     }
 
     /// Counts a request whose client went away; if that was at or after its own deadline, it also
     /// counts as late.
-    pub(super) fn abandoned(
+    pub(super) fn count_abandoned(
         &mut self,
         model: usize,
         kind: Option<Kind>,
@@ -144,7 +150,7 @@ impl Counters {
     }
 
     /// Adds requests of one span of the window, the span that contains `at`.
-    pub(super) fn take_over(&mut self, slot: usize, kind: Kind, tally: &KindTally, at: Nanos) {
+    pub(super) fn add_tally(&mut self, slot: usize, kind: Kind, tally: &KindTally, at: Nanos) {
         let Some(SlotCounters { stats, window, .. }) = self.slots.get_mut(slot) else {
             return;
         };
@@ -158,10 +164,10 @@ impl Counters {
         of.defer_nanos.add(&tally.defer_nanos);
         of.compute_nanos.add(&tally.compute_nanos);
         of.total_nanos.add(&tally.total_nanos);
-        window.ended(kind, outcomes, &tally.latencies, at);
+        window.record(kind, outcomes, &tally.latencies, at);
     }
 
-    pub(super) fn dispatched(
+    pub(super) fn count_dispatch(
         &mut self,
         model: usize,
         kind: Kind,
@@ -178,7 +184,7 @@ impl Counters {
     }
 
     /// Counts how a worker's threads divided a finished batch.
-    pub(super) fn shared(&mut self, model: usize, kind: Kind, sharing: Sharing) {
+    pub(super) fn count_sharing(&mut self, model: usize, kind: Kind, sharing: Sharing) {
         self.count(model, |stats| stats.of(kind).shared[sharing as usize] += 1);
     }
 
@@ -190,13 +196,13 @@ impl Counters {
     }
 
     /// Counts a lost worker, which is respawned.
-    pub(super) fn restarted(&mut self, worker: usize) {
+    pub(super) fn count_restart(&mut self, worker: usize) {
         self.worker_restarts_total += 1;
         self.worker(worker).restarts_total += 1;
     }
 
     /// Counts a batch of `rows` rows that a worker finished `elapsed_nanos` after its dispatch.
-    pub(super) fn worker_done(&mut self, worker: usize, rows: usize, elapsed_nanos: u64) {
+    pub(super) fn count_worker_batch(&mut self, worker: usize, rows: usize, elapsed_nanos: u64) {
         let of = self.worker(worker);
         of.batches_total += 1;
         of.busy_nanos_total += elapsed_nanos;
@@ -210,12 +216,12 @@ impl Counters {
     }
 
     /// Counts a finished batch of a model.
-    pub(super) fn batch_done(&mut self, model: usize, rows: usize, compute_nanos: u64) {
-        self.count(model, |stats| stats.batch_done(rows, compute_nanos));
+    pub(super) fn count_batch(&mut self, model: usize, rows: usize, compute_nanos: u64) {
+        self.count(model, |stats| stats.count_batch(rows, compute_nanos));
     }
 
-    /// Adds the work of a finished batch of a model, see `QueueCosts::work`.
-    pub(super) fn worked(&mut self, model: usize, work: Nanos) {
+    /// Adds the work of a finished batch of a model, see `QueueCosts::work_of`.
+    pub(super) fn add_work(&mut self, model: usize, work: Nanos) {
         self.count(model, |stats| stats.work_nanos_total += work.0);
     }
 

@@ -118,10 +118,10 @@ mod tests {
     fn the_cpus_of_this_machine_are_counted_and_not_again_at_once() {
         let mut cpus = Cpus::new(None);
         let online = std::thread::available_parallelism().unwrap().get();
-        let seen = cpus.poll().unwrap();
+        let found = cpus.poll().unwrap();
         assert!(
-            seen >= 1 && (seen == usize::MAX || seen >= online),
-            "{seen}"
+            found >= 1 && (found == usize::MAX || found >= online),
+            "{found}"
         );
         assert_eq!(cpus.poll(), None);
         assert_eq!(

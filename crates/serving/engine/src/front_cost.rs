@@ -61,10 +61,11 @@ impl FrontCostMeter {
     /// Ends a period; `cpu` contains the cumulative cpu times.
     pub(super) fn measure(&mut self, cpu: FrontCpu, now: Nanos) {
         let requests = std::mem::take(&mut self.requests);
-        if let Some((before, began_at)) = &self.begin {
+        if let Some((previous, began_at)) = &self.begin {
             let period = now.saturating_sub(*began_at).0.max(1) as f64;
-            let loops = cpu.loops.iter().zip(&before.loops);
-            let newest = loops.map(|(cpu, before)| cpu.saturating_sub(*before).0 as f64 / period);
+            let loops = cpu.loops.iter().zip(&previous.loops);
+            let newest =
+                loops.map(|(cpu, previous)| cpu.saturating_sub(*previous).0 as f64 / period);
             self.busy_ratios = match self.busy_ratios.is_empty() {
                 true => newest.collect(),
                 false => {
@@ -75,8 +76,8 @@ impl FrontCostMeter {
                 }
             };
             if requests >= REQUESTS_MIN {
-                let used = cpu.process.saturating_sub(before.process);
-                self.learn_request_cost(used.0 / requests);
+                let cpu_time = cpu.process.saturating_sub(previous.process);
+                self.learn_request_cost(cpu_time.0 / requests);
             }
         }
         self.begin = Some((cpu, now));

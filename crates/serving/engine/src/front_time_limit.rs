@@ -35,7 +35,7 @@ const STEP: u32 = WHOLE / 128;
 
 /// Decrease per period with late replies, as one part in this many: requests within their share of
 /// the front are few, and none of them should be late because of others.
-const DECREASE_WITHIN: u32 = 2;
+const DECREASE_WITHIN_SHARE: u32 = 2;
 const DECREASE: u32 = 8;
 
 /// Outcomes of requests since the last adaptation.
@@ -60,7 +60,7 @@ impl Outcomes {
 #[repr(align(128))]
 struct LoopOutcomes {
     /// Requests within their share of the front.
-    within: Outcomes,
+    within_share: Outcomes,
     others: Outcomes,
     /// Rejections because the front took more than its part.
     refused: AtomicU64,
@@ -68,20 +68,20 @@ struct LoopOutcomes {
 
 #[derive(Debug)]
 pub(crate) struct FrontTimeLimit {
-    part: AtomicU32,
+    fraction: AtomicU32,
     /// Time of the last adaptation.
     adapted: AtomicU64,
     loops: Box<[LoopOutcomes]>,
 }
 
-fn parts(share: f64) -> u32 {
+fn to_fixed_point(share: f64) -> u32 {
     (share * f64::from(WHOLE)) as u32
 }
 
 impl FrontTimeLimit {
     pub(crate) fn new(loops: usize) -> Self {
         Self {
-            part: AtomicU32::new(parts(FRONT_TIME_LIMIT_START)),
+            fraction: AtomicU32::new(to_fixed_point(FRONT_TIME_LIMIT_START)),
             adapted: AtomicU64::new(0),
             loops: (0..loops).map(|_| LoopOutcomes::default()).collect(),
         }
@@ -89,13 +89,13 @@ impl FrontTimeLimit {
 
     /// The part of `time` that the front may take.
     pub(crate) fn of(&self, time: Nanos) -> Nanos {
-        let part = u64::from(self.part.load(Ordering::Relaxed));
-        Nanos(time.0 / u64::from(WHOLE) * part)
+        let fraction = u64::from(self.fraction.load(Ordering::Relaxed));
+        Nanos(time.0 / u64::from(WHOLE) * fraction)
     }
 
     /// The fraction, from 0 to 1.
     pub(crate) fn share(&self) -> f64 {
-        f64::from(self.part.load(Ordering::Relaxed)) / f64::from(WHOLE)
+        f64::from(self.fraction.load(Ordering::Relaxed)) / f64::from(WHOLE)
     }
 
     /// Records a completed request, `late_by` after its deadline, of which the front took
@@ -103,12 +103,16 @@ impl FrontTimeLimit {
     pub(crate) fn record(
         &self,
         event_loop: LoopIndex,
-        is_within: bool,
+        is_within_share: bool,
         late_by: Nanos,
         front_time: Nanos,
     ) {
         let of = &self.loops[event_loop.0];
-        let outcomes = if is_within { &of.within } else { &of.others };
+        let outcomes = if is_within_share {
+            &of.within_share
+        } else {
+            &of.others
+        };
         outcomes.record(late_by > Nanos(0) && late_by <= front_time);
     }
 
@@ -131,23 +135,29 @@ impl FrontTimeLimit {
             counters.map(|it| it.swap(0, Ordering::Relaxed)).sum()
         };
         let is_late = |late: u64, ended: u64| late as f64 > LATE_SHARE_MAX * ended as f64;
-        let ended = [take(|it| &it.within.ended), take(|it| &it.others.ended)];
-        let is_within_late = is_late(take(|it| &it.within.late), ended[0]);
+        let ended = [
+            take(|it| &it.within_share.ended),
+            take(|it| &it.others.ended),
+        ];
+        let is_within_share_late = is_late(take(|it| &it.within_share.late), ended[0]);
         let are_others_late = is_late(take(|it| &it.others.late), ended[1]);
         let refused = take(|it| &it.refused);
-        let part = self.part.load(Ordering::Relaxed);
-        let recovers = ended != [0, 0] && part < parts(FRONT_TIME_LIMIT_START);
-        let next = if is_within_late {
-            part - part / DECREASE_WITHIN
+        let fraction = self.fraction.load(Ordering::Relaxed);
+        let recovers = ended != [0, 0] && fraction < to_fixed_point(FRONT_TIME_LIMIT_START);
+        let next = if is_within_share_late {
+            fraction - fraction / DECREASE_WITHIN_SHARE
         } else if are_others_late {
-            part - part / DECREASE
+            fraction - fraction / DECREASE
         } else if refused > 0 || recovers {
-            part + STEP
+            fraction + STEP
         } else {
-            part
+            fraction
         };
-        let next = next.clamp(parts(FRONT_TIME_LIMIT_MIN), parts(FRONT_TIME_LIMIT_MAX));
-        self.part.store(next, Ordering::Relaxed);
+        let next = next.clamp(
+            to_fixed_point(FRONT_TIME_LIMIT_MIN),
+            to_fixed_point(FRONT_TIME_LIMIT_MAX),
+        );
+        self.fraction.store(next, Ordering::Relaxed);
     }
 }
 
@@ -167,19 +177,19 @@ mod tests {
         }
 
         /// A period of completed requests; late ones are late by 1 ms, after 2 ms in the front.
-        fn end(&mut self, is_within: bool, in_time: u64, late: u64, refused: u64) -> f64 {
-            let Self(part, number) = self;
-            (0..in_time).for_each(|_| part.record(LOOP, is_within, Nanos(0), Nanos(2 * MS)));
-            (0..late).for_each(|_| part.record(LOOP, is_within, Nanos(MS), Nanos(2 * MS)));
-            (0..refused).for_each(|_| part.record_refusal(LOOP));
+        fn end(&mut self, is_within_share: bool, in_time: u64, late: u64, refused: u64) -> f64 {
+            let Self(limit, number) = self;
+            (0..in_time).for_each(|_| limit.record(LOOP, is_within_share, Nanos(0), Nanos(2 * MS)));
+            (0..late).for_each(|_| limit.record(LOOP, is_within_share, Nanos(MS), Nanos(2 * MS)));
+            (0..refused).for_each(|_| limit.record_refusal(LOOP));
             *number += 1;
-            part.adapt(Nanos(*number * FRONT_TIME_LIMIT_PERIOD.as_nanos() as u64));
-            part.share()
+            limit.adapt(Nanos(*number * FRONT_TIME_LIMIT_PERIOD.as_nanos() as u64));
+            limit.share()
         }
     }
 
     #[test]
-    fn it_grows_while_requests_are_refused_and_shrinks_when_answers_are_late() {
+    fn the_fraction_grows_while_requests_are_rejected_and_shrinks_when_replies_are_late() {
         let mut periods = Periods::new();
         let start = periods.0.share();
         assert_eq!(periods.end(false, 100, 0, 0), start, "nothing is refused");
@@ -198,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_in_time_after_an_overload_bring_it_back_to_its_start() {
+    fn the_fraction_recovers_to_its_initial_value_after_an_overload() {
         let mut periods = Periods::new();
         let start = periods.0.share();
         for _ in 0..100 {
@@ -213,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_request_within_its_share_counts_beside_any_number_of_others_in_time() {
+    fn a_late_request_within_its_share_counts_regardless_of_others_in_time() {
         let mut periods = Periods::new();
         let start = periods.0.share();
         (0..10_000).for_each(|_| periods.0.record(LOOP, false, Nanos(0), Nanos(MS)));
@@ -221,22 +231,22 @@ mod tests {
     }
 
     #[test]
-    fn what_the_workers_make_late_changes_nothing() {
-        let part = FrontTimeLimit::new(1);
-        let start = part.share();
-        part.record(LoopIndex(0), true, Nanos(3 * MS), Nanos(2 * MS));
-        part.adapt(Nanos(FRONT_TIME_LIMIT_PERIOD.as_nanos() as u64));
-        assert_eq!(part.share(), start);
+    fn lateness_caused_by_the_workers_has_no_effect() {
+        let limit = FrontTimeLimit::new(1);
+        let start = limit.share();
+        limit.record(LoopIndex(0), true, Nanos(3 * MS), Nanos(2 * MS));
+        limit.adapt(Nanos(FRONT_TIME_LIMIT_PERIOD.as_nanos() as u64));
+        assert_eq!(limit.share(), start);
     }
 
     #[test]
-    fn a_period_has_to_be_long_enough() {
-        let part = FrontTimeLimit::new(1);
-        let start = part.share();
-        part.record_refusal(LoopIndex(0));
-        part.adapt(Nanos(FRONT_TIME_LIMIT_PERIOD.as_nanos() as u64 - 1));
-        assert_eq!(part.share(), start);
-        part.adapt(Nanos(FRONT_TIME_LIMIT_PERIOD.as_nanos() as u64));
-        assert!(part.share() > start);
+    fn the_fraction_is_not_adapted_before_the_period_ends() {
+        let limit = FrontTimeLimit::new(1);
+        let start = limit.share();
+        limit.record_refusal(LoopIndex(0));
+        limit.adapt(Nanos(FRONT_TIME_LIMIT_PERIOD.as_nanos() as u64 - 1));
+        assert_eq!(limit.share(), start);
+        limit.adapt(Nanos(FRONT_TIME_LIMIT_PERIOD.as_nanos() as u64));
+        assert!(limit.share() > start);
     }
 }

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_request_of_a_loop_has_its_turn_and_the_others_follow_in_order() {
+    fn turns_of_a_loop_are_exclusive_and_in_order() {
         let turns = FrontTurns::new(2);
         let mut context = Context::from_waker(Waker::noop());
         let mut waiting = [(); 3].map(|()| Box::pin(turns.next(LoopIndex(0))));

@@ -66,7 +66,7 @@ impl PlacedImage {
     pub(super) fn write(bytes: &[u8]) -> Result<Self, OsError> {
         let nodes = memory_nodes();
         if !nodes.has_several() {
-            return Self::holding(bytes);
+            return Self::from_bytes(bytes);
         }
         let writer = || {
             // Without pinning, the image may be spread over several nodes; this is measured.
@@ -74,7 +74,7 @@ impl PlacedImage {
             if let Some(Err(error)) = moved {
                 tracing::debug!(%error, "an image is written on whatever node");
             }
-            Self::holding(bytes)
+            Self::from_bytes(bytes)
         };
         // A separate thread, because the mask of the caller must not change; it is named so that it
         // is not mistaken for an event loop.
@@ -97,7 +97,7 @@ impl PlacedImage {
         check_memory_limit(self.bytes())?;
         memory_nodes().move_to(node)?;
         let source = self.memory.map_read()?;
-        let copy = Self::holding(source.as_slice())?;
+        let copy = Self::from_bytes(source.as_slice())?;
         match copy.node == Some(node) {
             true => Ok(copy),
             false => Err(CopyError::Elsewhere),
@@ -108,17 +108,17 @@ impl PlacedImage {
     pub(super) fn open(image: OwnedFd) -> Result<(Self, ReadMapping), OsError> {
         let memory = SharedMemory::open(image)?;
         let mapping = memory.map_read()?;
-        let placed = Self::measured(memory, &mapping);
+        let placed = Self::from_memory(memory, &mapping);
         Ok((placed, mapping))
     }
 
-    fn holding(bytes: &[u8]) -> Result<Self, OsError> {
+    fn from_bytes(bytes: &[u8]) -> Result<Self, OsError> {
         let memory = SharedMemory::holding("albacore-model", bytes)?;
         let mapping = memory.map_read()?;
-        Ok(Self::measured(memory, &mapping))
+        Ok(Self::from_memory(memory, &mapping))
     }
 
-    fn measured(memory: SharedMemory, mapping: &ReadMapping) -> Self {
+    fn from_memory(memory: SharedMemory, mapping: &ReadMapping) -> Self {
         let huge_bytes = match memory.bytes() {
             ..MEASURED_BYTES_MIN => Ok(0),
             _ => mapping.huge_bytes(),
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_lies_on_the_node_of_nearly_all_of_its_pages() {
+    fn the_node_of_an_image_is_that_of_nearly_all_of_its_pages() {
         let of = |zero, one| main_node(&[(NodeId(0), zero), (NodeId(1), one)]);
         assert_eq!(of(99, 1), Some(NodeId(0)));
         assert_eq!(of(1, 99), Some(NodeId(1)));

@@ -173,7 +173,7 @@ impl Inboxes {
     }
 
     /// Resets the times of queues because another model uses them now.
-    pub(super) fn forget(&self, queues: impl Iterator<Item = QueueIndex>) {
+    pub(super) fn reset(&self, queues: impl Iterator<Item = QueueIndex>) {
         for queue in queues {
             self.row_nanos[queue.0].store(0, Ordering::Relaxed);
         }
@@ -252,7 +252,7 @@ pub(super) mod tests {
         assert!(!must_flush(&inboxes, 3, 0));
         assert!(must_flush(&inboxes, 1, 0), "more than 20 us in all");
         assert_eq!(drain(&inboxes), 2);
-        inboxes.forget([QUEUE].into_iter());
+        inboxes.reset([QUEUE].into_iter());
         assert!(must_flush(&inboxes, 1, 0), "nothing is known");
         assert_eq!(drain(&inboxes), 1);
         inboxes.set_idle_workers(0);

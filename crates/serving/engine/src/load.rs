@@ -203,7 +203,7 @@ impl LoadedModel {
     ) -> Result<Self, String> {
         let mut given = BTreeSet::new();
         for (name, texts) in categories {
-            let Some(place) = self.place_of(&name) else {
+            let Some(index) = self.column_index(&name) else {
                 let mut names = (0..self.info.features).map(|it| self.info.columns.name(it));
                 let shown: Vec<_> = names.by_ref().take(SHOWN_NAMES).collect();
                 let more = if names.next().is_some() {
@@ -216,23 +216,23 @@ impl LoadedModel {
                      has {shown:?}{more}"
                 ));
             };
-            if !given.insert(place) {
+            if !given.insert(index) {
                 return Err(format!(
                     "categories are given for column {name:?} by its number, too: give them once"
                 ));
             }
             let table = CategoryTable::new(texts, self.unknown_category);
-            self.info.columns.categories.insert(place, Arc::new(table));
+            self.info.columns.categories.insert(index, Arc::new(table));
         }
         Ok(self)
     }
 
     /// Index of the column with this name, or with this number if the model has no names.
-    fn place_of(&self, name: &str) -> Option<usize> {
+    fn column_index(&self, name: &str) -> Option<usize> {
         let columns = &self.info.columns;
         let own = columns.names.iter().position(|own| own == name);
-        let is_number = |place: &usize| {
-            columns.are_numbered() && *place < self.info.features && place.to_string() == name
+        let is_number = |index: &usize| {
+            columns.are_numbered() && *index < self.info.features && index.to_string() == name
         };
         own.or_else(|| name.parse().ok().filter(is_number))
     }
@@ -418,8 +418,8 @@ mod tests {
                 "column \"1\" by its number, too",
             ),
         ] {
-            let said = with_categories(file, names).unwrap_err();
-            assert!(said.contains(part), "{said}");
+            let error = with_categories(file, names).unwrap_err();
+            assert!(error.contains(part), "{error}");
         }
     }
 }

@@ -195,9 +195,9 @@ impl ClassRule {
 
 fn first_of_largest(numbers: &[f64]) -> usize {
     let mut largest = 0;
-    for (place, value) in numbers.iter().enumerate() {
+    for (index, value) in numbers.iter().enumerate() {
         if *value > numbers[largest] {
-            largest = place;
+            largest = index;
         }
     }
     largest

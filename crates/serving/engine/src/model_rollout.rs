@@ -105,7 +105,7 @@ impl State {
         if !is_up || !is_idle || self.scheduler.is_present(WorkerIndex::at(worker)) {
             return;
         }
-        if self.workers.slots[worker].is_foreign {
+        if self.workers.slots[worker].needs_attach {
             return self.attach_worker(worker, now, out);
         }
         if let Some((command, image)) = self.next_command(worker) {
@@ -151,23 +151,23 @@ impl State {
             .as_ref()
             .map(|candidate| &candidate.edition);
         let candidate = candidate.filter(|_| worker_slot.is_ready);
-        let wanted = || self.catalog.retained().chain(candidate);
+        let targets = || self.catalog.retained().chain(candidate);
         let memory = &worker_slot.memory;
         let images = &self.node_images;
         let is_open = |id: EditionId| worker_slot.open_editions.contains(&id);
-        let new = wanted().find(|edition| !is_open(edition.id));
+        let new = targets().find(|edition| !is_open(edition.id));
         let new = new.map(|edition| (edition, images.first_image(edition, memory)));
-        let nearer = || {
+        let local = || {
             let mut open = self.catalog.current().filter(|edition| is_open(edition.id));
-            open.find_map(|edition| Some((edition, images.nearer_image(edition, memory)?)))
+            open.find_map(|edition| Some((edition, images.local_image(edition, memory)?)))
         };
-        let opens = new.or_else(|| nearer().filter(|_| worker_slot.is_ready));
+        let opens = new.or_else(|| local().filter(|_| worker_slot.is_ready));
         let moves_scratch = worker_slot.is_ready && memory.scratch_target().is_some();
-        let is_wanted = |id: &EditionId| wanted().any(|edition| edition.id == *id);
+        let is_target = |id: &EditionId| targets().any(|edition| edition.id == *id);
         let closes = worker_slot
             .open_editions
             .iter()
-            .filter(|id| !is_wanted(id))
+            .filter(|id| !is_target(id))
             .copied();
         let closes: Vec<EditionId> = closes.take(CLOSES_MAX).collect();
         if opens.is_none() && closes.is_empty() && !moves_scratch {
@@ -194,7 +194,7 @@ impl State {
             // The exit of a worker is reported soon; a running worker reports that no command came.
             tracing::debug!(worker, %error, "a command cannot be sent to a worker");
         }
-        worker_slot.memory.ask(&command, image);
+        worker_slot.memory.command_sent(&command, image);
         worker_slot.sequence = Ring::next_sequence(worker_slot.sequence);
         worker_slot.command = Some(command);
         incarnation.ring.submit_command(worker_slot.sequence);
@@ -213,18 +213,18 @@ impl State {
             return;
         };
         self.rollout.is_pending = true;
-        let is_followed = incarnation.ring.state(0) == SegmentState::Done;
+        let is_executed = incarnation.ring.state(0) == SegmentState::Done;
         let opened = command.opens.map(|(id, _)| id);
         worker_slot
             .open_editions
             .retain(|id| !command.closes.contains(id));
-        if is_followed && command.is_attach {
-            worker_slot.is_foreign = false;
+        if is_executed && command.is_attach {
+            worker_slot.needs_attach = false;
             worker_slot.open_editions = incarnation.ring.open_editions();
             return;
         }
-        if is_followed {
-            worker_slot.memory.executed(&command);
+        if is_executed {
+            worker_slot.memory.command_executed(&command);
             worker_slot.open_editions.retain(|id| Some(*id) != opened);
             worker_slot.open_editions.extend(opened);
             if command.moves_scratch {
@@ -233,7 +233,7 @@ impl State {
             return;
         }
         let reason = incarnation.ring.reason();
-        if self.keep_farther_image(worker, opened, &reason, now) {
+        if self.keep_current_image(worker, opened, &reason, now) {
             return;
         }
         if self.is_candidate(opened) {
@@ -306,7 +306,7 @@ impl State {
         out.is_changed = true;
         let slot = edition.slot;
         let installed = if self.catalog.promote(edition) {
-            self.forget_costs(slot);
+            self.reset_costs(slot);
             Ok(())
         } else {
             Err("it is not wanted any more".to_owned())

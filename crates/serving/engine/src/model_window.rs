@@ -75,7 +75,7 @@ impl ModelWindow {
     }
 
     /// Records requests completed in the span of `at`, which may be long ago.
-    pub(super) fn ended(
+    pub(super) fn record(
         &mut self,
         kind: Kind,
         outcomes: &Outcomes,
@@ -92,7 +92,7 @@ impl ModelWindow {
 
     /// Records a request that was answered in time after `latency` nanoseconds.
     #[cfg(test)]
-    pub(super) fn answered(&mut self, kind: Kind, latency: u64, at: Nanos) {
+    pub(super) fn record_answered(&mut self, kind: Kind, latency: u64, at: Nanos) {
         let mut latencies = Latencies::default();
         latencies.record(latency / 1000);
         let good = 1;
@@ -100,7 +100,7 @@ impl ModelWindow {
             good,
             ..Outcomes::default()
         };
-        self.ended(kind, &outcomes, &latencies, at);
+        self.record(kind, &outcomes, &latencies, at);
     }
 
     /// The window that ends now, for each kind that was ever requested.
@@ -154,15 +154,15 @@ mod tests {
         window.outcomes(CONTRIBS, at(30)).late += 1;
         window.outcomes(None, at(30)).shed += 2;
         let none = Outcomes::default();
-        let (seen, unread) = (outcomes(3, 1, 0), outcomes(0, 0, 2));
+        let (read, unread) = (outcomes(3, 1, 0), outcomes(0, 0, 2));
         let newest = outcomes(0, 1, 0);
         assert_eq!(
             of(&window, 45),
-            [(CONTRIBS, seen, newest), (None, unread, unread)]
+            [(CONTRIBS, read, newest), (None, unread, unread)]
         );
         assert_eq!(
             of(&window, 59),
-            [(CONTRIBS, seen, none), (None, unread, none)]
+            [(CONTRIBS, read, none), (None, unread, none)]
         );
         assert_eq!(of(&window, 60)[0], (CONTRIBS, newest, none));
         assert_eq!(
@@ -177,8 +177,8 @@ mod tests {
     #[test]
     fn a_kind_has_its_own_latencies() {
         let mut window = ModelWindow::default();
-        window.answered(Kind::Value, 1_000_000, at(1));
-        window.answered(Kind::Contribs, 90_000_000, at(1));
+        window.record_answered(Kind::Value, 1_000_000, at(1));
+        window.record_answered(Kind::Contribs, 90_000_000, at(1));
         let kinds = window.kinds(at(2));
         let p99 = |of: &KindLoad| of.latencies.quantile_bound(0.99);
         assert_eq!((p99(&kinds[0]), p99(&kinds[1])), (Some(1000), Some(90_000)));
@@ -186,10 +186,10 @@ mod tests {
     }
 
     #[test]
-    fn refused_requests_of_unknown_kind_count_for_the_model_alone() {
+    fn rejected_requests_of_unknown_kind_count_only_for_the_model() {
         let mut window = ModelWindow::default();
         window.outcomes(None, at(1)).shed += 5;
-        window.answered(Kind::Value, 1000, at(1));
+        window.record_answered(Kind::Value, 1000, at(1));
         let load = model_load(&window.kinds(at(1)), Some(0.01));
         assert_eq!((load.all.requests, load.all.bad), (6, 5));
         assert_eq!((load.kinds.len(), load.kinds[0].bad), (1, 0));

@@ -57,13 +57,13 @@ impl NodeWatch {
 
 fn start_copying(shared: &Arc<SharedState>, tasks: Vec<CopyTask>) -> Option<JoinHandle<()>> {
     let first = tasks.first()?.clone();
-    let theirs = Arc::clone(shared);
+    let thread_shared = Arc::clone(shared);
     let started = std::thread::Builder::new()
         .name(COPY_THREAD.to_owned())
         .spawn(move || {
             for task in tasks {
                 let copy = task.edition.image.copy_to(task.node);
-                theirs.update(|state, now, _| state.image_copied(&task, copy, now));
+                thread_shared.update(|state, now, _| state.image_copied(&task, copy, now));
             }
         });
     match started {

@@ -57,9 +57,9 @@ struct LearnedQueue {
     /// Rows of the largest observed batch.
     largest: usize,
     /// Total time of batches since the costs were last passed to the scheduler.
-    unreported: Nanos,
+    unreported_time: Nanos,
     /// Total time of all batches.
-    observed: Nanos,
+    total_time: Nanos,
     objective: Option<Slo>,
     /// Selects the latency within the objective.
     kind: Kind,
@@ -70,32 +70,32 @@ impl LearnedQueue {
         Self {
             learner: CostLearner::new(percentile_of(objective) / 100.0),
             largest: 0,
-            unreported: Nanos(0),
-            observed: Nanos(0),
+            unreported_time: Nanos(0),
+            total_time: Nanos(0),
             objective,
             kind,
         }
     }
 
     /// Learns from a batch; returns whether the costs should be passed to the scheduler.
-    fn observe(&mut self, rows: usize, took: Nanos) -> bool {
-        self.learner.observe(rows as u64, took);
+    fn observe(&mut self, rows: usize, service_time: Nanos) -> bool {
+        self.learner.observe(rows as u64, service_time);
         self.largest = self.largest.max(rows);
-        self.observed = self.observed.saturating_add(took);
-        self.unreported = self.unreported.saturating_add(took);
+        self.total_time = self.total_time.saturating_add(service_time);
+        self.unreported_time = self.unreported_time.saturating_add(service_time);
         let samples = self.learner.estimate().map_or(0, |known| known.samples);
         let is_due = samples == SAMPLES_MIN
             || samples.is_multiple_of(PROFILE_UPDATE_PERIOD)
-            || self.unreported >= PROFILE_UPDATE_TIME;
+            || self.unreported_time >= PROFILE_UPDATE_TIME;
         if is_due {
-            self.unreported = Nanos(0);
+            self.unreported_time = Nanos(0);
         }
         is_due
     }
 
     fn profile(&self) -> Profile {
         let estimate = self.learner.estimate();
-        let samples_min = match self.observed >= PROFILE_UPDATE_TIME {
+        let samples_min = match self.total_time >= PROFILE_UPDATE_TIME {
             true => LONG_SAMPLES_MIN,
             false => SAMPLES_MIN,
         };
@@ -192,7 +192,7 @@ impl QueueCosts {
     }
 
     /// Discards the learned costs because another edition has other costs.
-    pub(super) fn forget(&mut self, slot: usize, scheduler: &mut Scheduler) {
+    pub(super) fn reset(&mut self, slot: usize, scheduler: &mut Scheduler) {
         for (queue, known) in self.of_slot(slot) {
             *known = LearnedQueue::new(known.kind, known.objective);
             scheduler.set_profile(queue, known.profile());
@@ -210,7 +210,7 @@ impl QueueCosts {
     /// Cost of `rows` rows of a queue in batches of the size under load b: rows l(b)/b. Unlike busy
     /// time it does not depend on the actual batch sizes, so it is proportional to the load. `None`
     /// while the costs are not known.
-    pub(super) fn work(
+    pub(super) fn work_of(
         &self,
         queue: QueueIndex,
         rows: usize,
@@ -225,7 +225,7 @@ impl QueueCosts {
     /// Upper estimate of the service time of a batch; `None` while the costs are not known. The
     /// learned line is unreliable for batches larger than the observed ones: such a batch is
     /// assumed to cost as much as several of the largest one.
-    pub(super) fn longest(
+    pub(super) fn upper_estimate(
         &self,
         queue: QueueIndex,
         rows: usize,
@@ -243,13 +243,13 @@ impl QueueCosts {
         &mut self,
         queue: QueueIndex,
         rows: usize,
-        took: Nanos,
+        service_time: Nanos,
         scheduler: &mut Scheduler,
     ) {
         let Some(known) = self.0.get_mut(queue.0) else {
             return;
         };
-        if known.observe(rows, took) {
+        if known.observe(rows, service_time) {
             scheduler.set_profile(queue, known.profile());
         }
     }

@@ -77,11 +77,11 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// A rejection because the workers would have to be free sooner by `over` to answer within
+    /// A rejection because the workers would have to be free sooner by `excess` to answer within
     /// `time`.
-    pub(super) fn late(over: Nanos, time: Nanos) -> Self {
+    pub(super) fn late(excess: Nanos, time: Nanos) -> Self {
         Self::Late {
-            retry_after: Duration::from_nanos(over.0).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX),
+            retry_after: Duration::from_nanos(excess.0).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX),
             objective: Duration::from_nanos(time.0),
         }
     }

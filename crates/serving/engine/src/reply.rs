@@ -80,7 +80,7 @@ impl Future for PendingReply {
                 shape: self.shape.clone(),
                 timing,
                 answered_at,
-                taken_at: self.shared.now(),
+                serialization_start: self.shared.now(),
                 _in_flight: self.in_flight.take(),
             }),
             Ok(Err(failure)) => Err(failure),
@@ -116,7 +116,7 @@ pub struct Reply {
     /// When the results became available.
     answered_at: Nanos,
     /// When its turn to be written began.
-    taken_at: Nanos,
+    serialization_start: Nanos,
     _in_flight: Option<InFlight>,
 }
 
@@ -142,7 +142,7 @@ impl Reply {
     pub async fn front_turn(&mut self) -> FrontTurn {
         let (slot, kinds) = (self.shape.edition.slot, self.shape.kinds);
         let turn = self.shared.front_turn(self.event_loop, slot, kinds).await;
-        self.taken_at = self.shared.now();
+        self.serialization_start = self.shared.now();
         turn
     }
 
@@ -160,14 +160,14 @@ impl Drop for Reply {
         let (now, reply_latency) = (self.shared.now(), &self.shared.reply_latency);
         let latency = now.saturating_sub(self.answered_at);
         reply_latency.record(latency, now);
-        reply_latency.record_serialization(now.saturating_sub(self.taken_at));
+        reply_latency.record_serialization(now.saturating_sub(self.serialization_start));
         if let Some(due) = self.shape.due {
             let (admission, slot) = (&self.shared.admission, self.shape.edition.slot);
-            let is_within = admission.is_within_front_share(slot, self.shape.kinds);
+            let is_within_share = admission.is_within_front_share(slot, self.shape.kinds);
             let front_time = self.shape.front_time.saturating_add(latency);
             let late_by = now.saturating_sub(due);
             let front_time_limit = &admission.front_time_limit;
-            front_time_limit.record(self.event_loop, is_within, late_by, front_time);
+            front_time_limit.record(self.event_loop, is_within_share, late_by, front_time);
         }
     }
 }

@@ -60,21 +60,21 @@ impl ReplyLatency {
     }
 
     /// Records the time of a reply from the workers to its serialized form.
-    pub(super) fn record(&self, took: Nanos, now: Nanos) {
+    pub(super) fn record(&self, time: Nanos, now: Nanos) {
         let known = self.expected(now).0;
-        let next = match took.0.checked_sub(known) {
+        let next = match time.0.checked_sub(known) {
             Some(longer) => known + longer / 2,
-            None => known - (known - took.0) / SHORTER,
+            None => known - (known - time.0) / SHORTER,
         };
         self.nanos.store(next, Ordering::Relaxed);
         self.at.store(now.0, Ordering::Relaxed);
     }
 
     /// Records the time to serialize a reply. A preempted thread counts like any longer time.
-    pub(super) fn record_serialization(&self, took: Nanos) {
+    pub(super) fn record_serialization(&self, time: Nanos) {
         let known = self.serialization.load(Ordering::Relaxed);
         let step = known / SERIALIZATION_STEP + 1;
-        let next = match took.0 > known {
+        let next = match time.0 > known {
             true => known + step,
             false => known.saturating_sub(step),
         };
@@ -109,7 +109,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn it_follows_a_crowd_at_once_and_forgets_it_soon() {
+    fn the_latency_rises_at_once_with_a_crowd_and_decays_soon() {
         let reply_latency = ReplyLatency::default();
         let at = |ms| reply_latency.expected(Nanos(ms * MS)).0;
         assert_eq!(at(0), 0);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn few_that_are_on_their_way_are_no_crowd() {
+    fn few_requests_in_flight_are_no_crowd() {
         let reply_latency = Arc::new(ReplyLatency::default());
         let mut few: Vec<_> = (1..CROWDED_REQUESTS_MIN)
             .map(|_| reply_latency.begin())
@@ -142,12 +142,12 @@ mod tests {
         let long = Nanos(SLOW_SERIALIZATION_MIN.as_nanos() as u64 * 2);
         for stall in 0..1000 {
             // One in ten had been preempted.
-            let took = if stall % 10 == 0 {
+            let time = if stall % 10 == 0 {
                 Nanos(4 * MS)
             } else {
                 Nanos(2_000)
             };
-            reply_latency.record_serialization(took);
+            reply_latency.record_serialization(time);
             assert!(!reply_latency.is_serialization_slow());
         }
         (0..100).for_each(|_| reply_latency.record_serialization(long));

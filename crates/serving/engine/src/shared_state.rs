@@ -307,8 +307,8 @@ impl SharedState {
     /// Answers requests that were completed at `now`. Before a client receives its reply, the
     /// request is counted, its edition is unpinned, and the memory of its rows is freed.
     fn answer(&self, event_loop: LoopIndex, ended: Vec<PendingBox>, now: Nanos) {
-        let take_over = || self.state().take_tallies();
-        self.tallies.count(event_loop, &ended, now, take_over);
+        let drain = || self.state().take_tallies();
+        self.tallies.count(event_loop, &ended, now, drain);
         let (mut rows, mut results) = (Vec::with_capacity(ended.len()), Vec::new());
         let mut answers = Vec::with_capacity(ended.len());
         let mut is_unneeded = false;
@@ -317,19 +317,19 @@ impl SharedState {
             let Pending {
                 request,
                 failure,
-                is_wanted,
+                has_client,
                 ..
             } = *pending;
             is_unneeded |= request.edition.usage.unpin();
             rows.push(request.input);
             match failure {
-                None if is_wanted => {
+                None if has_client => {
                     let answer = (request.results, timing, now);
                     answers.push((request.reply, Ok(answer)));
                 }
                 failure => {
                     results.push(request.results);
-                    let failure = failure.filter(|_| is_wanted);
+                    let failure = failure.filter(|_| has_client);
                     answers.extend(failure.map(|failure| (request.reply, Err(failure))));
                 }
             }
@@ -354,14 +354,14 @@ impl SharedState {
         worker.send(&Command::attach().encode(), &fds)
     }
 
-    /// Waits until `wanted` returns a value.
-    pub(super) async fn wait_until<T>(&self, wanted: impl Fn(&State) -> Option<T>) -> T {
+    /// Waits until `condition` returns a value.
+    pub(super) async fn wait_until<T>(&self, condition: impl Fn(&State) -> Option<T>) -> T {
         // bound: one pass for each change; the caller bounds the time.
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if let Some(result) = wanted(&self.state()) {
+            if let Some(result) = condition(&self.state()) {
                 return result;
             }
             changed.await;

@@ -184,11 +184,11 @@ impl State {
             self.admission.start_slot(slot);
             queues_of(slot).for_each(|queue| self.scheduler.set_own_batching(queue, None));
             self.front_shares.start_slot(slot);
-            queues_of(slot).for_each(|queue| self.scheduler.forget_arrivals(queue));
+            queues_of(slot).for_each(|queue| self.scheduler.reset_arrivals(queue));
             self.set_slot_weight(slot, DEFAULT_WEIGHT);
             self.take_tallies();
             self.counters.start_slot(slot, name);
-            self.forget_costs(slot);
+            self.reset_costs(slot);
         }
         self.counters.set_objective(slot, objective);
         self.queue_costs
@@ -203,7 +203,7 @@ impl State {
             return;
         };
         if std::mem::replace(&mut self.batch_threads[slot], threads) != threads {
-            self.forget_costs(slot);
+            self.reset_costs(slot);
         }
     }
 
@@ -250,7 +250,7 @@ impl State {
 
     /// Reports the choices that policy `auto` made since the last step.
     fn report_choices(&mut self, out: &mut Outbox) {
-        while let Some(queue) = self.scheduler.next_news() {
+        while let Some(queue) = self.scheduler.next_changed_choice() {
             let slot = slot_of(queue);
             let mut declared = self.catalog.declared();
             let model = declared.find(|(at, _)| *at == slot);
@@ -265,9 +265,9 @@ impl State {
     }
 
     /// Discards the costs of a model's batches: a new edition may have other costs.
-    pub(super) fn forget_costs(&mut self, slot: usize) {
-        self.queue_costs.forget(slot, &mut self.scheduler);
-        self.inboxes.forget(queues_of(slot));
+    pub(super) fn reset_costs(&mut self, slot: usize) {
+        self.queue_costs.reset(slot, &mut self.scheduler);
+        self.inboxes.reset(queues_of(slot));
     }
 
     /// Applies to new and to waiting requests. `models` are the models with their own batching,

@@ -227,7 +227,7 @@ impl ModelStats {
     }
 
     /// Counts a finished batch.
-    pub(super) fn batch_done(&mut self, rows: usize, compute_nanos: u64) {
+    pub(super) fn count_batch(&mut self, rows: usize, compute_nanos: u64) {
         let sizes = &mut self.batch_sizes;
         let is_known = sizes.len() < BATCH_SIZES_MAX || sizes.contains_key(&rows);
         let size = if is_known {

@@ -46,14 +46,14 @@ enum ProcessState {
     /// Will be started at this time.
     Due(Instant),
     /// Will not be started again.
-    Over,
+    Ended,
 }
 
 pub(super) struct Supervisor {
     shared: Arc<SharedState>,
     host: Link,
     /// Whether the host has reported all running workers; none is started before.
-    has_begun: bool,
+    has_listed_workers: bool,
     poll: Poll,
     processes: Vec<ProcessState>,
     /// Set when the workers got the stop command: the time when remaining ones are killed.
@@ -84,7 +84,7 @@ impl Supervisor {
         Ok(Self {
             shared,
             host,
-            has_begun: false,
+            has_listed_workers: false,
             poll,
             processes,
             kill_at: None,
@@ -105,13 +105,13 @@ impl Supervisor {
             if let Some(cpus) = self.cpus.poll() {
                 self.shared.state().workers.set_cpus(cpus);
             }
-            if self.has_begun {
+            if self.has_listed_workers {
                 self.start_due_workers();
             }
             if self
                 .processes
                 .iter()
-                .all(|incarnation| matches!(incarnation, ProcessState::Over))
+                .all(|incarnation| matches!(incarnation, ProcessState::Ended))
             {
                 return Ok(());
             }
@@ -121,10 +121,10 @@ impl Supervisor {
             }
             // bound: the capacity of the link
             while let Some((event, fds)) = self.host.receive()? {
-                self.handle(event, fds)?;
+                self.handle_event(event, fds)?;
             }
-            let has_foreign = self.shared.state().workers.has_foreign();
-            if has_foreign {
+            let has_unattached = self.shared.state().workers.has_unattached();
+            if has_unattached {
                 self.shared
                     .update(|state, now, out| state.collect_all(now, out));
             }
@@ -148,10 +148,10 @@ impl Supervisor {
             .processes
             .iter()
             .filter_map(|incarnation| match incarnation {
-                ProcessState::Due(at) if self.has_begun => Some(*at),
+                ProcessState::Due(at) if self.has_listed_workers => Some(*at),
                 _ => None,
             });
-        if self.shared.state().workers.has_foreign() {
+        if self.shared.state().workers.has_unattached() {
             return ADOPTION_POLL_PERIOD;
         }
         let next = starts.chain(self.kill_at).min();
@@ -235,7 +235,7 @@ impl Supervisor {
             if matches!(self.processes[index], ProcessState::Due(at) if at <= now) {
                 self.processes[index] = match self.start(index) {
                     Ok(incarnation) => ProcessState::Starting(incarnation),
-                    Err(error) => self.not_started(index, &super::load::describe(&error)),
+                    Err(error) => self.handle_failed_start(index, &super::load::describe(&error)),
                 };
             }
         }
@@ -244,18 +244,18 @@ impl Supervisor {
     /// Requests the start of a worker. The memory of this front is already in its channel.
     fn start(&self, worker: usize) -> Result<Arc<Incarnation>, SuperviseError> {
         let ring = Ring::create("albacore-ring")?;
-        let (channel, theirs) = Channel::pair()?;
+        let (channel, worker_end) = Channel::pair()?;
         self.shared.send_memory(&channel)?;
         let request = WorkerRequest::Start {
             worker,
             arguments: albacore_worker::arguments(worker, self.shared.parallelism.threads),
         };
-        let fds = [ring.fd(), theirs.as_fd(), channel.as_fd()];
+        let fds = [ring.fd(), worker_end.as_fd(), channel.as_fd()];
         self.host.send(&request, &fds)?;
         Ok(Arc::new(Incarnation { ring, channel }))
     }
 
-    fn not_started(&self, worker: usize, cause: &str) -> ProcessState {
+    fn handle_failed_start(&self, worker: usize, cause: &str) -> ProcessState {
         tracing::error!(worker, %cause, "a worker cannot be started");
         let failures = self.shared.update(|state, _, out| {
             out.is_changed = true;
@@ -264,11 +264,15 @@ impl Supervisor {
         ProcessState::Due(Instant::now() + pause(failures).max(RESPAWN_PAUSE_MIN))
     }
 
-    fn handle(&mut self, event: WorkerEvent, fds: Vec<OwnedFd>) -> Result<(), SuperviseError> {
+    fn handle_event(
+        &mut self,
+        event: WorkerEvent,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), SuperviseError> {
         match event {
-            WorkerEvent::Begin => self.has_begun = true,
+            WorkerEvent::Begin => self.has_listed_workers = true,
             WorkerEvent::Adopted { worker, pid } if worker < self.processes.len() => {
-                let incarnation = Arc::new(adopted(fds)?);
+                let incarnation = Arc::new(adopted_incarnation(fds)?);
                 self.shared.update(|state, now, out| {
                     state.worker_adopted(worker, Arc::clone(&incarnation), now);
                     state.collect_all(now, out);
@@ -292,13 +296,13 @@ impl Supervisor {
             }
             WorkerEvent::NotStarted { worker, cause } => {
                 if matches!(self.processes.get(worker), Some(ProcessState::Starting(_))) {
-                    self.processes[worker] = self.not_started(worker, &cause);
+                    self.processes[worker] = self.handle_failed_start(worker, &cause);
                 }
             }
             WorkerEvent::Exited { worker, pid, exit } => {
                 if matches!(self.processes.get(worker), Some(ProcessState::Running(own, _)) if own.0 == pid)
                 {
-                    self.processes[worker] = self.exited(worker, pid, exit);
+                    self.processes[worker] = self.handle_exit(worker, pid, exit);
                 }
             }
             // The host has more workers than this front.
@@ -308,19 +312,19 @@ impl Supervisor {
     }
 
     /// Returns the next state of a worker whose process has exited.
-    fn exited(&self, worker: usize, pid: i32, exit: WorkerExit) -> ProcessState {
+    fn handle_exit(&self, worker: usize, pid: i32, exit: WorkerExit) -> ProcessState {
         let (failures, cause, is_stopping) = self.shared.update(|state, now, out| {
             let failures = state.worker_ended(worker, exit.into(), now, out);
             let ended = state.workers.last_exit(worker).to_owned();
             let is_stopping = state.phase >= Phase::Stopping;
             if !is_stopping {
-                state.counters.restarted(worker);
+                state.counters.count_restart(worker);
                 state.counters.worker_last_end = Some(ended.clone());
             }
             (failures, ended, is_stopping)
         });
         if is_stopping {
-            return ProcessState::Over;
+            return ProcessState::Ended;
         }
         (self.shared.observer.0)(EngineEvent::WorkerExited { worker, pid, cause });
         ProcessState::Due(Instant::now() + pause(failures))
@@ -344,8 +348,8 @@ impl Supervisor {
                 // It finds the stop command in its ring when it starts.
                 ProcessState::Starting(incarnation) => incarnation.ring.stop(),
                 ProcessState::Running(..) => {}
-                ProcessState::Due(_) | ProcessState::Over => {
-                    self.processes[worker] = ProcessState::Over;
+                ProcessState::Due(_) | ProcessState::Ended => {
+                    self.processes[worker] = ProcessState::Ended;
                 }
             }
         }
@@ -354,7 +358,7 @@ impl Supervisor {
 }
 
 /// A worker of another front, from the descriptors passed with the event.
-fn adopted(fds: Vec<OwnedFd>) -> Result<Incarnation, OsError> {
+fn adopted_incarnation(fds: Vec<OwnedFd>) -> Result<Incarnation, OsError> {
     let mut fds = fds.into_iter();
     let mut next = || {
         let missing = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
@@ -387,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_deaths_are_followed_at_once_and_crash_loops_slow_down() {
+    fn first_losses_are_respawned_at_once_and_crash_loops_back_off() {
         assert_eq!(pause(0), Duration::ZERO);
         assert_eq!(pause(RESPAWNS_AT_ONCE - 1), Duration::ZERO);
         assert_eq!(pause(RESPAWNS_AT_ONCE), RESPAWN_PAUSE_MIN);

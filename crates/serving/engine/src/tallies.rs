@@ -89,7 +89,7 @@ impl Tally {
         for (index, tally) in self.kinds.drain(..).enumerate() {
             if let Some(tally) = tally {
                 let (slot, kind) = (index / Kind::ALL.len(), index % Kind::ALL.len());
-                counters.take_over(slot, Kind::ALL[kind], &tally, self.at);
+                counters.add_tally(slot, Kind::ALL[kind], &tally, self.at);
             }
         }
     }
@@ -109,24 +109,24 @@ impl Tallies {
         Self((0..loops).map(|_| LoopTally::default()).collect())
     }
 
-    /// Counts requests completed at `now`, except those whose clients went away. `take_over` drains
-    /// the tallies.
+    /// Counts requests completed at `now`, except those whose clients went away. `drain` must
+    /// drain the tallies.
     pub(super) fn count(
         &self,
         event_loop: LoopIndex,
         ended: &[PendingBox],
         now: Nanos,
-        take_over: impl FnOnce(),
+        drain: impl FnOnce(),
     ) {
         let lock = || self.0[event_loop.0].0.lock();
         let mut tally = lock();
         if tally.is_of_other_span(now) {
             drop(tally);
-            take_over();
+            drain();
             tally = lock();
         }
-        let wanted = ended.iter().filter(|ended| ended.is_wanted);
-        wanted.for_each(|ended| tally.count(ended, now));
+        let answerable = ended.iter().filter(|ended| ended.has_client);
+        answerable.for_each(|ended| tally.count(ended, now));
     }
 
     pub(super) fn drain_into(&self, counters: &mut Counters) {

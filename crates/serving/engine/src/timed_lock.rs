@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holding_it_is_sampled_and_waiting_for_it_is_not() {
+    fn the_time_that_the_lock_is_held_is_sampled_without_waiting_time() {
         let lock = TimedLock::new(0_u64);
         for _ in 0..SAMPLE - 1 {
             *lock.lock() += 1;

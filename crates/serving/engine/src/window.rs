@@ -28,7 +28,7 @@ pub(super) fn number(now: Nanos) -> u64 {
     now.0 / SPAN_NANOS
 }
 
-fn place(number: u64) -> usize {
+fn index_of(number: u64) -> usize {
     (number % SPANS as u64) as usize
 }
 
@@ -42,7 +42,7 @@ impl<T: Default> Spans<T> {
 
     /// The value of span `number`, reset if its place held an older span.
     pub(super) fn of(&mut self, number: u64) -> &mut T {
-        let at = place(number);
+        let at = index_of(number);
         if self.numbers[at] < number {
             self.numbers[at] = number;
             self.values[at] = T::default();
@@ -52,7 +52,7 @@ impl<T: Default> Spans<T> {
 
     /// Whether span `number` has left the window, because its place holds a newer one.
     pub(super) fn has_left(&self, number: u64) -> bool {
-        self.numbers[place(number)] > number
+        self.numbers[index_of(number)] > number
     }
 
     /// The values of the window that ends now.
@@ -131,13 +131,13 @@ impl IdleWindow {
     /// Sets the number of idle workers from now on.
     pub(super) fn idle(&mut self, workers: usize, now: Nanos) {
         if workers != self.idle_workers {
-            self.settle(now);
+            self.add_idle_time(now);
             self.idle_workers = workers;
         }
     }
 
     /// Adds the idle time up to now.
-    fn settle(&mut self, now: Nanos) {
+    fn add_idle_time(&mut self, now: Nanos) {
         let (first, last) = (number(self.since), number(now));
         // Spans before the window are dropped anyway.
         let first = first.max(last.saturating_sub(SPANS as u64));
@@ -157,7 +157,7 @@ impl IdleWindow {
         models: &[(Vec<KindLoad>, Option<f64>)],
         now: Nanos,
     ) -> Load {
-        self.settle(now);
+        self.add_idle_time(now);
         let start = (number(now) + 1).saturating_sub(SPANS as u64) * SPAN_NANOS;
         let nanos = (now.0 - start).max(1);
         let idle: u64 = self.idle.recent(now).sum();
@@ -234,8 +234,8 @@ mod tests {
         Nanos(seconds * SECOND)
     }
 
-    fn is_near(value: f64, wanted: f64) -> bool {
-        (value - wanted).abs() < 1e-9
+    fn is_near(value: f64, expected: f64) -> bool {
+        (value - expected).abs() < 1e-9
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
         let mut quantiles = |latencies: &[u64], now| {
             for (at, &latency) in latencies.iter().enumerate() {
                 let kind = [Kind::Value, Kind::Contribs][at % 2];
-                model.answered(kind, latency, now);
+                model.record_answered(kind, latency, now);
             }
             let load = IdleWindow::new().load(1, &[(model.kinds(now), None)], now);
             (load.latency_p50_nanos, load.latency_p99_nanos)

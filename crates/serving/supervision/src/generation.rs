@@ -68,7 +68,7 @@ pub(crate) struct Generation {
     /// No new front is started: the serving front drains and exits.
     is_ending: bool,
     /// Another generation serves until this one is ready.
-    is_trial: bool,
+    is_pending_upgrade: bool,
     pub(crate) status: Status,
 }
 
@@ -84,7 +84,7 @@ impl Generation {
         let program = PathBuf::from(format!("/proc/self/fd/{}", binary.as_raw_fd()));
         let store = Store::with_listeners(listeners);
         Self {
-            is_trial: true,
+            is_pending_upgrade: true,
             ..Self::new(program, Some(binary), store)
         }
     }
@@ -103,7 +103,7 @@ impl Generation {
             was_ready: false,
             predecessor: None,
             is_ending: false,
-            is_trial: false,
+            is_pending_upgrade: false,
             status: Status::default(),
         }
     }
@@ -112,21 +112,25 @@ impl Generation {
     pub(crate) fn start(
         &mut self,
         role: FrontRole,
-        around: &mut Environment,
+        environment: &mut Environment,
     ) -> Result<(), OsError> {
-        let mut front = self.start_front(role, around)?;
+        let mut front = self.start_front(role, environment)?;
         if let Some(workers) = front.workers.take() {
-            self.host.serve(workers, &around.poll)?;
+            self.host.serve(workers, &environment.poll)?;
         }
         self.standby_at = Instant::now() + STANDBY_PAUSE_UNREADY;
         self.serving = Some(front);
         Ok(())
     }
 
-    fn start_front(&mut self, role: FrontRole, around: &mut Environment) -> Result<Front, OsError> {
-        around.fronts_started += 1;
-        let (number, poll) = (around.fronts_started, &around.poll);
-        let mut front = Front::start(&self.program, &around.arguments, role, number, poll)?;
+    fn start_front(
+        &mut self,
+        role: FrontRole,
+        environment: &mut Environment,
+    ) -> Result<Front, OsError> {
+        environment.fronts_started += 1;
+        let (number, poll) = (environment.fronts_started, &environment.poll);
+        let mut front = Front::start(&self.program, &environment.arguments, role, number, poll)?;
         self.store.send_all(&mut front.control);
         front.control.send(&SupervisorMessage::AllKept, &[]);
         Ok(front)
@@ -138,13 +142,13 @@ impl Generation {
     }
 
     /// Replaces another generation as the serving one.
-    pub(crate) fn succeed(&mut self, before: &Self) {
-        self.is_trial = false;
+    pub(crate) fn take_over_from(&mut self, previous: &Self) {
+        self.is_pending_upgrade = false;
         self.standby_at = Instant::now() + STANDBY_PAUSE;
         self.status = Status {
-            upgrades: before.status.upgrades + 1,
+            upgrades: previous.status.upgrades + 1,
             standby: StandbyState::Starting,
-            ..before.status.clone()
+            ..previous.status.clone()
         };
         self.publish();
     }
@@ -165,14 +169,17 @@ impl Generation {
     }
 
     /// Handles all events. Returns how the generation ended, if it has.
-    pub(crate) fn pass(&mut self, around: &mut Environment) -> Result<Option<End>, OsError> {
+    pub(crate) fn handle_events(
+        &mut self,
+        environment: &mut Environment,
+    ) -> Result<Option<End>, OsError> {
         let now = Instant::now();
-        self.host.pass(&around.poll)?;
+        self.host.handle_events(&environment.poll)?;
         self.receive(now);
         if let Some(end) = self.reap_serving(now)? {
             return Ok(Some(end));
         }
-        if self.is_ending || self.is_trial {
+        if self.is_ending || self.is_pending_upgrade {
             return Ok(match self.serving {
                 Some(_) => None,
                 None => Some(End::Code(0)),
@@ -182,10 +189,10 @@ impl Generation {
             return Ok(Some(end));
         }
         if self.serving.is_none() && self.standby.as_ref().is_some_and(|it| it.is_prepared) {
-            self.promote(around, now)?;
+            self.promote(environment, now)?;
         }
         if self.standby.is_none() && self.standby_at <= now {
-            self.start_next(around, now)?;
+            self.start_next(environment, now)?;
         }
         Ok(None)
     }
@@ -196,27 +203,27 @@ impl Generation {
         if fronts.into_iter().any(|front| front.control.is_waiting()) {
             timeout = RESEND_PERIOD;
         }
-        match self.standby.is_none() && !self.is_ending && !self.is_trial {
+        match self.standby.is_none() && !self.is_ending && !self.is_pending_upgrade {
             true => timeout.min(self.standby_at.saturating_duration_since(Instant::now())),
             false => timeout,
         }
     }
 
     fn receive(&mut self, now: Instant) {
-        let mut is_news = false;
+        let mut is_status_changed = false;
         if let Some(front) = &mut self.serving {
             for (message, fds) in front.control.receive().0 {
                 let standby = self.standby.as_mut().map(|standby| &mut standby.control);
                 match message {
                     // The listening sockets are about to be closed.
                     FrontMessage::Keep { .. } if self.is_ending => {}
-                    FrontMessage::Keep { key } => self.store.keep(key, fds, standby),
-                    FrontMessage::Forget { key } => self.store.forget(key, standby),
+                    FrontMessage::Keep { key } => self.store.insert(key, fds, standby),
+                    FrontMessage::Forget { key } => self.store.remove(key, standby),
                     FrontMessage::Ready => {
                         front.is_ready = true;
                         self.was_ready = true;
                         self.standby_at = self.standby_at.min(now + STANDBY_PAUSE);
-                        is_news = true;
+                        is_status_changed = true;
                     }
                     FrontMessage::Failed { reason } => front.failure = Some(reason),
                     FrontMessage::Prepared => {}
@@ -234,7 +241,7 @@ impl Generation {
                         front.is_prepared = true;
                         self.standby_failures = 0;
                         self.status.standby = StandbyState::Ready;
-                        is_news = true;
+                        is_status_changed = true;
                     }
                     FrontMessage::Failed { reason } => front.failure = Some(reason),
                     // Only the serving front stores descriptors.
@@ -248,7 +255,7 @@ impl Generation {
                 front.child.kill();
             }
         }
-        if is_news {
+        if is_status_changed {
             self.publish();
         }
     }
@@ -275,7 +282,7 @@ impl Generation {
         {
             return Ok(Some(End::Code(code)));
         }
-        if self.is_ending || self.is_trial {
+        if self.is_ending || self.is_pending_upgrade {
             return Ok(Some(End::Crashed(exit)));
         }
         let connections = self.store.connections();
@@ -334,12 +341,12 @@ impl Generation {
     }
 
     /// Promotes the standby to the serving front.
-    fn promote(&mut self, around: &Environment, now: Instant) -> Result<(), OsError> {
+    fn promote(&mut self, environment: &Environment, now: Instant) -> Result<(), OsError> {
         let Some(mut front) = self.standby.take() else {
             return Ok(());
         };
         if let Some(workers) = front.workers.take() {
-            self.host.serve(workers, &around.poll)?;
+            self.host.serve(workers, &environment.poll)?;
         }
         let serve = SupervisorMessage::Serve {
             predecessor: self.predecessor.take(),
@@ -354,12 +361,12 @@ impl Generation {
         Ok(())
     }
 
-    fn start_next(&mut self, around: &mut Environment, now: Instant) -> Result<(), OsError> {
+    fn start_next(&mut self, environment: &mut Environment, now: Instant) -> Result<(), OsError> {
         if self.serving.is_none() && self.store.listeners().is_none() {
             // The store is empty: the first front died at startup.
-            return self.start(FrontRole::First, around);
+            return self.start(FrontRole::First, environment);
         }
-        match self.start_front(FrontRole::Standby, around) {
+        match self.start_front(FrontRole::Standby, environment) {
             Ok(front) => self.standby = Some(front),
             Err(error) => {
                 let source = std::error::Error::source(&error);
@@ -395,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failure_is_followed_at_once_and_crash_loops_slow_down() {
+    fn the_first_failure_is_retried_at_once_and_crash_loops_back_off() {
         assert_eq!(pause(0), Duration::ZERO);
         assert_eq!(pause(1), RETRY_PAUSE_MIN);
         assert_eq!(pause(2), 2 * RETRY_PAUSE_MIN);

@@ -10,7 +10,7 @@ pub const RESEND_PERIOD: Duration = Duration::from_millis(1);
 
 /// How long a front waits for room for a message: no operation of the supervisor takes longer than
 /// starting a process.
-pub const SEND_PATIENCE: Duration = Duration::from_secs(10);
+pub const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of queued messages for one front: more than a server has models, settings and
 /// workers. A front that reads none of that many is stuck.

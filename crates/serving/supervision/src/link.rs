@@ -7,7 +7,7 @@ use albacore_os::{Channel, OsError, inherited_fd};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::limits::{RESEND_PERIOD, SEND_PATIENCE};
+use crate::limits::{RESEND_PERIOD, SEND_TIMEOUT};
 
 /// A message cannot be sent or received.
 #[derive(Debug, thiserror::Error)]
@@ -45,14 +45,14 @@ impl Link {
     /// Sends a message; waits while the receiver has no room.
     ///
     /// # Errors
-    /// The other end is closed, or had no room for [`SEND_PATIENCE`].
+    /// The other end is closed, or had no room for [`SEND_TIMEOUT`].
     pub fn send(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
         let bytes = serde_json::to_vec(message)?;
         let start = Instant::now();
-        // bound: SEND_PATIENCE
+        // bound: SEND_TIMEOUT
         loop {
             match self.channel.send(&bytes, fds) {
-                Err(error) if error.is_full() && start.elapsed() < SEND_PATIENCE => {
+                Err(error) if error.is_full() && start.elapsed() < SEND_TIMEOUT => {
                     std::thread::sleep(RESEND_PERIOD);
                 }
                 sent => return Ok(sent?),

@@ -29,7 +29,12 @@ impl Store {
         self.0.get(LISTENERS)
     }
 
-    pub(crate) fn keep(&mut self, key: String, fds: Vec<OwnedFd>, standby: Option<&mut Outgoing>) {
+    pub(crate) fn insert(
+        &mut self,
+        key: String,
+        fds: Vec<OwnedFd>,
+        standby: Option<&mut Outgoing>,
+    ) {
         let fds: Vec<SharedFd> = fds.into_iter().map(Arc::new).collect();
         if let Some(standby) = standby {
             standby.send(&SupervisorMessage::Kept { key: key.clone() }, &fds);
@@ -37,7 +42,7 @@ impl Store {
         self.0.insert(key, fds);
     }
 
-    pub(crate) fn forget(&mut self, key: String, standby: Option<&mut Outgoing>) {
+    pub(crate) fn remove(&mut self, key: String, standby: Option<&mut Outgoing>) {
         self.0.remove(&key);
         if let Some(standby) = standby {
             standby.send(&SupervisorMessage::Forgotten { key }, &[]);

@@ -20,7 +20,7 @@ const EXIT_CRASHED: u8 = 70;
 const EXIT_UNANSWERED: u8 = 1;
 
 struct Supervisor {
-    around: Environment,
+    environment: Environment,
     signals: Signals,
     /// Path of the binary, opened at an upgrade.
     program: PathBuf,
@@ -29,7 +29,7 @@ struct Supervisor {
     next: Option<Generation>,
     /// Generations of older binaries whose fronts are draining.
     retired: Vec<Generation>,
-    upgrades_asked: u32,
+    upgrades_requested: u32,
     is_stopping: bool,
 }
 
@@ -44,21 +44,21 @@ pub fn supervise(program: &Path, arguments: Vec<OsString>) -> Result<u8, OsError
     let signals = Signals::install_with_upgrades()?;
     let poll = Poll::new()?;
     poll.add(&signals, ANY)?;
-    let mut around = Environment {
+    let mut environment = Environment {
         poll,
         arguments,
         fronts_started: 0,
     };
     let mut current = Generation::first();
-    current.start(FrontRole::First, &mut around)?;
+    current.start(FrontRole::First, &mut environment)?;
     let supervisor = Supervisor {
-        around,
+        environment,
         signals,
         program: program.to_owned(),
         current,
         next: None,
         retired: Vec::new(),
-        upgrades_asked: 0,
+        upgrades_requested: 0,
         is_stopping: false,
     };
     supervisor.run()
@@ -75,16 +75,16 @@ impl Supervisor {
                 }
                 self.is_stopping = true;
             }
-            let asked = self.signals.upgrades();
-            if std::mem::replace(&mut self.upgrades_asked, asked) != asked {
+            let requested = self.signals.upgrades();
+            if std::mem::replace(&mut self.upgrades_requested, requested) != requested {
                 self.start_upgrade();
             }
-            if let Some(end) = self.current.pass(&mut self.around)? {
+            if let Some(end) = self.current.handle_events(&mut self.environment)? {
                 return Ok(self.exit_code(end));
             }
             self.advance_upgrade()?;
             self.retire()?;
-            self.around.poll.wait(self.timeout())?;
+            self.environment.poll.wait(self.timeout())?;
         }
     }
 
@@ -125,7 +125,7 @@ impl Supervisor {
             }
         };
         let mut next = Generation::upgrade(file, listeners);
-        match next.start(FrontRole::Upgrade, &mut self.around) {
+        match next.start(FrontRole::Upgrade, &mut self.environment) {
             Ok(()) => self.next = Some(next),
             Err(error) => tracing::error!(%error, "nothing is upgraded"),
         }
@@ -136,7 +136,7 @@ impl Supervisor {
         let Some(next) = &mut self.next else {
             return Ok(());
         };
-        if let Some(end) = next.pass(&mut self.around)? {
+        if let Some(end) = next.handle_events(&mut self.environment)? {
             tracing::error!(?end, "the newer binary cannot serve: nothing is upgraded");
             self.next = None;
             return Ok(());
@@ -145,27 +145,27 @@ impl Supervisor {
             return Ok(());
         }
         if let Some(mut next) = self.next.take() {
-            next.succeed(&self.current);
-            let mut before = std::mem::replace(&mut self.current, next);
-            if before.end(&SupervisorMessage::Retire)?.is_none() {
-                self.retired.push(before);
+            next.take_over_from(&self.current);
+            let mut previous = std::mem::replace(&mut self.current, next);
+            if previous.end(&SupervisorMessage::Retire)?.is_none() {
+                self.retired.push(previous);
             }
         }
         Ok(())
     }
 
     fn retire(&mut self) -> Result<(), OsError> {
-        let mut left = Vec::new();
+        let mut remaining = Vec::new();
         for mut generation in std::mem::take(&mut self.retired) {
-            match generation.pass(&mut self.around)? {
-                None => left.push(generation),
+            match generation.handle_events(&mut self.environment)? {
+                None => remaining.push(generation),
                 Some(End::Code(0)) => {}
                 Some(end) => {
                     tracing::warn!(?end, "an upgraded front has not answered everything");
                 }
             }
         }
-        self.retired = left;
+        self.retired = remaining;
         Ok(())
     }
 }

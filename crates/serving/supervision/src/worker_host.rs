@@ -22,7 +22,7 @@ pub(crate) const ANY: PollKey = PollKey(0);
 struct Worker {
     child: Child,
     /// Its ring, and the front's end of its channel.
-    kept: Vec<SharedFd>,
+    shared_fds: Vec<SharedFd>,
 }
 
 /// Dropping it kills the workers.
@@ -48,15 +48,15 @@ impl WorkerHost {
     /// # Errors
     /// There are no descriptors or threads left.
     pub fn on_thread(program: &Path) -> Result<Link, OsError> {
-        let (ours, theirs) = Link::pair()?;
+        let (host_end, front_end) = Link::pair()?;
         let poll = Poll::new()?;
         let mut host = Self::new(program.to_owned());
-        host.serve(ours, &poll)?;
+        host.serve(host_end, &poll)?;
         // The kernel kills the workers when this thread ends.
         let serving = move || {
             // bound: ends with the front
             loop {
-                match host.pass(&poll) {
+                match host.handle_events(&poll) {
                     Ok(true) => {}
                     Ok(false) => return,
                     Err(error) => return tracing::error!(%error, "workers cannot be started"),
@@ -71,7 +71,7 @@ impl WorkerHost {
             call: "clone",
             source,
         })?;
-        Ok(theirs)
+        Ok(front_end)
     }
 
     /// Assigns the workers to this front, and reports the running ones to it.
@@ -80,7 +80,7 @@ impl WorkerHost {
         let mut front = Outgoing::new(front);
         for (&worker, running) in &self.workers {
             let pid = running.child.pid().0;
-            front.send(&WorkerEvent::Adopted { worker, pid }, &running.kept);
+            front.send(&WorkerEvent::Adopted { worker, pid }, &running.shared_fds);
         }
         front.send(&WorkerEvent::Begin, &[]);
         self.front = Some(front);
@@ -96,7 +96,7 @@ impl WorkerHost {
 
     /// Handles requests of the front, and reports workers that have exited. Returns false once the
     /// front is gone.
-    pub(crate) fn pass(&mut self, poll: &Poll) -> Result<bool, OsError> {
+    pub(crate) fn handle_events(&mut self, poll: &Poll) -> Result<bool, OsError> {
         let Some(front) = &self.front else {
             self.reap()?;
             return Ok(false);
@@ -135,10 +135,10 @@ impl WorkerHost {
             }
             Err(cause) => WorkerEvent::NotStarted { worker, cause },
         };
-        self.tell(&event);
+        self.report(&event);
     }
 
-    fn tell(&mut self, event: &WorkerEvent) {
+    fn report(&mut self, event: &WorkerEvent) {
         if let Some(front) = &mut self.front {
             front.send(event, &[]);
         }
@@ -154,7 +154,7 @@ impl WorkerHost {
         for (worker, exit) in ended {
             if let Some(running) = self.workers.remove(&worker) {
                 let (pid, exit) = (running.child.pid().0, exit.into());
-                self.tell(&WorkerEvent::Exited { worker, pid, exit });
+                self.report(&WorkerEvent::Exited { worker, pid, exit });
             }
         }
         Ok(())
@@ -167,10 +167,10 @@ fn start_worker(
     fds: Vec<OwnedFd>,
     poll: &Poll,
 ) -> Result<Worker, String> {
-    let Ok([ring, theirs, channel]) = <[OwnedFd; 3]>::try_from(fds) else {
+    let Ok([ring, worker_end, channel]) = <[OwnedFd; 3]>::try_from(fds) else {
         return Err("a ring and a channel are needed".to_owned());
     };
-    let inherited = [ring.as_fd(), theirs.as_fd()];
+    let inherited = [ring.as_fd(), worker_end.as_fd()];
     let numbers = inherited.iter().map(|fd| fd.as_raw_fd().to_string());
     let arguments: Vec<OsString> = arguments
         .into_iter()
@@ -188,6 +188,6 @@ fn start_worker(
     poll.add(&child, ANY).map_err(described)?;
     Ok(Worker {
         child,
-        kept: vec![Arc::new(ring), Arc::new(channel)],
+        shared_fds: vec![Arc::new(ring), Arc::new(channel)],
     })
 }

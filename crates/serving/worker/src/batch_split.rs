@@ -75,23 +75,23 @@ pub(super) struct TimeEstimates<'a> {
 }
 
 impl TimeEstimates<'_> {
-    /// Time of a row of a segment if `together` rows are computed together; `None` if a kind was
+    /// Time of a row of a segment if a call computes `call_rows` rows; `None` if a kind was
     /// not measured.
-    fn row(&self, segment: &Segment, together: usize) -> Option<f64> {
+    fn row(&self, segment: &Segment, call_rows: usize) -> Option<f64> {
         let predictor = &self.models.get(segment.edition)?.predictor;
         let kinds = KindSet::from_bits(segment.kinds);
         let times = kinds
             .iter()
-            .map(|kind| predictor.row_nanoseconds(kind, together));
+            .map(|kind| predictor.row_nanoseconds(kind, call_rows));
         times.sum()
     }
 
-    /// Time of all segments, `total` rows, if at most `together` rows are computed together. Rows
-    /// of different segments are gathered.
-    fn batch(&self, segments: &[Segment], total: usize, together: usize) -> Option<f64> {
+    /// Time of all segments, `total` rows, if a call computes at most `call_rows` rows. Rows of
+    /// different segments are gathered.
+    fn batch(&self, segments: &[Segment], total: usize, call_rows: usize) -> Option<f64> {
         let times = segments
             .iter()
-            .map(|segment| Some(self.row(segment, total.min(together))? * segment.rows as f64));
+            .map(|segment| Some(self.row(segment, total.min(call_rows))? * segment.rows as f64));
         times.sum()
     }
 

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_are_read_as_they_were_written() {
+    fn commands_round_trip() {
         let closes = vec![EditionId(3), EditionId(u64::MAX)];
         for opens in [None, Some((EditionId(7), 31))] {
             let command = Command {

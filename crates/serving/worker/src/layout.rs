@@ -59,9 +59,9 @@ impl Layout {
     }
 }
 
-/// The outputs in `wanted` that a model supports.
-pub fn outputs_of(predictor: &Predictor<'_>, wanted: KindSet) -> Vec<OutputInfo> {
-    let outputs = wanted.iter().filter(|&kind| is_supported(predictor, kind));
+/// The outputs in `kinds` that a model supports.
+pub fn outputs_of(predictor: &Predictor<'_>, kinds: KindSet) -> Vec<OutputInfo> {
+    let outputs = kinds.iter().filter(|&kind| is_supported(predictor, kind));
     outputs
         .map(|kind| OutputInfo {
             kind,

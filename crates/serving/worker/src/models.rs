@@ -90,8 +90,8 @@ impl Table {
     }
 
     pub(super) fn get(&self, id: EditionId) -> Option<&OpenModel<'_>> {
-        let place = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
-        self.0.get(place).map(|(_, open)| open.borrow_dependent())
+        let index = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        self.0.get(index).map(|(_, open)| open.borrow_dependent())
     }
 }
 

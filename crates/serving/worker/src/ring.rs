@@ -213,18 +213,18 @@ impl Ring {
         );
         store(SHARING, Sharing::Alone as u64);
         store(EVENT_LOOP, limits.event_loop.0 as u64);
-        self.hand_over(sequence, segments.len(), false)
+        self.submit_words(sequence, segments.len(), false)
     }
 
     /// Announces a command in the channel. Its result is the state of segment 0.
     pub fn submit_command(&self, sequence: u32) {
         self.segment(0)[SEGMENT_STATE].store(SegmentState::Pending.word(), Ordering::Relaxed);
-        if self.hand_over(sequence, 0, true) {
+        if self.submit_words(sequence, 0, true) {
             self.wake();
         }
     }
 
-    fn hand_over(&self, sequence: u32, segments: usize, is_command: bool) -> bool {
+    fn submit_words(&self, sequence: u32, segments: usize, is_command: bool) -> bool {
         let store = |word: usize, value: u64| self.word(word).store(value, Ordering::Relaxed);
         store(SEGMENTS, segments as u64);
         store(COMPUTE_NANOS, 0);

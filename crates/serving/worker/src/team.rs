@@ -112,13 +112,18 @@ impl Team {
         futex::wake(Reach::Process, &self.generation, self.threads as u32 - 1);
         // bound: WAKE_PROBE_TIMEOUT.
         loop {
-            let answered = self.acknowledged.load(Ordering::Acquire);
+            let acknowledged = self.acknowledged.load(Ordering::Acquire);
             let elapsed = start.elapsed();
-            if answered == generation {
+            if acknowledged == generation {
                 return Some(elapsed);
             }
-            let left = WAKE_PROBE_TIMEOUT.checked_sub(elapsed)?;
-            futex::wait(Reach::Process, &self.acknowledged, answered, Some(left));
+            let remaining = WAKE_PROBE_TIMEOUT.checked_sub(elapsed)?;
+            futex::wait(
+                Reach::Process,
+                &self.acknowledged,
+                acknowledged,
+                Some(remaining),
+            );
         }
     }
 
@@ -201,18 +206,18 @@ impl Team {
     ) {
         self.started.fetch_add(1, Ordering::Release);
         futex::wake(Reach::Process, &self.started, 1);
-        let mut seen = 0;
+        let mut last_generation = 0;
         // bound: one pass for each shared batch; ends with the worker.
         loop {
             let generation = self.generation.load(Ordering::Acquire);
             if generation == SHUT_DOWN {
                 return;
             }
-            if generation == seen {
-                futex::wait(Reach::Process, &self.generation, seen, None);
+            if generation == last_generation {
+                futex::wait(Reach::Process, &self.generation, last_generation, None);
                 continue;
             }
-            seen = generation;
+            last_generation = generation;
             context.change(change());
             if self.is_wake_probe.load(Ordering::Acquire) {
                 self.acknowledged.store(generation, Ordering::Release);
@@ -247,12 +252,12 @@ impl Team {
         futex::wake(Reach::Process, &self.generation, u32::MAX);
     }
 
-    /// Computes pieces until none are left, and calls `between` after each.
+    /// Computes pieces until none are left, and calls `after_each` after each of them.
     fn work(
         &self,
         batch: &SharedBatch<'_>,
         context: &mut ThreadContext,
-        mut between: impl FnMut(&mut ThreadContext),
+        mut after_each: impl FnMut(&mut ThreadContext),
     ) {
         let SharedBatch {
             generation,
@@ -274,7 +279,7 @@ impl Team {
             if self.finished.fetch_add(1, Ordering::AcqRel) + 1 == split.pieces() {
                 futex::wake(Reach::Process, &self.finished, 1);
             }
-            between(context);
+            after_each(context);
         }
     }
 
@@ -346,7 +351,7 @@ fn compute_rows(
     while !left.is_empty() {
         let group;
         (group, left) = left.split_at(ThreadContext::group(models, segments, left));
-        if group.len() > 1 && context.compute_together(models, segments, group).is_ok() {
+        if group.len() > 1 && context.compute_gathered(models, segments, group).is_ok() {
             continue;
         }
         for part in group {

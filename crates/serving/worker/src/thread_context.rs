@@ -77,10 +77,10 @@ impl ThreadContext {
         part: Part,
     ) -> Result<(), String> {
         let model = models.get(segment.edition).ok_or(NO_MODEL)?;
-        let place = SegmentRows::of(segment, part);
-        let rows = input(self.view.rows.as_slice(), model, segment, place)?;
+        let segment_rows = SegmentRows::of(segment, part);
+        let rows = input(self.view.rows.as_slice(), model, segment, segment_rows)?;
         for output in model.outputs_of(KindSet::from_bits(segment.kinds)) {
-            let out = results(&mut self.view.results, model, segment, output, place)?;
+            let out = results(&mut self.view.results, model, segment, output, segment_rows)?;
             model
                 .predictor
                 .predict(output.kind, rows, out, &mut self.scratch)
@@ -90,7 +90,7 @@ impl ThreadContext {
     }
 
     /// Computes parts of segments of the same model and kinds in one call.
-    pub(super) fn compute_together(
+    pub(super) fn compute_gathered(
         &mut self,
         models: &Table,
         segments: &[Segment],
@@ -106,13 +106,13 @@ impl ThreadContext {
             count * model.row_bytes(first),
             count * widest.unwrap_or_default(),
         );
-        let places = parts.iter().map(|part| {
+        let all_segment_rows = parts.iter().map(|part| {
             let segment = &segments[part.segment];
             (segment, SegmentRows::of(segment, *part))
         });
         let mut free = &mut *rows;
-        for (segment, place) in places.clone() {
-            let from = input_bytes(self.view.rows.as_slice(), model, segment, place)?;
+        for (segment, segment_rows) in all_segment_rows.clone() {
+            let from = input_bytes(self.view.rows.as_slice(), model, segment, segment_rows)?;
             let to = free.split_off_mut(..from.len()).ok_or(OUTSIDE)?;
             to.copy_from_slice(from);
         }
@@ -124,8 +124,9 @@ impl ThreadContext {
                 .predict(output.kind, rows_of(first, rows)?, out, &mut self.scratch)
                 .map_err(|error| error.to_string())?;
             let mut left = &*results;
-            for (segment, place) in places.clone() {
-                let to = result_bytes(&mut self.view.results, model, segment, output, place)?;
+            for (segment, segment_rows) in all_segment_rows.clone() {
+                let to =
+                    result_bytes(&mut self.view.results, model, segment, output, segment_rows)?;
                 let from = left.split_off(..to.len()).ok_or(OUTSIDE)?;
                 to.copy_from_slice(from);
             }

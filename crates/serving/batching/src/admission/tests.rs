@@ -48,14 +48,14 @@ fn full(rows: usize, queued_rows: usize, rows_max: usize) -> Result<(), QueueFul
 }
 
 #[test]
-fn rows_that_wait_are_bounded_by_share_once_others_ask() {
+fn waiting_rows_are_bounded_by_share_once_other_queues_are_active() {
     let mut scheduler = scheduler(2, 100);
     scheduler.set_weight(QueueIndex(1), 300);
     let [few, many] = [0, 1].map(|queue| board(&scheduler, queue));
-    few.ask(Nanos(0));
+    few.record_request(Nanos(0));
     scheduler.refresh(Nanos(0));
     assert_eq!(few.reserve(70), Ok(()), "nobody else asks");
-    many.ask(Nanos(0));
+    many.record_request(Nanos(0));
     scheduler.refresh(Nanos(0));
     // Its share is 25, and none of the 75 of the other queue are used.
     assert_eq!(few.reserve(1), full(1, 70, 25));
@@ -78,22 +78,22 @@ fn rows_that_wait_are_bounded_by_share_once_others_ask() {
 }
 
 #[test]
-fn a_queue_that_asks_without_the_scheduler_is_active_from_its_next_refresh_on() {
+fn requests_recorded_without_the_scheduler_activate_a_queue_at_the_next_refresh() {
     let mut scheduler = scheduler(2, 100);
     let asking = board(&scheduler, 0);
-    asking.ask(Nanos(5 * MS));
+    asking.record_request(Nanos(5 * MS));
     assert!(!asking.is_active());
     scheduler.refresh(Nanos(6 * MS));
     assert!(asking.is_active() && !board(&scheduler, 1).is_active());
     scheduler.refresh(Nanos(11_000 * MS));
     assert!(!asking.is_active(), "it has not asked again");
-    asking.ask(Nanos(11_001 * MS));
+    asking.record_request(Nanos(11_001 * MS));
     scheduler.refresh(Nanos(11_002 * MS));
     assert!(asking.is_active());
 }
 
 #[test]
-fn threads_at_once_admit_at_most_one_request_each_beyond_the_time_and_no_row_beyond_the_bound() {
+fn concurrent_threads_overshoot_by_at_most_one_request_each_and_by_no_row() {
     const THREADS: u64 = 8;
     for _ in 0..50 {
         let scheduler = scheduler(2, 64);

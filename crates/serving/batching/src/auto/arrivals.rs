@@ -69,18 +69,18 @@ impl ArrivalMeter {
     /// Closes the windows that are over.
     pub(super) fn advance(&mut self, now: Nanos) {
         let begin = *self.begin.get_or_insert(now);
-        let over = now.saturating_sub(begin).0 / self.window.0;
-        if over == 0 {
+        let ended_windows = now.saturating_sub(begin).0 / self.window.0;
+        if ended_windows == 0 {
             return;
         }
         let (requests, rows) = (self.requests, self.rows);
         self.average(requests, rows, 1);
-        if over > 1 {
+        if ended_windows > 1 {
             self.average(0.0, 0.0, 1);
-            self.average(0.0, 0.0, over - 2);
+            self.average(0.0, 0.0, ended_windows - 2);
         }
         (self.requests, self.rows) = (0.0, 0.0);
-        self.begin = Some(begin.saturating_add(Nanos(over * self.window.0)));
+        self.begin = Some(begin.saturating_add(Nanos(ended_windows * self.window.0)));
     }
 
     /// Adds `count` windows with these counts to the averages.
@@ -96,11 +96,11 @@ impl ArrivalMeter {
         // At first the mean of all windows, later an exponentially weighted mean.
         let growing = count.min((memory - self.windows).max(0.0));
         self.windows += growing;
-        let kept = match self.windows > 0.0 {
+        let old_weight = match self.windows > 0.0 {
             true => (1.0 - growing / self.windows) * (1.0 - 1.0 / memory).powf(count - growing),
             false => 1.0,
         };
-        let toward = |mean: &mut f64, value: f64| *mean = value + (*mean - value) * kept;
+        let toward = |mean: &mut f64, value: f64| *mean = value + (*mean - value) * old_weight;
         toward(&mut self.mean_requests, requests);
         toward(&mut self.mean_difference, difference * difference);
         toward(&mut self.mean_rows, rows);

@@ -111,8 +111,8 @@ struct AutoQueue {
     choice: Choice,
     is_worthwhile: bool,
     is_bursty: bool,
-    /// The choice last reported by [`Auto::take_news`].
-    announced: Option<bool>,
+    /// The choice last reported by [`Auto::take_changed`].
+    reported: Option<bool>,
     /// When the choice last changed.
     changed: Option<Nanos>,
     /// Earliest time of the next deferral, and the length of the next such pause.
@@ -127,7 +127,7 @@ impl Default for AutoQueue {
             choice: Choice::default(),
             is_worthwhile: false,
             is_bursty: false,
-            announced: None,
+            reported: None,
             changed: None,
             retry_at: Nanos(0),
             retry_after: RETRY_MIN,
@@ -161,7 +161,7 @@ impl Auto {
     }
 
     /// Discards the statistics of a queue that is used for something else now.
-    pub fn forget(&mut self, queue: QueueIndex) {
+    pub fn reset(&mut self, queue: QueueIndex) {
         if let Some(queue) = self.queues.get_mut(queue.0) {
             *queue = AutoQueue::default();
         }
@@ -176,7 +176,7 @@ impl Auto {
 
     /// The queues whose choice has changed since the last call, except those of which nothing is
     /// known yet.
-    pub fn take_news(&mut self) -> impl Iterator<Item = QueueIndex> {
+    pub fn take_changed(&mut self) -> impl Iterator<Item = QueueIndex> {
         let queues = self.queues.iter_mut().enumerate();
         queues.filter_map(|(index, queue)| {
             let Choice {
@@ -184,9 +184,9 @@ impl Auto {
                 reason,
                 ..
             } = queue.choice;
-            let is_new = reason != Reason::Unknown && queue.announced != Some(is_deferred);
-            is_new.then(|| {
-                queue.announced = Some(is_deferred);
+            let is_changed = reason != Reason::Unknown && queue.reported != Some(is_deferred);
+            is_changed.then(|| {
+                queue.reported = Some(is_deferred);
                 QueueIndex(index)
             })
         })
@@ -207,7 +207,7 @@ impl Auto {
 
     /// Makes a decision due, without regard to the last change, because the policy of a queue has
     /// changed.
-    pub fn hurry(&mut self, queue: QueueIndex) {
+    pub fn make_due(&mut self, queue: QueueIndex) {
         self.next = Nanos(0);
         if let Some(queue) = self.queues.get_mut(queue.0) {
             queue.changed = None;
@@ -274,7 +274,7 @@ impl AutoQueue {
             return;
         };
         self.is_worthwhile = GAIN_MIN.holds(forecast.goodput_gain(), self.is_worthwhile);
-        let (is_deferred, reason) = self.wanted(prefer, conditions);
+        let (is_deferred, reason) = self.desired_choice(prefer, conditions);
         let is_change = is_deferred != self.choice.is_deferred;
         let may_change = |changed: Nanos| now.saturating_sub(changed) >= CHANGE_PERIOD;
         if !is_change {
@@ -289,7 +289,7 @@ impl AutoQueue {
     }
 
     /// The wanted choice, and its reason.
-    fn wanted(&self, prefer: Prefer, conditions: Conditions) -> (bool, Reason) {
+    fn desired_choice(&self, prefer: Prefer, conditions: Conditions) -> (bool, Reason) {
         let is_deferred = self.choice.is_deferred;
         if self.is_bursty {
             return (false, Reason::Bursts);

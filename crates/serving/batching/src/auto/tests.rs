@@ -72,7 +72,7 @@ impl Driver {
 }
 
 #[test]
-fn short_waits_are_given_up_only_while_eager_batches_do_not_carry_the_load() {
+fn short_waits_defers_only_while_eager_batches_cannot_sustain_the_load() {
     let mut driver = Driver::resnet(Prefer::ShortWaits);
     let choice = driver.arrive(20, 4000, 4000);
     assert_eq!(
@@ -95,7 +95,7 @@ fn short_waits_are_given_up_only_while_eager_batches_do_not_carry_the_load() {
 }
 
 #[test]
-fn idle_workers_are_had_by_deferring_at_every_load() {
+fn idle_workers_defers_at_every_load() {
     let mut driver = Driver::resnet(Prefer::IdleWorkers);
     let choice = driver.arrive(10, 500, 500);
     assert!(choice.is_deferred);
@@ -137,7 +137,7 @@ fn bursts_are_served_at_once() {
 }
 
 #[test]
-fn a_choice_lasts_for_seconds_whatever_the_load_does() {
+fn a_choice_lasts_for_seconds_regardless_of_the_load() {
     let mut driver = Driver::resnet(Prefer::ShortWaits);
     for _ in 0..50 {
         driver.arrive(2, 9000, 9000);
@@ -150,7 +150,7 @@ fn a_choice_lasts_for_seconds_whatever_the_load_does() {
 }
 
 #[test]
-fn clients_that_wait_for_replies_are_deferred_ever_less() {
+fn clients_that_wait_for_replies_are_rarely_deferred() {
     let mut driver = Driver::resnet(Prefer::ShortWaits);
     let choice = driver.arrive(3600, 4800, 2500);
     assert_eq!(choice.reason, Reason::ClientsWait);
@@ -160,11 +160,11 @@ fn clients_that_wait_for_replies_are_deferred_ever_less() {
 }
 
 #[test]
-fn a_new_preference_counts_at_once() {
+fn a_new_preference_applies_at_once() {
     let mut driver = Driver::resnet(Prefer::IdleWorkers);
     assert!(driver.arrive(3, 1000, 1000).is_deferred);
     driver.facts[0].prefer = Some(Prefer::ShortWaits);
-    driver.auto.hurry(QueueIndex(0));
+    driver.auto.make_due(QueueIndex(0));
     driver.decide();
     assert_eq!(driver.choice().reason, Reason::LowLoad);
     assert!(!driver.choice().is_deferred);
@@ -217,14 +217,14 @@ fn the_reason_is_a_sentence_with_figures() {
 }
 
 #[test]
-fn a_queue_with_another_policy_counts_as_load_and_is_not_chosen_for() {
+fn a_queue_with_another_policy_counts_as_load_without_a_choice() {
     let mut driver = Driver::resnet(Prefer::ShortWaits);
     driver.auto.add_queue();
     driver.facts.push(QueueFacts {
         prefer: None,
         ..driver.facts[0]
     });
-    driver.auto.hurry(QueueIndex(1));
+    driver.auto.make_due(QueueIndex(1));
     for _ in 0..4_000 {
         driver.now += SECOND / 400;
         (0..2).for_each(|queue| {
@@ -240,6 +240,6 @@ fn a_queue_with_another_policy_counts_as_load_and_is_not_chosen_for() {
     assert!(choice.load > 1.9 * alone, "{} {alone}", choice.load);
     let other = driver.auto.choice(QueueIndex(1));
     assert_eq!((other.is_deferred, other.reason), (false, Reason::Unknown));
-    let news: Vec<_> = driver.auto.take_news().collect();
-    assert_eq!(news, [QueueIndex(0)]);
+    let changed_queues: Vec<_> = driver.auto.take_changed().collect();
+    assert_eq!(changed_queues, [QueueIndex(0)]);
 }

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_rows_within_a_time_are_those_that_fit_it() {
+    fn the_maximum_rows_within_a_time_fit_it() {
         for (alpha, beta) in [(1.0, 5.0), (0.3, 0.0), (17.77, 3.0), (1e6, 5e6), (0.0, 2.0)] {
             let cost = Cost::new(alpha, beta);
             for time in [0, 1, 4, 5, 6, 29, 30, 31, 999, 1_000_000, 12_345_678] {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_numbers_and_large_ones_do_not_overflow() {
+    fn invalid_and_large_numbers_do_not_overflow() {
         let cost = Cost::new(f64::NAN, -1.0);
         assert_eq!(cost, Cost::new(0.0, 0.0));
         let cost = Cost::new(f64::INFINITY, f64::INFINITY);

@@ -91,7 +91,7 @@ impl Class {
         let drift = slope * (rows - self.rows);
         let off = time - self.time - drift;
         let limit = CLIP * self.deviation.max(DEVIATION_SHARE_MIN * self.time);
-        let kept = off.clamp(-limit, limit);
+        let clamped = off.clamp(-limit, limit);
         self.clipped = match off.abs() > limit {
             true if off > 0.0 => self.clipped.max(0) + 1,
             true => self.clipped.min(0) - 1,
@@ -104,24 +104,24 @@ impl Class {
             return self.observe_first(rows, time, slope);
         }
         let weight = 1.0 / (self.samples - FIRST as f64 + 1.0).min(MEMORY);
-        self.time += weight * (kept + drift);
+        self.time += weight * (clamped + drift);
         self.rows += weight * (rows - self.rows);
-        self.deviation += weight * (kept.abs() - self.deviation);
+        self.deviation += weight * (clamped.abs() - self.deviation);
     }
 
     /// A stall among the first samples must not count as the usual time, and neither must a batch
     /// that finished by chance before the cpu quota was used up: the median is used, of two the
     /// lower.
     fn observe_first(&mut self, rows: f64, time: f64, slope: f64) {
-        let seen = self.samples as usize;
-        if seen == 0 {
+        let count = self.samples as usize;
+        if count == 0 {
             self.rows = rows;
         }
         self.samples += 1.0;
-        self.first[seen] = time - slope * (rows - self.rows);
-        let first = &mut self.first[..=seen];
+        self.first[count] = time - slope * (rows - self.rows);
+        let first = &mut self.first[..=count];
         first.sort_by(f64::total_cmp);
-        self.time = first[seen / 2];
+        self.time = first[count / 2];
         self.deviation = DEVIATION_SHARE_FIRST * self.time;
     }
 }
@@ -136,7 +136,7 @@ pub struct CostLearner {
     /// Mean relative distance from the line.
     error: f64,
     samples: u64,
-    rows_seen: (u64, u64),
+    observed_rows: (u64, u64),
     /// The last fitted line; the next batch is compared with it.
     line: Option<(f64, f64)>,
 }
@@ -152,7 +152,7 @@ pub struct CostEstimate {
     /// Mean distance of batches from the line, as a fraction of it.
     pub error: f64,
     /// The smallest and the largest batch seen: outside this range the line is an extrapolation.
-    pub rows_seen: (u64, u64),
+    pub observed_rows: (u64, u64),
     pub samples: u64,
 }
 
@@ -170,17 +170,17 @@ impl CostLearner {
             margin: 1.0,
             error: 0.0,
             samples: 0,
-            rows_seen: (u64::MAX, 0),
+            observed_rows: (u64::MAX, 0),
             line: None,
         }
     }
 
     /// Adds the service time of a batch. A batch of no rows is ignored.
-    pub fn observe(&mut self, rows: u64, took: Nanos) {
+    pub fn observe(&mut self, rows: u64, service_time: Nanos) {
         if rows == 0 {
             return;
         }
-        let (b, y) = (rows as f64, took.0 as f64);
+        let (b, y) = (rows as f64, service_time.0 as f64);
         if let Some((alpha, beta)) = self.line {
             self.judge(y / (alpha * b + beta).max(1.0));
         }
@@ -193,7 +193,10 @@ impl CostLearner {
         class.recent += 1.0;
         class.observe(b, y, slope);
         self.samples += 1;
-        self.rows_seen = (self.rows_seen.0.min(rows), self.rows_seen.1.max(rows));
+        self.observed_rows = (
+            self.observed_rows.0.min(rows),
+            self.observed_rows.1.max(rows),
+        );
         self.line = self.fit();
     }
 
@@ -217,7 +220,7 @@ impl CostLearner {
             safe: Cost::new(alpha * self.margin, beta * self.margin),
             margin: self.margin,
             error: self.error,
-            rows_seen: self.rows_seen,
+            observed_rows: self.observed_rows,
             samples: self.samples,
         })
     }

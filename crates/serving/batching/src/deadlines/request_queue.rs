@@ -88,7 +88,7 @@ pub struct Departure {
 struct QueuedRequest {
     member: Member,
     /// Rows that arrived in this queue before it.
-    before: u64,
+    rows_before: u64,
 }
 
 /// The requests of one queue; independent of workers.
@@ -100,7 +100,7 @@ pub struct RequestQueue {
     delayed: Cost,
     entries: VecDeque<QueuedRequest>,
     /// Rows that arrived so far, without withdrawn ones.
-    arrived: u64,
+    arrived_rows: u64,
     /// Requests of the current candidate.
     candidate_len: usize,
     /// Number of waiting requests with more than one row.
@@ -123,7 +123,7 @@ impl RequestQueue {
             delays,
             delayed: params.cost.plus(delays.data, delays.control),
             entries: VecDeque::new(),
-            arrived: 0,
+            arrived_rows: 0,
             candidate_len: 0,
             multi_row: 0,
         }
@@ -170,12 +170,21 @@ impl RequestQueue {
             Some(last) if !is_before(last) => self.entries.partition_point(is_before),
             _ => self.entries.len(),
         };
-        let before = self.entries.get(index).map_or(self.arrived, |w| w.before);
+        let rows_before = self
+            .entries
+            .get(index)
+            .map_or(self.arrived_rows, |w| w.rows_before);
         let rows = u64::from(member.rows);
-        self.entries.insert(index, QueuedRequest { member, before });
+        self.entries.insert(
+            index,
+            QueuedRequest {
+                member,
+                rows_before,
+            },
+        );
         let behind = self.entries.range_mut(index + 1..);
-        behind.for_each(|w| w.before += rows);
-        self.arrived += rows;
+        behind.for_each(|w| w.rows_before += rows);
+        self.arrived_rows += rows;
         self.multi_row += usize::from(member.rows != 1);
     }
 
@@ -187,12 +196,12 @@ impl RequestQueue {
             let rows = u64::from(gone.member.rows);
             self.entries
                 .range_mut(index..)
-                .for_each(|w| w.before -= rows);
+                .for_each(|w| w.rows_before -= rows);
             Some(gone)
         }) else {
             return false;
         };
-        self.arrived -= u64::from(gone.member.rows);
+        self.arrived_rows -= u64::from(gone.member.rows);
         self.multi_row -= usize::from(gone.member.rows != 1);
         true
     }
@@ -270,8 +279,8 @@ impl RequestQueue {
             self.drop_infeasible(bound, dropped);
             waiting = self.rows_from(0);
             let deadline = self.deadline(self.entries.front()?);
-            let most = self.rows_by(deadline, bound).min(self.params.rows_max);
-            self.prefix(most)
+            let rows_max = self.rows_by(deadline, bound).min(self.params.rows_max);
+            self.prefix(rows_max)
         };
         self.candidate_len = requests;
         Some(self.window(rows, rows < waiting, bound))
@@ -292,7 +301,7 @@ impl RequestQueue {
         let deadline = arrival.saturating_add(self.params.objective);
         let delay = self.delays.of(rows);
         let earliest = bound.now.saturating_add(delay).max(bound.free);
-        let asked = match self.params.release {
+        let release_at = match self.params.release {
             _ if self.is_full(rows) => earliest,
             Release::Timeout { delay } => arrival.saturating_add(delay),
             Release::Deferred { early, window } if !is_cut && deadline < Nanos::MAX => {
@@ -302,7 +311,7 @@ impl RequestQueue {
             }
             Release::Deferred { .. } | Release::Eager => earliest,
         };
-        let exec = asked.max(earliest);
+        let exec = release_at.max(earliest);
         Candidate {
             rows,
             wakes: exec.saturating_sub(delay),
@@ -319,8 +328,9 @@ impl RequestQueue {
         let mut aim = self.params.target_rows.min(self.params.rows_max).max(1);
         // No batch is larger than the target, so a head that meets it is kept in any case.
         if aim > 1 && !self.meets(aim, self.deadline(head), bound) {
-            let is_late =
-                |w: &QueuedRequest| !self.meets(self.arrived - w.before, self.deadline(w), bound);
+            let is_late = |w: &QueuedRequest| {
+                !self.meets(self.arrived_rows - w.rows_before, self.deadline(w), bound)
+            };
             let first = self.entries.partition_point(is_late);
             aim = aim.min(self.rows_from(first)).max(1);
         }
@@ -339,20 +349,20 @@ impl RequestQueue {
     fn rows_from(&self, index: usize) -> u64 {
         self.entries
             .get(index)
-            .map_or(0, |w| self.arrived - w.before)
+            .map_or(0, |w| self.arrived_rows - w.rows_before)
     }
 
-    /// The longest prefix of at most `most` rows, at least one request; returns its requests and
-    /// rows.
-    fn prefix(&self, most: u64) -> (usize, u64) {
+    /// The longest prefix of at most `rows_max` rows, at least one request; returns its requests
+    /// and rows.
+    fn prefix(&self, rows_max: u64) -> (usize, u64) {
         let Some(head) = self.entries.front() else {
             return (0, 0);
         };
-        let end = |w: &QueuedRequest| w.before + u64::from(w.member.rows) - head.before;
+        let end = |w: &QueuedRequest| w.rows_before + u64::from(w.member.rows) - head.rows_before;
         let requests = if self.multi_row == 0 {
-            usize::try_from(most).map_or(self.entries.len(), |n| n.min(self.entries.len()))
+            usize::try_from(rows_max).map_or(self.entries.len(), |n| n.min(self.entries.len()))
         } else {
-            self.entries.partition_point(|w| end(w) <= most)
+            self.entries.partition_point(|w| end(w) <= rows_max)
         };
         let requests = requests.min(self.params.requests_max).max(1);
         let rows = self.rows_from(0) - self.rows_from(requests);

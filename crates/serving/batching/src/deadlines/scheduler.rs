@@ -97,7 +97,7 @@ impl DeadlineActions {
     }
 
     /// Moves `dropped` to `drops`, with the index of the queue.
-    fn file_drops(&mut self, queue: QueueIndex) {
+    fn collect_drops(&mut self, queue: QueueIndex) {
         let dropped = self.dropped.drain(..);
         self.drops
             .extend(dropped.map(|Member { key, rows, .. }| Dropped { queue, key, rows }));
@@ -201,7 +201,7 @@ impl DeadlineScheduler {
     }
 
     /// Dispatches the batch of a queue to a free worker even if others are more urgent.
-    pub fn prefer(
+    pub fn dispatch_now(
         &mut self,
         queue: QueueIndex,
         worker: WorkerIndex,
@@ -270,7 +270,7 @@ impl DeadlineScheduler {
         if let Some(part) = self.queues.get_mut(queue.0) {
             let candidate = part.candidate(self.now, &mut actions.dropped);
             self.matchmaker.set_candidate(queue, candidate);
-            actions.file_drops(queue);
+            actions.collect_drops(queue);
         }
     }
 
@@ -319,7 +319,7 @@ impl DeadlineScheduler {
             },
         };
         self.matchmaker.complete_grant(queue, worker, free, next);
-        actions.file_drops(queue);
+        actions.collect_drops(queue);
         if let Some(departure) = departure {
             actions.dispatches.push(DeadlineDispatch {
                 queue,

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_finds_what_a_search_through_all_keys_finds() {
+    fn results_equal_those_of_a_linear_search() {
         for count in [1, 2, 3, 7, 8, 9, 33] {
             let mut keys = vec![ABSENT; count];
             let mut tree = Tournament::new(count);

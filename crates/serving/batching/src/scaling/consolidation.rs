@@ -75,9 +75,9 @@ pub struct ServingAdvice {
 #[derive(Clone, Debug, Default)]
 pub struct Consolidator {
     /// Since when fewer pods have been sufficient without interruption.
-    enough_since: Option<Nanos>,
+    sufficient_since: Option<Nanos>,
     /// Utilization of the pods when requests were bad, and when that was.
-    too_busy: Option<(Nanos, f64)>,
+    overload_utilization: Option<(Nanos, f64)>,
 }
 
 impl Consolidation {
@@ -90,7 +90,7 @@ impl Consolidation {
 impl Consolidator {
     /// Restarts the delay because something other than the load changed.
     pub fn restart(&mut self) {
-        self.enough_since = None;
+        self.sufficient_since = None;
     }
 
     /// Number of pods that should serve at `now`. Fewer than now only after they were sufficient
@@ -112,32 +112,34 @@ impl Consolidator {
         let is_good = of.factor < FACTOR_MISSED && busy.is_finite();
         if !is_good {
             if of.serving < of.ready && busy.is_finite() {
-                self.too_busy = Some((now, busy));
+                self.overload_utilization = Some((now, busy));
             }
             return advice(of.ready, ServingCause::BadRate);
         }
-        let enough = pods_for(1, of.work / self.target(now));
-        let enough = enough.max(of.least).min(of.ready);
+        let sufficient = pods_for(1, of.work / self.target(now));
+        let sufficient = sufficient.max(of.least).min(of.ready);
         if busy > BUSY_MAX && of.serving < of.ready {
-            let more = enough.max(of.serving + 1);
+            let more = sufficient.max(of.serving + 1);
             return advice(more, ServingCause::Busy);
         }
-        if enough >= of.serving || of.factor >= 1.0 {
+        if sufficient >= of.serving || of.factor >= 1.0 {
             return advice(of.serving.min(of.ready), ServingCause::Steady);
         }
-        let since = *self.enough_since.get_or_insert(now);
+        let since = *self.sufficient_since.get_or_insert(now);
         if now.saturating_sub(since) < delay {
             return advice(of.serving, ServingCause::Measuring);
         }
-        let step = (of.serving / STEP).max(1).min(of.serving - enough);
+        let step = (of.serving / STEP).max(1).min(of.serving - sufficient);
         advice(of.serving - step, ServingCause::Idle)
     }
 
     /// Utilization that the remaining pods may reach.
     fn target(&mut self, now: Nanos) -> f64 {
         let is_old = |at: Nanos| now.saturating_sub(at) > MEMORY;
-        self.too_busy = self.too_busy.filter(|&(at, _)| !is_old(at));
-        let reached = self.too_busy.map_or(1.0, |(_, busy)| busy - DISTANCE);
+        self.overload_utilization = self.overload_utilization.filter(|&(at, _)| !is_old(at));
+        let reached = self
+            .overload_utilization
+            .map_or(1.0, |(_, busy)| busy - DISTANCE);
         // Not zero, which no number of pods could satisfy.
         reached.clamp(f64::MIN_POSITIVE, BUSY_TARGET)
     }

@@ -103,7 +103,7 @@ fn one_overload_is_answered_once_a_window() {
 }
 
 #[test]
-fn a_rush_is_answered_by_what_it_is_and_not_by_its_mean_with_the_minute_before() {
+fn a_surge_is_judged_by_the_newest_part_of_the_window() {
     let rush = |pods, bad| Load {
         recent_requests: 10_000,
         recent_bad: bad,
@@ -131,7 +131,7 @@ fn a_rush_is_answered_by_what_it_is_and_not_by_its_mean_with_the_minute_before()
 }
 
 #[test]
-fn what_was_idle_while_requests_were_bad_stays_idle_and_is_an_alert() {
+fn idle_time_at_which_requests_were_bad_becomes_required_spare_time() {
     let small = |pods, bad_rate, idle| Load {
         recent_requests: 10_000,
         recent_bad: (bad_rate * 1e4) as u64,
@@ -162,7 +162,7 @@ fn what_was_idle_while_requests_were_bad_stays_idle_and_is_an_alert() {
 }
 
 #[test]
-fn pods_are_taken_away_when_five_minutes_were_idle_and_only_as_far_as_the_busiest_allows() {
+fn pods_are_removed_after_five_idle_minutes_down_to_their_maximum_need() {
     let mut rule = Autoscaler::default();
     for second in (0..300).step_by(10) {
         let idle = if second == 100 { 0.4 } else { 0.8 };
@@ -179,7 +179,7 @@ fn pods_are_taken_away_when_five_minutes_were_idle_and_only_as_far_as_the_busies
 }
 
 #[test]
-fn nothing_shrinks_while_a_pod_is_silent_or_says_nonsense() {
+fn no_pod_is_removed_while_a_report_is_missing_or_malformed() {
     let mut rule = Autoscaler::default();
     for second in (0..1000).step_by(10) {
         let reported = if second % 20 == 0 { 9 } else { 0 };
@@ -193,7 +193,7 @@ fn nothing_shrinks_while_a_pod_is_silent_or_says_nonsense() {
 }
 
 #[test]
-fn a_size_outside_its_bounds_is_brought_back_at_once() {
+fn a_size_outside_its_bounds_is_clamped_at_once() {
     let bounds = ReplicaBounds { min: 2, max: 5 };
     for (current, replicas) in [(0, 2), (1, 2), (9, 5)] {
         let advice = Autoscaler::default().advise(at(0), &bounds, current, &load(0, 0.0, 0.0));
@@ -229,7 +229,7 @@ proptest! {
         for (mut load, pause) in history {
             now += pause;
             load.pods = load.pods.min(size);
-            let has_more = last.is_some() && load.pods > rule.most.min(size);
+            let has_more = last.is_some() && load.pods > rule.max_pods.min(size);
             last = (load.pods > 0).then_some(load.pods).or(last);
             let advice = rule.advise(at(now), &bounds, size, &load);
             prop_assert!((bounds.min..=bounds.max).contains(&advice.replicas));
@@ -247,13 +247,13 @@ proptest! {
                 prop_assert!(load.pods == size && load.idle_share > DEAD_BAND);
                 prop_assert!(at(now) >= SHRINK_DELAY);
             }
-            prop_assert!(rule.enough.len() <= 61, "the memory is bounded");
+            prop_assert!(rule.sufficient.len() <= 61, "the memory is bounded");
             size = advice.replicas;
         }
     }
 
     #[test]
-    fn more_bad_requests_never_ask_for_fewer_pods(pods in 1..50u32, a in 0.0..1.0f64, b in 0.0..1.0f64) {
+    fn more_bad_requests_never_need_fewer_pods(pods in 1..50u32, a in 0.0..1.0f64, b in 0.0..1.0f64) {
         let (less, more) = (a.min(b), a.max(b));
         let advise = |r| Autoscaler::default().advise(at(0), &BOUNDS, pods, &load(pods, r, 0.0));
         prop_assert!(advise(less).replicas <= advise(more).replicas);

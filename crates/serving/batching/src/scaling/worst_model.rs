@@ -129,12 +129,12 @@ impl DeploymentLoad {
         &self.all
     }
 
-    fn worst_of(&self, seen: impl Fn(&Load) -> Load) -> Load {
-        let mut worst = (self.all, load_factor(&seen(&self.all)));
+    fn worst_of(&self, judged_load: impl Fn(&Load) -> Load) -> Load {
+        let mut worst = (self.all, load_factor(&judged_load(&self.all)));
         for part in &self.parts {
-            let seen = seen(part);
-            let factor = load_factor(&seen);
-            if seen.bad >= EVIDENCE_MIN && factor > worst.1 {
+            let judged = judged_load(part);
+            let factor = load_factor(&judged);
+            if judged.bad >= EVIDENCE_MIN && factor > worst.1 {
                 worst = (*part, factor);
             }
         }

@@ -26,7 +26,7 @@ impl Scheduler {
         };
         let facts: Vec<_> = self.profiles.iter().enumerate().map(facts).collect();
         self.auto.decide(&facts, self.present_workers(), self.now);
-        self.auto_news.extend(self.auto.take_news());
+        self.changed_choices.extend(self.auto.take_changed());
         for (queue, facts) in facts.iter().enumerate() {
             if facts.prefer.is_some() {
                 self.apply(queue);

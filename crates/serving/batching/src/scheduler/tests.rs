@@ -1,5 +1,5 @@
-//! Queues with deadlines, admission, split batches and turns: behavior that the twin does not
-//! cover.
+//! Queues with deadlines, admission, split batches and ranks: behavior that the reference model
+//! does not cover.
 
 use super::*;
 use crate::BLAME_MAX;
@@ -82,7 +82,7 @@ impl Driver {
         self.arrive_at(queue, Position::ByDeadline(None), at)
     }
 
-    fn hurry(&mut self, within: u64, at: u64) -> Vec<(usize, Vec<u64>)> {
+    fn arrive_within(&mut self, within: u64, at: u64) -> Vec<(usize, Vec<u64>)> {
         let within = Nanos(within * MS);
         self.arrive_at(0, Position::ByDeadline(Some(within)), at)
     }
@@ -128,7 +128,7 @@ fn deferred_batches_leave_when_one_more_would_not_fit() {
 }
 
 #[test]
-fn what_is_gathered_leaves_as_one_batch_once_it_is_said() {
+fn enqueued_arrivals_are_dispatched_as_one_batch_at_the_timer() {
     for event in [
         Event::Timer,
         Event::WorkerReady {
@@ -158,9 +158,13 @@ fn a_request_with_less_time_overtakes_and_hastens_the_batch() {
     assert_eq!(driver.arrive(0, 1000), []);
     assert_eq!(driver.arrive(0, 1010), []);
     // Its deadline is 110, the others have 112 and 113: frontrun is 110 - l(4) = 101, now.
-    assert_eq!(driver.hurry(9, 1010), [(0, vec![3, 1, 2])]);
+    assert_eq!(driver.arrive_within(9, 1010), [(0, vec![3, 1, 2])]);
     assert_eq!(driver.arrive(0, 1020), []);
-    assert_eq!(driver.hurry(60, 1030), [], "it has no more than the others");
+    assert_eq!(
+        driver.arrive_within(60, 1030),
+        [],
+        "it has no more than the others"
+    );
     let (queue, key) = (QueueIndex(0), RequestKey(4));
     driver.step(Event::Withdrawn { queue, key }, 1031);
     assert_eq!(driver.scheduler.queued_rows(), 1);
@@ -172,25 +176,34 @@ fn a_request_with_less_time_overtakes_and_hastens_the_batch() {
 /// tenths of a millisecond, sorted, and the time that these took together.
 fn answers_of_clients(policy: Policy, clients: u64, answers: usize) -> (Vec<u64>, u64) {
     let mut driver = Driver::new(policy, 1);
-    let mut asks: Vec<u64> = (0..clients).map(|n| 7 * n).collect();
-    let (mut asked, mut took) = (std::collections::BTreeMap::new(), Vec::new());
+    let mut arrivals: Vec<u64> = (0..clients).map(|n| 7 * n).collect();
+    let (mut arrived_at, mut latencies) = (std::collections::BTreeMap::new(), Vec::new());
     let mut running: Option<(u64, Vec<u64>)> = None;
     let (mut now, mut begin) = (0, 0);
-    while took.len() < answers {
-        let ask = asks.iter().min().copied();
+    while latencies.len() < answers {
+        let next_arrival = arrivals.iter().min().copied();
         let timer = driver.actions.timer.map(|timer| timer.0.div_ceil(MS / 10));
         let done = running.as_ref().map(|(end, _)| *end);
-        let at = [ask, timer, done].into_iter().flatten().min().unwrap();
+        let at = [next_arrival, timer, done]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap();
         now = now.max(at);
         let dispatched = if done == Some(now) {
             for key in running.take().unwrap().1 {
-                took.push(now - asked.remove(&key).unwrap());
-                asks.push(now + 5);
+                latencies.push(now - arrived_at.remove(&key).unwrap());
+                arrivals.push(now + 5);
             }
             driver.done(0, now)
-        } else if ask.is_some_and(|ask| ask <= now) {
-            asks.swap_remove(asks.iter().position(|&at| Some(at) == ask).unwrap());
-            asked.insert(driver.keys + 1, now);
+        } else if next_arrival.is_some_and(|next_arrival| next_arrival <= now) {
+            arrivals.swap_remove(
+                arrivals
+                    .iter()
+                    .position(|&at| Some(at) == next_arrival)
+                    .unwrap(),
+            );
+            arrived_at.insert(driver.keys + 1, now);
             driver.arrive(0, now)
         } else {
             driver.step(Event::Timer, now)
@@ -198,11 +211,11 @@ fn answers_of_clients(policy: Policy, clients: u64, answers: usize) -> (Vec<u64>
         for (_, keys) in dispatched {
             running = Some((now + 10 * (keys.len() as u64 + 5), keys));
         }
-        if took.len() <= answers - 1000 {
+        if latencies.len() <= answers - 1000 {
             begin = now;
         }
     }
-    let mut last = took.split_off(answers - 1000);
+    let mut last = latencies.split_off(answers - 1000);
     last.sort_unstable();
     (last, now - begin)
 }
@@ -222,7 +235,7 @@ fn auto_answers_clients_that_wait_as_soon_as_eager_does() {
 }
 
 #[test]
-fn auto_answers_at_once_where_few_requests_come() {
+fn auto_is_eager_at_low_load() {
     let mut driver = Driver::new(Policy::default(), 1);
     for n in 0..3000 {
         let at = n * 5000;
@@ -232,7 +245,7 @@ fn auto_answers_at_once_where_few_requests_come() {
 }
 
 #[test]
-fn what_is_late_runs_behind_what_can_be_in_time() {
+fn late_requests_run_behind_those_that_can_be_in_time() {
     let mut driver = Driver::new(Policy::Eager, 1);
     assert_eq!(driver.arrive(1, 0), [(0, vec![1])]);
     driver.arrive(0, 1);
@@ -266,7 +279,7 @@ fn a_late_batch_takes_at_most_half_of_the_objective() {
 }
 
 #[test]
-fn admission_refuses_what_could_not_be_in_time_and_never_the_only_request() {
+fn admission_rejects_requests_that_would_be_late_but_never_the_only_one() {
     let mut driver = Driver::new(Policy::Eager, 2);
     let admit = |driver: &Driver, rows, ms| {
         let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
@@ -295,7 +308,7 @@ fn admission_refuses_what_could_not_be_in_time_and_never_the_only_request() {
 }
 
 #[test]
-fn admission_counts_what_runs_but_not_what_other_queues_wait_for() {
+fn admission_counts_running_batches_but_not_waiting_requests_of_other_queues() {
     let mut driver = Driver::new(Policy::Eager, 1);
     let profile = driver.scheduler.profile(QueueIndex(0));
     driver.scheduler.set_profile(QueueIndex(1), profile);
@@ -340,8 +353,8 @@ fn a_queue_within_its_share_is_judged_by_what_it_costs_on_average() {
     };
     driver.scheduler.note_request(QueueIndex(1), Nanos(0));
     driver.arrive(1, 0);
-    let over = Err(Nanos(19 * MS));
-    assert_eq!(admit(&driver, 1, 0), over, "alone: 22 ms run");
+    let late = Err(Nanos(19 * MS));
+    assert_eq!(admit(&driver, 1, 0), late, "alone: 22 ms run");
     // It uses the worker for 2.2 s, then queue 0 gets a request.
     for batch in 1..=100 {
         driver.scheduler.refresh(Nanos(22 * batch * MS));
@@ -385,7 +398,7 @@ fn a_request_ahead_overtakes_by_its_head_start_and_no_more() {
 }
 
 #[test]
-fn a_request_behind_yields_to_all_in_time_keeps_no_other_out_and_gets_its_turn() {
+fn a_request_of_low_priority_yields_blocks_no_other_and_eventually_runs() {
     let mut driver = Driver::new(Policy::Eager, 1);
     driver.arrive(0, 0);
     for _ in 0..10 {
@@ -477,7 +490,7 @@ fn a_batch_that_others_killed_stays_whole() {
 }
 
 #[test]
-fn what_runs_behind_gets_its_turn_although_all_others_are_urgent() {
+fn requests_of_low_priority_run_although_all_others_are_urgent() {
     let mut driver = Driver::new(Policy::Eager, 1);
     driver.arrive(0, 0);
     driver.behind(0);
@@ -514,23 +527,23 @@ fn is_eager(driver: &mut Driver, first: u64, count: u64) -> bool {
 }
 
 #[test]
-fn auto_defers_where_idle_workers_are_preferred_and_a_change_counts_at_once() {
+fn auto_defers_if_idle_workers_are_preferred_and_applies_changes_at_once() {
     let mut driver = Driver::new(Policy::Auto(Prefer::IdleWorkers), 2);
     assert!(is_eager(&mut driver, 0, 10), "nothing is known yet");
     assert!(!is_eager(&mut driver, 10, 100));
     let choice = driver.scheduler.choice(QueueIndex(0)).unwrap();
     assert!(choice.is_deferred, "{choice}");
-    assert_eq!(driver.scheduler.next_news(), Some(QueueIndex(0)));
-    assert_eq!(driver.scheduler.next_news(), None);
-    for (prefer, wanted) in [(Prefer::ShortWaits, true), (Prefer::IdleWorkers, false)] {
+    assert_eq!(driver.scheduler.next_changed_choice(), Some(QueueIndex(0)));
+    assert_eq!(driver.scheduler.next_changed_choice(), None);
+    for (prefer, expected) in [(Prefer::ShortWaits, true), (Prefer::IdleWorkers, false)] {
         let params = BatchingParams {
             policy: Policy::Auto(prefer),
             ..driver.scheduler.config.batching
         };
         driver.scheduler.set_params(params);
         let first = 110 + 2 * driver.keys;
-        assert_eq!(is_eager(&mut driver, first, 2), wanted, "{prefer:?}");
-        assert_eq!(driver.scheduler.next_news(), Some(QueueIndex(0)));
+        assert_eq!(is_eager(&mut driver, first, 2), expected, "{prefer:?}");
+        assert_eq!(driver.scheduler.next_changed_choice(), Some(QueueIndex(0)));
     }
     let eager = BatchingParams {
         policy: Policy::Eager,
@@ -567,7 +580,7 @@ fn a_window_ends_the_wait_of_a_deferred_batch() {
 }
 
 #[test]
-fn a_queue_follows_its_own_batching_and_then_that_of_all_again() {
+fn own_batching_of_a_queue_overrides_the_common_one_until_removed() {
     let mut driver = Driver::new(Policy::Eager, 1);
     let own = ModelBatching {
         policy: Policy::Timeout {
@@ -598,7 +611,7 @@ fn a_queue_follows_its_own_batching_and_then_that_of_all_again() {
 }
 
 #[test]
-fn a_queue_is_chosen_for_by_its_own_preference() {
+fn each_queue_uses_its_own_preference() {
     let mut driver = Driver::new(Policy::Eager, 2);
     assert!(is_eager(&mut driver, 0, 100));
     assert_eq!(driver.scheduler.choice(QueueIndex(0)), None);

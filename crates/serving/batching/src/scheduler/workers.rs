@@ -7,7 +7,7 @@ use crate::limits::{BLAME_MAX, OVERDUE_AFTER, OVERDUE_PERIOD};
 use crate::{Abandoned, Actions, Nanos, QueueIndex, WorkerIndex};
 
 impl Scheduler {
-    pub(super) fn welcome(&mut self, worker: WorkerIndex) {
+    pub(super) fn worker_ready(&mut self, worker: WorkerIndex) {
         let Some(state) = self.workers.get_mut(worker.position()) else {
             return;
         };
@@ -23,7 +23,7 @@ impl Scheduler {
             return;
         };
         match std::mem::replace(state, Worker::Absent) {
-            Worker::Free => self.take_from_core(worker),
+            Worker::Free => self.remove_from_core(worker),
             Worker::Busy(batch) => *state = Worker::Held(batch),
             other @ (Worker::Absent | Worker::Held(_)) => *state = other,
         }
@@ -35,12 +35,12 @@ impl Scheduler {
         };
         match std::mem::replace(state, Worker::Absent) {
             Worker::Busy(batch) => {
-                self.settle(&batch);
+                self.correct_charge(&batch);
                 self.recycle(batch.entries);
                 self.set_free(worker);
             }
             Worker::Held(batch) => {
-                self.settle(&batch);
+                self.correct_charge(&batch);
                 self.recycle(batch.entries);
             }
             other @ (Worker::Absent | Worker::Free) => *state = other,
@@ -59,20 +59,20 @@ impl Scheduler {
         };
         match std::mem::replace(state, Worker::Absent) {
             Worker::Absent => {}
-            Worker::Free => self.take_from_core(worker),
+            Worker::Free => self.remove_from_core(worker),
             Worker::Busy(mut batch) | Worker::Held(mut batch) => {
-                self.settle(&batch);
+                self.correct_charge(&batch);
                 batch.losses = batch.losses.saturating_add(1);
                 batch.hangs = batch.hangs.saturating_add(u32::from(is_hung));
                 batch.blame = batch.blame.saturating_add(blame);
-                self.run_again(batch, actions);
+                self.replay_or_abandon(batch, actions);
             }
         }
     }
 
     /// Replays a batch, unless it is to blame. A batch that is to blame is replayed in halves, each
     /// of which may cause only one more loss; a single request is abandoned.
-    fn run_again(&mut self, mut batch: Batch, actions: &mut Actions) {
+    fn replay_or_abandon(&mut self, mut batch: Batch, actions: &mut Actions) {
         if batch.entries.is_empty() {
             return self.recycle(batch.entries);
         }
@@ -107,15 +107,15 @@ impl Scheduler {
     }
 
     /// Removes a free worker from the core.
-    fn take_from_core(&mut self, worker: WorkerIndex) {
+    fn remove_from_core(&mut self, worker: WorkerIndex) {
         self.idle -= 1;
         self.step_core(deadlines::DeadlineEvent::WorkerGone { worker });
     }
 
     fn recycle(&mut self, mut entries: Vec<Entry>) {
-        if self.spare.len() < self.config.workers {
+        if self.entry_pool.len() < self.config.workers {
             entries.clear();
-            self.spare.push(entries);
+            self.entry_pool.push(entries);
         }
     }
 
@@ -127,7 +127,7 @@ impl Scheduler {
             let Some(mut batch) = self.replays.pop_front() else {
                 return;
             };
-            self.take_from_core(worker);
+            self.remove_from_core(worker);
             (batch.began, batch.end, batch.charged) = (self.now, self.now, Nanos(0));
             actions.dispatch(worker, &batch);
             self.mark_changed(batch.queue);
@@ -150,10 +150,11 @@ impl Scheduler {
     }
 
     /// Replaces the predicted time that the queue was charged for a batch by the measured one.
-    fn settle(&mut self, batch: &Batch) {
+    fn correct_charge(&mut self, batch: &Batch) {
         self.mark_changed(batch.queue);
-        let took = self.now.saturating_sub(batch.began);
-        self.shares.correct(batch.queue.0, batch.charged, took);
+        let service_time = self.now.saturating_sub(batch.began);
+        self.shares
+            .correct(batch.queue.0, batch.charged, service_time);
     }
 
     pub(super) fn dispatch_overdue(&mut self, actions: &mut Actions) {
@@ -161,11 +162,11 @@ impl Scheduler {
             return;
         }
         let worker = self.core.free_worker(self.now);
-        self.take_turns();
+        self.update_ranks();
         if let (Some(queue), Some(worker)) = (self.overdue(), worker) {
             self.since_overdue = 0;
             self.core
-                .prefer(queue, worker, self.now, &mut self.core_actions);
+                .dispatch_now(queue, worker, self.now, &mut self.core_actions);
             self.apply_dispatches(actions);
         }
     }
@@ -175,7 +176,7 @@ impl Scheduler {
         // bound: each decision moves one candidate; only queues with deadlines drop, and dropped
         // requests wait in those without.
         loop {
-            self.take_turns();
+            self.update_ranks();
             if self.core.decide_one(self.now, &mut self.core_actions) {
                 self.apply_dispatches(actions);
             } else if !self.requeue_dropped() {
@@ -198,7 +199,7 @@ impl Scheduler {
     }
 
     fn start_batch(&mut self, dispatch: &DeadlineDispatch, actions: &mut Actions) {
-        let mut entries = self.spare.pop().unwrap_or_default();
+        let mut entries = self.entry_pool.pop().unwrap_or_default();
         let members = self.core_actions.members(dispatch).iter();
         entries.extend(members.map(|member| Entry {
             key: member.key,

@@ -7,10 +7,10 @@
 //!
 //! **Approach.** Start-time fair queueing (P. Goyal, H. Vin, H. Cheng: Start-time Fair Queueing,
 //! SIGCOMM 1996) on two levels, with slack for deadlines: see [`flows`]. A queue may be ahead of
-//! its share by [`PATIENCE_SHARE`] of the shortest objective of the other waiting queues; up to
-//! that deadlines decide, beyond it the others have priority. A running batch is not preempted, so
-//! the same part of the shortest objective bounds the time until some worker is free: see
-//! [`FairShares::patience`]. Admission reads [`QueueShare`].
+//! its share by the shortest objective of the other waiting queues divided by
+//! [`TOLERATED_DELAY_DIVISOR`]; up to that deadlines decide, beyond it the others have priority. A
+//! running batch is not preempted, so the same part of the shortest objective bounds the time until
+//! some worker is free: see [`FairShares::tolerated_delay`]. Admission reads [`QueueShare`].
 //!
 //! **Proof sketch.** Let T be that part of its objective. A queue within its share that begins to
 //! wait is at the virtual time. At most T passes until a worker is free. Other queues are served
@@ -22,7 +22,7 @@
 
 mod flows;
 
-use flows::{Flow, SCALE, Tag, enter};
+use flows::{Flow, SCALE, Tag, update_flows};
 
 use crate::Nanos;
 use crate::admission::QueueShare;
@@ -32,13 +32,13 @@ pub const DEFAULT_WEIGHT: u32 = 100;
 
 /// Other queues may delay a queue within its share by its objective divided by this, twice: by the
 /// running batch, and by more urgent requests.
-const PATIENCE_SHARE: u64 = 4;
+const TOLERATED_DELAY_DIVISOR: u64 = 4;
 
 /// Objective assumed for queues without one.
 const ASSUMED_OBJECTIVE: Nanos = Nanos(100_000_000);
 
 /// How long a queue stays active after a request.
-const ACTIVE_FOR: Nanos = Nanos(10_000_000_000);
+const ACTIVE_TIME: Nanos = Nanos(10_000_000_000);
 
 /// Averaging window of worker use (its weight decays to 1/e).
 const USE_WINDOW: Nanos = Nanos(1_000_000_000);
@@ -51,10 +51,10 @@ struct Group {
     weight: u32,
     queues: Vec<usize>,
     /// Virtual time of its queues.
-    floor: Tag,
+    virtual_time: Tag,
     is_active: bool,
     /// The shortest objective of active queues of other groups that have one.
-    beside: Option<Nanos>,
+    shortest_other_objective: Option<Nanos>,
 }
 
 #[derive(Debug)]
@@ -62,14 +62,14 @@ struct Queue {
     group: usize,
     objective: Option<Nanos>,
     /// Time of the last request for it.
-    asked: Option<Nanos>,
+    last_request: Option<Nanos>,
     is_active: bool,
     /// Worker time used, in nanoseconds, exponentially decayed.
     used: f64,
     /// Whether it used less than its share at the last refresh.
-    goes_first: bool,
+    has_priority: bool,
     rate: f64,
-    patience: Option<Nanos>,
+    tolerated_delay: Option<Nanos>,
 }
 
 #[derive(Debug, Default)]
@@ -81,9 +81,9 @@ pub(crate) struct FairShares {
     /// Service received by queues within their group.
     queue_flows: Vec<Flow>,
     /// Virtual time of the groups.
-    floor: Tag,
+    virtual_time: Tag,
     /// Whether some queue waited for a worker at the last call of [`FairShares::rank`].
-    has_contended: bool,
+    was_backlogged: bool,
     refreshed: Option<Nanos>,
     /// Whether at least two queues are active.
     has_rivals: bool,
@@ -98,9 +98,9 @@ impl FairShares {
                 self.groups.push(Group {
                     weight: DEFAULT_WEIGHT,
                     queues: Vec::new(),
-                    floor: 0,
+                    virtual_time: 0,
                     is_active: false,
-                    beside: None,
+                    shortest_other_objective: None,
                 });
                 self.group_flows.push(Flow::default());
                 self.groups.len() - 1
@@ -110,12 +110,12 @@ impl FairShares {
         self.queues.push(Queue {
             group,
             objective: None,
-            asked: None,
+            last_request: None,
             is_active: false,
             used: 0.0,
             rate: 1.0,
-            goes_first: true,
-            patience: None,
+            has_priority: true,
+            tolerated_delay: None,
         });
         self.queue_flows.push(Flow::default());
         self.refreshed = None;
@@ -137,17 +137,17 @@ impl FairShares {
     }
 
     /// Resets a queue because another model uses it now.
-    pub(crate) fn forget(&mut self, queue: usize) {
+    pub(crate) fn reset(&mut self, queue: usize) {
         if let Some(of) = self.queues.get_mut(queue) {
-            (of.asked, of.used) = (None, 0.0);
+            (of.last_request, of.used) = (None, 0.0);
             self.refreshed = None;
         }
     }
 
     /// Records a request for the queue, admitted or not.
-    pub(crate) fn asked(&mut self, queue: usize, now: Nanos) {
+    pub(crate) fn record_request(&mut self, queue: usize, now: Nanos) {
         if let Some(of) = self.queues.get_mut(queue) {
-            of.asked = Some(now);
+            of.last_request = Some(now);
             if !of.is_active {
                 self.refreshed = None;
             }
@@ -157,25 +157,25 @@ impl FairShares {
     /// Values that admission reads. The rate, the fraction of all workers that the queue can count
     /// on, is 1 while the queue uses less than its share, because it then has priority; otherwise
     /// it is its share, or the capacity that the others leave unused, if more.
-    pub(crate) fn published(&self, queue: usize) -> QueueShare {
+    pub(crate) fn queue_share(&self, queue: usize) -> QueueShare {
         let of = self.queues.get(queue);
         QueueShare {
             rate: of.map_or(1.0, |of| of.rate),
-            has_rivals: of.is_some_and(|of| of.patience.is_some()),
-            goes_first: of.is_some_and(|of| of.goes_first),
+            has_rivals: of.is_some_and(|of| of.tolerated_delay.is_some()),
+            has_priority: of.is_some_and(|of| of.has_priority),
             is_active: of.is_some_and(|of| of.is_active),
         }
     }
 
     /// The time after a dispatch of this queue within which some worker should be free for the
     /// other active queues; `None` if there are none.
-    pub(crate) fn patience(&self, queue: usize) -> Option<Nanos> {
-        self.queues.get(queue)?.patience
+    pub(crate) fn tolerated_delay(&self, queue: usize) -> Option<Nanos> {
+        self.queues.get(queue)?.tolerated_delay
     }
 
     /// The shortest objective of the active queues of other groups.
-    pub(crate) fn shortest_beside(&self, queue: usize) -> Option<Nanos> {
-        self.groups[self.queues.get(queue)?.group].beside
+    pub(crate) fn shortest_other_objective(&self, queue: usize) -> Option<Nanos> {
+        self.groups[self.queues.get(queue)?.group].shortest_other_objective
     }
 
     /// The share of a queue's group in `rows_max`, the bound of all rows.
@@ -201,15 +201,15 @@ impl FairShares {
     }
 
     /// Corrects a charge by the measured service time of the batch.
-    pub(crate) fn correct(&mut self, queue: usize, charged: Nanos, took: Nanos) {
-        if took >= charged {
-            return self.charge(queue, took.saturating_sub(charged));
+    pub(crate) fn correct(&mut self, queue: usize, charged: Nanos, service_time: Nanos) {
+        if service_time >= charged {
+            return self.charge(queue, service_time.saturating_sub(charged));
         }
         let Some(of) = self.queues.get_mut(queue) else {
             return;
         };
-        let less = Tag::from(charged.saturating_sub(took).0) * SCALE;
-        of.used = (of.used - (charged.0 - took.0) as f64).max(0.0);
+        let less = Tag::from(charged.saturating_sub(service_time).0) * SCALE;
+        of.used = (of.used - (charged.0 - service_time.0) as f64).max(0.0);
         let weight = Tag::from(self.groups[of.group].weight);
         let tags = [
             (&mut self.queue_flows[queue].tag, less),
@@ -235,8 +235,8 @@ impl FairShares {
         for of in &mut self.queues {
             of.used *= decay;
             total += of.used;
-            let is_recent = |asked| now.saturating_sub(asked) < ACTIVE_FOR;
-            of.is_active = of.asked.is_some_and(is_recent);
+            let is_recent = |last_request| now.saturating_sub(last_request) < ACTIVE_TIME;
+            of.is_active = of.last_request.is_some_and(is_recent);
         }
         for group in &mut self.groups {
             let mut queues = group.queues.iter();
@@ -246,13 +246,13 @@ impl FairShares {
         let active = self.active_weight(None);
         for queue in 0..self.queues.len() {
             let (share, used) = (self.share(queue, active), self.queues[queue].used);
-            self.queues[queue].goes_first = used < share * window;
-            self.queues[queue].rate = match self.queues[queue].goes_first {
+            self.queues[queue].has_priority = used < share * window;
+            self.queues[queue].rate = match self.queues[queue].has_priority {
                 true => 1.0,
                 false => share.max(1.0 - (total - used) / window),
             };
         }
-        self.refresh_patience();
+        self.refresh_tolerated_delays();
         true
     }
 
@@ -261,14 +261,14 @@ impl FairShares {
         self.has_rivals
     }
 
-    fn refresh_patience(&mut self) {
+    fn refresh_tolerated_delays(&mut self) {
         let objective = |of: &Queue| of.objective.unwrap_or(ASSUMED_OBJECTIVE);
         let active = self.queues.iter().enumerate();
         let active = active.filter(|(_, of)| of.is_active);
         let shortest = Shortest::of(active.map(|(at, of)| (at, objective(of))));
         self.has_rivals = shortest.second.is_some();
         for (queue, of) in self.queues.iter_mut().enumerate() {
-            of.patience = shortest.beside(queue).map(patience);
+            of.tolerated_delay = shortest.other_than(queue).map(tolerated_delay);
         }
         let queues = &self.queues;
         let shortest = |group: &Group| {
@@ -282,7 +282,7 @@ impl FairShares {
         let of_groups = groups.filter_map(|(at, group)| Some((at, shortest(group)?)));
         let of_groups = Shortest::of(of_groups);
         for (at, group) in self.groups.iter_mut().enumerate() {
-            group.beside = of_groups.beside(at);
+            group.shortest_other_objective = of_groups.other_than(at);
         }
     }
 
@@ -307,26 +307,32 @@ impl FairShares {
     /// highest is served last. Returns whether any is above 0.
     pub(crate) fn rank(
         &mut self,
-        contends: impl Fn(usize) -> bool,
-        any_contends: bool,
+        is_backlogged: impl Fn(usize) -> bool,
+        any_backlogged: bool,
         workers: usize,
         ranks: &mut Vec<u8>,
     ) -> bool {
-        if !any_contends && !self.has_contended {
+        if !any_backlogged && !self.was_backlogged {
             return false;
         }
-        self.has_contended = any_contends;
+        self.was_backlogged = any_backlogged;
         let groups = &self.groups;
-        let group_contends = |group: usize| groups[group].queues.iter().any(|&q| contends(q));
-        enter(
+        let is_group_backlogged =
+            |group: usize| groups[group].queues.iter().any(|&q| is_backlogged(q));
+        update_flows(
             &mut self.group_flows,
             0..groups.len(),
-            &mut self.floor,
-            group_contends,
+            &mut self.virtual_time,
+            is_group_backlogged,
         );
         for group in &mut self.groups {
             let queues = group.queues.iter().copied();
-            enter(&mut self.queue_flows, queues, &mut group.floor, &contends);
+            update_flows(
+                &mut self.queue_flows,
+                queues,
+                &mut group.virtual_time,
+                &is_backlogged,
+            );
         }
         ranks.clear();
         ranks.resize(self.queues.len(), 0);
@@ -340,7 +346,7 @@ impl FairShares {
     /// The shortest objective of the waiting queues of a group.
     fn group_objective(&self, group: &Group) -> Option<Nanos> {
         let queues = group.queues.iter().copied();
-        let waiting = queues.filter(|&queue| self.queue_flows[queue].contends);
+        let waiting = queues.filter(|&queue| self.queue_flows[queue].is_backlogged);
         waiting.map(|queue| self.objective(queue)).min()
     }
 
@@ -353,8 +359,8 @@ impl FairShares {
         let objectives = groups.filter_map(|(at, of)| Some((at, self.group_objective(of)?)));
         let shortest = Shortest::of(objectives);
         for (at, group) in self.groups.iter().enumerate() {
-            let ahead = self.group_flows[at].ahead(self.floor, group.weight);
-            if is_over(ahead, shortest.beside(at), workers) {
+            let lead = self.group_flows[at].lead(self.virtual_time, group.weight);
+            if must_yield(lead, shortest.other_than(at), workers) {
                 group.queues.iter().for_each(|&queue| ranks[queue] += 2);
             }
         }
@@ -362,11 +368,11 @@ impl FairShares {
 
     fn rank_queues(&self, group: &Group, workers: usize, ranks: &mut [u8]) {
         let queues = group.queues.iter().copied();
-        let waiting = queues.filter(|&queue| self.queue_flows[queue].contends);
+        let waiting = queues.filter(|&queue| self.queue_flows[queue].is_backlogged);
         let shortest = Shortest::of(waiting.map(|queue| (queue, self.objective(queue))));
         for &queue in &group.queues {
-            let ahead = self.queue_flows[queue].ahead(group.floor, 1);
-            if is_over(ahead, shortest.beside(queue), workers) {
+            let lead = self.queue_flows[queue].lead(group.virtual_time, 1);
+            if must_yield(lead, shortest.other_than(queue), workers) {
                 ranks[queue] += 1;
             }
         }
@@ -374,15 +380,15 @@ impl FairShares {
 }
 
 /// How long a queue with this objective may be delayed by others.
-fn patience(objective: Nanos) -> Nanos {
-    Nanos(objective.0 / PATIENCE_SHARE)
+fn tolerated_delay(objective: Nanos) -> Nanos {
+    Nanos(objective.0 / TOLERATED_DELAY_DIVISOR)
 }
 
 /// Whether a flow that is ahead of its share by this worker time must yield to the others, whose
 /// shortest objective is `shortest`.
-fn is_over(ahead: Nanos, shortest: Option<Nanos>, workers: usize) -> bool {
-    let most = |objective| patience(objective).0.saturating_mul(workers as u64);
-    shortest.is_some_and(|objective| ahead.0 > most(objective))
+fn must_yield(lead: Nanos, shortest: Option<Nanos>, workers: usize) -> bool {
+    let delay_max = |objective| tolerated_delay(objective).0.saturating_mul(workers as u64);
+    shortest.is_some_and(|objective| lead.0 > delay_max(objective))
 }
 
 /// The two shortest of several objectives.
@@ -408,7 +414,7 @@ impl Shortest {
     }
 
     /// The shortest objective, excluding that at `at`.
-    fn beside(&self, at: usize) -> Option<Nanos> {
+    fn other_than(&self, at: usize) -> Option<Nanos> {
         let first = self.first.filter(|&(of, _)| of != at);
         first.map(|(_, first)| first).or(self.second)
     }

@@ -110,10 +110,10 @@ impl World {
             .step(event, Nanos(self.now), &mut self.actions);
         for dispatch in &self.actions.dispatches {
             let queue = dispatch.queue.0;
-            let took = self.kinds[queue].takes(dispatch.rows);
-            self.ends[dispatch.worker.position()] = Some(self.now + took);
-            self.served[queue] += took;
-            self.longest[queue] = self.longest[queue].max(took);
+            let service_time = self.kinds[queue].takes(dispatch.rows);
+            self.ends[dispatch.worker.position()] = Some(self.now + service_time);
+            self.served[queue] += service_time;
+            self.longest[queue] = self.longest[queue].max(service_time);
             self.waiting[queue] -= dispatch.rows;
             for key in self.actions.members(dispatch) {
                 let waited = self.now - self.arrivals.remove(&key.0).unwrap();
@@ -173,7 +173,7 @@ fn kind_strategy() -> impl Strategy<Value = Kind> {
 
 fn patience_of(kind: Kind) -> u64 {
     let objective = kind.objective_ms.map(|ms| Nanos(ms * MS));
-    patience(objective.unwrap_or(ASSUMED_OBJECTIVE)).0
+    tolerated_delay(objective.unwrap_or(ASSUMED_OBJECTIVE)).0
 }
 
 proptest! {
@@ -277,7 +277,7 @@ fn served(groups: &[(u32, &[Kind])]) -> Vec<f64> {
 
 #[test]
 fn kinds_of_one_model_share_its_weight_equally() {
-    for (groups, wanted) in [
+    for (groups, expected) in [
         (
             &[(100, &[SHORT, SHORT][..]), (100, &[SHORT])][..],
             [0.25, 0.25, 0.5],
@@ -288,14 +288,14 @@ fn kinds_of_one_model_share_its_weight_equally() {
         ),
     ] {
         let served = served(groups);
-        for (share, wanted) in served.iter().zip(wanted) {
-            assert!((share - wanted).abs() < 0.05, "{served:?}");
+        for (share, expected) in served.iter().zip(expected) {
+            assert!((share - expected).abs() < 0.05, "{served:?}");
         }
     }
 }
 
 #[test]
-fn a_queue_without_an_objective_has_its_share_beside_urgent_ones() {
+fn a_queue_without_an_objective_gets_its_share_despite_urgent_ones() {
     let patient = Kind {
         objective_ms: None,
         ..SHORT
@@ -311,7 +311,7 @@ fn a_long_batch_is_cut_unless_another_worker_is_free_soon() {
         beta_us: 0,
         objective_ms: Some(200),
     };
-    for (workers, wanted) in [(1, 12), (2, 32)] {
+    for (workers, expected) in [(1, 12), (2, 32)] {
         let mut world = World::new(workers, &[(100, &[SHORT]), (100, &[long])]);
         world.arrive(0);
         for _ in 0..4 {
@@ -319,6 +319,6 @@ fn a_long_batch_is_cut_unless_another_worker_is_free_soon() {
             world.run_batch(u64::MAX);
         }
         // A quarter of 50 ms is 12.5 ms, six rows.
-        assert_eq!(world.longest[1], wanted * MS, "{workers} workers");
+        assert_eq!(world.longest[1], expected * MS, "{workers} workers");
     }
 }

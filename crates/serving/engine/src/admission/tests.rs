@@ -10,8 +10,8 @@ const SLOT: usize = 3;
 fn admission(error_period: Option<Nanos>) -> Admission {
     let admission = Admission::new(1);
     let share = FrontShare {
-        within: [false, true, false],
-        may_be_within: false,
+        within_share: [false, true, false],
+        may_be_within_share: false,
         error_period,
     };
     admission.publish_share(SLOT, &share);
@@ -19,7 +19,7 @@ fn admission(error_period: Option<Nanos>) -> Admission {
 }
 
 #[test]
-fn errors_leave_at_their_pace_and_none_is_held_for_long() {
+fn errors_are_paced_and_none_is_held_for_long() {
     const PERIOD: u64 = 100_000;
     let admission = admission(Some(Nanos(PERIOD)));
     let start = 1_000_000_000;
@@ -54,13 +54,13 @@ fn counts_are_taken_once_by_kind_and_class() {
     assert_eq!(counted.shed, [(Some(Kind::Contribs), 2), (None, 1)]);
     let again = admission.take_counts(SLOT);
     assert_eq!((again.unread, again.shed), (0, Vec::new()));
-    let within = [0, 1, 2].map(|class| admission.is_within(SLOT, 1 << class));
-    assert_eq!(within, [false, true, false]);
-    assert!(!admission.is_within(SLOT, MAY_BE_WITHIN));
+    let within_share = [0, 1, 2].map(|class| admission.is_within_share(SLOT, 1 << class));
+    assert_eq!(within_share, [false, true, false]);
+    assert!(!admission.is_within_share(SLOT, MAY_BE_WITHIN_SHARE));
 }
 
 #[test]
-fn a_closed_engine_or_a_slot_without_queues_takes_nothing() {
+fn a_closed_engine_or_a_slot_without_queues_rejects_requests() {
     let admission = admission(None);
     let request = AdmissionRequest {
         slot: SLOT,

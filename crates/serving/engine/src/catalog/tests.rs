@@ -82,7 +82,7 @@ fn a_removed_model_keeps_its_slot_until_its_requests_are_over() {
 }
 
 #[test]
-fn the_view_follows_each_change_and_names_what_is_not_loaded() {
+fn the_view_reflects_each_change_and_lists_models_that_are_not_loaded() {
     let mut catalog = Catalog::default();
     assert!(catalog.changed_view().is_none());
     let slot = catalog.declare("m").unwrap().slot;

@@ -30,11 +30,11 @@ struct FakeWorker {
 
 impl FakeWorker {
     /// Executes the front's command or batch, if any; a command to open fails unless `can_open`.
-    fn act(&mut self, asked: u32, can_open: bool) {
-        if asked == self.sequence {
+    fn act(&mut self, sequence: u32, can_open: bool) {
+        if sequence == self.sequence {
             return;
         }
-        self.sequence = asked;
+        self.sequence = sequence;
         if self.ring.is_command() {
             let message = self.channel.receive().unwrap().unwrap();
             let command = Command::decode(&message.bytes).unwrap();
@@ -49,7 +49,7 @@ impl FakeWorker {
                 Some(_) => self.ring.fail(0, "no memory"),
                 None => {}
             }
-            self.ring.finish(asked, 1, std::time::Duration::ZERO);
+            self.ring.finish(sequence, 1, std::time::Duration::ZERO);
             return;
         }
         let mut segments: Vec<Segment> = Vec::new();
@@ -63,7 +63,7 @@ impl FakeWorker {
             );
         }
         self.ring
-            .finish(asked, segments.len(), std::time::Duration::ZERO);
+            .finish(sequence, segments.len(), std::time::Duration::ZERO);
     }
 }
 
@@ -163,12 +163,12 @@ impl Harness {
             return;
         }
         let ring = Ring::create("test").unwrap();
-        let theirs = Ring::open(ring.fd().try_clone_to_owned().unwrap()).unwrap();
+        let worker_ring = Ring::open(ring.fd().try_clone_to_owned().unwrap()).unwrap();
         let (channel, their_channel) = Channel::pair().unwrap();
         let incarnation = Arc::new(Incarnation { ring, channel });
-        theirs.set_ready();
+        worker_ring.set_ready();
         self.fakes[worker] = Some(FakeWorker {
-            ring: theirs,
+            ring: worker_ring,
             channel: their_channel,
             has: BTreeMap::new(),
             commands: 0,
@@ -181,13 +181,13 @@ impl Harness {
     }
 
     fn act(&mut self, worker: usize, can_open: bool) {
-        let asked = self.state.workers.slots[worker].sequence;
+        let sequence = self.state.workers.slots[worker].sequence;
         // An incarnation that the front has abandoned was sent the stop command.
         let is_stopped = self.state.workers.slots[worker].incarnation.is_none();
         match &mut self.fakes[worker] {
             Some(_) if is_stopped => self.kill(worker),
             Some(fake) => {
-                fake.act(asked, can_open);
+                fake.act(sequence, can_open);
                 self.collect();
             }
             None => {}
@@ -282,7 +282,7 @@ fn a_candidate_is_promoted_when_every_serving_worker_has_it_and_the_old_one_is_c
 }
 
 #[test]
-fn a_candidate_that_cannot_be_opened_changes_nothing() {
+fn a_candidate_that_cannot_be_opened_is_rejected() {
     let mut harness = Harness::new(2);
     harness.settle();
     let old = harness.has(1);
@@ -322,7 +322,7 @@ fn a_candidate_that_kills_workers_is_given_up() {
 }
 
 #[test]
-fn a_worker_that_cannot_open_what_is_served_is_started_again_and_counted() {
+fn a_worker_that_cannot_open_a_served_edition_is_restarted_and_counted() {
     let mut harness = Harness::new(1);
     harness.start(0);
     harness.act(0, false);
@@ -346,7 +346,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_requests_are_answered_by_what_they_were_taken_for(
+    fn requests_are_computed_by_the_edition_that_admitted_them(
         acts in proptest::collection::vec((0..12_u8, 0..3_usize, 1..10_usize), 0..120)
     ) {
         let mut harness = Harness::new(3);

@@ -24,18 +24,18 @@ impl State {
         let (model, rows, first_key) = (request.model, request.rows, request.first_key);
         let queue = queue_of(model, request.kinds);
         let objective = self.scheduler.profile(queue).objective;
-        let within = request.terms.remaining(objective, now);
+        let time_left = request.terms.remaining(objective, now);
         let position = match request.terms.priority {
-            Priority::Normal => Position::ByDeadline(within),
+            Priority::Normal => Position::ByDeadline(time_left),
             Priority::Low => Position::Behind,
-            Priority::High => Position::Ahead(self.head_start(queue, request, within, now)),
+            Priority::High => Position::Ahead(self.head_start(queue, request, time_left, now)),
         };
         let part_rows_max = self.batch_rows_max(queue);
-        self.counters.submitted(model, rows);
+        self.counters.count_submission(model, rows);
         let bytes = request.input.len() + request.results.len();
         self.front_shares.record(queue, 0, bytes, now);
         pending.idle_before = self.idle_time.until(request.submitted);
-        (pending.objective, pending.within) = (objective, within);
+        (pending.objective, pending.time_left) = (objective, time_left);
         let parts = (0..rows)
             .step_by(part_rows_max)
             .map(|first_row| RequestPart {
@@ -62,20 +62,20 @@ impl State {
         &self,
         queue: QueueIndex,
         request: &NewRequest,
-        within: Option<Nanos>,
+        time_left: Option<Nanos>,
         now: Nanos,
     ) -> Nanos {
         let profile = self.scheduler.profile(queue);
         let Some(objective) = profile.objective.filter(|_| profile.has_deadlines()) else {
             return HEAD_START;
         };
-        let within = within.unwrap_or(objective).min(objective);
+        let time_left = time_left.unwrap_or(objective).min(objective);
         let ahead = RequestTerms::ahead(request.terms.priority);
         let needed = self
             .scheduler
-            .needed(queue, request.rows, ahead, within, now);
-        let within = Nanos(within.0 / 2).max(needed.min(within));
-        objective.saturating_sub(within)
+            .needed(queue, request.rows, ahead, time_left, now);
+        let shortened = Nanos(time_left.0 / 2).max(needed.min(time_left));
+        objective.saturating_sub(shortened)
     }
 
     /// Withdraws the request whose first part has this key, because its client went away.
@@ -83,15 +83,17 @@ impl State {
         let Some(pending) = self.requests.get_mut(first_key) else {
             return;
         };
-        pending.is_wanted = false;
-        let (parts, within, request) = (pending.parts as u64, pending.within, &pending.request);
+        pending.has_client = false;
+        let (parts, time_left, request) =
+            (pending.parts as u64, pending.time_left, &pending.request);
         let queue = queue_of(request.model, request.kinds);
         let waited = now
             .saturating_sub(request.submitted)
             .saturating_add(CLOCK_TOLERANCE);
-        let is_late = within.is_some_and(|within| waited >= within);
+        let is_late = time_left.is_some_and(|time_left| waited >= time_left);
         let kind = request.kinds.costliest();
-        self.counters.abandoned(request.model, kind, is_late, now);
+        self.counters
+            .count_abandoned(request.model, kind, is_late, now);
         for key in first_key..first_key + parts {
             let withdrawn = Event::Withdrawn {
                 queue,
@@ -100,7 +102,7 @@ impl State {
             self.step(withdrawn, now, out);
             // A running part keeps its memory until the worker has finished it or exited.
             if self.requests.is_waiting(key) {
-                self.end_part(key, PartEnd::Unwanted, out);
+                self.end_part(key, PartEnd::ClientGone, out);
             }
         }
     }

@@ -82,7 +82,8 @@ impl State {
             out.wakes.extend(is_asleep.then(|| Arc::clone(incarnation)));
         }
         let reason = self.dispatch_reason(dispatch, keys.len(), event);
-        self.counters.dispatched(slot, kind, dispatch.rows, reason);
+        self.counters
+            .count_dispatch(slot, kind, dispatch.rows, reason);
     }
 
     /// Stores the parts of a batch as its worker's members and as segments for the ring.

@@ -121,7 +121,7 @@ impl FrontShares {
 
     /// Whether requests of a queue use less than its share, an equal part of that of its model. A
     /// queue without competitors never does.
-    fn is_within(&self, queue: QueueIndex) -> bool {
+    fn is_within_share(&self, queue: QueueIndex) -> bool {
         let Some(of) = self.slots.get(slot_of(queue)) else {
             return false;
         };
@@ -134,22 +134,24 @@ impl FrontShares {
     }
 
     /// Whether a request of a model with unknown outputs may be for a queue within its share.
-    fn may_be_within(&self, slot: usize) -> bool {
+    fn may_be_within_share(&self, slot: usize) -> bool {
         let work = |queue| {
             let of = self.slots.get(slot);
             of.map_or(0.0, |of| of.work[class_of(queue)])
         };
         let active = queues_of(slot).filter(|&queue| self.is_active(work(queue)));
         let any = active.clone().next().is_some();
-        !any || active.clone().any(|queue| self.is_within(queue))
+        !any || active.clone().any(|queue| self.is_within_share(queue))
     }
 
     /// The values that admission reads about a model.
-    fn published(&self, slot: usize, cost: Option<FrontCost>) -> FrontShare {
+    fn front_share(&self, slot: usize, cost: Option<FrontCost>) -> FrontShare {
         let mut queues = queues_of(slot);
         FrontShare {
-            within: std::array::from_fn(|_| queues.next().is_some_and(|it| self.is_within(it))),
-            may_be_within: self.may_be_within(slot),
+            within_share: std::array::from_fn(|_| {
+                queues.next().is_some_and(|it| self.is_within_share(it))
+            }),
+            may_be_within_share: self.may_be_within_share(slot),
             error_period: cost.map(|cost| {
                 let per_second = cost.requests_per_second() * ERROR_SHARE * self.share(slot);
                 Nanos((1e9 / per_second.max(1.0)) as u64)
@@ -162,20 +164,20 @@ impl State {
     /// Collects the counts of admission.
     pub(crate) fn take_admission_counts(&mut self, now: Nanos) {
         for slot in 0..self.catalog.slots() {
-            let counted = self.admission.take_counts(slot);
-            let mut requests = counted.unread;
-            if counted.unread > 0 {
-                self.front_shares.record_unread(slot, counted.unread, now);
+            let counts = self.admission.take_counts(slot);
+            let mut requests = counts.unread;
+            if counts.unread > 0 {
+                self.front_shares.record_unread(slot, counts.unread, now);
             }
-            for (queue, of) in queues_of(slot).zip(counted.requests) {
+            for (queue, of) in queues_of(slot).zip(counts.requests) {
                 if of > 0 {
                     self.front_shares.record(queue, of, 0, now);
                     requests += of;
                 }
             }
             self.front_cost.count(requests);
-            for (kind, count) in counted.shed {
-                self.counters.shed(slot, kind, count, now);
+            for (kind, count) in counts.shed {
+                self.counters.count_shed(slot, kind, count, now);
             }
         }
     }
@@ -191,7 +193,7 @@ impl State {
         self.scheduler.refresh(now);
         let cost = self.front_cost.cost();
         for slot in 0..self.catalog.slots() {
-            let share = self.front_shares.published(slot, cost);
+            let share = self.front_shares.front_share(slot, cost);
             self.admission.publish_share(slot, &share);
         }
         self.admission.publish_workers(WorkersShape {
@@ -228,21 +230,22 @@ mod tests {
     #[test]
     fn a_model_is_within_its_share_by_weight_and_alone_it_never_is() {
         let mut shares = shares(&[100, 300]);
-        assert!(shares.may_be_within(0), "nothing is known");
+        assert!(shares.may_be_within_share(0), "nothing is known");
         shares.record(queue(1), 30, 0, Nanos(0));
-        assert!(!shares.is_within(queue(1)), "alone");
-        assert!(shares.is_within(queue(0)));
+        assert!(!shares.is_within_share(queue(1)), "alone");
+        assert!(shares.is_within_share(queue(0)));
         shares.record(queue(0), 9, 0, Nanos(0));
-        let within = |shares: &FrontShares| [0, 1].map(|slot| shares.is_within(queue(slot)));
-        assert_eq!(within(&shares), [true, false], "9 of 39");
+        let within_share =
+            |shares: &FrontShares| [0, 1].map(|slot| shares.is_within_share(queue(slot)));
+        assert_eq!(within_share(&shares), [true, false], "9 of 39");
         shares.record(queue(0), 2, 0, Nanos(0));
-        assert_eq!(within(&shares), [false, true], "11 of 41");
+        assert_eq!(within_share(&shares), [false, true], "11 of 41");
         shares.record(queue(1), 0, 100 * BYTES_PER_REQUEST, Nanos(0));
-        assert_eq!(within(&shares), [true, false], "bytes are work, too");
+        assert_eq!(within_share(&shares), [true, false], "bytes are work, too");
         let later = Nanos(20 * FRONT_WINDOW.0);
         shares.record(queue(0), 1, 0, later);
         assert!(
-            !shares.is_within(queue(0)),
+            !shares.is_within_share(queue(0)),
             "what was long ago is forgotten"
         );
     }
@@ -252,25 +255,25 @@ mod tests {
         let (few, many) = (QueueIndex(0), QueueIndex(1));
         let mut shares = shares(&[100]);
         (0..100).for_each(|_| shares.record(many, 1, 0, Nanos(0)));
-        assert!(!shares.is_within(many) && !shares.may_be_within(0));
+        assert!(!shares.is_within_share(many) && !shares.may_be_within_share(0));
         shares.record(few, 10, 0, Nanos(0));
-        assert!(shares.is_within(few) && !shares.is_within(many));
-        assert!(shares.may_be_within(0), "its body has to be read");
+        assert!(shares.is_within_share(few) && !shares.is_within_share(many));
+        assert!(shares.may_be_within_share(0), "its body has to be read");
         shares.record_unread(0, 50, Nanos(0));
-        assert!(shares.is_within(few) && !shares.is_within(many));
+        assert!(shares.is_within_share(few) && !shares.is_within_share(many));
         shares.record(few, 200, 0, Nanos(0));
-        assert!(!shares.is_within(few) && shares.is_within(many));
+        assert!(!shares.is_within_share(few) && shares.is_within_share(many));
     }
 
     #[test]
     fn errors_may_take_a_part_of_a_models_share_of_the_front() {
         let mut shares = shares(&[100, 300]);
         shares.record(queue(0), 10, 0, Nanos(0));
-        let period = |shares: &FrontShares| shares.published(0, Some(COST)).error_period;
+        let period = |shares: &FrontShares| shares.front_share(0, Some(COST)).error_period;
         // 100,000 requests per second, of which a tenth may be errors.
         assert_eq!(period(&shares), Some(Nanos(100_000)));
         shares.record(queue(1), 10, 0, Nanos(0));
         assert_eq!(period(&shares), Some(Nanos(400_000)), "a quarter of that");
-        assert_eq!(shares.published(0, None).error_period, None);
+        assert_eq!(shares.front_share(0, None).error_period, None);
     }
 }

@@ -207,11 +207,14 @@ impl State {
         hangs: u32,
         now: Nanos,
     ) -> HangTimer {
-        let base = match self.queue_costs.longest(queue, rows, &self.scheduler) {
+        let base = match self
+            .queue_costs
+            .upper_estimate(queue, rows, &self.scheduler)
+        {
             None => Nanos::from(HANG_TIMEOUT_DEFAULT),
-            Some(longest) => {
-                let longest = longest.0.saturating_mul(HANG_FACTOR);
-                Nanos::from(HANG_TIMEOUT_MIN).max(Nanos(longest))
+            Some(upper_estimate) => {
+                let upper_estimate = upper_estimate.0.saturating_mul(HANG_FACTOR);
+                Nanos::from(HANG_TIMEOUT_MIN).max(Nanos(upper_estimate))
             }
         };
         let timeout = base.0.saturating_mul(1 << hangs.min(16));

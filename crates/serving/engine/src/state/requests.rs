@@ -47,7 +47,7 @@ pub(crate) struct Pending {
     pub(crate) request: NewRequest,
     pub(crate) objective: Option<Nanos>,
     /// Remaining time, if less than the objective.
-    pub(crate) within: Option<Nanos>,
+    pub(crate) time_left: Option<Nanos>,
     pub(super) first_dispatch: Option<Nanos>,
     /// Value of [`super::IdleTime`] at its submission.
     pub(super) idle_before: Nanos,
@@ -60,7 +60,7 @@ pub(crate) struct Pending {
     /// Number of parts that are not done.
     parts_left: usize,
     /// False once the client went away.
-    pub(crate) is_wanted: bool,
+    pub(crate) has_client: bool,
 }
 
 pub(crate) type PendingBox = Box<Pending>;
@@ -81,7 +81,7 @@ pub(super) enum PartEnd {
     },
     Failed(Failure),
     /// The client went away.
-    Unwanted,
+    ClientGone,
 }
 
 /// A request with its first part, which usually is the only one: one lookup finds both.
@@ -159,7 +159,7 @@ impl RequestTable {
             return false;
         };
         part.is_running = false;
-        !pending.is_wanted
+        !pending.has_client
     }
 
     /// Removes a part; returns its request if this was the last one.
@@ -181,7 +181,7 @@ impl RequestTable {
             PartEnd::Failed(failure) => {
                 pending.failure.get_or_insert(failure);
             }
-            PartEnd::Unwanted => {}
+            PartEnd::ClientGone => {}
         }
         match pending.parts_left {
             0 => Some(occupied.remove().pending),
@@ -224,7 +224,7 @@ impl Pending {
         Box::new(Self {
             request,
             objective: None,
-            within: None,
+            time_left: None,
             first_dispatch: None,
             idle_before: Nanos(0),
             deferred: Nanos(0),
@@ -232,13 +232,13 @@ impl Pending {
             failure: None,
             parts: 0,
             parts_left: 0,
-            is_wanted: true,
+            has_client: true,
         })
     }
 
     /// Whether it is late if it is answered `total` after its submission.
     pub(crate) fn is_late(&self, total: Nanos) -> bool {
-        let limits = [self.objective, self.within];
+        let limits = [self.objective, self.time_left];
         limits.into_iter().flatten().any(|limit| total > limit)
     }
 

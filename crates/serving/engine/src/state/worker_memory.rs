@@ -65,11 +65,11 @@ pub(crate) struct WorkerMemory {
     /// The nodes of its open images.
     images: Vec<(EditionId, NodeId)>,
     /// Changes requested by the pending command.
-    asked: Asked,
+    pending_change: PendingChange,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
+struct PendingChange {
     image: Option<NodeId>,
     scratch: Option<NodeId>,
 }
@@ -86,22 +86,23 @@ impl WorkerMemory {
     }
 
     /// Records a sent command, with this image.
-    pub(crate) fn ask(&mut self, command: &Command, image: Option<&PlacedImage>) {
-        self.asked = Asked {
+    pub(crate) fn command_sent(&mut self, command: &Command, image: Option<&PlacedImage>) {
+        self.pending_change = PendingChange {
             image: image.and_then(PlacedImage::node),
             scratch: self.node.filter(|_| command.moves_scratch),
         };
     }
 
     /// Records that the command was executed.
-    pub(crate) fn executed(&mut self, command: &Command) {
+    pub(crate) fn command_executed(&mut self, command: &Command) {
         self.images.retain(|(id, _)| !command.closes.contains(id));
         if let Some((id, _)) = command.opens {
             self.images.retain(|(known, _)| *known != id);
-            self.images.extend(self.asked.image.map(|node| (id, node)));
+            self.images
+                .extend(self.pending_change.image.map(|node| (id, node)));
         }
         if command.moves_scratch {
-            self.scratch = self.asked.scratch;
+            self.scratch = self.pending_change.scratch;
         }
     }
 }
@@ -117,19 +118,19 @@ impl NodeImages {
 
     /// The image for a worker that opens an edition for the first time.
     pub(crate) fn first_image(&self, edition: &Edition, worker: &WorkerMemory) -> Arc<PlacedImage> {
-        let near = worker.node.and_then(|node| self.find(edition, node));
-        Arc::clone(near.unwrap_or(&edition.image))
+        let local = worker.node.and_then(|node| self.find(edition, node));
+        Arc::clone(local.unwrap_or(&edition.image))
     }
 
     /// The image on the worker's node, unless the worker has it already.
-    pub(crate) fn nearer_image(
+    pub(crate) fn local_image(
         &self,
         edition: &Edition,
         worker: &WorkerMemory,
     ) -> Option<Arc<PlacedImage>> {
         let node = worker.node?;
-        let has_it = worker.image_node(edition.id) == Some(node);
-        if has_it || self.has_failed(edition.id, node) {
+        let has_local = worker.image_node(edition.id) == Some(node);
+        if has_local || self.has_failed(edition.id, node) {
             return None;
         }
         self.find(edition, node).map(Arc::clone)
@@ -150,7 +151,7 @@ impl NodeImages {
     }
 
     /// Drops copies that no worker needs any more, and expires failures.
-    fn tidy(&mut self, is_needed: impl Fn(EditionId, NodeId) -> bool, now: Nanos) {
+    fn drop_unneeded(&mut self, is_needed: impl Fn(EditionId, NodeId) -> bool, now: Nanos) {
         let is_recent =
             |at: Nanos, most: std::time::Duration| now.saturating_sub(at) < Nanos::from(most);
         for copy in &mut self.copies {
@@ -182,7 +183,7 @@ impl State {
         let current = || self.catalog.current();
         let is_current = |id: EditionId| current().any(|edition| edition.id == id);
         let is_needed = |id, node| is_current(id) && used.contains(&node);
-        self.node_images.tidy(is_needed, now);
+        self.node_images.drop_unneeded(is_needed, now);
         let images = &self.node_images;
         let all = current().flat_map(|edition| used.iter().map(move |&node| (edition, node)));
         let missing = all.filter(|&(edition, node)| {
@@ -229,7 +230,7 @@ impl State {
 
     /// Handles the failure of a worker to open the image on its node: it keeps the image that it
     /// has. Returns false if the worker does not have the edition open.
-    pub(crate) fn keep_farther_image(
+    pub(crate) fn keep_current_image(
         &mut self,
         worker: usize,
         edition: Option<EditionId>,
@@ -238,7 +239,7 @@ impl State {
     ) -> bool {
         let slot = &self.workers.slots[worker];
         let edition = edition.filter(|id| slot.open_editions.contains(id));
-        let Some((edition, node)) = edition.zip(slot.memory.asked.image) else {
+        let Some((edition, node)) = edition.zip(slot.memory.pending_change.image) else {
             return false;
         };
         let node = (edition, node);
@@ -264,7 +265,7 @@ impl State {
             })
         };
         let slots = self.workers.slots.iter();
-        let is_far = |slot: &&super::WorkerSlot| {
+        let is_remote = |slot: &&super::WorkerSlot| {
             let mut current = self.catalog.current();
             let node = slot.memory.node;
             slot.is_ready
@@ -273,7 +274,7 @@ impl State {
         };
         MemoryStats {
             images: self.catalog.current().flat_map(of_model).collect(),
-            workers_far: slots.filter(is_far).count(),
+            workers_far: slots.filter(is_remote).count(),
             copies_made_total: images.made_total,
             copies_failed_total: images.failed_total,
             scratch_moves_total: images.scratch_moves_total,

@@ -58,7 +58,7 @@ pub(crate) struct WorkerSlot {
     pub(crate) command: Option<Command>,
     /// Whether another front started it: until it is attached, it writes into the memory of that
     /// front.
-    pub(crate) is_foreign: bool,
+    pub(crate) needs_attach: bool,
     /// Editions opened by this incarnation.
     pub(crate) open_editions: Vec<EditionId>,
     pub(crate) memory: WorkerMemory,
@@ -109,8 +109,8 @@ impl WorkerPool {
     }
 
     /// Whether workers remain to be taken over from another front.
-    pub(crate) fn has_foreign(&self) -> bool {
-        self.slots.iter().any(|slot| slot.is_foreign)
+    pub(crate) fn has_unattached(&self) -> bool {
+        self.slots.iter().any(|slot| slot.needs_attach)
     }
 
     /// Exit status of the last incarnation of a worker.
@@ -146,7 +146,7 @@ impl WorkerSlot {
         };
         self.is_ready = false;
         self.is_held = false;
-        self.is_foreign = false;
+        self.needs_attach = false;
         let ended = self.incarnation.take();
         let has_begun = ended.is_some_and(|ended| ended.ring.is_begun(self.sequence));
         match exit {
@@ -171,7 +171,7 @@ impl State {
             worker_slot.is_hung = false;
             worker_slot.incarnation = Some(incarnation);
             worker_slot.sequence = 0;
-            worker_slot.is_foreign = false;
+            worker_slot.needs_attach = false;
             worker_slot.open_editions.clear();
             worker_slot.memory = WorkerMemory::default();
         }
@@ -189,7 +189,7 @@ impl State {
         self.worker_started(worker, incarnation, now);
         if let Some(worker_slot) = self.workers.slots.get_mut(worker) {
             worker_slot.sequence = sequence;
-            worker_slot.is_foreign = true;
+            worker_slot.needs_attach = true;
         }
     }
 
@@ -252,7 +252,7 @@ impl State {
         let members = std::mem::take(&mut worker_slot.members);
         for &key in &members {
             if self.requests.stop_running(key) {
-                self.end_part(key, PartEnd::Unwanted, out);
+                self.end_part(key, PartEnd::ClientGone, out);
             }
         }
         self.reuse_members(worker, members);
@@ -330,13 +330,15 @@ impl State {
         let elapsed = now.saturating_sub(batch.dispatched);
         let compute_nanos = ring.compute_nanos().min(elapsed.0);
         let slot = slot_of(batch.queue);
-        self.counters.worker_done(worker, batch.rows, elapsed.0);
-        self.counters.batch_done(slot, batch.rows, compute_nanos);
-        self.counters.shared(slot, batch.kind, ring.sharing());
+        self.counters
+            .count_worker_batch(worker, batch.rows, elapsed.0);
+        self.counters.count_batch(slot, batch.rows, compute_nanos);
+        self.counters
+            .count_sharing(slot, batch.kind, ring.sharing());
         self.inboxes.record(batch.queue, batch.rows, compute_nanos);
         let work = &self.queue_costs;
-        let work = work.work(batch.queue, batch.rows, &self.scheduler);
-        self.counters.worked(slot, work.unwrap_or(elapsed));
+        let work = work.work_of(batch.queue, batch.rows, &self.scheduler);
+        self.counters.add_work(slot, work.unwrap_or(elapsed));
         if batch.is_first && batch.is_current {
             self.queue_costs
                 .observe(batch.queue, batch.rows, elapsed, &mut self.scheduler);

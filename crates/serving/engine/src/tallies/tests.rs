@@ -36,7 +36,7 @@ fn count(tallies: &Tallies, event_loop: usize, ended: &PendingBox, at: u64) {
 }
 
 #[test]
-fn what_every_loop_counts_of_each_model_and_kind_is_taken_over_once() {
+fn tallies_of_all_loops_are_drained_once_by_model_and_kind() {
     let (mut counters, tallies) = counters();
     count(&tallies, 0, &ended(0, Kind::Value, None), MILLISECOND);
     count(&tallies, 1, &ended(0, Kind::Value, None), 3 * MILLISECOND);
@@ -60,7 +60,7 @@ fn what_every_loop_counts_of_each_model_and_kind_is_taken_over_once() {
 }
 
 #[test]
-fn a_request_counts_in_the_span_in_which_it_was_over_however_late_it_is_taken_over() {
+fn a_request_counts_in_the_span_of_its_completion_even_if_drained_late() {
     let (mut counters, tallies) = counters();
     let request = ended(0, Kind::Value, None);
     count(&tallies, 0, &request, 4 * SECOND);
@@ -76,8 +76,8 @@ fn a_request_counts_in_the_span_in_which_it_was_over_however_late_it_is_taken_ov
     assert_eq!(good(&mut counters), (1, 1), "it was over a minute ago");
     // A loop that enters the next span drains all tallies first.
     count(&tallies, 0, &request, 44 * SECOND);
-    let take_over = || tallies.drain_into(&mut counters);
-    tallies.count(LoopIndex(0), &[request], Nanos(64 * SECOND), take_over);
+    let drain = || tallies.drain_into(&mut counters);
+    tallies.count(LoopIndex(0), &[request], Nanos(64 * SECOND), drain);
     assert_eq!(counters.model(0).unwrap().answered_total, 4);
     assert_eq!(good(&mut counters), (3, 2));
 }
@@ -86,7 +86,7 @@ fn a_request_counts_in_the_span_in_which_it_was_over_however_late_it_is_taken_ov
 fn a_request_whose_client_went_away_is_not_counted_as_answered() {
     let (mut counters, tallies) = counters();
     let mut request = ended(0, Kind::Value, None);
-    request.is_wanted = false;
+    request.has_client = false;
     count(&tallies, 0, &request, 1);
     tallies.drain_into(&mut counters);
     assert_eq!(counters.model(0).unwrap().answered_total, 0);
@@ -98,7 +98,7 @@ fn a_request_is_late_after_its_objective_or_its_own_time() {
     assert!(!request.is_late(Nanos(u64::MAX)));
     request.objective = Some(Nanos(10));
     assert!(!request.is_late(Nanos(10)) && request.is_late(Nanos(11)));
-    request.within = Some(Nanos(5));
+    request.time_left = Some(Nanos(5));
     assert!(request.is_late(Nanos(6)));
     let (mut counters, tallies) = counters();
     count(&tallies, 0, &request, 5);
@@ -111,7 +111,7 @@ fn a_request_is_late_after_its_objective_or_its_own_time() {
 }
 
 #[test]
-fn what_was_counted_of_a_model_is_not_counted_for_the_next_one_in_its_slot() {
+fn counts_of_a_model_are_not_added_to_the_next_model_of_its_slot() {
     let config = Config {
         queues: 0,
         workers: 1,

@@ -33,7 +33,7 @@ fn small_batches_and_single_threads_do_not_share() {
 }
 
 #[test]
-fn a_batch_is_shared_when_it_takes_longer_than_waking_somebody() {
+fn a_batch_is_shared_if_it_takes_longer_than_waking_a_peer() {
     let wake_latency = 20_000.0;
     let best = |alone: f64| BatchSplit::best(alone, [alone / 2.0, f64::INFINITY], wake_latency);
     assert_eq!(best(wake_latency), Sharing::Alone);
@@ -49,7 +49,7 @@ fn a_batch_is_shared_when_it_takes_longer_than_waking_somebody() {
 }
 
 #[test]
-fn trees_are_divided_where_rows_leave_threads_without_work() {
+fn trees_are_split_if_rows_would_leave_threads_idle() {
     let wake_latency = 20_000.0;
     // One row cannot be split.
     assert_eq!(

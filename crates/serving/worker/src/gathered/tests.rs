@@ -121,7 +121,7 @@ fn results(bytes: usize) -> (SharedMemory, Extent) {
 }
 
 #[test]
-fn gathered_rows_have_the_bits_of_rows_alone() {
+fn gathered_rows_give_bit_identical_results() {
     let kinds = [
         KindSet::only(Kind::Value),
         KindSet::only(Kind::Leaf),
@@ -146,7 +146,7 @@ fn gathered_rows_have_the_bits_of_rows_alone() {
             let parts = all_parts(&segments);
             let mut gathering = context(&rows, together);
             gathering
-                .compute_together(&models, &segments, &parts)
+                .compute_gathered(&models, &segments, &parts)
                 .unwrap();
             let mut single = context(&rows, alone);
             for part in parts {
@@ -173,7 +173,7 @@ fn an_invalid_request_is_not_gathered_with_others() {
     let parts = all_parts(&segments);
     assert!(
         context
-            .compute_together(&models, &segments, &parts)
+            .compute_gathered(&models, &segments, &parts)
             .is_err()
     );
     let failed = parts.iter().filter(|part| {

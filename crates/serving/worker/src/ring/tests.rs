@@ -3,12 +3,7 @@
 use super::*;
 
 /// Submits a batch as the front does.
-fn hand_over(
-    front: &Ring,
-    sequence: u32,
-    segments: &[Segment],
-    (threads, spin): (usize, Duration),
-) {
+fn submit(front: &Ring, sequence: u32, segments: &[Segment], (threads, spin): (usize, Duration)) {
     let limits = ComputeLimits {
         threads,
         spin,
@@ -33,14 +28,14 @@ fn segment(rows: usize) -> Segment {
 }
 
 #[test]
-fn a_batch_crosses_the_ring_and_its_states_come_back() {
+fn a_batch_and_its_segment_states_cross_the_ring() {
     let front = Ring::create("test").unwrap();
     let worker = Ring::open(front.fd().try_clone_to_owned().unwrap()).unwrap();
     assert!(!front.is_ready());
     worker.set_ready();
     assert!(front.is_ready());
     let sequence = Ring::next_sequence(0);
-    hand_over(
+    submit(
         &front,
         sequence,
         &[segment(1), segment(2)],
@@ -74,7 +69,7 @@ fn a_batch_crosses_the_ring_and_its_states_come_back() {
 }
 
 #[test]
-fn orders_cross_the_ring_as_a_batch_without_rows() {
+fn commands_cross_the_ring_as_a_batch_without_rows() {
     let front = Ring::create("test").unwrap();
     let worker = Ring::open(front.fd().try_clone_to_owned().unwrap()).unwrap();
     front.submit_command(1);
@@ -93,14 +88,14 @@ fn orders_cross_the_ring_as_a_batch_without_rows() {
         (front.state(0), front.reason()),
         (SegmentState::Failed, "no".to_owned())
     );
-    hand_over(&front, 3, &[segment(1)], (1, Duration::ZERO));
+    submit(&front, 3, &[segment(1)], (1, Duration::ZERO));
     assert!(!worker.is_command());
 }
 
 #[test]
-fn words_of_a_worker_that_went_mad_do_no_harm() {
+fn invalid_words_of_a_worker_are_rejected() {
     let front = Ring::create("test").unwrap();
-    hand_over(&front, 1, &[segment(1)], (1, Duration::ZERO));
+    submit(&front, 1, &[segment(1)], (1, Duration::ZERO));
     for word in front.words.words() {
         word.store(u64::MAX, Ordering::Relaxed);
     }
@@ -110,7 +105,7 @@ fn words_of_a_worker_that_went_mad_do_no_harm() {
 }
 
 #[test]
-fn sequence_numbers_skip_the_two_that_mean_something_else() {
+fn sequence_numbers_skip_the_two_reserved_values() {
     assert_eq!(Ring::next_sequence(0), 1);
     assert_eq!(Ring::next_sequence(STOP - 2), STOP - 1);
     assert_eq!(Ring::next_sequence(STOP - 1), 1);
@@ -124,7 +119,7 @@ fn a_sleeping_worker_is_woken() {
     while front.futex(WAITING).load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
-    hand_over(&front, 1, &[], (1, Duration::ZERO));
+    submit(&front, 1, &[], (1, Duration::ZERO));
     assert_eq!(sleeper.join().unwrap(), Signal::Run(1));
 }
 
@@ -136,7 +131,7 @@ fn a_worker_that_spins_is_not_woken_and_one_that_sleeps_is() {
     for (spin, sleeps) in [(SPIN_TIME_MAX, false), (Duration::ZERO, true)] {
         let mut was_asleep = Vec::new();
         for sequence in (1..20).step_by(2) {
-            hand_over(&front, sequence, &[segment(1)], (1, spin));
+            submit(&front, sequence, &[segment(1)], (1, spin));
             assert_eq!(worker.wait_for_signal(sequence - 1), Signal::Run(sequence));
             std::thread::scope(|scope| {
                 let next = scope.spawn(|| worker.wait_for_signal(sequence));
@@ -146,7 +141,7 @@ fn a_worker_that_spins_is_not_woken_and_one_that_sleeps_is() {
                     }
                 }
                 was_asleep.push(is_asleep());
-                hand_over(&front, sequence + 1, &[segment(1)], (1, spin));
+                submit(&front, sequence + 1, &[segment(1)], (1, spin));
                 assert_eq!(next.join().unwrap(), Signal::Run(sequence + 1));
             });
         }

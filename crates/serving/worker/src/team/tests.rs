@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_machine_that_is_busy_while_a_worker_starts_says_nothing_of_what_waking_costs() {
+fn probes_are_repeated_while_the_machine_is_busy() {
     let micros = Duration::from_micros;
     // No acknowledgement, then late ones, then those of an idle machine.
     let mut times = std::iter::repeat_n(None, 9)
@@ -21,22 +21,22 @@ fn a_machine_that_is_busy_while_a_worker_starts_says_nothing_of_what_waking_cost
 }
 
 #[test]
-fn waking_a_peer_is_measured_and_no_answer_is_taken_for_a_piece() {
+fn wake_probes_are_measured_and_not_mistaken_for_pieces() {
     let team = Team::new(2);
     std::thread::scope(|scope| {
         let peer = || {
             team.started.fetch_add(1, Ordering::Release);
             futex::wake(Reach::Process, &team.started, 1);
-            let mut seen = 0;
+            let mut last_generation = 0;
             // bound: one pass for each probe.
-            while seen != SHUT_DOWN {
-                futex::wait(Reach::Process, &team.generation, seen, None);
+            while last_generation != SHUT_DOWN {
+                futex::wait(Reach::Process, &team.generation, last_generation, None);
                 let generation = team.generation.load(Ordering::Acquire);
-                if generation != seen && generation != SHUT_DOWN {
+                if generation != last_generation && generation != SHUT_DOWN {
                     team.acknowledged.store(generation, Ordering::Release);
                     futex::wake(Reach::Process, &team.acknowledged, 1);
                 }
-                seen = generation;
+                last_generation = generation;
             }
         };
         scope.spawn(peer);

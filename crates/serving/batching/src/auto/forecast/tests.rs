@@ -18,7 +18,7 @@ fn service(alpha_ms: f64, beta_ms: f64, objective_ms: u64, workers: usize) -> Se
 }
 
 #[test]
-fn table_2_of_the_paper_comes_out() {
+fn table_2_of_the_paper_is_reproduced() {
     let resnet = Forecast::of(&service(1.053, 5.072, 25, 8));
     assert_eq!((resnet.deferred_rows, resnet.eager_rows), (16, 7));
     assert_eq!(resnet.deferred_goodput.round(), 5839.0);

@@ -17,7 +17,7 @@ impl Units {
 
 fn assert_line(learner: &CostLearner, alpha: f64, beta: f64, share: f64) {
     let estimate = learner.estimate().unwrap();
-    for rows in [estimate.rows_seen.0, estimate.rows_seen.1] {
+    for rows in [estimate.observed_rows.0, estimate.observed_rows.1] {
         let (is, found) = (alpha * rows as f64 + beta, estimate.line.of(rows).0 as f64);
         assert!(
             (found / is - 1.0).abs() < share,
@@ -27,7 +27,7 @@ fn assert_line(learner: &CostLearner, alpha: f64, beta: f64, share: f64) {
 }
 
 #[test]
-fn an_exact_line_is_found_and_its_error_is_nothing() {
+fn an_exact_line_is_fitted_without_error() {
     let mut learner = CostLearner::new(0.95);
     for n in 0..400_u64 {
         let rows = 1 + n * 7 % 60;
@@ -39,7 +39,7 @@ fn an_exact_line_is_found_and_its_error_is_nothing() {
         estimate.error < 0.01 && estimate.margin < 1.02,
         "{estimate:?}"
     );
-    assert_eq!(estimate.rows_seen, (1, 60));
+    assert_eq!(estimate.observed_rows, (1, 60));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn the_margin_holds_for_the_share_it_is_chosen_for() {
 }
 
 #[test]
-fn the_error_is_the_mean_distance_from_the_line_and_the_sizes_seen_are_recorded() {
+fn the_error_is_the_mean_distance_from_the_line_and_observed_sizes_are_recorded() {
     for noise in [0.02, 0.1, 0.3] {
         let (mut learner, mut units) = (CostLearner::new(0.9), Units(4));
         let (mut estimated, mut measured) = (0.0, 0.0);
@@ -106,12 +106,12 @@ fn the_error_is_the_mean_distance_from_the_line_and_the_sizes_seen_are_recorded(
             (estimated / 4000.0 / (noise / 2.0) - 1.0).abs() < 0.1,
             "{noise}: {estimated}"
         );
-        assert_eq!(learner.estimate().unwrap().rows_seen, (3, 22));
+        assert_eq!(learner.estimate().unwrap().observed_rows, (3, 22));
     }
 }
 
 #[test]
-fn a_change_of_speed_is_followed() {
+fn the_estimate_adapts_to_a_change_of_speed() {
     let mut learner = CostLearner::new(0.9);
     let mut run = |factor: u64| {
         for n in 0..1500_u64 {

@@ -23,18 +23,18 @@ fn load(ready: u32, serving: u32, work: f64) -> Consolidation {
 /// The numbers of serving pods over time under constant work, evaluated every 10 s.
 fn history(rule: &mut Consolidator, begin: u64, ready: u32, from: u32, work: f64) -> Vec<u32> {
     let mut serving = from;
-    let look = |second| {
+    let advise = |second| {
         let advice = rule.advise(at(second), DELAY, &load(ready, serving, work));
         serving = advice.serving;
         serving
     };
-    let mut sizes: Vec<u32> = (begin..begin + 3000).step_by(10).map(look).collect();
+    let mut sizes: Vec<u32> = (begin..begin + 3000).step_by(10).map(advise).collect();
     sizes.dedup();
     sizes
 }
 
 #[test]
-fn pods_are_taken_out_step_by_step_until_those_that_are_left_have_enough_to_do() {
+fn pods_are_taken_out_step_by_step_until_the_rest_is_utilized() {
     for (ready, work, sizes) in [
         (3, 0.3, vec![3, 2, 1]),
         (3, 0.7, vec![3, 2]),
@@ -51,18 +51,18 @@ fn pods_are_taken_out_step_by_step_until_those_that_are_left_have_enough_to_do()
 #[test]
 fn a_step_waits_for_the_whole_delay_after_the_last_one_and_after_each_break() {
     let mut rule = Consolidator::default();
-    let mut look = |second, serving, work| {
+    let mut advise = |second, serving, work| {
         let advice = rule.advise(at(second), DELAY, &load(3, serving, work));
         (advice.serving, advice.cause)
     };
-    assert_eq!(look(0, 3, 0.3), (3, ServingCause::Measuring));
-    assert_eq!(look(119, 3, 0.3), (3, ServingCause::Measuring));
-    assert_eq!(look(120, 3, 0.3), (2, ServingCause::Idle));
-    assert_eq!(look(130, 2, 0.3), (2, ServingCause::Measuring));
-    assert_eq!(look(240, 2, 0.7), (2, ServingCause::Steady));
-    assert_eq!(look(250, 2, 0.3), (2, ServingCause::Measuring));
-    assert_eq!(look(369, 2, 0.3), (2, ServingCause::Measuring));
-    assert_eq!(look(370, 2, 0.3), (1, ServingCause::Idle));
+    assert_eq!(advise(0, 3, 0.3), (3, ServingCause::Measuring));
+    assert_eq!(advise(119, 3, 0.3), (3, ServingCause::Measuring));
+    assert_eq!(advise(120, 3, 0.3), (2, ServingCause::Idle));
+    assert_eq!(advise(130, 2, 0.3), (2, ServingCause::Measuring));
+    assert_eq!(advise(240, 2, 0.7), (2, ServingCause::Steady));
+    assert_eq!(advise(250, 2, 0.3), (2, ServingCause::Measuring));
+    assert_eq!(advise(369, 2, 0.3), (2, ServingCause::Measuring));
+    assert_eq!(advise(370, 2, 0.3), (1, ServingCause::Idle));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_few_bad_requests_take_no_pod_out_and_bring_none_back() {
 }
 
 #[test]
-fn a_load_that_was_too_much_for_few_pods_is_not_given_to_as_few_again_for_an_hour() {
+fn a_utilization_with_bad_requests_is_avoided_for_an_hour() {
     let mut rule = Consolidator::default();
     assert_eq!(history(&mut rule, 0, 4, 4, 0.5), [4, 3, 2, 1]);
     let burst = Consolidation {
@@ -117,7 +117,7 @@ fn a_load_that_was_too_much_for_few_pods_is_not_given_to_as_few_again_for_an_hou
 }
 
 #[test]
-fn without_a_pod_that_gets_requests_all_get_some() {
+fn without_a_serving_pod_all_ready_pods_serve() {
     let mut rule = Consolidator::default();
     assert_eq!(rule.advise(at(0), DELAY, &load(3, 0, 0.0)).serving, 3);
     assert_eq!(rule.advise(at(0), DELAY, &load(0, 0, 0.0)).serving, 0);
@@ -126,12 +126,12 @@ fn without_a_pod_that_gets_requests_all_get_some() {
 proptest! {
     #[test]
     fn never_fewer_than_the_work_needs_and_never_a_step_within_the_delay(
-        looks in prop::collection::vec((1_u64..60, 0_u32..9, 0.0..1.2_f64, 0.0..1.3_f64), 1..200),
+        reports in prop::collection::vec((1_u64..60, 0_u32..9, 0.0..1.2_f64, 0.0..1.3_f64), 1..200),
         least in 0_u32..4,
     ) {
         let mut rule = Consolidator::default();
         let (mut now, mut serving, mut changed) = (0, 0_u32, 0);
-        for (pause, ready, busy, factor) in looks {
+        for (pause, ready, busy, factor) in reports {
             now += pause;
             serving = serving.min(ready);
             let work = busy * f64::from(ready);
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn a_load_that_stays_ends_in_a_number_that_stays(
+    fn a_constant_load_converges_to_a_constant_number(
         ready in 1_u32..40, busy in 0.0..1.0_f64, from in 1_u32..40,
     ) {
         let sizes = history(

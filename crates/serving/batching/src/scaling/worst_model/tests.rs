@@ -33,8 +33,8 @@ fn load_of(models: &[ModelLoad]) -> DeploymentLoad {
     DeploymentLoad::new(4, 0.3, sum(models.iter().map(|model| &model.all)), models)
 }
 
-fn is_near(value: f64, wanted: f64) -> bool {
-    (value - wanted).abs() < 1e-9
+fn is_near(value: f64, expected: f64) -> bool {
+    (value - expected).abs() < 1e-9
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_model_without_an_objective_misses_none_but_its_bad_requests_ask_for_pods() 
 }
 
 #[test]
-fn without_figures_of_models_all_requests_decide_under_the_strictest_objective() {
+fn without_reports_by_model_all_requests_are_judged_by_the_strictest_objective() {
     let silent = |allowed| ModelLoad {
         bad_rate_allowed: Some(allowed),
         ..model(&[])
@@ -100,7 +100,7 @@ fn without_figures_of_models_all_requests_decide_under_the_strictest_objective()
 }
 
 #[test]
-fn what_the_newest_part_says_of_a_model_decides_where_it_says_enough() {
+fn the_newest_part_of_the_window_decides_if_it_is_sufficient_evidence() {
     let mut rush = model(&[(2000, 100)]);
     (rush.all.recent_requests, rush.all.recent_bad) = (1000, 500);
     let mut calm = model(&[(4000, 400)]);
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn more_bad_requests_of_a_model_never_ask_for_fewer_pods(
+    fn more_bad_requests_of_a_model_never_need_fewer_pods(
         models in prop::collection::vec(any_model(), 1..5), more in 1..1000u64,
     ) {
         let factor = |models: &[ModelLoad]| {

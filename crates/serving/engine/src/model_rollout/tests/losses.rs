@@ -36,7 +36,7 @@ impl Harness {
 }
 
 #[test]
-fn the_timeout_of_a_batch_doubles_when_it_is_exceeded_and_not_when_somebody_kills_its_worker() {
+fn the_timeout_of_a_batch_doubles_after_a_hang_but_not_after_an_external_kill() {
     let mut harness = Harness::new(1);
     harness.settle();
     harness.request(1);

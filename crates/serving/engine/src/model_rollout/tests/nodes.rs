@@ -13,7 +13,7 @@ const ONE: Option<NodeId> = Some(NodeId(1));
 
 impl Harness {
     /// The supervisor checks the nodes of the workers, after a time.
-    fn look(&mut self, nodes: &[Option<NodeId>], after: Duration) -> Vec<CopyTask> {
+    fn check_nodes(&mut self, nodes: &[Option<NodeId>], after: Duration) -> Vec<CopyTask> {
         self.now += Nanos::from(after).0;
         let mut tasks = Vec::new();
         self.change(|state, now, _| tasks = state.set_worker_nodes(nodes, now));
@@ -49,13 +49,13 @@ fn name(node: Option<NodeId>) -> String {
 fn placed(nodes: [Option<NodeId>; 2]) -> (Harness, Vec<CopyTask>) {
     let mut harness = Harness::new(2);
     harness.settle();
-    let tasks = harness.look(&nodes, NODE_CHECK_PERIOD);
+    let tasks = harness.check_nodes(&nodes, NODE_CHECK_PERIOD);
     harness.settle();
     (harness, tasks)
 }
 
 #[test]
-fn with_one_node_nothing_is_asked() {
+fn without_several_nodes_no_copies_or_commands_are_requested() {
     let watch = crate::node_watch::NodeWatch::new();
     let has_several = crate::image::memory_nodes().has_several();
     assert_eq!(watch.is_some(), has_several, "one comparison at the start");
@@ -63,15 +63,19 @@ fn with_one_node_nothing_is_asked() {
     let (mut harness, tasks) = placed([NONE, NONE]);
     assert!(tasks.is_empty());
     assert_eq!(harness.commands(), [1, 1], "to open the model");
-    let asked = harness.look(&[NONE, NONE], COPY_UNNEEDED_TIME_MAX);
-    assert!(asked.is_empty() && harness.state.memory_stats().copies_made_total == 0);
+    let requested = harness.check_nodes(&[NONE, NONE], COPY_UNNEEDED_TIME_MAX);
+    assert!(requested.is_empty() && harness.state.memory_stats().copies_made_total == 0);
 }
 
 #[test]
 fn each_worker_gets_the_image_on_its_node_and_keeps_it_while_it_stays() {
     let (mut harness, tasks) = placed([ZERO, ONE]);
-    let asked: Vec<NodeId> = tasks.iter().map(|task| task.node).collect();
-    assert_eq!(asked, [NodeId(1)], "node 0 has the image of the edition");
+    let requested: Vec<NodeId> = tasks.iter().map(|task| task.node).collect();
+    assert_eq!(
+        requested,
+        [NodeId(1)],
+        "node 0 has the image of the edition"
+    );
     let far = |harness: &Harness| harness.state.memory_stats().workers_far;
     assert_eq!(far(&harness), 1);
     harness.finish(&tasks[0], true);
@@ -84,36 +88,48 @@ fn each_worker_gets_the_image_on_its_node_and_keeps_it_while_it_stays() {
     for _ in 0..3 {
         assert!(
             harness
-                .look(&[ZERO, ONE], COPY_UNNEEDED_TIME_MAX)
+                .check_nodes(&[ZERO, ONE], COPY_UNNEEDED_TIME_MAX)
                 .is_empty()
         );
         harness.settle();
     }
     assert_eq!(harness.commands(), commands, "nothing more is asked");
     // Both change their nodes; later they may run on any node.
-    assert!(harness.look(&[ONE, ZERO], NODE_CHECK_PERIOD).is_empty());
+    assert!(
+        harness
+            .check_nodes(&[ONE, ZERO], NODE_CHECK_PERIOD)
+            .is_empty()
+    );
     harness.settle();
     let swapped = [harness.images(0), harness.images(1)];
     assert_eq!(swapped, [[name(ONE)], [name(ZERO)]]);
-    assert!(harness.look(&[NONE, NONE], NODE_CHECK_PERIOD).is_empty());
+    assert!(
+        harness
+            .check_nodes(&[NONE, NONE], NODE_CHECK_PERIOD)
+            .is_empty()
+    );
     harness.settle();
     assert_eq!([harness.images(0), harness.images(1)], swapped, "kept");
 }
 
 #[test]
-fn a_copy_that_cannot_be_made_changes_nothing_and_is_tried_again() {
+fn a_failed_copy_changes_nothing_and_is_retried() {
     let (mut harness, tasks) = placed([ONE, ONE]);
     harness.finish(&tasks[0], false);
     harness.settle();
     assert_eq!(harness.images(0), [name(ZERO)]);
     assert_eq!(harness.state.memory_stats().copies_failed_total, 1);
-    assert!(harness.look(&[ONE, ONE], NODE_CHECK_PERIOD).is_empty());
-    let again = harness.look(&[ONE, ONE], COPY_RETRY_PAUSE);
+    assert!(
+        harness
+            .check_nodes(&[ONE, ONE], NODE_CHECK_PERIOD)
+            .is_empty()
+    );
+    let again = harness.check_nodes(&[ONE, ONE], COPY_RETRY_PAUSE);
     assert_eq!(again.len(), 1);
 }
 
 #[test]
-fn a_worker_that_cannot_open_a_copy_serves_on_with_what_it_has() {
+fn a_worker_that_cannot_open_a_copy_keeps_its_image() {
     let (mut harness, tasks) = placed([ZERO, ONE]);
     harness.finish(&tasks[0], true);
     harness.act(1, false);
@@ -129,13 +145,13 @@ fn a_copy_is_dropped_once_no_worker_has_needed_it_for_a_while() {
     harness.finish(&tasks[0], true);
     harness.settle();
     let images = |harness: &Harness| harness.state.memory_stats().images.len();
-    harness.look(&[ZERO, ZERO], NODE_CHECK_PERIOD);
+    harness.check_nodes(&[ZERO, ZERO], NODE_CHECK_PERIOD);
     harness.settle();
     assert_eq!((images(&harness), harness.images(1)), (2, vec![name(ZERO)]));
-    harness.look(&[ZERO, ZERO], COPY_UNNEEDED_TIME_MAX);
+    harness.check_nodes(&[ZERO, ZERO], COPY_UNNEEDED_TIME_MAX);
     assert_eq!(images(&harness), 1);
-    let asked = harness.look(&[ONE, ZERO], NODE_CHECK_PERIOD);
-    assert_eq!(asked.len(), 1, "it is needed again");
+    let requested = harness.check_nodes(&[ONE, ZERO], NODE_CHECK_PERIOD);
+    assert_eq!(requested.len(), 1, "it is needed again");
 }
 
 proptest! {
@@ -155,7 +171,7 @@ proptest! {
                 4 => harness.kill(worker),
                 5 => harness.propose(),
                 6 | 7 => nodes[worker] = (node > 0).then(|| NodeId(node - 1)),
-                8 => tasks = harness.look(&nodes, NODE_CHECK_PERIOD),
+                8 => tasks = harness.check_nodes(&nodes, NODE_CHECK_PERIOD),
                 9 => harness.request(1),
                 _ => {
                     if let Some(task) = tasks.pop() {
@@ -165,9 +181,9 @@ proptest! {
             }
         }
         harness.settle();
-        harness.look(&nodes, COPY_RETRY_PAUSE);
+        harness.check_nodes(&nodes, COPY_RETRY_PAUSE);
         harness.settle();
-        for task in harness.look(&nodes, NODE_CHECK_PERIOD) {
+        for task in harness.check_nodes(&nodes, NODE_CHECK_PERIOD) {
             harness.finish(&task, true);
         }
         harness.settle();
@@ -177,7 +193,7 @@ proptest! {
             prop_assert_eq!(images.len(), 1);
             prop_assert!(node.is_none() || images[0] == name(node), "{node:?}: {images:?}");
         }
-        prop_assert!(harness.look(&nodes, NODE_CHECK_PERIOD).is_empty());
+        prop_assert!(harness.check_nodes(&nodes, NODE_CHECK_PERIOD).is_empty());
         prop_assert_eq!(harness.state.memory_stats().workers_far, 0);
     }
 }

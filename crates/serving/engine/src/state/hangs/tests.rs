@@ -5,7 +5,7 @@ use albacore_os::Tid;
 use super::*;
 
 const MILLI: u64 = 1_000_000;
-const LOOK: u64 = 50;
+const CHECK_PERIOD: u64 = 50;
 
 fn thread(tid: i32, state: u8, running: u64, waiting: u64) -> ThreadTimes {
     ThreadTimes {
@@ -20,7 +20,7 @@ fn thread(tid: i32, state: u8, running: u64, waiting: u64) -> ThreadTimes {
 /// its threads at each time; `None` if that takes more than ten minutes.
 fn found(threads: impl Fn(u64) -> Option<Vec<ThreadTimes>>) -> Option<u64> {
     let mut hang_timer = HangTimer::new(Nanos(0), HANG_TIMEOUT_MIN);
-    (0..600_000).step_by(LOOK as usize).find(|&milli| {
+    (0..600_000).step_by(CHECK_PERIOD as usize).find(|&milli| {
         let at = Nanos(milli * MILLI);
         if hang_timer.is_suspect(at) {
             hang_timer.add_sample(threads(milli), at);
@@ -30,7 +30,7 @@ fn found(threads: impl Fn(u64) -> Option<Vec<ThreadTimes>>) -> Option<u64> {
 }
 
 #[test]
-fn a_stopped_one_and_one_that_waits_for_what_never_comes_are_found_after_their_patience() {
+fn stopped_and_blocked_workers_are_detected_after_the_timeout() {
     for state in [b'T', b't', b'S'] {
         let threads = |_| Some(vec![thread(7, state, 5, 9), thread(8, b'S', 1, 1)]);
         assert_eq!(found(threads), Some(300), "{}", char::from(state));
@@ -39,12 +39,12 @@ fn a_stopped_one_and_one_that_waits_for_what_never_comes_are_found_after_their_p
 }
 
 #[test]
-fn one_that_loops_is_found_by_the_time_that_it_ran() {
+fn a_looping_worker_is_detected_by_its_cpu_time() {
     let alone = |milli| Some(vec![thread(7, b'R', milli, 3)]);
     assert_eq!(found(alone), Some(300));
     // A twenty-first of a cpu: 150 ms of elapsed time, and 125 ms of its own cpu time.
     let shared = |milli| Some(vec![thread(7, b'R', milli / 21, milli - milli / 21)]);
-    let bound = 150 + 125 * 21 + LOOK;
+    let bound = 150 + 125 * 21 + CHECK_PERIOD;
     assert!(found(shared).is_some_and(|milli| milli <= bound));
     // A kernel that accounts running threads once per second (nohz_full).
     let seldom = |milli| Some(vec![thread(7, b'R', milli / 1000 * 1000, 0)]);
@@ -73,7 +73,7 @@ fn time_without_a_cpu_does_not_count() {
 }
 
 #[test]
-fn half_of_the_patience_is_left_however_late_the_first_look_comes() {
+fn half_of_the_timeout_remains_after_a_late_first_check() {
     let mut hang_timer = HangTimer::new(Nanos(0), HANG_TIMEOUT_MIN);
     let thread_at = |ran| Some(vec![thread(7, b'R', ran, 0)]);
     hang_timer.add_sample(thread_at(10), Nanos(240 * MILLI));
@@ -97,7 +97,7 @@ fn a_main_thread_that_waits_for_a_peer_without_a_cpu_is_no_hang() {
 }
 
 #[test]
-fn one_that_gets_no_cpu_at_all_is_judged_by_the_clock_in_the_end() {
+fn a_worker_that_never_gets_a_cpu_is_eventually_judged_by_elapsed_time() {
     let never = |_| Some(vec![thread(7, b'R', 5, 9)]);
     let found = found(never).unwrap();
     let bound = HANG_STARVED_MAX.as_millis() as u64;
@@ -105,7 +105,7 @@ fn one_that_gets_no_cpu_at_all_is_judged_by_the_clock_in_the_end() {
 }
 
 #[test]
-fn time_in_which_the_machine_stood_still_does_not_count() {
+fn time_in_which_the_machine_was_stalled_does_not_count() {
     let mut hang_timer = HangTimer::new(Nanos(0), HANG_TIMEOUT_MIN);
     let stopped = || Some(vec![thread(7, b'T', 5, 9)]);
     // Before it is a suspect, and after.

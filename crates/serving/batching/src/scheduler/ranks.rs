@@ -14,15 +14,17 @@ const CORE_RANKS: [[u8; 2]; 4] = [[0, 2], [1, 2], [3, 5], [4, 5]];
 
 impl Scheduler {
     /// Updates the ranks in the core before a worker gets a batch.
-    pub(super) fn take_turns(&mut self) {
+    pub(super) fn update_ranks(&mut self) {
         if self.idle == 0 {
             return;
         }
         let (core, workers) = (&self.core, self.present_workers());
-        let contends =
+        let is_backlogged =
             |queue: usize| core.is_waiting(in_time(queue)) || core.is_waiting(late(queue));
-        let any = core.has_waiting();
-        let is_ranked = self.shares.rank(contends, any, workers, &mut self.ranks);
+        let any_backlogged = core.has_waiting();
+        let is_ranked = self
+            .shares
+            .rank(is_backlogged, any_backlogged, workers, &mut self.ranks);
         if is_ranked || self.is_ranked {
             let of_core = |&rank: &u8| match is_ranked {
                 true => CORE_RANKS[usize::from(rank)],
@@ -46,11 +48,11 @@ impl Scheduler {
             _ => Some(self.now),
         };
         let bound = |queue: usize| {
-            let patience = self.shares.patience(queue)?;
+            let tolerated_delay = self.shares.tolerated_delay(queue)?;
             let cost = self.profiles[queue].cost?;
-            let soon = self.now.saturating_add(patience);
+            let soon = self.now.saturating_add(tolerated_delay);
             let is_soon = next_end.is_some_and(|end| end <= soon);
-            (!is_soon).then(|| cost.rows_within(patience).max(1))
+            (!is_soon).then(|| cost.rows_within(tolerated_delay).max(1))
         };
         let bounds = (0..self.profiles.len()).map(|queue| bound(queue).unwrap_or(u64::MAX));
         self.core
@@ -74,17 +76,17 @@ impl Scheduler {
     /// Records a request for a queue, admitted or not. For some seconds the batches of other queues
     /// leave it room.
     pub fn note_request(&mut self, queue: QueueIndex, now: Nanos) {
-        self.shares.asked(queue.0, now);
+        self.shares.record_request(queue.0, now);
         if self.shares.refresh(self.present_workers(), now) {
             self.publish_shares();
         }
     }
 
-    /// Reads which queues got requests without the scheduler, by [`QueueBoard::ask`].
+    /// Reads which queues got requests without the scheduler, by [`QueueBoard::record_request`].
     pub fn refresh(&mut self, now: Nanos) {
         for (queue, board) in self.boards.iter().enumerate() {
-            if let Some(asked) = board.take_asked() {
-                self.shares.asked(queue, asked);
+            if let Some(last_request) = board.take_last_request() {
+                self.shares.record_request(queue, last_request);
             }
         }
         if self.shares.refresh(self.present_workers(), now) {
@@ -95,11 +97,11 @@ impl Scheduler {
     pub(super) fn publish_shares(&self) {
         let rows_max = self.config.batching.queue_rows_max;
         for (queue, board) in self.boards.iter().enumerate() {
-            board.set_share(self.shares.published(queue));
+            board.set_share(self.shares.queue_share(queue));
             let rows_max = self.shares.rows_share(queue, rows_max);
             board
                 .group
-                .publish(rows_max, self.shares.shortest_beside(queue));
+                .publish(rows_max, self.shares.shortest_other_objective(queue));
         }
     }
 
