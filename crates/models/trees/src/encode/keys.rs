@@ -17,8 +17,8 @@ fn special_keys(zero: f32, plane: u32) -> SpecialKeys {
     SpecialKeys {
         zero,
         // NaN counts as 0 if it is not a missing value.
-        of_nan: if is_nan_missing { missing } else { KEY_ZERO },
-        of_zero: match has(flag::MISSING_ZERO) {
+        nan_key: if is_nan_missing { missing } else { KEY_ZERO },
+        zero_key: match has(flag::MISSING_ZERO) {
             true => missing,
             false => KEY_ZERO,
         },
