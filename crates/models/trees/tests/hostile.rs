@@ -56,11 +56,11 @@ fn exercise(model: &Model) -> Vec<f64> {
         if length > 1 << 22 {
             continue;
         }
-        let (mut singles, mut doubles, mut leaves) =
+        let (mut f32s, mut f64s, mut leaves) =
             (vec![0.0; length], vec![0.0; length], vec![0; length]);
         let out = match predictor.output_element(kind) {
-            ElementType::F32 => OutputMut::F32(&mut singles),
-            ElementType::F64 => OutputMut::F64(&mut doubles),
+            ElementType::F32 => OutputMut::F32(&mut f32s),
+            ElementType::F64 => OutputMut::F64(&mut f64s),
             ElementType::I32 => OutputMut::I32(&mut leaves),
         };
         // Contributions are rejected if covers are missing; nothing else can fail.
@@ -68,12 +68,8 @@ fn exercise(model: &Model) -> Vec<f64> {
         if kind == Kind::Margin {
             result.expect("margins of any model");
             let is_double = predictor.output_element(kind) == ElementType::F64;
-            let singles = singles.into_iter().map(f64::from);
-            margins = if is_double {
-                doubles
-            } else {
-                singles.collect()
-            };
+            let widened = f32s.into_iter().map(f64::from);
+            margins = if is_double { f64s } else { widened.collect() };
         }
     }
     margins
@@ -83,7 +79,7 @@ fn exercise(model: &Model) -> Vec<f64> {
 fn refusal(bytes: &[u8]) -> String {
     match Model::parse(bytes) {
         Err(error) => error.to_string(),
-        Ok(_) => panic!("taken: {}", String::from_utf8_lossy(bytes)),
+        Ok(_) => panic!("accepted: {}", String::from_utf8_lossy(bytes)),
     }
 }
 
@@ -416,7 +412,7 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_contradiction_names_its_field() {
+fn an_inconsistency_is_reported_with_its_field() {
     for (model, contradictions) in [
         (JSON, JSON_CONTRADICTIONS),
         (TEXT, TEXT_CONTRADICTIONS),
@@ -431,7 +427,7 @@ fn a_contradiction_names_its_field() {
 }
 
 #[test]
-fn bytes_that_are_no_model_are_refused() {
+fn bytes_that_are_not_a_model_are_rejected() {
     for bytes in [
         &b""[..],
         b"{",
@@ -452,7 +448,7 @@ fn bytes_that_are_no_model_are_refused() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_refused() {
+fn a_truncated_file_is_rejected() {
     let cut_everywhere = |whole: &[u8], step: usize| {
         Model::parse(whole).expect("a model");
         for length in (0..whole.len()).step_by(step) {
@@ -519,7 +515,7 @@ fn nesting_is_bounded_in_every_format() {
 }
 
 #[test]
-fn a_path_deeper_than_the_bound_is_refused_and_one_within_it_predicts() {
+fn a_path_deeper_than_the_bound_is_rejected_and_one_within_it_predicts() {
     let chain = |splits: usize| {
         let list = |f: &dyn Fn(usize) -> i64| {
             let numbers: Vec<String> = (0..splits).map(|split| f(split).to_string()).collect();
@@ -555,7 +551,7 @@ fn a_path_deeper_than_the_bound_is_refused_and_one_within_it_predicts() {
 }
 
 #[test]
-fn an_image_that_is_damaged_is_refused() {
+fn a_corrupt_image_is_rejected() {
     let model = Model::parse(JSON.as_bytes()).expect("a model");
     let image = Image::compile(&model);
     let words: &[u64] = bytemuck::cast_slice(image.bytes());
@@ -579,7 +575,7 @@ fn an_image_that_is_damaged_is_refused() {
 }
 
 #[test]
-fn thresholds_beyond_any_index_are_read_with_vector_leaves() {
+fn thresholds_larger_than_any_index_are_read_with_vector_leaves() {
     let sample = zoo::sample("xgb_multi_output_tree");
     let json = sample
         .models()
@@ -622,24 +618,24 @@ fn files() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_file_of_the_fuzz_corpus_is_refused_or_predicts() {
+fn every_file_of_the_fuzz_corpus_is_rejected_or_predicts() {
     let corpus = zoo::folder().join("../../../fuzz/corpus/model");
-    let (mut taken, mut files) = (0, 0);
+    let (mut accepted, mut files) = (0, 0);
     for file in std::fs::read_dir(corpus).expect("the corpus") {
         let bytes = std::fs::read(file.expect("a file").path()).expect("a file");
         files += 1;
         if let Ok(model) = Model::parse(&bytes) {
             exercise(&model);
-            taken += 1;
+            accepted += 1;
         }
     }
-    assert!(files >= 25 && taken >= 10, "{taken} of {files}");
+    assert!(files >= 25 && accepted >= 10, "{accepted} of {files}");
 }
 
 #[test]
-fn a_file_with_bytes_changed_is_refused_or_predicts() {
+fn a_file_with_changed_bytes_is_rejected_or_predicts() {
     let files = files();
-    let taken = Cell::new(0);
+    let accepted = Cell::new(0);
     let config = ProptestConfig {
         cases: 4096,
         failure_persistence: None,
@@ -653,20 +649,20 @@ fn a_file_with_bytes_changed_is_refused_or_predicts() {
     runner
         .run(&strategy, |(file, changes)| {
             let mut bytes = files[file].clone();
-            for (place, byte, how) in changes {
-                let place = place.index(bytes.len());
+            for (index, byte, how) in changes {
+                let index = index.index(bytes.len());
                 match how {
-                    0 => bytes[place] = byte,
-                    1 => bytes.insert(place, byte),
-                    _ => drop(bytes.remove(place)),
+                    0 => bytes[index] = byte,
+                    1 => bytes.insert(index, byte),
+                    _ => drop(bytes.remove(index)),
                 }
             }
             if let Ok(model) = Model::parse(&bytes) {
                 exercise(&model);
-                taken.set(taken.get() + 1);
+                accepted.set(accepted.get() + 1);
             }
             Ok(())
         })
         .expect("no panic");
-    assert!(taken.get() > 0);
+    assert!(accepted.get() > 0);
 }
