@@ -14,15 +14,15 @@ use albacore_settings::Digest;
 
 use crate::error::{Problem, StorageError};
 use crate::limits::{
-    LOCK_PAUSE, LOCK_WAIT_MAX, LOCKS, ORIGIN_BYTES_MAX, ORIGINS_MAX, PARTIAL_AGE_MAX,
-    VERSION_BYTES_MAX,
+    LOCK_FILES, LOCK_POLL_PERIOD, LOCK_WAIT_MAX, PARTIAL_AGE_MAX, VERSION_BYTES_MAX,
+    VERSION_RECORD_BYTES_MAX, VERSION_RECORDS_MAX,
 };
 use crate::receive::{Fetched, Transfer, receive, sha256};
 
-const FILE: &str = "sha256-";
-const PARTIAL: &str = "partial-";
-const ORIGIN: &str = "origin-";
-const LOCK: &str = "lock-";
+const FILE_PREFIX: &str = "sha256-";
+const PARTIAL_PREFIX: &str = "partial-";
+const VERSION_RECORD_PREFIX: &str = "origin-";
+const LOCK_PREFIX: &str = "lock-";
 
 /// What a cache did for a fetched file.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum CacheUse {
 
 /// Version and digest of what an object store gave last.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct VersionRecord {
     pub(crate) version: String,
     pub(crate) digest: Digest,
 }
@@ -58,7 +58,7 @@ impl Cache {
         };
         let usable = fs::create_dir_all(folder).and_then(|()| cache.lock_file(0).map(drop));
         usable.map_err(|error| StorageError {
-            place: folder.display().to_string(),
+            location: folder.display().to_string(),
             problem: Problem::Cache(error),
         })?;
         Ok(cache)
@@ -66,7 +66,7 @@ impl Cache {
 
     /// The file with this digest, if it is kept, whole and of a size that may be fetched.
     pub(crate) fn read(&self, digest: Digest, transfer: Transfer<'_>) -> Option<Fetched> {
-        let path = self.path(FILE, digest);
+        let path = self.path(FILE_PREFIX, digest);
         // Opening a pipe would wait for a writer.
         if !fs::symlink_metadata(&path).ok()?.is_file() {
             return None;
@@ -96,15 +96,15 @@ impl Cache {
 
     fn try_write(&self, fetched: &Fetched) -> io::Result<()> {
         let bytes = fetched.bytes.len() as u64;
-        let Some(room) = self.bytes_max.checked_sub(bytes) else {
+        let Some(bytes_left) = self.bytes_max.checked_sub(bytes) else {
             let message = format!(
                 "its {bytes} bytes are more than the {} of --model-cache-bytes-max",
                 self.bytes_max
             );
             return Err(io::Error::other(message));
         };
-        self.make_room(room)?;
-        let partial = self.path(PARTIAL, fetched.sha256);
+        self.evict(bytes_left)?;
+        let partial = self.path(PARTIAL_PREFIX, fetched.sha256);
         let mut file = match File::create_new(&partial) {
             // Another server keeps the same bytes at this moment.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
@@ -112,7 +112,7 @@ impl Cache {
         };
         let written = file
             .write_all(&fetched.bytes)
-            .and_then(|()| fs::rename(&partial, self.path(FILE, fetched.sha256)));
+            .and_then(|()| fs::rename(&partial, self.path(FILE_PREFIX, fetched.sha256)));
         if written.is_err() {
             fs::remove_file(&partial)?;
         }
@@ -121,8 +121,8 @@ impl Cache {
 
     /// Removes files until those that are left have at most `bytes` bytes, and the notes of files
     /// that are gone.
-    fn make_room(&self, bytes: u64) -> io::Result<()> {
-        let (mut kept, mut origins) = (Vec::new(), Vec::new());
+    fn evict(&self, bytes: u64) -> io::Result<()> {
+        let (mut files, mut records) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -131,33 +131,33 @@ impl Cache {
             let Ok(found) = entry.metadata() else {
                 continue;
             };
-            let used = found.modified()?;
-            if name.starts_with(FILE) {
-                kept.push((used, found.len(), entry.path()));
-            } else if name.starts_with(ORIGIN) && found.is_file() {
-                origins.push(entry.path());
-            } else if name.starts_with(PARTIAL) && is_older(used) {
+            let modified = found.modified()?;
+            if name.starts_with(FILE_PREFIX) {
+                files.push((modified, found.len(), entry.path()));
+            } else if name.starts_with(VERSION_RECORD_PREFIX) && found.is_file() {
+                records.push(entry.path());
+            } else if name.starts_with(PARTIAL_PREFIX) && is_abandoned(modified) {
                 remove(&entry.path())?;
             }
         }
-        kept.sort();
-        let mut total: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
-        for (_, size, path) in kept {
+        files.sort();
+        let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        for (_, size, path) in files {
             if total <= bytes {
                 break;
             }
             remove(&path)?;
             total -= size;
         }
-        self.remove_origins(&origins)
+        self.remove_stale_records(&records)
     }
 
     /// Removes the notes of files that are not kept any more, and those beyond [`ORIGINS_MAX`].
-    fn remove_origins(&self, paths: &[PathBuf]) -> io::Result<()> {
-        for (place, path) in paths.iter().enumerate() {
-            let origin = read_origin(path).filter(|_| place < ORIGINS_MAX);
-            let is_kept = |origin: Origin| self.path(FILE, origin.digest).exists();
-            if !origin.is_some_and(is_kept) {
+    fn remove_stale_records(&self, paths: &[PathBuf]) -> io::Result<()> {
+        for (index, path) in paths.iter().enumerate() {
+            let record = read_version_record(path).filter(|_| index < VERSION_RECORDS_MAX);
+            let has_file = |record: VersionRecord| self.path(FILE_PREFIX, record.digest).exists();
+            if !record.is_some_and(has_file) {
                 remove(path)?;
             }
         }
@@ -165,19 +165,19 @@ impl Cache {
     }
 
     /// What an object store gave last for `key`. Damaged and foreign text counts as none.
-    pub(crate) fn origin(&self, key: Digest) -> Option<Origin> {
-        read_origin(&self.path(ORIGIN, key))
+    pub(crate) fn version_record(&self, key: Digest) -> Option<VersionRecord> {
+        read_version_record(&self.path(VERSION_RECORD_PREFIX, key))
     }
 
     /// Notes what an object store gave for `key`.
-    pub(crate) fn set_origin(&self, key: Digest, fetched: &mut Fetched) {
+    pub(crate) fn write_version_record(&self, key: Digest, fetched: &mut Fetched) {
         let Some(version) = fetched.version.as_deref().filter(|text| is_version(text)) else {
             return;
         };
         let text = format!("{} {version}\n", fetched.sha256);
         // Not a write in place: a reader could see half of it.
-        let partial = self.path(PARTIAL, key);
-        let path = self.path(ORIGIN, key);
+        let partial = self.path(PARTIAL_PREFIX, key);
+        let path = self.path(VERSION_RECORD_PREFIX, key);
         let written = fs::write(&partial, text).and_then(|()| fs::rename(&partial, path));
         if let Err(error) = written {
             fetched.cache = CacheUse::Failed(error.to_string());
@@ -205,14 +205,16 @@ impl Cache {
             if !(transfer.is_wanted)() {
                 return Err(Problem::Cancelled);
             }
-            std::thread::sleep(LOCK_PAUSE);
+            std::thread::sleep(LOCK_POLL_PERIOD);
         }
     }
 
     /// Lock files are never removed, as two servers could hold locks of two files of one name: so
     /// there are few.
     fn lock_file(&self, number: u8) -> io::Result<File> {
-        let path = self.folder.join(format!("{LOCK}{}", number % LOCKS));
+        let path = self
+            .folder
+            .join(format!("{LOCK_PREFIX}{}", number % LOCK_FILES));
         File::options()
             .create(true)
             .truncate(false)
@@ -226,8 +228,8 @@ impl Cache {
 }
 
 /// The key of an object: its URL, and what says where the store is.
-pub(crate) fn key<'a>(url: &'a str, places: impl Iterator<Item = &'a str>) -> Digest {
-    let words: Vec<&str> = std::iter::once(url).chain(places).collect();
+pub(crate) fn key<'a>(url: &'a str, endpoints: impl Iterator<Item = &'a str>) -> Digest {
+    let words: Vec<&str> = std::iter::once(url).chain(endpoints).collect();
     sha256(words.join("\n").as_bytes())
 }
 
@@ -237,20 +239,20 @@ fn is_version(text: &str) -> bool {
     (1..=VERSION_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_printed)
 }
 
-fn read_origin(path: &Path) -> Option<Origin> {
+fn read_version_record(path: &Path) -> Option<VersionRecord> {
     let found = fs::symlink_metadata(path).ok()?;
-    if !found.is_file() || found.len() > ORIGIN_BYTES_MAX {
+    if !found.is_file() || found.len() > VERSION_RECORD_BYTES_MAX {
         return None;
     }
     let text = fs::read_to_string(path).ok()?;
     let (digest, version) = text.trim_end().split_once(' ')?;
-    is_version(version).then_some(Origin {
+    is_version(version).then_some(VersionRecord {
         version: version.to_owned(),
         digest: digest.parse().ok()?,
     })
 }
 
-fn is_older(time: SystemTime) -> bool {
+fn is_abandoned(time: SystemTime) -> bool {
     time.elapsed().is_ok_and(|age| age > PARTIAL_AGE_MAX)
 }
 

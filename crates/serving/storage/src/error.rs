@@ -2,15 +2,15 @@
 
 use albacore_settings::{Digest, OciReference};
 
-use crate::folder::ENDINGS;
+use crate::folder::MODEL_EXTENSIONS;
 use crate::limits::{FOLDER_ENTRIES_MAX, REDIRECTS_MAX};
 
 /// What failed, where, and the remedy.
 #[derive(Debug, thiserror::Error)]
-#[error("{place} {problem}")]
+#[error("{location} {problem}")]
 pub struct StorageError {
     /// Path or URL; a URL is shown without credentials and query.
-    pub place: String,
+    pub location: String,
     pub problem: Problem,
 }
 
@@ -23,7 +23,7 @@ pub enum Problem {
     #[error("is not a file: name the model file itself")]
     NotFile,
     /// A folder without files that end as models do.
-    #[error("has no model file, one that ends in .{}: name a folder with one, or the file itself", ENDINGS.join(", ."))]
+    #[error("has no model file, one that ends in .{}: name a folder with one, or the file itself", MODEL_EXTENSIONS.join(", ."))]
     NoModelFile,
     /// A folder of several models without folders.
     #[error(
@@ -43,10 +43,10 @@ pub enum Problem {
     TooLarge { bytes_max: u64 },
     /// The file does not have the expected digest.
     #[error(
-        "has the SHA-256 {found}, not {wanted}: it was replaced or damaged; correct the file or \
+        "has the SHA-256 {found}, not {expected}: it was replaced or damaged; correct the file or \
          sha256"
     )]
-    Digest { wanted: Digest, found: Digest },
+    Digest { expected: Digest, found: Digest },
     /// The status is not 200.
     #[error("answered {status}: {remedy}")]
     Status { status: u16, remedy: &'static str },

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::error::Problem;
-use crate::folder::described_file;
+use crate::folder::resolve_file;
 use crate::receive::{Fetched, Transfer, receive};
 
 pub(crate) fn read(path: &str, transfer: Transfer<'_>) -> Result<Fetched, Problem> {
-    let (path, python) = described_file(Path::new(path))?;
+    let (path, python) = resolve_file(Path::new(path))?;
     // Opening a pipe would wait for a writer, so the type is checked before, and again after the
     // open, since the file may have been replaced in between.
     let found = std::fs::metadata(&path).map_err(Problem::File)?;

@@ -8,10 +8,10 @@ use crate::limits::FOLDER_ENTRIES_MAX;
 use crate::mlmodel::{self, Mlmodel, PythonModel};
 
 /// Endings of model files.
-pub(crate) const ENDINGS: [&str; 6] = ["ubj", "json", "bst", "txt", "xgb", "lgb"];
+pub(crate) const MODEL_EXTENSIONS: [&str; 6] = ["ubj", "json", "bst", "txt", "xgb", "lgb"];
 
 /// Files with such an ending that are no models: those of MLServer and MLflow.
-const BESIDE: [&str; 5] = [
+const OTHER_FILES: [&str; 5] = [
     "model-settings.json",
     "settings.json",
     "requirements.txt",
@@ -25,20 +25,20 @@ const BESIDE: [&str; 5] = [
 /// # Errors
 /// The folder cannot be read, or has no or several such files.
 pub fn model_file(path: &Path) -> Result<PathBuf, Problem> {
-    Ok(described_file(path)?.0)
+    Ok(resolve_file(path)?.0)
 }
 
 /// As [`model_file`], with what the folder's `MLmodel` says of it.
-pub(crate) fn described_file(path: &Path) -> Result<(PathBuf, Option<PythonModel>), Problem> {
+pub(crate) fn resolve_file(path: &Path) -> Result<(PathBuf, Option<PythonModel>), Problem> {
     if !std::fs::metadata(path).map_err(Problem::File)?.is_dir() {
         return Ok((path.to_owned(), None));
     }
-    let (named, python) = match mlmodel::of_folder(path)? {
+    let (named, python) = match mlmodel::read_folder(path)? {
         Some(Mlmodel { file, python }) => (Some(file), Some(python)),
         None => (None, None),
     };
     let files = visible_names(path, |found| found.is_file())?;
-    Ok((path.join(choose(&files, named)?), python))
+    Ok((path.join(choose_model(&files, named)?), python))
 }
 
 /// The files of which a change makes another model of a path: the model file, and `MLmodel` beside
@@ -47,13 +47,13 @@ pub(crate) fn described_file(path: &Path) -> Result<(PathBuf, Option<PythonModel
 /// # Errors
 /// As [`model_file`].
 pub fn watched_files(path: &Path) -> Result<Vec<PathBuf>, Problem> {
-    let (file, python) = described_file(path)?;
+    let (file, python) = resolve_file(path)?;
     let described = python.map(|_| path.join(mlmodel::FILE));
     Ok([Some(file), described].into_iter().flatten().collect())
 }
 
 /// The file of a folder with these files, of which `MLmodel` may have named one.
-pub(crate) fn choose(files: &[String], named: Option<String>) -> Result<String, Problem> {
+pub(crate) fn choose_model(files: &[String], named: Option<String>) -> Result<String, Problem> {
     // Of a pickle the conversion is read, where there is one.
     if let Some(file) = named.as_deref().filter(|name| is_model(name)) {
         return Ok(file.to_owned());
@@ -89,7 +89,7 @@ pub fn model_folders(path: &Path) -> Result<Vec<(String, PathBuf)>, Problem> {
 }
 
 /// Names of entries that are `wanted`, sorted.
-fn visible_names(folder: &Path, wanted: fn(&Metadata) -> bool) -> Result<Vec<String>, Problem> {
+fn visible_names(folder: &Path, matches: fn(&Metadata) -> bool) -> Result<Vec<String>, Problem> {
     let mut names = Vec::new();
     for (count, entry) in std::fs::read_dir(folder)
         .map_err(Problem::File)?
@@ -103,8 +103,8 @@ fn visible_names(folder: &Path, wanted: fn(&Metadata) -> bool) -> Result<Vec<Str
             continue;
         };
         // A link that leads nowhere is neither a file nor a folder.
-        let is_wanted = std::fs::metadata(entry.path()).is_ok_and(|found| wanted(&found));
-        if is_wanted && !name.starts_with('.') {
+        let is_match = std::fs::metadata(entry.path()).is_ok_and(|found| matches(&found));
+        if is_match && !name.starts_with('.') {
             names.push(name);
         }
     }
@@ -114,7 +114,7 @@ fn visible_names(folder: &Path, wanted: fn(&Metadata) -> bool) -> Result<Vec<Str
 
 pub(crate) fn is_model(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending);
-    ending.is_some_and(|ending| ENDINGS.contains(&ending)) && !BESIDE.contains(&name)
+    ending.is_some_and(|ending| MODEL_EXTENSIONS.contains(&ending)) && !OTHER_FILES.contains(&name)
 }
 
 #[cfg(test)]

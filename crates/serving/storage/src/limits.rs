@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const BYTES_DEFAULT: u64 = 2 << 30;
 
 /// Bytes of one read; a transfer checks for cancellation after each.
-pub(crate) const PIECE_BYTES: usize = 256 << 10;
+pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 
 /// Entries of a folder in which a model file is looked for: more is not a folder of
 /// one model. Object stores list as many at once.
@@ -37,14 +37,14 @@ pub(crate) const RETRIES_MAX: usize = 3;
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 
 /// Lock files of a cache: loads of different models seldom wait for each other.
-pub(crate) const LOCKS: u8 = 16;
+pub(crate) const LOCK_FILES: u8 = 16;
 
 /// Longest wait for another server that fetches the same file: a stopped one delays no start
 /// longer.
 pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Pause between two looks at a lock.
-pub(crate) const LOCK_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const LOCK_POLL_PERIOD: Duration = Duration::from_millis(100);
 
 /// Age from which a file that was not written to its end is removed: no write takes so long.
 pub(crate) const PARTIAL_AGE_MAX: Duration = Duration::from_secs(900);
@@ -53,11 +53,11 @@ pub(crate) const PARTIAL_AGE_MAX: Duration = Duration::from_secs(900);
 pub(crate) const VERSION_BYTES_MAX: usize = 1024;
 
 /// Largest file of an origin: a digest, a version and two separators.
-pub(crate) const ORIGIN_BYTES_MAX: u64 = 64 + 2 + VERSION_BYTES_MAX as u64;
+pub(crate) const VERSION_RECORD_BYTES_MAX: u64 = 64 + 2 + VERSION_BYTES_MAX as u64;
 
 /// Notes of origins that a cache keeps: more than a node has models. One that is removed costs
 /// one download.
-pub(crate) const ORIGINS_MAX: usize = 4096;
+pub(crate) const VERSION_RECORDS_MAX: usize = 4096;
 
 /// Largest file of trusted roots: the whole list of Mozilla is 220 KiB.
 pub(crate) const ROOTS_BYTES_MAX: u64 = 4 << 20;

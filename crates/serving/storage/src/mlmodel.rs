@@ -24,7 +24,7 @@ const FLAVORS: [(&str, [&str; 2]); 3] = [
 const SKLEARN: &str = "sklearn";
 
 /// The classes of Python whose `predict` gives values.
-const OF_VALUES: [&str; 7] = [
+const REGRESSOR_CLASSES: [&str; 7] = [
     "xgboost.sklearn.XGBRegressor",
     "xgboost.sklearn.XGBRFRegressor",
     "xgboost.sklearn.XGBRanker",
@@ -35,7 +35,7 @@ const OF_VALUES: [&str; 7] = [
 ];
 
 /// The classes of Python whose `predict` gives classes.
-const OF_CLASSES: [&str; 3] = [
+const CLASSIFIER_CLASSES: [&str; 3] = [
     "xgboost.sklearn.XGBClassifier",
     "xgboost.sklearn.XGBRFClassifier",
     "lightgbm.sklearn.LGBMClassifier",
@@ -82,7 +82,7 @@ impl std::fmt::Display for PythonModel {
 }
 
 /// What `MLmodel` in this folder says; `None` if the folder has none.
-pub(crate) fn of_folder(folder: &Path) -> Result<Option<Mlmodel>, Problem> {
+pub(crate) fn read_folder(folder: &Path) -> Result<Option<Mlmodel>, Problem> {
     match File::open(folder.join(FILE)) {
         Ok(file) => read(file),
         Err(_) => Ok(None),
@@ -133,8 +133,8 @@ fn estimator(flavors: &Node, flavor: &str) -> Result<Estimator, Problem> {
     match class {
         // MLflow, too, takes a folder without it for that of a booster.
         None | Some("xgboost.core.Booster" | "lightgbm.basic.Booster") => Ok(Estimator::Booster),
-        Some(class) if OF_CLASSES.contains(&class) => Ok(Estimator::Classifier),
-        Some(class) if OF_VALUES.contains(&class) => Ok(Estimator::Regressor),
+        Some(class) if CLASSIFIER_CLASSES.contains(&class) => Ok(Estimator::Classifier),
+        Some(class) if REGRESSOR_CLASSES.contains(&class) => Ok(Estimator::Regressor),
         Some(class) => Err(Problem::Mlmodel(format!(
             "has the model_class {class:?}, whose predict is not known here: save its booster \
              with mlflow.{flavor}"

@@ -3,7 +3,7 @@
 use ureq::Agent;
 
 use crate::error::Problem;
-use crate::receive::{Answer, Transfer};
+use crate::receive::{StoreResponse, Transfer};
 use crate::variables::Variables;
 
 /// Whether the URL of an object is that of a folder.
@@ -18,7 +18,7 @@ pub(crate) fn fetch(
     _: &str,
     _: Option<&str>,
     _: Transfer<'_>,
-) -> Result<Answer, Problem> {
+) -> Result<StoreResponse, Problem> {
     Err(Problem::Store {
         found: "is an object of a store, and this program was built without object stores"
             .to_owned(),
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_refusal_of_an_object_names_the_feature() {
+    fn the_error_for_an_object_names_the_feature() {
         let agent = Agent::new_with_defaults();
         let variables = Variables::default();
         for url in ["s3://bucket/model.ubj", "gs://bucket/models/"] {

@@ -34,14 +34,14 @@ pub(crate) fn fetch(
 ) -> Result<Fetched, Problem> {
     let reference = OciReference::parse(url).ok_or(Problem::Artifact)?;
     let mut registry = Registry::new(agent, variables, &reference);
-    let kept = |digest| cache?.read(digest, transfer);
-    let manifest = match reference.digest.and_then(kept) {
-        Some(kept) => kept,
+    let cached = |digest| cache?.read(digest, transfer);
+    let manifest = match reference.digest.and_then(cached) {
+        Some(cached) => cached,
         None => fetch_manifest(&mut registry, &reference)?,
     };
     let layer = manifest::model_layer(&manifest.bytes)?;
-    let mut fetched = match kept(layer.digest) {
-        Some(kept) => kept,
+    let mut fetched = match cached(layer.digest) {
+        Some(cached) => cached,
         None => fetch_layer(&mut registry, &layer, transfer)?,
     };
     fetched.version = Some(format!("sha256:{}", manifest.sha256));
@@ -58,7 +58,7 @@ fn fetch_manifest(
     let bytes = registry.manifest(reference)?;
     let found = sha256(&bytes);
     match reference.digest {
-        Some(wanted) if wanted != found => Err(Problem::Digest { wanted, found }),
+        Some(expected) if expected != found => Err(Problem::Digest { expected, found }),
         _ => Ok(Fetched {
             bytes,
             sha256: found,
@@ -80,9 +80,9 @@ fn fetch_layer(
         Err(error) => explain(error.into()),
     };
     let fetched = receive(blob, transfer, Some(layer.bytes), failed)?;
-    let (wanted, found) = (layer.digest, fetched.sha256);
-    if wanted != found {
-        return Err(Problem::Digest { wanted, found });
+    let (expected, found) = (layer.digest, fetched.sha256);
+    if expected != found {
+        return Err(Problem::Digest { expected, found });
     }
     Ok(fetched)
 }

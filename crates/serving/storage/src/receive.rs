@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::cache::CacheUse;
 use crate::error::Problem;
-use crate::limits::PIECE_BYTES;
+use crate::limits::CHUNK_BYTES;
 use crate::mlmodel::PythonModel;
 
 /// Bounds of a transfer, and its cancellation.
@@ -33,10 +33,10 @@ pub struct Fetched {
 
 impl Fetched {
     /// The file, if it has the digest that is wanted.
-    pub(crate) fn checked(self, wanted: Option<Digest>) -> Result<Self, Problem> {
-        match wanted {
-            Some(wanted) if wanted != self.sha256 => Err(Problem::Digest {
-                wanted,
+    pub(crate) fn check_digest(self, expected: Option<Digest>) -> Result<Self, Problem> {
+        match expected {
+            Some(expected) if expected != self.sha256 => Err(Problem::Digest {
+                expected,
                 found: self.sha256,
             }),
             _ => Ok(self),
@@ -45,16 +45,16 @@ impl Fetched {
 }
 
 /// What a store gave.
-pub(crate) struct Answer {
+pub(crate) struct StoreResponse {
     /// The object; `None` if it still has the version that was known.
     pub(crate) object: Option<Fetched>,
     /// What the `MLmodel` of its folder says, if there is one.
     pub(crate) python: Option<PythonModel>,
 }
 
-impl Answer {
+impl StoreResponse {
     /// A file that has no versions.
-    pub(crate) fn of_file(file: Fetched) -> Self {
+    pub(crate) fn from_file(file: Fetched) -> Self {
         Self {
             object: Some(file),
             python: None,
@@ -72,7 +72,7 @@ pub(crate) fn receive(
     mut source: impl Read,
     transfer: Transfer<'_>,
     announced: Option<u64>,
-    failed: impl Fn(io::Error) -> Problem,
+    map_error: impl Fn(io::Error) -> Problem,
 ) -> Result<Fetched, Problem> {
     let bytes_max = transfer.bytes_max;
     if announced.is_some_and(|bytes| bytes > bytes_max) {
@@ -80,13 +80,13 @@ pub(crate) fn receive(
     }
     let mut bytes = Vec::new();
     let mut hash = Sha256::new();
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut chunk = vec![0; CHUNK_BYTES];
     // bound: bytes_max
     loop {
         if !(transfer.is_wanted)() {
             return Err(Problem::Cancelled);
         }
-        let read = match source.read(&mut piece) {
+        let read = match source.read(&mut chunk) {
             Ok(0) => {
                 return Ok(Fetched {
                     bytes,
@@ -96,9 +96,9 @@ pub(crate) fn receive(
                     cache: CacheUse::Unused,
                 });
             }
-            Ok(read) => &piece[..read],
+            Ok(read) => &chunk[..read],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(map_error(error)),
         };
         if (bytes.len() + read.len()) as u64 > bytes_max {
             return Err(Problem::TooLarge { bytes_max });

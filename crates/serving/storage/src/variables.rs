@@ -14,7 +14,7 @@ use crate::error::Problem;
 const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 
 /// What says where a store is.
-const PLACES: [&str; 6] = [
+const ENDPOINT_VARIABLES: [&str; 6] = [
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
     "AWS_ENDPOINT",
@@ -24,10 +24,10 @@ const PLACES: [&str; 6] = [
 ];
 
 /// What says where Docker's configuration is: its folder, or the folder above `.docker`.
-const DOCKER: [&str; 2] = ["DOCKER_CONFIG", "HOME"];
+const DOCKER_FOLDER_VARIABLES: [&str; 2] = ["DOCKER_CONFIG", "HOME"];
 
 /// Names of Docker's configuration: its own, and the key of a Secret of Kubernetes.
-const DOCKER_FILES: [&str; 2] = ["config.json", ".dockerconfigjson"];
+const DOCKER_CONFIG_FILES: [&str; 2] = ["config.json", ".dockerconfigjson"];
 
 /// Names and values.
 #[derive(Clone, Default)]
@@ -44,7 +44,7 @@ impl fmt::Debug for Variables {
 
 impl Variables {
     /// Those of this process.
-    pub(crate) fn of_process() -> Self {
+    pub(crate) fn from_env() -> Self {
         let utf8 = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
@@ -53,7 +53,8 @@ impl Variables {
 
     pub(crate) fn new(all: impl IntoIterator<Item = (String, String)>) -> Self {
         let is_of_store = |name: &str| {
-            DOCKER.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            DOCKER_FOLDER_VARIABLES.contains(&name)
+                || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         };
         let all = all.into_iter();
         Self(all.filter(|(name, _)| is_of_store(name)).collect())
@@ -73,8 +74,8 @@ impl Variables {
     }
 
     /// What says where stores are, in a fixed order.
-    pub(crate) fn places(&self) -> impl Iterator<Item = &str> {
-        PLACES
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = &str> {
+        ENDPOINT_VARIABLES
             .iter()
             .map(|name| self.value(name).unwrap_or_default())
     }
@@ -83,7 +84,7 @@ impl Variables {
     pub(crate) fn docker_login(&self, host: &str) -> Result<Option<String>, Problem> {
         let home = || Some(PathBuf::from(self.value("HOME")?).join(".docker"));
         let folder = self.value("DOCKER_CONFIG").map(PathBuf::from).or_else(home);
-        let files = folder.map(|folder| DOCKER_FILES.map(|name| folder.join(name)));
+        let files = folder.map(|folder| DOCKER_CONFIG_FILES.map(|name| folder.join(name)));
         let file = files.into_iter().flatten().find(|file| file.is_file());
         let Some(file) = file else {
             return Ok(None);

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn other_artifacts_are_refused_by_what_they_are() {
+    fn other_artifacts_are_rejected_with_the_reason() {
         let mut archive = layer("models", 1);
         archive["mediaType"] = "application/vnd.oci.image.layer.v1.tar+gzip".into();
         let mut sizeless = layer("model.ubj", 1);

@@ -57,7 +57,7 @@ impl<'a> Registry<'a> {
             (None, tag) => tag.unwrap_or_default().to_owned(),
         };
         let response = self.get(&format!("manifests/{name}"), 0)?;
-        bounded(response.into_body())
+        read_bounded(response.into_body())
     }
 
     /// Part of the repository, from its byte `first` on.
@@ -68,10 +68,10 @@ impl<'a> Registry<'a> {
             self.authorization = Some(self.authorize(&response)?);
             response = self.send(path, first)?;
         }
-        let wanted = if first == 0 { 200 } else { 206 };
+        let expected_status = if first == 0 { 200 } else { 206 };
         match response.status().as_u16() {
-            status if status == wanted => Ok(response),
-            status => Err(self.refused(status, &bounded(response.into_body())?)),
+            status if status == expected_status => Ok(response),
+            status => Err(self.status_problem(status, &read_bounded(response.into_body())?)),
         }
     }
 
@@ -83,7 +83,7 @@ impl<'a> Registry<'a> {
             .get(url)
             .config()
             .https_only(self.is_https)
-            .timeout_global(Some(self.left()?))
+            .timeout_global(Some(self.remaining_time()?))
             .build()
             .header("Accept", MANIFESTS);
         if let Some(authorization) = &self.authorization {
@@ -96,10 +96,12 @@ impl<'a> Registry<'a> {
         request.call().map_err(|error| self.explain(error))
     }
 
-    fn left(&self) -> Result<Duration, Problem> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let late = || Problem::Slow(seconds("the whole file", TRANSFER_MAX));
-        (!left.is_zero()).then_some(left).ok_or_else(late)
+    fn remaining_time(&self) -> Result<Duration, Problem> {
+        let remaining_time = self.deadline.saturating_duration_since(Instant::now());
+        let timed_out = || Problem::Slow(seconds("the whole file", TRANSFER_MAX));
+        (!remaining_time.is_zero())
+            .then_some(remaining_time)
+            .ok_or_else(timed_out)
     }
 
     fn explain(&self, error: ureq::Error) -> Problem {
@@ -118,9 +120,9 @@ impl<'a> Registry<'a> {
         let password = self.variables.docker_login(self.host)?;
         let password = password.map(|login| format!("Basic {login}"));
         match scheme.to_ascii_lowercase().as_str() {
-            "basic" => password.ok_or_else(|| self.denied("401", "without credentials")),
+            "basic" => password.ok_or_else(|| self.access_problem("401", "without credentials")),
             "bearer" => self.token(challenge, password.as_deref()),
-            _ => Err(self.denied("401", "with Basic or Bearer authentication")),
+            _ => Err(self.access_problem("401", "with Basic or Bearer authentication")),
         }
     }
 
@@ -131,7 +133,7 @@ impl<'a> Registry<'a> {
             .get(realm)
             .config()
             .https_only(self.is_https)
-            .timeout_global(Some(self.left()?))
+            .timeout_global(Some(self.remaining_time()?))
             .build();
         for name in ["service", "scope"] {
             if let Some(value) = parameter(challenge, name) {
@@ -143,16 +145,16 @@ impl<'a> Registry<'a> {
         }
         let response = request.call().map_err(|error| self.explain(error))?;
         let status = response.status();
-        let answer = bounded(response.into_body())?;
-        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
-        let token = answer["token"].as_str().or(answer["access_token"].as_str());
+        let body = read_bounded(response.into_body())?;
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let token = body["token"].as_str().or(body["access_token"].as_str());
         match token {
             Some(token) if status == 200 => Ok(format!("Bearer {token}")),
-            _ => Err(self.denied(status.as_str(), "to get a token for it")),
+            _ => Err(self.access_problem(status.as_str(), "to get a token for it")),
         }
     }
 
-    fn denied(&self, status: &str, how: &str) -> Problem {
+    fn access_problem(&self, status: &str, how: &str) -> Problem {
         Problem::Store {
             found: format!("may not be read {how}: the registry answered {status}"),
             remedy: format!(
@@ -162,11 +164,11 @@ impl<'a> Registry<'a> {
         }
     }
 
-    fn refused(&self, status: u16, answer: &[u8]) -> Problem {
-        let code = code(answer);
-        let answer = format!("{status} {code}").trim_end().to_owned();
+    fn status_problem(&self, status: u16, body: &[u8]) -> Problem {
+        let code = code(body);
+        let status_text = format!("{status} {code}").trim_end().to_owned();
         let (what, remedy) = match status {
-            401 | 403 => return self.denied(&answer, "with these credentials"),
+            401 | 403 => return self.access_problem(&status_text, "with these credentials"),
             404 => ("does not exist", "correct repository, tag or digest"),
             408 | 429 | 500..=599 => (
                 "cannot be fetched now, as the registry has a problem",
@@ -175,7 +177,7 @@ impl<'a> Registry<'a> {
             _ => ("was refused", "correct the URL"),
         };
         Problem::Store {
-            found: format!("{what}: the registry answered {answer}"),
+            found: format!("{what}: the registry answered {status_text}"),
             remedy: remedy.to_owned(),
         }
     }
@@ -183,21 +185,21 @@ impl<'a> Registry<'a> {
 
 /// A value of a challenge.
 fn parameter<'a>(challenge: &'a str, name: &str) -> Option<&'a str> {
-    let (_, rest) = challenge.split_once(&format!("{name}=\""))?;
-    Some(rest.split_once('"')?.0)
+    let (_, remainder) = challenge.split_once(&format!("{name}=\""))?;
+    Some(remainder.split_once('"')?.0)
 }
 
 /// The error code of an answer; nothing else of it is shown.
-fn code(answer: &[u8]) -> String {
-    let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
-    let code = answer["errors"][0]["code"].as_str().unwrap_or_default();
+fn code(body: &[u8]) -> String {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let code = body["errors"][0]["code"].as_str().unwrap_or_default();
     let is_code = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let is_right = code.len() <= 64 && code.chars().all(is_code);
-    if is_right { code } else { "" }.to_owned()
+    let is_valid = code.len() <= 64 && code.chars().all(is_code);
+    if is_valid { code } else { "" }.to_owned()
 }
 
 /// A manifest or another short answer.
-fn bounded(body: Body) -> Result<Vec<u8>, Problem> {
+fn read_bounded(body: Body) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     let mut body = body.into_reader().take(MANIFEST_BYTES_MAX + 1);
     body.read_to_end(&mut bytes)
@@ -255,8 +257,11 @@ impl Read for Blob<'_, '_> {
                 Ok(_) if self.retries == RETRIES_MAX => return Ok(0),
                 Ok(_) | Err(_) => self.retries += 1,
             }
-            let rest = self.registry.get(&self.path, self.read);
-            self.body = rest.map_err(io::Error::other)?.into_body().into_reader();
+            let remainder = self.registry.get(&self.path, self.read);
+            self.body = remainder
+                .map_err(io::Error::other)?
+                .into_body()
+                .into_reader();
         }
     }
 }

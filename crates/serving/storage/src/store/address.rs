@@ -17,7 +17,7 @@ use crate::variables::Variables;
 
 impl Store {
     /// What to set where credentials are missing.
-    pub(super) fn credentials(self) -> &'static str {
+    pub(super) fn credential_variables(self) -> &'static str {
         match self {
             Self::S3 => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
             Self::Google => "GOOGLE_APPLICATION_CREDENTIALS",
@@ -26,7 +26,7 @@ impl Store {
     }
 
     /// What says where the store is.
-    pub(super) fn place(self) -> &'static str {
+    pub(super) fn endpoint_variables(self) -> &'static str {
         match self {
             Self::S3 => "AWS_REGION and AWS_ENDPOINT_URL",
             Self::Google => "GOOGLE_BASE_URL",
@@ -131,8 +131,8 @@ impl Address {
             ),
             remedy: format!(
                 "correct {} and {}",
-                self.store.place(),
-                self.store.credentials()
+                self.store.endpoint_variables(),
+                self.store.credential_variables()
             ),
         })
     }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_store_bucket_and_key_as_written() {
+    fn a_url_is_split_into_store_bucket_and_key_without_decoding() {
         for (url, store, bucket, key) in [
             (
                 "s3://models/v1/fraud.ubj",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_without_bucket_or_key_is_refused() {
+    fn a_url_without_bucket_or_key_is_rejected() {
         for url in [
             "s3://models",
             "s3://models/",

@@ -8,7 +8,7 @@ use object_store::list::PaginatedListOptions;
 use object_store::path::Path;
 
 use super::address::Client;
-use super::client::Wanted;
+use super::client::RequestKind;
 use super::explain::Journal;
 use crate::error::Problem;
 use crate::limits::{FOLDER_ENTRIES_MAX, MLMODEL_BYTES_MAX};
@@ -29,7 +29,7 @@ pub(super) async fn model_key(
         max_keys: Some(FOLDER_ENTRIES_MAX),
         ..PaginatedListOptions::default()
     };
-    options.extensions.insert(Wanted::Listing);
+    options.extensions.insert(RequestKind::Listing);
     let folder = format!("{prefix}/");
     let listed = client.list_paginated(Some(&folder), options).await;
     let listed = listed.map_err(|error| journal.explain(&error))?;
@@ -41,40 +41,40 @@ pub(super) async fn model_key(
     let is_visible = |name: &&str| !name.starts_with('.');
     let mut files: Vec<String> = names.filter(is_visible).map(str::to_owned).collect();
     files.sort();
-    let named = match files.iter().any(|name| name == mlmodel::FILE) {
-        true => described(client, prefix, journal).await?,
+    let described = match files.iter().any(|name| name == mlmodel::FILE) {
+        true => read_mlmodel(client, prefix, journal).await?,
         false => None,
     };
-    let (named, python) = match named {
+    let (described, python) = match described {
         Some(Mlmodel { file, python }) => (Some(file), Some(python)),
         None => (None, None),
     };
-    let file = folder::choose(&files, named)?;
+    let file = folder::choose_model(&files, described)?;
     let key = Path::parse(format!("{prefix}/{file}"));
     let key = key.map_err(|error| Problem::Address(error.to_string()))?;
     Ok((key, python))
 }
 
 /// What `MLmodel` of the folder says.
-async fn described(
+async fn read_mlmodel(
     client: &dyn Client,
     prefix: &Path,
     journal: &Journal,
 ) -> Result<Option<Mlmodel>, Problem> {
     let mut options = GetOptions::new();
-    options.extensions.insert(Wanted::Object);
+    options.extensions.insert(RequestKind::Object);
     let key = prefix.clone().join(mlmodel::FILE);
     let object = client.get_opts(&key, options).await;
     let object = object.map_err(|error| journal.explain(&error))?;
     let mut text = BytesMut::new();
-    let mut pieces = object.into_stream();
+    let mut chunks = object.into_stream();
     // bound: MLMODEL_BYTES_MAX, beyond which it is refused
-    while let Some(piece) = pieces.next().await {
-        text.put(piece.map_err(|error| journal.explain(&error))?);
+    while let Some(chunk) = chunks.next().await {
+        text.put(chunk.map_err(|error| journal.explain(&error))?);
         if text.len() as u64 >= MLMODEL_BYTES_MAX {
             break;
         }
     }
-    journal.forget_version();
+    journal.reset_version();
     mlmodel::read(&text[..])
 }

@@ -9,13 +9,13 @@ pub(super) const PAUSE_MIN: Duration = Duration::from_millis(200);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Longest wait for a connection to what gives credentials: it is in the machine or beside it.
-pub(super) const CREDENTIALS_CONNECT_MAX: Duration = Duration::from_secs(3);
+pub(super) const CREDENTIALS_CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Longest wait for credentials, from first to last byte.
-pub(super) const CREDENTIALS_MAX: Duration = Duration::from_secs(30);
+pub(super) const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Most bytes that are read of an answer that is not a file: errors, tokens.
-pub(super) const ANSWER_BYTES_MAX: u64 = 1 << 20;
+pub(super) const RESPONSE_BYTES_MAX: u64 = 1 << 20;
 
 /// Most bytes of a listing: [`FOLDER_ENTRIES_MAX`] keys of the greatest length, 1,024 bytes, in
 /// XML.

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_not_left_in_texts() {
+    fn secrets_are_removed_from_messages() {
         let variables = [("AWS_SECRET_ACCESS_KEY", "word"), ("AWS_REGION", "mars")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let hidden = hide_secrets(&Variables::new(variables), "a word of mars");
