@@ -1,8 +1,8 @@
-//! A folder of files that were fetched, which the pods of a node may share.
+//! A cache of fetched files in a folder, which the pods of a node may share.
 //!
-//! A file is kept under its SHA-256 and checked against it when it is read: one that was changed or
-//! cut counts as absent. What is kept under an origin, the version and the digest of the last
-//! object, cannot be checked: who may write to the folder decides what is served of objects
+//! A file is stored under its SHA-256 and verified when it is read: a changed or truncated file
+//! counts as absent. The version records (version and digest of the last object of a URL) cannot be
+//! verified: a process that can write to the folder determines which file is served for an object
 //! without `sha256`.
 
 use std::fs::{self, File, TryLockError};
@@ -24,19 +24,19 @@ const PARTIAL_PREFIX: &str = "partial-";
 const VERSION_RECORD_PREFIX: &str = "origin-";
 const LOCK_PREFIX: &str = "lock-";
 
-/// What a cache did for a fetched file.
+/// How the cache was used for a fetched file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CacheUse {
-    /// There is no cache, or the file is none that is kept.
+    /// There is no cache, or files of this source are not cached.
     Unused,
-    /// The bytes are those of the cache.
+    /// The file was read from the cache.
     Read,
     Written,
-    /// Why the file could not be kept.
+    /// Why the file could not be cached.
     Failed(String),
 }
 
-/// Version and digest of what an object store gave last.
+/// Version and digest of the last object that a store returned for a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct VersionRecord {
     pub(crate) version: String,
@@ -50,7 +50,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens a folder, or makes it, for files of `bytes_max` bytes together.
+    /// Opens or creates the folder of a cache of at most `bytes_max` bytes.
     pub(crate) fn open(folder: &Path, bytes_max: u64) -> Result<Self, StorageError> {
         let cache = Self {
             folder: folder.to_owned(),
@@ -64,10 +64,10 @@ impl Cache {
         Ok(cache)
     }
 
-    /// The file with this digest, if it is kept, whole and of a size that may be fetched.
+    /// Returns the file with this digest, if it is cached, intact and not larger than allowed.
     pub(crate) fn read(&self, digest: Digest, transfer: Transfer<'_>) -> Option<Fetched> {
         let path = self.path(FILE_PREFIX, digest);
-        // Opening a pipe would wait for a writer.
+        // Opening a pipe would block until it has a writer.
         if !fs::symlink_metadata(&path).ok()?.is_file() {
             return None;
         }
@@ -77,13 +77,13 @@ impl Cache {
         if fetched.sha256 != digest {
             return None;
         }
-        // The time of the last use decides what is removed first. Without it the file goes early.
+        // Eviction is by time of last use; if it cannot be set, the file is evicted earlier.
         let _ = file.set_modified(SystemTime::now());
         fetched.cache = CacheUse::Read;
         Some(fetched)
     }
 
-    /// Keeps a file; the ones that were not used for the longest time make room for it.
+    /// Stores a file; evicts the least recently used ones if necessary.
     pub(crate) fn write(&self, mut fetched: Fetched) -> Fetched {
         if fetched.cache == CacheUse::Unused {
             fetched.cache = match self.try_write(&fetched) {
@@ -106,7 +106,7 @@ impl Cache {
         self.evict(bytes_left)?;
         let partial = self.path(PARTIAL_PREFIX, fetched.sha256);
         let mut file = match File::create_new(&partial) {
-            // Another server keeps the same bytes at this moment.
+            // Another server is writing the same bytes.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
             file => file?,
         };
@@ -119,15 +119,15 @@ impl Cache {
         written
     }
 
-    /// Removes files until those that are left have at most `bytes` bytes, and the notes of files
-    /// that are gone.
+    /// Evicts the least recently used files until the others have at most `bytes` bytes in total,
+    /// and removes the version records of files that no longer exist.
     fn evict(&self, bytes: u64) -> io::Result<()> {
         let (mut files, mut records) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            // Another server may have removed it.
+            // Another server may have removed it meanwhile.
             let Ok(found) = entry.metadata() else {
                 continue;
             };
@@ -152,7 +152,8 @@ impl Cache {
         self.remove_stale_records(&records)
     }
 
-    /// Removes the notes of files that are not kept any more, and those beyond [`ORIGINS_MAX`].
+    /// Removes the version records of files that are no longer cached, and those beyond
+    /// [`VERSION_RECORDS_MAX`].
     fn remove_stale_records(&self, paths: &[PathBuf]) -> io::Result<()> {
         for (index, path) in paths.iter().enumerate() {
             let record = read_version_record(path).filter(|_| index < VERSION_RECORDS_MAX);
@@ -164,18 +165,18 @@ impl Cache {
         Ok(())
     }
 
-    /// What an object store gave last for `key`. Damaged and foreign text counts as none.
+    /// Returns the version record of `key`; `None` if it is missing or invalid.
     pub(crate) fn version_record(&self, key: Digest) -> Option<VersionRecord> {
         read_version_record(&self.path(VERSION_RECORD_PREFIX, key))
     }
 
-    /// Notes what an object store gave for `key`.
+    /// Writes the version record of `key`, if the version can be sent as an ETag.
     pub(crate) fn write_version_record(&self, key: Digest, fetched: &mut Fetched) {
         let Some(version) = fetched.version.as_deref().filter(|text| is_version(text)) else {
             return;
         };
         let text = format!("{} {version}\n", fetched.sha256);
-        // Not a write in place: a reader could see half of it.
+        // Renamed into place, because a reader could see a partial write.
         let partial = self.path(PARTIAL_PREFIX, key);
         let path = self.path(VERSION_RECORD_PREFIX, key);
         let written = fs::write(&partial, text).and_then(|()| fs::rename(&partial, path));
@@ -184,8 +185,9 @@ impl Cache {
         }
     }
 
-    /// Waits until no other server fetches `key`, so that a node fetches it once, but not longer
-    /// than [`LOCK_WAIT_MAX`]; the lock ends with the file.
+    /// Waits until no other server fetches `key`, so that a node fetches it once, for at most
+    /// [`LOCK_WAIT_MAX`]; returns `None` if it could not be locked. Dropping the file releases the
+    /// lock.
     pub(crate) fn lock(
         &self,
         key: Digest,
@@ -209,8 +211,8 @@ impl Cache {
         }
     }
 
-    /// Lock files are never removed, as two servers could hold locks of two files of one name: so
-    /// there are few.
+    /// Opens a lock file. Lock files are never removed, because two servers could then lock two
+    /// files of the same name; therefore their number is small.
     fn lock_file(&self, number: u8) -> io::Result<File> {
         let path = self
             .folder
@@ -227,13 +229,14 @@ impl Cache {
     }
 }
 
-/// The key of an object: its URL, and what says where the store is.
+/// Returns the cache key of an object: a digest of its URL and of the variables that set the
+/// endpoints of stores.
 pub(crate) fn key<'a>(url: &'a str, endpoints: impl Iterator<Item = &'a str>) -> Digest {
     let words: Vec<&str> = std::iter::once(url).chain(endpoints).collect();
     sha256(words.join("\n").as_bytes())
 }
 
-/// Whether a text can be sent in a header as an ETag.
+/// Returns whether a text can be sent in a header as an ETag.
 fn is_version(text: &str) -> bool {
     let is_printed = |byte: u8| byte.is_ascii_graphic();
     (1..=VERSION_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_printed)

@@ -1,4 +1,4 @@
-//! Stands in for `store` in a build without the feature `object-storage`: refuses objects.
+//! Replaces `store` in builds without the feature `object-storage`: rejects objects.
 
 use ureq::Agent;
 
@@ -6,12 +6,12 @@ use crate::error::Problem;
 use crate::receive::{StoreResponse, Transfer};
 use crate::variables::Variables;
 
-/// Whether the URL of an object is that of a folder.
+/// Returns whether the URL of an object is that of a folder.
 pub(crate) fn is_folder(url: &str) -> bool {
     url.ends_with('/')
 }
 
-/// Refuses the URL of an object.
+/// Rejects the URL of an object.
 pub(crate) fn fetch(
     _: &Agent,
     _: &Variables,

@@ -1,8 +1,9 @@
-//! Artifacts of registries (OCI distribution, ORAS): a manifest with a layer that is the file.
+//! Fetches artifacts of registries (OCI distribution, ORAS): a manifest, one layer of which is the
+//! model file.
 //!
-//! Everything is addressed by its SHA-256 and checked against it: a tag is resolved once, to the
-//! digest of its manifest, which is the version that is reported. What a cache keeps is not asked
-//! for, so nothing is if a digest is wanted whose manifest and file are kept.
+//! Manifests and layers are addressed by their SHA-256 and verified with it. A tag is resolved once
+//! to the digest of its manifest, which is the reported version. Cached content is not requested:
+//! if the URL contains a digest and its manifest and file are cached, no request is sent.
 
 mod manifest;
 mod registry;
@@ -20,7 +21,7 @@ use crate::web::explain;
 use manifest::Layer;
 use registry::{Blob, Registry};
 
-/// Whether a URL names an artifact.
+/// Returns whether a URL is that of an artifact.
 pub(crate) fn is_artifact(url: &str) -> bool {
     url.starts_with("oci://")
 }

@@ -1,4 +1,4 @@
-//! Reads bytes into memory: bounded, hashed, and cancelled when they are no longer wanted.
+//! Reads a file into memory, with a size bound, a digest and cancellation.
 
 use std::io::{self, Read};
 
@@ -10,7 +10,7 @@ use crate::error::Problem;
 use crate::limits::CHUNK_BYTES;
 use crate::mlmodel::PythonModel;
 
-/// Bounds of a transfer, and its cancellation.
+/// Bound and cancellation of a transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct Transfer<'a> {
     pub(crate) bytes_max: u64,
@@ -18,21 +18,21 @@ pub(crate) struct Transfer<'a> {
     pub(crate) is_wanted: &'a dyn Fn() -> bool,
 }
 
-/// A file, as it arrived.
+/// A fetched file.
 #[derive(Debug)]
 pub struct Fetched {
     pub bytes: Vec<u8>,
     pub sha256: Digest,
-    /// The version that its store names, if it does: an ETag, after which follows what `MLmodel`
-    /// says, if there is one.
+    /// Version reported by the store, if any: an ETag, followed by the Python model of `MLmodel`,
+    /// if present.
     pub version: Option<String>,
-    /// What the `MLmodel` of its folder says, if there is one.
+    /// The Python model that the `MLmodel` file of its folder describes, if present.
     pub python: Option<PythonModel>,
     pub cache: CacheUse,
 }
 
 impl Fetched {
-    /// The file, if it has the digest that is wanted.
+    /// Returns the file, or an error if its digest is not the expected one.
     pub(crate) fn check_digest(self, expected: Option<Digest>) -> Result<Self, Problem> {
         match expected {
             Some(expected) if expected != self.sha256 => Err(Problem::Digest {
@@ -44,16 +44,16 @@ impl Fetched {
     }
 }
 
-/// What a store gave.
+/// Response of a store.
 pub(crate) struct StoreResponse {
-    /// The object; `None` if it still has the version that was known.
+    /// The object; `None` if it still has the known version.
     pub(crate) object: Option<Fetched>,
-    /// What the `MLmodel` of its folder says, if there is one.
+    /// The Python model that the `MLmodel` file of its folder describes, if present.
     pub(crate) python: Option<PythonModel>,
 }
 
 impl StoreResponse {
-    /// A file that has no versions.
+    /// Creates the response for a file without versions.
     pub(crate) fn from_file(file: Fetched) -> Self {
         Self {
             object: Some(file),
@@ -67,7 +67,7 @@ pub fn sha256(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }
 
-/// Reads all of `source`, which announces its size if it knows that.
+/// Reads all of `source`; `announced` is its size, if known.
 pub(crate) fn receive(
     mut source: impl Read,
     transfer: Transfer<'_>,

@@ -1,4 +1,4 @@
-//! Fetches from paths and URLs, and from a cache before these.
+//! Fetches files from paths and URLs; reads them from the cache if possible.
 
 use std::path::Path;
 
@@ -22,8 +22,8 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Fetches files of at most `bytes_max` bytes; https servers are trusted by `roots` (a PEM
-    /// file), or by Mozilla's roots.
+    /// Fetches files of at most `bytes_max` bytes; certificates of https servers are verified with
+    /// `roots` (a PEM file), or with Mozilla's roots.
     ///
     /// # Errors
     /// [`crate::Problem::Roots`].
@@ -43,14 +43,14 @@ impl Storage {
         })
     }
 
-    /// Stores are set up by these variables in place of those of the process.
+    /// Configures stores by these variables instead of the environment of the process.
     #[must_use]
     pub fn with_variables(mut self, all: impl IntoIterator<Item = (String, String)>) -> Self {
         self.variables = Variables::new(all);
         self
     }
 
-    /// Keeps what is fetched from stores and registries, and what has a digest, in `folder`: at
+    /// Caches files of stores and registries, and files with a required digest, in `folder`, at
     /// most `bytes_max` bytes.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Storage {
     }
 
     /// Fetches a file. Blocks, bounded by `limits.rs`; `is_wanted` is called between two reads and
-    /// cancels by returning false. A digest other than `wanted` is an error.
+    /// cancels the transfer by returning false. A digest other than `expected` is an error.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -71,7 +71,7 @@ impl Storage {
         expected: Option<Digest>,
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Fetched, StorageError> {
-        // Without a known version there is always a file.
+        // Without a known version, the result always contains a file.
         let fetched = self.fetch_unless(source, None, expected, is_wanted)?;
         fetched.ok_or_else(|| StorageError {
             location: redacted(source),
@@ -79,8 +79,8 @@ impl Storage {
         })
     }
 
-    /// As [`Self::fetch`]; `None` if the file still has the version `known`, which an earlier
-    /// [`Fetched`] named.
+    /// Like [`Self::fetch`]; returns `None` if the file still has the version `known`, which was
+    /// returned by an earlier fetch ([`Fetched::version`]).
     ///
     /// # Errors
     /// [`StorageError`].
@@ -119,7 +119,7 @@ impl Storage {
         })
     }
 
-    /// Reads a file of the cache where its digest is known, and else has it sent and keeps it.
+    /// Returns a file from the cache if its digest is known; otherwise downloads and caches it.
     fn fetch_cached(
         &self,
         cache: &Cache,
@@ -133,12 +133,12 @@ impl Storage {
         } = request;
         let is_versioned = is_object(url);
         if !is_versioned && !oci::is_artifact(url) && expected.is_none() {
-            // A web server names no version.
+            // Files of web servers have no version.
             return Ok(self.download(request, transfer)?.object);
         }
         let key = cache::key(url, self.variables.endpoints());
         let _lock = cache.lock(key, transfer)?;
-        // The store is asked what MLmodel of a folder says, which is no part of the file.
+        // A folder is always requested, because its MLmodel file is not part of the cached file.
         let pinned = expected.filter(|_| !store::is_folder(url));
         if let Some(cached) = pinned.and_then(|digest| cache.read(digest, transfer)) {
             return Ok(Some(cached));
@@ -161,7 +161,7 @@ impl Storage {
                 cached.python = response.python;
                 return Ok(Some(cached));
             }
-            // The kept file made room for others, or is damaged.
+            // The cached file was evicted or is corrupt.
             response = self.download(request, transfer)?;
         }
         let Some(fetched) = response.object else {
@@ -201,16 +201,16 @@ impl Storage {
     }
 }
 
-/// What to fetch.
+/// A file to fetch.
 #[derive(Clone, Copy)]
 struct Request<'a> {
     url: &'a str,
-    /// A version that is not wanted again.
+    /// Version that need not be downloaded again.
     known: Option<&'a str>,
     expected: Option<Digest>,
 }
 
-/// Whether a source names versions of its files, so that asking for a new one is cheap.
+/// Returns whether files of a source have versions, so that polling for a new one is cheap.
 #[must_use]
 pub fn has_versions(source: &Source) -> bool {
     match source {
@@ -219,7 +219,8 @@ pub fn has_versions(source: &Source) -> bool {
     }
 }
 
-/// A source for messages: a URL without credentials and query, which may contain secrets.
+/// Returns the source as shown in messages: a URL without credentials and query, because they may
+/// contain secrets.
 #[must_use]
 pub fn redacted(source: &Source) -> String {
     let url = match source {

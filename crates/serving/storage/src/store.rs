@@ -1,10 +1,10 @@
-//! Objects of S3, Google Cloud Storage and Azure, and of stores that are compatible with them.
+//! Fetches objects of S3, Google Cloud Storage, Azure and compatible stores.
 //!
-//! Addresses, signatures, credentials, retries and resumed downloads are those of `object_store`;
-//! its requests go through the client of this crate (`client`), so that bounds and trusted roots
-//! are the same. Settings and credentials come from the environment variables of each store.
-//! Messages are built from statuses and error codes alone (`explain`): answers of stores repeat
-//! signed headers, which may hold tokens.
+//! `object_store` implements addresses, signatures, credentials, retries and resumed downloads; its
+//! requests are sent by the client of this crate (`client`), so that the same bounds and trusted
+//! roots apply. Settings and credentials are read from the environment variables of each store.
+//! Messages contain only statuses and error codes (`explain`), because response bodies of stores
+//! repeat signed headers, which may contain tokens.
 
 mod address;
 mod client;
@@ -33,7 +33,7 @@ use address::Address;
 use client::{Connector, RequestKind};
 use explain::Journal;
 
-/// Whether the URL of an object is that of a folder.
+/// Returns whether the URL of an object is that of a folder.
 pub(crate) fn is_folder(url: &str) -> bool {
     Address::parse(url).is_ok_and(|address| address.is_folder)
 }
@@ -48,7 +48,7 @@ pub(crate) fn fetch(
 ) -> Result<StoreResponse, Problem> {
     let address = Address::parse(url)?;
     let journal = Arc::new(Journal::new(address.store, variables.clone()));
-    // Its timers pause retries; requests block this thread.
+    // The timers are used for the backoff of retries; requests block this thread.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -94,10 +94,11 @@ pub(crate) fn fetch(
     })
 }
 
-/// Precedes what `MLmodel` says in a version.
+/// Separates the ETag from the Python model in a version.
 const MLMODEL_SEPARATOR: &str = ";MLmodel=";
 
-/// The version of an object, which differs also where the `MLmodel` beside it does.
+/// Returns the version of an object: its ETag, combined with the Python model of its `MLmodel`
+/// file, so that a change of either is a new version.
 fn version_of(etag: String, python: Option<PythonModel>) -> String {
     match python {
         None => etag,
@@ -105,8 +106,8 @@ fn version_of(etag: String, python: Option<PythonModel>) -> String {
     }
 }
 
-/// The ETag of a version; `None` if `MLmodel` said something else then, so that the object is
-/// wanted again.
+/// Returns the ETag of a version; `None` if the version has a different Python model, so that the
+/// object is downloaded again.
 fn etag_of(version: &str, python: Option<PythonModel>) -> Option<&str> {
     match python {
         None if version.contains(MLMODEL_SEPARATOR) => None,
@@ -117,17 +118,17 @@ fn etag_of(version: &str, python: Option<PythonModel>) -> Option<&str> {
     }
 }
 
-/// The bytes of an object as they arrive.
+/// The body of an object as a blocking reader.
 struct ObjectBody {
     runtime: Runtime,
     stream: BoxStream<'static, object_store::Result<Bytes>>,
-    /// What of the last piece was not read yet.
+    /// The unread part of the last chunk.
     chunk: Bytes,
 }
 
 impl Read for ObjectBody {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        // bound: one piece, as pieces are not empty
+        // bound: one chunk, because chunks are not empty
         while self.chunk.is_empty() {
             match self.runtime.block_on(self.stream.next()) {
                 None => return Ok(0),

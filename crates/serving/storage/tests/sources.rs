@@ -1,5 +1,4 @@
-//! Real files and real servers on the loopback interface: what is fetched, what is refused, and the
-//! messages.
+//! Fetches from real files and real servers on the loopback interface, and the error messages.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -13,7 +12,7 @@ use albacore_storage::{Fetched, Problem, Storage, StorageError, sha256};
 
 const MODEL: &[u8] = b"the bytes of a model";
 
-/// Answers one request: its path, and where to write.
+/// Handles one request; receives its path and the output stream.
 type Handler = fn(&str, &mut dyn Write) -> std::io::Result<()>;
 
 /// Serves on a free port until the test ends; also returns the number of requests.
@@ -25,7 +24,7 @@ fn serve(handler: Handler) -> (SocketAddr, Arc<AtomicUsize>) {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let request_count = Arc::clone(&request_count);
-            // A client that goes away ends its thread.
+            // A disconnected client ends its thread.
             std::thread::spawn(move || converse(stream, handler, &request_count).is_ok());
         }
     });
@@ -214,7 +213,7 @@ fn a_cancelled_transfer_ends_promptly() {
     assert!(start.elapsed() < Duration::from_secs(20));
 }
 
-/// An https server with a certificate that `roots` trusts.
+/// Starts an https server; also returns the file with its certificate.
 fn serve_tls(folder: &std::path::Path) -> (SocketAddr, std::path::PathBuf) {
     let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let roots = folder.join("roots.pem");
@@ -246,7 +245,7 @@ fn serve_tls(folder: &std::path::Path) -> (SocketAddr, std::path::PathBuf) {
                 _ => reply(&mut tls, "200 OK", MODEL),
             };
             tls.conn.send_close_notify();
-            // The client may be gone.
+            // The client may have disconnected.
             let _ = written.and_then(|()| tls.flush());
         }
     });
@@ -275,7 +274,7 @@ fn https_trusts_only_the_given_roots_and_never_falls_back_to_http() {
 
 #[test]
 fn proxies_of_the_environment_are_not_used() {
-    // A process of its own: variables belong to all threads. It is this test program again.
+    // Runs this test in a separate process, because all threads share the environment.
     if std::env::var_os("ALBACORE_TEST_PROXY").is_some() {
         let (address, _) = serve(store);
         assert_eq!(fetch(&url(address, "/model"), None).unwrap().bytes, MODEL);

@@ -1,4 +1,4 @@
-//! Which files of a cache make room, and their notes with them.
+//! Eviction of cached files and of their version records.
 
 use super::*;
 
@@ -74,7 +74,7 @@ fn stale_and_corrupt_version_records_are_removed_on_the_next_write() {
     )
     .unwrap();
     fs::write(folder.path().join("origin-damaged"), "no digest").unwrap();
-    // Of somebody else.
+    // A file of another program.
     fs::write(folder.path().join("other"), "").unwrap();
     store(&cache, "s3://a/new", b"new");
     assert_eq!(names(folder.path(), VERSION_RECORD_PREFIX), 1);
@@ -102,6 +102,6 @@ fn the_number_of_version_records_is_bounded() {
         .unwrap();
     }
     store(&cache, "s3://a/two", b"two");
-    // That of the new file is written after those beyond the bound are removed.
+    // The record of the new file is written after those beyond the bound are removed.
     assert!(names(folder.path(), VERSION_RECORD_PREFIX) <= VERSION_RECORDS_MAX + 1);
 }

@@ -1,4 +1,4 @@
-//! Which file of a folder is the model.
+//! Selection of the model file of a folder.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn the_only_model_is_found_beside_other_files() {
             "model.xgb",
         ),
         (&["model.txt", ".model.json", "sub.json/"], "model.txt"),
-        // The server says how such a file is converted.
+        // The error of the reader explains how such a file is converted.
         (&["model.joblib"], "model.joblib"),
     ] {
         assert_eq!(found_in(names), Ok(model.to_owned()), "{names:?}");

@@ -1,4 +1,4 @@
-//! What an `MLmodel` says, and what of it is refused.
+//! Accepted and rejected `MLmodel` files.
 
 use super::*;
 

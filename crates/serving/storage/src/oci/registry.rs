@@ -1,4 +1,4 @@
-//! Requests to a registry, with the credentials of a Docker configuration.
+//! Requests to a registry, with the credentials of Docker's configuration.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::limits::{MANIFEST_BYTES_MAX, RETRIES_MAX, TRANSFER_MAX};
 use crate::variables::Variables;
 use crate::web::{explain, seconds};
 
-/// Manifests that are read; an index is named in the refusal.
+/// Accepted media types of manifests; an index is requested so that the error can name it.
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
                          application/vnd.docker.distribution.manifest.v2+json, \
                          application/vnd.oci.image.index.v1+json";
@@ -25,7 +25,7 @@ pub(super) struct Registry<'a> {
     repository: &'a str,
     is_https: bool,
     deadline: Instant,
-    /// The header, once the registry has asked for it. It is never shown.
+    /// The `Authorization` header, after the registry has requested it. Never logged.
     authorization: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Registry<'a> {
         reference: &OciReference<'a>,
     ) -> Self {
         let host = reference.registry;
-        // As Docker does it: this machine alone is asked without TLS.
+        // As in Docker: only loopback hosts are requested without TLS.
         let name = host.split(':').next().unwrap_or(host);
         let is_loopback = name == "localhost" || name.starts_with("127.");
         Self {
@@ -50,7 +50,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// The bytes of a manifest, which are not checked.
+    /// Returns the bytes of a manifest, without verifying them.
     pub(super) fn manifest(&mut self, reference: &OciReference<'_>) -> Result<Vec<u8>, Problem> {
         let name = match (reference.digest, reference.tag) {
             (Some(digest), _) => format!("sha256:{digest}"),
@@ -60,10 +60,10 @@ impl<'a> Registry<'a> {
         read_bounded(response.into_body())
     }
 
-    /// Part of the repository, from its byte `first` on.
+    /// Requests a path of the repository, starting at the byte `first`.
     fn get(&mut self, path: &str, first: u64) -> Result<Response<Body>, Problem> {
         let mut response = self.send(path, first)?;
-        // A token may have been for a short time.
+        // A token may have expired.
         if response.status() == 401 {
             self.authorization = Some(self.authorize(&response)?);
             response = self.send(path, first)?;
@@ -87,7 +87,7 @@ impl<'a> Registry<'a> {
             .build()
             .header("Accept", MANIFESTS);
         if let Some(authorization) = &self.authorization {
-            // Not sent to another host that the registry redirects to.
+            // Not sent to another host if the registry redirects.
             request = request.header("Authorization", authorization);
         }
         if first > 0 {
@@ -111,7 +111,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// The header that the registry asks for: a password, or a token that it is exchanged for.
+    /// Returns the header that the challenge requests: a password, or a token obtained with it.
     fn authorize(&self, response: &Response<Body>) -> Result<String, Problem> {
         let challenge = response.headers().get("WWW-Authenticate");
         let challenge = challenge.and_then(|value| value.to_str().ok());
@@ -183,13 +183,13 @@ impl<'a> Registry<'a> {
     }
 }
 
-/// A value of a challenge.
+/// Returns a parameter of a challenge.
 fn parameter<'a>(challenge: &'a str, name: &str) -> Option<&'a str> {
     let (_, remainder) = challenge.split_once(&format!("{name}=\""))?;
     Some(remainder.split_once('"')?.0)
 }
 
-/// The error code of an answer; nothing else of it is shown.
+/// Returns the error code in a response body; nothing else of the body is shown.
 fn code(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let code = body["errors"][0]["code"].as_str().unwrap_or_default();
@@ -198,7 +198,7 @@ fn code(body: &[u8]) -> String {
     if is_valid { code } else { "" }.to_owned()
 }
 
-/// A manifest or another short answer.
+/// Reads a manifest or another short response body.
 fn read_bounded(body: Body) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     let mut body = body.into_reader().take(MANIFEST_BYTES_MAX + 1);
@@ -213,7 +213,7 @@ fn read_bounded(body: Body) -> Result<Vec<u8>, Problem> {
     }
 }
 
-/// A layer as it arrives; one that breaks goes on where it broke.
+/// The body of a layer; an interrupted download is resumed.
 pub(super) struct Blob<'r, 'a> {
     registry: &'r mut Registry<'a>,
     path: String,

@@ -1,4 +1,4 @@
-//! Which object of which store a URL names.
+//! URLs of objects: store, bucket and key.
 
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
@@ -16,7 +16,7 @@ use crate::scheme::Store;
 use crate::variables::Variables;
 
 impl Store {
-    /// What to set where credentials are missing.
+    /// Returns the variables that set the credentials, for messages.
     pub(super) fn credential_variables(self) -> &'static str {
         match self {
             Self::S3 => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -25,7 +25,7 @@ impl Store {
         }
     }
 
-    /// What says where the store is.
+    /// Returns the variables that set the endpoint, for messages.
     pub(super) fn endpoint_variables(self) -> &'static str {
         match self {
             Self::S3 => "AWS_REGION and AWS_ENDPOINT_URL",
@@ -44,13 +44,13 @@ pub(super) struct Address {
     pub(super) is_folder: bool,
 }
 
-/// What a fetch needs of the client of a store.
+/// Operations of a store's client that a fetch uses.
 pub(super) trait Client: ObjectStore + PaginatedListStore {}
 
 impl<T: ObjectStore + PaginatedListStore> Client for T {}
 
 impl Address {
-    /// Nothing is decoded: the key is used as written.
+    /// Parses a URL without percent-decoding: the key is used as written.
     pub(super) fn parse(url: &str) -> Result<Self, Problem> {
         let parts = url.split_once("://").and_then(|(scheme, rest)| {
             let (bucket, key) = rest.split_once('/')?;
@@ -74,7 +74,7 @@ impl Address {
         }
     }
 
-    /// A client of the store, with the settings and credentials of the environment.
+    /// Creates a client of the store with the settings and credentials of the environment.
     pub(super) fn open(
         &self,
         variables: &Variables,

@@ -1,4 +1,4 @@
-//! The HTTP client of this crate as the one that `object_store` sends its requests with.
+//! Sends the requests of `object_store` with the HTTP client of this crate.
 
 use std::future::Future;
 use std::io::Read;
@@ -25,14 +25,14 @@ use crate::error::Problem;
 use crate::limits::{CHUNK_BYTES, TRANSFER_MAX};
 use crate::web::{explain, seconds};
 
-/// Marks requests for what is in the store; others are for credentials.
+/// Marks requests for objects and listings; requests without it are for credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Object,
     Listing,
 }
 
-/// Sends requests, until `deadline`, and writes what came of them into `journal`.
+/// Sends requests until `deadline` and records their results in `journal`.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     pub(super) agent: Agent,
@@ -40,13 +40,13 @@ pub(super) struct Connector {
     pub(super) deadline: Instant,
 }
 
-/// What `object_store` hears of a failure; the problem itself is in the journal.
+/// Error returned to `object_store`; the cause is recorded in the journal.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct ReportedError(String);
 
 impl HttpConnector for Connector {
-    /// Its options concern another client: bounds and roots are those of this crate.
+    /// Ignores the options, which are for another client: bounds and roots are those of this crate.
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(self.clone()))
     }
@@ -61,7 +61,7 @@ impl HttpService for Connector {
         'me: 'call,
         Self: 'call,
     {
-        // It blocks: nothing else runs on this thread.
+        // Blocks, because no other task runs on this thread.
         Box::pin(std::future::ready(self.send(request)))
     }
 }
@@ -88,7 +88,7 @@ impl Connector {
             ),
         };
         let response = sent.map_err(|error| {
-            // A store that is silent is reported, and asked again by the caller, later.
+            // A timeout is not retried here but reported; the caller retries later.
             let kind = match error {
                 ureq::Error::Timeout(_) => HttpErrorKind::Unknown,
                 ureq::Error::Io(_) | ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => {
@@ -121,7 +121,8 @@ impl Connector {
         Ok(HttpResponse::from_parts(parts, content.into()))
     }
 
-    /// Redirects are answers: a request with a signature is for one host.
+    /// Sends a request without following redirects, because a signed request is valid for one host
+    /// only.
     fn run<B: ureq::AsSendBody>(
         &self,
         request: Request<B>,
@@ -148,9 +149,9 @@ impl Connector {
     }
 }
 
-/// The body of an object, piece by piece.
+/// The body of an object, in chunks.
 struct ObjectChunks {
-    /// Nobody else locks it; a body has to be one that threads could share.
+    /// Never contended; the mutex is needed because the body must be `Sync`.
     body: Mutex<BodyReader<'static>>,
     journal: Arc<Journal>,
 }

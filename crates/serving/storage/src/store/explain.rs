@@ -1,4 +1,4 @@
-//! What came of the last request to a store, as a problem with a remedy and without secrets.
+//! Converts the result of the last request to a store to an error with a remedy, without secrets.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::error::Problem;
 use crate::scheme::Store;
 use crate::variables::Variables;
 
-/// Codes with which stores refuse the credentials themselves.
+/// Error codes of stores for invalid credentials.
 const BAD_CREDENTIAL_CODES: [&str; 8] = [
     "AuthenticationFailed",
     "ExpiredToken",
@@ -22,7 +22,8 @@ const BAD_CREDENTIAL_CODES: [&str; 8] = [
     "TokenRefreshRequired",
 ];
 
-/// Records the requests of one fetch; `object_store` says less, or too much.
+/// Records the last request of a fetch, because errors of `object_store` contain too little, or
+/// secrets.
 #[derive(Debug)]
 pub(super) struct Journal {
     store: Store,
@@ -33,11 +34,11 @@ pub(super) struct Journal {
 /// The last request.
 #[derive(Debug, Default)]
 struct LastRequest {
-    /// Otherwise it was for credentials.
+    /// Whether it was for an object or a listing; otherwise for credentials.
     is_object: bool,
     host: String,
     failure: Option<Failure>,
-    /// Version of which bytes arrived.
+    /// ETag of the object whose bytes are being received.
     version: Option<Vec<u8>>,
 }
 
@@ -76,7 +77,8 @@ impl Journal {
         self.last().failure = Some(Failure::Status { status, code });
     }
 
-    /// The object, or the rest of it after a cut, begins to arrive.
+    /// Records the ETag of a response with the object, or with the remainder of it after an
+    /// interruption. A different ETag means that the object was replaced.
     pub(super) fn record_version(&self, headers: &HeaderMap) {
         let mut last = self.last();
         let version = headers.get(ETAG).map(|tag| tag.as_bytes().to_vec());
@@ -86,12 +88,12 @@ impl Journal {
         last.version = version;
     }
 
-    /// Another object is fetched from now on.
+    /// Resets the recorded ETag before another object is fetched.
     pub(super) fn reset_version(&self) {
         self.last().version = None;
     }
 
-    /// The problem behind `error`.
+    /// Returns the cause of `error`, an error of `object_store`.
     pub(super) fn explain(&self, error: &dyn std::error::Error) -> Problem {
         let mut last = self.last();
         let host = std::mem::take(&mut last.host);
@@ -180,7 +182,8 @@ fn status_and_code(status: u16, code: &str) -> String {
     format!("{status} {code}").trim_end().to_owned()
 }
 
-/// The error code in an answer; nothing else of it is shown, as it may repeat a signed request.
+/// Returns the error code in a response body; nothing else of the body is shown, because it may
+/// repeat a signed request.
 fn code(body: &[u8]) -> String {
     let body = String::from_utf8_lossy(body);
     let code = body.split_once("<Code>").map_or("", |(_, rest)| rest);

@@ -1,5 +1,4 @@
-//! A prefix of keys as a folder: which of its objects is the model, by the rules of folders on
-//! disk.
+//! Selects the model object below a key prefix, by the same rules as for folders on disk.
 
 use bytes::{BufMut as _, BytesMut};
 use futures_util::StreamExt as _;
@@ -15,10 +14,10 @@ use crate::limits::{FOLDER_ENTRIES_MAX, MLMODEL_BYTES_MAX};
 use crate::mlmodel::{Mlmodel, PythonModel};
 use crate::{folder, mlmodel};
 
-/// The key of the model below `prefix`, and what `MLmodel` there says of it.
+/// Returns the key of the model below `prefix`, and the Python model that `MLmodel` describes.
 ///
 /// # Errors
-/// The store refuses to list keys, or there is no model, or there are several.
+/// The store does not list the keys, or there is no model, or there are several.
 pub(super) async fn model_key(
     client: &dyn Client,
     prefix: &Path,
@@ -55,7 +54,7 @@ pub(super) async fn model_key(
     Ok((key, python))
 }
 
-/// What `MLmodel` of the folder says.
+/// Reads the `MLmodel` object of the folder.
 async fn read_mlmodel(
     client: &dyn Client,
     prefix: &Path,
@@ -68,7 +67,7 @@ async fn read_mlmodel(
     let object = object.map_err(|error| journal.explain(&error))?;
     let mut text = BytesMut::new();
     let mut chunks = object.into_stream();
-    // bound: MLMODEL_BYTES_MAX, beyond which it is refused
+    // bound: MLMODEL_BYTES_MAX; a larger file is rejected
     while let Some(chunk) = chunks.next().await {
         text.put(chunk.map_err(|error| journal.explain(&error))?);
         if text.len() as u64 >= MLMODEL_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! A cache that servers share: what is sent again, what is not, and what is not believed.
+//! A cache shared by several servers: repeated downloads, cache hits, and corrupt files.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::registry::Registry;
 use crate::s3::{reader, seaweed};
 use crate::{BYTES_MAX, Variables, model, storage, variables};
 
-/// Room for two models.
+/// Cache size in bytes: two models.
 const ROOM: u64 = 7_000_000;
 
 struct Node(TempDir);
@@ -27,7 +27,7 @@ impl Node {
         self.0.path()
     }
 
-    /// A server on the node.
+    /// Creates a server on the node.
     fn server(&self, variables: &Variables) -> Storage {
         storage(variables).with_cache(self.folder(), ROOM).unwrap()
     }
@@ -60,7 +60,7 @@ fn an_object_is_downloaded_once_per_node_and_version() {
         }
         assert_eq!(fetched.map(|one| one.cache), uses);
     }
-    // What a server has already is not read either.
+    // A known version is not read again.
     let known = node.fetch(url, &variables).version;
     let source = Source::Url(url.to_owned());
     let server = node.server(&variables);
@@ -141,7 +141,7 @@ fn corrupt_cached_files_are_downloaded_again() {
         );
         assert_eq!(node.fetch(url, &variables).cache, CacheUse::Read);
     }
-    // What was noted of the object is not text that can be sent.
+    // Version records that contain no valid ETag.
     let mut entries = std::fs::read_dir(node.folder()).unwrap().flatten();
     let origin = entries.find(|entry| entry.file_name().to_string_lossy().starts_with("origin-"));
     let origin = origin.unwrap().path();
@@ -174,7 +174,7 @@ fn the_least_recently_used_file_is_evicted() {
         file.set_modified(SystemTime::now() - hour).unwrap();
     }
     assert_eq!(node.fetch(&url(30), &variables).cache, CacheUse::Read);
-    // A writer that was killed, and one that is at it.
+    // Partial files of a killed writer and of an active one.
     let partial = |name: &str| node.folder().join(format!("partial-{name}"));
     for name in ["killed", "writes"] {
         std::fs::write(partial(name), b"half").unwrap();
@@ -187,7 +187,7 @@ fn the_least_recently_used_file_is_evicted() {
     assert_eq!(is_cached, [true, false, true]);
     let exist = ["killed", "writes"].map(|name| partial(name).exists());
     assert_eq!(exist, [false, true]);
-    // A file without room is served all the same.
+    // A file larger than the cache is served, too.
     let small = storage(&variables).with_cache(node.folder(), 1000).unwrap();
     let source = Source::Url(url(31));
     let fetched = small.fetch(&source, None, &|| true).unwrap();
@@ -207,7 +207,7 @@ fn a_cached_digest_is_served_without_its_registry() {
         node.fetch(&format!("{base}:v1"), &variables).cache,
         CacheUse::Written
     );
-    // The tag has to be resolved, its file is there.
+    // The tag must be resolved; its file is cached.
     assert_eq!(
         node.fetch(&format!("{base}:v1"), &variables).cache,
         CacheUse::Read

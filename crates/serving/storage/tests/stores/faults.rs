@@ -1,4 +1,4 @@
-//! A store that misbehaves: it cuts, changes, never ends, is silent, has no credentials to give.
+//! Faulty stores: interrupted, changed and endless responses, no response, missing credentials.
 
 use std::io::{BufRead as _, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use albacore_storage::Problem;
 
 use crate::{BYTES_MAX, Variables, fetch, model, refusal, storage, variables};
 
-/// A request: its line and its headers, in lower case.
+/// A request: its number, its path, and its headers in lower case.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     number: usize,
@@ -25,7 +25,7 @@ impl Request {
         headers.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    /// First byte that is asked for.
+    /// Returns the first requested byte.
     pub(crate) fn range_start(&self) -> usize {
         let range = self.header("range").unwrap_or("bytes=0-");
         let range_start = range.trim_start_matches("bytes=").split('-').next();
@@ -35,7 +35,7 @@ impl Request {
 
 pub(crate) type Handler = fn(&Request, &mut TcpStream) -> std::io::Result<()>;
 
-/// Serves on a free port until the test ends; keeps the requests.
+/// Serves on a free port until the test ends; records the requests.
 pub(crate) fn serve(handler: Handler) -> (SocketAddr, Arc<Mutex<Vec<Request>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -46,7 +46,7 @@ pub(crate) fn serve(handler: Handler) -> (SocketAddr, Arc<Mutex<Vec<Request>>>) 
         for stream in listener.incoming().flatten() {
             let number = count.fetch_add(1, Ordering::Relaxed);
             let recorded = Arc::clone(&recorded);
-            // A client that goes away ends its thread.
+            // A disconnected client ends its thread.
             std::thread::spawn(move || converse(stream, number, handler, &recorded).is_ok());
         }
     });
@@ -85,7 +85,7 @@ fn converse(
 
 const HEAD: &str = "Last-Modified: Thu, 26 Nov 2026 08:00:00 GMT\r\nConnection: close";
 
-/// The head of an answer with the bytes of `model` from the one that is asked for on.
+/// Writes the head of a response with the requested bytes of `model(0)`; returns the first of them.
 fn head(request: &Request, tag: &str, out: &mut TcpStream) -> std::io::Result<usize> {
     let (range_start, all) = (request.range_start(), model(0).len());
     let (status, range) = match request.header("range") {
@@ -125,7 +125,7 @@ fn an_interrupted_download_is_resumed() {
     let (address, requests) = serve(|request, out| {
         let range_start = head(request, "one", out)?;
         let all = model(0);
-        // The first two end a million bytes later.
+        // The first two responses end after a million bytes.
         let end = match request.number {
             0 | 1 => range_start + 1_000_000,
             _ => all.len(),
@@ -219,7 +219,7 @@ fn endless_objects_and_responses_are_bounded() {
     }
 }
 
-/// An answer without a length that does not end.
+/// Writes a response without a length that does not end.
 fn endless(status: &str, out: &mut TcpStream) -> std::io::Result<()> {
     write!(out, "HTTP/1.1 {status}\r\nETag: \"one\"\r\n{HEAD}\r\n\r\n")?;
     loop {

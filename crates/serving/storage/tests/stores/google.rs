@@ -1,4 +1,4 @@
-//! fake-gcs-server, which answers as Google Cloud Storage does, without rights.
+//! fake-gcs-server: responds like Google Cloud Storage, without access control.
 
 use crate::servers::{Server, free_ports, programs};
 use crate::{fetch, model, refusal, variables};

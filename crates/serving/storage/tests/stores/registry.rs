@@ -1,4 +1,4 @@
-//! The registry of the distribution project, with passwords; and one that misbehaves.
+//! The registry of the distribution project, with passwords, and a faulty registry.
 
 use std::path::Path;
 
@@ -101,7 +101,7 @@ fn agent() -> Agent {
         .into()
 }
 
-/// Docker's configuration with one login, in a folder that has to be kept.
+/// Writes a Docker configuration with one login to a folder, which must outlive the test.
 fn login(host: &str, login: &str) -> (TempDir, Variables) {
     let folder = tempfile::tempdir().unwrap();
     let auths = json!({"auths": {host: {"auth": login}}});
@@ -122,7 +122,7 @@ fn an_artifact_is_fetched_by_tag_and_by_digest() {
         (tagged.bytes, tagged.version),
         (one.clone(), Some(digest.clone()))
     );
-    // The tag moves on; what was pinned stays.
+    // The tag is moved; a pinned digest is unchanged.
     let moved = registry.push("v1", &two);
     let tagged = fetch(&format!("{base}:v1"), &variables).unwrap();
     assert_eq!((tagged.bytes, tagged.version), (two, Some(moved)));
@@ -183,14 +183,14 @@ fn errors_of_a_registry_are_reported_with_a_remedy() {
     assert!(text.contains("it was replaced or damaged"), "{text}");
 }
 
-/// Changes the bytes of a layer where the registry keeps them.
+/// Changes the bytes of a layer in the registry's data folder.
 fn damage(folder: &Path, digits: &str) {
     let blobs = folder.join("data/docker/registry/v2/blobs/sha256");
     let data = blobs.join(&digits[..2]).join(digits).join("data");
     std::fs::write(data, b"a fraud").unwrap();
 }
 
-/// A manifest with one layer of `model(0)`.
+/// Returns a manifest with one layer, `model(0)`.
 fn manifest() -> String {
     let bytes = model(0);
     let digest = format!("sha256:{}", sha256(&bytes));

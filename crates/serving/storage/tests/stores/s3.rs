@@ -1,4 +1,4 @@
-//! SeaweedFS, a store with the interface of S3 that checks signatures and rights.
+//! Objects of S3, with SeaweedFS, which checks signatures and permissions.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -8,7 +8,7 @@ use albacore_storage::{Problem, has_versions, sha256};
 use crate::seaweed::{READER, Seaweed};
 use crate::{Variables, model, refusal, storage, variables};
 
-/// One server for the tests that run at the same time; it ends with the last of them.
+/// Returns a server that is shared by concurrent tests and stopped after the last of them.
 pub(crate) fn seaweed() -> Arc<Seaweed> {
     static RUNNING: Mutex<Weak<Seaweed>> = Mutex::new(Weak::new());
     let mut running = RUNNING.lock().unwrap();
