@@ -76,7 +76,7 @@ fn exercise(model: &Model) -> Vec<f64> {
 }
 
 /// Returns the error message of a rejected model.
-fn refusal(bytes: &[u8]) -> String {
+fn error_message(bytes: &[u8]) -> String {
     match Model::parse(bytes) {
         Err(error) => error.to_string(),
         Ok(_) => panic!("accepted: {}", String::from_utf8_lossy(bytes)),
@@ -420,7 +420,7 @@ fn an_inconsistency_is_reported_with_its_field() {
     ] {
         for (from, to, message) in contradictions {
             assert!(model.contains(from), "{from}");
-            let given = refusal(model.replacen(from, to, 1).as_bytes());
+            let given = error_message(model.replacen(from, to, 1).as_bytes());
             assert!(given.contains(message), "{to}: {given}");
         }
     }
@@ -438,7 +438,7 @@ fn bytes_that_are_not_a_model_are_rejected() {
         b"[1]",
         &[0xff; 64],
     ] {
-        refusal(bytes);
+        error_message(bytes);
     }
     let error = Model::parse(b"binf").err();
     assert!(
@@ -452,7 +452,7 @@ fn a_truncated_file_is_rejected() {
     let cut_everywhere = |whole: &[u8], step: usize| {
         Model::parse(whole).expect("a model");
         for length in (0..whole.len()).step_by(step) {
-            refusal(&whole[..length]);
+            error_message(&whole[..length]);
         }
     };
     cut_everywhere(JSON.as_bytes(), 1);
@@ -460,7 +460,7 @@ fn a_truncated_file_is_rejected() {
     let text = TEXT.as_bytes();
     let end_of_trees = TEXT.find("end of trees").expect("an end") + "end of trees".len();
     for length in 0..end_of_trees {
-        refusal(&text[..length]);
+        error_message(&text[..length]);
     }
     for (name, step) in [
         ("xgb_sliced", 1),
@@ -488,16 +488,16 @@ fn a_message_quotes_at_most_a_line_of_a_file() {
         (TEXT, "num_leaves=3"),
     ] {
         let damaged = model.replacen(from, &format!("{from}{long}"), 1);
-        assert!(refusal(damaged.as_bytes()).len() < 400, "{from}");
+        assert!(error_message(damaged.as_bytes()).len() < 400, "{from}");
     }
     let key = JSON.replacen('{', &format!("{{\"{long}\":[}},"), 1);
-    assert!(refusal(key.as_bytes()).len() < 400);
+    assert!(error_message(key.as_bytes()).len() < 400);
 }
 
 #[test]
 fn nesting_is_bounded_in_every_format() {
     for nested in ["[".repeat(100_000), "{\"a\":".repeat(100_000)] {
-        let message = refusal(
+        let message = error_message(
             JSON.replacen("\"version\":", &format!("\"x\":{nested}"), 1)
                 .as_bytes(),
         );
@@ -506,7 +506,7 @@ fn nesting_is_bounded_in_every_format() {
     for nested in [&b"["[..], b"[$[#U\x01", b"{U\x01a", b"{$[#U\x01U\x01a"] {
         let mut bytes = b"{U\x01x".to_vec();
         bytes.extend(nested.iter().cycle().take(500_000));
-        let message = refusal(&bytes);
+        let message = error_message(&bytes);
         assert!(
             message.contains("nesting of 65") || message.contains("damaged"),
             "{message}"
@@ -543,7 +543,7 @@ fn a_path_deeper_than_the_bound_is_rejected_and_one_within_it_predicts() {
     };
     let margins = exercise(&Model::parse(chain(4096).as_bytes()).expect("a deep model"));
     assert_eq!(margins[0], 0.0);
-    let message = refusal(chain(4097).as_bytes());
+    let message = error_message(chain(4097).as_bytes());
     assert!(
         message.contains("Tree=0: a path of 4097 steps to node 8193"),
         "{message}"

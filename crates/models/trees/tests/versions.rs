@@ -91,7 +91,7 @@ fn comparisons() -> Vec<Comparison> {
     ]
 }
 
-fn answer(
+fn predict_values(
     predictor: &Predictor<'_>,
     model: &Trained,
     comparison: &Comparison,
@@ -217,7 +217,7 @@ fn check(model: &Trained, mismatches: &mut Vec<String>) -> usize {
             if end > predictor.iterations() || is_exception(model, &comparison) {
                 continue;
             }
-            let got = answer(&predictor, model, &comparison, expected.shape[0]);
+            let got = predict_values(&predictor, model, &comparison, expected.shape[0]);
             mismatches.extend(mismatch(model, &comparison, &got, expected));
             compared += 1;
         }
@@ -290,7 +290,7 @@ fn the_best_iteration_of_every_version_is_found() {
                     ..compare_array("pred_best", Kind::Value)
                 };
                 let expected = model.array("pred_best").expect("an array");
-                let got = answer(&predictor, &model, &comparison, expected.shape[0]);
+                let got = predict_values(&predictor, &model, &comparison, expected.shape[0]);
                 assert_eq!(mismatch(&model, &comparison, &got, expected), None);
                 found += 1;
             }

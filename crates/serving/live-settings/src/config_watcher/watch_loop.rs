@@ -216,16 +216,16 @@ impl WatchLoop {
         }
     }
 
-    fn remove_models_except(&mut self, kept: &[settings::Model]) {
+    fn remove_models_except(&mut self, retained: &[settings::Model]) {
         let unloaded = self.unloaded();
-        let is_kept = |name: &str| kept.iter().any(|model| model.name == name);
+        let is_retained = |name: &str| retained.iter().any(|model| model.name == name);
         self.models.retain_mut(|model| {
-            let is_kept = is_kept(&model.settings.name);
-            if !is_kept {
+            let is_retained = is_retained(&model.settings.name);
+            if !is_retained {
                 model.cancel();
                 self.handover.forget_model(&model.settings.name);
             }
-            is_kept
+            is_retained
         });
         if self.unloaded() != unloaded {
             self.handover.keep_unloaded(&self.unloaded());

@@ -91,7 +91,7 @@ fn ask(port: u16, method: &str, path: &str, bytes: &[u8]) -> Option<u16> {
     );
     stream.write_all(head.as_bytes()).ok()?;
     stream.write_all(bytes).ok()?;
-    let mut answer = String::new();
-    stream.take(1000).read_to_string(&mut answer).ok()?;
-    answer.split(' ').nth(1)?.parse().ok()
+    let mut response = String::new();
+    stream.take(1000).read_to_string(&mut response).ok()?;
+    response.split(' ').nth(1)?.parse().ok()
 }
