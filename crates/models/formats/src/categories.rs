@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::error::{ModelError, ModelResult, excerpt};
-use crate::limits::CATEGORY_TEXTS_MAX;
+use crate::limits::CATEGORY_NAMES_MAX;
 
 /// Names of the categories that the trees of a model refer to by number.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,10 +40,10 @@ pub(crate) fn repeated(texts: &[String]) -> Option<&str> {
 
 /// Rejects more names than a file may have.
 pub(crate) fn check_count(texts: usize) -> ModelResult<()> {
-    match texts <= CATEGORY_TEXTS_MAX {
+    match texts <= CATEGORY_NAMES_MAX {
         true => Ok(()),
         false => Err(ModelError::too_large(format!(
-            "more than {CATEGORY_TEXTS_MAX} categories"
+            "more than {CATEGORY_NAMES_MAX} categories"
         ))),
     }
 }

@@ -31,7 +31,7 @@ const OLD_BINARY: &str = "Load it with an XGBoost before 3.1 and save it again: 
 const NOT_DATA: &str = "These are rows, not a model. ";
 
 /// Number of bytes of a file that are searched for names.
-const HEAD: usize = 64 * 1024;
+const HEAD_BYTES: usize = 64 * 1024;
 
 fn foreign(what: impl Into<String>, remedy: &str) -> ModelError {
     ModelError::Foreign {
@@ -75,8 +75,8 @@ pub(crate) fn identify(bytes: &[u8]) -> ModelError {
         let what = format!("{} zero bytes, as an interrupted copy leaves", bytes.len());
         return foreign(what, "Copy or download the model again");
     }
-    let of_magic = MAGIC.iter().find(|(magic, ..)| bytes.starts_with(magic));
-    if let Some(&(_, what, remedy)) = of_magic {
+    let by_magic = MAGIC.iter().find(|(magic, ..)| bytes.starts_with(magic));
+    if let Some(&(_, what, remedy)) = by_magic {
         return match remedy {
             NOT_DATA => foreign(what, &format!("{NOT_DATA}{SUPPORTED}")),
             _ => foreign(what, remedy),
@@ -106,11 +106,11 @@ fn pickle(bytes: &[u8]) -> Option<ModelError> {
     if !is_binary && !is_early_pickle(bytes) {
         return None;
     }
-    let head = &bytes[..bytes.len().min(HEAD)];
+    let head = &bytes[..bytes.len().min(HEAD_BYTES)];
     let libraries = ["xgboost", "lightgbm", "catboost", "sklearn"];
     let named = libraries
         .into_iter()
-        .filter_map(|name| contains(head, name.as_bytes()).map(|place| (place, name)));
+        .filter_map(|name| contains(head, name.as_bytes()).map(|offset| (offset, name)));
     let library = named.min().map(|(_, name)| name);
     if let Some((step, class)) = pipeline::first_step(head) {
         let what = format!(
@@ -185,7 +185,7 @@ fn archive(bytes: &[u8]) -> Option<ModelError> {
         .map_or(0, |it| usize::from(it[0]) | usize::from(it[1]) << 8);
     let member = bytes.get(30..30 + length).unwrap_or_default();
     let member = String::from_utf8_lossy(member);
-    let last = &bytes[bytes.len().saturating_sub(HEAD)..];
+    let last = &bytes[bytes.len().saturating_sub(HEAD_BYTES)..];
     Some(if contains(last, b"schema.json").is_some() {
         let remedy = "In the Python that wrote it run python3 scripts/sklearn_to_json.py FILE \
                       model.json, which opens it with skops.io.load and trusts it";
@@ -202,7 +202,7 @@ fn archive(bytes: &[u8]) -> Option<ModelError> {
 
 /// Identifies binary formats that have no simple magic number.
 fn binary(bytes: &[u8]) -> Option<ModelError> {
-    let head = &bytes[..bytes.len().min(HEAD)];
+    let head = &bytes[..bytes.len().min(HEAD_BYTES)];
     let number = |at: usize| {
         let four = bytes.get(at..at + 4)?;
         four.try_into().ok().map(u32::from_le_bytes)

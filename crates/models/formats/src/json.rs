@@ -51,26 +51,26 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    fn unexpected<T>(&mut self, wanted: &str) -> ModelResult<T> {
+    fn unexpected<T>(&mut self, expected: &str) -> ModelResult<T> {
         match self.peek() {
             Some(byte) => {
                 let found = char::from(byte).escape_default().to_string();
-                self.error(format!("'{found}' instead of {wanted}"))
+                self.error(format!("'{found}' instead of {expected}"))
             }
-            None => self.error(format!("the file ends before {wanted}")),
+            None => self.error(format!("the file ends before {expected}")),
         }
     }
 
-    fn take_byte(&mut self, byte: u8, wanted: &str) -> ModelResult<()> {
+    fn take_byte(&mut self, byte: u8, expected: &str) -> ModelResult<()> {
         if self.peek() != Some(byte) {
-            return self.unexpected(wanted);
+            return self.unexpected(expected);
         }
         self.at += 1;
         Ok(())
     }
 
-    fn open(&mut self, byte: u8, wanted: &str) -> ModelResult<()> {
-        self.take_byte(byte, wanted)?;
+    fn open(&mut self, byte: u8, expected: &str) -> ModelResult<()> {
+        self.take_byte(byte, expected)?;
         self.nesting += 1;
         if self.nesting > NESTING_MAX {
             return Err(ModelError::too_large(format!(

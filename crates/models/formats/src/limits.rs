@@ -26,7 +26,7 @@ pub const GROUPS_MAX: usize = 1 << 16;
 pub const CATEGORY_MAX: u32 = 1 << 24;
 
 /// Maximum category names of a file, over all columns: about 40 bytes each in memory, so 160 MiB.
-pub const CATEGORY_TEXTS_MAX: usize = 1 << 22;
+pub const CATEGORY_NAMES_MAX: usize = 1 << 22;
 
 /// Maximum bytes of the names of a column in XGBoost's tables, which are read as 64 bits each.
 pub(crate) const CATEGORY_BYTES_MAX: usize = 1 << 26;

@@ -217,11 +217,11 @@ impl SklearnTreeFields {
         let width = if group.is_none() { groups } else { 1 };
         let value = column(self.value, "value", nodes.saturating_mul(width))?;
         let mut leaf_vectors = Vec::new();
-        let mut places = vec![0; nodes];
+        let mut vector_indices = vec![0; nodes];
         for node in (0..nodes).filter(|_| group.is_none()) {
             // The check of the model counts only reachable leaves; the script writes no others.
             if children(node).is_none() {
-                places[node] = leaf_vectors.len() / groups;
+                vector_indices[node] = leaf_vectors.len() / groups;
                 leaf_vectors.extend_from_slice(&value[node * groups..][..groups]);
             }
         }
@@ -242,7 +242,7 @@ impl SklearnTreeFields {
                 value: match (children, group) {
                     (Some(_), _) => threshold_of(node),
                     (None, Some(_)) => value[node],
-                    (None, None) => places[node] as f64,
+                    (None, None) => vector_indices[node] as f64,
                 },
                 cover: cover[node],
             })

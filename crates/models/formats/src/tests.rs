@@ -33,7 +33,7 @@ fn json_numbers_are_rounded_once() {
 }
 
 #[test]
-fn json_integers_take_booleans_and_nothing_fractional() {
+fn json_integers_accept_booleans_and_reject_fractions() {
     let integers = |text: &str| json::JsonReader::new(text.as_bytes()).integers(usize::MAX);
     assert_eq!(integers("[true,false,-7]"), Ok(vec![1, 0, -7]));
     assert_eq!(integers("[]"), Ok(vec![]));
@@ -73,7 +73,7 @@ fn json_strings_are_unescaped() {
 }
 
 #[test]
-fn json_skips_any_value_and_says_where_one_is_wrong() {
+fn json_skips_any_value_and_reports_the_offset_of_an_error() {
     let skip = |text: &str| {
         let mut reader = json::JsonReader::new(text.as_bytes());
         reader.skip().and_then(|()| reader.finish())
@@ -88,7 +88,7 @@ fn json_skips_any_value_and_says_where_one_is_wrong() {
 }
 
 #[test]
-fn an_error_carries_the_path_to_its_field() {
+fn an_error_contains_the_path_of_its_field() {
     let text = r#"{"a":{"b":[0,{"c":wrong}]}}"#;
     let mut reader = json::JsonReader::new(text.as_bytes());
     match reader.skip() {
@@ -158,7 +158,7 @@ fn ubjson_skips_any_value() {
 }
 
 #[test]
-fn an_estimator_of_lightgbm_has_the_classes_beside_the_text_of_its_booster() {
+fn a_lightgbm_estimator_file_has_class_labels_and_the_booster_text() {
     let text = "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx=0\n\
         objective=binary sigmoid:1\n\nTree=0\nnum_leaves=1\nleaf_value=0.5\n\nend of trees\n";
     let file = |classes: &str, text: &str| {

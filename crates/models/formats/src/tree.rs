@@ -274,7 +274,7 @@ fn visit_pre_order(count: usize, visit: &mut VisitNode<'_>) -> ModelResult<()> {
     if count > TREE_NODES_MAX {
         return Err(ModelError::too_large(format!("{count} nodes in a tree")));
     }
-    let mut seen = vec![false; count];
+    let mut visited = vec![false; count];
     let mut number = 0;
     let mut stack = vec![PendingNode {
         raw: 0,
@@ -293,7 +293,7 @@ fn visit_pre_order(count: usize, visit: &mut VisitNode<'_>) -> ModelResult<()> {
             return Err(ModelError::inconsistent("", reason));
         }
         // bound: each node is visited once.
-        if std::mem::replace(&mut seen[index], true) {
+        if std::mem::replace(&mut visited[index], true) {
             let reason = format!("node {index} is the child of two splits, or of itself");
             return Err(ModelError::inconsistent("", reason));
         }

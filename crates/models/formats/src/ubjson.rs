@@ -107,9 +107,9 @@ impl<'a> UbjsonReader<'a> {
         })
     }
 
-    fn unexpected<T>(&self, marker: u8, wanted: &str) -> ModelResult<T> {
+    fn unexpected<T>(&self, marker: u8, expected: &str) -> ModelResult<T> {
         let marker = char::from(marker).escape_default().to_string();
-        self.error(format!("marker '{marker}' instead of {wanted}"))
+        self.error(format!("marker '{marker}' instead of {expected}"))
     }
 
     fn length(&mut self) -> ModelResult<usize> {

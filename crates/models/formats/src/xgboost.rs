@@ -72,16 +72,16 @@ fn count(text: Option<&str>, path: &str, default: usize) -> ModelResult<usize> {
 }
 
 /// Reads an array with one string per feature.
-fn texts<S: ValueReader>(source: &mut S) -> ModelResult<Vec<String>> {
-    let mut texts = Vec::new();
+fn read_strings<S: ValueReader>(source: &mut S) -> ModelResult<Vec<String>> {
+    let mut strings = Vec::new();
     source.array(&mut |source, index| {
         if index >= FEATURES_MAX {
             return Err(ModelError::too_large(format!("{index} features")));
         }
-        texts.push(source.string()?);
+        strings.push(source.string()?);
         Ok(())
     })?;
-    Ok(texts)
+    Ok(strings)
 }
 
 impl XgboostFields {
@@ -106,8 +106,8 @@ impl XgboostFields {
                 }
                 _ => source.skip(),
             }),
-            "feature_names" => put_once(&mut self.feature_names, texts(source)?),
-            "feature_types" => put_once(&mut self.feature_types, texts(source)?),
+            "feature_names" => put_once(&mut self.feature_names, read_strings(source)?),
+            "feature_types" => put_once(&mut self.feature_types, read_strings(source)?),
             "gradient_booster" => {
                 self.enter("gradient_booster")?;
                 self.booster(source)
@@ -204,12 +204,12 @@ impl XgboostFields {
         let mut trees = required(self.trees, &format!("{at}.trees"))?;
         // A base score that was never set in training.
         let is_unset = trees.is_empty() && self.boost_from_average.as_deref() != Some("0");
-        let link = match is_unset && version.leaves_unset_base_score() {
+        let link = match is_unset && version.unset_base_score_is_margin() {
             true => BaseScoreLink::Identity,
             false => link,
         };
         let base = base_margins(&base_score, link, groups)?;
-        let mut notices = follow_version(version, &objective, &mut trees)?;
+        let mut notices = apply_version_rules(version, &objective, &mut trees)?;
         let tables = self.category_tables.unwrap_or_default();
         let categories = tables.finish(version, features, &mut notices);
         let categories = categories.map_err(|error| error.inside(&format!("{at}.cats")))?;
@@ -226,8 +226,8 @@ impl XgboostFields {
         });
         let parallel = count(self.parallel_trees.as_deref(), "num_parallel_tree", 1)?.max(1);
         let iteration_starts = match self.iteration_starts {
-            Some(starts) => given_starts(&starts, trees.len()),
-            None => derived_starts(&trees, parallel, groups),
+            Some(starts) => listed_iteration_starts(&starts, trees.len()),
+            None => derived_iteration_starts(&trees, parallel, groups),
         }
         .map_err(|error| error.inside(at))?;
         Model::new(ModelParts {
@@ -262,20 +262,20 @@ fn is_classifier(attributes: &str) -> bool {
 }
 
 /// Rewrites trees by the rules of the version that wrote them; returns notices for the user.
-fn follow_version(
+fn apply_version_rules(
     version: XgboostVersion,
     objective: &str,
     trees: &mut [Tree],
 ) -> ModelResult<Vec<String>> {
     let mut notices = version.notices();
-    if objective == "binary:logitraw" && version.links_logitraw() {
+    if objective == "binary:logitraw" && version.logitraw_base_is_probability() {
         notices.push(format!(
             "its base score is taken as a probability, as XGBoost {version} does; 1.3.1 and newer \
              take it as a margin. For the answers of a newer XGBoost load the file there and save \
              it again (save_model)"
         ));
     }
-    if version.sends_unlisted_categories_by_default() && categories::follow_default(trees)? {
+    if version.unlisted_categories_go_default() && categories::apply_default_direction(trees)? {
         notices.push(categories::notice(version));
     }
     Ok(notices)
@@ -287,7 +287,7 @@ fn objective_of(name: &str, version: XgboostVersion) -> ModelResult<(Transform, 
         "reg:quantileerror" if version.sorts_quantiles() => {
             (Transform::Ascending, BaseScoreLink::Identity)
         }
-        "binary:logitraw" if version.links_logitraw() => {
+        "binary:logitraw" if version.logitraw_base_is_probability() => {
             (Transform::Identity, BaseScoreLink::Logit)
         }
         "reg:expectileerror" => (Transform::Steps, BaseScoreLink::Steps),
@@ -365,7 +365,7 @@ fn fold_weights(trees: &mut [Tree], weights: &[f32]) -> ModelResult<()> {
     Ok(())
 }
 
-fn given_starts(starts: &[i32], trees: usize) -> ModelResult<Vec<u32>> {
+fn listed_iteration_starts(starts: &[i32], trees: usize) -> ModelResult<Vec<u32>> {
     let ends = (starts.first().copied(), starts.last().copied());
     let is_whole = ends == (Some(0), i32::try_from(trees).ok());
     if !is_whole || !starts.is_sorted() {
@@ -377,7 +377,11 @@ fn given_starts(starts: &[i32], trees: usize) -> ModelResult<Vec<u32>> {
 
 /// Derives the iterations of versions before 2, which do not list them: each has one forest per
 /// group.
-fn derived_starts(trees: &[Tree], parallel: usize, groups: usize) -> ModelResult<Vec<u32>> {
+fn derived_iteration_starts(
+    trees: &[Tree],
+    parallel: usize,
+    groups: usize,
+) -> ModelResult<Vec<u32>> {
     let is_vector = trees.first().is_some_and(|tree| tree.group.is_none());
     let step = parallel.saturating_mul(if is_vector { 1 } else { groups });
     if !trees.len().is_multiple_of(step) {

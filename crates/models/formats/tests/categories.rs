@@ -37,9 +37,9 @@ fn column(column: usize, texts: &[&str]) -> ColumnCategories {
 
 #[test]
 fn files_list_the_categories_of_their_columns() {
-    let wanted = [column(1, &COLORS), column(3, &SIZES)];
+    let expected = [column(1, &COLORS), column(3, &SIZES)];
     for name in ["xgboost.json", "xgboost.ubj", "lightgbm.txt"] {
-        assert_eq!(categories(&file(name)), wanted, "{name}");
+        assert_eq!(categories(&file(name)), expected, "{name}");
         assert_eq!(notices(&file(name)), "", "{name}");
     }
 }
@@ -67,20 +67,20 @@ const NUMBERS: &str = "\"values\":[10,30,20]";
 /// Text to replace in the file, its replacement, and parts of the error.
 type Case<'a> = (&'a str, &'a str, &'a [&'a str]);
 
-fn assert_refused(cases: &[Case<'_>]) {
+fn assert_rejected(cases: &[Case<'_>]) {
     for (from, to, parts) in cases {
-        let said = Model::parse(&edited("xgboost.json", from, to)).unwrap_err();
-        let said = said.to_string();
+        let message = Model::parse(&edited("xgboost.json", from, to)).unwrap_err();
+        let message = message.to_string();
         for part in *parts {
-            assert!(said.contains(part), "{to:.80}: {said}");
+            assert!(message.contains(part), "{to:.80}: {message}");
         }
     }
 }
 
 #[test]
-fn contradictory_segments_of_xgboost_are_named() {
+fn errors_of_inconsistent_xgboost_segments_name_the_field() {
     let at = "cats.feature_segments";
-    assert_refused(&[
+    assert_rejected(&[
         (
             SEGMENTS,
             "\"feature_segments\":[0,0,6,6]",
@@ -104,11 +104,11 @@ fn contradictory_segments_of_xgboost_are_named() {
 }
 
 #[test]
-fn contradictory_texts_of_xgboost_are_named() {
+fn errors_of_inconsistent_xgboost_category_names_name_the_field() {
     let long = format!("\"offsets\":[0,{}3,7,11,14,17,22]", "3,".repeat(1 << 22));
     let (offsets, values) = ("cats.enc[1].offsets", "cats.enc[3].values");
     let more = "{\"enc\":[{\"offsets\":[],\"values\":[]},";
-    assert_refused(&[
+    assert_rejected(&[
         (
             OFFSETS,
             "\"offsets\":[0,3,7,11,17,14,22]",
@@ -150,11 +150,11 @@ fn contradictory_texts_of_xgboost_are_named() {
 }
 
 #[test]
-fn texts_outside_of_ascii_are_taken_from_versions_that_write_them_whole() {
+fn non_ascii_category_names_are_read_from_versions_that_write_them_completely() {
     // "red" becomes "ré" or, truncated within a character, invalid UTF-8.
     let whole = ("[114,101,100,", "[114,-61,-87,");
     let cut = ("[114,101,100,", "[114,101,-61,");
-    for (version, (from, to), is_taken) in [
+    for (version, (from, to), is_read) in [
         ("[3,2,0]", whole, false),
         ("[3,2,0]", cut, false),
         ("[3,4,0]", whole, true),
@@ -164,14 +164,18 @@ fn texts_outside_of_ascii_are_taken_from_versions_that_write_them_whole() {
         let bytes = text.replacen("\"version\":[3,2,0]", &format!("\"version\":{version}"), 1);
         let mut colors = COLORS;
         colors[0] = "r\u{e9}";
-        let taken = [column(1, &colors), column(3, &SIZES)];
-        let wanted = if is_taken { &taken[..] } else { &taken[1..] };
-        assert_eq!(categories(bytes.as_bytes()), wanted, "{version} {to}");
-        let said = notices(bytes.as_bytes());
+        let all_columns = [column(1, &colors), column(3, &SIZES)];
+        let expected = if is_read {
+            &all_columns[..]
+        } else {
+            &all_columns[1..]
+        };
+        assert_eq!(categories(bytes.as_bytes()), expected, "{version} {to}");
+        let message = notices(bytes.as_bytes());
         assert_eq!(
-            said.contains("column 1 has categories outside of ASCII"),
-            !is_taken,
-            "{said}"
+            message.contains("column 1 has categories outside of ASCII"),
+            !is_read,
+            "{message}"
         );
     }
 }
@@ -180,8 +184,8 @@ const LISTS: &str =
     "[[\"red\", \"a, b\", \"blue\", \"[x]\", \"q\\\"\\\\\", \"green\"], [10, 30, 20]]";
 
 #[test]
-fn columns_of_lightgbm_follow_from_parameters_or_infos() {
-    let wanted = [column(1, &COLORS), column(3, &SIZES)];
+fn lightgbm_columns_are_derived_from_parameters_or_feature_infos() {
+    let expected = [column(1, &COLORS), column(3, &SIZES)];
     let parameter = "[categorical_feature: 1,3]";
     for other in [
         "[categorical_feature: ]",
@@ -189,7 +193,7 @@ fn columns_of_lightgbm_follow_from_parameters_or_infos() {
         "[categorical_feature: name:color]",
     ] {
         let file = edited("lightgbm.txt", parameter, other);
-        assert_eq!(categories(&file), wanted, "{other}");
+        assert_eq!(categories(&file), expected, "{other}");
     }
     let lists = r#"[["\ud83d\ude00", "\u00e9", 1.5, true, -2, "x"], [10, 30, 20]]"#;
     let texts = categories(&edited("lightgbm.txt", LISTS, lists))[0]
@@ -199,7 +203,7 @@ fn columns_of_lightgbm_follow_from_parameters_or_infos() {
 }
 
 #[test]
-fn lists_of_lightgbm_without_known_columns_are_not_used_and_noticed() {
+fn lightgbm_lists_without_known_columns_are_ignored_with_a_notice() {
     for (from, to, part) in [
         (
             LISTS,
@@ -219,18 +223,21 @@ fn lists_of_lightgbm_without_known_columns_are_not_used_and_noticed() {
     ] {
         let file = edited("lightgbm.txt", from, to);
         assert_eq!(categories(&file), [], "{to}");
-        let said = notices(&file);
+        let message = notices(&file);
         assert!(
-            said.contains(part) && said.contains("strings are refused"),
-            "{to}: {said}"
+            message.contains(part) && message.contains("strings are refused"),
+            "{to}: {message}"
         );
     }
     // Pandas distinguishes the number 1 from the text "1".
     let lists = "[[\"1\", 1, 2, 3, 4, 5], [10, 30, 20]]";
     let file = edited("lightgbm.txt", LISTS, lists);
     assert_eq!(categories(&file), [column(3, &SIZES)]);
-    let said = notices(&file);
-    assert!(said.contains("column 1 has two categories '1'"), "{said}");
+    let message = notices(&file);
+    assert!(
+        message.contains("column 1 has two categories '1'"),
+        "{message}"
+    );
     for (lists, part) in [
         ("[[\"red\"", "pandas_categorical"),
         ("{}", "pandas_categorical"),
@@ -238,16 +245,16 @@ fn lists_of_lightgbm_without_known_columns_are_not_used_and_noticed() {
         ("[[[]]]", "pandas_categorical[0][0]"),
         ("[] []", "pandas_categorical"),
     ] {
-        let said = Model::parse(&edited("lightgbm.txt", LISTS, lists))
+        let message = Model::parse(&edited("lightgbm.txt", LISTS, lists))
             .unwrap_err()
             .to_string();
-        assert!(said.contains(part), "{lists}: {said}");
+        assert!(message.contains(part), "{lists}: {message}");
     }
     let beyond = edited(
         "lightgbm.txt",
         "[categorical_feature: 1,3]",
         "[categorical_feature: 1,99]",
     );
-    let said = Model::parse(&beyond).unwrap_err().to_string();
-    assert!(said.contains("ascending numbers below 4"), "{said}");
+    let message = Model::parse(&beyond).unwrap_err().to_string();
+    assert!(message.contains("ascending numbers below 4"), "{message}");
 }

@@ -10,25 +10,25 @@ use crate::{LeafScratch, plain};
 /// Number of 4-byte lanes.
 const LANES: usize = 8;
 /// Number of 1-byte lanes.
-const HALF: usize = 32;
+const REGISTER_BYTES: usize = 32;
 
 #[target_feature(enable = "avx2")]
 #[inline]
-fn load(bytes: &[u8; HALF]) -> __m256i {
+fn load(bytes: &[u8; REGISTER_BYTES]) -> __m256i {
     // SAFETY: the array is 32 bytes; the load needs no alignment.
     unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
 }
 
 #[target_feature(enable = "avx2")]
 #[inline]
-fn store(bytes: &mut [u8; HALF], x: __m256i) {
+fn store(bytes: &mut [u8; REGISTER_BYTES], x: __m256i) {
     // SAFETY: the array is 32 bytes; the store needs no alignment.
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), x) }
 }
 
 #[target_feature(enable = "avx2")]
 #[inline]
-fn singles(values: &[f32; LANES]) -> __m256 {
+fn load_f32s(values: &[f32; LANES]) -> __m256 {
     // SAFETY: the array is 32 bytes; the load needs no alignment.
     unsafe { _mm256_loadu_ps(values.as_ptr()) }
 }
@@ -49,27 +49,27 @@ pub(super) fn bins(
     let (values, _) = values.as_chunks::<LANES>();
     let (bins, _) = bins.as_chunks_mut::<LANES>();
     for (bin, x) in bins.iter_mut().zip(values) {
-        let x = singles(x);
-        let mut place = _mm256_setzero_si256();
+        let x = load_f32s(x);
+        let mut index = _mm256_setzero_si256();
         if all.is_empty() {
             for &cut in &first[..cuts] {
-                let is_up = _mm256_cmp_ps::<_CMP_LE_OQ>(_mm256_set1_ps(cut), x);
+                let is_at_or_above = _mm256_cmp_ps::<_CMP_LE_OQ>(_mm256_set1_ps(cut), x);
                 // An all-ones mask is -1.
-                place = _mm256_sub_epi32(place, _mm256_castps_si256(is_up));
+                index = _mm256_sub_epi32(index, _mm256_castps_si256(is_at_or_above));
             }
         }
         let mut half = all.len() / 2;
         while half > 0 {
             let step = _mm256_set1_epi32(half as i32);
-            let last = _mm256_add_epi32(place, _mm256_set1_epi32(half as i32 - 1));
-            // SAFETY: a place is a sum of earlier halves, so this is below the table's length.
+            let last = _mm256_add_epi32(index, _mm256_set1_epi32(half as i32 - 1));
+            // SAFETY: an index is a sum of earlier halves, so this is below the table's length.
             let cut = unsafe { _mm256_i32gather_ps::<4>(all.as_ptr(), last) };
-            let is_up = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LE_OQ>(cut, x));
-            place = _mm256_add_epi32(place, _mm256_and_si256(is_up, step));
+            let is_at_or_above = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LE_OQ>(cut, x));
+            index = _mm256_add_epi32(index, _mm256_and_si256(is_at_or_above, step));
             half /= 2;
         }
         // SAFETY: the array is 32 bytes; the store needs no alignment.
-        unsafe { _mm256_storeu_si256(bin.as_mut_ptr().cast(), place) }
+        unsafe { _mm256_storeu_si256(bin.as_mut_ptr().cast(), index) }
     }
 }
 
@@ -83,17 +83,17 @@ pub(super) fn bin_bytes(
 ) {
     let start = _mm256_set1_epi32(start as i32);
     let missing = _mm256_set1_epi32(i32::from(missing));
-    let (values, _) = values.as_chunks::<HALF>();
-    let (bins, _) = bins.as_chunks::<HALF>();
-    let (out, _) = out.0.as_chunks_mut::<HALF>();
+    let (values, _) = values.as_chunks::<REGISTER_BYTES>();
+    let (bins, _) = bins.as_chunks::<REGISTER_BYTES>();
+    let (out, _) = out.0.as_chunks_mut::<REGISTER_BYTES>();
     // Packing interleaves 128-bit lanes; this restores the order.
     let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     for ((out, bins), values) in out.iter_mut().zip(bins).zip(values) {
-        let mut parts = [_mm256_setzero_si256(); HALF / LANES];
+        let mut parts = [_mm256_setzero_si256(); REGISTER_BYTES / LANES];
         let (values, _) = values.as_chunks::<LANES>();
         let (bins, _) = bins.as_chunks::<LANES>();
         for ((part, x), bin) in parts.iter_mut().zip(values).zip(bins) {
-            let x = singles(x);
+            let x = load_f32s(x);
             // SAFETY: the array is 32 bytes; the load needs no alignment.
             let bin = unsafe { _mm256_loadu_si256(bin.as_ptr().cast()) };
             // Bins are far below 2^31.
@@ -118,14 +118,14 @@ pub(super) fn run(lanes: F64x4, work: impl WithSimd) {
 pub(super) fn left_masks(columns: &[RowBytes], splits: &[ColumnSplit], out: &mut [u64]) {
     for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
         let byte = _mm256_set1_epi8(byte as i8);
-        let (halves, _) = columns[usize::from(column)].0.as_chunks::<HALF>();
+        let (halves, _) = columns[usize::from(column)].0.as_chunks::<REGISTER_BYTES>();
         *out = 0;
         for (half, x) in halves.iter().enumerate() {
             let x = load(x);
             let goes_left = _mm256_cmpeq_epi8(_mm256_min_epu8(x, byte), x);
             // Sign bits of 32 bytes.
             let bits = _mm256_movemask_epi8(goes_left) as u32;
-            *out |= u64::from(bits) << (HALF * half);
+            *out |= u64::from(bits) << (REGISTER_BYTES * half);
         }
     }
 }
@@ -145,7 +145,7 @@ pub(super) fn leaves(
     let before = LEAVES_MAX.saturating_sub(splits.len());
     let slots = &mut slots.reached[0];
     for (split, &[column, byte, left, right]) in splits.iter().enumerate().rev() {
-        let (x, _) = columns[usize::from(column)].0.as_chunks::<HALF>();
+        let (x, _) = columns[usize::from(column)].0.as_chunks::<REGISTER_BYTES>();
         let byte = _mm256_set1_epi8(byte as i8);
         let [left, right] = [left, right].map(|child| (before + usize::from(child)) & SLOT_MASK);
         let own = (before + split) & SLOT_MASK;

@@ -11,7 +11,7 @@ const LANES: usize = 16;
 
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn bytes(column: &RowBytes) -> __m512i {
+fn load_bytes(column: &RowBytes) -> __m512i {
     // SAFETY: a column is 64 bytes, aligned to 64.
     unsafe { _mm512_load_si512(column.0.as_ptr().cast()) }
 }
@@ -25,14 +25,14 @@ fn store_bytes(column: &mut RowBytes, x: __m512i) {
 
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn singles(values: &[f32; LANES]) -> __m512 {
+fn load_f32s(values: &[f32; LANES]) -> __m512 {
     // SAFETY: the array is 64 bytes; the load needs no alignment.
     unsafe { _mm512_loadu_ps(values.as_ptr()) }
 }
 
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn words(values: &[u32; LANES]) -> __m512i {
+fn load_u32s(values: &[u32; LANES]) -> __m512i {
     // SAFETY: the array is 64 bytes; the load needs no alignment.
     unsafe { _mm512_loadu_si512(values.as_ptr().cast()) }
 }
@@ -58,7 +58,7 @@ pub(super) fn transpose(
         for (row, a) in a.iter_mut().enumerate() {
             let start = (part * LANES + row) * features + first;
             if let Some(values) = rows[start..].first_chunk() {
-                *a = singles(values);
+                *a = load_f32s(values);
                 // Prefetch the next values: hardware prefetchers do not track this many rows. A
                 // prefetch may use any address.
                 let next = values.as_ptr().wrapping_add(2 * LANES - 1);
@@ -106,18 +106,18 @@ pub(super) fn keys(values: &[f32], special: SpecialKeys, out: &mut [u32]) {
 
 /// Returns every second of 64 cuts.
 #[target_feature(enable = "avx512f")]
-fn firsts_of_pairs(cuts: &[f32]) -> [__m512; 2] {
+fn even_cuts(cuts: &[f32]) -> [__m512; 2] {
     let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     let (parts, _) = cuts.as_chunks::<LANES>();
-    let pair = |place: usize| match parts.get(place..place + 2) {
-        Some([a, b]) => _mm512_permutex2var_ps(singles(a), even, singles(b)),
+    let pair = |index: usize| match parts.get(index..index + 2) {
+        Some([a, b]) => _mm512_permutex2var_ps(load_f32s(a), even, load_f32s(b)),
         _ => _mm512_set1_ps(f32::NAN),
     };
     [pair(0), pair(2)]
 }
 
 /// Up to this many cuts are compared linearly, which is as fast as a binary search.
-const ONE_BY_ONE: usize = 8;
+const LINEAR_SEARCH_MAX: usize = 8;
 
 /// Computes bins by comparing with all cuts of a feature.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
@@ -129,8 +129,8 @@ fn count(values: &[f32; BLOCK_ROWS], cuts: &[f32], bins: &mut [u32; BLOCK_ROWS])
     for &cut in cuts {
         let cut = _mm512_set1_ps(cut);
         for (sum, x) in sums.iter_mut().zip(values) {
-            let is_up = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, singles(x));
-            *sum = _mm512_mask_add_epi32(*sum, is_up, *sum, one);
+            let is_at_or_above = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, load_f32s(x));
+            *sum = _mm512_mask_add_epi32(*sum, is_at_or_above, *sum, one);
         }
     }
     for (bin, sum) in bins.iter_mut().zip(sums) {
@@ -146,74 +146,75 @@ pub(super) fn bins(
     cuts: usize,
     bins: &mut [u32; BLOCK_ROWS],
 ) {
-    if cuts <= ONE_BY_ONE {
+    if cuts <= LINEAR_SEARCH_MAX {
         return count(values, &table[..cuts], bins);
     }
     let (table, all) = table.split_at(TABLE);
     let (table, _) = table.as_chunks::<LANES>();
-    let (low, high) = (singles(&table[0]), singles(&table[1]));
+    let (low, high) = (load_f32s(&table[0]), load_f32s(&table[1]));
     // Second-stage entries per first-stage entry.
     let step = (all.len() / TABLE).max(1) as u32;
-    let firsts = (step == 2).then(|| firsts_of_pairs(all));
+    let even = (step == 2).then(|| even_cuts(all));
     let (values, _) = values.as_chunks::<LANES>();
     let (bins, _) = bins.as_chunks_mut::<LANES>();
     for (bin, x) in bins.iter_mut().zip(values) {
-        let x = singles(x);
-        let mut place = _mm512_setzero_si512();
+        let x = load_f32s(x);
+        let mut index = _mm512_setzero_si512();
         for half in [16, 8, 4, 2, 1] {
-            let last = _mm512_add_epi32(place, _mm512_set1_epi32(half - 1));
+            let last = _mm512_add_epi32(index, _mm512_set1_epi32(half - 1));
             let cut = _mm512_permutex2var_ps(low, last, high);
-            let is_up = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
-            place = _mm512_mask_add_epi32(place, is_up, place, _mm512_set1_epi32(half));
+            let is_at_or_above = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
+            index = _mm512_mask_add_epi32(index, is_at_or_above, index, _mm512_set1_epi32(half));
         }
-        if let Some([low, high]) = firsts {
+        if let Some([low, high]) = even {
             // Two cuts remain; compare with the first.
-            let cut = _mm512_permutex2var_ps(low, place, high);
-            let is_up = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
-            place = _mm512_add_epi32(place, place);
-            place = _mm512_mask_add_epi32(place, is_up, place, _mm512_set1_epi32(1));
+            let cut = _mm512_permutex2var_ps(low, index, high);
+            let is_at_or_above = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
+            index = _mm512_add_epi32(index, index);
+            index = _mm512_mask_add_epi32(index, is_at_or_above, index, _mm512_set1_epi32(1));
         } else {
-            place = _mm512_mullo_epi32(place, _mm512_set1_epi32(step as i32));
+            index = _mm512_mullo_epi32(index, _mm512_set1_epi32(step as i32));
         }
         let mut half = step / 2;
         while half >= LANES as u32 {
-            let last = _mm512_add_epi32(place, _mm512_set1_epi32(half as i32 - 1));
-            // SAFETY: places are below 31 steps and the halves before, together below 32 steps.
+            let last = _mm512_add_epi32(index, _mm512_set1_epi32(half as i32 - 1));
+            // SAFETY: indices are below 31 steps and the halves before, together below 32 steps.
             let cut = unsafe { _mm512_i32gather_ps::<4>(last, all.as_ptr()) };
-            let is_up = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
-            place = _mm512_mask_add_epi32(place, is_up, place, _mm512_set1_epi32(half as i32));
+            let is_at_or_above = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
+            index =
+                _mm512_mask_add_epi32(index, is_at_or_above, index, _mm512_set1_epi32(half as i32));
             half /= 2;
         }
         // SAFETY: the array is 64 bytes; the store needs no alignment.
-        unsafe { _mm512_storeu_si512(bin.as_mut_ptr().cast(), place) }
+        unsafe { _mm512_storeu_si512(bin.as_mut_ptr().cast(), index) }
     }
     if step <= 2 {
         return;
     }
     let values = values.as_flattened().iter();
-    let places = bins.as_flattened_mut().iter_mut().zip(values);
+    let indices = bins.as_flattened_mut().iter_mut().zip(values);
     if step == 8 {
         // Compare a value with all remaining cuts at once, which is faster than a gather per
         // bisection step.
         let (cuts, _) = all.as_chunks::<8>();
-        for (bin, &x) in places {
+        for (bin, &x) in indices {
             if let Some(cuts) = cuts.get((*bin / 8) as usize) {
                 // SAFETY: the array is 32 bytes; the load needs no alignment.
                 let cuts = unsafe { _mm256_loadu_ps(cuts.as_ptr()) };
-                let up = _mm256_cmp_ps::<_CMP_LE_OQ>(cuts, _mm256_set1_ps(x));
-                *bin += _mm256_movemask_ps(up).count_ones();
+                let at_or_above = _mm256_cmp_ps::<_CMP_LE_OQ>(cuts, _mm256_set1_ps(x));
+                *bin += _mm256_movemask_ps(at_or_above).count_ones();
             }
         }
         return;
     }
     // At most 16 cuts remain.
-    let inside = ((1_u32 << step.min(LANES as u32)) - 1) as u16;
-    for (bin, &x) in places {
-        // SAFETY: places are multiples of the number of remaining cuts, below 32 steps; no other
+    let cut_mask = ((1_u32 << step.min(LANES as u32)) - 1) as u16;
+    for (bin, &x) in indices {
+        // SAFETY: indices are multiples of the number of remaining cuts, below 32 steps; no other
         // lane is read.
-        let cuts = unsafe { _mm512_maskz_loadu_ps(inside, all.as_ptr().add(*bin as usize)) };
-        let up = _mm512_mask_cmp_ps_mask::<_CMP_LE_OQ>(inside, cuts, _mm512_set1_ps(x));
-        *bin += u32::from(up).count_ones();
+        let cuts = unsafe { _mm512_maskz_loadu_ps(cut_mask, all.as_ptr().add(*bin as usize)) };
+        let at_or_above = _mm512_mask_cmp_ps_mask::<_CMP_LE_OQ>(cut_mask, cuts, _mm512_set1_ps(x));
+        *bin += u32::from(at_or_above).count_ones();
     }
 }
 
@@ -231,9 +232,12 @@ pub(super) fn bin_bytes(
     let (bins, _) = bins.as_chunks::<LANES>();
     let (out, _) = out.0.as_chunks_mut::<LANES>();
     for ((out, bin), x) in out.iter_mut().zip(bins).zip(values) {
-        let x = singles(x);
+        let x = load_f32s(x);
         // Bins are far below 2^31.
-        let above = _mm512_max_epi32(_mm512_sub_epi32(words(bin), start), _mm512_setzero_si512());
+        let above = _mm512_max_epi32(
+            _mm512_sub_epi32(load_u32s(bin), start),
+            _mm512_setzero_si512(),
+        );
         let is_missing = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
         let byte = _mm512_cvtusepi32_epi8(above);
         // The bytes of 16 rows: the bits of the 16-lane mask are used as a byte mask.
@@ -255,7 +259,7 @@ pub(super) fn run(lanes: F64x8, work: impl WithSimd) {
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) fn left_masks(columns: &[RowBytes], splits: &[ColumnSplit], out: &mut [u64]) {
     for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
-        let x = bytes(&columns[usize::from(column)]);
+        let x = load_bytes(&columns[usize::from(column)]);
         *out = _mm512_cmple_epu8_mask(x, _mm512_set1_epi8(byte as i8));
     }
 }
@@ -271,9 +275,9 @@ pub(super) fn leaves(
 ) {
     let slots = &mut slots.reached[0][LEAVES_MAX - splits.len()..];
     for (split, &[column, byte, left, right]) in splits.iter().enumerate().rev() {
-        let x = bytes(&columns[usize::from(column)]);
+        let x = load_bytes(&columns[usize::from(column)]);
         let goes_left = _mm512_cmple_epu8_mask(x, _mm512_set1_epi8(byte as i8));
-        let [left, right] = [left, right].map(|child| bytes(&slots[usize::from(child)]));
+        let [left, right] = [left, right].map(|child| load_bytes(&slots[usize::from(child)]));
         let reached = _mm512_mask_mov_epi8(right, goes_left, left);
         store_bytes(&mut slots[split], reached);
     }
@@ -307,26 +311,30 @@ pub(super) fn leaves_of_two(
         let own = (before + splits.len() + index) & SLOT_MASK;
         let byte = _mm512_set1_epi8(byte as i8);
         let right = _mm512_sub_epi8(_mm512_set1_epi8(right as i8), ahead);
-        let x = bytes(&columns[usize::from(column)]);
+        let x = load_bytes(&columns[usize::from(column)]);
         let goes_left = _mm512_cmple_epu8_mask(x, byte);
         let reached = _mm512_mask_sub_epi8(right, goes_left, right, one);
         store_bytes(&mut slots[own], reached);
-        let y = bytes(&others[usize::from(column)]);
+        let y = load_bytes(&others[usize::from(column)]);
         let goes_left = _mm512_cmple_epu8_mask(y, byte);
         let reached = _mm512_mask_sub_epi8(right, goes_left, right, one);
         store_bytes(&mut other_slots[own], reached);
     }
     for (split, &[column, byte, left, right]) in splits.iter().enumerate().rev() {
         let byte = _mm512_set1_epi8(byte as i8);
-        let x = bytes(&columns[usize::from(column)]);
-        let y = bytes(&others[usize::from(column)]);
+        let x = load_bytes(&columns[usize::from(column)]);
+        let y = load_bytes(&others[usize::from(column)]);
         let [own, left, right] =
             [split, usize::from(left), usize::from(right)].map(|slot| (before + slot) & SLOT_MASK);
         let goes_left = _mm512_cmple_epu8_mask(x, byte);
-        let reached = _mm512_mask_mov_epi8(bytes(&slots[right]), goes_left, bytes(&slots[left]));
+        let reached = _mm512_mask_mov_epi8(
+            load_bytes(&slots[right]),
+            goes_left,
+            load_bytes(&slots[left]),
+        );
         store_bytes(&mut slots[own], reached);
         let goes_left = _mm512_cmple_epu8_mask(y, byte);
-        let [left, right] = [left, right].map(|slot| bytes(&other_slots[slot]));
+        let [left, right] = [left, right].map(|slot| load_bytes(&other_slots[slot]));
         store_bytes(
             &mut other_slots[own],
             _mm512_mask_mov_epi8(right, goes_left, left),
@@ -351,14 +359,14 @@ pub(super) fn add_leaf_values(
         let leaf = unsafe { _mm_loadu_si128(reached.as_ptr().cast()) };
         let leaf = _mm512_cvtepu8_epi32(leaf);
         let part_of = _mm512_srli_epi32::<5>(leaf);
-        let mut value = _mm512_permutex2var_ps(singles(&tables[0]), leaf, singles(&tables[1]));
+        let mut value = _mm512_permutex2var_ps(load_f32s(&tables[0]), leaf, load_f32s(&tables[1]));
         for part in 1..parts {
             let [low, high] = [&tables[2 * part], &tables[2 * part + 1]];
-            let there = _mm512_permutex2var_ps(singles(low), leaf, singles(high));
-            let is_there = _mm512_cmpeq_epi32_mask(part_of, _mm512_set1_epi32(part as i32));
-            value = _mm512_mask_mov_ps(value, is_there, there);
+            let candidate = _mm512_permutex2var_ps(load_f32s(low), leaf, load_f32s(high));
+            let is_candidate = _mm512_cmpeq_epi32_mask(part_of, _mm512_set1_epi32(part as i32));
+            value = _mm512_mask_mov_ps(value, is_candidate, candidate);
         }
-        let total = _mm512_add_ps(singles(sum), value);
+        let total = _mm512_add_ps(load_f32s(sum), value);
         store(sum, total);
     }
 }

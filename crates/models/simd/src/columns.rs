@@ -36,9 +36,9 @@ pub struct SpecialKeys {
     /// Values up to this magnitude count as zero.
     pub zero: f32,
     /// Key of NaN.
-    pub of_nan: u32,
+    pub nan_key: u32,
     /// Key of zero.
-    pub of_zero: u32,
+    pub zero_key: u32,
 }
 
 /// Maps a float to an unsigned integer of the same order, equal for equal values; not for NaN.

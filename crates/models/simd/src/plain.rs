@@ -23,10 +23,10 @@ pub(super) fn transpose(
 pub(super) fn keys(values: &[f32], special: SpecialKeys, out: &mut [u32]) {
     for (key, &x) in out.iter_mut().zip(values) {
         let ordered = match x.abs() <= special.zero {
-            true => special.of_zero,
+            true => special.zero_key,
             false => ordered_key(x),
         };
-        *key = if x.is_nan() { special.of_nan } else { ordered };
+        *key = if x.is_nan() { special.nan_key } else { ordered };
     }
 }
 

@@ -89,7 +89,7 @@ struct ModelArrays {
     expected: Vec<f64>,
     value: Vec<f64>,
     share: Vec<f64>,
-    merged: Vec<f64>,
+    earlier_share: Vec<f64>,
     leaf_vectors: Vec<f64>,
     iteration_starts: Vec<u32>,
     node_starts: Vec<u32>,
@@ -100,9 +100,9 @@ struct ModelArrays {
     right: Vec<u32>,
     feature: Vec<u32>,
     label: Vec<u32>,
-    previous: Vec<u32>,
+    earlier_edge: Vec<u32>,
     set_starts: Vec<u32>,
-    set_places: Vec<u32>,
+    set_word_indices: Vec<u32>,
     set_words: Vec<u32>,
     flags: Vec<u8>,
 }
@@ -111,7 +111,7 @@ impl ModelArrays {
     /// Reserves capacity for all nodes: a growing vector temporarily uses up to three times its
     /// memory while it is copied.
     fn reserve(&mut self, nodes: usize) {
-        for array in [&mut self.value, &mut self.share, &mut self.merged] {
+        for array in [&mut self.value, &mut self.share, &mut self.earlier_share] {
             array.reserve_exact(nodes);
         }
         for array in [
@@ -119,7 +119,7 @@ impl ModelArrays {
             &mut self.right,
             &mut self.feature,
             &mut self.label,
-            &mut self.previous,
+            &mut self.earlier_edge,
         ] {
             array.reserve_exact(nodes);
         }
@@ -151,8 +151,8 @@ impl ModelArrays {
         self.leaf_vectors.extend(tree.leaf_vectors());
         self.set_starts
             .extend(tree.sets().ends().iter().map(|end| words_before + end));
-        for &(place, bits) in tree.sets().words() {
-            self.set_places.push(place);
+        for &(index, bits) in tree.sets().words() {
+            self.set_word_indices.push(index);
             self.set_words.push(bits);
         }
         self.node_starts.push(self.flags.len() as u32);
@@ -176,8 +176,8 @@ impl ModelArrays {
                 }));
         }
         self.share.extend(paths.share);
-        self.merged.extend(paths.merged);
-        self.previous.extend(paths.previous);
+        self.earlier_share.extend(paths.earlier_share);
+        self.earlier_edge.extend(paths.earlier_edge);
         self.path_features.push(paths.path_features);
     }
 
@@ -201,11 +201,11 @@ impl ModelArrays {
             value: &self.value,
             label: &self.label,
             share: &self.share,
-            merged: &self.merged,
-            previous: &self.previous,
+            earlier_share: &self.earlier_share,
+            earlier_edge: &self.earlier_edge,
             leaf_vectors: &self.leaf_vectors,
             set_starts: &self.set_starts,
-            set_places: &self.set_places,
+            set_word_indices: &self.set_word_indices,
             set_words: &self.set_words,
             binned: BinnedView::default(),
             bundles: BundlesView::default(),
@@ -218,7 +218,7 @@ impl ModelArrays {
             &self.expected,
             &self.value,
             &self.share,
-            &self.merged,
+            &self.earlier_share,
             &self.leaf_vectors,
         ] {
             image.push(array);
@@ -233,9 +233,9 @@ impl ModelArrays {
             &self.right,
             &self.feature,
             &self.label,
-            &self.previous,
+            &self.earlier_edge,
             &self.set_starts,
-            &self.set_places,
+            &self.set_word_indices,
             &self.set_words,
         ] {
             image.push(array);

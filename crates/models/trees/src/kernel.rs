@@ -34,14 +34,14 @@ pub(crate) struct KernelScratch {
     pub(crate) blocks: BlockScratch,
     pub(crate) keys: Vec<u32>,
     /// Values gathered from a row.
-    pub(crate) singles: Vec<f32>,
+    pub(crate) f32s: Vec<f32>,
 }
 
 /// One vector per type of running sum; a model uses one of them.
 #[derive(Debug, Default)]
 pub(crate) struct FloatVectors {
-    pub(crate) singles: Vec<f32>,
-    pub(crate) doubles: Vec<f64>,
+    pub(crate) f32s: Vec<f32>,
+    pub(crate) f64s: Vec<f64>,
 }
 
 /// Running sums by type.
@@ -76,15 +76,15 @@ impl Sum for f32 {
     }
 
     fn sums(scratch: &mut BlockScratch) -> &mut Vec<[Self; BLOCK_ROWS]> {
-        &mut scratch.singles
+        &mut scratch.f32s
     }
 
     fn values(vectors: &FloatVectors) -> &[Self] {
-        &vectors.singles
+        &vectors.f32s
     }
 
     fn vector(vectors: &mut FloatVectors) -> &mut Vec<Self> {
-        &mut vectors.singles
+        &mut vectors.f32s
     }
 }
 
@@ -99,15 +99,15 @@ impl Sum for f64 {
     }
 
     fn sums(scratch: &mut BlockScratch) -> &mut Vec<[Self; BLOCK_ROWS]> {
-        &mut scratch.doubles
+        &mut scratch.f64s
     }
 
     fn values(vectors: &FloatVectors) -> &[Self] {
-        &vectors.doubles
+        &vectors.f64s
     }
 
     fn vector(vectors: &mut FloatVectors) -> &mut Vec<Self> {
-        &mut vectors.doubles
+        &mut vectors.f64s
     }
 }
 
@@ -178,10 +178,10 @@ impl<'a> KernelCall<'a> {
                     blocks::sum_table(part, simd, trees.clone(), margins, scratch, add);
                 }
                 (KernelEngine::Blocks(simd), FloatsMut::Doubles(margins))
-                    if !form.leaf_doubles.is_empty() =>
+                    if !form.leaf_f64s.is_empty() =>
                 {
                     let add = |leaves: Range<usize>, reached: &_, sums: &mut _| {
-                        blocks::add_doubles(&form.leaf_doubles[leaves.start..], reached, sums);
+                        blocks::add_leaf_f64s(&form.leaf_f64s[leaves.start..], reached, sums);
                     };
                     let scratch = &mut scratch.blocks;
                     blocks::sum_table(part, simd, trees.clone(), margins, scratch, add);
@@ -193,7 +193,7 @@ impl<'a> KernelCall<'a> {
                     walk::sum(part, trees.clone(), margins, f32::from_bits, scratch);
                 }
                 (KernelEngine::Walk, FloatsMut::Doubles(margins)) => {
-                    let value = |leaf: u32| form.leaf_doubles[leaf as usize];
+                    let value = |leaf: u32| form.leaf_f64s[leaf as usize];
                     walk::sum(part, trees.clone(), margins, value, scratch);
                 }
                 (KernelEngine::Nodes, _) => nodes::sum(part, trees.clone(), margins),
@@ -222,7 +222,7 @@ impl<'a> KernelCall<'a> {
                         walk::values(self, trees, out, f32::from_bits, scratch);
                     }
                     FloatsMut::Doubles(out) => {
-                        let value = |leaf: u32| form.leaf_doubles[leaf as usize];
+                        let value = |leaf: u32| form.leaf_f64s[leaf as usize];
                         walk::values(self, trees, out, value, scratch);
                     }
                 }

@@ -9,10 +9,10 @@ pub(crate) use albacore_formats::limits::{
 /// Maximum rows of a call of the contribution engine: bounds the widened copy of the rows.
 pub(crate) use albacore_simd::BLOCK_ROWS;
 
-/// Quadrature points that `shap::tree_walk` carries through a tree together. Four f64 are one AVX
+/// Quadrature points that `shap::sweep` carries through a tree together. Four f64 are one AVX
 /// register or two SSE registers, and four points are exact for paths of up to eight distinct
 /// features, which covers the default depths of the libraries.
-pub(crate) const PACKET_POINTS: usize = 4;
+pub(crate) const POINT_GROUP_SIZE: usize = 4;
 
 /// Maximum Newton iterations for a quadrature node. Starting from the cosine approximation it
 /// converges quadratically, in four or five iterations; the margin allows for rounding errors that

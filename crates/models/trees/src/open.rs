@@ -153,7 +153,7 @@ fn borrow_arrays<'a>(bytes: &'a [u8], header: &ImageHeader) -> Checked<EnsembleV
         expected: arrays.take(trees * outputs)?,
         value: arrays.take(nodes)?,
         share: arrays.take(nodes)?,
-        merged: arrays.take(nodes)?,
+        earlier_share: arrays.take(nodes)?,
         leaf_vectors: arrays.take(header.leaf_vectors)?,
         iteration_starts: arrays.take(header.iterations + 1)?,
         node_starts: arrays.take(trees + 1)?,
@@ -164,9 +164,9 @@ fn borrow_arrays<'a>(bytes: &'a [u8], header: &ImageHeader) -> Checked<EnsembleV
         right: arrays.take(nodes)?,
         feature: arrays.take(nodes)?,
         label: arrays.take(nodes)?,
-        previous: arrays.take(nodes)?,
+        earlier_edge: arrays.take(nodes)?,
         set_starts: arrays.take(header.sets + 1)?,
-        set_places: arrays.take(header.set_words)?,
+        set_word_indices: arrays.take(header.set_words)?,
         set_words: arrays.take(header.set_words)?,
         flags: arrays.take(nodes)?,
         binned: borrow_binned(&mut arrays, header.binned)?,
@@ -192,7 +192,7 @@ fn borrow_binned<'a>(
         splits: arrays.take(count())?,
         leaf_nodes: arrays.take(count())?,
         leaf_values: arrays.take(count())?,
-        leaf_doubles: arrays.take(count())?,
+        leaf_f64s: arrays.take(count())?,
         walk_nodes: arrays.take(count())?,
         key_planes: arrays.take(count())?,
         level_order: arrays.take(count())?,
@@ -271,7 +271,7 @@ fn check_tree(view: &EnsembleView<'_>, index: usize, has_vectors: bool) -> Check
         if tree.flags[node] & flag::CATEGORICAL != 0 && !is_set {
             return out_of_range("sets", index);
         }
-        if tree.previous[node] != NONE && tree.previous[node] as usize > node {
+        if tree.earlier_edge[node] != NONE && tree.earlier_edge[node] as usize > node {
             return out_of_range("previous", index);
         }
     }

@@ -109,12 +109,12 @@ impl<'a> Predictor<'a> {
             }
             Kernel::Walk => {
                 let keys = view.key_count() * size_of::<u32>();
-                size_of_val(form.walk_nodes) + size_of_val(form.leaf_doubles) + keys
+                size_of_val(form.walk_nodes) + size_of_val(form.leaf_f64s) + keys
             }
             Kernel::Blocks | Kernel::BlocksAvx2 | Kernel::BlocksAvx512 => {
                 size_of_val(form.level_order)
                     + size_of_val(form.leaf_values)
-                    + size_of_val(form.leaf_doubles)
+                    + size_of_val(form.leaf_f64s)
                     + size_of_val(form.tables)
                     + form.columns.len() * BLOCK_ROWS
             }

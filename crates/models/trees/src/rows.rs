@@ -36,14 +36,14 @@ impl<'a> Rows<'a> {
     }
 
     /// Returns a value as the engines compare it.
-    pub(crate) fn prepared(&self, library: Library, place: usize) -> f64 {
+    pub(crate) fn prepared(&self, library: Library, index: usize) -> f64 {
         match (library, self) {
-            (Library::Xgboost, Self::F32(x)) => f64::from(x[place]),
-            (Library::Xgboost, Self::F64(x)) => rounded(x[place]),
-            (Library::Lightgbm, Self::F32(x)) => flushed(f64::from(x[place])),
-            (Library::Lightgbm, Self::F64(x)) => flushed(x[place]),
-            (Library::Sklearn, Self::F32(x)) => f64::from(x[place]),
-            (Library::Sklearn, Self::F64(x)) => x[place],
+            (Library::Xgboost, Self::F32(x)) => f64::from(x[index]),
+            (Library::Xgboost, Self::F64(x)) => rounded(x[index]),
+            (Library::Lightgbm, Self::F32(x)) => flushed(f64::from(x[index])),
+            (Library::Lightgbm, Self::F64(x)) => flushed(x[index]),
+            (Library::Sklearn, Self::F32(x)) => f64::from(x[index]),
+            (Library::Sklearn, Self::F64(x)) => x[index],
         }
     }
 

@@ -15,13 +15,13 @@
 //! arXiv:2109.09847).
 //!
 //! Suggested reading order:
-//! * `tree_walk`: the formulas, and one row through one tree in plain code;
+//! * `sweep`: the formulas, and one row through one tree in plain code;
 //! * `quadrature`: why so few points are exact;
 //! * `contributions`: the formulas as three constants per split, for vectors;
 //! * `one_row`: **SHAP values of one row**, eight trees in the lanes of a vector;
 //! * `many_rows`, with `row_descent` and `row_terms`: one tree, rows in the lanes;
 //! * `interactions`, with `pair_terms`: interaction values of one row, by `one_row`;
-//! * `scalar`: contributions and interactions of any model, by `tree_walk`.
+//! * `scalar`: contributions and interactions of any model, by `sweep`.
 
 pub(crate) mod contributions;
 pub(crate) mod interactions;
@@ -33,7 +33,7 @@ mod row_descent;
 mod row_terms;
 pub(crate) mod scalar;
 mod scratch;
-mod tree_walk;
+mod sweep;
 
 pub(crate) use scratch::ShapScratch;
 

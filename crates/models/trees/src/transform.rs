@@ -152,7 +152,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_transform_survives_its_code() {
+    fn a_transform_is_encoded_and_decoded_unchanged() {
         for transform in ALL {
             let (code, parameter) = encode(transform);
             assert_eq!(decode(code, parameter), Some(transform));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn values_follow_the_formulas() {
+    fn values_match_the_formulas() {
         let of = |transform: Transform, margin: f64| {
             let mut row = [margin];
             apply_f64(transform, &mut row);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_equal_classes_wins() {
+    fn argmax_returns_the_first_of_equal_classes() {
         let mut row = [1.0_f32, 3.0, 3.0];
         apply_f32(Transform::Argmax, &mut row);
         assert_eq!(row[0], 1.0);

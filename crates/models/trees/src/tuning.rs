@@ -76,7 +76,7 @@ fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> KernelS
     let mut bench = TimedCalls {
         rows: sample_rows(view),
         floats: Vec::new(),
-        doubles: Vec::new(),
+        f64s: Vec::new(),
         scratch: PredictScratch::default(),
         start: clock(),
         clock,
@@ -118,7 +118,7 @@ fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> KernelS
 struct TimedCalls<'a> {
     rows: Vec<f32>,
     floats: Vec<f32>,
-    doubles: Vec<f64>,
+    f64s: Vec<f64>,
     scratch: PredictScratch,
     start: u64,
     clock: &'a mut dyn FnMut() -> u64,
@@ -191,7 +191,7 @@ impl TimedCalls<'_> {
                 .ok()?;
             let before = (self.clock)();
             let out = match predictor.output_element(kind) {
-                ElementType::F64 => OutputMut::F64(resized(&mut self.doubles, width)),
+                ElementType::F64 => OutputMut::F64(resized(&mut self.f64s, width)),
                 ElementType::F32 | ElementType::I32 => {
                     OutputMut::F32(resized(&mut self.floats, width))
                 }
@@ -217,7 +217,7 @@ impl TimedCalls<'_> {
         let values = &self.rows[first..first + rows * predictor.features()];
         let width = rows * predictor.output_width(kind);
         let out = match predictor.output_element(kind) {
-            ElementType::F64 => OutputMut::F64(resized(&mut self.doubles, width)),
+            ElementType::F64 => OutputMut::F64(resized(&mut self.f64s, width)),
             ElementType::F32 | ElementType::I32 => OutputMut::F32(resized(&mut self.floats, width)),
         };
         predictor.predict(kind, Rows::F32(values), out, &mut self.scratch)
@@ -264,7 +264,7 @@ mod tests {
         internal_count=10 6\n\nend of trees\n";
 
     #[test]
-    fn every_size_is_measured_and_the_fastest_kernel_is_taken() {
+    fn every_size_is_measured_and_the_fastest_kernel_is_selected() {
         let image = Image::compile(&Model::parse(MODEL.as_bytes()).expect("a model"));
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
         let mut now = 0;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_beyond_its_time_limit_leaves_the_choice_by_rule() {
+    fn a_measurement_that_exceeds_its_time_limit_keeps_the_default_kernel() {
         let image = Image::compile(&Model::parse(MODEL.as_bytes()).expect("a model"));
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
         let mut now = 0;

@@ -64,24 +64,29 @@ fn numbers(value: &Value) -> Vec<f64> {
     items.map(|item| item.parse().expect("a number")).collect()
 }
 
-fn answer(predictor: &Predictor<'_>, library: Library, rows: &[f64], kind: Kind) -> Vec<f64> {
+fn predict_values(
+    predictor: &Predictor<'_>,
+    library: Library,
+    rows: &[f64],
+    kind: Kind,
+) -> Vec<f64> {
     let count = rows.len() / predictor.features();
     let length = count * predictor.output_width(kind);
     let (mut f32s, mut f64s) = (vec![0.0; length], vec![0.0; length]);
     let out = match predictor.output_element(kind) {
         ElementType::F32 => OutputMut::F32(&mut f32s),
         ElementType::F64 => OutputMut::F64(&mut f64s),
-        ElementType::I32 => panic!("leaves are not asked for"),
+        ElementType::I32 => panic!("leaves are not requested"),
     };
-    let singles: Vec<f32> = rows.iter().map(|&x| x as f32).collect();
+    let rows_f32: Vec<f32> = rows.iter().map(|&x| x as f32).collect();
     let rows = match library {
-        Library::Xgboost => Rows::F32(&singles),
+        Library::Xgboost => Rows::F32(&rows_f32),
         Library::Lightgbm | Library::Sklearn => Rows::F64(rows),
     };
     let (options, mut scratch) = (PredictionOptions::default(), PredictScratch::default());
     predictor
         .predict_with(kind, rows, &options, out, &mut scratch)
-        .expect("answers");
+        .expect("a prediction");
     match predictor.output_element(kind) {
         ElementType::F32 => f32s.into_iter().map(f64::from).collect(),
         ElementType::F64 | ElementType::I32 => f64s,
@@ -89,7 +94,7 @@ fn answer(predictor: &Predictor<'_>, library: Library, rows: &[f64], kind: Kind)
 }
 
 /// Returns the difference from the library's results for a case, if any.
-fn complaint(model: &Model, case: &Value, are_sums_other: bool) -> Option<String> {
+fn mismatch(model: &Model, case: &Value, are_sums_other: bool) -> Option<String> {
     let image = Image::compile(model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let rows = numbers(&case["rows"]);
@@ -101,56 +106,60 @@ fn complaint(model: &Model, case: &Value, are_sums_other: bool) -> Option<String
         if case[key].is_null() {
             continue;
         }
-        let wanted = numbers(&case[key]);
-        let got = answer(&predictor, model.library(), &rows, kind);
+        let expected = numbers(&case[key]);
+        let got = predict_values(&predictor, model.library(), &rows, kind);
         let tolerance = match kind == Kind::Contribs || are_sums_other {
             true => SUMS,
             false => 0.0,
         };
-        let width = wanted.len() / (rows.len() / predictor.features());
-        for (index, (got, wanted_one)) in got.iter().zip(&wanted).enumerate() {
-            let row = &wanted[index / width * width..][..width];
+        let width = expected.len() / (rows.len() / predictor.features());
+        for (index, (got, expected_value)) in got.iter().zip(&expected).enumerate() {
+            let row = &expected[index / width * width..][..width];
             let finite = row.iter().filter(|x| x.is_finite());
             let scale = finite.fold(1.0_f64, |largest, x| largest.max(x.abs()));
-            let is_equal = got == wanted_one || got.is_nan() && wanted_one.is_nan();
-            let is_near = (got - wanted_one).abs() <= tolerance * scale;
+            let is_equal = got == expected_value || got.is_nan() && expected_value.is_nan();
+            let is_near = (got - expected_value).abs() <= tolerance * scale;
             if !is_equal && !is_near {
-                return Some(format!("{key}[{index}]: {got} for {wanted_one}"));
+                return Some(format!("{key}[{index}]: {got} for {expected_value}"));
             }
         }
-        if got.len() != wanted.len() {
-            return Some(format!("{key}: {} values for {}", got.len(), wanted.len()));
+        if got.len() != expected.len() {
+            return Some(format!(
+                "{key}: {} values for {}",
+                got.len(),
+                expected.len()
+            ));
         }
     }
     None
 }
 
 #[test]
-fn edge_cases_of_every_version_are_predicted_or_refused_as_by_the_library() {
-    let (mut complaints, mut answered, mut refused) = (Vec::new(), 0, 0);
+fn edge_cases_of_every_version_are_predicted_or_rejected_as_by_the_library() {
+    let (mut mismatches, mut predicted, mut refused) = (Vec::new(), 0, 0);
     for (name, archive) in archives() {
         let are_sums_other = name == "xgboost-1.2.1";
         for case in cases(&archive) {
-            let place = format!("{name} {}", text(case, "name"));
+            let label = format!("{name} {}", text(case, "name"));
             let model = Model::parse(model_of(&archive, case).as_bytes());
             match (model, case["error"].as_str()) {
                 (Ok(model), None) => {
-                    let complaint = complaint(&model, case, are_sums_other);
-                    complaints.extend(complaint.map(|it| format!("{place} {it}")));
-                    answered += 1;
+                    let mismatch = mismatch(&model, case, are_sums_other);
+                    mismatches.extend(mismatch.map(|it| format!("{label} {it}")));
+                    predicted += 1;
                 }
                 (Err(error), Some(_)) => {
                     let message = error.to_string();
-                    assert!(message.contains("base_score: "), "{place}: {message}");
+                    assert!(message.contains("base_score: "), "{label}: {message}");
                     refused += 1;
                 }
-                (Err(error), None) => complaints.push(format!("{place}: {error}")),
-                (Ok(_), Some(error)) => complaints.push(format!("{place}: not refused: {error}")),
+                (Err(error), None) => mismatches.push(format!("{label}: {error}")),
+                (Ok(_), Some(error)) => mismatches.push(format!("{label}: not refused: {error}")),
             }
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
-    assert!(answered > 600 && refused > 40, "{answered}, {refused}");
+    assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
+    assert!(predicted > 600 && refused > 40, "{predicted}, {refused}");
 }
 
 #[test]

@@ -207,8 +207,8 @@ fn files() -> BTreeMap<String, Vec<u8>> {
     let path = zoo::folder().join("../foreign/foreign.zip");
     let mut zip = ZipArchive::new(File::open(path).expect("archive")).expect("zip archive");
     let mut files = BTreeMap::new();
-    for place in 0..zip.len() {
-        let mut member = zip.by_index(place).expect("a member");
+    for index in 0..zip.len() {
+        let mut member = zip.by_index(index).expect("a member");
         let mut bytes = Vec::new();
         member.read_to_end(&mut bytes).expect("readable member");
         files.insert(member.name().expect("a name").to_string(), bytes);
@@ -220,20 +220,20 @@ fn files() -> BTreeMap<String, Vec<u8>> {
 fn unsupported_formats_are_recognized() {
     let files = files();
     assert_eq!(files.len(), NAMED.len());
-    let mut complaints = Vec::new();
+    let mut mismatches = Vec::new();
     for (name, what, way_out) in NAMED {
         match Model::parse(&files[name]) {
             Err(error @ ModelError::Foreign { .. }) => {
                 let message = error.to_string();
                 if !message.contains(what) || !message.contains(way_out) {
-                    complaints.push(format!("{name}: {message}"));
+                    mismatches.push(format!("{name}: {message}"));
                 }
             }
-            Err(error) => complaints.push(format!("{name}: {error}")),
-            Ok(_) => complaints.push(format!("{name}: a model")),
+            Err(error) => mismatches.push(format!("{name}: {error}")),
+            Ok(_) => mismatches.push(format!("{name}: a model")),
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
 }
 
 #[test]

@@ -56,11 +56,11 @@ fn exercise(model: &Model) -> Vec<f64> {
         if length > 1 << 22 {
             continue;
         }
-        let (mut singles, mut doubles, mut leaves) =
+        let (mut f32s, mut f64s, mut leaves) =
             (vec![0.0; length], vec![0.0; length], vec![0; length]);
         let out = match predictor.output_element(kind) {
-            ElementType::F32 => OutputMut::F32(&mut singles),
-            ElementType::F64 => OutputMut::F64(&mut doubles),
+            ElementType::F32 => OutputMut::F32(&mut f32s),
+            ElementType::F64 => OutputMut::F64(&mut f64s),
             ElementType::I32 => OutputMut::I32(&mut leaves),
         };
         // Contributions are rejected if covers are missing; nothing else can fail.
@@ -68,22 +68,18 @@ fn exercise(model: &Model) -> Vec<f64> {
         if kind == Kind::Margin {
             result.expect("margins of any model");
             let is_double = predictor.output_element(kind) == ElementType::F64;
-            let singles = singles.into_iter().map(f64::from);
-            margins = if is_double {
-                doubles
-            } else {
-                singles.collect()
-            };
+            let widened = f32s.into_iter().map(f64::from);
+            margins = if is_double { f64s } else { widened.collect() };
         }
     }
     margins
 }
 
 /// Returns the error message of a rejected model.
-fn refusal(bytes: &[u8]) -> String {
+fn error_message(bytes: &[u8]) -> String {
     match Model::parse(bytes) {
         Err(error) => error.to_string(),
-        Ok(_) => panic!("taken: {}", String::from_utf8_lossy(bytes)),
+        Ok(_) => panic!("accepted: {}", String::from_utf8_lossy(bytes)),
     }
 }
 
@@ -416,7 +412,7 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_contradiction_names_its_field() {
+fn an_inconsistency_is_reported_with_its_field() {
     for (model, contradictions) in [
         (JSON, JSON_CONTRADICTIONS),
         (TEXT, TEXT_CONTRADICTIONS),
@@ -424,14 +420,14 @@ fn a_contradiction_names_its_field() {
     ] {
         for (from, to, message) in contradictions {
             assert!(model.contains(from), "{from}");
-            let given = refusal(model.replacen(from, to, 1).as_bytes());
+            let given = error_message(model.replacen(from, to, 1).as_bytes());
             assert!(given.contains(message), "{to}: {given}");
         }
     }
 }
 
 #[test]
-fn bytes_that_are_no_model_are_refused() {
+fn bytes_that_are_not_a_model_are_rejected() {
     for bytes in [
         &b""[..],
         b"{",
@@ -442,7 +438,7 @@ fn bytes_that_are_no_model_are_refused() {
         b"[1]",
         &[0xff; 64],
     ] {
-        refusal(bytes);
+        error_message(bytes);
     }
     let error = Model::parse(b"binf").err();
     assert!(
@@ -452,11 +448,11 @@ fn bytes_that_are_no_model_are_refused() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_refused() {
+fn a_truncated_file_is_rejected() {
     let cut_everywhere = |whole: &[u8], step: usize| {
         Model::parse(whole).expect("a model");
         for length in (0..whole.len()).step_by(step) {
-            refusal(&whole[..length]);
+            error_message(&whole[..length]);
         }
     };
     cut_everywhere(JSON.as_bytes(), 1);
@@ -464,7 +460,7 @@ fn a_file_cut_anywhere_is_refused() {
     let text = TEXT.as_bytes();
     let end_of_trees = TEXT.find("end of trees").expect("an end") + "end of trees".len();
     for length in 0..end_of_trees {
-        refusal(&text[..length]);
+        error_message(&text[..length]);
     }
     for (name, step) in [
         ("xgb_sliced", 1),
@@ -492,16 +488,16 @@ fn a_message_quotes_at_most_a_line_of_a_file() {
         (TEXT, "num_leaves=3"),
     ] {
         let damaged = model.replacen(from, &format!("{from}{long}"), 1);
-        assert!(refusal(damaged.as_bytes()).len() < 400, "{from}");
+        assert!(error_message(damaged.as_bytes()).len() < 400, "{from}");
     }
     let key = JSON.replacen('{', &format!("{{\"{long}\":[}},"), 1);
-    assert!(refusal(key.as_bytes()).len() < 400);
+    assert!(error_message(key.as_bytes()).len() < 400);
 }
 
 #[test]
 fn nesting_is_bounded_in_every_format() {
     for nested in ["[".repeat(100_000), "{\"a\":".repeat(100_000)] {
-        let message = refusal(
+        let message = error_message(
             JSON.replacen("\"version\":", &format!("\"x\":{nested}"), 1)
                 .as_bytes(),
         );
@@ -510,7 +506,7 @@ fn nesting_is_bounded_in_every_format() {
     for nested in [&b"["[..], b"[$[#U\x01", b"{U\x01a", b"{$[#U\x01U\x01a"] {
         let mut bytes = b"{U\x01x".to_vec();
         bytes.extend(nested.iter().cycle().take(500_000));
-        let message = refusal(&bytes);
+        let message = error_message(&bytes);
         assert!(
             message.contains("nesting of 65") || message.contains("damaged"),
             "{message}"
@@ -519,7 +515,7 @@ fn nesting_is_bounded_in_every_format() {
 }
 
 #[test]
-fn a_path_deeper_than_the_bound_is_refused_and_one_within_it_predicts() {
+fn a_path_deeper_than_the_bound_is_rejected_and_one_within_it_predicts() {
     let chain = |splits: usize| {
         let list = |f: &dyn Fn(usize) -> i64| {
             let numbers: Vec<String> = (0..splits).map(|split| f(split).to_string()).collect();
@@ -547,7 +543,7 @@ fn a_path_deeper_than_the_bound_is_refused_and_one_within_it_predicts() {
     };
     let margins = exercise(&Model::parse(chain(4096).as_bytes()).expect("a deep model"));
     assert_eq!(margins[0], 0.0);
-    let message = refusal(chain(4097).as_bytes());
+    let message = error_message(chain(4097).as_bytes());
     assert!(
         message.contains("Tree=0: a path of 4097 steps to node 8193"),
         "{message}"
@@ -555,7 +551,7 @@ fn a_path_deeper_than_the_bound_is_refused_and_one_within_it_predicts() {
 }
 
 #[test]
-fn an_image_that_is_damaged_is_refused() {
+fn a_corrupt_image_is_rejected() {
     let model = Model::parse(JSON.as_bytes()).expect("a model");
     let image = Image::compile(&model);
     let words: &[u64] = bytemuck::cast_slice(image.bytes());
@@ -579,7 +575,7 @@ fn an_image_that_is_damaged_is_refused() {
 }
 
 #[test]
-fn thresholds_beyond_any_index_are_read_with_vector_leaves() {
+fn thresholds_larger_than_any_index_are_read_with_vector_leaves() {
     let sample = zoo::sample("xgb_multi_output_tree");
     let json = sample
         .models()
@@ -622,24 +618,24 @@ fn files() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_file_of_the_fuzz_corpus_is_refused_or_predicts() {
+fn every_file_of_the_fuzz_corpus_is_rejected_or_predicts() {
     let corpus = zoo::folder().join("../../../fuzz/corpus/model");
-    let (mut taken, mut files) = (0, 0);
+    let (mut accepted, mut files) = (0, 0);
     for file in std::fs::read_dir(corpus).expect("the corpus") {
         let bytes = std::fs::read(file.expect("a file").path()).expect("a file");
         files += 1;
         if let Ok(model) = Model::parse(&bytes) {
             exercise(&model);
-            taken += 1;
+            accepted += 1;
         }
     }
-    assert!(files >= 25 && taken >= 10, "{taken} of {files}");
+    assert!(files >= 25 && accepted >= 10, "{accepted} of {files}");
 }
 
 #[test]
-fn a_file_with_bytes_changed_is_refused_or_predicts() {
+fn a_file_with_changed_bytes_is_rejected_or_predicts() {
     let files = files();
-    let taken = Cell::new(0);
+    let accepted = Cell::new(0);
     let config = ProptestConfig {
         cases: 4096,
         failure_persistence: None,
@@ -653,20 +649,20 @@ fn a_file_with_bytes_changed_is_refused_or_predicts() {
     runner
         .run(&strategy, |(file, changes)| {
             let mut bytes = files[file].clone();
-            for (place, byte, how) in changes {
-                let place = place.index(bytes.len());
+            for (index, byte, how) in changes {
+                let index = index.index(bytes.len());
                 match how {
-                    0 => bytes[place] = byte,
-                    1 => bytes.insert(place, byte),
-                    _ => drop(bytes.remove(place)),
+                    0 => bytes[index] = byte,
+                    1 => bytes.insert(index, byte),
+                    _ => drop(bytes.remove(index)),
                 }
             }
             if let Ok(model) = Model::parse(&bytes) {
                 exercise(&model);
-                taken.set(taken.get() + 1);
+                accepted.set(accepted.get() + 1);
             }
             Ok(())
         })
         .expect("no panic");
-    assert!(taken.get() > 0);
+    assert!(accepted.get() > 0);
 }

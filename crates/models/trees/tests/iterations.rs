@@ -25,7 +25,7 @@ fn trained() -> Vec<Trained> {
 }
 
 /// Returns the predictions of a model for the rows, and the width of a row.
-fn answer(model: &Model, kind: Kind, x: &Array) -> Vec<f64> {
+fn predict_values(model: &Model, kind: Kind, x: &Array) -> Vec<f64> {
     let image = Image::compile(model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let length = x.shape[0] * predictor.output_width(kind);
@@ -35,9 +35,9 @@ fn answer(model: &Model, kind: Kind, x: &Array) -> Vec<f64> {
         ElementType::F64 => OutputMut::F64(&mut f64s),
         ElementType::I32 => OutputMut::I32(&mut i32s),
     };
-    let singles = x.as_f32();
+    let x_f32 = x.as_f32();
     let rows = match model.library() {
-        Library::Xgboost => Rows::F32(&singles),
+        Library::Xgboost => Rows::F32(&x_f32),
         Library::Lightgbm | Library::Sklearn => Rows::F64(&x.data),
     };
     let result = predictor.predict(kind, rows, out, &mut PredictScratch::default());
@@ -66,12 +66,12 @@ fn compare(trained: &Trained, ending: &str, chosen: Iterations) -> usize {
             let Some(expected) = trained.array(&format!("{name}{ending}")) else {
                 continue;
             };
-            let got = answer(&model, kind, x);
-            let place = format!("{} {file} {name}{ending}", trained.name);
-            assert_eq!(got.len(), expected.data.len(), "{place}: shape");
+            let got = predict_values(&model, kind, x);
+            let label = format!("{} {file} {name}{ending}", trained.name);
+            assert_eq!(got.len(), expected.data.len(), "{label}: shape");
             for (at, (got, expected)) in got.iter().zip(&expected.data).enumerate() {
                 let is_near = (got - expected).abs() <= tolerance * expected.abs().max(1.0);
-                assert!(is_near, "{place} [{at}]: {got} {expected}");
+                assert!(is_near, "{label} [{at}]: {got} {expected}");
             }
             compared += 1;
         }
@@ -126,7 +126,7 @@ fn the_best_iterations_and_a_range_predict_as_in_the_library() {
 }
 
 #[test]
-fn iterations_outside_of_the_file_are_refused_with_a_remedy() {
+fn iterations_outside_of_the_file_are_rejected_with_a_remedy() {
     let all = trained();
     let model = |name: &str| {
         let trained = all.iter().find(|trained| trained.name == name);
@@ -176,7 +176,7 @@ fn with_best(best: &str) -> Result<Model, String> {
 }
 
 #[test]
-fn a_best_iteration_outside_of_the_file_is_refused() {
+fn a_best_iteration_outside_of_the_file_is_rejected() {
     assert_eq!(with_best("10").map(|it| it.iterations()), Ok(11));
     // The best iteration is the last, so there is no notice.
     assert_eq!(

@@ -49,17 +49,17 @@ fn iterations(range: Range<usize>) -> PredictionOptions<'static> {
 /// Returns the predictions of the sample's model for the rows `x`. All files, batch sizes and
 /// kernels must agree bit for bit.
 fn predict(sample: &Sample, kind: Kind, x: &Array, options: &PredictionOptions<'_>) -> Vec<f64> {
-    let mut answers = Vec::new();
+    let mut predictions = Vec::new();
     for (path, bytes) in sample.models() {
         let model = Model::parse(&bytes).unwrap_or_else(|error| panic!("{path:?}: {error}"));
         let image = Image::compile(&model);
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
         for batch in BATCHES {
-            answers.push(in_batches(&predictor, kind, x, options, batch));
+            predictions.push(in_batches(&predictor, kind, x, options, batch));
         }
         for predictor in Kernel::ALL.map(|kernel| predictor.with_kernel(kernel)) {
-            let answer = predictor.map(|it| in_batches(&it, kind, x, options, usize::MAX));
-            answers.extend(answer);
+            let prediction = predictor.map(|it| in_batches(&it, kind, x, options, usize::MAX));
+            predictions.extend(prediction);
         }
         if let Some(Range { start, end }) = options.iterations {
             // The same trees, selected before the model is compiled.
@@ -72,24 +72,26 @@ fn predict(sample: &Sample, kind: Kind, x: &Array, options: &PredictionOptions<'
                 base_margin: options.base_margin,
             };
             for predictor in Kernel::ALL.map(|kernel| predictor.with_kernel(kernel)) {
-                let answer = predictor.map(|it| in_batches(&it, kind, x, &whole, usize::MAX));
-                answers.extend(answer);
+                let prediction = predictor.map(|it| in_batches(&it, kind, x, &whole, usize::MAX));
+                predictions.extend(prediction);
             }
         }
     }
-    let bits = |answer: &[f64]| {
-        answer
+    let bits = |prediction: &[f64]| {
+        prediction
             .iter()
             .map(|value| value.to_bits())
             .collect::<Vec<_>>()
     };
-    let first = bits(&answers[0]);
+    let first = bits(&predictions[0]);
     assert!(
-        answers.iter().all(|answer| bits(answer) == first),
+        predictions
+            .iter()
+            .all(|prediction| bits(prediction) == first),
         "{}: files differ",
         sample.name
     );
-    answers.swap_remove(0)
+    predictions.swap_remove(0)
 }
 
 fn in_batches(
@@ -100,7 +102,7 @@ fn in_batches(
     batch: usize,
 ) -> Vec<f64> {
     let mut scratch = PredictScratch::default();
-    let mut answer = Vec::new();
+    let mut prediction = Vec::new();
     let batch = batch.min(x.shape[0]);
     let groups = predictor.groups();
     for (index, rows) in x.data.chunks(batch * predictor.features()).enumerate() {
@@ -113,7 +115,7 @@ fn in_batches(
             iterations: options.iterations.clone(),
             base_margin,
         };
-        answer.extend(call(
+        prediction.extend(call(
             predictor,
             kind,
             rows,
@@ -122,7 +124,7 @@ fn in_batches(
             &mut scratch,
         ));
     }
-    answer
+    prediction
 }
 
 fn call(
@@ -133,9 +135,9 @@ fn call(
     options: &PredictionOptions<'_>,
     scratch: &mut PredictScratch,
 ) -> Vec<f64> {
-    let singles: Vec<f32> = rows.iter().map(|&x| x as f32).collect();
+    let rows_f32: Vec<f32> = rows.iter().map(|&x| x as f32).collect();
     let input = if is_f32 {
-        Rows::F32(&singles)
+        Rows::F32(&rows_f32)
     } else {
         Rows::F64(rows)
     };
@@ -322,13 +324,13 @@ fn a_base_margin_of_the_caller_replaces_the_base_score() {
 }
 
 #[test]
-fn infinities_are_numbers_beyond_every_threshold() {
+fn infinities_are_compared_with_thresholds_like_other_numbers() {
     let all = PredictionOptions::default();
     assert!(check_all("inf_margin_inplace", Kind::Margin, "X_inf", &all, 0) > 20);
 }
 
 #[test]
-fn categories_that_do_not_exist_are_in_no_set() {
+fn unknown_categories_are_in_no_set() {
     let all = PredictionOptions::default();
     assert_eq!(
         check_all("invalid_margin_dmatrix", Kind::Margin, "X_invalid", &all, 0),
@@ -337,7 +339,7 @@ fn categories_that_do_not_exist_are_in_no_set() {
 }
 
 #[test]
-fn outputs_have_the_shapes_that_the_library_gives() {
+fn outputs_have_the_shapes_of_the_library() {
     for sample in supported() {
         let (_, bytes) = sample.models().next().expect("a model file");
         let image = Image::compile(&Model::parse(&bytes).expect("a model"));
@@ -388,7 +390,7 @@ fn rows_of_the_other_precision_are_converted_as_the_library_does() {
 }
 
 #[test]
-fn dart_weights_are_found_where_version_3_4_keeps_them() {
+fn dart_weights_in_the_layout_of_version_3_4_are_read() {
     let sample = zoo::sample("xgb_dart_multi");
     let json = sample
         .models()
@@ -414,7 +416,7 @@ fn dart_weights_are_found_where_version_3_4_keeps_them() {
 }
 
 #[test]
-fn models_that_are_not_trees_of_values_are_refused_with_the_reason() {
+fn unsupported_models_are_rejected_with_the_reason() {
     let refused: Vec<Sample> = zoo::samples().into_iter().filter(is_unsupported).collect();
     assert_eq!(refused.len(), 2);
     for sample in refused {
@@ -431,7 +433,7 @@ fn models_that_are_not_trees_of_values_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_call_of_the_wrong_shape_is_refused_with_the_expected_one() {
+fn a_call_of_the_wrong_shape_is_rejected_with_the_expected_shape() {
     let sample = zoo::sample("lgb_multiclass");
     let (_, bytes) = sample.models().next().expect("a model file");
     let image = Image::compile(&Model::parse(&bytes).expect("a model"));

@@ -115,7 +115,7 @@ fn interactions_are_no_farther_from_the_exact_ones_than_the_best_library() {
 }
 
 #[test]
-fn explanations_are_those_of_the_library_that_trained_the_model() {
+fn explanations_match_the_library_that_trained_the_model() {
     let mut judged = 0;
     for sample in zoo::samples() {
         if sample.meta["expect_unsupported"] == true {
@@ -179,7 +179,7 @@ fn contributions_of_a_row_sum_to_its_margin() {
 }
 
 #[test]
-fn the_bias_is_that_of_xgboost_3_4_to_the_bit() {
+fn the_bias_is_bit_equal_to_xgboost_3_4() {
     for sample in zoo::samples() {
         let expect = match sample.meta["version"].as_str() {
             Some("3.4.1") => sample.array("contribs"),
@@ -317,7 +317,7 @@ fn every_format_of_a_model_gives_the_same_bits() {
 }
 
 #[test]
-fn a_model_without_cover_is_explained_as_if_every_split_halved() {
+fn a_model_without_cover_is_explained_with_equal_shares() {
     let sample = zoo::sample("xgb_exact");
     let json = sample
         .models()

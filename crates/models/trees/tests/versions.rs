@@ -91,7 +91,7 @@ fn comparisons() -> Vec<Comparison> {
     ]
 }
 
-fn answer(
+fn predict_values(
     predictor: &Predictor<'_>,
     model: &Trained,
     comparison: &Comparison,
@@ -122,9 +122,9 @@ fn answer(
         ElementType::F64 => OutputMut::F64(&mut f64s),
         ElementType::I32 => OutputMut::I32(&mut i32s),
     };
-    let singles = x.as_f32();
+    let x_f32 = x.as_f32();
     let input = if x.is_f32 {
-        Rows::F32(&singles)
+        Rows::F32(&x_f32)
     } else {
         Rows::F64(&x.data)
     };
@@ -163,30 +163,30 @@ fn tolerance(model: &Trained, comparison: &Comparison) -> f64 {
 }
 
 /// Returns the first difference of a prediction, if any.
-fn complaint(
+fn mismatch(
     model: &Trained,
     comparison: &Comparison,
     got: &[f64],
     expected: &Array,
 ) -> Option<String> {
-    let place = format!("{} {}", model.name, comparison.array);
+    let label = format!("{} {}", model.name, comparison.array);
     if got.len() != expected.data.len() {
         return Some(format!(
-            "{place}: {} values, shape {:?}",
+            "{label}: {} values, shape {:?}",
             got.len(),
             expected.shape
         ));
     }
     let width = expected.width();
-    for (index, (got, wanted)) in got.iter().zip(&expected.data).enumerate() {
+    for (index, (got, expected_value)) in got.iter().zip(&expected.data).enumerate() {
         let row = &expected.data[index / width * width..][..width];
         let scale = row.iter().fold(1.0_f64, |largest, x| largest.max(x.abs()));
-        let is_equal = got == wanted || got.is_nan() && wanted.is_nan();
-        if !is_equal && (got - wanted).abs() > tolerance(model, comparison) * scale
-            || got.is_nan() != wanted.is_nan()
+        let is_equal = got == expected_value || got.is_nan() && expected_value.is_nan();
+        if !is_equal && (got - expected_value).abs() > tolerance(model, comparison) * scale
+            || got.is_nan() != expected_value.is_nan()
         {
             return Some(format!(
-                "{place}[{}, {}]: {got} for {wanted}",
+                "{label}[{}, {}]: {got} for {expected_value}",
                 index / width,
                 index % width
             ));
@@ -195,13 +195,13 @@ fn complaint(
     None
 }
 
-fn check(model: &Trained, complaints: &mut Vec<String>) -> usize {
-    let mut asked = 0;
+fn check(model: &Trained, mismatches: &mut Vec<String>) -> usize {
+    let mut compared = 0;
     for (file, bytes) in &model.files {
         let parsed = match Model::parse(bytes) {
             Ok(parsed) => parsed,
             Err(error) => {
-                complaints.push(format!("{} {file}: {error}", model.name));
+                mismatches.push(format!("{} {file}: {error}", model.name));
                 continue;
             }
         };
@@ -217,36 +217,36 @@ fn check(model: &Trained, complaints: &mut Vec<String>) -> usize {
             if end > predictor.iterations() || is_exception(model, &comparison) {
                 continue;
             }
-            let got = answer(&predictor, model, &comparison, expected.shape[0]);
-            complaints.extend(complaint(model, &comparison, &got, expected));
-            asked += 1;
+            let got = predict_values(&predictor, model, &comparison, expected.shape[0]);
+            mismatches.extend(mismatch(model, &comparison, &got, expected));
+            compared += 1;
         }
     }
-    asked
+    compared
 }
 
 #[test]
-fn every_version_of_a_library_is_predicted_to_the_bit() {
-    let mut complaints = Vec::new();
-    let mut asked = 0;
+fn predictions_are_bit_equal_to_every_version_of_a_library() {
+    let mut mismatches = Vec::new();
+    let mut compared = 0;
     for archive in archives() {
         for model in models(&archive) {
             if model.array("pred").is_some() {
-                asked += check(&model, &mut complaints);
+                compared += check(&model, &mut mismatches);
             }
         }
     }
     assert!(
-        complaints.is_empty(),
-        "{} of {asked}:\n{}",
-        complaints.len(),
-        complaints.join("\n")
+        mismatches.is_empty(),
+        "{} of {compared}:\n{}",
+        mismatches.len(),
+        mismatches.join("\n")
     );
-    assert!(asked > 4800, "{asked} comparisons");
+    assert!(compared > 4800, "{compared} comparisons");
 }
 
 #[test]
-fn models_without_trees_of_values_are_refused_by_name() {
+fn unsupported_boosters_are_rejected_by_name() {
     let mut refused = 0;
     for archive in archives() {
         for model in models(&archive) {
@@ -290,8 +290,8 @@ fn the_best_iteration_of_every_version_is_found() {
                     ..compare_array("pred_best", Kind::Value)
                 };
                 let expected = model.array("pred_best").expect("an array");
-                let got = answer(&predictor, &model, &comparison, expected.shape[0]);
-                assert_eq!(complaint(&model, &comparison, &got, expected), None);
+                let got = predict_values(&predictor, &model, &comparison, expected.shape[0]);
+                assert_eq!(mismatch(&model, &comparison, &got, expected), None);
                 found += 1;
             }
         }
@@ -300,7 +300,7 @@ fn the_best_iteration_of_every_version_is_found() {
 }
 
 #[test]
-fn an_approximation_is_refused_where_the_library_has_none() {
+fn an_approximation_is_rejected_where_the_library_has_none() {
     for (archive, name, kind, message) in [
         (
             "lightgbm-4.7.0",

@@ -134,7 +134,7 @@ impl EffectiveConfig {
     }
 
     /// Records that a message of the stream is invalid; returns whether the error is new.
-    pub fn refuse_stream(&self, error: &str) -> bool {
+    pub fn reject_message(&self, error: &str) -> bool {
         let mut sources = self.lock();
         sources.lost_at = None;
         let mut is_new = false;

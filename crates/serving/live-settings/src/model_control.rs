@@ -50,7 +50,7 @@ pub struct ModelControl {
 #[derive(Debug)]
 pub(crate) enum LoopMessage {
     Finished(Box<LoadAttempt>),
-    Asked(Order),
+    Call(ModelCall),
 }
 
 /// The receiving end of a [`ModelControl`], for the thread that loads models.
@@ -65,7 +65,7 @@ type Outcome = Result<(), ModelControlError>;
 
 /// A pending call to load or unload a model.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct ModelCall {
     pub(crate) action: ModelAction,
     /// Number of the attempt that executes it.
     pub(crate) attempt: Option<u64>,
@@ -120,9 +120,9 @@ impl ModelControl {
     pub async fn run(&self, name: &str, action: ModelAction) -> Outcome {
         let busy = || ModelControlError::Busy(name.to_owned());
         let gone = || ModelControlError::Gone(name.to_owned());
-        let (order, outcome) = Order::new(name, action, &self.busy).ok_or_else(busy)?;
+        let (call, outcome) = ModelCall::new(name, action, &self.busy).ok_or_else(busy)?;
         // The channel is full of load results, or the thread has exited.
-        let sent = self.sender.try_send(LoopMessage::Asked(order));
+        let sent = self.sender.try_send(LoopMessage::Call(call));
         sent.map_err(|error| match error {
             std::sync::mpsc::TrySendError::Full(_) => busy(),
             std::sync::mpsc::TrySendError::Disconnected(_) => gone(),
@@ -131,7 +131,7 @@ impl ModelControl {
     }
 }
 
-impl Order {
+impl ModelCall {
     /// Returns `None` while another call for the model is in progress.
     pub(crate) fn new(
         name: &str,
@@ -140,13 +140,13 @@ impl Order {
     ) -> Option<(Self, oneshot::Receiver<Outcome>)> {
         let claim = Claim::new(name, busy)?;
         let (reply, outcome) = oneshot::channel();
-        let order = Self {
+        let call = Self {
             action,
             attempt: None,
             claim,
             reply,
         };
-        Some((order, outcome))
+        Some((call, outcome))
     }
 
     pub(crate) fn model(&self) -> &str {
@@ -154,7 +154,7 @@ impl Order {
     }
 
     /// Sends the result of the call; then the next call for the model is accepted.
-    pub(crate) fn answer(self, result: Result<(), String>) {
+    pub(crate) fn reply(self, result: Result<(), String>) {
         let name = self.claim.name.clone();
         drop(self.claim);
         let result = result.map_err(|reason| ModelControlError::Failed { name, reason });
@@ -167,9 +167,9 @@ impl Order {
 mod tests {
     use super::*;
 
-    fn order(orders: &Orders) -> Order {
+    fn call(orders: &Orders) -> ModelCall {
         match orders.receiver.recv().unwrap() {
-            LoopMessage::Asked(order) => order,
+            LoopMessage::Call(call) => call,
             other => panic!("{other:?}"),
         }
     }
@@ -189,25 +189,25 @@ mod tests {
             async move { control.run("b", ModelAction::Unload).await }
         });
         tokio::task::yield_now().await;
-        let (of_a, of_b) = (order(&orders), order(&orders));
+        let (of_a, of_b) = (call(&orders), call(&orders));
         assert_eq!((of_a.model(), of_a.action), ("a", ModelAction::Load));
         assert_eq!((of_b.model(), of_b.action), ("b", ModelAction::Unload));
         // The call continues if the client disconnects.
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
         assert_eq!(control.run("a", ModelAction::Load).await, busy);
-        of_a.answer(Err("no file".to_owned()));
-        of_b.answer(Ok(()));
+        of_a.reply(Err("no file".to_owned()));
+        of_b.reply(Ok(()));
         assert_eq!(other.await.unwrap(), Ok(()));
         let again = tokio::spawn(async move { control.run("a", ModelAction::Load).await });
         tokio::task::yield_now().await;
-        order(&orders).answer(Err("no file".to_owned()));
+        call(&orders).reply(Err("no file".to_owned()));
         let failed = again.await.unwrap().unwrap_err().to_string();
         assert_eq!(failed, "model \"a\" cannot be loaded: no file");
     }
 
     #[tokio::test]
-    async fn a_call_ends_with_the_thread_that_would_answer_it() {
+    async fn a_call_fails_when_the_thread_exits() {
         let (control, orders) = model_control();
         let gone = Err(ModelControlError::Gone("a".to_owned()));
         let call = tokio::spawn({

@@ -49,7 +49,7 @@ pub async fn run(endpoint: ParamsEndpoint, config: Arc<EffectiveConfig>, handove
             });
             reported_error = Some(error);
         }
-        sleep(jittered(backoff)).await;
+        sleep(with_jitter(backoff)).await;
         backoff = (backoff * 2).min(PARAMS_BACKOFF_MAX);
         if config.expire_stream(PARAMS_RETENTION) {
             handover.forget_parameters();
@@ -141,7 +141,7 @@ fn apply(config: &EffectiveConfig, decoded: Result<Parameters, String>) -> bool 
             is_changed
         }
         Err(error) => {
-            if config.refuse_stream(&error) {
+            if config.reject_message(&error) {
                 tracing::warn!(
                     error,
                     "parameters are refused; the previous ones stay in force"
@@ -172,7 +172,7 @@ fn status_text(status: &tonic::Status) -> String {
 
 /// Returns a random duration between half of `pause` and `pause`, so that the pods of a node do not
 /// reconnect simultaneously.
-fn jittered(pause: Duration) -> Duration {
+fn with_jitter(pause: Duration) -> Duration {
     // 64 random bits, as the standard library uses to seed hash maps; 10 of them suffice.
     let part = u32::try_from(RandomState::new().hash_one(0_u8) % 1024).unwrap_or_default();
     pause / 2 + pause * part / 2048
@@ -185,10 +185,10 @@ mod tests {
     #[test]
     fn jitter_varies_between_half_and_all_of_the_pause() {
         let pause = Duration::from_secs(1);
-        let pauses: Vec<Duration> = (0..200).map(|_| jittered(pause)).collect();
+        let pauses: Vec<Duration> = (0..200).map(|_| with_jitter(pause)).collect();
         let bounds = pause / 2..=pause;
-        assert!(pauses.iter().all(|jittered| bounds.contains(jittered)));
+        assert!(pauses.iter().all(|pause| bounds.contains(pause)));
         let first = pauses[0];
-        assert!(pauses.iter().any(|jittered| *jittered != first));
+        assert!(pauses.iter().any(|pause| *pause != first));
     }
 }

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_urls_that_can_be_connected_to_are_accepted() {
+    fn only_valid_endpoints_are_accepted() {
         for valid in [
             "http://10.0.0.7:8082",
             "http://albacore-params.albacore-agents:8082/",

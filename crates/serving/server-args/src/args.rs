@@ -372,16 +372,16 @@ fn cpus(max: Option<usize>) -> usize {
 }
 
 /// Returns the number of front-end threads, as requested or derived from the number of cpus.
-fn front_threads(asked: Option<usize>, cpus: usize) -> Result<usize, String> {
+fn front_threads(requested: Option<usize>, cpus: usize) -> Result<usize, String> {
     let max = cpus.clamp(1, FRONT_THREADS_MAX);
-    match asked {
+    match requested {
         None => {
             let least = (cpus / 2).clamp(1, FRONT_THREADS_MIN);
             Ok((cpus / FRONT_THREAD_CPUS).clamp(least, FRONT_THREADS_AUTO_MAX))
         }
-        Some(asked) if (1..=max).contains(&asked) => Ok(asked),
-        Some(asked) => Err(format!(
-            "--front-threads {asked} is not between 1 and {max}, the cpus that this server may use"
+        Some(count) if (1..=max).contains(&count) => Ok(count),
+        Some(count) => Err(format!(
+            "--front-threads {count} is not between 1 and {max}, the cpus that this server may use"
         )),
     }
 }
@@ -403,13 +403,13 @@ fn models_with_slos(
             return Err(format!("--slo is given twice for {name}: give it once"));
         }
     }
-    let of_all = by_name.remove(&None);
+    let default_slo = by_name.remove(&None);
     let mut configs: Vec<CliModel> = Vec::with_capacity(models.len());
     for (name, source) in models {
         if configs.iter().any(|config| config.name == name) {
             return Err(format!("--model {name} is given twice: names must differ"));
         }
-        let slo = by_name.remove(&Some(name.clone())).or(of_all);
+        let slo = by_name.remove(&Some(name.clone())).or(default_slo);
         configs.push(CliModel { name, source, slo });
     }
     match by_name.into_keys().flatten().next() {
@@ -430,8 +430,8 @@ fn bounded(min: usize, max: usize) -> impl Fn(&str) -> Result<usize, String> + C
 }
 
 fn parse_model(text: &str) -> Result<(String, Source), String> {
-    let (name, place) = text.split_once('=').ok_or("NAME=SOURCE is needed")?;
-    let source = match place {
+    let (name, location) = text.split_once('=').ok_or("NAME=SOURCE is needed")?;
+    let source = match location {
         "" => return Err(format!("model {name} has no path and no URL")),
         url if url.contains("://") => Source::Url(url.to_owned()),
         path => Source::Path(path.to_owned()),

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use crate::args::named_model;
 
 /// Name of the model of `serve` and of AIP_STORAGE_URI.
-const NAME: &str = "model";
+const PLATFORM_MODEL: &str = "model";
 
 /// Folder into which SageMaker unpacks the model's archive.
 const SAGEMAKER_FOLDER: &str = "/opt/ml/model";
@@ -109,7 +109,7 @@ impl ContainerArgs {
             }
             (uri, _) => vertex_folder(uri)?,
         };
-        Ok(vec![named_model(NAME, source)?])
+        Ok(vec![named_model(PLATFORM_MODEL, source)?])
     }
 
     /// Returns the paths requested by the platform.
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_of_a_platform_is_served_where_no_other_is_named() {
+    fn the_platform_model_is_served_unless_another_is_given() {
         for (arguments, name, path) in [
             (&["serve"][..], "model", "/opt/ml/model"),
             (&["serve", "--model=a=/b"], "a", "/b"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_platform_gives_wrong_is_refused_by_name() {
+    fn invalid_platform_variables_are_rejected_by_name() {
         for (arguments, part) in [
             (
                 &["--aip_storage_uri=ftp://b/m"][..],
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_port_of_vertex_are_taken() {
+    fn vertex_paths_and_port_are_applied() {
         let config = config(&[
             "serve",
             "--aip_http_port=8085",

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arguments_of_a_kserve_runtime_are_understood() {
+    fn arguments_of_a_kserve_runtime_are_accepted() {
         let runtime = ["--model_name=fraud", "--model_dir=/mnt/models"];
         let model = ("fraud".to_owned(), "/mnt/models".to_owned());
         assert_eq!(models(&runtime), [model]);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn each_folder_is_a_model_where_none_is_named() {
+    fn each_folder_is_a_model_without_a_model_name() {
         let folder = tempfile::tempdir().unwrap();
         let argument = format!("--model_dir={}", folder.path().display());
         let error = config(&["--model_dir=/no/such/folder"]).unwrap_err();
@@ -163,15 +163,15 @@ mod tests {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         let path = |name| folder.path().join(name).display().to_string();
-        let wanted = ["a", "b"].map(|name| (name.to_owned(), path(name)));
-        assert_eq!(models(&[&argument]), wanted);
+        let expected = ["a", "b"].map(|name| (name.to_owned(), path(name)));
+        assert_eq!(models(&[&argument]), expected);
         std::fs::create_dir(folder.path().join("a b")).unwrap();
         let error = config(&[&argument]).unwrap_err();
         assert!(error.contains("\"a b\" is not a name"), "{error}");
     }
 
     #[test]
-    fn the_arguments_of_kserve_exclude_those_that_they_replace() {
+    fn kserve_arguments_conflict_with_those_that_they_replace() {
         for arguments in [
             &["--model_dir=/m", "--model_name=a", "--model=b=/b"][..],
             &["--model_dir=/m", "--model_name=a", "--settings=b.yaml"],

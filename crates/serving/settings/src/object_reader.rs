@@ -23,7 +23,7 @@ pub(crate) struct ObjectReader {
 #[derive(Clone)]
 pub(crate) enum UnknownFields {
     /// Rejects them: in a file written by a person, an unknown field is a spelling mistake.
-    Refuse,
+    Reject,
     /// Counts them: in a line written by a program, another version may have added fields.
     Count(Rc<Cell<usize>>),
 }

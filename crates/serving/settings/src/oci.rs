@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_references() {
+    fn other_strings_are_not_references() {
         for url in [
             "oci://ghcr.io/model",
             "oci://ghcr.io/Model:v1",

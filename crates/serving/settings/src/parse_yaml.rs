@@ -20,7 +20,7 @@ impl Settings {
     /// The first error.
     pub fn read(text: &str) -> Result<Self, ValidationError> {
         let yaml = parse(text)?;
-        let mut file = ObjectReader::root("the file", yaml, UnknownFields::Refuse)?;
+        let mut file = ObjectReader::root("the file", yaml, UnknownFields::Reject)?;
         let models = file.objects("models")?;
         let settings = Self {
             models: models.into_iter().map(model).collect::<Result<_, _>>()?,

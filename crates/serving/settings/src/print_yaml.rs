@@ -35,7 +35,7 @@ impl Settings {
 }
 
 /// Returns the preference of `auto`, unless it is the default.
-pub(crate) fn changed_preference(policy: Policy) -> Option<Prefer> {
+pub(crate) fn non_default_preference(policy: Policy) -> Option<Prefer> {
     policy
         .prefer()
         .filter(|prefer| *prefer != Prefer::default())
@@ -50,7 +50,7 @@ fn print_batching(indent: &str, batching: &ModelBatching, out: &mut String) -> f
         writeln!(out, "{indent}  max_delay: \"{}\"", print_timespan(delay))?;
     }
     // Servers of older versions reject this field, so the default is omitted.
-    if let Some(prefer) = changed_preference(batching.policy) {
+    if let Some(prefer) = non_default_preference(batching.policy) {
         writeln!(out, "{indent}  prefer: {}", prefer.name())?;
     }
     match batching.window {
@@ -60,7 +60,7 @@ fn print_batching(indent: &str, batching: &ModelBatching, out: &mut String) -> f
 }
 
 /// Returns the weight, unless it is the default.
-pub(crate) fn changed_weight(weight: u32) -> Option<u32> {
+pub(crate) fn non_default_weight(weight: u32) -> Option<u32> {
     (weight != WEIGHT_DEFAULT).then_some(weight)
 }
 
@@ -105,7 +105,7 @@ fn print_model(model: &Model, out: &mut String) -> fmt::Result {
     if let Some(threads) = model.threads {
         writeln!(out, "  threads: {threads}")?;
     }
-    if let Some(weight) = changed_weight(model.weight) {
+    if let Some(weight) = non_default_weight(model.weight) {
         writeln!(out, "  weight: {weight}")?;
     }
     if let Some(batching) = &model.batching {

@@ -57,7 +57,7 @@ impl Settings {
         let batched = models.iter().map(|model| BatchedModel {
             name: &model.name,
             slo: model.slo,
-            own: model.batching,
+            batching: model.batching,
         });
         check_batching("", batching, batched)
     }
@@ -70,12 +70,12 @@ pub(crate) fn check_threads(
     models: impl Iterator<Item = Option<u16>>,
     threads: usize,
 ) -> Result<(), ValidationError> {
-    let is_above = |own: Option<u16>| own.filter(|&own| usize::from(own) > threads);
+    let is_above = |count: Option<u16>| count.filter(|&count| usize::from(count) > threads);
     let mut models = models.enumerate();
-    let found = models.find_map(|(index, own)| Some((index, is_above(own)?)));
-    found.map_or(Ok(()), |(index, own)| {
+    let found = models.find_map(|(index, count)| Some((index, is_above(count)?)));
+    found.map_or(Ok(()), |(index, count)| {
         let problem = format!(
-            "{own} is above the {threads} of a worker of this server: write auto or at most \
+            "{count} is above the {threads} of a worker of this server: write auto or at most \
              {threads}, or start it with more --threads"
         );
         Err(ValidationError::field(
@@ -89,7 +89,7 @@ pub(crate) fn check_threads(
 pub(crate) struct BatchedModel<'a> {
     pub(crate) name: &'a str,
     pub(crate) slo: Option<Slo>,
-    pub(crate) own: Option<ModelBatching>,
+    pub(crate) batching: Option<ModelBatching>,
 }
 
 /// Checks batching and objectives; `models` are in field order. `path` is the prefix of the fields
@@ -103,9 +103,9 @@ pub(crate) fn check_batching<'a>(
     let queue_path = format!("{path}queue.max_rows");
     let queue_rows = params.queue_rows_max;
     check_rows(&queue_path, params.queue_rows_max, QUEUE_ROWS_MAX)?;
-    let followers = models.clone().filter(|model| model.own.is_none());
-    let objectives = followers.filter_map(|model| Some((model.name, model.slo?)));
-    check_release(
+    let inheriting = models.clone().filter(|model| model.batching.is_none());
+    let objectives = inheriting.filter_map(|model| Some((model.name, model.slo?)));
+    check_model_batching(
         &format!("{path}batching"),
         &common,
         &queue_path,
@@ -113,17 +113,17 @@ pub(crate) fn check_batching<'a>(
         objectives,
     )?;
     for (index, model) in models.enumerate() {
-        if let Some(own) = &model.own {
+        if let Some(batching) = &model.batching {
             let path = format!("{path}models[{index}].batching");
             let objective = model.slo.map(|slo| (model.name, slo)).into_iter();
-            check_release(&path, own, &queue_path, queue_rows, objective)?;
+            check_model_batching(&path, batching, &queue_path, queue_rows, objective)?;
         }
     }
     Ok(())
 }
 
 /// Checks one batching object at `path` against the queue bound and the objectives of its models.
-fn check_release<'a>(
+fn check_model_batching<'a>(
     path: &str,
     batching: &ModelBatching,
     queue_path: &str,
@@ -210,7 +210,7 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
     }
     check_classes(&format!("{path}.classes"), classes)?;
     check_categories(&format!("{path}.categories"), categories)?;
-    check_some_threads(&format!("{path}.threads"), *threads)?;
+    check_threads_nonzero(&format!("{path}.threads"), *threads)?;
     check_weight(&format!("{path}.weight"), *weight)?;
     slo.as_ref()
         .map_or(Ok(()), |slo| check_slo(&format!("{path}.slo"), slo))
@@ -294,7 +294,10 @@ fn check_categories(
     Ok(())
 }
 
-pub(crate) fn check_some_threads(path: &str, threads: Option<u16>) -> Result<(), ValidationError> {
+pub(crate) fn check_threads_nonzero(
+    path: &str,
+    threads: Option<u16>,
+) -> Result<(), ValidationError> {
     if threads == Some(0) {
         let problem = format!("0 is not a number of threads: {THREADS_REMEDY}");
         return Err(ValidationError::field(path, problem));
@@ -350,7 +353,7 @@ impl Source {
     /// The problem and what to write instead.
     pub fn check(&self) -> Result<(), String> {
         let (Self::Path(text) | Self::Url(text)) = self;
-        let (is_right, is_web) = match self {
+        let (is_valid, is_web) = match self {
             Self::Path(_) => (true, false),
             Self::Url(url) => {
                 let (scheme, rest) = url.split_once("://").unwrap_or_default();
@@ -366,7 +369,7 @@ impl Source {
         } else if text.contains(|c: char| c.is_control() || c == ' ' && is_web) {
             let shown = quoted(text);
             Err(format!("{shown} has characters that are not allowed here"))
-        } else if !is_right {
+        } else if !is_valid {
             Err(format!(
                 "{} is not an http:// or https:// URL, nor an object, s3://bucket/key, \
                  gs://bucket/key or az://container/key, nor an artifact, {}",

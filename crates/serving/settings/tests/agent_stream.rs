@@ -53,7 +53,7 @@ fn unknown_fields_of_another_version_are_ignored_and_counted() {
 }
 
 #[test]
-fn fields_of_an_older_sender_that_nothing_used_are_ignored() {
+fn unused_fields_of_an_older_sender_are_ignored() {
     let older = LINE.replace(
         r#""generation":3}}]"#,
         r#""window":"5ms","workers":4,"threads":4,"cpu_share":3.5,"generation":3}}]"#,
@@ -68,7 +68,7 @@ fn fields_of_an_older_sender_that_nothing_used_are_ignored() {
 }
 
 #[test]
-fn an_ipv4_address_in_ipv6_is_the_ipv4_address() {
+fn an_ipv4_mapped_ipv6_address_is_decoded_as_ipv4() {
     let mapped = LINE.replace("10.0.0.7", "::ffff:10.0.0.7");
     assert_eq!(
         NodeSnapshot::decode(mapped.as_bytes()).unwrap().snapshot,
@@ -198,7 +198,7 @@ const WRONG: [(&str, &str, &str); 29] = [
 ];
 
 #[test]
-fn each_invalid_value_is_named() {
+fn each_invalid_value_is_reported_with_its_field() {
     for (from, to, words) in WRONG {
         let wrong = LINE.replacen(from, to, 1);
         assert_ne!(wrong, LINE, "{from}");
@@ -215,7 +215,7 @@ fn each_invalid_value_is_named() {
 }
 
 #[test]
-fn bounds_hold_for_writers_too() {
+fn bounds_apply_when_encoding() {
     let mut snapshot = line();
     snapshot.metrics = "a".repeat(SNAPSHOT_METRICS_BYTES_MAX + 1);
     let error = snapshot.encode().unwrap_err().to_string();
@@ -350,7 +350,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn encoded_lines_are_decoded_again(snapshot in snapshot()) {
+    fn encoded_lines_round_trip(snapshot in snapshot()) {
         let line = snapshot.encode().unwrap();
         prop_assert_eq!(line.find('\n'), Some(line.len() - 1), "one line");
         let decoded = NodeSnapshot::decode(line.as_bytes()).unwrap();
@@ -359,12 +359,12 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_are_decoded_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = NodeSnapshot::decode(&bytes);
     }
 
     #[test]
-    fn damaged_lines_are_decoded_or_refused(
+    fn corrupt_lines_are_decoded_or_rejected(
         snapshot in snapshot(),
         damages in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 1..6),
     ) {
@@ -384,7 +384,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_values_in_any_field_are_decoded_or_refused(
+    fn arbitrary_values_in_any_field_are_decoded_or_rejected(
         field in 0_usize..22,
         value in prop_oneof![
             Just("null".to_owned()), Just("[]".to_owned()), Just("{}".to_owned()),
@@ -429,7 +429,7 @@ fn a_report_round_trips_and_the_longest_fits_its_line() {
 }
 
 #[test]
-fn invalid_reports_are_refused_by_name() {
+fn invalid_reports_are_rejected_with_the_field() {
     let long = format!("{{\"uid\":\"{}\"}}", "u".repeat(REPORT_LINE_BYTES_MAX));
     let many = format!(
         "{{\"uid\":\"a\",\"counts\":{:?}}}",
@@ -468,7 +468,7 @@ fn invalid_reports_are_refused_by_name() {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_are_a_report_or_refused(
+    fn arbitrary_bytes_are_a_report_or_rejected(
         bytes in prop::collection::vec(any::<u8>(), 0..300),
         at in any::<prop::sample::Index>(),
     ) {

@@ -49,7 +49,7 @@ const OUTPUTS: [Output; 5] = [
 ];
 
 #[test]
-fn outputs_are_listed_by_name_without_repeats() {
+fn outputs_are_listed_by_name_without_duplicates() {
     let file = |outputs: &str| {
         let text = format!("models: [{{name: m, path: /m, outputs: {outputs}}}]");
         Settings::read(&text).map(|settings| settings.models[0].outputs.clone())
@@ -57,7 +57,7 @@ fn outputs_are_listed_by_name_without_repeats() {
     let all = file("[output, margin, contribs, interactions, leaf]").unwrap();
     assert_eq!(all, OUTPUTS);
     assert_eq!(file("[]").unwrap(), []);
-    for (outputs, said) in [
+    for (outputs, message) in [
         (
             "[value]",
             "models[0].outputs[0]: \"value\" is not an output",
@@ -69,8 +69,8 @@ fn outputs_are_listed_by_name_without_repeats() {
         ("leaf", "models[0].outputs"),
         ("[1]", "models[0].outputs[0]"),
     ] {
-        let refused = file(outputs).unwrap_err().to_string();
-        assert!(refused.contains(said), "{refused}");
+        let error = file(outputs).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
     }
 }
 
@@ -109,7 +109,7 @@ fn a_complete_file_is_parsed_and_printed_unchanged() {
 }
 
 #[test]
-fn a_model_has_no_more_threads_than_a_worker_and_auto_fits_any() {
+fn threads_of_a_model_are_at_most_those_of_a_worker() {
     let of = |threads: &str| {
         let text = format!("models: [{{name: a, path: /a, threads: {threads}}}]");
         Settings::read(&text).unwrap().check_threads(4)
@@ -123,7 +123,7 @@ fn a_model_has_no_more_threads_than_a_worker_and_auto_fits_any() {
 }
 
 #[test]
-fn fields_with_defaults_may_be_left_out() {
+fn fields_with_defaults_are_optional() {
     let text = "models: [{name: a, path: /a, slo: {latency: 2s}}]";
     let settings = Settings::read(text).unwrap();
     assert_eq!(settings.batching, BatchingParams::default());
@@ -382,7 +382,7 @@ const MODELS: [(&str, &str); 62] = [
 ];
 
 /// Text below a model with an objective of 2 ms.
-const REST: [(&str, &str); 12] = [
+const OTHER_FIELDS: [(&str, &str); 12] = [
     (
         "batching: {policy: lazy}",
         "batching.policy: \"lazy\" is not a policy",
@@ -434,9 +434,9 @@ const REST: [(&str, &str); 12] = [
 ];
 
 #[track_caller]
-fn refused(text: &str, words: &str) {
-    let taken = |settings| format!("was taken: {settings:?}");
-    let error = Settings::read(text).map_or_else(|error| error.to_string(), taken);
+fn assert_rejected(text: &str, words: &str) {
+    let accepted = |settings| format!("was accepted: {settings:?}");
+    let error = Settings::read(text).map_or_else(|error| error.to_string(), accepted);
     assert!(error.contains(words), "{text:.80}: {error}");
     assert!(!error.contains('\n') && error.len() < 400, "{error}");
 }
@@ -444,18 +444,18 @@ fn refused(text: &str, words: &str) {
 #[test]
 fn each_error_names_the_field_the_value_and_the_remedy() {
     for (text, words) in FILES {
-        refused(text, words);
+        assert_rejected(text, words);
     }
     for (fields, words) in MODELS {
         let text = format!("models: [{{name: a, path: /a}}, {{{fields}}}]");
-        refused(&text, words);
+        assert_rejected(&text, words);
     }
-    for (rest, words) in REST {
-        let text = format!("models: [{{name: a, path: /a, slo: {{latency: 2ms}}}}]\n{rest}");
-        refused(&text, words);
+    for (fields, words) in OTHER_FIELDS {
+        let text = format!("models: [{{name: a, path: /a, slo: {{latency: 2ms}}}}]\n{fields}");
+        assert_rejected(&text, words);
     }
-    refused(&format!("a: {}", "b".repeat(1 << 20)), "bytes are too many");
-    refused(&format!("a: {}", "[".repeat(100)), "line ");
+    assert_rejected(&format!("a: {}", "b".repeat(1 << 20)), "bytes are too many");
+    assert_rejected(&format!("a: {}", "[".repeat(100)), "line ");
 }
 
 fn any_batching() -> impl Strategy<Value = ModelBatching> {
@@ -561,7 +561,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
 
 proptest! {
     #[test]
-    fn valid_settings_are_printed_and_parsed_back(settings in any_settings()) {
+    fn valid_settings_round_trip(settings in any_settings()) {
         prop_assert_eq!(settings.check(), Ok(()));
         let text = settings.to_yaml();
         prop_assert_eq!(Settings::read(&text), Ok(settings), "{}", text);
@@ -573,7 +573,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_files_are_refused_or_valid(at in 0..WHOLE.len(), byte in 0_u8..128) {
+    fn corrupt_files_are_rejected_or_valid(at in 0..WHOLE.len(), byte in 0_u8..128) {
         let mut bytes = WHOLE.as_bytes().to_vec();
         bytes[at] = byte;
         let text = String::from_utf8(bytes).unwrap();

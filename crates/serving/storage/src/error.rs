@@ -1,52 +1,52 @@
-//! Why a model file could not be fetched.
+//! Errors of fetching a model file.
 
 use albacore_settings::{Digest, OciReference};
 
-use crate::folder::ENDINGS;
+use crate::folder::MODEL_EXTENSIONS;
 use crate::limits::{FOLDER_ENTRIES_MAX, REDIRECTS_MAX};
 
-/// What failed, where, and the remedy.
+/// A file could not be fetched: its location, the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
-#[error("{place} {problem}")]
+#[error("{location} {problem}")]
 pub struct StorageError {
     /// Path or URL; a URL is shown without credentials and query.
-    pub place: String,
+    pub location: String,
     pub problem: Problem,
 }
 
-/// What is wrong with a path or URL; completes a sentence that begins with it.
+/// Cause of a failed fetch; the message continues a sentence that begins with the path or URL.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     #[error("cannot be read: {0}")]
     File(std::io::Error),
-    /// A device, a pipe.
+    /// A device or a pipe.
     #[error("is not a file: name the model file itself")]
     NotFile,
-    /// A folder without files that end as models do.
-    #[error("has no model file, one that ends in .{}: name a folder with one, or the file itself", ENDINGS.join(", ."))]
+    /// A folder without a file with an extension of models.
+    #[error("has no model file, one that ends in .{}: name a folder with one, or the file itself", MODEL_EXTENSIONS.join(", ."))]
     NoModelFile,
-    /// A folder of several models without folders.
+    /// A folder of several models that contains no folders.
     #[error(
         "has no folders, one for each model: add them, or name the only model with --model_name"
     )]
     NoFolders,
-    /// A folder with more than one file that ends as models do; two of them.
+    /// A folder with more than one file with an extension of models; two of them.
     #[error("has several model files, {first} and {second} among them: name the file itself")]
     SeveralModelFiles { first: String, second: String },
     #[error("has more than {FOLDER_ENTRIES_MAX} entries: name the model file itself")]
     FolderTooLarge,
-    /// MLflow's description of the folder names no model that can be read.
+    /// MLflow's `MLmodel` file of the folder is invalid or describes an unsupported model.
     #[error("has a file MLmodel that {0}")]
     Mlmodel(String),
-    /// More bytes than allowed.
+    /// The file has more bytes than allowed.
     #[error("has more than {bytes_max} bytes: serve a smaller model or raise --model-bytes-max")]
     TooLarge { bytes_max: u64 },
-    /// The file does not have the expected digest.
+    /// The digest of the file is not the expected one.
     #[error(
-        "has the SHA-256 {found}, not {wanted}: it was replaced or damaged; correct the file or \
+        "has the SHA-256 {found}, not {expected}: it was replaced or damaged; correct the file or \
          sha256"
     )]
-    Digest { wanted: Digest, found: Digest },
+    Digest { expected: Digest, found: Digest },
     /// The status is not 200.
     #[error("answered {status}: {remedy}")]
     Status { status: u16, remedy: &'static str },
@@ -56,22 +56,22 @@ pub enum Problem {
     /// An https URL redirects to an http URL.
     #[error("redirects from https to http, which is not followed: name an https URL")]
     Downgrade,
-    /// What did not arrive, and in which time.
+    /// A timeout: what was not received, and within which time.
     #[error("took too long ({0}): check the server, then try again")]
     Slow(String),
-    /// An error of the network, the name or the certificate.
+    /// An error of the network, of name resolution or of the certificate.
     #[error("cannot be fetched: {0}")]
     Network(String),
-    /// The URL of an object lacks a part.
+    /// The URL of an object is invalid.
     #[error("is not s3://bucket/key, gs://bucket/key or az://container/key: {0}")]
     Address(String),
-    /// The URL of an artifact lacks a part.
+    /// The URL of an artifact is invalid.
     #[error("is not {}", OciReference::FORM)]
     Artifact,
-    /// What a store answered, or what is missing to ask it.
+    /// Error response of a store or registry, or missing configuration.
     #[error("{found}: {remedy}")]
     Store { found: String, remedy: String },
-    /// The object that a download would go on with is another one.
+    /// The object was replaced during the download, so that it cannot be resumed.
     #[error("was replaced while it was read: it is tried again")]
     Replaced,
     /// Out of memory.

@@ -1,16 +1,16 @@
-//! Reads a file.
+//! Reads a model file from a path.
 
 use std::fs::File;
 use std::path::Path;
 
 use crate::error::Problem;
-use crate::folder::described_file;
+use crate::folder::resolve_file;
 use crate::receive::{Fetched, Transfer, receive};
 
 pub(crate) fn read(path: &str, transfer: Transfer<'_>) -> Result<Fetched, Problem> {
-    let (path, python) = described_file(Path::new(path))?;
-    // Opening a pipe would wait for a writer, so the type is checked before, and again after the
-    // open, since the file may have been replaced in between.
+    let (path, python) = resolve_file(Path::new(path))?;
+    // Opening a pipe would block until it has a writer, so the type is checked before opening, and
+    // again afterwards, because the file may have been replaced in between.
     let found = std::fs::metadata(&path).map_err(Problem::File)?;
     if !found.is_file() {
         return Err(Problem::NotFile);

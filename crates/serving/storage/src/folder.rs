@@ -1,4 +1,4 @@
-//! Finds the model file of a folder: what storage initializers (KServe, MLServer, MLflow) write.
+//! Finds the model file of a folder as written by storage initializers (KServe, MLServer, MLflow).
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use crate::error::Problem;
 use crate::limits::FOLDER_ENTRIES_MAX;
 use crate::mlmodel::{self, Mlmodel, PythonModel};
 
-/// Endings of model files.
-pub(crate) const ENDINGS: [&str; 6] = ["ubj", "json", "bst", "txt", "xgb", "lgb"];
+/// Extensions of model files.
+pub(crate) const MODEL_EXTENSIONS: [&str; 6] = ["ubj", "json", "bst", "txt", "xgb", "lgb"];
 
-/// Files with such an ending that are no models: those of MLServer and MLflow.
-const BESIDE: [&str; 5] = [
+/// Files of MLServer and MLflow that have such an extension but are not models.
+const OTHER_FILES: [&str; 5] = [
     "model-settings.json",
     "settings.json",
     "requirements.txt",
@@ -19,48 +19,49 @@ const BESIDE: [&str; 5] = [
     "serving_input_example.json",
 ];
 
-/// The file that a path means: of a folder what MLflow's `MLmodel` names, or its only file with the
-/// ending of a model, or its only file. Hidden files are left out: volumes of ConfigMaps have such.
+/// Returns the model file of a path. For a folder: the file named by MLflow's `MLmodel`, or its
+/// only file with an extension of models, or its only file. Hidden files, which volumes of
+/// ConfigMaps contain, are ignored.
 ///
 /// # Errors
 /// The folder cannot be read, or has no or several such files.
 pub fn model_file(path: &Path) -> Result<PathBuf, Problem> {
-    Ok(described_file(path)?.0)
+    Ok(resolve_file(path)?.0)
 }
 
-/// As [`model_file`], with what the folder's `MLmodel` says of it.
-pub(crate) fn described_file(path: &Path) -> Result<(PathBuf, Option<PythonModel>), Problem> {
+/// Like [`model_file`]; also returns the Python model that the folder's `MLmodel` describes.
+pub(crate) fn resolve_file(path: &Path) -> Result<(PathBuf, Option<PythonModel>), Problem> {
     if !std::fs::metadata(path).map_err(Problem::File)?.is_dir() {
         return Ok((path.to_owned(), None));
     }
-    let (named, python) = match mlmodel::of_folder(path)? {
+    let (named, python) = match mlmodel::read_folder(path)? {
         Some(Mlmodel { file, python }) => (Some(file), Some(python)),
         None => (None, None),
     };
     let files = visible_names(path, |found| found.is_file())?;
-    Ok((path.join(choose(&files, named)?), python))
+    Ok((path.join(choose_model(&files, named)?), python))
 }
 
-/// The files of which a change makes another model of a path: the model file, and `MLmodel` beside
-/// it.
+/// Returns the files whose changes change the model of a path: the model file, and the `MLmodel`
+/// file next to it.
 ///
 /// # Errors
-/// As [`model_file`].
+/// See [`model_file`].
 pub fn watched_files(path: &Path) -> Result<Vec<PathBuf>, Problem> {
-    let (file, python) = described_file(path)?;
+    let (file, python) = resolve_file(path)?;
     let described = python.map(|_| path.join(mlmodel::FILE));
     Ok([Some(file), described].into_iter().flatten().collect())
 }
 
-/// The file of a folder with these files, of which `MLmodel` may have named one.
-pub(crate) fn choose(files: &[String], named: Option<String>) -> Result<String, Problem> {
-    // Of a pickle the conversion is read, where there is one.
+/// Selects the model file of a folder from its files and the one named by `MLmodel`, if any.
+pub(crate) fn choose_model(files: &[String], named: Option<String>) -> Result<String, Problem> {
+    // If `MLmodel` names a pickle, its converted file is preferred, if present.
     if let Some(file) = named.as_deref().filter(|name| is_model(name)) {
         return Ok(file.to_owned());
     }
     let mut models = files.iter().filter(|name| is_model(name));
     match (models.next(), models.next(), named, files) {
-        // Whatever it is: reading it tells which format it has.
+        // Of any format: the reader reports it.
         (None, _, Some(named), _) => Ok(named),
         (None, _, None, [only]) | (Some(only), None, _, _) => Ok(only.clone()),
         (None, _, None, _) => Err(Problem::NoModelFile),
@@ -71,8 +72,8 @@ pub(crate) fn choose(files: &[String], named: Option<String>) -> Result<String, 
     }
 }
 
-/// The folders in a folder, each with its name: one for each model in MLServer's and KServe's
-/// layouts of several models. At least one.
+/// Returns the folders in a folder with their names, at least one: one per model in MLServer's and
+/// KServe's layouts of several models.
 ///
 /// # Errors
 /// The folder cannot be read, or has no folders.
@@ -88,8 +89,8 @@ pub fn model_folders(path: &Path) -> Result<Vec<(String, PathBuf)>, Problem> {
     Ok(names.into_iter().map(named).collect())
 }
 
-/// Names of entries that are `wanted`, sorted.
-fn visible_names(folder: &Path, wanted: fn(&Metadata) -> bool) -> Result<Vec<String>, Problem> {
+/// Returns the sorted names of the visible entries whose metadata match.
+fn visible_names(folder: &Path, matches: fn(&Metadata) -> bool) -> Result<Vec<String>, Problem> {
     let mut names = Vec::new();
     for (count, entry) in std::fs::read_dir(folder)
         .map_err(Problem::File)?
@@ -102,9 +103,9 @@ fn visible_names(folder: &Path, wanted: fn(&Metadata) -> bool) -> Result<Vec<Str
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        // A link that leads nowhere is neither a file nor a folder.
-        let is_wanted = std::fs::metadata(entry.path()).is_ok_and(|found| wanted(&found));
-        if is_wanted && !name.starts_with('.') {
+        // A dangling link is neither a file nor a folder.
+        let is_match = std::fs::metadata(entry.path()).is_ok_and(|found| matches(&found));
+        if is_match && !name.starts_with('.') {
             names.push(name);
         }
     }
@@ -114,7 +115,7 @@ fn visible_names(folder: &Path, wanted: fn(&Metadata) -> bool) -> Result<Vec<Str
 
 pub(crate) fn is_model(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending);
-    ending.is_some_and(|ending| ENDINGS.contains(&ending)) && !BESIDE.contains(&name)
+    ending.is_some_and(|ending| MODEL_EXTENSIONS.contains(&ending)) && !OTHER_FILES.contains(&name)
 }
 
 #[cfg(test)]

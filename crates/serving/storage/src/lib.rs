@@ -1,10 +1,10 @@
 //! Fetches model files from a path, an http(s) URL, an object store or a registry, and checks their
-//! digest. A path may be that of a folder with one model file.
+//! digest. A path may be a folder with one model file.
 //!
-//! Blocking. Files are kept in memory, and in a cache if there is one. Every wait, size, retry and
-//! redirect is bounded (`limits.rs`). Environment variables are ignored, so no proxy is used,
-//! except those with which an object store is set up. The trusted roots are those of Mozilla, which
-//! are built in because scratch images have none, or those of a file.
+//! Blocking. Files are kept in memory, and in a cache if one is configured. Every wait, size, retry
+//! and redirect is bounded (`limits.rs`). Environment variables, including those of proxies, are
+//! ignored, except the ones that configure an object store. The trusted roots are those of Mozilla,
+//! which are built in because scratch images have none, or those of a file.
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -1,7 +1,7 @@
-//! What the file `MLmodel` of a folder that MLflow wrote says: the model file, and what MLflow's
-//! scoring server answers with.
+//! Reads the `MLmodel` file of a folder written by MLflow: the model file, and the Python object
+//! and function that MLflow's scoring server uses.
 //!
-//! Pickles and skops files are named, too: reading them says how they are converted.
+//! Pickles and skops files are accepted here; the model reader reports how to convert them.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::limits::MLMODEL_BYTES_MAX;
 
 pub(crate) const FILE: &str = "MLmodel";
 
-/// Flavors of trees, each with the fields that may name its file.
+/// Flavors of tree models, each with the fields that may contain the path of its file.
 const FLAVORS: [(&str, [&str; 2]); 3] = [
     ("xgboost", ["data", "data"]),
     ("lightgbm", ["data", "data"]),
@@ -23,8 +23,8 @@ const FLAVORS: [(&str, [&str; 2]); 3] = [
 
 const SKLEARN: &str = "sklearn";
 
-/// The classes of Python whose `predict` gives values.
-const OF_VALUES: [&str; 7] = [
+/// Python classes whose `predict` returns values.
+const REGRESSOR_CLASSES: [&str; 7] = [
     "xgboost.sklearn.XGBRegressor",
     "xgboost.sklearn.XGBRFRegressor",
     "xgboost.sklearn.XGBRanker",
@@ -34,44 +34,44 @@ const OF_VALUES: [&str; 7] = [
     "lightgbm.sklearn.LGBMModel",
 ];
 
-/// The classes of Python whose `predict` gives classes.
-const OF_CLASSES: [&str; 3] = [
+/// Python classes whose `predict` returns classes.
+const CLASSIFIER_CLASSES: [&str; 3] = [
     "xgboost.sklearn.XGBClassifier",
     "xgboost.sklearn.XGBRFClassifier",
     "lightgbm.sklearn.LGBMClassifier",
 ];
 
-/// What an `MLmodel` says.
+/// Contents of an `MLmodel` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mlmodel {
-    /// The model file, by its path in the folder.
+    /// Path of the model file in the folder.
     pub(crate) file: String,
     pub(crate) python: PythonModel,
 }
 
-/// The object that MLflow's scoring server makes of a folder, and what it calls.
+/// The object that MLflow's scoring server loads from a folder, and the method that it calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PythonModel {
     pub estimator: Estimator,
-    /// It calls `predict_proba` in place of `predict`.
+    /// Whether it calls `predict_proba` instead of `predict`.
     pub is_predict_proba: bool,
 }
 
-/// Kinds of objects by what their `predict` gives.
+/// Kinds of objects by the output of their `predict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Estimator {
-    /// Values of all iterations, whichever object trained the model.
+    /// Values of all iterations, regardless of the object that trained the model.
     Booster,
     /// Classes.
     Classifier,
     /// Values.
     Regressor,
-    /// One of scikit-learn's interface; `MLmodel` does not say which.
+    /// A scikit-learn estimator; `MLmodel` does not contain its class.
     Sklearn,
 }
 
 impl std::fmt::Display for PythonModel {
-    /// A word that differs where models differ.
+    /// Writes a word that is equal only for equal models; it is part of versions (`store`).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let function = match self.is_predict_proba {
             true => "predict_proba",
@@ -81,19 +81,19 @@ impl std::fmt::Display for PythonModel {
     }
 }
 
-/// What `MLmodel` in this folder says; `None` if the folder has none.
-pub(crate) fn of_folder(folder: &Path) -> Result<Option<Mlmodel>, Problem> {
+/// Reads the `MLmodel` file of a folder; `None` if it cannot be opened or is not MLflow's.
+pub(crate) fn read_folder(folder: &Path) -> Result<Option<Mlmodel>, Problem> {
     match File::open(folder.join(FILE)) {
         Ok(file) => read(file),
         Err(_) => Ok(None),
     }
 }
 
-/// What an `MLmodel` says; `None` if it has no flavors: then it is not MLflow's.
+/// Reads an `MLmodel` file; `None` if it has no flavors and is therefore not MLflow's.
 ///
 /// # Errors
-/// No flavor is one of trees, the file's path leaves the folder, or MLflow answers with what is not
-/// computed here.
+/// There is no flavor of tree models, the path of the file is outside of the folder, or MLflow's
+/// predictions are not supported.
 pub(crate) fn read(mlmodel: impl Read) -> Result<Option<Mlmodel>, Problem> {
     let mut text = String::new();
     let read = mlmodel.take(MLMODEL_BYTES_MAX).read_to_string(&mut text);
@@ -131,10 +131,10 @@ fn estimator(flavors: &Node, flavor: &str) -> Result<Estimator, Problem> {
         .get(flavor)
         .and_then(|found| found.get("model_class")?.text());
     match class {
-        // MLflow, too, takes a folder without it for that of a booster.
+        // Like MLflow, which loads a booster from a folder without a class.
         None | Some("xgboost.core.Booster" | "lightgbm.basic.Booster") => Ok(Estimator::Booster),
-        Some(class) if OF_CLASSES.contains(&class) => Ok(Estimator::Classifier),
-        Some(class) if OF_VALUES.contains(&class) => Ok(Estimator::Regressor),
+        Some(class) if CLASSIFIER_CLASSES.contains(&class) => Ok(Estimator::Classifier),
+        Some(class) if REGRESSOR_CLASSES.contains(&class) => Ok(Estimator::Regressor),
         Some(class) => Err(Problem::Mlmodel(format!(
             "has the model_class {class:?}, whose predict is not known here: save its booster \
              with mlflow.{flavor}"
@@ -142,8 +142,8 @@ fn estimator(flavors: &Node, flavor: &str) -> Result<Estimator, Problem> {
     }
 }
 
-/// Whether MLflow calls `predict_proba`; the flavor of scikit-learn alone has other functions than
-/// `predict`.
+/// Returns whether MLflow calls `predict_proba`; only the scikit-learn flavor has functions other
+/// than `predict`.
 fn is_predict_proba(flavor: &str, function: &str) -> Result<bool, Problem> {
     match (flavor, function) {
         (_, "predict") => Ok(false),
@@ -159,7 +159,7 @@ fn is_predict_proba(flavor: &str, function: &str) -> Result<bool, Problem> {
     }
 }
 
-/// The flavor of trees, and the file that it names.
+/// Returns the flavor of tree models, and the path of its file.
 fn flavor_file(flavors: &Node) -> Result<(&'static str, &str), Problem> {
     for (flavor, fields) in FLAVORS {
         let Some(found) = flavors.get(flavor) else {

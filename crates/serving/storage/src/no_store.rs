@@ -1,24 +1,24 @@
-//! Stands in for `store` in a build without the feature `object-storage`: refuses objects.
+//! Replaces `store` in builds without the feature `object-storage`: rejects objects.
 
 use ureq::Agent;
 
 use crate::error::Problem;
-use crate::receive::{Answer, Transfer};
+use crate::receive::{StoreResponse, Transfer};
 use crate::variables::Variables;
 
-/// Whether the URL of an object is that of a folder.
+/// Returns whether the URL of an object is that of a folder.
 pub(crate) fn is_folder(url: &str) -> bool {
     url.ends_with('/')
 }
 
-/// Refuses the URL of an object.
+/// Rejects the URL of an object.
 pub(crate) fn fetch(
     _: &Agent,
     _: &Variables,
     _: &str,
     _: Option<&str>,
     _: Transfer<'_>,
-) -> Result<Answer, Problem> {
+) -> Result<StoreResponse, Problem> {
     Err(Problem::Store {
         found: "is an object of a store, and this program was built without object stores"
             .to_owned(),
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_refusal_of_an_object_names_the_feature() {
+    fn the_error_for_an_object_names_the_feature() {
         let agent = Agent::new_with_defaults();
         let variables = Variables::default();
         for url in ["s3://bucket/model.ubj", "gs://bucket/models/"] {

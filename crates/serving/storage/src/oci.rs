@@ -1,8 +1,9 @@
-//! Artifacts of registries (OCI distribution, ORAS): a manifest with a layer that is the file.
+//! Fetches artifacts of registries (OCI distribution, ORAS): a manifest, one layer of which is the
+//! model file.
 //!
-//! Everything is addressed by its SHA-256 and checked against it: a tag is resolved once, to the
-//! digest of its manifest, which is the version that is reported. What a cache keeps is not asked
-//! for, so nothing is if a digest is wanted whose manifest and file are kept.
+//! Manifests and layers are addressed by their SHA-256 and verified with it. A tag is resolved once
+//! to the digest of its manifest, which is the reported version. Cached content is not requested:
+//! if the URL contains a digest and its manifest and file are cached, no request is sent.
 
 mod manifest;
 mod registry;
@@ -20,7 +21,7 @@ use crate::web::explain;
 use manifest::Layer;
 use registry::{Blob, Registry};
 
-/// Whether a URL names an artifact.
+/// Returns whether a URL is that of an artifact.
 pub(crate) fn is_artifact(url: &str) -> bool {
     url.starts_with("oci://")
 }
@@ -34,14 +35,14 @@ pub(crate) fn fetch(
 ) -> Result<Fetched, Problem> {
     let reference = OciReference::parse(url).ok_or(Problem::Artifact)?;
     let mut registry = Registry::new(agent, variables, &reference);
-    let kept = |digest| cache?.read(digest, transfer);
-    let manifest = match reference.digest.and_then(kept) {
-        Some(kept) => kept,
+    let cached = |digest| cache?.read(digest, transfer);
+    let manifest = match reference.digest.and_then(cached) {
+        Some(cached) => cached,
         None => fetch_manifest(&mut registry, &reference)?,
     };
     let layer = manifest::model_layer(&manifest.bytes)?;
-    let mut fetched = match kept(layer.digest) {
-        Some(kept) => kept,
+    let mut fetched = match cached(layer.digest) {
+        Some(cached) => cached,
         None => fetch_layer(&mut registry, &layer, transfer)?,
     };
     fetched.version = Some(format!("sha256:{}", manifest.sha256));
@@ -58,7 +59,7 @@ fn fetch_manifest(
     let bytes = registry.manifest(reference)?;
     let found = sha256(&bytes);
     match reference.digest {
-        Some(wanted) if wanted != found => Err(Problem::Digest { wanted, found }),
+        Some(expected) if expected != found => Err(Problem::Digest { expected, found }),
         _ => Ok(Fetched {
             bytes,
             sha256: found,
@@ -80,9 +81,9 @@ fn fetch_layer(
         Err(error) => explain(error.into()),
     };
     let fetched = receive(blob, transfer, Some(layer.bytes), failed)?;
-    let (wanted, found) = (layer.digest, fetched.sha256);
-    if wanted != found {
-        return Err(Problem::Digest { wanted, found });
+    let (expected, found) = (layer.digest, fetched.sha256);
+    if expected != found {
+        return Err(Problem::Digest { expected, found });
     }
     Ok(fetched)
 }

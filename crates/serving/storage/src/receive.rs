@@ -1,4 +1,4 @@
-//! Reads bytes into memory: bounded, hashed, and cancelled when they are no longer wanted.
+//! Reads a file into memory, with a size bound, a digest and cancellation.
 
 use std::io::{self, Read};
 
@@ -7,10 +7,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::cache::CacheUse;
 use crate::error::Problem;
-use crate::limits::PIECE_BYTES;
+use crate::limits::CHUNK_BYTES;
 use crate::mlmodel::PythonModel;
 
-/// Bounds of a transfer, and its cancellation.
+/// Bound and cancellation of a transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct Transfer<'a> {
     pub(crate) bytes_max: u64,
@@ -18,25 +18,25 @@ pub(crate) struct Transfer<'a> {
     pub(crate) is_wanted: &'a dyn Fn() -> bool,
 }
 
-/// A file, as it arrived.
+/// A fetched file.
 #[derive(Debug)]
 pub struct Fetched {
     pub bytes: Vec<u8>,
     pub sha256: Digest,
-    /// The version that its store names, if it does: an ETag, after which follows what `MLmodel`
-    /// says, if there is one.
+    /// Version reported by the store, if any: an ETag, followed by the Python model of `MLmodel`,
+    /// if present.
     pub version: Option<String>,
-    /// What the `MLmodel` of its folder says, if there is one.
+    /// The Python model that the `MLmodel` file of its folder describes, if present.
     pub python: Option<PythonModel>,
     pub cache: CacheUse,
 }
 
 impl Fetched {
-    /// The file, if it has the digest that is wanted.
-    pub(crate) fn checked(self, wanted: Option<Digest>) -> Result<Self, Problem> {
-        match wanted {
-            Some(wanted) if wanted != self.sha256 => Err(Problem::Digest {
-                wanted,
+    /// Returns the file, or an error if its digest is not the expected one.
+    pub(crate) fn check_digest(self, expected: Option<Digest>) -> Result<Self, Problem> {
+        match expected {
+            Some(expected) if expected != self.sha256 => Err(Problem::Digest {
+                expected,
                 found: self.sha256,
             }),
             _ => Ok(self),
@@ -44,17 +44,17 @@ impl Fetched {
     }
 }
 
-/// What a store gave.
-pub(crate) struct Answer {
-    /// The object; `None` if it still has the version that was known.
+/// Response of a store.
+pub(crate) struct StoreResponse {
+    /// The object; `None` if it still has the known version.
     pub(crate) object: Option<Fetched>,
-    /// What the `MLmodel` of its folder says, if there is one.
+    /// The Python model that the `MLmodel` file of its folder describes, if present.
     pub(crate) python: Option<PythonModel>,
 }
 
-impl Answer {
-    /// A file that has no versions.
-    pub(crate) fn of_file(file: Fetched) -> Self {
+impl StoreResponse {
+    /// Creates the response for a file without versions.
+    pub(crate) fn from_file(file: Fetched) -> Self {
         Self {
             object: Some(file),
             python: None,
@@ -67,12 +67,12 @@ pub fn sha256(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }
 
-/// Reads all of `source`, which announces its size if it knows that.
+/// Reads all of `source`; `announced` is its size, if known.
 pub(crate) fn receive(
     mut source: impl Read,
     transfer: Transfer<'_>,
     announced: Option<u64>,
-    failed: impl Fn(io::Error) -> Problem,
+    map_error: impl Fn(io::Error) -> Problem,
 ) -> Result<Fetched, Problem> {
     let bytes_max = transfer.bytes_max;
     if announced.is_some_and(|bytes| bytes > bytes_max) {
@@ -80,13 +80,13 @@ pub(crate) fn receive(
     }
     let mut bytes = Vec::new();
     let mut hash = Sha256::new();
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut chunk = vec![0; CHUNK_BYTES];
     // bound: bytes_max
     loop {
         if !(transfer.is_wanted)() {
             return Err(Problem::Cancelled);
         }
-        let read = match source.read(&mut piece) {
+        let read = match source.read(&mut chunk) {
             Ok(0) => {
                 return Ok(Fetched {
                     bytes,
@@ -96,9 +96,9 @@ pub(crate) fn receive(
                     cache: CacheUse::Unused,
                 });
             }
-            Ok(read) => &piece[..read],
+            Ok(read) => &chunk[..read],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(map_error(error)),
         };
         if (bytes.len() + read.len()) as u64 > bytes_max {
             return Err(Problem::TooLarge { bytes_max });

@@ -1,4 +1,4 @@
-//! The stores, by the schemes of their URLs.
+//! Object stores and the schemes of their URLs.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
@@ -18,7 +18,7 @@ impl Store {
     }
 }
 
-/// Whether a URL names an object of a store; its ETag is a version that can be asked for.
+/// Returns whether a URL is that of an object in a store, which has an ETag as its version.
 pub(crate) fn is_object(url: &str) -> bool {
     let scheme = url.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| Store::from_scheme(scheme).is_some())

@@ -1,13 +1,13 @@
-//! Fetches from paths and URLs, and from a cache before these.
+//! Fetches files from paths and URLs; reads them from the cache if possible.
 
 use std::path::Path;
 
 use albacore_settings::{Digest, Source};
 use ureq::Agent;
 
-use crate::cache::{self, Cache, CacheUse, Origin};
+use crate::cache::{self, Cache, CacheUse, VersionRecord};
 use crate::error::{Problem, StorageError};
-use crate::receive::{Answer, Fetched, Transfer};
+use crate::receive::{Fetched, StoreResponse, Transfer};
 use crate::scheme::is_object;
 use crate::variables::Variables;
 use crate::{file, oci, store, web};
@@ -22,15 +22,15 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Fetches files of at most `bytes_max` bytes; https servers are trusted by `roots` (a PEM
-    /// file), or by Mozilla's roots.
+    /// Fetches files of at most `bytes_max` bytes; certificates of https servers are verified with
+    /// `roots` (a PEM file), or with Mozilla's roots.
     ///
     /// # Errors
     /// [`crate::Problem::Roots`].
     pub fn new(bytes_max: u64, roots: Option<&Path>) -> Result<Self, StorageError> {
         let roots = roots.map(|path| {
             web::read_roots(path).map_err(|problem| StorageError {
-                place: path.display().to_string(),
+                location: path.display().to_string(),
                 problem,
             })
         });
@@ -38,19 +38,19 @@ impl Storage {
         Ok(Self {
             agent,
             bytes_max,
-            variables: Variables::of_process(),
+            variables: Variables::from_env(),
             cache: None,
         })
     }
 
-    /// Stores are set up by these variables in place of those of the process.
+    /// Configures stores by these variables instead of the environment of the process.
     #[must_use]
     pub fn with_variables(mut self, all: impl IntoIterator<Item = (String, String)>) -> Self {
         self.variables = Variables::new(all);
         self
     }
 
-    /// Keeps what is fetched from stores and registries, and what has a digest, in `folder`: at
+    /// Caches files of stores and registries, and files with a required digest, in `folder`, at
     /// most `bytes_max` bytes.
     ///
     /// # Errors
@@ -61,26 +61,26 @@ impl Storage {
     }
 
     /// Fetches a file. Blocks, bounded by `limits.rs`; `is_wanted` is called between two reads and
-    /// cancels by returning false. A digest other than `wanted` is an error.
+    /// cancels the transfer by returning false. A digest other than `expected` is an error.
     ///
     /// # Errors
     /// [`StorageError`].
     pub fn fetch(
         &self,
         source: &Source,
-        wanted: Option<Digest>,
+        expected: Option<Digest>,
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Fetched, StorageError> {
-        // Without a known version there is always a file.
-        let fetched = self.fetch_unless(source, None, wanted, is_wanted)?;
+        // Without a known version, the result always contains a file.
+        let fetched = self.fetch_unless(source, None, expected, is_wanted)?;
         fetched.ok_or_else(|| StorageError {
-            place: redacted(source),
+            location: redacted(source),
             problem: Problem::Replaced,
         })
     }
 
-    /// As [`Self::fetch`]; `None` if the file still has the version `known`, which an earlier
-    /// [`Fetched`] named.
+    /// Like [`Self::fetch`]; returns `None` if the file still has the version `known`, which was
+    /// returned by an earlier fetch ([`Fetched::version`]).
     ///
     /// # Errors
     /// [`StorageError`].
@@ -88,7 +88,7 @@ impl Storage {
         &self,
         source: &Source,
         known: Option<&str>,
-        wanted: Option<Digest>,
+        expected: Option<Digest>,
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Option<Fetched>, StorageError> {
         let transfer = Transfer {
@@ -97,95 +97,120 @@ impl Storage {
         };
         let received = match source {
             Source::Path(path) => file::read(path, transfer)
-                .and_then(|file| file.checked(wanted))
+                .and_then(|file| file.check_digest(expected))
                 .map(Some),
             Source::Url(url) => {
-                let request = Request { url, known, wanted };
+                let request = Request {
+                    url,
+                    known,
+                    expected,
+                };
                 match &self.cache {
-                    None => self.download(request, transfer).map(|answer| answer.object),
+                    None => self
+                        .download(request, transfer)
+                        .map(|response| response.object),
                     Some(cache) => self.fetch_cached(cache, request, transfer),
                 }
             }
         };
         received.map_err(|problem| StorageError {
-            place: redacted(source),
+            location: redacted(source),
             problem,
         })
     }
 
-    /// Reads a file of the cache where its digest is known, and else has it sent and keeps it.
+    /// Returns a file from the cache if its digest is known; otherwise downloads and caches it.
     fn fetch_cached(
         &self,
         cache: &Cache,
         request: Request<'_>,
         transfer: Transfer<'_>,
     ) -> Result<Option<Fetched>, Problem> {
-        let Request { url, known, wanted } = request;
+        let Request {
+            url,
+            known,
+            expected,
+        } = request;
         let is_versioned = is_object(url);
-        if !is_versioned && !oci::is_artifact(url) && wanted.is_none() {
-            // A web server names no version.
+        if !is_versioned && !oci::is_artifact(url) && expected.is_none() {
+            // Files of web servers have no version.
             return Ok(self.download(request, transfer)?.object);
         }
-        let key = cache::key(url, self.variables.places());
+        let key = cache::key(url, self.variables.endpoints());
         let _lock = cache.lock(key, transfer)?;
-        // The store is asked what MLmodel of a folder says, which is no part of the file.
-        let pinned = wanted.filter(|_| !store::is_folder(url));
-        if let Some(kept) = pinned.and_then(|digest| cache.read(digest, transfer)) {
-            return Ok(Some(kept));
+        // A folder is always requested, because its MLmodel file is not part of the cached file.
+        let pinned = expected.filter(|_| !store::is_folder(url));
+        if let Some(cached) = pinned.and_then(|digest| cache.read(digest, transfer)) {
+            return Ok(Some(cached));
         }
-        let is_wanted = |origin: &Origin| wanted.is_none_or(|digest| digest == origin.digest);
-        let origin = cache.origin(key).filter(|_| is_versioned).filter(is_wanted);
-        let version = origin.as_ref().map(|origin| origin.version.as_str());
-        let asked = Request {
+        let is_wanted =
+            |record: &VersionRecord| expected.is_none_or(|digest| digest == record.digest);
+        let record = cache
+            .version_record(key)
+            .filter(|_| is_versioned)
+            .filter(is_wanted);
+        let version = record.as_ref().map(|record| record.version.as_str());
+        let conditional = Request {
             known: known.or(version),
             ..request
         };
-        let mut answer = self.download(asked, transfer)?;
-        if let (None, None, Some(origin)) = (&answer.object, known, origin) {
-            if let Some(mut kept) = cache.read(origin.digest, transfer) {
-                kept.version = Some(origin.version);
-                kept.python = answer.python;
-                return Ok(Some(kept));
+        let mut response = self.download(conditional, transfer)?;
+        if let (None, None, Some(record)) = (&response.object, known, record) {
+            if let Some(mut cached) = cache.read(record.digest, transfer) {
+                cached.version = Some(record.version);
+                cached.python = response.python;
+                return Ok(Some(cached));
             }
-            // The kept file made room for others, or is damaged.
-            answer = self.download(request, transfer)?;
+            // The cached file was evicted or is corrupt.
+            response = self.download(request, transfer)?;
         }
-        let Some(fetched) = answer.object else {
+        let Some(fetched) = response.object else {
             return Ok(None);
         };
         let mut fetched = cache.write(fetched);
         if is_versioned && fetched.cache == CacheUse::Written {
-            cache.set_origin(key, &mut fetched);
+            cache.write_version_record(key, &mut fetched);
         }
         Ok(Some(fetched))
     }
 
-    fn download(&self, request: Request<'_>, transfer: Transfer<'_>) -> Result<Answer, Problem> {
-        let Request { url, known, wanted } = request;
+    fn download(
+        &self,
+        request: Request<'_>,
+        transfer: Transfer<'_>,
+    ) -> Result<StoreResponse, Problem> {
+        let Request {
+            url,
+            known,
+            expected,
+        } = request;
         let (agent, variables) = (&self.agent, &self.variables);
-        let answer = if is_object(url) {
+        let response = if is_object(url) {
             store::fetch(agent, variables, url, known, transfer)?
         } else if oci::is_artifact(url) {
             let cache = self.cache.as_ref();
-            Answer::of_file(oci::fetch(agent, variables, url, cache, transfer)?)
+            StoreResponse::from_file(oci::fetch(agent, variables, url, cache, transfer)?)
         } else {
-            Answer::of_file(web::fetch(agent, url, transfer)?)
+            StoreResponse::from_file(web::fetch(agent, url, transfer)?)
         };
-        let object = answer.object.map(|file| file.checked(wanted)).transpose()?;
-        Ok(Answer { object, ..answer })
+        let object = response
+            .object
+            .map(|file| file.check_digest(expected))
+            .transpose()?;
+        Ok(StoreResponse { object, ..response })
     }
 }
 
-/// What to fetch.
+/// A file to fetch.
 #[derive(Clone, Copy)]
 struct Request<'a> {
     url: &'a str,
-    /// A version that is not wanted again.
+    /// Version that need not be downloaded again.
     known: Option<&'a str>,
-    wanted: Option<Digest>,
+    expected: Option<Digest>,
 }
 
-/// Whether a source names versions of its files, so that asking for a new one is cheap.
+/// Returns whether files of a source have versions, so that polling for a new one is cheap.
 #[must_use]
 pub fn has_versions(source: &Source) -> bool {
     match source {
@@ -194,7 +219,8 @@ pub fn has_versions(source: &Source) -> bool {
     }
 }
 
-/// A source for messages: a URL without credentials and query, which may contain secrets.
+/// Returns the source as shown in messages: a URL without credentials and query, because they may
+/// contain secrets.
 #[must_use]
 pub fn redacted(source: &Source) -> String {
     let url = match source {
@@ -217,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_of_a_url_are_not_shown() {
+    fn secrets_of_a_url_are_redacted() {
         for (url, text) in [
             ("https://a.example/m.ubj", "https://a.example/m.ubj"),
             ("https://a.example", "https://a.example"),

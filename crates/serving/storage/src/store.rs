@@ -1,10 +1,10 @@
-//! Objects of S3, Google Cloud Storage and Azure, and of stores that are compatible with them.
+//! Fetches objects of S3, Google Cloud Storage, Azure and compatible stores.
 //!
-//! Addresses, signatures, credentials, retries and resumed downloads are those of `object_store`;
-//! its requests go through the client of this crate (`client`), so that bounds and trusted roots
-//! are the same. Settings and credentials come from the environment variables of each store.
-//! Messages are built from statuses and error codes alone (`explain`): answers of stores repeat
-//! signed headers, which may hold tokens.
+//! `object_store` implements addresses, signatures, credentials, retries and resumed downloads; its
+//! requests are sent by the client of this crate (`client`), so that the same bounds and trusted
+//! roots apply. Settings and credentials are read from the environment variables of each store.
+//! Messages contain only statuses and error codes (`explain`), because response bodies of stores
+//! repeat signed headers, which may contain tokens.
 
 mod address;
 mod client;
@@ -27,13 +27,13 @@ use ureq::Agent;
 use crate::error::Problem;
 use crate::limits::TRANSFER_MAX;
 use crate::mlmodel::PythonModel;
-use crate::receive::{Answer, Transfer, receive};
+use crate::receive::{StoreResponse, Transfer, receive};
 use crate::variables::Variables;
 use address::Address;
-use client::{Connector, Wanted};
+use client::{Connector, RequestKind};
 use explain::Journal;
 
-/// Whether the URL of an object is that of a folder.
+/// Returns whether the URL of an object is that of a folder.
 pub(crate) fn is_folder(url: &str) -> bool {
     Address::parse(url).is_ok_and(|address| address.is_folder)
 }
@@ -45,10 +45,10 @@ pub(crate) fn fetch(
     url: &str,
     known: Option<&str>,
     transfer: Transfer<'_>,
-) -> Result<Answer, Problem> {
+) -> Result<StoreResponse, Problem> {
     let address = Address::parse(url)?;
     let journal = Arc::new(Journal::new(address.store, variables.clone()));
-    // Its timers pause retries; requests block this thread.
+    // The timers are used for the backoff of retries; requests block this thread.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -67,11 +67,11 @@ pub(crate) fn fetch(
     };
     let known = known.and_then(|version| etag_of(version, python));
     let mut options = GetOptions::new().with_if_none_match(known);
-    options.extensions.insert(Wanted::Object);
+    options.extensions.insert(RequestKind::Object);
     let object = match runtime.block_on(client.get_opts(&key, options)) {
         Ok(object) => object,
         Err(object_store::Error::NotModified { .. }) if known.is_some() => {
-            return Ok(Answer {
+            return Ok(StoreResponse {
                 object: None,
                 python,
             });
@@ -79,63 +79,64 @@ pub(crate) fn fetch(
         Err(error) => return Err(journal.explain(&error)),
     };
     let (announced, version) = (object.meta.size, object.meta.e_tag.clone());
-    let body = Body {
+    let body = ObjectBody {
         runtime,
         stream: object.into_stream(),
-        piece: Bytes::new(),
+        chunk: Bytes::new(),
     };
     let failed = |error: io::Error| journal.explain(&error);
     let mut received = receive(body, transfer, Some(announced), failed)?;
     received.version = version.map(|etag| version_of(etag, python));
     received.python = python;
-    Ok(Answer {
+    Ok(StoreResponse {
         object: Some(received),
         python,
     })
 }
 
-/// Precedes what `MLmodel` says in a version.
-const MLMODEL_MARK: &str = ";MLmodel=";
+/// Separates the ETag from the Python model in a version.
+const MLMODEL_SEPARATOR: &str = ";MLmodel=";
 
-/// The version of an object, which differs also where the `MLmodel` beside it does.
+/// Returns the version of an object: its ETag, combined with the Python model of its `MLmodel`
+/// file, so that a change of either is a new version.
 fn version_of(etag: String, python: Option<PythonModel>) -> String {
     match python {
         None => etag,
-        Some(python) => format!("{etag}{MLMODEL_MARK}{python}"),
+        Some(python) => format!("{etag}{MLMODEL_SEPARATOR}{python}"),
     }
 }
 
-/// The ETag of a version; `None` if `MLmodel` said something else then, so that the object is
-/// wanted again.
+/// Returns the ETag of a version; `None` if the version has a different Python model, so that the
+/// object is downloaded again.
 fn etag_of(version: &str, python: Option<PythonModel>) -> Option<&str> {
     match python {
-        None if version.contains(MLMODEL_MARK) => None,
+        None if version.contains(MLMODEL_SEPARATOR) => None,
         None => Some(version),
         Some(python) => version
             .strip_suffix(&python.to_string())?
-            .strip_suffix(MLMODEL_MARK),
+            .strip_suffix(MLMODEL_SEPARATOR),
     }
 }
 
-/// The bytes of an object as they arrive.
-struct Body {
+/// The body of an object as a blocking reader.
+struct ObjectBody {
     runtime: Runtime,
     stream: BoxStream<'static, object_store::Result<Bytes>>,
-    /// What of the last piece was not read yet.
-    piece: Bytes,
+    /// The unread part of the last chunk.
+    chunk: Bytes,
 }
 
-impl Read for Body {
+impl Read for ObjectBody {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        // bound: one piece, as pieces are not empty
-        while self.piece.is_empty() {
+        // bound: one chunk, because chunks are not empty
+        while self.chunk.is_empty() {
             match self.runtime.block_on(self.stream.next()) {
                 None => return Ok(0),
-                Some(piece) => self.piece = piece.map_err(io::Error::other)?,
+                Some(chunk) => self.chunk = chunk.map_err(io::Error::other)?,
             }
         }
-        let count = out.len().min(self.piece.len());
-        self.piece.copy_to_slice(&mut out[..count]);
+        let count = out.len().min(self.chunk.len());
+        self.chunk.copy_to_slice(&mut out[..count]);
         Ok(count)
     }
 }
@@ -148,7 +149,7 @@ mod tests {
     use crate::mlmodel::Estimator;
 
     #[test]
-    fn a_version_is_known_only_with_the_same_mlmodel() {
+    fn an_etag_is_reused_only_with_the_same_mlmodel() {
         let python = |is_predict_proba| {
             Some(PythonModel {
                 estimator: Estimator::Sklearn,
@@ -159,14 +160,14 @@ mod tests {
         for saved in all {
             let version = version_of("\"etag\"".to_owned(), saved);
             for now in all {
-                let wanted = (saved == now).then_some("\"etag\"");
-                assert_eq!(etag_of(&version, now), wanted, "{version}");
+                let expected = (saved == now).then_some("\"etag\"");
+                assert_eq!(etag_of(&version, now), expected, "{version}");
             }
         }
     }
 
     #[test]
-    fn a_silent_store_is_not_waited_for_again_and_again() {
+    fn a_timeout_is_not_retried() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", silent.local_addr().unwrap());
         let variables = [

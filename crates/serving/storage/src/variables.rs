@@ -1,6 +1,5 @@
-//! The environment variables that set up stores: where they are, and the credentials.
-//!
-//! Credentials of registries are in a file that they name, `config.json` of Docker.
+//! Environment variables that set the endpoints and credentials of stores, and the folder of
+//! Docker's `config.json`, which contains the credentials of registries.
 
 use std::fmt;
 
@@ -10,11 +9,11 @@ use serde_json::Value;
 
 use crate::error::Problem;
 
-/// Beginnings of the names of the variables of stores.
+/// Prefixes of the variables of stores.
 const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 
-/// What says where a store is.
-const PLACES: [&str; 6] = [
+/// Variables that set the endpoint of a store.
+const ENDPOINT_VARIABLES: [&str; 6] = [
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
     "AWS_ENDPOINT",
@@ -23,17 +22,17 @@ const PLACES: [&str; 6] = [
     "AZURE_STORAGE_ACCOUNT_NAME",
 ];
 
-/// What says where Docker's configuration is: its folder, or the folder above `.docker`.
-const DOCKER: [&str; 2] = ["DOCKER_CONFIG", "HOME"];
+/// Variables that set the folder of Docker's configuration, or the parent of its `.docker` folder.
+const DOCKER_FOLDER_VARIABLES: [&str; 2] = ["DOCKER_CONFIG", "HOME"];
 
-/// Names of Docker's configuration: its own, and the key of a Secret of Kubernetes.
-const DOCKER_FILES: [&str; 2] = ["config.json", ".dockerconfigjson"];
+/// File names of Docker's configuration: Docker's own, and the key in a Kubernetes Secret.
+const DOCKER_CONFIG_FILES: [&str; 2] = ["config.json", ".dockerconfigjson"];
 
-/// Names and values.
+/// Relevant environment variables: names and values.
 #[derive(Clone, Default)]
 pub(crate) struct Variables(Vec<(String, String)>);
 
-/// Names alone, as values may be secrets.
+/// Prints names only, because values may be secrets.
 impl fmt::Debug for Variables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set()
@@ -43,8 +42,8 @@ impl fmt::Debug for Variables {
 }
 
 impl Variables {
-    /// Those of this process.
-    pub(crate) fn of_process() -> Self {
+    /// Reads the variables of this process.
+    pub(crate) fn from_env() -> Self {
         let utf8 = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
@@ -53,13 +52,14 @@ impl Variables {
 
     pub(crate) fn new(all: impl IntoIterator<Item = (String, String)>) -> Self {
         let is_of_store = |name: &str| {
-            DOCKER.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            DOCKER_FOLDER_VARIABLES.contains(&name)
+                || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         };
         let all = all.into_iter();
         Self(all.filter(|(name, _)| is_of_store(name)).collect())
     }
 
-    /// Names and values.
+    /// Returns names and values.
     #[cfg(feature = "object-storage")]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
@@ -72,18 +72,18 @@ impl Variables {
         all.find_map(|(own, value)| (own == name).then_some(value.as_str()))
     }
 
-    /// What says where stores are, in a fixed order.
-    pub(crate) fn places(&self) -> impl Iterator<Item = &str> {
-        PLACES
+    /// Returns the values of the variables that set endpoints, in a fixed order.
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = &str> {
+        ENDPOINT_VARIABLES
             .iter()
             .map(|name| self.value(name).unwrap_or_default())
     }
 
-    /// Name and password for a registry, in base64, from Docker's configuration.
+    /// Returns user name and password for a registry, in base64, from Docker's configuration.
     pub(crate) fn docker_login(&self, host: &str) -> Result<Option<String>, Problem> {
         let home = || Some(PathBuf::from(self.value("HOME")?).join(".docker"));
         let folder = self.value("DOCKER_CONFIG").map(PathBuf::from).or_else(home);
-        let files = folder.map(|folder| DOCKER_FILES.map(|name| folder.join(name)));
+        let files = folder.map(|folder| DOCKER_CONFIG_FILES.map(|name| folder.join(name)));
         let file = files.into_iter().flatten().find(|file| file.is_file());
         let Some(file) = file else {
             return Ok(None);
@@ -93,7 +93,7 @@ impl Variables {
             remedy: format!("write \"auth\" of {host} there, as `docker login` does"),
         };
         let text = std::fs::read(&file).map_err(|error| wrong(&error.to_string()))?;
-        // Not the error of the reader: it may repeat a secret.
+        // The parser's error is dropped, because it may contain a secret.
         let config: Value = serde_json::from_slice(&text).map_err(|_| wrong("is not JSON"))?;
         let entries = config["auths"].as_object().into_iter().flatten();
         let mut own = entries.filter(|(name, _)| {

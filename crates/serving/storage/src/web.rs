@@ -12,12 +12,12 @@ use crate::limits::{
 };
 use crate::receive::{Fetched, Transfer, receive};
 
-/// An HTTP client with the bounds of `limits.rs` that trusts `roots`, or Mozilla's roots.
+/// Creates an HTTP client with the bounds of `limits.rs` that trusts `roots`, or Mozilla's roots.
 pub(crate) fn agent(roots: Option<RootCerts>) -> Agent {
     let roots = roots.unwrap_or(RootCerts::WebPki);
     let config = Agent::config_builder()
         .tls_config(TlsConfig::builder().root_certs(roots).build())
-        // Otherwise ureq uses the proxy of the environment.
+        // By default ureq uses the proxy of the environment.
         .proxy(None)
         .http_status_as_error(false)
         .max_redirects(REDIRECTS_MAX)
@@ -31,7 +31,7 @@ pub(crate) fn agent(roots: Option<RootCerts>) -> Agent {
     Agent::new_with_config(config)
 }
 
-/// The CA certificates of a PEM file.
+/// Reads the CA certificates of a PEM file.
 pub(crate) fn read_roots(path: &Path) -> Result<RootCerts, Problem> {
     let read = std::fs::metadata(path).and_then(|found| match found.len() {
         0..=ROOTS_BYTES_MAX => std::fs::read(path),

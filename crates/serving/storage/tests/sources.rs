@@ -1,5 +1,4 @@
-//! Real files and real servers on the loopback interface: what is fetched, what is refused, and the
-//! messages.
+//! Fetches from real files and real servers on the loopback interface, and the error messages.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -13,30 +12,34 @@ use albacore_storage::{Fetched, Problem, Storage, StorageError, sha256};
 
 const MODEL: &[u8] = b"the bytes of a model";
 
-/// Answers one request: its path, and where to write.
-type Answer = fn(&str, &mut dyn Write) -> std::io::Result<()>;
+/// Handles one request; receives its path and the output stream.
+type Handler = fn(&str, &mut dyn Write) -> std::io::Result<()>;
 
 /// Serves on a free port until the test ends; also returns the number of requests.
-fn serve(answer: Answer) -> (SocketAddr, Arc<AtomicUsize>) {
+fn serve(handler: Handler) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let requests = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&requests);
+    let request_count = Arc::clone(&requests);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let counted = Arc::clone(&counted);
-            // A client that goes away ends its thread.
-            std::thread::spawn(move || converse(stream, answer, &counted).is_ok());
+            let request_count = Arc::clone(&request_count);
+            // A disconnected client ends its thread.
+            std::thread::spawn(move || converse(stream, handler, &request_count).is_ok());
         }
     });
     (address, requests)
 }
 
-fn converse(stream: TcpStream, answer: Answer, counted: &AtomicUsize) -> std::io::Result<()> {
+fn converse(
+    stream: TcpStream,
+    handler: Handler,
+    request_count: &AtomicUsize,
+) -> std::io::Result<()> {
     let mut writer = stream.try_clone()?;
     let path = request(stream)?;
-    counted.fetch_add(1, Ordering::Relaxed);
-    answer(&path, &mut writer)
+    request_count.fetch_add(1, Ordering::Relaxed);
+    handler(&path, &mut writer)
 }
 
 fn request(stream: impl Read) -> std::io::Result<String> {
@@ -88,8 +91,8 @@ fn store(path: &str, out: &mut dyn Write) -> std::io::Result<()> {
     }
 }
 
-fn fetch(source: &Source, wanted: Option<Digest>) -> Result<Fetched, StorageError> {
-    Storage::new(4096, None)?.fetch(source, wanted, &|| true)
+fn fetch(source: &Source, expected: Option<Digest>) -> Result<Fetched, StorageError> {
+    Storage::new(4096, None)?.fetch(source, expected, &|| true)
 }
 
 fn url(address: SocketAddr, path: &str) -> Source {
@@ -106,13 +109,13 @@ fn files_and_urls_are_fetched_and_checked() {
         url(address, "/model"),
         url(address, "/moved"),
     ] {
-        let right = sha256(MODEL);
-        let fetched = fetch(&source, Some(right)).unwrap();
-        assert_eq!((fetched.bytes.as_slice(), fetched.sha256), (MODEL, right));
-        assert_eq!(fetch(&source, None).unwrap().sha256, right);
-        let wrong = fetch(&source, Some(sha256(b"other"))).unwrap_err();
-        assert!(matches!(wrong.problem, Problem::Digest { found, .. } if found == right));
-        assert!(wrong.to_string().contains(&right.to_string()), "{wrong}");
+        let digest = sha256(MODEL);
+        let fetched = fetch(&source, Some(digest)).unwrap();
+        assert_eq!((fetched.bytes.as_slice(), fetched.sha256), (MODEL, digest));
+        assert_eq!(fetch(&source, None).unwrap().sha256, digest);
+        let error = fetch(&source, Some(sha256(b"other"))).unwrap_err();
+        assert!(matches!(error.problem, Problem::Digest { found, .. } if found == digest));
+        assert!(error.to_string().contains(&digest.to_string()), "{error}");
     }
     let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     assert_eq!(sha256(b"abc").to_string(), known);
@@ -150,8 +153,8 @@ fn errors_of_a_server_are_reported_with_a_remedy() {
         "a loop of redirects ends"
     );
     let closed = url("127.0.0.1:1".parse().unwrap(), "/model");
-    let nobody = Source::Url("http://name.invalid/model".to_owned());
-    for source in [closed, nobody] {
+    let unknown_host = Source::Url("http://name.invalid/model".to_owned());
+    for source in [closed, unknown_host] {
         let text = fetch(&source, None).unwrap_err().to_string();
         assert!(text.contains("cannot be fetched"), "{text}");
     }
@@ -167,7 +170,7 @@ fn a_folder_with_one_model_file_is_that_file() {
 }
 
 #[test]
-fn unclear_folders_and_pipes_are_refused_without_waiting() {
+fn ambiguous_folders_and_pipes_are_rejected_without_blocking() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| Source::Path(folder.path().join(name).to_str().unwrap().to_owned());
     let large = folder.path().join("large");
@@ -198,7 +201,7 @@ fn unclear_folders_and_pipes_are_refused_without_waiting() {
 }
 
 #[test]
-fn a_cancelled_transfer_ends_soon() {
+fn a_cancelled_transfer_ends_promptly() {
     let (address, _) = serve(store);
     let start = Instant::now();
     let storage = Storage::new(1 << 20, None).unwrap();
@@ -210,7 +213,7 @@ fn a_cancelled_transfer_ends_soon() {
     assert!(start.elapsed() < Duration::from_secs(20));
 }
 
-/// An https server with a certificate that `roots` trusts.
+/// Starts an https server; also returns the file with its certificate.
 fn serve_tls(folder: &std::path::Path) -> (SocketAddr, std::path::PathBuf) {
     let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let roots = folder.join("roots.pem");
@@ -233,7 +236,7 @@ fn serve_tls(folder: &std::path::Path) -> (SocketAddr, std::path::PathBuf) {
             let Ok(path) = request(&mut tls) else {
                 continue;
             };
-            let answered = match path.as_str() {
+            let written = match path.as_str() {
                 "/down" => reply(
                     &mut tls,
                     "302 Found\r\nLocation: http://localhost/model",
@@ -242,15 +245,15 @@ fn serve_tls(folder: &std::path::Path) -> (SocketAddr, std::path::PathBuf) {
                 _ => reply(&mut tls, "200 OK", MODEL),
             };
             tls.conn.send_close_notify();
-            // The client may be gone.
-            let _ = answered.and_then(|()| tls.flush());
+            // The client may have disconnected.
+            let _ = written.and_then(|()| tls.flush());
         }
     });
     (address, roots)
 }
 
 #[test]
-fn https_trusts_the_given_roots_and_never_falls_back_to_http() {
+fn https_trusts_only_the_given_roots_and_never_falls_back_to_http() {
     let folder = tempfile::tempdir().unwrap();
     let (address, roots) = serve_tls(folder.path());
     let url = |path: &str| Source::Url(format!("https://localhost:{}{path}", address.port()));
@@ -271,7 +274,7 @@ fn https_trusts_the_given_roots_and_never_falls_back_to_http() {
 
 #[test]
 fn proxies_of_the_environment_are_not_used() {
-    // A process of its own: variables belong to all threads. It is this test program again.
+    // Runs this test in a separate process, because all threads share the environment.
     if std::env::var_os("ALBACORE_TEST_PROXY").is_some() {
         let (address, _) = serve(store);
         assert_eq!(fetch(&url(address, "/model"), None).unwrap().bytes, MODEL);

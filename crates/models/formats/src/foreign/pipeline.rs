@@ -5,7 +5,7 @@
 const SHORT_STRING: u8 = 0x8c;
 
 /// Modules whose classes are tree models.
-const OF_TREES: [&str; 4] = ["sklearn.ensemble", "sklearn.tree", "xgboost", "lightgbm"];
+const TREE_MODULES: [&str; 4] = ["sklearn.ensemble", "sklearn.tree", "xgboost", "lightgbm"];
 
 /// Returns name and class of the first step if the pickle is a pipeline that does not start with a
 /// tree model.
@@ -17,8 +17,8 @@ pub(super) fn first_step(bytes: &[u8]) -> Option<(&str, &str)> {
     }
     strings.find(|&text| text == "steps")?;
     let (step, module, class) = (strings.next()?, strings.next()?, strings.next()?);
-    let is_of_trees = OF_TREES.iter().any(|of_trees| module.starts_with(of_trees));
-    (!is_of_trees).then_some((step, class))
+    let is_tree_model = TREE_MODULES.iter().any(|prefix| module.starts_with(prefix));
+    (!is_tree_model).then_some((step, class))
 }
 
 /// Returns everything that looks like a short string, in order.
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_step_is_named_unless_it_is_the_trees() {
+    fn the_first_pipeline_step_is_found_unless_it_is_a_tree_model() {
         let scaler = ["scale", "sklearn.preprocessing._data", "StandardScaler"];
         let head = ["sklearn.pipeline", "Pipeline", "steps"];
         let bytes = pickle(&[&head[..], &scaler].concat());

@@ -1,11 +1,11 @@
 //! Identifies unsupported text files.
 
-use super::{CATBOOST, EXPORT, HEAD, SUPPORTED, XGBOOST_SAVE, foreign};
+use super::{CATBOOST, EXPORT, HEAD_BYTES, SUPPORTED, XGBOOST_SAVE, foreign};
 use crate::error::{ModelError, excerpt};
 
 /// Returns the error for text in an unsupported format; `None` if the bytes are not text.
 pub(super) fn identify(bytes: &[u8]) -> Option<ModelError> {
-    let head = &bytes[..bytes.len().min(HEAD)];
+    let head = &bytes[..bytes.len().min(HEAD_BYTES)];
     // The excerpt may end within a multi-byte character.
     let head = match std::str::from_utf8(head) {
         Ok(text) => text,

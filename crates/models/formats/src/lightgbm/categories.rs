@@ -23,7 +23,7 @@ pub(super) fn read(
     }
     let columns = columns(trailer, infos);
     if columns.len() != lists.len() {
-        notices.push(refusal(&format!(
+        notices.push(unknown_columns_notice(&format!(
             "{} lists of categories for {} categorical columns",
             lists.len(),
             columns.len()
@@ -34,7 +34,7 @@ pub(super) fn read(
     for (&column, list) in columns.iter().zip(&lists) {
         let info = infos.get(column).copied().unwrap_or_default();
         if !is_within(info, list.len()) {
-            notices.push(refusal(&format!(
+            notices.push(unknown_columns_notice(&format!(
                 "a list of {} categories for column {column}, which had others in training",
                 list.len()
             )));
@@ -57,7 +57,7 @@ pub(super) fn read(
     Ok(categories)
 }
 
-fn refusal(problem: &str) -> String {
+fn unknown_columns_notice(problem: &str) -> String {
     format!(
         "its file has {problem}, so that their columns are not known: strings are refused until \
          \"categories\" of the model lists them; their numbers are taken"

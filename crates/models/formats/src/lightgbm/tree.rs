@@ -164,7 +164,7 @@ struct LightgbmTreeColumns {
 impl LightgbmTreeColumns {
     /// Returns a node without its children: splits first, then leaves.
     fn node(&self, index: usize, splits: usize) -> RawNode {
-        let cover = |covers: &[f64], place: usize| covers.get(place).copied().unwrap_or(0.0);
+        let cover = |covers: &[f64], index: usize| covers.get(index).copied().unwrap_or(0.0);
         if let Some(leaf) = index.checked_sub(splits) {
             return RawNode {
                 label: leaf as u32,

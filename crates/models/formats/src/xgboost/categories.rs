@@ -11,31 +11,31 @@ use crate::limits::REWRITTEN_WORDS_MAX;
 use crate::tree::{CategorySets, RawNode, RawTree, Tree, TreeNode, flag};
 
 /// Rewrites the affected splits; returns whether there were any.
-pub(super) fn follow_default(trees: &mut [Tree]) -> ModelResult<bool> {
-    let is_other = |node: &TreeNode| {
+pub(super) fn apply_default_direction(trees: &mut [Tree]) -> ModelResult<bool> {
+    let is_affected = |node: &TreeNode| {
         let kind = node.flags & (flag::LEAF | flag::CATEGORICAL | flag::DEFAULT_LEFT);
         kind == flag::CATEGORICAL
     };
     let (mut is_changed, mut words) = (false, 0);
     for tree in trees {
-        for node in tree.nodes.iter().filter(|node| is_other(node)) {
+        for node in tree.nodes.iter().filter(|node| is_affected(node)) {
             words += words_of(&tree.sets, node.value as usize)
                 .last()
-                .map_or(0, |&(place, _)| place as usize + 1);
+                .map_or(0, |&(word, _)| word as usize + 1);
         }
         if words > REWRITTEN_WORDS_MAX {
             let reason = "categorical splits of this version with very large categories";
             return Err(ModelError::too_large(reason));
         }
-        if tree.nodes.iter().any(is_other) {
-            *tree = swapped(tree, &is_other)?;
+        if tree.nodes.iter().any(is_affected) {
+            *tree = swap_children(tree, &is_affected)?;
             is_changed = true;
         }
     }
     Ok(is_changed)
 }
 
-fn swapped(tree: &Tree, is_other: &dyn Fn(&TreeNode) -> bool) -> ModelResult<Tree> {
+fn swap_children(tree: &Tree, is_affected: &dyn Fn(&TreeNode) -> bool) -> ModelResult<Tree> {
     let mut sets = tree.sets.clone();
     let nodes = tree.nodes.iter().map(|node| {
         let is_leaf = node.flags & flag::LEAF != 0;
@@ -48,7 +48,7 @@ fn swapped(tree: &Tree, is_other: &dyn Fn(&TreeNode) -> bool) -> ModelResult<Tre
             value: node.value,
             cover: node.cover,
         };
-        match is_other(node) {
+        match is_affected(node) {
             true => RawNode {
                 children: Some((right, left)),
                 flags: node.flags | flag::DEFAULT_LEFT,
@@ -76,11 +76,11 @@ fn words_of(sets: &CategorySets, set: usize) -> &[(u32, u32)] {
 /// Adds the complement of a set within its words; returns the index of the new set.
 fn complement(sets: &mut CategorySets, set: usize) -> usize {
     let listed = words_of(sets, set).to_vec();
-    let words = listed.last().map_or(0, |&(place, _)| place + 1);
+    let words = listed.last().map_or(0, |&(word, _)| word + 1);
     let mut listed = listed.into_iter().peekable();
-    sets.push((0..words).map(|place| {
-        let found = listed.next_if(|&(next, _)| next == place);
-        (place, !found.map_or(0, |(_, bits)| bits))
+    sets.push((0..words).map(|word| {
+        let found = listed.next_if(|&(next, _)| next == word);
+        (word, !found.map_or(0, |(_, bits)| bits))
     }))
 }
 

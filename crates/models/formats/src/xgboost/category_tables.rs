@@ -12,7 +12,7 @@
 use super::version::XgboostVersion;
 use crate::categories::{ColumnCategories, check_count};
 use crate::error::{ModelError, ModelResult};
-use crate::limits::{CATEGORY_BYTES_MAX, CATEGORY_TEXTS_MAX, FEATURES_MAX};
+use crate::limits::{CATEGORY_BYTES_MAX, CATEGORY_NAMES_MAX, FEATURES_MAX};
 use crate::value_reader::{ValueReader, put_once, required};
 
 /// Category tables of a file.
@@ -30,11 +30,11 @@ pub(super) struct CategoryTables {
 struct CategoryTable {
     column: usize,
     count: usize,
-    texts: TableTexts,
+    names: TableNames,
 }
 
 /// Category names of a table.
-enum TableTexts {
+enum TableNames {
     Ascii(Vec<String>),
     /// At least one name is outside of ASCII.
     Utf8(Vec<String>),
@@ -66,25 +66,25 @@ impl CategoryTables {
         }
         let (mut offsets, mut values) = (None, None);
         source.object(&mut |source, key| match key {
-            "offsets" => put_once(&mut offsets, source.integers(CATEGORY_TEXTS_MAX + 1)?),
+            "offsets" => put_once(&mut offsets, source.integers(CATEGORY_NAMES_MAX + 1)?),
             "values" => put_once(&mut values, source.wide_integers(CATEGORY_BYTES_MAX)?),
             _ => source.skip(),
         })?;
         self.entries = column + 1;
         let values = required(values, "values")?;
-        let (count, texts) = match offsets {
-            Some(offsets) => texts_of(&offsets, &values)?,
+        let (count, names) = match offsets {
+            Some(offsets) => names_of(&offsets, &values)?,
             None => {
                 check_count(self.count + values.len())?;
-                let texts = values.iter().map(i64::to_string).collect();
-                (values.len(), TableTexts::Ascii(texts))
+                let names = values.iter().map(i64::to_string).collect();
+                (values.len(), TableNames::Ascii(names))
             }
         };
         if count > 0 {
             self.columns.push(CategoryTable {
                 column,
                 count,
-                texts,
+                names,
             });
         }
         self.count += count;
@@ -110,13 +110,19 @@ impl CategoryTables {
         check_segments(segments, &self.columns, features)
             .map_err(|reason| ModelError::inconsistent("feature_segments", reason))?;
         let mut categories = Vec::with_capacity(self.columns.len());
-        for CategoryTable { column, texts, .. } in self.columns {
-            match texts {
-                TableTexts::Ascii(texts) => categories.push(ColumnCategories { column, texts }),
-                TableTexts::Utf8(texts) if !version.cuts_categories_by_letters() => {
-                    categories.push(ColumnCategories { column, texts });
+        for CategoryTable { column, names, .. } in self.columns {
+            match names {
+                TableNames::Ascii(names) => categories.push(ColumnCategories {
+                    column,
+                    texts: names,
+                }),
+                TableNames::Utf8(names) if !version.cuts_categories_by_chars() => {
+                    categories.push(ColumnCategories {
+                        column,
+                        texts: names,
+                    });
                 }
-                TableTexts::Utf8(_) | TableTexts::Damaged => notices.push(format!(
+                TableNames::Utf8(_) | TableNames::Damaged => notices.push(format!(
                     "column {column} has categories outside of ASCII, which XGBoost before 3.4 \
                      writes incompletely: strings are refused in this column until \"categories\" \
                      of the model lists them; their numbers are taken"
@@ -128,11 +134,11 @@ impl CategoryTables {
 }
 
 /// Splits `bytes` into names; returns their number and the names.
-fn texts_of(offsets: &[i32], bytes: &[i64]) -> ModelResult<(usize, TableTexts)> {
+fn names_of(offsets: &[i32], bytes: &[i64]) -> ModelResult<(usize, TableNames)> {
     let invalid = |reason: String| ModelError::inconsistent("offsets", reason);
     let Some((&first, &last)) = offsets.first().zip(offsets.last()) else {
         return match bytes {
-            [] => Ok((0, TableTexts::Ascii(Vec::new()))),
+            [] => Ok((0, TableNames::Ascii(Vec::new()))),
             _ => Err(invalid(format!("none for {} bytes of values", bytes.len()))),
         };
     };
@@ -151,12 +157,12 @@ fn texts_of(offsets: &[i32], bytes: &[i64]) -> ModelResult<(usize, TableTexts)> 
         let bytes = &bytes[ends[0] as usize..ends[1] as usize];
         String::from_utf8(bytes.iter().map(|&byte| byte as u8).collect())
     };
-    let Ok(texts) = offsets.windows(2).map(text).collect::<Result<Vec<_>, _>>() else {
-        return Ok((count, TableTexts::Damaged));
+    let Ok(names) = offsets.windows(2).map(text).collect::<Result<Vec<_>, _>>() else {
+        return Ok((count, TableNames::Damaged));
     };
-    match texts.iter().all(|text| text.is_ascii()) {
-        true => Ok((count, TableTexts::Ascii(texts))),
-        false => Ok((count, TableTexts::Utf8(texts))),
+    match names.iter().all(|text| text.is_ascii()) {
+        true => Ok((count, TableNames::Ascii(names))),
+        false => Ok((count, TableNames::Utf8(names))),
     }
 }
 

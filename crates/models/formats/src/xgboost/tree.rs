@@ -168,7 +168,7 @@ impl XgboostTreeFields {
         };
         let mut vectors = Vec::new();
         let leaves = nodes.iter_mut().filter(|node| node.flags & flag::LEAF != 0);
-        for (place, leaf) in leaves.enumerate() {
+        for (index, leaf) in leaves.enumerate() {
             let node = leaf.label as usize;
             let row = if by_leaf {
                 usize::try_from(right[node]).ok()
@@ -176,7 +176,7 @@ impl XgboostTreeFields {
                 Some(node)
             };
             // Leaves that share values could need more memory than the file.
-            let is_within = place.saturating_add(1).saturating_mul(size) <= weights.len();
+            let is_within = index.saturating_add(1).saturating_mul(size) <= weights.len();
             let values = row
                 .filter(|_| is_within)
                 .and_then(|row| row.checked_mul(size))
@@ -186,7 +186,7 @@ impl XgboostTreeFields {
                     ModelError::inconsistent("leaf_weights", reason)
                 })?;
             vectors.extend(values.iter().copied().map(f64::from));
-            leaf.value = place as f64;
+            leaf.value = index as f64;
         }
         Ok(vectors)
     }
@@ -235,9 +235,9 @@ impl XgboostTreeColumns<'_> {
 
 /// Returns the set of a categorical split; `sets` is sorted by node.
 fn set_of(sets: &[(i32, usize)], node: usize) -> ModelResult<usize> {
-    let place = sets.binary_search_by_key(&node, |&(node, _)| usize::try_from(node).unwrap_or(0));
-    match place {
-        Ok(place) => Ok(sets[place].1),
+    let index = sets.binary_search_by_key(&node, |&(node, _)| usize::try_from(node).unwrap_or(0));
+    match index {
+        Ok(index) => Ok(sets[index].1),
         Err(_) => {
             let reason = format!("node {node} is split by category but has none");
             Err(ModelError::inconsistent("categories_nodes", reason))

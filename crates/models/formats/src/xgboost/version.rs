@@ -37,7 +37,7 @@ impl XgboostVersion {
     }
 
     /// A base score set neither by the user nor in training is a margin.
-    pub(super) fn leaves_unset_base_score(self) -> bool {
+    pub(super) fn unset_base_score_is_margin(self) -> bool {
         self.is_since([3, 1, 0])
     }
 
@@ -47,17 +47,17 @@ impl XgboostVersion {
     }
 
     /// The base score of `binary:logitraw` is a probability; a margin in later versions.
-    pub(super) fn links_logitraw(self) -> bool {
+    pub(super) fn logitraw_base_is_probability(self) -> bool {
         !self.is_since([1, 3, 1])
     }
 
     /// A category that a split does not list goes in the default direction; left in later versions.
-    pub(super) fn sends_unlisted_categories_by_default(self) -> bool {
+    pub(super) fn unlisted_categories_go_default(self) -> bool {
         self.is_since([1, 6, 0]) && !self.is_since([1, 7, 3])
     }
 
     /// Category names outside of ASCII are cut by characters although offsets count bytes.
-    pub(super) fn cuts_categories_by_letters(self) -> bool {
+    pub(super) fn cuts_categories_by_chars(self) -> bool {
         !self.is_since([3, 4, 0])
     }
 

@@ -7,7 +7,7 @@ use albacore_formats::Library;
 use crate::compile::key_tests::KeyTests;
 use crate::layout::binned::{
     BinColumn, BinColumnWords, BinnedView, COLUMN_CUTS, ColumnSplit, LEAF_PADDING, LEAVES_MAX,
-    SplitFeature, SplitFeatureWords, TABLE, WalkNode, WalkNodeWords, bin_of, byte_of_side,
+    SplitFeature, SplitFeatureWords, TABLE, WalkNode, WalkNodeWords, bin_of, direction_byte,
     key_of_cut, rounded_up,
 };
 use crate::layout::ensemble::{EnsembleView, flag};
@@ -30,7 +30,7 @@ pub(crate) struct BinnedForm {
     splits: Vec<ColumnSplit>,
     leaf_nodes: Vec<u32>,
     leaf_values: Vec<f32>,
-    leaf_doubles: Vec<f64>,
+    leaf_f64s: Vec<f64>,
     walk_nodes: Vec<WalkNodeWords>,
     key_planes: Vec<u32>,
     level_order: Vec<ColumnSplit>,
@@ -51,7 +51,7 @@ impl BinnedForm {
             splits: &self.splits,
             leaf_nodes: &self.leaf_nodes,
             leaf_values: &self.leaf_values,
-            leaf_doubles: &self.leaf_doubles,
+            leaf_f64s: &self.leaf_f64s,
             walk_nodes: &self.walk_nodes,
             key_planes: &self.key_planes,
             level_order: &self.level_order,
@@ -68,7 +68,7 @@ impl BinnedForm {
             image.push(&self.splits),
             image.push(&self.leaf_nodes),
             image.push(&self.leaf_values),
-            image.push(&self.leaf_doubles),
+            image.push(&self.leaf_f64s),
             image.push(&self.walk_nodes),
             image.push(&self.key_planes),
             image.push(&self.level_order),
@@ -100,9 +100,9 @@ impl BinnedForm {
                 .resize(form.leaf_nodes.len() + LEAF_PADDING, 0.0);
         }
         if source.has_f64_leaves() {
-            form.leaf_doubles = source.leaves().collect();
-            let leaves = form.leaf_doubles.len();
-            form.leaf_doubles.resize(leaves + LEAF_PADDING, 0.0);
+            form.leaf_f64s = source.leaves().collect();
+            let leaves = form.leaf_f64s.len();
+            form.leaf_f64s.resize(leaves + LEAF_PADDING, 0.0);
         }
         if source.has_f32_leaves() || source.has_f64_leaves() {
             form.push_walk_nodes(source);
@@ -143,7 +143,7 @@ impl BinnedForm {
         columns.dedup();
         self.columns = columns
             .into_iter()
-            .map(|column| column.words(self.byte_of_missing(column)))
+            .map(|column| column.words(self.missing_byte(column)))
             .collect();
     }
 
@@ -154,9 +154,9 @@ impl BinnedForm {
 
     /// Returns the byte of NaN: that of one side; in a column without missing values the byte of 0,
     /// because NaN counts as 0 there.
-    fn byte_of_missing(&self, column: BinColumn) -> u8 {
+    fn missing_byte(&self, column: BinColumn) -> u8 {
         if column.has(flag::MISSING_NAN | flag::MISSING_ZERO) {
-            return byte_of_side(column.has(flag::DEFAULT_LEFT));
+            return direction_byte(column.has(flag::DEFAULT_LEFT));
         }
         let bin = bin_of(self.cuts_of(column.split_feature as usize), 0.0);
         bin.saturating_sub(column.start).min(COLUMN_CUTS as u32) as u8
@@ -382,7 +382,7 @@ impl SourceModel<'_> {
     }
 
     /// Returns a cut that sends all values that count as zero to the side that `cut` sends 0 to.
-    fn around_zero(&self, cut: f64) -> f64 {
+    fn widen_zero_cut(&self, cut: f64) -> f64 {
         let zero_max = self.zero_max();
         if zero_max == 0.0 || cut.is_nan() || cut > zero_max || cut < -zero_max {
             cut
@@ -406,7 +406,7 @@ impl SourceModel<'_> {
         } else {
             threshold.next_up() + 0.0
         };
-        (self.view.feature[node], self.around_zero(cut))
+        (self.view.feature[node], self.widen_zero_cut(cut))
     }
 }
 

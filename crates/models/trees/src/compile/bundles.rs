@@ -84,9 +84,9 @@ impl Bundles {
         let lane_tree = |lane: usize| lanes.get(lane).map_or(NONE, |tree| tree.index as u32);
         self.trees.push(std::array::from_fn(lane_tree));
         let roots: LaneNodes = std::array::from_fn(|lane| (lane < lanes.len()).then_some(0));
-        let mut open = vec![(roots, 1)];
+        let mut pending = vec![(roots, 1)];
         // bound: every iteration consumes a split of some tree.
-        while let Some((nodes, depth)) = open.pop() {
+        while let Some((nodes, depth)) = pending.pop() {
             header.depth = header.depth.max(depth);
             let bundle_node = self.nodes.len() - header.nodes;
             for (tree, node) in lanes.iter_mut().zip(nodes) {
@@ -97,7 +97,7 @@ impl Bundles {
             let children = self.push_node(lanes, nodes, &rule);
             for children in children.into_iter().rev() {
                 if children.iter().any(Option::is_some) {
-                    open.push((children, depth + 1));
+                    pending.push((children, depth + 1));
                 }
             }
             self.push_key_tests(view, keys, lanes, nodes);
@@ -126,8 +126,8 @@ impl Bundles {
             let tree = &bundled.tree;
             let (children, is_flipped) = bundled.children(node);
             flipped_lanes |= u8::from(is_flipped) << lane;
-            repeated_lanes |= u8::from(tree.previous[node] != NONE) << lane;
-            products[lane] = tree.merged[node];
+            repeated_lanes |= u8::from(tree.earlier_edge[node] != NONE) << lane;
+            products[lane] = tree.earlier_share[node];
             for (side, child) in children.into_iter().enumerate() {
                 shares[side][lane] = tree.share[child];
                 if tree.is_leaf(child) {
@@ -202,7 +202,7 @@ impl Bundles {
         bundle_node: usize,
     ) {
         for (lane, (tree, node)) in lanes.iter().zip(nodes).enumerate() {
-            let Some(lower) = node.map(|node| tree.tree.previous[node]) else {
+            let Some(lower) = node.map(|node| tree.tree.earlier_edge[node]) else {
                 continue;
             };
             if lower == NONE {
@@ -222,15 +222,15 @@ impl Bundles {
 
     /// Appends the scatter entries of a tree in post-order.
     fn push_scatter(&mut self, view: &EnsembleView<'_>, lane: usize, tree: &BundledTree<'_>) {
-        let mut open = vec![(0, false)];
+        let mut pending = vec![(0, false)];
         // bound: two iterations per node.
-        while let Some((node, is_done)) = open.pop() {
+        while let Some((node, is_done)) = pending.pop() {
             if tree.tree.is_leaf(node) {
                 continue;
             }
             if !is_done {
                 let [left, right] = [tree.tree.left[node], tree.tree.right[node]];
-                open.extend([
+                pending.extend([
                     (node, true),
                     (right as usize, false),
                     (left as usize, false),

@@ -6,9 +6,9 @@
 //! stored with the model:
 //!
 //! - `share[node]`: cover of the node divided by the cover of its parent (1 at the root);
-//! - `merged[node]`: for a split, the product of the shares of the edges above it that belong to
-//!   the same feature (1 if there are none);
-//! - `previous[node]`: for a split, the lower node of the nearest of those edges, or [`NONE`].
+//! - `earlier_share[node]`: for a split, the product of the shares of the edges above it that
+//!   belong to the same feature (1 if there are none);
+//! - `earlier_edge[node]`: for a split, the lower node of the nearest of those edges, or [`NONE`].
 //!
 //! Nodes are numbered so that a parent precedes its children. The cover is that of the library: the
 //! sum of hessians for XGBoost, the number of rows for LightGBM.
@@ -35,9 +35,9 @@ pub(crate) struct PathArrays {
     /// Share of the parent's cover, per node.
     pub(crate) share: Vec<f64>,
     /// Product of the earlier shares of the same feature, per node.
-    pub(crate) merged: Vec<f64>,
+    pub(crate) earlier_share: Vec<f64>,
     /// Lower node of the nearest earlier edge of the same feature, per node.
-    pub(crate) previous: Vec<u32>,
+    pub(crate) earlier_edge: Vec<u32>,
     /// Maximum number of distinct features on a path from the root to a leaf.
     pub(crate) path_features: u32,
 }
@@ -53,8 +53,8 @@ impl PathArrays {
     /// Computes the arrays of a tree from its nodes.
     pub(crate) fn build(nodes: &[TreeNode]) -> Self {
         let share = shares(nodes);
-        let mut merged = vec![1.0; nodes.len()];
-        let mut previous = vec![NONE; nodes.len()];
+        let mut earlier_share = vec![1.0; nodes.len()];
+        let mut earlier_edge = vec![NONE; nodes.len()];
         // For each node, the product of the shares of its edge's feature down to the node.
         let mut product = vec![1.0; nodes.len()];
         let mut last_edge = BTreeMap::new();
@@ -72,11 +72,11 @@ impl PathArrays {
                     let feature = nodes[node].feature;
                     let earlier = last_edge.get(&feature).copied();
                     if let Some(edge) = earlier {
-                        previous[node] = edge;
-                        merged[node] = product[edge as usize];
+                        earlier_edge[node] = edge;
+                        earlier_share[node] = product[edge as usize];
                     }
                     for child in [left, right] {
-                        product[child] = merged[node] * share[child];
+                        product[child] = earlier_share[node] * share[child];
                     }
                     steps.push(PathStep::Leave { feature, earlier });
                     for child in [right as u32, left as u32] {
@@ -98,8 +98,8 @@ impl PathArrays {
         let path_features = u32::try_from(path_features).unwrap_or(u32::MAX);
         Self {
             share,
-            merged,
-            previous,
+            earlier_share,
+            earlier_edge,
             path_features,
         }
     }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_edges_of_a_feature_are_merged() {
+    fn the_shares_of_earlier_edges_of_a_feature_are_multiplied() {
         // Node 0 splits on feature 7, its left child 1 on feature 3, and node 2 below that on 7
         // again; the right child 5 splits on 7, too.
         let splits = [
@@ -197,14 +197,14 @@ mod tests {
             paths.share,
             [1.0, 0.4, 0.25, 0.4, 0.75, 0.6, 0.6, 0.25, 0.75]
         );
-        assert_eq!(paths.previous[..3], [NONE, NONE, 1]);
-        assert_eq!(paths.previous[5], 5);
-        assert_eq!((paths.merged[2], paths.merged[5]), (0.4, 0.6));
+        assert_eq!(paths.earlier_edge[..3], [NONE, NONE, 1]);
+        assert_eq!(paths.earlier_edge[5], 5);
+        assert_eq!((paths.earlier_share[2], paths.earlier_share[5]), (0.4, 0.6));
         assert!((expected_value(&nodes, &paths.share, |node| node as f64) - 6.33).abs() < 1e-12);
     }
 
     #[test]
-    fn a_split_without_cover_halves_and_a_child_without_cover_has_share_zero() {
+    fn a_split_without_cover_gives_each_child_half_and_a_child_without_cover_zero() {
         let splits = [split(0, 1, 2), LEAF, split(1, 3, 4), LEAF, LEAF];
         let paths = PathArrays::build(&with_covers(splits, [0.0; 5]));
         assert_eq!(paths.share, [1.0, 0.5, 0.5, 0.5, 0.5]);

@@ -4,7 +4,7 @@ use albacore_formats::Library;
 use albacore_simd::Simd;
 
 use crate::layout::binned::{
-    BinColumn, COLUMN_CUTS, RowBytes, SplitFeature, SplitFeatureWords, bin_of, byte_of_side,
+    BinColumn, COLUMN_CUTS, RowBytes, SplitFeature, SplitFeatureWords, bin_of, direction_byte,
 };
 use crate::layout::ensemble::{EnsembleView, flag};
 use crate::limits::BLOCK_ROWS;
@@ -17,7 +17,7 @@ pub(crate) struct RowBlock {
     pub(crate) columns: Vec<RowBytes>,
     pub(crate) rows: usize,
     /// Values of 16 features.
-    singles: Box<[[f32; BLOCK_ROWS]; 16]>,
+    f32s: Box<[[f32; BLOCK_ROWS]; 16]>,
     /// Bins of one feature.
     bins: Box<[u32; BLOCK_ROWS]>,
 }
@@ -27,7 +27,7 @@ impl Default for RowBlock {
         Self {
             columns: Vec::new(),
             rows: 0,
-            singles: Box::new([[0.0; BLOCK_ROWS]; 16]),
+            f32s: Box::new([[0.0; BLOCK_ROWS]; 16]),
             bins: Box::new([0; BLOCK_ROWS]),
         }
     }
@@ -46,35 +46,35 @@ impl RowBlock {
         self.columns
             .resize(view.binned.columns.len(), RowBytes::ZERO);
         match library {
-            Library::Xgboost => self.fill_singles(view, rows, simd),
+            Library::Xgboost => self.fill_f32s(view, rows, simd),
             // No `f32` lies between a cut and its rounded value.
-            _ if matches!(rows, Rows::F32(_)) => self.fill_singles(view, rows, simd),
-            Library::Lightgbm | Library::Sklearn => self.fill_doubles(view, rows),
+            _ if matches!(rows, Rows::F32(_)) => self.fill_f32s(view, rows, simd),
+            Library::Lightgbm | Library::Sklearn => self.fill_f64s(view, rows),
         }
     }
 
     /// The values are `f32`. The cuts send all values that LightGBM treats as zeros to the same
     /// side.
-    fn fill_singles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>, simd: Simd) {
+    fn fill_f32s(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>, simd: Simd) {
         let form = &view.binned;
         let mut columns = self.columns.iter_mut().zip(form.columns).peekable();
-        let (mut rest, mut index) = (form.split_features, 0_u32);
+        let (mut remaining, mut index) = (form.split_features, 0_u32);
         // bound: each iteration consumes at least one feature.
-        while let Some(&[first, ..]) = rest.first() {
+        while let Some(&[first, ..]) = remaining.first() {
             // Up to 16 adjacent features at a time.
-            let end = rest.partition_point(|words| words[0] < first + 16);
-            let (some, others) = rest.split_at(end);
-            rest = others;
-            let first = copy_features(&mut self.singles, some, view.features, rows, simd);
-            for (place, &words) in some.iter().enumerate() {
+            let end = remaining.partition_point(|words| words[0] < first + 16);
+            let (some, others) = remaining.split_at(end);
+            remaining = others;
+            let first = copy_features(&mut self.f32s, some, view.features, rows, simd);
+            for (offset, &words) in some.iter().enumerate() {
                 let feature = SplitFeature::from_words(words);
-                let values = &self.singles[first.map_or(place, |first| feature.feature - first)];
+                let values = &self.f32s[first.map_or(offset, |first| feature.feature - first)];
                 let table = &form.tables[feature.table..][..feature.table_length()];
                 simd.bins(values, table, feature.cut_count, &mut self.bins);
                 while let Some((bytes, words)) = columns.next_if(|(_, words)| words[0] == index) {
                     let column = BinColumn::from_words(*words);
                     if is_plain(column) {
-                        let missing = BinColumn::byte_of_missing(*words);
+                        let missing = BinColumn::missing_byte(*words);
                         simd.bin_bytes(values, &self.bins, column.start, missing, bytes);
                         continue;
                     }
@@ -89,7 +89,7 @@ impl RowBlock {
     }
 
     /// LightGBM and scikit-learn: the values are `f64`.
-    fn fill_doubles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>) {
+    fn fill_f64s(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>) {
         let form = &view.binned;
         let mut columns = self.columns.iter_mut().zip(form.columns).peekable();
         let mut values = [0.0; BLOCK_ROWS];
@@ -143,7 +143,7 @@ const TRANSPOSE_FROM: usize = 3;
 /// Returns the first of the 16 features if all of them were copied, `None` if only the split
 /// features were.
 fn copy_features(
-    singles: &mut [[f32; BLOCK_ROWS]; 16],
+    f32s: &mut [[f32; BLOCK_ROWS]; 16],
     split_features: &[SplitFeatureWords],
     features: usize,
     rows: Rows<'_>,
@@ -155,10 +155,10 @@ fn copy_features(
         && x.len() >= BLOCK_ROWS * features
     {
         let first = (split_features[0][0] as usize).min(features - 16);
-        simd.transpose(x, features, first, singles);
+        simd.transpose(x, features, first, f32s);
         return Some(first);
     }
-    for (values, words) in singles.iter_mut().zip(split_features) {
+    for (values, words) in f32s.iter_mut().zip(split_features) {
         let feature = words[0] as usize;
         match rows {
             Rows::F32(x) => for_each_row(x, features, feature, |row, x| values[row] = x),
@@ -173,12 +173,12 @@ pub(super) fn byte_of(view: &EnsembleView<'_>, column: BinColumn, x: f64, bin: u
     let is_zero = x.is_nan() && !column.has(flag::MISSING_NAN);
     let x = if is_zero { 0.0 } else { x };
     if x.is_nan() || column.has(flag::MISSING_ZERO) && x.abs() <= ZERO_MAX {
-        return byte_of_side(column.has(flag::DEFAULT_LEFT));
+        return direction_byte(column.has(flag::DEFAULT_LEFT));
     }
     if column.is_categorical() {
         let inclusive = column.has(flag::INCLUSIVE);
         let set = column.start as usize;
-        return byte_of_side(view.sets().has(set, x, inclusive) == inclusive);
+        return direction_byte(view.sets().has(set, x, inclusive) == inclusive);
     }
     let bin = if is_zero {
         let words = view.binned.split_features[column.split_feature as usize];

@@ -17,22 +17,22 @@ fn special_keys(zero: f32, plane: u32) -> SpecialKeys {
     SpecialKeys {
         zero,
         // NaN counts as 0 if it is not a missing value.
-        of_nan: if is_nan_missing { missing } else { KEY_ZERO },
-        of_zero: match has(flag::MISSING_ZERO) {
+        nan_key: if is_nan_missing { missing } else { KEY_ZERO },
+        zero_key: match has(flag::MISSING_ZERO) {
             true => missing,
             false => KEY_ZERO,
         },
     }
 }
 
-/// Computes the keys of one row, for a model with walk nodes; `singles` is reused memory.
+/// Computes the keys of one row, for a model with walk nodes; `f32s` is reused memory.
 pub(crate) fn fill_keys(
     view: &EnsembleView<'_>,
     library: Library,
     row: Rows<'_>,
     simd: Simd,
     keys: &mut [u32],
-    singles: &mut Vec<f32>,
+    f32s: &mut Vec<f32>,
 ) {
     let form = &view.binned;
     let layout = view.key_layout();
@@ -40,25 +40,25 @@ pub(crate) fn fill_keys(
     let values = match row {
         Rows::F32(x) if layout.is_dense() => x,
         Rows::F32(x) => {
-            singles.clear();
-            singles.extend(form.split_features.iter().map(|words| x[words[0] as usize]));
-            singles
+            f32s.clear();
+            f32s.extend(form.split_features.iter().map(|words| x[words[0] as usize]));
+            f32s
         }
         Rows::F64(x) => {
-            singles.clear();
-            singles.resize(width, 0.0);
+            f32s.clear();
+            f32s.resize(width, 0.0);
             for (index, &words) in form.split_features.iter().enumerate() {
                 let split_feature = SplitFeature::from_words(words);
                 let key = layout.index(0, index, split_feature.feature) - 1;
                 let cuts = split_feature.cuts(form.cuts);
-                singles[key] = match (library, x[split_feature.feature]) {
+                f32s[key] = match (library, x[split_feature.feature]) {
                     (Library::Xgboost, x) => x as f32,
                     // Before rounding, which could change whether the value counts as zero.
                     (Library::Lightgbm, x) if x.abs() <= ZERO_MAX => 0.0,
-                    (Library::Lightgbm | Library::Sklearn, x) => single_of(x, cuts),
+                    (Library::Lightgbm | Library::Sklearn, x) => to_f32_between_cuts(x, cuts),
                 };
             }
-            singles
+            f32s
         }
     };
     let zero = match (library, row) {
@@ -86,7 +86,7 @@ pub(crate) fn fill_keys(
 }
 
 /// Returns an `f32` between the same two cuts as `x`.
-fn single_of(x: f64, cuts: &[f64]) -> f32 {
+fn to_f32_between_cuts(x: f64, cuts: &[f64]) -> f32 {
     let near = x as f32;
     if f64::from(near) == x || x.is_nan() {
         return near;
@@ -107,19 +107,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_between_two_singles_is_rounded_up_only_over_a_cut() {
+    fn an_f64_between_two_f32s_is_rounded_up_only_across_a_cut() {
         let (one, next) = (1.0_f32, 1.0_f32.next_up());
         let middle = f64::midpoint(1.0, f64::from(next));
-        assert_eq!(single_of(middle, &[]), one);
-        assert_eq!(single_of(middle, &[1.0]), one);
-        assert_eq!(single_of(middle, &[middle]), next);
-        assert_eq!(single_of(middle.next_down(), &[middle]), one);
-        assert_eq!(single_of(middle.next_up(), &[0.5, middle, 2.0]), next);
-        assert_eq!(single_of(-middle, &[]), -next);
-        assert_eq!(single_of(-middle, &[-middle]), -one);
-        assert_eq!(single_of(1e300, &[]), f32::MAX);
-        assert_eq!(single_of(1e300, &[1e300]), f32::INFINITY);
-        assert_eq!(single_of(-1e300, &[]), f32::NEG_INFINITY);
-        assert!(single_of(f64::NAN, &[1.0]).is_nan());
+        assert_eq!(to_f32_between_cuts(middle, &[]), one);
+        assert_eq!(to_f32_between_cuts(middle, &[1.0]), one);
+        assert_eq!(to_f32_between_cuts(middle, &[middle]), next);
+        assert_eq!(to_f32_between_cuts(middle.next_down(), &[middle]), one);
+        assert_eq!(
+            to_f32_between_cuts(middle.next_up(), &[0.5, middle, 2.0]),
+            next
+        );
+        assert_eq!(to_f32_between_cuts(-middle, &[]), -next);
+        assert_eq!(to_f32_between_cuts(-middle, &[-middle]), -one);
+        assert_eq!(to_f32_between_cuts(1e300, &[]), f32::MAX);
+        assert_eq!(to_f32_between_cuts(1e300, &[1e300]), f32::INFINITY);
+        assert_eq!(to_f32_between_cuts(-1e300, &[]), f32::NEG_INFINITY);
+        assert!(to_f32_between_cuts(f64::NAN, &[1.0]).is_nan());
     }
 }

@@ -19,8 +19,8 @@ pub(crate) struct BlockScratch {
     second: RowBlock,
     slots: Box<LeafScratch>,
     reached: [RowBytes; 2],
-    pub(super) singles: Vec<[f32; BLOCK_ROWS]>,
-    pub(super) doubles: Vec<[f64; BLOCK_ROWS]>,
+    pub(super) f32s: Vec<[f32; BLOCK_ROWS]>,
+    pub(super) f64s: Vec<[f64; BLOCK_ROWS]>,
 }
 
 /// Maximum rows of a pass: two blocks.
@@ -47,8 +47,8 @@ pub(super) fn for_each_tree(
     block.fill(view, call.library, first.rows, simd);
     let are_two = count > BLOCK_ROWS;
     if are_two {
-        let rest = call.part(BLOCK_ROWS..count);
-        second.fill(view, call.library, rest.rows, simd);
+        let remaining = call.part(BLOCK_ROWS..count);
+        second.fill(view, call.library, remaining.rows, simd);
     }
     for tree in trees {
         let splits = &view.binned.level_order[view.splits_of(tree)];
@@ -106,7 +106,7 @@ pub(crate) fn sum_table<T: Sum>(
 }
 
 /// Adds leaf values to sums; `values` starts with those of the tree.
-pub(crate) fn add_doubles(values: &[f64], reached: &RowBytes, sums: &mut [f64; BLOCK_ROWS]) {
+pub(crate) fn add_leaf_f64s(values: &[f64], reached: &RowBytes, sums: &mut [f64; BLOCK_ROWS]) {
     // The values of the last tree are followed by padding.
     let Some(values) = values.first_chunk::<LEAVES_MAX>() else {
         return;

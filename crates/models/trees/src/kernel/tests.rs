@@ -103,10 +103,10 @@ fn tree(shape: ModelShape, group: usize, numbers: &mut RandomStream) -> Tree {
         value: 0.0,
         cover: 1.0,
     };
-    let (mut raw, mut open) = (vec![leaf(0)], vec![0]);
+    let (mut raw, mut pending) = (vec![leaf(0)], vec![0]);
     let mut sets = CategorySets::default();
     for _ in 1..1 + numbers.below(shape.leaves) {
-        let node = open.swap_remove(numbers.below(open.len()));
+        let node = pending.swap_remove(numbers.below(pending.len()));
         let is_categorical = numbers.chance(shape.categorical);
         raw[node].flags = split_flags(shape, is_categorical, numbers);
         raw[node].feature = numbers.below(shape.features) as u32;
@@ -119,15 +119,15 @@ fn tree(shape: ModelShape, group: usize, numbers: &mut RandomStream) -> Tree {
         let children = (raw.len(), raw.len() + 1);
         raw[node].children = Some(children);
         raw.extend([leaf(children.0), leaf(children.1)]);
-        open.extend([children.0, children.1]);
+        pending.extend([children.0, children.1]);
     }
     let mut leaf_vectors = Vec::new();
-    for leaf in open {
+    for leaf in pending {
         raw[leaf].value = if shape.has_vectors {
-            let place = leaf_vectors.len() / shape.groups;
+            let index = leaf_vectors.len() / shape.groups;
             let values = (0..shape.groups).map(|_| numbers.below(1000) as f64 / 999.0);
             leaf_vectors.extend(values.map(|x| f64::from(x as f32)));
-            place as f64
+            index as f64
         } else {
             f64::from(numbers.below(1000) as f32 / 999.0)
         };
@@ -208,7 +208,7 @@ pub(crate) fn rows(model: &Model, count: usize, numbers: &mut RandomStream) -> V
 }
 
 /// Returns the bits of a prediction.
-pub(crate) fn answer(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> Vec<u64> {
+pub(crate) fn predict_bits(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> Vec<u64> {
     let length = rows.values() / predictor.features() * predictor.output_width(kind);
     let mut scratch = PredictScratch::default();
     let (mut f32s, mut f64s, mut i32s) = (vec![0.0; length], vec![0.0; length], vec![0; length]);
@@ -233,19 +233,23 @@ fn compare(shape: ModelShape, count: usize, seed: u64) -> Vec<Kernel> {
     let model = model(shape, &mut numbers);
     let image = Image::compile(&model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
-    let doubles = rows(&model, count, &mut numbers);
-    let singles: Vec<f32> = doubles.iter().map(|&x| x as f32).collect();
+    let f64s = rows(&model, count, &mut numbers);
+    let f32s: Vec<f32> = f64s.iter().map(|&x| x as f32).collect();
     let reference = predictor.with_kernel(Kernel::Nodes).expect("the reference");
     let others: Vec<(Kernel, Predictor<'_>)> = Kernel::ALL[1..]
         .iter()
         .filter_map(|&kernel| Some((kernel, predictor.with_kernel(kernel)?)))
         .collect();
     for kind in [Kind::Margin, Kind::Leaf] {
-        for rows in [Rows::F32(&singles), Rows::F64(&doubles)] {
-            let expected = answer(&reference, kind, rows);
-            assert_eq!(answer(&predictor, kind, rows), expected, "{shape:?} {kind}");
+        for rows in [Rows::F32(&f32s), Rows::F64(&f64s)] {
+            let expected = predict_bits(&reference, kind, rows);
+            assert_eq!(
+                predict_bits(&predictor, kind, rows),
+                expected,
+                "{shape:?} {kind}"
+            );
             for (kernel, predictor) in &others {
-                let got = answer(predictor, kind, rows);
+                let got = predict_bits(predictor, kind, rows);
                 assert_eq!(got, expected, "{kernel} {kind} {shape:?} seed {seed}");
             }
         }
@@ -264,7 +268,7 @@ fn compare_contribs(shape: ModelShape, count: usize, seed: u64) {
     let explain = |predictor: &Predictor<'_>, batch: usize| -> Vec<u64> {
         let batches = rows.chunks(batch * shape.features);
         batches
-            .flat_map(|rows| answer(predictor, Kind::Contribs, Rows::F64(rows)))
+            .flat_map(|rows| predict_bits(predictor, Kind::Contribs, Rows::F64(rows)))
             .collect()
     };
     let expected = explain(&predictor, count);
@@ -315,7 +319,7 @@ fn compare_interactions(shape: ModelShape, seed: u64) {
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let rows = rows(&model, 3, &mut numbers);
     let explain =
-        |predictor: &Predictor<'_>| answer(predictor, Kind::Interactions, Rows::F64(&rows));
+        |predictor: &Predictor<'_>| predict_bits(predictor, Kind::Interactions, Rows::F64(&rows));
     let expected = explain(&predictor);
     for kernel in [Kernel::Blocks, Kernel::BlocksAvx2, Kernel::BlocksAvx512] {
         if let Some(predictor) = predictor.with_kernel(kernel) {
@@ -330,7 +334,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_kernel_gives_the_bits_of_the_reference(
+    fn every_kernel_is_bit_identical_to_the_reference(
         is_xgboost in any::<bool>(),
         features in 1..40_usize,
         groups in 1..4_usize,
@@ -382,7 +386,7 @@ proptest! {
     }
 
     #[test]
-    fn a_feature_may_have_more_cuts_than_a_byte_counts(
+    fn a_feature_can_have_more_than_256_cuts(
         is_xgboost in any::<bool>(),
         leaves in 200..257_usize,
         count in 1..80_usize,
@@ -397,7 +401,7 @@ proptest! {
 }
 
 #[test]
-fn large_and_deep_trees_are_walked_by_keys_or_node_by_node() {
+fn large_and_deep_trees_use_the_walk_or_the_nodes_kernel() {
     for library in [Library::Xgboost, Library::Lightgbm, Library::Sklearn] {
         for categorical in [0, 10] {
             let shape = ModelShape {
@@ -420,7 +424,7 @@ fn large_and_deep_trees_are_walked_by_keys_or_node_by_node() {
 }
 
 #[test]
-fn kernels_of_this_cpu_are_all_tried() {
+fn every_kernel_of_this_cpu_is_available() {
     let mut numbers = RandomStream(1);
     let shape = ModelShape {
         library: Library::Xgboost,

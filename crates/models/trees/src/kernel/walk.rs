@@ -28,14 +28,14 @@ pub(crate) fn fill(call: KernelCall<'_>, scratch: &mut KernelScratch) -> usize {
         rows,
         ..
     } = call;
-    let KernelScratch { keys, singles, .. } = scratch;
+    let KernelScratch { keys, f32s, .. } = scratch;
     let (simd, count, stride) = (Simd::best(), call.count(), view.key_count());
     if keys.len() < count * stride + WINDOW {
         keys.resize(count * stride + WINDOW, 0);
     }
     for (row, keys) in keys.chunks_exact_mut(stride).take(count).enumerate() {
         let row = rows.rows(row..row + 1, view.features);
-        fill_keys(view, library, row, simd, keys, singles);
+        fill_keys(view, library, row, simd, keys, f32s);
     }
     stride
 }

@@ -49,7 +49,7 @@ pub(crate) type WalkNodeWords = [u32; 2];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WalkNode {
     /// Largest key that goes left. For a leaf: the bits of its `f32` value, or its index in
-    /// [`BinnedView::leaf_doubles`].
+    /// [`BinnedView::leaf_f64s`].
     pub(crate) last_left: u32,
     /// Index of the key to compare, below 2^16.
     pub(crate) key: usize,
@@ -154,16 +154,16 @@ impl BinColumn {
     }
 
     /// Returns the byte of missing values in a numerical column.
-    pub(crate) fn byte_of_missing(words: BinColumnWords) -> u8 {
+    pub(crate) fn missing_byte(words: BinColumnWords) -> u8 {
         words[3] as u8
     }
 
-    pub(crate) fn words(self, byte_of_missing: u8) -> BinColumnWords {
+    pub(crate) fn words(self, missing_byte: u8) -> BinColumnWords {
         [
             self.split_feature,
             self.flags,
             self.start,
-            u32::from(byte_of_missing),
+            u32::from(missing_byte),
         ]
     }
 
@@ -210,7 +210,7 @@ pub(crate) struct BinnedView<'a> {
     /// Value of each leaf, then [`LEAF_PADDING`] zeros. Only for XGBoost's scalar leaves.
     pub(crate) leaf_values: &'a [f32],
     /// Value of each leaf, then [`LEAF_PADDING`] zeros. For models of the other libraries.
-    pub(crate) leaf_doubles: &'a [f64],
+    pub(crate) leaf_f64s: &'a [f64],
     /// [`WalkNode`]s of all trees; empty if the model cannot be walked by keys.
     pub(crate) walk_nodes: &'a [WalkNodeWords],
     /// The splits and their slots again, in level order, so that a split does not depend on the
@@ -277,9 +277,9 @@ pub(crate) fn bin_of(cuts: &[f64], x: f64) -> u32 {
     cuts.partition_point(|&cut| cut <= x) as u32
 }
 
-/// Returns the byte that goes to this side at every split.
-pub(crate) fn byte_of_side(is_left: bool) -> u8 {
-    if is_left { 0 } else { u8::MAX }
+/// Returns the byte that goes in this direction at every split.
+pub(crate) fn direction_byte(goes_left: bool) -> u8 {
+    if goes_left { 0 } else { u8::MAX }
 }
 
 /// Returns the smallest `f32` that is at least `x`.
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_in_the_order_of_the_values_and_inside_of_the_missing_ones() {
+    fn keys_preserve_the_order_of_values_between_the_missing_keys() {
         let tiny = f32::from_bits(1);
         let values = [
             f32::NEG_INFINITY,
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_up_keeps_what_single_precision_has_and_never_goes_down() {
+    fn rounding_up_keeps_exact_f32_values_and_never_rounds_down() {
         for x in [0.0, -1.5, f64::INFINITY, f64::from(f32::MAX)] {
             assert_eq!(f64::from(rounded_up(x)), x);
         }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_table_has_a_second_stage_from_32_cuts_on() {
+    fn a_search_table_has_a_second_stage_from_32_cuts() {
         let lengths = [0, 31, 32, 63, 64, 255, 256].map(|count| {
             let feature = SplitFeature {
                 feature: 0,

@@ -9,8 +9,8 @@
 //! * a path has at most [`TreeView::depth`] steps, at most
 //!   [`limits::DEPTH_MAX`](crate::limits::DEPTH_MAX): use a stack instead of recursion;
 //! * features of splits are below [`EnsembleView::features`];
-//! * `previous` of a split is at most its own index (equal to it if the split has the feature of
-//!   its parent) or [`NONE`].
+//! * `earlier_edge` of a split is at most its own index (equal to it if the split has the feature
+//!   of its parent) or [`NONE`].
 //!
 //! An engine reads a *prepared* row: `features` values in `f64`. For XGBoost these are widened
 //! `f32` values; for LightGBM values of magnitude up to [`ZERO_MAX`] are set to 0, as in its
@@ -25,7 +25,7 @@ use crate::rows::ZERO_MAX;
 
 pub(crate) use albacore_formats::flag;
 
-/// Index value for none: no earlier edge in `previous`, no tree in a lane of a bundle.
+/// Index value for none: no earlier edge in `earlier_edge`, no tree in a lane of a bundle.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// The outputs that the leaves of a tree add to.
@@ -62,11 +62,11 @@ pub(crate) struct EnsembleView<'a> {
     pub(crate) value: &'a [f64],
     pub(crate) label: &'a [u32],
     pub(crate) share: &'a [f64],
-    pub(crate) merged: &'a [f64],
-    pub(crate) previous: &'a [u32],
+    pub(crate) earlier_share: &'a [f64],
+    pub(crate) earlier_edge: &'a [u32],
     pub(crate) leaf_vectors: &'a [f64],
     pub(crate) set_starts: &'a [u32],
-    pub(crate) set_places: &'a [u32],
+    pub(crate) set_word_indices: &'a [u32],
     pub(crate) set_words: &'a [u32],
     pub(crate) binned: BinnedView<'a>,
     pub(crate) bundles: BundlesView<'a>,
@@ -112,8 +112,8 @@ impl<'a> EnsembleView<'a> {
             value: &self.value[nodes.clone()],
             label: &self.label[nodes.clone()],
             share: &self.share[nodes.clone()],
-            merged: &self.merged[nodes.clone()],
-            previous: &self.previous[nodes],
+            earlier_share: &self.earlier_share[nodes.clone()],
+            earlier_edge: &self.earlier_edge[nodes],
             leaf_vectors: self.leaf_vectors,
             groups: self.groups,
             sets: self.sets(),
@@ -136,12 +136,12 @@ impl<'a> EnsembleView<'a> {
     ) -> impl Iterator<Item = (usize, impl Iterator<Item = ScatterEntry> + use<'a>)> {
         let (view, bundles) = (*self, self.bundles);
         let (header, _) = bundles.headers_of(bundle);
-        let mut rest = &bundles.scatter[header.scatter..];
+        let mut remaining = &bundles.scatter[header.scatter..];
         let trees = bundles.trees[bundle].iter().filter(|&&tree| tree != NONE);
         trees.map(move |&tree| {
             let tree = tree as usize;
-            let (own, others) = rest.split_at(view.splits_of(tree).len());
-            rest = others;
+            let (own, others) = remaining.split_at(view.splits_of(tree).len());
+            remaining = others;
             let entries = own.iter().map(|&word| ScatterEntry::from_word(word));
             (view.tree_groups[tree] as usize, entries)
         })
@@ -151,7 +151,7 @@ impl<'a> EnsembleView<'a> {
     pub(crate) fn sets(&self) -> CategorySetsView<'a> {
         CategorySetsView {
             starts: self.set_starts,
-            places: self.set_places,
+            word_indices: self.set_word_indices,
             words: self.set_words,
         }
     }
@@ -213,7 +213,7 @@ impl<'a> EnsembleView<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CategorySetsView<'a> {
     starts: &'a [u32],
-    places: &'a [u32],
+    word_indices: &'a [u32],
     words: &'a [u32],
 }
 
@@ -226,11 +226,11 @@ impl CategorySetsView<'_> {
         }
         let category = x as u32;
         let words = self.starts[set] as usize..self.starts[set + 1] as usize;
-        let places = &self.places[words.clone()];
-        let Ok(place) = places.binary_search(&(category / 32)) else {
+        let word_indices = &self.word_indices[words.clone()];
+        let Ok(position) = word_indices.binary_search(&(category / 32)) else {
             return false;
         };
-        self.words[words][place] >> (category % 32) & 1 == 1
+        self.words[words][position] >> (category % 32) & 1 == 1
     }
 }
 
@@ -262,9 +262,9 @@ pub(crate) struct TreeView<'a> {
     /// Share (fraction) of the parent's cover, see `compile::paths`.
     pub(crate) share: &'a [f64],
     /// Product of the earlier cover shares of a split's feature, see `compile::paths`.
-    pub(crate) merged: &'a [f64],
+    pub(crate) earlier_share: &'a [f64],
     /// Lower node of the nearest earlier edge of a split's feature, see `compile::paths`.
-    pub(crate) previous: &'a [u32],
+    pub(crate) earlier_edge: &'a [u32],
     leaf_vectors: &'a [f64],
     groups: usize,
     sets: CategorySetsView<'a>,

@@ -24,13 +24,13 @@ pub(super) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
     if values != 0 && (values != leaves + LEAF_PADDING || library != Library::Xgboost) {
         return out_of_range("leaf values", 0);
     }
-    let doubles = form.leaf_doubles.len();
-    if doubles != 0 && (doubles != leaves + LEAF_PADDING || library == Library::Xgboost) {
+    let leaf_f64s = form.leaf_f64s.len();
+    if leaf_f64s != 0 && (leaf_f64s != leaves + LEAF_PADDING || library == Library::Xgboost) {
         return out_of_range("leaf values", 0);
     }
     let nodes = view.flags.len();
     let has_walk_nodes = !form.walk_nodes.is_empty();
-    if has_walk_nodes && (form.walk_nodes.len() != nodes || values + doubles == 0) {
+    if has_walk_nodes && (form.walk_nodes.len() != nodes || values + leaf_f64s == 0) {
         return out_of_range("walk nodes", 0);
     }
     if !has_walk_nodes && !form.key_planes.is_empty() {
@@ -45,9 +45,9 @@ pub(super) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
     if nodes != form.splits.len() + leaves || leaves != form.splits.len() + view.trees() {
         return out_of_range("splits", 0);
     }
-    let (mut seen, mut depths) = (Vec::new(), Vec::new());
+    let (mut visited, mut depths) = (Vec::new(), Vec::new());
     for tree in 0..view.trees() {
-        check_tree(view, tree, &mut seen)?;
+        check_tree(view, tree, &mut visited)?;
         if has_walk_nodes {
             check_walk_nodes(view, tree, &mut depths)?;
         }
@@ -61,12 +61,12 @@ fn check_walk(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
     check_columns(view)?;
     check_key_count(view)?;
     let nodes = view.flags.len();
-    let doubles = match library {
+    let leaf_f64s = match library {
         Library::Xgboost => 0,
         Library::Lightgbm | Library::Sklearn => (nodes + view.trees()) / 2 + LEAF_PADDING,
     };
     let is_walk = form.walk_nodes.len() == nodes
-        && form.leaf_doubles.len() == doubles
+        && form.leaf_f64s.len() == leaf_f64s
         && form.leaf_values.is_empty()
         && form.level_order.is_empty();
     if !is_walk {
@@ -122,7 +122,7 @@ fn check_columns(view: &EnsembleView<'_>) -> Checked<()> {
 }
 
 /// Checks that every slot except the root is the child of exactly one split, which precedes it.
-fn check_tree(view: &EnsembleView<'_>, tree: usize, seen: &mut Vec<bool>) -> Checked<()> {
+fn check_tree(view: &EnsembleView<'_>, tree: usize, visited: &mut Vec<bool>) -> Checked<()> {
     let form = &view.binned;
     let nodes = view.tree(tree).nodes();
     if nodes.is_multiple_of(2) || nodes >= 2 * LEAVES_MAX {
@@ -130,7 +130,7 @@ fn check_tree(view: &EnsembleView<'_>, tree: usize, seen: &mut Vec<bool>) -> Che
     }
     let (splits, leaves) = (view.splits_of(tree), view.leaves_of(tree));
     for splits in [&form.splits[splits.clone()], &form.level_order[splits]] {
-        check_splits(form, splits, tree, seen)?;
+        check_splits(form, splits, tree, visited)?;
     }
     let view = view.tree(tree);
     let is_leaf = |&node: &u32| (node as usize) < nodes && view.is_leaf(node as usize);
@@ -144,18 +144,18 @@ fn check_splits(
     form: &BinnedView<'_>,
     splits: &[ColumnSplit],
     tree: usize,
-    seen: &mut Vec<bool>,
+    visited: &mut Vec<bool>,
 ) -> Checked<()> {
-    seen.clear();
-    seen.resize(2 * splits.len() + 1, false);
+    visited.clear();
+    visited.resize(2 * splits.len() + 1, false);
     for (index, &[column, byte, left, right]) in splits.iter().enumerate() {
         if usize::from(column) >= form.columns.len() || usize::from(byte) >= COLUMN_CUTS {
             return out_of_range("splits", tree);
         }
         for child in [left, right].map(usize::from) {
-            let is_new = seen
+            let is_new = visited
                 .get_mut(child)
-                .is_some_and(|seen| !std::mem::replace(seen, true));
+                .is_some_and(|visited| !std::mem::replace(visited, true));
             if child <= index || !is_new {
                 return out_of_range("slots", tree);
             }
@@ -179,7 +179,7 @@ fn check_walk_nodes(view: &EnsembleView<'_>, tree: usize, depths: &mut Vec<u32>)
     for (index, &words) in form.walk_nodes[nodes].iter().enumerate() {
         let node = WalkNode::from_words(words);
         let is_right = if node.left_offset == 0 {
-            let leaves = form.leaf_doubles.len();
+            let leaves = form.leaf_f64s.len();
             node.key == 0 && (leaves == 0 || (node.last_left as usize) < leaves)
         } else {
             let child = index + node.left_offset;

@@ -58,9 +58,9 @@ pub(super) fn check(view: &EnsembleView<'_>) -> Checked<()> {
         let mut pairs = starts(header).into_iter().zip(starts(next));
         require(pairs.all(|(start, end)| start <= end), "bundles", bundle)?;
     }
-    let mut seen = vec![false; view.trees()];
+    let mut visited = vec![false; view.trees()];
     for bundle in 0..form.len() {
-        check_trees(view, bundle, &mut seen)?;
+        check_trees(view, bundle, &mut visited)?;
         check_nodes(form, bundle)?;
         check_scatter(view, bundle)?;
     }
@@ -78,14 +78,14 @@ fn starts(header: BundleHeader) -> [usize; 4] {
 
 /// Checks that no tree is in two lanes, and that a bundle has one scatter entry per split of its
 /// trees.
-fn check_trees(view: &EnsembleView<'_>, bundle: usize, seen: &mut [bool]) -> Checked<()> {
+fn check_trees(view: &EnsembleView<'_>, bundle: usize, visited: &mut [bool]) -> Checked<()> {
     let form = &view.bundles;
     let section = "trees of bundles";
     let mut splits = 0;
     for &tree in form.trees[bundle].iter().filter(|&&tree| tree != NONE) {
-        let is_new = seen
+        let is_new = visited
             .get_mut(tree as usize)
-            .is_some_and(|seen| !std::mem::replace(seen, true));
+            .is_some_and(|visited| !std::mem::replace(visited, true));
         require(is_new, section, bundle)?;
         let tree = tree as usize;
         require(view.tree(tree).target != LeafTarget::All, section, bundle)?;
@@ -108,13 +108,13 @@ fn check_nodes(form: &BundlesView<'_>, bundle: usize) -> Checked<()> {
     let is_points = (1..=SHAP_POINTS_MAX).contains(&header.points);
     require(is_points, "points of bundles", bundle)?;
     // Number of remaining inner children of each open inner node.
-    let mut open = vec![1_u8];
+    let mut pending = vec![1_u8];
     let mut constants = 0;
     for &bytes in nodes {
-        let Some(rest) = open.last_mut().filter(|rest| **rest > 0) else {
+        let Some(remaining) = pending.last_mut().filter(|remaining| **remaining > 0) else {
             return require(false, section, bundle);
         };
-        *rest -= 1;
+        *remaining -= 1;
         require(bytes[0] <= InnerChildren::Both as u8, section, bundle)?;
         let node = BundleNode::from_bytes(bytes);
         // If the second child is a leaf in every lane, it has constants.
@@ -122,15 +122,15 @@ fn check_nodes(form: &BundlesView<'_>, bundle: usize) -> Checked<()> {
         require(has_second, section, bundle)?;
         constants += node.constant_vectors(header.points) * LANES;
         if node.inner_children != InnerChildren::Neither {
-            open.push(node.inner_children as u8);
+            pending.push(node.inner_children as u8);
         }
-        require(open.len() <= header.depth, "depth of bundles", bundle)?;
+        require(pending.len() <= header.depth, "depth of bundles", bundle)?;
         // bound: the number of open nodes.
-        while open.len() > 1 && open.last() == Some(&0) {
-            open.pop();
+        while pending.len() > 1 && pending.last() == Some(&0) {
+            pending.pop();
         }
     }
-    let is_tree = open == [0] && header.depth <= LEAVES_MAX;
+    let is_tree = pending == [0] && header.depth <= LEAVES_MAX;
     require(is_tree, section, bundle)?;
     let announced = next.constants - header.constants;
     require(constants == announced, "constants of bundles", bundle)?;

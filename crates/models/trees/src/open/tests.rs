@@ -87,7 +87,7 @@ fn predict_all(predictor: &Predictor<'_>) -> Result<(), ImageError> {
 }
 
 #[test]
-fn a_wrong_word_under_a_right_checksum_is_an_error_or_predicts() {
+fn a_corrupt_word_with_a_valid_checksum_is_rejected_or_predicts() {
     damage_each_word_of(&words());
     damage_each_word_of(&words_of_model(SINGLE));
     damage_each_word_of(&words_of_model(TWO_BUNDLES));
@@ -95,9 +95,9 @@ fn a_wrong_word_under_a_right_checksum_is_an_error_or_predicts() {
 
 fn damage_each_word_of(original: &[u64]) {
     assert_eq!(exercise(&mut original.to_vec()), Ok(()));
-    let (mut refused, mut taken) = (0, 0);
-    for place in UNCHECKED_WORDS..original.len() {
-        let word = original[place];
+    let (mut refused, mut accepted) = (0, 0);
+    for index in UNCHECKED_WORDS..original.len() {
+        let word = original[index];
         let halves = [0, 1, 2, 5, 1 << 16, u64::from(u32::MAX), u64::MAX];
         let replacements = halves.into_iter().flat_map(|half| {
             let half_low = half & u64::from(u32::MAX);
@@ -115,24 +115,24 @@ fn damage_each_word_of(original: &[u64]) {
         });
         for replacement in replacements {
             let mut words = original.to_vec();
-            words[place] = replacement;
+            words[index] = replacement;
             match exercise(&mut words) {
-                Ok(()) => taken += 1,
+                Ok(()) => accepted += 1,
                 Err(_) => refused += 1,
             }
         }
     }
     assert!(
-        refused > 100 && taken > 100,
-        "{refused} refused, {taken} taken"
+        refused > 100 && accepted > 100,
+        "{refused} refused, {accepted} accepted"
     );
 }
 
 #[test]
-fn an_index_outside_of_its_section_is_named() {
-    let error_of = |place: usize, word: u64| {
+fn an_index_out_of_range_is_reported_with_its_section() {
+    let error_of = |index: usize, word: u64| {
         let mut words = words();
-        words[place] = word;
+        words[index] = word;
         exercise(&mut words)
             .expect_err("a damaged image")
             .to_string()

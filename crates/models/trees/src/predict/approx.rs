@@ -32,7 +32,7 @@ impl Predictor<'_> {
         out: OutputMut<'_>,
         scratch: &mut PredictScratch,
     ) -> Result<(), PredictError> {
-        if let Some(reason) = self.no_approximation(kind) {
+        if let Some(reason) = self.approximation_unsupported_reason(kind) {
             return Err(PredictError::Unsupported { kind, reason });
         }
         let call = self.check(kind, rows, options, &out)?;
@@ -78,7 +78,7 @@ impl Predictor<'_> {
         Ok(())
     }
 
-    fn no_approximation(&self, kind: Kind) -> Option<&'static str> {
+    fn approximation_unsupported_reason(&self, kind: Kind) -> Option<&'static str> {
         let view = self.view();
         if !matches!(kind, Kind::Contribs | Kind::Interactions) {
             Some("only contributions and interactions have an approximation")

@@ -101,13 +101,13 @@ impl Predictor<'_> {
         scratch: &'b mut KernelScratch,
     ) -> &'b [u32] {
         let view = self.view();
-        let KernelScratch { keys, singles, .. } = scratch;
+        let KernelScratch { keys, f32s, .. } = scratch;
         let count = view.key_count();
         if keys.len() < count {
             keys.resize(count, 0);
         }
         let row = call.rows.rows(row..row + 1, self.features());
-        fill_keys(view, self.library(), row, simd, keys, singles);
+        fill_keys(view, self.library(), row, simd, keys, f32s);
         keys
     }
 
@@ -190,7 +190,7 @@ impl Predictor<'_> {
             let PredictScratch {
                 rows, sums, shap, ..
             } = &mut *scratch;
-            let sums = &mut sums.doubles;
+            let sums = &mut sums.f64s;
             sums.resize((end - start) * width, 0.0);
             scalar::contribs(self.view(), call.trees.clone(), rows, sums, shap);
             let out = out[start * width..end * width].chunks_exact_mut(columns);
@@ -263,7 +263,7 @@ impl Predictor<'_> {
     ) {
         let columns = self.features() + 1;
         let cells = columns * columns;
-        scratch.sums.doubles.resize(cells, 0.0);
+        scratch.sums.f64s.resize(cells, 0.0);
         for (row, out) in out.chunks_exact_mut(self.groups() * cells).enumerate() {
             let values = call.rows.rows(row..row + 1, self.features());
             values.prepare(self.library(), &mut scratch.rows);
@@ -277,10 +277,10 @@ impl Predictor<'_> {
                     trees,
                     row: rows,
                     group,
-                    out: &mut sums.doubles,
+                    out: &mut sums.f64s,
                     scratch: shap,
                 });
-                for (out, &sum) in out.iter_mut().zip(&sums.doubles) {
+                for (out, &sum) in out.iter_mut().zip(&sums.f64s) {
                     *out = T::of(sum);
                 }
                 out[cells - 1] += T::of(self.base(call, row, group));

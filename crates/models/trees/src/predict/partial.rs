@@ -100,8 +100,8 @@ impl Predictor<'_> {
         let trees = self.trees_of_units(&units);
         match (kind, self.output_element(Kind::Margin)) {
             (Kind::Contribs, _) => {
-                partial.values.doubles.clear();
-                self.contributions_of_bundles(rows, units, &mut partial.values.doubles, scratch);
+                partial.values.f64s.clear();
+                self.contributions_of_bundles(rows, units, &mut partial.values.f64s, scratch);
             }
             (Kind::Leaf, _) => {
                 partial.leaves.clear();
@@ -111,11 +111,11 @@ impl Predictor<'_> {
                     .leaves(trees, leaves, &mut scratch.kernel);
             }
             (_, ElementType::F32) => {
-                let values = &mut partial.values.singles;
+                let values = &mut partial.values.f32s;
                 (self.kernel_call(rows)).values(trees, values, &mut scratch.kernel);
             }
             _ => {
-                let values = &mut partial.values.doubles;
+                let values = &mut partial.values.f64s;
                 (self.kernel_call(rows)).values(trees, values, &mut scratch.kernel);
             }
         }
@@ -165,9 +165,9 @@ impl Predictor<'_> {
         sums.next_unit = 0;
         match (kind, self.output_element(Kind::Margin)) {
             (Kind::Contribs, _) => {
-                sums.sums.doubles.clear();
+                sums.sums.f64s.clear();
                 let columns = self.groups() * self.view().binned.split_features.len();
-                sums.sums.doubles.resize(rows * columns, 0.0);
+                sums.sums.f64s.resize(rows * columns, 0.0);
             }
             (Kind::Leaf, _) => {
                 sums.leaves.clear();
@@ -228,7 +228,7 @@ impl Predictor<'_> {
         partial: &PartialOutput,
     ) {
         let (view, groups) = (self.view(), self.groups());
-        let mut rest = T::values(&partial.values);
+        let mut remaining = T::values(&partial.values);
         let margins = T::vector(&mut sums.sums);
         for tree in trees {
             let target = view.target(tree);
@@ -236,8 +236,8 @@ impl Predictor<'_> {
                 LeafTarget::Group(_) => rows,
                 LeafTarget::All => rows * groups,
             };
-            let (values, others) = rest.split_at(width.min(rest.len()));
-            rest = others;
+            let (values, others) = remaining.split_at(width.min(remaining.len()));
+            remaining = others;
             match target {
                 LeafTarget::Group(group) => {
                     for (margins, &value) in margins.chunks_exact_mut(groups).zip(values) {
@@ -261,10 +261,10 @@ impl Predictor<'_> {
         partial: &PartialOutput,
     ) {
         let (view, features) = (self.view(), self.view().binned.split_features.len());
-        let mut values = partial.values.doubles.iter();
+        let mut values = partial.values.f64s.iter();
         for bundle in bundles {
             for row in 0..rows {
-                let sums = &mut sums.sums.doubles[row * self.groups() * features..];
+                let sums = &mut sums.sums.f64s[row * self.groups() * features..];
                 for (group, entries) in view.scatter_of(bundle) {
                     let sums = &mut sums[group * features..][..features];
                     for (entry, value) in entries.zip(&mut values) {
@@ -311,7 +311,7 @@ impl Predictor<'_> {
             let width = self.groups() * self.view().binned.split_features.len();
             let of_rows = out.chunks_exact_mut(self.output_width(kind).max(1));
             for (row, out) in of_rows.enumerate() {
-                self.copy_to_features(&sums.sums.doubles[row * width..][..width], out);
+                self.copy_to_features(&sums.sums.f64s[row * width..][..width], out);
             }
             self.add_biases(&call, out, &mut sums.biases);
             return;

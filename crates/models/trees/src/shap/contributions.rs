@@ -1,7 +1,7 @@
 //! Vectorized SHAP values: trees in the lanes for a few rows (`one_row`), rows in the lanes for
 //! many (`many_rows`).
 //!
-//! **Problem.** As in `tree_walk`, whose formulas are used here. The effect of a split on a row
+//! **Problem.** As in `sweep`, whose formulas are used here. The effect of a split on a row
 //! depends on two bits: whether the row goes left, and whether it has followed the earlier edges of
 //! the split's feature. Everything else is the same for all rows.
 //!
@@ -43,8 +43,8 @@ use albacore_simd::Simd;
 
 use crate::encode::bins::RowBlock;
 use crate::layout::ensemble::{EnsembleView, NONE};
-use crate::shap::many_rows::{ExplainTree, FILL};
-use crate::shap::one_row::ExplainBundle;
+use crate::shap::many_rows::{FILL, TreeShap};
+use crate::shap::one_row::BundleShap;
 use crate::shap::scratch::ShapScratch;
 
 /// Up to this many rows are processed one by one: the many-rows variant would waste lanes and
@@ -80,11 +80,11 @@ pub(crate) fn contributions_of_bundle<'a>(
     scratch: &'a mut ShapScratch,
 ) -> &'a [f64] {
     let (header, _) = view.bundles.headers_of(bundle);
-    simd.run(ExplainBundle::<false> {
+    simd.run(BundleShap::<false> {
         bundles: &view.bundles,
         bundle,
         keys,
-        rule: scratch.rules.exactly(header.points),
+        rule: scratch.rules.of_points(header.points),
         scratch: &mut scratch.vectors,
     });
     &scratch.vectors.contributions
@@ -134,12 +134,12 @@ pub(crate) fn contributions_of_rows<'a>(
         let splits = &view.binned.splits[view.splits_of(index)];
         vectors.left_rows.resize(splits.len(), 0);
         simd.left_masks(&block.columns, splits, &mut vectors.left_rows);
-        simd.run(ExplainTree {
+        simd.run(TreeShap {
             tree: &tree,
             splits,
             columns: view.binned.columns,
             width,
-            rule: rules.exactly(tree.quadrature_points()),
+            rule: rules.of_points(tree.quadrature_points()),
             scratch: vectors,
         });
     }

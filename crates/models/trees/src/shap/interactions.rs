@@ -1,6 +1,6 @@
 //! SHAP interaction values of one row, by tree bundles.
 //!
-//! **Problem.** As in `tree_walk`: each split forms a pair with each edge above it. Eight trees are
+//! **Problem.** As in `sweep`: each split forms a pair with each edge above it. Eight trees are
 //! processed at once, but each adds to different cells of the matrix.
 //!
 //! **Approach.** The descent of `one_row` stores, for each node and each node above it, the
@@ -20,7 +20,7 @@ use albacore_simd::Simd;
 use crate::layout::bundles::LANES;
 use crate::layout::ensemble::EnsembleView;
 use crate::shap::contributions::add_contributions;
-use crate::shap::one_row::ExplainBundle;
+use crate::shap::one_row::BundleShap;
 use crate::shap::scalar::combine_orders;
 use crate::shap::scratch::ShapScratch;
 
@@ -58,11 +58,11 @@ pub(crate) fn interactions_of_row<'a>(
     vectors.sums.resize(view.groups * features, 0.0);
     for bundle in 0..view.bundles.len() {
         let (header, _) = view.bundles.headers_of(bundle);
-        simd.run(ExplainBundle::<true> {
+        simd.run(BundleShap::<true> {
             bundles: &view.bundles,
             bundle,
             keys,
-            rule: rules.exactly(header.points),
+            rule: rules.of_points(header.points),
             scratch: vectors,
         });
         add_contributions(view, bundle, &vectors.contributions, &mut vectors.sums);

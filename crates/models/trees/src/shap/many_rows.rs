@@ -13,7 +13,7 @@ use crate::shap::scratch::VectorScratch;
 pub(crate) const FILL: usize = 8;
 
 /// Computes the contributions of one tree to all rows of a block; adds to `VectorScratch::sums`.
-pub(super) struct ExplainTree<'a> {
+pub(super) struct TreeShap<'a> {
     pub(super) tree: &'a TreeView<'a>,
     pub(super) splits: &'a [ColumnSplit],
     pub(super) columns: &'a [BinColumnWords],
@@ -24,7 +24,7 @@ pub(super) struct ExplainTree<'a> {
     pub(super) scratch: &'a mut VectorScratch,
 }
 
-impl WithSimd for ExplainTree<'_> {
+impl WithSimd for TreeShap<'_> {
     #[inline(always)]
     fn with_simd<L: Lanes>(mut self, lanes: L) {
         match self.rule.len() {
@@ -42,7 +42,7 @@ impl WithSimd for ExplainTree<'_> {
     }
 }
 
-impl ExplainTree<'_> {
+impl TreeShap<'_> {
     #[inline(always)]
     fn with_points<L: Lanes, const N: usize>(&mut self, lanes: L) {
         let Some(rule) = self.rule.first_chunk::<N>() else {
@@ -102,12 +102,12 @@ impl ExplainTree<'_> {
         let nodes = (0..tree.nodes()).filter(|&node| !tree.is_leaf(node));
         let terms = terms.chunks_exact_mut(terms_length(N));
         for ((node, terms), &goes_left) in nodes.zip(terms).zip(&*left_rows) {
-            let previous = tree.previous[node];
-            let (merged, is_new) = (tree.merged[node], previous == NONE);
+            let earlier_edge = tree.earlier_edge[node];
+            let (earlier_share, is_new) = (tree.earlier_share[node], earlier_edge == NONE);
             let on_path = if is_new {
                 u64::MAX
             } else {
-                followed_rows[previous as usize]
+                followed_rows[earlier_edge as usize]
             };
             let children = [tree.left[node], tree.right[node]].map(|child| child as usize);
             followed_rows[children[0]] = on_path & goes_left;
@@ -125,8 +125,8 @@ impl ExplainTree<'_> {
             for (point, &(t, _)) in rule.iter().enumerate() {
                 let (mut a, mut b) = (1.0 - t, t);
                 if !is_new {
-                    let inverse = 1.0 / (merged * (1.0 - t) + t);
-                    let scale = merged * inverse;
+                    let inverse = 1.0 / (earlier_share * (1.0 - t) + t);
+                    let scale = earlier_share * inverse;
                     (a, b) = (scale * (1.0 - t), inverse * t);
                     terms[SPLIT_POINTS_START + point] = scale * inverse;
                 }

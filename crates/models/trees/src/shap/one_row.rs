@@ -24,7 +24,7 @@ use crate::shap::scratch::{NodeFrame, VectorScratch};
 
 /// Processes one row and one bundle; writes the contribution of each node and lane to
 /// `VectorScratch::contributions`.
-pub(super) struct ExplainBundle<'a, const PAIRS: bool> {
+pub(super) struct BundleShap<'a, const PAIRS: bool> {
     pub(super) bundles: &'a BundlesView<'a>,
     pub(super) bundle: usize,
     /// Keys of the row.
@@ -34,7 +34,7 @@ pub(super) struct ExplainBundle<'a, const PAIRS: bool> {
     pub(super) scratch: &'a mut VectorScratch,
 }
 
-impl<const PAIRS: bool> WithSimd for ExplainBundle<'_, PAIRS> {
+impl<const PAIRS: bool> WithSimd for BundleShap<'_, PAIRS> {
     #[inline(always)]
     fn with_simd<L: Lanes>(self, lanes: L) {
         match self.rule.len() {
@@ -52,7 +52,7 @@ impl<const PAIRS: bool> WithSimd for ExplainBundle<'_, PAIRS> {
     }
 }
 
-impl<const PAIRS: bool> ExplainBundle<'_, PAIRS> {
+impl<const PAIRS: bool> BundleShap<'_, PAIRS> {
     #[inline(always)]
     fn with_points<L: Lanes, const N: usize>(self, lanes: L) {
         let Some(rule) = self.rule.first_chunk::<N>() else {

@@ -1,13 +1,13 @@
-//! Gauss-Legendre rules on [0, 1], in packets of four points.
+//! Gauss-Legendre rules on [0, 1], in groups of four points.
 //!
 //! **Problem.** The Shapley weight of a leaf is an integral over the participation probability t of
 //! a product with one factor per path feature. The factors are linear in t, so the integrand is a
 //! polynomial whose degree is the number of distinct features on the path minus one.
 //!
 //! **Approach.** A rule of n points is exact up to degree 2n - 1, so half the number of features,
-//! rounded up, suffices. Points are grouped in packets of [`PACKET_POINTS`] to give the inner loops
-//! a fixed width; the number of points is rounded up to whole packets, which only increases the
-//! exactness.
+//! rounded up, suffices. Points are processed in groups of [`POINT_GROUP_SIZE`] to give the inner
+//! loops a fixed width; the number of points is rounded up to whole groups, which only increases
+//! the exactness.
 //!
 //! **Proof sketch for long paths.** Every factor is a combination of t and 1 - t with nonnegative
 //! coefficients, so the integrand is such a combination of t^a (1 - t)^b with a + b = m. With t =
@@ -20,43 +20,43 @@
 
 use std::f64::consts::PI;
 
-use crate::limits::{NEWTON_STEPS_MAX, PACKET_POINTS};
+use crate::limits::{NEWTON_STEPS_MAX, POINT_GROUP_SIZE};
 
-/// One value per quadrature point of a packet.
-pub(crate) type PacketValues = [f64; PACKET_POINTS];
+/// One value per quadrature point of a group.
+pub(crate) type PointValues = [f64; POINT_GROUP_SIZE];
 
 /// Four quadrature points on [0, 1]: abscissas and weights.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Packet {
+pub(crate) struct PointGroup {
     /// Participation probabilities, strictly between 0 and 1.
-    pub(crate) at: PacketValues,
-    /// Weights; they sum to one over all packets of a rule.
-    pub(crate) weight: PacketValues,
+    pub(crate) abscissas: PointValues,
+    /// Weights; they sum to one over all groups of a rule.
+    pub(crate) weights: PointValues,
 }
 
-/// Rules used so far, by number of packets. Reused for subsequent rows.
+/// Rules used so far, by number of groups. Reused for subsequent rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QuadratureRules {
-    by_packets: Vec<Vec<Packet>>,
+    by_group_count: Vec<Vec<PointGroup>>,
     by_points: Vec<Vec<(f64, f64)>>,
 }
 
 impl QuadratureRules {
     /// Returns the rule that is exact for paths of `path_features` distinct features.
-    pub(crate) fn of(&mut self, path_features: usize) -> &[Packet] {
-        let packets = points(path_features).div_ceil(PACKET_POINTS);
-        if self.by_packets.len() < packets {
-            self.by_packets.resize(packets, Vec::new());
+    pub(crate) fn for_path(&mut self, path_features: usize) -> &[PointGroup] {
+        let group_count = points(path_features).div_ceil(POINT_GROUP_SIZE);
+        if self.by_group_count.len() < group_count {
+            self.by_group_count.resize(group_count, Vec::new());
         }
-        let rule = &mut self.by_packets[packets - 1];
+        let rule = &mut self.by_group_count[group_count - 1];
         if rule.is_empty() {
-            *rule = gauss_legendre(packets);
+            *rule = gauss_legendre(group_count);
         }
         rule
     }
 
     /// Returns the rule with this number of points: abscissas and weights.
-    pub(crate) fn exactly(&mut self, points: usize) -> &[(f64, f64)] {
+    pub(crate) fn of_points(&mut self, points: usize) -> &[(f64, f64)] {
         if self.by_points.len() <= points {
             self.by_points.resize(points + 1, Vec::new());
         }
@@ -80,16 +80,16 @@ fn points(path_features: usize) -> usize {
     exact.min(converged.max(1))
 }
 
-/// Computes the Gauss-Legendre rule of `packets * PACKET_POINTS` points, mapped from [-1, 1] to [0,
-/// 1].
-fn gauss_legendre(packets: usize) -> Vec<Packet> {
-    let points = rule(packets * PACKET_POINTS);
-    let (points, _) = points.as_chunks::<PACKET_POINTS>();
-    let packet = |points: &[(f64, f64); PACKET_POINTS]| Packet {
-        at: points.map(|(at, _)| at),
-        weight: points.map(|(_, weight)| weight),
+/// Computes the Gauss-Legendre rule of `group_count * POINT_GROUP_SIZE` points, mapped from
+/// [-1, 1] to [0, 1].
+fn gauss_legendre(group_count: usize) -> Vec<PointGroup> {
+    let points = rule(group_count * POINT_GROUP_SIZE);
+    let (points, _) = points.as_chunks::<POINT_GROUP_SIZE>();
+    let group = |points: &[(f64, f64); POINT_GROUP_SIZE]| PointGroup {
+        abscissas: points.map(|(abscissa, _)| abscissa),
+        weights: points.map(|(_, weight)| weight),
     };
-    points.iter().map(packet).collect()
+    points.iter().map(group).collect()
 }
 
 /// Computes one of `count` points on [0, 1] and its weight.
@@ -126,9 +126,9 @@ fn legendre(degree: usize, x: f64) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    fn integrate(rule: &[Packet], f: impl Fn(f64) -> f64) -> f64 {
+    fn integrate(rule: &[PointGroup], f: impl Fn(f64) -> f64) -> f64 {
         rule.iter()
-            .flat_map(|packet| packet.at.iter().zip(&packet.weight))
+            .flat_map(|group| group.abscissas.iter().zip(&group.weights))
             .map(|(&t, &weight)| weight * f(t))
             .sum()
     }
@@ -143,15 +143,15 @@ mod tests {
 
     #[test]
     fn weights_sum_to_one_and_points_lie_inside() {
-        for packets in [1, 2, 3, 8, 40] {
-            let rule = gauss_legendre(packets);
+        for group_count in [1, 2, 3, 8, 40] {
+            let rule = gauss_legendre(group_count);
             assert!(
                 (integrate(&rule, |_| 1.0) - 1.0).abs() < 1e-13,
-                "{packets} packets"
+                "{group_count} groups"
             );
             assert!(
                 rule.iter()
-                    .all(|p| p.at.iter().all(|&t| 0.0 < t && t < 1.0))
+                    .all(|p| p.abscissas.iter().all(|&t| 0.0 < t && t < 1.0))
             );
         }
     }
@@ -160,7 +160,7 @@ mod tests {
     fn rules_are_exact_for_every_bernstein_term_of_short_and_long_paths() {
         let mut rules = QuadratureRules::default();
         for path_features in [1_u32, 2, 7, 8, 9, 16, 17, 64, 100, 400, 3000] {
-            let rule = rules.of(path_features as usize).to_vec();
+            let rule = rules.for_path(path_features as usize).to_vec();
             let degree = path_features - 1;
             for a in (0..=degree).step_by((degree as usize / 12).max(1)) {
                 let b = degree - a;
@@ -177,13 +177,13 @@ mod tests {
     #[test]
     fn a_rule_is_computed_once() {
         let mut rules = QuadratureRules::default();
-        let place = rules.of(6).as_ptr();
-        rules.of(8);
-        assert_eq!(rules.of(6).as_ptr(), place);
+        let pointer = rules.for_path(6).as_ptr();
+        rules.for_path(8);
+        assert_eq!(rules.for_path(6).as_ptr(), pointer);
     }
 
     #[test]
-    fn points_follow_half_the_features_until_the_square_root_is_enough() {
+    fn points_are_half_the_features_until_the_square_root_bound_is_smaller() {
         assert_eq!(points(0), 1);
         assert_eq!(points(1), 1);
         assert_eq!(points(6), 3);

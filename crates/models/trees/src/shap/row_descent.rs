@@ -96,7 +96,7 @@ impl<L: Lanes, const N: usize> RowDescent<'_, L, N> {
     #[inline(always)]
     fn ascend(&mut self, mut below: [L::Vector; N], depth: &mut usize) -> usize {
         let (lanes, tree) = (self.rows.lanes, self.rows.tree);
-        let mut taken = 0;
+        let mut leaves = 0;
         // bound: every iteration except the last leaves a level.
         while *depth > 0 {
             let level = *depth - 1;
@@ -123,7 +123,7 @@ impl<L: Lanes, const N: usize> RowDescent<'_, L, N> {
                     }
                     break;
                 }
-                taken += 1;
+                leaves += 1;
                 below = [lanes.splat(tree.value[right]); N];
             }
             let mut above = below;
@@ -134,6 +134,6 @@ impl<L: Lanes, const N: usize> RowDescent<'_, L, N> {
                 .contribute(own, &above, &left, &mut below, self.sums);
             *depth -= 1;
         }
-        taken
+        leaves
     }
 }

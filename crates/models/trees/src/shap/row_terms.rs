@@ -57,9 +57,9 @@ impl<'a, L: Lanes> RowLanes<'a, L> {
         RowSplit {
             terms: SplitTerms(&self.terms[split * terms_length(N)..][..terms_length(N)]),
             left: self.left_rows[split] >> self.first,
-            on_path: match self.tree.previous[node] {
+            on_path: match self.tree.earlier_edge[node] {
                 NONE => None,
-                previous => Some(self.followed_rows[previous as usize] >> self.first),
+                earlier_edge => Some(self.followed_rows[earlier_edge as usize] >> self.first),
             },
             split_feature: {
                 let column = self.columns[usize::from(self.splits[split][0])];

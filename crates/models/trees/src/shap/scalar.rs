@@ -1,4 +1,4 @@
-//! SHAP values and interactions without vectors, for all models: sums of `tree_walk` over the
+//! SHAP values and interactions without vectors, for all models: sums of `sweep` over the
 //! trees, in `f64`, in model order.
 
 use std::ops::Range;
@@ -6,9 +6,9 @@ use std::ops::Range;
 use albacore_simd::{Lanes, WithSimd};
 
 use crate::layout::ensemble::{EnsembleView, LeafTarget, TreeView};
-use crate::shap::quadrature::PacketValues;
+use crate::shap::quadrature::PointValues;
 use crate::shap::scratch::ShapScratch;
-use crate::shap::tree_walk::TreePacket;
+use crate::shap::sweep::SweepInput;
 
 /// Computes the contributions of each prepared row in `rows`, summed over a range of trees.
 /// Overwrites `out`, rows x groups x (features + 1); the last column is the sum of the trees'
@@ -23,24 +23,24 @@ pub(crate) fn contribs(
     out.fill(0.0);
     let columns = view.features + 1;
     for tree in trees.map(|index| view.tree(index)) {
-        let ShapScratch { walk, rules, .. } = scratch;
-        walk.reserve(tree.nodes());
-        let rule = rules.of(tree.path_features.min(tree.depth));
+        let ShapScratch { sweep, rules, .. } = scratch;
+        sweep.reserve(tree.nodes());
+        let rule = rules.for_path(tree.path_features.min(tree.depth));
         for (index, out) in out.chunks_exact_mut(view.groups * columns).enumerate() {
             for (output, group) in groups_of(view, &tree).enumerate() {
                 out[group * columns + view.features] += tree.expected[output];
             }
             let row = &rows[index * view.features..][..view.features];
-            for packet in rule {
-                let input = TreePacket {
+            for points in rule {
+                let input = SweepInput {
                     tree: &tree,
                     row,
-                    packet,
+                    points,
                 };
-                walk.descend(&input);
+                sweep.descend(&input);
                 for (output, group) in groups_of(view, &tree).enumerate() {
                     let contribution = &mut out[group * columns..][..columns];
-                    walk.ascend(&input, output, |_, _, feature, integrand| {
+                    sweep.ascend(&input, output, |_, _, feature, integrand| {
                         contribution[feature] += integrand.iter().sum::<f64>();
                     });
                 }
@@ -104,22 +104,22 @@ pub(super) fn interactions(
         let Some(output) = groups_of(view, &tree).position(|of_tree| of_tree == group) else {
             continue;
         };
-        let ShapScratch { walk, rules, .. } = scratch;
-        walk.reserve(tree.nodes());
+        let ShapScratch { sweep, rules, .. } = scratch;
+        sweep.reserve(tree.nodes());
         out[columns * columns - 1] += tree.expected[output];
-        for packet in rules.of(tree.path_features.min(tree.depth)) {
-            let input = TreePacket {
+        for points in rules.for_path(tree.path_features.min(tree.depth)) {
+            let input = SweepInput {
                 tree: &tree,
                 row,
-                packet,
+                points,
             };
-            walk.descend(&input);
-            walk.compute_changes(&input);
-            walk.ascend(&input, output, |walk, node, feature, integrand| {
+            sweep.descend(&input);
+            sweep.compute_changes(&input);
+            sweep.ascend(&input, output, |sweep, node, feature, integrand| {
                 let pairs = &mut out[feature * columns..][..columns];
                 pairs[feature] += total(integrand);
                 // Added once for both orders; pairs of a feature with itself are the remainder.
-                for (upper, change) in walk.edges_above(&tree, node) {
+                for (upper, change) in sweep.edges_above(&tree, node) {
                     if upper != feature {
                         let both = std::array::from_fn(|k| integrand[k] * change[k]);
                         pairs[upper] += total(&both);
@@ -150,9 +150,9 @@ pub(super) fn combine_orders(out: &mut [f64], columns: usize) {
     }
 }
 
-/// Returns the sum over the points of a packet, added in pairs, which is faster than sequentially.
+/// Returns the sum over the points of a group, added in pairs, which is faster than sequentially.
 #[inline(always)]
-fn total(values: &PacketValues) -> f64 {
+fn total(values: &PointValues) -> f64 {
     let [a, b, c, d] = *values;
     (a + c) + (b + d)
 }

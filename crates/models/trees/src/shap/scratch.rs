@@ -4,11 +4,11 @@
 use crate::layout::binned::LEAVES_MAX;
 use crate::shap::pair_terms::PairTerms;
 use crate::shap::quadrature::QuadratureRules;
-use crate::shap::tree_walk::TreeWalk;
+use crate::shap::sweep::ShapSweep;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShapScratch {
-    pub(super) walk: TreeWalk,
+    pub(super) sweep: ShapSweep,
     pub(super) rules: QuadratureRules,
     pub(super) vectors: VectorScratch,
 }

@@ -28,8 +28,8 @@ struct Ensemble {
     value: Vec<f64>,
     cover: Vec<f64>,
     share: Vec<f64>,
-    merged: Vec<f64>,
-    previous: Vec<u32>,
+    earlier_share: Vec<f64>,
+    earlier_edge: Vec<u32>,
     leaf_vectors: Vec<f64>,
 }
 
@@ -143,8 +143,8 @@ impl Ensemble {
         }
         self.path_features.push(paths.path_features);
         self.share.extend(paths.share);
-        self.merged.extend(paths.merged);
-        self.previous.extend(paths.previous);
+        self.earlier_share.extend(paths.earlier_share);
+        self.earlier_edge.extend(paths.earlier_edge);
     }
 
     fn push(&mut self, cover: f64) {
@@ -177,11 +177,11 @@ impl Ensemble {
             value: &self.value,
             label: &self.feature,
             share: &self.share,
-            merged: &self.merged,
-            previous: &self.previous,
+            earlier_share: &self.earlier_share,
+            earlier_edge: &self.earlier_edge,
             leaf_vectors: &self.leaf_vectors,
             set_starts: &[],
-            set_places: &[],
+            set_word_indices: &[],
             set_words: &[],
         }
     }
@@ -402,7 +402,7 @@ fn split(feature: u32, left_part: f64) -> Draw {
 }
 
 #[test]
-fn a_tree_of_one_leaf_only_moves_the_bias() {
+fn a_tree_of_one_leaf_contributes_only_to_the_bias() {
     let mut model = Ensemble::new(2, 1);
     model.grow(&[], 0, 5.0);
     assert_eq!(model.contribs(&[0.5, f64::NAN]), [0.0, 0.0, 0.25]);

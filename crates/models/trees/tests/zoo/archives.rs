@@ -64,8 +64,8 @@ pub(crate) fn models_of(of: &str, archive: &str) -> Vec<Trained> {
     let mut zip = ZipArchive::new(File::open(path).expect("archive")).expect("zip archive");
     let mut found: HashMap<String, Trained> = HashMap::new();
     let mut index = Vec::new();
-    for place in 0..zip.len() {
-        let mut member = zip.by_index(place).expect("listed member");
+    for member in 0..zip.len() {
+        let mut member = zip.by_index(member).expect("listed member");
         let path = member.name().expect("member name").to_string();
         let mut bytes = Vec::new();
         member.read_to_end(&mut bytes).expect("readable member");

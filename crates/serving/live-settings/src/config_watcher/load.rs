@@ -85,7 +85,7 @@ pub(super) struct LoadedFile {
 }
 
 impl LoadedFile {
-    pub(super) const fn of(fetched: &Fetched) -> Self {
+    pub(super) const fn from_fetched(fetched: &Fetched) -> Self {
         Self {
             digest: fetched.sha256,
             python: fetched.python,
@@ -119,10 +119,10 @@ impl ServedVersion {
 
 /// The currently served version of a model.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Served {
+pub(super) struct CurrentVersion {
     pub(super) version: Option<ServedVersion>,
     /// Version that the object store reported for the last fetched file.
-    pub(super) of_store: Option<String>,
+    pub(super) store_version: Option<String>,
 }
 
 /// A completed attempt.
@@ -163,12 +163,13 @@ pub(super) fn is_polled(request: &LoadRequest) -> bool {
 }
 
 /// Starts an attempt and sends its result to `finished`. If file and settings equal those of the
-/// `served` version, it is not installed again, and not fetched again if the object store can tell.
+/// `current` version, it is not installed again, and not fetched again if the object store can
+/// tell.
 pub(super) fn start(
     context: &Arc<LoadContext>,
     number: u64,
     request: LoadRequest,
-    served: Served,
+    current: CurrentVersion,
     is_wanted: Arc<AtomicBool>,
     finished: SyncSender<LoopMessage>,
 ) -> std::io::Result<()> {
@@ -176,7 +177,7 @@ pub(super) fn start(
     let attempt = move || {
         // Taken before the file is read, so that a change during the read is detected later.
         let stamp = stamp_of(&request.source);
-        let loaded = load(&context, &request, served, &is_wanted);
+        let loaded = load(&context, &request, current, &is_wanted);
         let (result, version) = match loaded {
             Ok((file, version)) => (Ok(file), version),
             Err(error) => (Err(error), None),
@@ -198,13 +199,15 @@ pub(super) fn start(
 fn load(
     context: &LoadContext,
     request: &LoadRequest,
-    served: Served,
+    current: CurrentVersion,
     is_wanted: &AtomicBool,
 ) -> Result<(LoadedFile, Option<String>), String> {
     let is_wanted = || is_wanted.load(Ordering::Relaxed);
-    let same = served.version.filter(|own| own.has_settings_of(request));
-    let same = same.map(|own| own.file);
-    let known = served.of_store.filter(|_| same.is_some());
+    let same = current
+        .version
+        .filter(|version| version.has_settings_of(request));
+    let same = same.map(|version| version.file);
+    let known = current.store_version.filter(|_| same.is_some());
     let fetched = context
         .storage
         .fetch_unless(
@@ -217,11 +220,13 @@ fn load(
     let fetched = match (fetched, same) {
         (Some(fetched), _) => fetched,
         (None, Some(file)) => return Ok((file, known)),
-        (None, None) => return Err("is unchanged, but was not served: it is tried again".into()),
+        (None, None) => {
+            return Err("is unchanged, but was not served: it is tried again".into());
+        }
     };
     let version = fetched.version.clone();
     log_fetched(&request.name, &request.source, &fetched);
-    let file = LoadedFile::of(&fetched);
+    let file = LoadedFile::from_fetched(&fetched);
     if same == Some(file) {
         return Ok((file, version));
     }

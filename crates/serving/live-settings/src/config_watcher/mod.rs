@@ -3,13 +3,13 @@
 //! reported and the operation retried: a settings file when it changes, a model also after a
 //! backoff.
 //!
-//! API calls also load and unload models (`orders`). One thread (`WatchLoop`) owns all of this
-//! state; each model is loaded on a separate thread (`load`), so that a slow store does not delay
-//! other models. Results are published in [`crate::model_status`].
+//! API calls also load and unload models (`model_calls`). One thread (`WatchLoop`) owns all of
+//! this state; each model is loaded on a separate thread (`load`), so that a slow store does not
+//! delay other models. Results are published in [`crate::model_status`].
 
 mod file_stamp;
 mod load;
-mod orders;
+mod model_calls;
 mod settings_file;
 mod watch_loop;
 mod watched_model;
@@ -102,7 +102,7 @@ impl ConfigWatcher {
         restored: &Restored,
     ) -> Result<Self, WatchError> {
         let mut watch_loop = WatchLoop::new(None, served);
-        watch_loop.add(models);
+        watch_loop.add_cli_models(models);
         watch_loop.restore(restored);
         Self::spawn(watch_loop)
     }

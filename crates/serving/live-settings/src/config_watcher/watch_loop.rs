@@ -40,7 +40,7 @@ pub(super) struct WatchLoop {
     poll_period: Duration,
     /// Number of load attempts started so far.
     attempts: u64,
-    orders: Orders,
+    calls: Orders,
 }
 
 impl WatchLoop {
@@ -72,7 +72,7 @@ impl WatchLoop {
             models: Vec::new(),
             poll_period,
             attempts: 0,
-            orders,
+            calls: orders,
         }
     }
 
@@ -89,14 +89,14 @@ impl WatchLoop {
                 self.start_loads(|model| model.due(now));
             }
             let pause = next_poll.saturating_duration_since(now);
-            match self.orders.receiver.recv_timeout(pause) {
+            match self.calls.receiver.recv_timeout(pause) {
                 Ok(LoopMessage::Finished(attempt)) => self.finish(*attempt),
-                Ok(LoopMessage::Asked(order)) => self.ask(order),
+                Ok(LoopMessage::Call(call)) => self.accept_call(call),
                 // `self` owns a sender, so the channel is never disconnected.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
-            self.unload_as_asked();
-            self.start_loads(|model| model.ordered_load());
+            self.process_unload_calls();
+            self.start_loads(|model| model.requested_load());
         }
         self.models.iter_mut().for_each(WatchedModel::cancel);
     }
@@ -170,9 +170,9 @@ impl WatchLoop {
     }
 
     /// Adds the models of the command line.
-    pub(super) fn add(&mut self, models: &[CliModel]) {
+    pub(super) fn add_cli_models(&mut self, models: &[CliModel]) {
         let models = models.iter().map(CliModel::settings);
-        self.models.extend(models.map(WatchedModel::of_arguments));
+        self.models.extend(models.map(WatchedModel::from_cli));
     }
 
     /// Takes over the models that the previous front installed. Models whose settings are unchanged
@@ -201,7 +201,7 @@ impl WatchLoop {
     }
 
     /// Hands a model over to the next front after it was installed or found unchanged.
-    fn keep(&self, attempt: &LoadAttempt) {
+    fn hand_over(&self, attempt: &LoadAttempt) {
         let name = &attempt.request.name;
         let status = self.status.snapshot();
         let mut models = status.models.iter();
@@ -216,16 +216,16 @@ impl WatchLoop {
         }
     }
 
-    fn remove_models_except(&mut self, kept: &[settings::Model]) {
+    fn remove_models_except(&mut self, retained: &[settings::Model]) {
         let unloaded = self.unloaded();
-        let is_kept = |name: &str| kept.iter().any(|model| model.name == name);
+        let is_retained = |name: &str| retained.iter().any(|model| model.name == name);
         self.models.retain_mut(|model| {
-            let is_kept = is_kept(&model.settings.name);
-            if !is_kept {
+            let is_retained = is_retained(&model.settings.name);
+            if !is_retained {
                 model.cancel();
                 self.handover.forget_model(&model.settings.name);
             }
-            is_kept
+            is_retained
         });
         if self.unloaded() != unloaded {
             self.handover.keep_unloaded(&self.unloaded());
@@ -265,13 +265,13 @@ impl WatchLoop {
             };
             self.attempts += 1;
             let is_wanted = Arc::new(AtomicBool::new(true));
-            let (number, sender) = (self.attempts, self.orders.sender.clone());
-            model.started(number, Arc::clone(&is_wanted));
+            let (number, sender) = (self.attempts, self.calls.sender.clone());
+            model.record_start(number, Arc::clone(&is_wanted));
             let started = load::start(
                 &self.context,
                 number,
                 request.clone(),
-                model.served(),
+                model.current_version(),
                 is_wanted,
                 sender,
             );
@@ -290,36 +290,36 @@ impl WatchLoop {
             return;
         };
         let (previous, was_unloaded) = (model.served.clone(), model.is_unloaded);
-        let is_current = model.finished(&attempt, Instant::now(), self.poll_period);
+        let is_current = model.record_result(&attempt, Instant::now(), self.poll_period);
         let is_same_version = model.served == previous;
         // A result for outdated settings is followed by another load, which answers the call.
-        let order = is_current.then(|| model.take_load(&attempt)).flatten();
+        let call = is_current.then(|| model.take_load_call(&attempt)).flatten();
         // A load that was canceled by an unload call has not failed.
         let is_current = is_current && !model.is_to_be_unloaded();
         let is_unloaded = model.is_unloaded;
         let result = attempt.result.clone().map(|file| file.digest);
         let request = attempt.request.clone();
-        let mut is_news = false;
+        let mut is_changed = false;
         self.status.update(|status| {
             let mut models = status.models.iter_mut();
             if let Some(status) = models.find(|status| status.name == request.name) {
-                is_news = update_status(status, &result, is_current, is_same_version);
+                is_changed = update_status(status, &result, is_current, is_same_version);
                 if is_unloaded {
                     status.load_state = LoadState::Unloaded;
                 }
             }
         });
         if result.is_ok() {
-            self.keep(&attempt);
+            self.hand_over(&attempt);
         }
         if is_unloaded != was_unloaded {
             self.handover.keep_unloaded(&self.unloaded());
         }
-        if is_news {
+        if is_changed {
             report(request, result, attempt.version);
         }
-        if let Some(order) = order {
-            order.answer(attempt.result.map(drop));
+        if let Some(call) = call {
+            call.reply(attempt.result.map(drop));
         }
     }
 }
@@ -346,16 +346,16 @@ fn update_status(
     is_current: bool,
     is_same_version: bool,
 ) -> bool {
-    let mut is_news = false;
+    let mut is_changed = false;
     match result {
         Ok(digest) => {
-            is_news = !is_same_version || status.error.is_some();
+            is_changed = !is_same_version || status.error.is_some();
             let since = status.serving.filter(|_| is_same_version);
             status.set_loaded(*digest);
             status.serving = since.or(status.serving);
         }
         Err(error) if is_current => {
-            is_news = status.error.as_ref() != Some(error);
+            is_changed = status.error.as_ref() != Some(error);
             status.error = Some(error.clone());
             status.load_state = LoadState::Failed;
         }
@@ -364,7 +364,7 @@ fn update_status(
     if !is_current {
         status.load_state = LoadState::Loading;
     }
-    is_news
+    is_changed
 }
 
 fn report(request: LoadRequest, result: Result<Digest, String>, version: Option<String>) {

@@ -8,11 +8,11 @@ use albacore_settings as settings;
 
 use super::file_stamp::FileStamp;
 use super::load::{
-    LoadAttempt, LoadRequest, LoadedFile, Served, ServedVersion, is_polled, stamp_of,
+    CurrentVersion, LoadAttempt, LoadRequest, LoadedFile, ServedVersion, is_polled, stamp_of,
 };
 use crate::handover::ModelRecord;
 use crate::limits::{LOAD_BACKOFF_MAX, LOAD_BACKOFF_MIN, STABLE_POLLS};
-use crate::model_control::{ModelAction, Order};
+use crate::model_control::{ModelAction, ModelCall};
 
 #[derive(Debug)]
 pub(super) struct WatchedModel {
@@ -20,10 +20,10 @@ pub(super) struct WatchedModel {
     /// The running attempt: its number, and the flag whose clearing cancels it.
     running: Option<(u64, Arc<AtomicBool>)>,
     /// Request of the last finished attempt, and the stamp of the file that it read.
-    tried: Option<(LoadRequest, Option<FileStamp>)>,
+    last_attempt: Option<(LoadRequest, Option<FileStamp>)>,
     pub(super) served: Option<ServedVersion>,
     /// Version that the object store reported for the last file fetched with the current settings.
-    of_store: Option<String>,
+    store_version: Option<String>,
     /// Consecutive failures.
     failures: u32,
     /// Time of the next attempt: retry after a failure, or poll of an object store.
@@ -35,7 +35,7 @@ pub(super) struct WatchedModel {
     /// Whether an API call unloaded the model; then only another call loads it.
     pub(super) is_unloaded: bool,
     /// The pending API call to load or unload it.
-    order: Option<Order>,
+    pending_call: Option<ModelCall>,
 }
 
 impl WatchedModel {
@@ -43,20 +43,20 @@ impl WatchedModel {
         Self {
             settings,
             running: None,
-            tried: None,
+            last_attempt: None,
             served: None,
-            of_store: None,
+            store_version: None,
             failures: 0,
             retry_at: None,
             changed_file: None,
             is_watched: true,
             is_unloaded: false,
-            order: None,
+            pending_call: None,
         }
     }
 
     /// Creates a model of the command line.
-    pub(super) fn of_arguments(settings: settings::Model) -> Self {
+    pub(super) fn from_cli(settings: settings::Model) -> Self {
         Self {
             is_watched: false,
             ..Self::new(settings)
@@ -78,7 +78,7 @@ impl WatchedModel {
         };
         self.served = Some(ServedVersion::new(file, &request));
         self.retry_at = is_polled(&request).then_some(next_poll);
-        self.tried = Some((request, record.stamp));
+        self.last_attempt = Some((request, record.stamp));
         true
     }
 
@@ -93,20 +93,20 @@ impl WatchedModel {
     }
 
     /// Returns whether the version requested by the settings has been tried.
-    fn is_tried(&self) -> bool {
-        let tried = self.tried.as_ref();
-        tried.is_some_and(|(request, _)| *request == self.request())
+    fn was_attempted(&self) -> bool {
+        let last_attempt = self.last_attempt.as_ref();
+        last_attempt.is_some_and(|(request, _)| *request == self.request())
     }
 
     /// Replaces the settings; returns whether the model must be loaded again.
     pub(super) fn set_settings(&mut self, settings: settings::Model) -> bool {
         self.settings = settings;
-        if self.is_tried() || self.is_unloaded {
+        if self.was_attempted() || self.is_unloaded {
             return false;
         }
         self.cancel();
         self.failures = 0;
-        self.of_store = None;
+        self.store_version = None;
         self.retry_at = None;
         self.changed_file = None;
         true
@@ -120,64 +120,66 @@ impl WatchedModel {
     }
 
     /// Returns the served version, which need not be fetched or installed again.
-    pub(super) fn served(&self) -> Served {
-        Served {
+    pub(super) fn current_version(&self) -> CurrentVersion {
+        CurrentVersion {
             version: self.served.clone(),
-            of_store: self.of_store.clone(),
+            store_version: self.store_version.clone(),
         }
     }
 
     /// Returns the request to start now, if one is due. Must be called once per poll.
     pub(super) fn due(&mut self, now: Instant) -> Option<LoadRequest> {
-        if self.running.is_some() || self.order.is_some() {
-            return self.ordered_load();
+        if self.running.is_some() || self.pending_call.is_some() {
+            return self.requested_load();
         }
         if self.is_unloaded || !self.is_watched {
             return None;
         }
-        let is_due =
-            !self.is_tried() || self.retry_at.is_some_and(|at| at <= now) || self.is_file_changed();
+        let is_due = !self.was_attempted()
+            || self.retry_at.is_some_and(|at| at <= now)
+            || self.is_file_changed();
         is_due.then(|| self.request())
     }
 
     /// Returns the request to start now for an API call.
-    pub(super) fn ordered_load(&self) -> Option<LoadRequest> {
-        let is_load = |order: &Order| order.action == ModelAction::Load;
-        let is_due = self.running.is_none() && self.order.as_ref().is_some_and(is_load);
+    pub(super) fn requested_load(&self) -> Option<LoadRequest> {
+        let is_load = |call: &ModelCall| call.action == ModelAction::Load;
+        let is_due = self.running.is_none() && self.pending_call.as_ref().is_some_and(is_load);
         is_due.then(|| self.request())
     }
 
     /// Accepts an API call; there is at most one per model.
-    pub(super) fn ask(&mut self, order: Order) {
-        if order.action == ModelAction::Unload {
+    pub(super) fn accept_call(&mut self, call: ModelCall) {
+        if call.action == ModelAction::Unload {
             self.cancel();
         }
-        self.order = Some(order);
+        self.pending_call = Some(call);
     }
 
     /// Returns whether an unload call is pending.
     pub(super) fn is_to_be_unloaded(&self) -> bool {
-        let order = self.order.as_ref();
-        order.is_some_and(|order| order.action == ModelAction::Unload)
+        let call = self.pending_call.as_ref();
+        call.is_some_and(|call| call.action == ModelAction::Unload)
     }
 
     /// Takes the pending unload call if no load is running.
-    pub(super) fn take_unload(&mut self) -> Option<Order> {
+    pub(super) fn take_unload_call(&mut self) -> Option<ModelCall> {
         let is_due = self.running.is_none() && self.is_to_be_unloaded();
-        self.order.take_if(|_| is_due)
+        self.pending_call.take_if(|_| is_due)
     }
 
     /// Takes the load call that this attempt executes.
-    pub(super) fn take_load(&mut self, attempt: &LoadAttempt) -> Option<Order> {
+    pub(super) fn take_load_call(&mut self, attempt: &LoadAttempt) -> Option<ModelCall> {
         let number = attempt.number;
-        self.order.take_if(|order| order.attempt == Some(number))
+        self.pending_call
+            .take_if(|call| call.attempt == Some(number))
     }
 
     /// Forgets the served version; only an API call loads the model again.
     pub(super) fn unload(&mut self) {
-        self.tried = None;
+        self.last_attempt = None;
         self.served = None;
-        self.of_store = None;
+        self.store_version = None;
         self.failures = 0;
         self.retry_at = None;
         self.changed_file = None;
@@ -187,12 +189,12 @@ impl WatchedModel {
     /// Returns whether the file differs from the tried one and was stable for [`STABLE_POLLS`]
     /// polls.
     fn is_file_changed(&mut self) -> bool {
-        let Some((request, tried)) = &self.tried else {
+        let Some((request, last_attempt)) = &self.last_attempt else {
             return false;
         };
         let now = stamp_of(&request.source);
         // A missing file is being replaced or was deleted; the served version is kept.
-        if now == *tried || now.is_none() {
+        if now == *last_attempt || now.is_none() {
             self.changed_file = None;
             return false;
         }
@@ -205,10 +207,10 @@ impl WatchedModel {
     }
 
     /// Records the start of an attempt; clearing `is_wanted` cancels it.
-    pub(super) fn started(&mut self, number: u64, is_wanted: Arc<AtomicBool>) {
+    pub(super) fn record_start(&mut self, number: u64, is_wanted: Arc<AtomicBool>) {
         self.running = Some((number, is_wanted));
-        if let Some(order) = &mut self.order {
-            order.attempt = Some(number);
+        if let Some(call) = &mut self.pending_call {
+            call.attempt = Some(number);
         }
     }
 
@@ -220,7 +222,7 @@ impl WatchedModel {
 
     /// Records the result of an attempt; object stores are polled again after `poll_period`.
     /// Returns whether the attempt was for the current settings.
-    pub(super) fn finished(
+    pub(super) fn record_result(
         &mut self,
         attempt: &LoadAttempt,
         now: Instant,
@@ -230,13 +232,13 @@ impl WatchedModel {
             self.served = Some(ServedVersion::new(file, &attempt.request));
             self.is_unloaded = false;
         }
-        self.tried = Some((attempt.request.clone(), attempt.stamp));
+        self.last_attempt = Some((attempt.request.clone(), attempt.stamp));
         self.changed_file = None;
-        if !self.is_tried() {
+        if !self.was_attempted() {
             return false;
         }
         if attempt.result.is_ok() {
-            self.of_store.clone_from(&attempt.version);
+            self.store_version.clone_from(&attempt.version);
         }
         let next_poll = is_polled(&attempt.request).then(|| now + poll_period);
         (self.failures, self.retry_at) = match attempt.result {

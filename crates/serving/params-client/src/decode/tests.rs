@@ -84,7 +84,7 @@ fn every_field_of_a_message_is_decoded() {
 }
 
 #[test]
-fn what_auto_prefers_is_decoded() {
+fn the_preference_of_auto_is_decoded() {
     for (prefer, wanted) in [
         (None, Prefer::ShortWaits),
         (Some(proto::Prefer::ShortWaits), Prefer::ShortWaits),
@@ -104,7 +104,7 @@ fn what_auto_prefers_is_decoded() {
 }
 
 #[test]
-fn unknown_preferences_and_those_of_other_policies_are_refused() {
+fn unknown_preferences_and_those_of_other_policies_are_rejected() {
     for (policy, prefer, words) in [
         (proto::Policy::Eager, 2, "is allowed with policy auto only"),
         (proto::Policy::Auto, 9, "9 is not a preference"),
@@ -130,7 +130,7 @@ fn of_model(message: &mut proto::Parameters) -> &mut proto::Batching {
 
 #[test]
 #[allow(clippy::too_many_lines)] // a table
-fn invalid_fields_are_refused_by_name() {
+fn invalid_fields_are_rejected_by_name() {
     type Change = fn(&mut proto::Parameters, &mut proto::Batching);
     let cases: [(Change, &str); 24] = [
         (|_, b| b.policy = 0, "batching.policy: 0 is not a policy"),

@@ -12,7 +12,7 @@ fn settings(arguments: &[&str]) -> Result<ServerConfig, String> {
 }
 
 #[test]
-fn defaults_are_those_of_the_contract() {
+fn defaults_match_the_reference() {
     let settings = settings(&[]).unwrap();
     assert_eq!(settings.http, "[::]:8080".parse().unwrap());
     assert_eq!(settings.grpc, "[::]:8081".parse().unwrap());
@@ -29,7 +29,7 @@ fn defaults_are_those_of_the_contract() {
 }
 
 #[test]
-fn the_front_has_a_quarter_of_the_cpus_within_bounds_and_never_more_than_there_are() {
+fn front_threads_default_to_a_quarter_of_the_cpus_within_bounds() {
     let by_default = |cpus| front_threads(None, cpus).unwrap();
     let threads = [0, 1, 2, 3, 4, 8, 12, 64, 512].map(by_default);
     assert_eq!(threads, [1, 1, 1, 1, 2, 2, 3, 16, 16]);
@@ -41,7 +41,7 @@ fn the_front_has_a_quarter_of_the_cpus_within_bounds_and_never_more_than_there_a
 }
 
 #[test]
-fn the_most_cpus_to_count_on_are_those_of_the_engine() {
+fn cpus_max_is_passed_to_the_engine() {
     let batching = |of: &ServerConfig| match of.models {
         ModelSource::Arguments { batching, .. } => batching,
         ModelSource::SettingsFile(_) => panic!("{of:?}"),
@@ -69,7 +69,7 @@ fn a_settings_file_excludes_model_arguments() {
 }
 
 #[test]
-fn objectives_belong_to_one_model_or_to_all() {
+fn an_objective_applies_to_one_model_or_to_all() {
     let settings = settings(&["--model", "n=b", "--slo", "25ms", "--slo", "n=1.5s"]).unwrap();
     let ModelSource::Arguments { models, .. } = settings.models else {
         panic!("{settings:?}");
@@ -79,7 +79,7 @@ fn objectives_belong_to_one_model_or_to_all() {
 }
 
 #[test]
-fn each_contradiction_names_the_argument() {
+fn conflicting_arguments_are_reported_by_name() {
     for (arguments, words) in [
         (&["--policy", "timeout"][..], "needs --max-delay"),
         (

@@ -57,8 +57,8 @@ fn pod(mut object: ObjectReader) -> Result<ServingPod, ValidationError> {
         address.map_err(|_| "is not an IP address".to_owned())
     };
     let address = object.parsed("address", parse_address)?;
-    let given = object.object("parameters")?;
-    let given = given.ok_or_else(|| missing(&object, "parameters"))?;
+    let body = object.object("parameters")?;
+    let body = body.ok_or_else(|| missing(&object, "parameters"))?;
     let pod = ServingPod {
         address: address.map(|address| address.to_canonical()),
         namespace: string(&mut object, "namespace")?,
@@ -66,7 +66,7 @@ fn pod(mut object: ObjectReader) -> Result<ServingPod, ValidationError> {
         uid: string(&mut object, "uid")?,
         deployment: string(&mut object, "deployment")?,
         generation: number(&mut object, "generation")?,
-        parameters: parameters(given)?,
+        parameters: parameters(body)?,
     };
     object.finish()?;
     Ok(pod)

@@ -8,7 +8,7 @@ use albacore_batching::{ModelBatching, Prefer};
 
 use super::{ModelParameters, ModelSlo, NodeSnapshot, Parameters, ServingPod};
 use crate::limits::SNAPSHOT_LINE_BYTES_MAX;
-use crate::print_yaml::{changed_preference, changed_weight};
+use crate::print_yaml::{non_default_preference, non_default_weight};
 use crate::timespan::print_timespan;
 use crate::validation_error::ValidationError;
 
@@ -73,7 +73,7 @@ fn encode_batching(batching: &ModelBatching) -> Value {
         "policy": batching.policy.name(),
         "max_rows": batching.batch_rows_max,
         "max_delay": timespan(batching.policy.delay()),
-        "prefer": changed_preference(batching.policy).map(Prefer::name),
+        "prefer": non_default_preference(batching.policy).map(Prefer::name),
         "window": timespan(batching.window),
     }))
 }
@@ -89,7 +89,7 @@ fn encode_model(parameters: &ModelParameters) -> Value {
     without_nulls(json!({
         "model": model,
         "threads": threads,
-        "weight": changed_weight(*weight),
+        "weight": non_default_weight(*weight),
         "batching": batching.as_ref().map(encode_batching),
     }))
 }

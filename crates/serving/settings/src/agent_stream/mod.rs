@@ -167,12 +167,12 @@ impl Settings {
         settings.batching = parameters.batching;
         for model in &mut settings.models {
             let mut slos = parameters.slo.iter();
-            let own = slos.find(|entry| entry.model == model.name);
-            model.slo = own.map(|entry| entry.slo);
-            if let Some(own) = parameters.of_model(&model.name) {
-                model.threads = own.threads;
-                model.weight = own.weight;
-                model.batching = own.batching;
+            let entry = slos.find(|entry| entry.model == model.name);
+            model.slo = entry.map(|entry| entry.slo);
+            if let Some(entry) = parameters.of_model(&model.name) {
+                model.threads = entry.threads;
+                model.weight = entry.weight;
+                model.batching = entry.batching;
             }
         }
         settings

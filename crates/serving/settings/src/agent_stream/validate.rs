@@ -8,8 +8,8 @@ use crate::limits::{
     MODELS_MAX, OBJECT_NAME_CHARS_MAX, SNAPSHOT_METRICS_BYTES_MAX, SNAPSHOT_PODS_MAX,
 };
 use crate::validate::{
-    BatchedModel, check_batching, check_model_name, check_slo, check_some_threads, check_timespan,
-    check_weight,
+    BatchedModel, check_batching, check_model_name, check_slo, check_threads_nonzero,
+    check_timespan, check_weight,
 };
 use crate::validation_error::{ValidationError, quoted};
 
@@ -119,7 +119,7 @@ impl Parameters {
                 batching: _,
             } = entry;
             check_model_name(&format!("{path}.model"), model)?;
-            check_some_threads(&format!("{path}.threads"), *threads)?;
+            check_threads_nonzero(&format!("{path}.threads"), *threads)?;
             check_weight(&format!("{path}.weight"), *weight)?;
             if !names.insert(model) {
                 let problem = format!("{} is listed twice", quoted(model));
@@ -130,15 +130,15 @@ impl Parameters {
         let listed = models.iter().map(|entry| BatchedModel {
             name: &entry.model,
             slo: objective(&entry.model).map(|entry| entry.slo),
-            own: entry.batching,
+            batching: entry.batching,
         });
-        let others = slo.iter().filter(|entry| !names.contains(&entry.model));
-        let others = others.map(|entry| BatchedModel {
+        let unlisted = slo.iter().filter(|entry| !names.contains(&entry.model));
+        let unlisted = unlisted.map(|entry| BatchedModel {
             name: &entry.model,
             slo: Some(entry.slo),
-            own: None,
+            batching: None,
         });
-        check_batching(&format!("{path}."), batching, listed.chain(others))?;
+        check_batching(&format!("{path}."), batching, listed.chain(unlisted))?;
         if let Some(period) = report {
             check_timespan(&format!("{path}.report"), *period)?;
         }

@@ -1,4 +1,4 @@
-//! Which file of a folder is the model.
+//! Selection of the model file of a folder.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn the_only_model_is_found_beside_other_files() {
             "model.xgb",
         ),
         (&["model.txt", ".model.json", "sub.json/"], "model.txt"),
-        // The server says how such a file is converted.
+        // The error of the reader explains how such a file is converted.
         (&["model.joblib"], "model.joblib"),
     ] {
         assert_eq!(found_in(names), Ok(model.to_owned()), "{names:?}");
@@ -44,7 +44,7 @@ fn the_only_model_is_found_beside_other_files() {
 }
 
 #[test]
-fn no_model_and_several_are_refused_by_name() {
+fn folders_without_a_model_or_with_several_are_rejected() {
     for (names, words) in [
         (&[][..], "has no model file"),
         (&["a.md", "b.md"], "has no model file"),
@@ -57,7 +57,7 @@ fn no_model_and_several_are_refused_by_name() {
 }
 
 #[test]
-fn a_file_means_itself_and_links_of_volumes_are_followed() {
+fn a_file_path_is_returned_unchanged_and_volume_links_are_followed() {
     let folder = tempfile::tempdir().unwrap();
     let (data, root) = (folder.path().join("..data"), folder.path());
     std::fs::create_dir(&data).unwrap();
@@ -81,14 +81,14 @@ fn each_folder_is_a_model() {
     }
     std::fs::write(folder.path().join("c"), "").unwrap();
     let found = model_folders(folder.path()).unwrap();
-    let wanted = ["a", "b"].map(|name| (name.to_owned(), folder.path().join(name)));
-    assert_eq!(found, wanted);
+    let expected = ["a", "b"].map(|name| (name.to_owned(), folder.path().join(name)));
+    assert_eq!(found, expected);
     let none = model_folders(&folder.path().join("a"));
     assert!(matches!(none, Err(Problem::NoFolders)));
 }
 
 #[test]
-fn a_folder_with_very_many_files_is_refused() {
+fn a_folder_with_too_many_files_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..=FOLDER_ENTRIES_MAX {
         std::fs::write(folder.path().join(format!("{number}.md")), "").unwrap();

@@ -1,4 +1,4 @@
-//! What an `MLmodel` says, and what of it is refused.
+//! Accepted and rejected `MLmodel` files.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn found(text: &str) -> Result<Option<String>, String> {
 }
 
 #[test]
-fn the_file_of_a_flavor_of_trees_is_found() {
+fn the_file_of_a_tree_flavor_is_found() {
     for (text, file) in [
         (
             "flavors:\n  python_function: {data: x}\n  xgboost:\n    code: null\n    data: model.ubj\n",
@@ -31,7 +31,7 @@ fn the_file_of_a_flavor_of_trees_is_found() {
 }
 
 #[test]
-fn other_flavors_and_other_folders_are_refused() {
+fn other_flavors_and_paths_outside_of_the_folder_are_rejected() {
     for (text, part) in [
         (
             "flavors: {python_function: {}, pytorch: {data: x}}",
@@ -66,7 +66,7 @@ fn python_of(flavors: &str) -> Result<PythonModel, String> {
 }
 
 #[test]
-fn the_object_that_mlflow_loads_is_known() {
+fn the_object_that_mlflow_loads_is_determined() {
     use Estimator::{Booster, Classifier, Regressor, Sklearn};
     for (flavors, estimator, is_predict_proba) in [
         ("xgboost: {data: m}", Booster, false),
@@ -96,16 +96,16 @@ fn the_object_that_mlflow_loads_is_known() {
             true,
         ),
     ] {
-        let wanted = PythonModel {
+        let expected = PythonModel {
             estimator,
             is_predict_proba,
         };
-        assert_eq!(python_of(flavors), Ok(wanted), "{flavors}");
+        assert_eq!(python_of(flavors), Ok(expected), "{flavors}");
     }
 }
 
 #[test]
-fn what_mlflow_would_call_and_is_not_computed_is_refused_by_name() {
+fn unsupported_predict_functions_and_classes_are_rejected_by_name() {
     for function in ["predict_log_proba", "predict_joint_log_proba", "score"] {
         let flavors =
             format!("sklearn: {{pickled_model: m}}, python_function: {{predict_fn: {function}}}");

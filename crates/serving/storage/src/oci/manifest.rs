@@ -1,4 +1,4 @@
-//! Finds the layer of a manifest that is the model file.
+//! Selects the layer of a manifest that contains the model file.
 
 use albacore_settings::Digest;
 use serde_json::Value;
@@ -6,17 +6,17 @@ use serde_json::Value;
 use crate::error::Problem;
 use crate::folder::is_model;
 
-/// What names the file of a layer, as ORAS writes it.
+/// Annotation with the file name of a layer, as written by ORAS.
 const TITLE: &str = "org.opencontainers.image.title";
 
-/// The layer with the model file.
+/// The layer that contains the model file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Layer {
     pub(super) digest: Digest,
     pub(super) bytes: u64,
 }
 
-/// The only layer, or the only one whose title ends as model files do.
+/// Returns the only layer, or the only one whose title has an extension of models.
 pub(super) fn model_layer(manifest: &[u8]) -> Result<Layer, Problem> {
     let manifest: Value = serde_json::from_slice(manifest)
         .map_err(|error| problem(&format!("has a manifest that is not JSON ({error})")))?;
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn other_artifacts_are_refused_by_what_they_are() {
+    fn other_artifacts_are_rejected_with_the_reason() {
         let mut archive = layer("models", 1);
         archive["mediaType"] = "application/vnd.oci.image.layer.v1.tar+gzip".into();
         let mut sizeless = layer("model.ubj", 1);

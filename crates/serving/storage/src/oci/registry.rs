@@ -1,4 +1,4 @@
-//! Requests to a registry, with the credentials of a Docker configuration.
+//! Requests to a registry, with the credentials of Docker's configuration.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::limits::{MANIFEST_BYTES_MAX, RETRIES_MAX, TRANSFER_MAX};
 use crate::variables::Variables;
 use crate::web::{explain, seconds};
 
-/// Manifests that are read; an index is named in the refusal.
+/// Accepted media types of manifests; an index is requested so that the error can name it.
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
                          application/vnd.docker.distribution.manifest.v2+json, \
                          application/vnd.oci.image.index.v1+json";
@@ -25,7 +25,7 @@ pub(super) struct Registry<'a> {
     repository: &'a str,
     is_https: bool,
     deadline: Instant,
-    /// The header, once the registry has asked for it. It is never shown.
+    /// The `Authorization` header, after the registry has requested it. Never logged.
     authorization: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Registry<'a> {
         reference: &OciReference<'a>,
     ) -> Self {
         let host = reference.registry;
-        // As Docker does it: this machine alone is asked without TLS.
+        // As in Docker: only loopback hosts are requested without TLS.
         let name = host.split(':').next().unwrap_or(host);
         let is_loopback = name == "localhost" || name.starts_with("127.");
         Self {
@@ -50,28 +50,28 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// The bytes of a manifest, which are not checked.
+    /// Returns the bytes of a manifest, without verifying them.
     pub(super) fn manifest(&mut self, reference: &OciReference<'_>) -> Result<Vec<u8>, Problem> {
         let name = match (reference.digest, reference.tag) {
             (Some(digest), _) => format!("sha256:{digest}"),
             (None, tag) => tag.unwrap_or_default().to_owned(),
         };
         let response = self.get(&format!("manifests/{name}"), 0)?;
-        bounded(response.into_body())
+        read_bounded(response.into_body())
     }
 
-    /// Part of the repository, from its byte `first` on.
+    /// Requests a path of the repository, starting at the byte `first`.
     fn get(&mut self, path: &str, first: u64) -> Result<Response<Body>, Problem> {
         let mut response = self.send(path, first)?;
-        // A token may have been for a short time.
+        // A token may have expired.
         if response.status() == 401 {
             self.authorization = Some(self.authorize(&response)?);
             response = self.send(path, first)?;
         }
-        let wanted = if first == 0 { 200 } else { 206 };
+        let expected_status = if first == 0 { 200 } else { 206 };
         match response.status().as_u16() {
-            status if status == wanted => Ok(response),
-            status => Err(self.refused(status, &bounded(response.into_body())?)),
+            status if status == expected_status => Ok(response),
+            status => Err(self.status_problem(status, &read_bounded(response.into_body())?)),
         }
     }
 
@@ -83,11 +83,11 @@ impl<'a> Registry<'a> {
             .get(url)
             .config()
             .https_only(self.is_https)
-            .timeout_global(Some(self.left()?))
+            .timeout_global(Some(self.remaining_time()?))
             .build()
             .header("Accept", MANIFESTS);
         if let Some(authorization) = &self.authorization {
-            // Not sent to another host that the registry redirects to.
+            // Not sent to another host if the registry redirects.
             request = request.header("Authorization", authorization);
         }
         if first > 0 {
@@ -96,10 +96,12 @@ impl<'a> Registry<'a> {
         request.call().map_err(|error| self.explain(error))
     }
 
-    fn left(&self) -> Result<Duration, Problem> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let late = || Problem::Slow(seconds("the whole file", TRANSFER_MAX));
-        (!left.is_zero()).then_some(left).ok_or_else(late)
+    fn remaining_time(&self) -> Result<Duration, Problem> {
+        let remaining_time = self.deadline.saturating_duration_since(Instant::now());
+        let timed_out = || Problem::Slow(seconds("the whole file", TRANSFER_MAX));
+        (!remaining_time.is_zero())
+            .then_some(remaining_time)
+            .ok_or_else(timed_out)
     }
 
     fn explain(&self, error: ureq::Error) -> Problem {
@@ -109,7 +111,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// The header that the registry asks for: a password, or a token that it is exchanged for.
+    /// Returns the header that the challenge requests: a password, or a token obtained with it.
     fn authorize(&self, response: &Response<Body>) -> Result<String, Problem> {
         let challenge = response.headers().get("WWW-Authenticate");
         let challenge = challenge.and_then(|value| value.to_str().ok());
@@ -118,9 +120,9 @@ impl<'a> Registry<'a> {
         let password = self.variables.docker_login(self.host)?;
         let password = password.map(|login| format!("Basic {login}"));
         match scheme.to_ascii_lowercase().as_str() {
-            "basic" => password.ok_or_else(|| self.denied("401", "without credentials")),
+            "basic" => password.ok_or_else(|| self.access_problem("401", "without credentials")),
             "bearer" => self.token(challenge, password.as_deref()),
-            _ => Err(self.denied("401", "with Basic or Bearer authentication")),
+            _ => Err(self.access_problem("401", "with Basic or Bearer authentication")),
         }
     }
 
@@ -131,7 +133,7 @@ impl<'a> Registry<'a> {
             .get(realm)
             .config()
             .https_only(self.is_https)
-            .timeout_global(Some(self.left()?))
+            .timeout_global(Some(self.remaining_time()?))
             .build();
         for name in ["service", "scope"] {
             if let Some(value) = parameter(challenge, name) {
@@ -143,16 +145,16 @@ impl<'a> Registry<'a> {
         }
         let response = request.call().map_err(|error| self.explain(error))?;
         let status = response.status();
-        let answer = bounded(response.into_body())?;
-        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
-        let token = answer["token"].as_str().or(answer["access_token"].as_str());
+        let body = read_bounded(response.into_body())?;
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let token = body["token"].as_str().or(body["access_token"].as_str());
         match token {
             Some(token) if status == 200 => Ok(format!("Bearer {token}")),
-            _ => Err(self.denied(status.as_str(), "to get a token for it")),
+            _ => Err(self.access_problem(status.as_str(), "to get a token for it")),
         }
     }
 
-    fn denied(&self, status: &str, how: &str) -> Problem {
+    fn access_problem(&self, status: &str, how: &str) -> Problem {
         Problem::Store {
             found: format!("may not be read {how}: the registry answered {status}"),
             remedy: format!(
@@ -162,11 +164,11 @@ impl<'a> Registry<'a> {
         }
     }
 
-    fn refused(&self, status: u16, answer: &[u8]) -> Problem {
-        let code = code(answer);
-        let answer = format!("{status} {code}").trim_end().to_owned();
+    fn status_problem(&self, status: u16, body: &[u8]) -> Problem {
+        let code = code(body);
+        let status_text = format!("{status} {code}").trim_end().to_owned();
         let (what, remedy) = match status {
-            401 | 403 => return self.denied(&answer, "with these credentials"),
+            401 | 403 => return self.access_problem(&status_text, "with these credentials"),
             404 => ("does not exist", "correct repository, tag or digest"),
             408 | 429 | 500..=599 => (
                 "cannot be fetched now, as the registry has a problem",
@@ -175,29 +177,29 @@ impl<'a> Registry<'a> {
             _ => ("was refused", "correct the URL"),
         };
         Problem::Store {
-            found: format!("{what}: the registry answered {answer}"),
+            found: format!("{what}: the registry answered {status_text}"),
             remedy: remedy.to_owned(),
         }
     }
 }
 
-/// A value of a challenge.
+/// Returns a parameter of a challenge.
 fn parameter<'a>(challenge: &'a str, name: &str) -> Option<&'a str> {
-    let (_, rest) = challenge.split_once(&format!("{name}=\""))?;
-    Some(rest.split_once('"')?.0)
+    let (_, remainder) = challenge.split_once(&format!("{name}=\""))?;
+    Some(remainder.split_once('"')?.0)
 }
 
-/// The error code of an answer; nothing else of it is shown.
-fn code(answer: &[u8]) -> String {
-    let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
-    let code = answer["errors"][0]["code"].as_str().unwrap_or_default();
+/// Returns the error code in a response body; nothing else of the body is shown.
+fn code(body: &[u8]) -> String {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let code = body["errors"][0]["code"].as_str().unwrap_or_default();
     let is_code = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let is_right = code.len() <= 64 && code.chars().all(is_code);
-    if is_right { code } else { "" }.to_owned()
+    let is_valid = code.len() <= 64 && code.chars().all(is_code);
+    if is_valid { code } else { "" }.to_owned()
 }
 
-/// A manifest or another short answer.
-fn bounded(body: Body) -> Result<Vec<u8>, Problem> {
+/// Reads a manifest or another short response body.
+fn read_bounded(body: Body) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     let mut body = body.into_reader().take(MANIFEST_BYTES_MAX + 1);
     body.read_to_end(&mut bytes)
@@ -211,7 +213,7 @@ fn bounded(body: Body) -> Result<Vec<u8>, Problem> {
     }
 }
 
-/// A layer as it arrives; one that breaks goes on where it broke.
+/// The body of a layer; an interrupted download is resumed.
 pub(super) struct Blob<'r, 'a> {
     registry: &'r mut Registry<'a>,
     path: String,
@@ -255,8 +257,11 @@ impl Read for Blob<'_, '_> {
                 Ok(_) if self.retries == RETRIES_MAX => return Ok(0),
                 Ok(_) | Err(_) => self.retries += 1,
             }
-            let rest = self.registry.get(&self.path, self.read);
-            self.body = rest.map_err(io::Error::other)?.into_body().into_reader();
+            let remainder = self.registry.get(&self.path, self.read);
+            self.body = remainder
+                .map_err(io::Error::other)?
+                .into_body()
+                .into_reader();
         }
     }
 }

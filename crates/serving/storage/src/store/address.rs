@@ -1,4 +1,4 @@
-//! Which object of which store a URL names.
+//! URLs of objects: store, bucket and key.
 
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
@@ -16,8 +16,8 @@ use crate::scheme::Store;
 use crate::variables::Variables;
 
 impl Store {
-    /// What to set where credentials are missing.
-    pub(super) fn credentials(self) -> &'static str {
+    /// Returns the variables that set the credentials, for messages.
+    pub(super) fn credential_variables(self) -> &'static str {
         match self {
             Self::S3 => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
             Self::Google => "GOOGLE_APPLICATION_CREDENTIALS",
@@ -25,8 +25,8 @@ impl Store {
         }
     }
 
-    /// What says where the store is.
-    pub(super) fn place(self) -> &'static str {
+    /// Returns the variables that set the endpoint, for messages.
+    pub(super) fn endpoint_variables(self) -> &'static str {
         match self {
             Self::S3 => "AWS_REGION and AWS_ENDPOINT_URL",
             Self::Google => "GOOGLE_BASE_URL",
@@ -44,13 +44,13 @@ pub(super) struct Address {
     pub(super) is_folder: bool,
 }
 
-/// What a fetch needs of the client of a store.
+/// Operations of a store's client that a fetch uses.
 pub(super) trait Client: ObjectStore + PaginatedListStore {}
 
 impl<T: ObjectStore + PaginatedListStore> Client for T {}
 
 impl Address {
-    /// Nothing is decoded: the key is used as written.
+    /// Parses a URL without percent-decoding: the key is used as written.
     pub(super) fn parse(url: &str) -> Result<Self, Problem> {
         let parts = url.split_once("://").and_then(|(scheme, rest)| {
             let (bucket, key) = rest.split_once('/')?;
@@ -74,7 +74,7 @@ impl Address {
         }
     }
 
-    /// A client of the store, with the settings and credentials of the environment.
+    /// Creates a client of the store with the settings and credentials of the environment.
     pub(super) fn open(
         &self,
         variables: &Variables,
@@ -131,8 +131,8 @@ impl Address {
             ),
             remedy: format!(
                 "correct {} and {}",
-                self.store.place(),
-                self.store.credentials()
+                self.store.endpoint_variables(),
+                self.store.credential_variables()
             ),
         })
     }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_store_bucket_and_key_as_written() {
+    fn a_url_is_split_into_store_bucket_and_key_without_decoding() {
         for (url, store, bucket, key) in [
             (
                 "s3://models/v1/fraud.ubj",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_without_bucket_or_key_is_refused() {
+    fn a_url_without_bucket_or_key_is_rejected() {
         for url in [
             "s3://models",
             "s3://models/",

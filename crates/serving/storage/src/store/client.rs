@@ -1,4 +1,4 @@
-//! The HTTP client of this crate as the one that `object_store` sends its requests with.
+//! Sends the requests of `object_store` with the HTTP client of this crate.
 
 use std::future::Future;
 use std::io::Read;
@@ -19,20 +19,20 @@ use ureq::{Agent, BodyReader};
 
 use super::explain::Journal;
 use super::limits::{
-    ANSWER_BYTES_MAX, CREDENTIALS_CONNECT_MAX, CREDENTIALS_MAX, LISTING_BYTES_MAX,
+    CREDENTIALS_CONNECT_TIMEOUT, CREDENTIALS_TIMEOUT, LISTING_BYTES_MAX, RESPONSE_BYTES_MAX,
 };
 use crate::error::Problem;
-use crate::limits::{PIECE_BYTES, TRANSFER_MAX};
+use crate::limits::{CHUNK_BYTES, TRANSFER_MAX};
 use crate::web::{explain, seconds};
 
-/// Marks requests for what is in the store; others are for credentials.
+/// Marks requests for objects and listings; requests without it are for credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum RequestKind {
     Object,
     Listing,
 }
 
-/// Sends requests, until `deadline`, and writes what came of them into `journal`.
+/// Sends requests until `deadline` and records their results in `journal`.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     pub(super) agent: Agent,
@@ -40,13 +40,13 @@ pub(super) struct Connector {
     pub(super) deadline: Instant,
 }
 
-/// What `object_store` hears of a failure; the problem itself is in the journal.
+/// Error returned to `object_store`; the cause is recorded in the journal.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Failed(String);
+struct ReportedError(String);
 
 impl HttpConnector for Connector {
-    /// Its options concern another client: bounds and roots are those of this crate.
+    /// Ignores the options, which are for another client: bounds and roots are those of this crate.
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(self.clone()))
     }
@@ -61,30 +61,34 @@ impl HttpService for Connector {
         'me: 'call,
         Self: 'call,
     {
-        // It blocks: nothing else runs on this thread.
+        // Blocks, because no other task runs on this thread.
         Box::pin(std::future::ready(self.send(request)))
     }
 }
 
 impl Connector {
     fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let wanted = request.extensions().get::<Wanted>().copied();
-        let is_object = wanted.is_some();
+        let request_kind = request.extensions().get::<RequestKind>().copied();
+        let is_object = request_kind.is_some();
         let host = request.uri().host().unwrap_or_default().to_owned();
-        self.journal.begin(is_object, &host);
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        self.journal.begin_request(is_object, &host);
+        let remaining_time = self.deadline.saturating_duration_since(Instant::now());
+        if remaining_time.is_zero() {
             let problem = Problem::Slow(seconds("the whole file", TRANSFER_MAX));
-            return Err(self.failed(problem, HttpErrorKind::Unknown));
+            return Err(self.record_failure(problem, HttpErrorKind::Unknown));
         }
         let (parts, body) = request.into_parts();
         let body = body.as_bytes().cloned().unwrap_or_default();
         let sent = match body.is_empty() {
-            true => self.run(Request::from_parts(parts, ()), is_object, left),
-            false => self.run(Request::from_parts(parts, body.as_ref()), is_object, left),
+            true => self.run(Request::from_parts(parts, ()), is_object, remaining_time),
+            false => self.run(
+                Request::from_parts(parts, body.as_ref()),
+                is_object,
+                remaining_time,
+            ),
         };
         let response = sent.map_err(|error| {
-            // A store that is silent is reported, and asked again by the caller, later.
+            // A timeout is not retried here but reported; the caller retries later.
             let kind = match error {
                 ureq::Error::Timeout(_) => HttpErrorKind::Unknown,
                 ureq::Error::Io(_) | ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => {
@@ -92,66 +96,67 @@ impl Connector {
                 }
                 _ => HttpErrorKind::Unknown,
             };
-            self.failed(explain(error), kind)
+            self.record_failure(explain(error), kind)
         })?;
         let (parts, body) = response.into_parts();
         let mut body = body.into_reader();
-        if wanted == Some(Wanted::Object) && parts.status.is_success() {
-            self.journal.arrives(&parts.headers);
+        if request_kind == Some(RequestKind::Object) && parts.status.is_success() {
+            self.journal.record_version(&parts.headers);
             let journal = Arc::clone(&self.journal);
             let body = Mutex::new(body);
-            let body = HttpResponseBody::new(Pieces { body, journal });
+            let body = HttpResponseBody::new(ObjectChunks { body, journal });
             return Ok(HttpResponse::from_parts(parts, body));
         }
-        let mut answer = Vec::new();
-        let mut bounded = (&mut body).take(match wanted {
-            Some(Wanted::Listing) => LISTING_BYTES_MAX,
-            _ => ANSWER_BYTES_MAX,
+        let mut content = Vec::new();
+        let mut bounded = (&mut body).take(match request_kind {
+            Some(RequestKind::Listing) => LISTING_BYTES_MAX,
+            _ => RESPONSE_BYTES_MAX,
         });
-        if let Err(error) = bounded.read_to_end(&mut answer) {
-            return Err(self.failed(explain(error.into()), HttpErrorKind::Interrupted));
+        if let Err(error) = bounded.read_to_end(&mut content) {
+            return Err(self.record_failure(explain(error.into()), HttpErrorKind::Interrupted));
         }
         if !parts.status.is_success() {
-            self.journal.answered(parts.status.as_u16(), &answer);
+            self.journal.record_status(parts.status.as_u16(), &content);
         }
-        Ok(HttpResponse::from_parts(parts, answer.into()))
+        Ok(HttpResponse::from_parts(parts, content.into()))
     }
 
-    /// Redirects are answers: a request with a signature is for one host.
+    /// Sends a request without following redirects, because a signed request is valid for one host
+    /// only.
     fn run<B: ureq::AsSendBody>(
         &self,
         request: Request<B>,
         is_object: bool,
-        left: Duration,
+        remaining_time: Duration,
     ) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
         let config = self.agent.configure_request(request);
         let mut config = config
             .max_redirects(0)
             .max_redirects_will_error(false)
-            .timeout_global(Some(left));
+            .timeout_global(Some(remaining_time));
         if !is_object {
             config = config
-                .timeout_connect(Some(CREDENTIALS_CONNECT_MAX))
-                .timeout_global(Some(left.min(CREDENTIALS_MAX)));
+                .timeout_connect(Some(CREDENTIALS_CONNECT_TIMEOUT))
+                .timeout_global(Some(remaining_time.min(CREDENTIALS_TIMEOUT)));
         }
         self.agent.run(config.build())
     }
 
-    fn failed(&self, problem: Problem, kind: HttpErrorKind) -> HttpError {
-        let reported = Failed(problem.to_string());
-        self.journal.failed(problem);
+    fn record_failure(&self, problem: Problem, kind: HttpErrorKind) -> HttpError {
+        let reported = ReportedError(problem.to_string());
+        self.journal.record_failure(problem);
         HttpError::new(kind, reported)
     }
 }
 
-/// The body of an object, piece by piece.
-struct Pieces {
-    /// Nobody else locks it; a body has to be one that threads could share.
+/// The body of an object, in chunks.
+struct ObjectChunks {
+    /// Never contended; the mutex is needed because the body must be `Sync`.
     body: Mutex<BodyReader<'static>>,
     journal: Arc<Journal>,
 }
 
-impl Body for Pieces {
+impl Body for ObjectChunks {
     type Data = Bytes;
     type Error = HttpError;
 
@@ -159,18 +164,18 @@ impl Body for Pieces {
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
-        let mut piece = vec![0; PIECE_BYTES];
+        let mut chunk = vec![0; CHUNK_BYTES];
         let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
-        Poll::Ready(match body.read(&mut piece) {
+        Poll::Ready(match body.read(&mut chunk) {
             Ok(0) => None,
             Ok(count) => {
-                piece.truncate(count);
-                Some(Ok(Frame::data(piece.into())))
+                chunk.truncate(count);
+                Some(Ok(Frame::data(chunk.into())))
             }
             Err(error) => {
                 let problem = explain(error.into());
-                let reported = Failed(problem.to_string());
-                self.journal.failed(problem);
+                let reported = ReportedError(problem.to_string());
+                self.journal.record_failure(problem);
                 Some(Err(HttpError::new(HttpErrorKind::Interrupted, reported)))
             }
         })

@@ -1,4 +1,4 @@
-//! What came of the last request to a store, as a problem with a remedy and without secrets.
+//! Converts the result of the last request to a store to an error with a remedy, without secrets.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,8 +10,8 @@ use crate::error::Problem;
 use crate::scheme::Store;
 use crate::variables::Variables;
 
-/// Codes with which stores refuse the credentials themselves.
-const BAD_CREDENTIALS: [&str; 8] = [
+/// Error codes of stores for invalid credentials.
+const BAD_CREDENTIAL_CODES: [&str; 8] = [
     "AuthenticationFailed",
     "ExpiredToken",
     "InvalidAccessKeyId",
@@ -22,28 +22,29 @@ const BAD_CREDENTIALS: [&str; 8] = [
     "TokenRefreshRequired",
 ];
 
-/// Records the requests of one fetch; `object_store` says less, or too much.
+/// Records the last request of a fetch, because errors of `object_store` contain too little, or
+/// secrets.
 #[derive(Debug)]
 pub(super) struct Journal {
     store: Store,
     variables: Variables,
-    last: Mutex<Last>,
+    last: Mutex<LastRequest>,
 }
 
 /// The last request.
 #[derive(Debug, Default)]
-struct Last {
-    /// Otherwise it was for credentials.
+struct LastRequest {
+    /// Whether it was for an object or a listing; otherwise for credentials.
     is_object: bool,
     host: String,
     failure: Option<Failure>,
-    /// Version of which bytes arrived.
+    /// ETag of the object whose bytes are being received.
     version: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
 enum Failure {
-    Answered { status: u16, code: String },
+    Status { status: u16, code: String },
     Problem(Problem),
 }
 
@@ -56,28 +57,29 @@ impl Journal {
         }
     }
 
-    fn last(&self) -> MutexGuard<'_, Last> {
+    fn last(&self) -> MutexGuard<'_, LastRequest> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn begin(&self, is_object: bool, host: &str) {
+    pub(super) fn begin_request(&self, is_object: bool, host: &str) {
         let mut last = self.last();
         last.is_object = is_object;
         host.clone_into(&mut last.host);
         last.failure = None;
     }
 
-    pub(super) fn failed(&self, problem: Problem) {
+    pub(super) fn record_failure(&self, problem: Problem) {
         self.last().failure = Some(Failure::Problem(problem));
     }
 
-    pub(super) fn answered(&self, status: u16, answer: &[u8]) {
-        let code = code(answer);
-        self.last().failure = Some(Failure::Answered { status, code });
+    pub(super) fn record_status(&self, status: u16, body: &[u8]) {
+        let code = code(body);
+        self.last().failure = Some(Failure::Status { status, code });
     }
 
-    /// The object, or the rest of it after a cut, begins to arrive.
-    pub(super) fn arrives(&self, headers: &HeaderMap) {
+    /// Records the ETag of a response with the object, or with the remainder of it after an
+    /// interruption. A different ETag means that the object was replaced.
+    pub(super) fn record_version(&self, headers: &HeaderMap) {
         let mut last = self.last();
         let version = headers.get(ETAG).map(|tag| tag.as_bytes().to_vec());
         if last.version.is_some() && last.version != version {
@@ -86,22 +88,23 @@ impl Journal {
         last.version = version;
     }
 
-    /// Another object is fetched from now on.
-    pub(super) fn forget_version(&self) {
+    /// Resets the recorded ETag before another object is fetched.
+    pub(super) fn reset_version(&self) {
         self.last().version = None;
     }
 
-    /// The problem behind `error`.
+    /// Returns the cause of `error`, an error of `object_store`.
     pub(super) fn explain(&self, error: &dyn std::error::Error) -> Problem {
         let mut last = self.last();
         let host = std::mem::take(&mut last.host);
         match (last.failure.take(), last.is_object) {
-            (Some(Failure::Answered { status, code }), true) => self.refused(status, &code),
-            (Some(Failure::Answered { status, code }), false) => {
-                self.no_credentials(&host, &format!("answered {}", answer(status, &code)))
-            }
+            (Some(Failure::Status { status, code }), true) => self.status_problem(status, &code),
+            (Some(Failure::Status { status, code }), false) => self.credentials_problem(
+                &host,
+                &format!("answered {}", status_and_code(status, &code)),
+            ),
             (Some(Failure::Problem(problem)), false) => {
-                self.no_credentials(&host, &problem.to_string())
+                self.credentials_problem(&host, &problem.to_string())
             }
             (Some(Failure::Problem(Problem::Network(text))), true) => {
                 Problem::Network(format!("{host}: {text}"))
@@ -114,65 +117,76 @@ impl Journal {
                 ),
                 remedy: format!(
                     "check {} and {}",
-                    self.store.place(),
-                    self.store.credentials()
+                    self.store.endpoint_variables(),
+                    self.store.credential_variables()
                 ),
             },
         }
     }
 
-    fn no_credentials(&self, host: &str, what: &str) -> Problem {
+    fn credentials_problem(&self, host: &str, what: &str) -> Problem {
         Problem::Store {
             found: format!("needs credentials, and {host} gave none: it {what}"),
             remedy: format!(
                 "set {}, from a Secret in a pod, or let the pod have an identity in the cloud",
-                self.store.credentials()
+                self.store.credential_variables()
             ),
         }
     }
 
-    fn refused(&self, status: u16, code: &str) -> Problem {
-        let (place, credentials) = (self.store.place(), self.store.credentials());
+    fn status_problem(&self, status: u16, code: &str) -> Problem {
+        let (endpoint_variables, credential_variables) = (
+            self.store.endpoint_variables(),
+            self.store.credential_variables(),
+        );
         let is_missing_bucket = ["NoSuchBucket", "ContainerNotFound"].contains(&code);
         let (what, remedy) = match status {
             404 if is_missing_bucket => (
                 "is in a bucket that does not exist",
-                format!("correct the bucket, or {place}"),
+                format!("correct the bucket, or {endpoint_variables}"),
             ),
             404 | 410 => ("does not exist", "correct the key".to_owned()),
-            401 | 403 | 400 if BAD_CREDENTIALS.contains(&code) => (
+            401 | 403 | 400 if BAD_CREDENTIAL_CODES.contains(&code) => (
                 "cannot be read, as the credentials are wrong or expired",
-                format!("correct {credentials}"),
+                format!("correct {credential_variables}"),
             ),
             401 | 403 => (
                 "may not be read with these credentials",
                 "give them the right to read it; some stores say so of a missing key".to_owned(),
             ),
-            301 | 302 | 307 | 308 => ("is elsewhere", format!("correct {place}")),
-            400 if code.starts_with("AuthorizationHeader") => {
-                ("is in another region", format!("correct {place}"))
-            }
+            301 | 302 | 307 | 308 => ("is elsewhere", format!("correct {endpoint_variables}")),
+            400 if code.starts_with("AuthorizationHeader") => (
+                "is in another region",
+                format!("correct {endpoint_variables}"),
+            ),
             408 | 429 | 500..=599 => (
                 "cannot be fetched now, as the store has a problem",
                 "it is tried again".to_owned(),
             ),
-            _ => ("was refused", format!("correct the URL, or {place}")),
+            _ => (
+                "was refused",
+                format!("correct the URL, or {endpoint_variables}"),
+            ),
         };
         Problem::Store {
-            found: format!("{what}: the store answered {}", answer(status, code)),
+            found: format!(
+                "{what}: the store answered {}",
+                status_and_code(status, code)
+            ),
             remedy,
         }
     }
 }
 
-fn answer(status: u16, code: &str) -> String {
+fn status_and_code(status: u16, code: &str) -> String {
     format!("{status} {code}").trim_end().to_owned()
 }
 
-/// The error code in an answer; nothing else of it is shown, as it may repeat a signed request.
-fn code(answer: &[u8]) -> String {
-    let answer = String::from_utf8_lossy(answer);
-    let code = answer.split_once("<Code>").map_or("", |(_, rest)| rest);
+/// Returns the error code in a response body; nothing else of the body is shown, because it may
+/// repeat a signed request.
+fn code(body: &[u8]) -> String {
+    let body = String::from_utf8_lossy(body);
+    let code = body.split_once("<Code>").map_or("", |(_, rest)| rest);
     let code = code.split_once("</Code>").map_or("", |(code, _)| code);
     let is_code = code.len() <= 64 && code.chars().all(|c| c.is_ascii_alphanumeric());
     if is_code { code } else { "" }.to_owned()
@@ -183,19 +197,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_an_answer_its_code_alone_is_taken() {
-        for (answer, found) in [
+    fn only_the_error_code_of_a_response_is_used() {
+        for (body, found) in [
             ("<Error><Code>NoSuchKey</Code><Key>a</Key>", "NoSuchKey"),
             ("<Code>token: secret</Code>", ""),
             ("<Code>Cut", ""),
             ("not found", ""),
         ] {
-            assert_eq!(code(answer.as_bytes()), found);
+            assert_eq!(code(body.as_bytes()), found);
         }
     }
 
     #[test]
-    fn each_refusal_has_its_own_words() {
+    fn each_status_has_its_own_message() {
         let journal = Journal::new(Store::S3, Variables::default());
         for (status, code, words) in [
             (404, "NoSuchBucket", "is in a bucket that does not exist"),
@@ -223,7 +237,7 @@ mod tests {
                 "was refused: the store answered 418: correct the URL",
             ),
         ] {
-            let text = journal.refused(status, code).to_string();
+            let text = journal.status_problem(status, code).to_string();
             assert!(text.contains(words), "{status} {code}: {text}");
         }
     }

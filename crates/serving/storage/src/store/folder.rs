@@ -1,5 +1,4 @@
-//! A prefix of keys as a folder: which of its objects is the model, by the rules of folders on
-//! disk.
+//! Selects the model object below a key prefix, by the same rules as for folders on disk.
 
 use bytes::{BufMut as _, BytesMut};
 use futures_util::StreamExt as _;
@@ -8,17 +7,17 @@ use object_store::list::PaginatedListOptions;
 use object_store::path::Path;
 
 use super::address::Client;
-use super::client::Wanted;
+use super::client::RequestKind;
 use super::explain::Journal;
 use crate::error::Problem;
 use crate::limits::{FOLDER_ENTRIES_MAX, MLMODEL_BYTES_MAX};
 use crate::mlmodel::{Mlmodel, PythonModel};
 use crate::{folder, mlmodel};
 
-/// The key of the model below `prefix`, and what `MLmodel` there says of it.
+/// Returns the key of the model below `prefix`, and the Python model that `MLmodel` describes.
 ///
 /// # Errors
-/// The store refuses to list keys, or there is no model, or there are several.
+/// The store does not list the keys, or there is no model, or there are several.
 pub(super) async fn model_key(
     client: &dyn Client,
     prefix: &Path,
@@ -29,7 +28,7 @@ pub(super) async fn model_key(
         max_keys: Some(FOLDER_ENTRIES_MAX),
         ..PaginatedListOptions::default()
     };
-    options.extensions.insert(Wanted::Listing);
+    options.extensions.insert(RequestKind::Listing);
     let folder = format!("{prefix}/");
     let listed = client.list_paginated(Some(&folder), options).await;
     let listed = listed.map_err(|error| journal.explain(&error))?;
@@ -41,40 +40,40 @@ pub(super) async fn model_key(
     let is_visible = |name: &&str| !name.starts_with('.');
     let mut files: Vec<String> = names.filter(is_visible).map(str::to_owned).collect();
     files.sort();
-    let named = match files.iter().any(|name| name == mlmodel::FILE) {
-        true => described(client, prefix, journal).await?,
+    let described = match files.iter().any(|name| name == mlmodel::FILE) {
+        true => read_mlmodel(client, prefix, journal).await?,
         false => None,
     };
-    let (named, python) = match named {
+    let (described, python) = match described {
         Some(Mlmodel { file, python }) => (Some(file), Some(python)),
         None => (None, None),
     };
-    let file = folder::choose(&files, named)?;
+    let file = folder::choose_model(&files, described)?;
     let key = Path::parse(format!("{prefix}/{file}"));
     let key = key.map_err(|error| Problem::Address(error.to_string()))?;
     Ok((key, python))
 }
 
-/// What `MLmodel` of the folder says.
-async fn described(
+/// Reads the `MLmodel` object of the folder.
+async fn read_mlmodel(
     client: &dyn Client,
     prefix: &Path,
     journal: &Journal,
 ) -> Result<Option<Mlmodel>, Problem> {
     let mut options = GetOptions::new();
-    options.extensions.insert(Wanted::Object);
+    options.extensions.insert(RequestKind::Object);
     let key = prefix.clone().join(mlmodel::FILE);
     let object = client.get_opts(&key, options).await;
     let object = object.map_err(|error| journal.explain(&error))?;
     let mut text = BytesMut::new();
-    let mut pieces = object.into_stream();
-    // bound: MLMODEL_BYTES_MAX, beyond which it is refused
-    while let Some(piece) = pieces.next().await {
-        text.put(piece.map_err(|error| journal.explain(&error))?);
+    let mut chunks = object.into_stream();
+    // bound: MLMODEL_BYTES_MAX; a larger file is rejected
+    while let Some(chunk) = chunks.next().await {
+        text.put(chunk.map_err(|error| journal.explain(&error))?);
         if text.len() as u64 >= MLMODEL_BYTES_MAX {
             break;
         }
     }
-    journal.forget_version();
+    journal.reset_version();
     mlmodel::read(&text[..])
 }

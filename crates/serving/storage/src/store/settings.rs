@@ -1,13 +1,13 @@
-//! The settings of stores among the environment variables, and the secrets among these.
+//! Settings of stores in environment variables, and the removal of secrets from messages.
 
 use std::str::FromStr;
 
 use crate::variables::Variables;
 
-/// What the names of variables with secrets have in them.
+/// Words that occur in the names of variables with secrets.
 const SECRETS: [&str; 4] = ["KEY", "SECRET", "TOKEN", "SAS"];
 
-/// The settings of a store that `object_store` knows, with the keys that it gives them.
+/// Returns the settings of a store that `object_store` supports, with its configuration keys.
 pub(super) fn settings<'a, K: FromStr>(
     variables: &'a Variables,
     prefix: &str,
@@ -18,7 +18,7 @@ pub(super) fn settings<'a, K: FromStr>(
     own.filter_map(|(name, value)| Some((name.to_ascii_lowercase().parse().ok()?, value)))
 }
 
-/// `text` without the values that may be secrets.
+/// Returns `text` with values that may be secrets replaced.
 pub(super) fn hide_secrets(variables: &Variables, text: &str) -> String {
     let secrets = variables.iter().filter(|(name, value)| {
         !value.is_empty() && SECRETS.iter().any(|word| name.contains(word))
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_not_left_in_texts() {
+    fn secrets_are_removed_from_messages() {
         let variables = [("AWS_SECRET_ACCESS_KEY", "word"), ("AWS_REGION", "mars")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let hidden = hide_secrets(&Variables::new(variables), "a word of mars");

@@ -1,4 +1,4 @@
-//! A cache that servers share: what is sent again, what is not, and what is not believed.
+//! A cache shared by several servers: repeated downloads, cache hits, and corrupt files.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::registry::Registry;
 use crate::s3::{reader, seaweed};
 use crate::{BYTES_MAX, Variables, model, storage, variables};
 
-/// Room for two models.
+/// Cache size in bytes: two models.
 const ROOM: u64 = 7_000_000;
 
 struct Node(TempDir);
@@ -27,7 +27,7 @@ impl Node {
         self.0.path()
     }
 
-    /// A server on the node.
+    /// Creates a server on the node.
     fn server(&self, variables: &Variables) -> Storage {
         storage(variables).with_cache(self.folder(), ROOM).unwrap()
     }
@@ -44,7 +44,7 @@ impl Node {
 }
 
 #[test]
-fn an_object_is_sent_once_to_a_node_and_each_version_is_noticed() {
+fn an_object_is_downloaded_once_per_node_and_version() {
     let store = seaweed();
     let variables = reader(&store.endpoint);
     let (node, url) = (Node::new(), "s3://models/shared.ubj");
@@ -60,7 +60,7 @@ fn an_object_is_sent_once_to_a_node_and_each_version_is_noticed() {
         }
         assert_eq!(fetched.map(|one| one.cache), uses);
     }
-    // What a server has already is not read either.
+    // A known version is not read again.
     let known = node.fetch(url, &variables).version;
     let source = Source::Url(url.to_owned());
     let server = node.server(&variables);
@@ -72,7 +72,7 @@ fn an_object_is_sent_once_to_a_node_and_each_version_is_noticed() {
 }
 
 #[test]
-fn servers_that_start_together_have_an_object_sent_once() {
+fn servers_that_start_together_download_an_object_once() {
     let store = seaweed();
     store.put("together.ubj", &model(22));
     let variables = reader(&store.endpoint);
@@ -92,7 +92,7 @@ fn servers_that_start_together_have_an_object_sent_once() {
 }
 
 #[test]
-fn who_may_not_read_an_object_gets_none_of_the_cache() {
+fn a_cached_object_is_not_returned_without_read_access() {
     let store = seaweed();
     store.put("secret.ubj", &model(23));
     let node = Node::new();
@@ -109,16 +109,16 @@ fn who_may_not_read_an_object_gets_none_of_the_cache() {
 }
 
 #[test]
-fn damaged_files_are_sent_again() {
+fn corrupt_cached_files_are_downloaded_again() {
     let store = seaweed();
     let (variables, bytes) = (reader(&store.endpoint), model(24));
     store.put("damaged.ubj", &bytes);
     let (node, url) = (Node::new(), "s3://models/damaged.ubj");
     node.fetch(url, &variables);
     let file = node.file(&bytes);
-    let kept = std::fs::File::options().write(true).open(&file).unwrap();
+    let cached_file = std::fs::File::options().write(true).open(&file).unwrap();
     let damages: [&dyn Fn(); 3] = [
-        &|| kept.write_all_at(b"fraud", 1000).unwrap(),
+        &|| cached_file.write_all_at(b"fraud", 1000).unwrap(),
         &|| {
             std::fs::File::options()
                 .write(true)
@@ -141,7 +141,7 @@ fn damaged_files_are_sent_again() {
         );
         assert_eq!(node.fetch(url, &variables).cache, CacheUse::Read);
     }
-    // What was noted of the object is not text that can be sent.
+    // Version records that contain no valid ETag.
     let mut entries = std::fs::read_dir(node.folder()).unwrap().flatten();
     let origin = entries.find(|entry| entry.file_name().to_string_lossy().starts_with("origin-"));
     let origin = origin.unwrap().path();
@@ -161,7 +161,7 @@ fn damaged_files_are_sent_again() {
 }
 
 #[test]
-fn the_file_that_was_not_used_for_the_longest_time_makes_room() {
+fn the_least_recently_used_file_is_evicted() {
     let store = seaweed();
     let variables = reader(&store.endpoint);
     let node = Node::new();
@@ -174,7 +174,7 @@ fn the_file_that_was_not_used_for_the_longest_time_makes_room() {
         file.set_modified(SystemTime::now() - hour).unwrap();
     }
     assert_eq!(node.fetch(&url(30), &variables).cache, CacheUse::Read);
-    // A writer that was killed, and one that is at it.
+    // Partial files of a killed writer and of an active one.
     let partial = |name: &str| node.folder().join(format!("partial-{name}"));
     for name in ["killed", "writes"] {
         std::fs::write(partial(name), b"half").unwrap();
@@ -183,11 +183,11 @@ fn the_file_that_was_not_used_for_the_longest_time_makes_room() {
     killed.set_modified(SystemTime::now() - hour).unwrap();
     store.put("room-32.ubj", &model(32));
     assert_eq!(node.fetch(&url(32), &variables).cache, CacheUse::Written);
-    let is_kept = [30, 31, 32].map(|seed| node.file(&model(seed)).exists());
-    assert_eq!(is_kept, [true, false, true]);
-    let is_there = ["killed", "writes"].map(|name| partial(name).exists());
-    assert_eq!(is_there, [false, true]);
-    // A file without room is served all the same.
+    let is_cached = [30, 31, 32].map(|seed| node.file(&model(seed)).exists());
+    assert_eq!(is_cached, [true, false, true]);
+    let exist = ["killed", "writes"].map(|name| partial(name).exists());
+    assert_eq!(exist, [false, true]);
+    // A file larger than the cache is served, too.
     let small = storage(&variables).with_cache(node.folder(), 1000).unwrap();
     let source = Source::Url(url(31));
     let fetched = small.fetch(&source, None, &|| true).unwrap();
@@ -197,7 +197,7 @@ fn the_file_that_was_not_used_for_the_longest_time_makes_room() {
 }
 
 #[test]
-fn what_a_digest_names_is_served_without_its_registry() {
+fn a_cached_digest_is_served_without_its_registry() {
     let registry = Registry::start();
     let (node, bytes) = (Node::new(), model(40));
     let digest = registry.push("v1", &bytes);
@@ -207,7 +207,7 @@ fn what_a_digest_names_is_served_without_its_registry() {
         node.fetch(&format!("{base}:v1"), &variables).cache,
         CacheUse::Written
     );
-    // The tag has to be resolved, its file is there.
+    // The tag must be resolved; its file is cached.
     assert_eq!(
         node.fetch(&format!("{base}:v1"), &variables).cache,
         CacheUse::Read
@@ -227,7 +227,7 @@ fn what_a_digest_names_is_served_without_its_registry() {
 }
 
 #[test]
-fn waiting_for_a_lock_ends_when_the_file_is_not_wanted_any_more() {
+fn waiting_for_a_lock_ends_on_cancellation() {
     let node = Node::new();
     let server = node.server(&variables(&[]));
     // All locks are held.
@@ -246,7 +246,7 @@ fn waiting_for_a_lock_ends_when_the_file_is_not_wanted_any_more() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_refused_by_name() {
+fn a_folder_that_cannot_be_written_is_rejected_by_name() {
     let node = Node::new();
     let file = node.folder().join("file");
     std::fs::write(&file, b"").unwrap();
@@ -260,7 +260,7 @@ fn a_folder_that_cannot_be_written_is_refused_by_name() {
 }
 
 #[test]
-fn another_mlmodel_beside_the_same_object_is_noticed_with_and_without_a_cache() {
+fn a_changed_mlmodel_of_an_unchanged_object_is_detected() {
     let store = seaweed();
     let variables = reader(&store.endpoint);
     let (node, url) = (Node::new(), "s3://models/described/");
@@ -274,21 +274,21 @@ fn another_mlmodel_beside_the_same_object_is_noticed_with_and_without_a_cache() 
         let plain = storage(&variables);
         let before = plain.fetch(&source, None, &|| true).ok();
         store.put("described/MLmodel", mlmodel.as_bytes());
-        let wanted = Some(PythonModel {
+        let expected = Some(PythonModel {
             estimator: Estimator::Sklearn,
             is_predict_proba: function == "predict_proba",
         });
         let known = before.and_then(|fetched| fetched.version);
         let now = plain.fetch_unless(&source, known.as_deref(), None, &|| true);
         let now = now.unwrap().unwrap();
-        assert_eq!((now.python, now.sha256), (wanted, digest), "{function}");
+        assert_eq!((now.python, now.sha256), (expected, digest), "{function}");
         let again = plain.fetch_unless(&source, now.version.as_deref(), None, &|| true);
         assert!(again.unwrap().is_none(), "{function}");
         for sha256 in [None, Some(digest), None] {
-            let kept = node.server(&variables).fetch(&source, sha256, &|| true);
-            assert_eq!(kept.unwrap().python, wanted, "{function}");
+            let fetched = node.server(&variables).fetch(&source, sha256, &|| true);
+            assert_eq!(fetched.unwrap().python, expected, "{function}");
         }
     }
-    let kept = node.fetch(url, &variables);
-    assert_eq!(kept.cache, CacheUse::Read);
+    let fetched = node.fetch(url, &variables);
+    assert_eq!(fetched.cache, CacheUse::Read);
 }

@@ -1,4 +1,4 @@
-//! A store that misbehaves: it cuts, changes, never ends, is silent, has no credentials to give.
+//! Faulty stores: interrupted, changed and endless responses, no response, missing credentials.
 
 use std::io::{BufRead as _, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use albacore_storage::Problem;
 
 use crate::{BYTES_MAX, Variables, fetch, model, refusal, storage, variables};
 
-/// A request: its line and its headers, in lower case.
+/// A request: its number, its path, and its headers in lower case.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     number: usize,
@@ -25,29 +25,29 @@ impl Request {
         headers.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    /// First byte that is asked for.
-    pub(crate) fn first(&self) -> usize {
+    /// Returns the first requested byte.
+    pub(crate) fn range_start(&self) -> usize {
         let range = self.header("range").unwrap_or("bytes=0-");
-        let first = range.trim_start_matches("bytes=").split('-').next();
-        first.unwrap().parse().unwrap()
+        let range_start = range.trim_start_matches("bytes=").split('-').next();
+        range_start.unwrap().parse().unwrap()
     }
 }
 
-pub(crate) type Answer = fn(&Request, &mut TcpStream) -> std::io::Result<()>;
+pub(crate) type Handler = fn(&Request, &mut TcpStream) -> std::io::Result<()>;
 
-/// Serves on a free port until the test ends; keeps the requests.
-pub(crate) fn serve(answer: Answer) -> (SocketAddr, Arc<Mutex<Vec<Request>>>) {
+/// Serves on a free port until the test ends; records the requests.
+pub(crate) fn serve(handler: Handler) -> (SocketAddr, Arc<Mutex<Vec<Request>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let requests = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&requests);
+    let recorded = Arc::clone(&requests);
     let count = AtomicUsize::new(0);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let number = count.fetch_add(1, Ordering::Relaxed);
-            let kept = Arc::clone(&kept);
-            // A client that goes away ends its thread.
-            std::thread::spawn(move || converse(stream, number, answer, &kept).is_ok());
+            let recorded = Arc::clone(&recorded);
+            // A disconnected client ends its thread.
+            std::thread::spawn(move || converse(stream, number, handler, &recorded).is_ok());
         }
     });
     (address, requests)
@@ -56,11 +56,11 @@ pub(crate) fn serve(answer: Answer) -> (SocketAddr, Arc<Mutex<Vec<Request>>>) {
 fn converse(
     mut stream: TcpStream,
     number: usize,
-    answer: Answer,
-    kept: &Mutex<Vec<Request>>,
+    handler: Handler,
+    recorded: &Mutex<Vec<Request>>,
 ) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
-    let first = lines.next().unwrap_or_else(|| Ok(String::new()))?;
+    let request_line = lines.next().unwrap_or_else(|| Ok(String::new()))?;
     let mut headers = Vec::new();
     for line in lines {
         let line = line?;
@@ -69,37 +69,41 @@ fn converse(
         }
         headers.push(line.to_lowercase());
     }
-    let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+    let path = request_line
+        .split(' ')
+        .nth(1)
+        .unwrap_or_default()
+        .to_owned();
     let request = Request {
         number,
         path,
         headers,
     };
-    kept.lock().unwrap().push(request.clone());
-    answer(&request, &mut stream)
+    recorded.lock().unwrap().push(request.clone());
+    handler(&request, &mut stream)
 }
 
 const HEAD: &str = "Last-Modified: Thu, 26 Nov 2026 08:00:00 GMT\r\nConnection: close";
 
-/// The head of an answer with the bytes of `model` from the one that is asked for on.
+/// Writes the head of a response with the requested bytes of `model(0)`; returns the first of them.
 fn head(request: &Request, tag: &str, out: &mut TcpStream) -> std::io::Result<usize> {
-    let (first, all) = (request.first(), model(0).len());
+    let (range_start, all) = (request.range_start(), model(0).len());
     let (status, range) = match request.header("range") {
         Some(_) => (
             "206 Partial Content",
-            format!("Content-Range: bytes {first}-{}/{all}\r\n", all - 1),
+            format!("Content-Range: bytes {range_start}-{}/{all}\r\n", all - 1),
         ),
         None => ("200 OK", String::new()),
     };
-    let length = all - first;
+    let length = all - range_start;
     write!(
         out,
         "HTTP/1.1 {status}\r\nETag: \"{tag}\"\r\nContent-Length: {length}\r\n{range}{HEAD}\r\n\r\n"
     )?;
-    Ok(first)
+    Ok(range_start)
 }
 
-pub(crate) fn refuse(out: &mut TcpStream, head: &str, body: &str) -> std::io::Result<()> {
+pub(crate) fn respond(out: &mut TcpStream, head: &str, body: &str) -> std::io::Result<()> {
     let length = body.len();
     write!(
         out,
@@ -117,40 +121,40 @@ fn keys(address: SocketAddr) -> Variables {
 }
 
 #[test]
-fn a_broken_download_goes_on_where_it_broke() {
+fn an_interrupted_download_is_resumed() {
     let (address, requests) = serve(|request, out| {
-        let first = head(request, "one", out)?;
+        let range_start = head(request, "one", out)?;
         let all = model(0);
-        // The first two end a million bytes later.
+        // The first two responses end after a million bytes.
         let end = match request.number {
-            0 | 1 => first + 1_000_000,
+            0 | 1 => range_start + 1_000_000,
             _ => all.len(),
         };
-        out.write_all(&all[first..end])
+        out.write_all(&all[range_start..end])
     });
     let fetched = fetch("s3://bucket/key", &keys(address)).unwrap();
     assert_eq!(fetched.bytes, model(0));
     assert_eq!(fetched.version.as_deref(), Some("\"one\""));
     let requests = requests.lock().unwrap();
-    let firsts: Vec<usize> = requests.iter().map(Request::first).collect();
-    assert_eq!(firsts, [0, 1_000_000, 2_000_000]);
+    let range_starts: Vec<usize> = requests.iter().map(Request::range_start).collect();
+    assert_eq!(range_starts, [0, 1_000_000, 2_000_000]);
     assert!(requests.iter().all(|request| request.path == "/bucket/key"));
     let signed = requests[2].header("authorization").unwrap();
     assert!(signed.starts_with("aws4-hmac-sha256 credential=akidfaults/"));
 }
 
 #[test]
-fn an_object_that_is_replaced_on_the_way_is_not_mixed_with_the_new_one() {
+fn an_object_replaced_during_the_download_is_not_mixed_with_the_new_one() {
     let (address, _) = serve(|request, out| {
         let tag = ["one", "two"][request.number.min(1)];
-        let first = head(request, tag, out)?;
+        let range_start = head(request, tag, out)?;
         let all = model(request.number as u8);
         let end = if request.number == 0 {
             1_000_000
         } else {
             all.len()
         };
-        out.write_all(&all[first..end])
+        out.write_all(&all[range_start..end])
     });
     let text = refusal("s3://bucket/key", &keys(address));
     assert!(text.contains("was replaced while it was read"), "{text}");
@@ -158,32 +162,32 @@ fn an_object_that_is_replaced_on_the_way_is_not_mixed_with_the_new_one() {
 
 #[test]
 fn retries_are_bounded() {
-    for (answer, words) in [
+    for (handler, words) in [
         (
-            (|_, out| refuse(out, "503 Slow Down", "<Code>SlowDown</Code>")) as Answer,
+            (|_, out| respond(out, "503 Slow Down", "<Code>SlowDown</Code>")) as Handler,
             "the store has a problem: the store answered 503 SlowDown: it is tried again",
         ),
         (
             |request, out| {
-                let first = head(request, "one", out)?;
-                out.write_all(&model(0)[first..first + 1000])
+                let range_start = head(request, "one", out)?;
+                out.write_all(&model(0)[range_start..range_start + 1000])
             },
             "cannot be fetched: 127.0.0.1: ",
         ),
         (|_, _| Ok(()), "cannot be fetched: 127.0.0.1: "),
     ] {
-        let (address, requests) = serve(answer);
+        let (address, requests) = serve(handler);
         let text = refusal("s3://bucket/key", &keys(address));
         assert!(text.contains(words), "{text}");
         assert_eq!(requests.lock().unwrap().len(), 4, "{text}");
     }
-    let nobody = keys("127.0.0.1:1".parse().unwrap());
-    let text = refusal("s3://bucket/key", &nobody);
+    let unreachable = keys("127.0.0.1:1".parse().unwrap());
+    let text = refusal("s3://bucket/key", &unreachable);
     assert!(text.contains("cannot be fetched: 127.0.0.1: "), "{text}");
 }
 
 #[test]
-fn endless_objects_and_answers_are_cut() {
+fn endless_objects_and_responses_are_bounded() {
     let huge = |_: &Request, out: &mut TcpStream| {
         write!(
             out,
@@ -215,7 +219,7 @@ fn endless_objects_and_answers_are_cut() {
     }
 }
 
-/// An answer without a length that does not end.
+/// Writes a response without a length that does not end.
 fn endless(status: &str, out: &mut TcpStream) -> std::io::Result<()> {
     write!(out, "HTTP/1.1 {status}\r\nETag: \"one\"\r\n{HEAD}\r\n\r\n")?;
     loop {
@@ -224,12 +228,12 @@ fn endless(status: &str, out: &mut TcpStream) -> std::io::Result<()> {
 }
 
 #[test]
-fn answers_are_not_repeated_in_messages() {
+fn response_bodies_are_not_repeated_in_messages() {
     let (address, _) = serve(|request, out| {
         let signed = request.header("x-amz-security-token").unwrap_or("none");
         let signature = request.header("authorization").unwrap_or("none");
         let body = format!("<Code>Odd code {signed}</Code><CanonicalRequest>{signature}");
-        refuse(out, "403 Forbidden", &body)
+        respond(out, "403 Forbidden", &body)
     });
     let text = refusal("s3://bucket/key", &keys(address));
     assert!(text.contains("the store answered 403: give them"), "{text}");
@@ -240,7 +244,7 @@ fn answers_are_not_repeated_in_messages() {
 fn a_redirect_is_not_followed_with_a_signature() {
     let (address, requests) = serve(|_, out| {
         let head = "301 Moved Permanently\r\nLocation: http://127.0.0.1:1/bucket/key";
-        refuse(out, head, "<Code>PermanentRedirect</Code>")
+        respond(out, head, "<Code>PermanentRedirect</Code>")
     });
     let text = refusal("s3://bucket/key", &keys(address));
     assert!(
@@ -251,8 +255,8 @@ fn a_redirect_is_not_followed_with_a_signature() {
 }
 
 #[test]
-fn missing_and_refused_credentials_are_named() {
-    let (address, _) = serve(|_, out| refuse(out, "404 Not Found", ""));
+fn missing_and_rejected_credentials_are_reported() {
+    let (address, _) = serve(|_, out| respond(out, "404 Not Found", ""));
     let endpoint = format!("http://{address}");
     let token = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&token, "the-token-of-the-pod").unwrap();
@@ -294,13 +298,13 @@ fn missing_and_refused_credentials_are_named() {
 }
 
 #[test]
-fn an_azure_blob_is_asked_for_with_a_signature() {
+fn an_azure_blob_is_requested_with_a_signature() {
     let (address, requests) = serve(|request, out| match request.number {
         0 => {
             head(request, "one", out)?;
             out.write_all(&model(0))
         }
-        _ => refuse(out, "404 Not Found", "<Code>ContainerNotFound</Code>"),
+        _ => respond(out, "404 Not Found", "<Code>ContainerNotFound</Code>"),
     });
     let variables = variables(&[
         ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
@@ -323,7 +327,7 @@ fn an_azure_blob_is_asked_for_with_a_signature() {
 }
 
 #[test]
-fn a_cancelled_transfer_ends_soon() {
+fn a_cancelled_transfer_ends_promptly() {
     let (address, _) = serve(|request, out| {
         head(request, "one", out)?;
         loop {

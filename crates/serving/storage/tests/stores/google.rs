@@ -1,4 +1,4 @@
-//! fake-gcs-server, which answers as Google Cloud Storage does, without rights.
+//! fake-gcs-server: responds like Google Cloud Storage, without access control.
 
 use crate::servers::{Server, free_ports, programs};
 use crate::{fetch, model, refusal, variables};
@@ -26,8 +26,8 @@ fn an_object_of_google_cloud_storage_is_fetched() {
     let fetched = fetch("gs://models/v1/fraud.ubj", &variables).unwrap();
     assert_eq!(fetched.bytes, model(4));
     assert!(fetched.version.is_some());
-    let of_folder = fetch("gs://models/v1/", &variables).unwrap();
-    assert_eq!(of_folder.sha256, fetched.sha256);
+    let from_folder = fetch("gs://models/v1/", &variables).unwrap();
+    assert_eq!(from_folder.sha256, fetched.sha256);
     let text = refusal("gs://models/absent", &variables);
     assert!(
         text.contains("does not exist: the store answered 404"),

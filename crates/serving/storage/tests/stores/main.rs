@@ -1,4 +1,4 @@
-//! Object stores: real servers, which the tests install, and servers that misbehave.
+//! Object stores: real servers, which the tests install, and faulty servers.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod cached;
@@ -12,10 +12,10 @@ mod servers;
 use albacore_settings::Source;
 use albacore_storage::{Fetched, Storage, StorageError};
 
-/// Most bytes of a file in these tests.
+/// Maximum bytes of a file in these tests.
 const BYTES_MAX: u64 = 8 << 20;
 
-/// A model file that takes several pieces, and differs by `seed`.
+/// Returns a model file of several chunks, which depends on `seed`.
 fn model(seed: u8) -> Vec<u8> {
     let bytes = (0..3_000_000_u32).map(|i| (i % 251) as u8 ^ seed);
     bytes.collect()
@@ -38,8 +38,8 @@ fn fetch(url: &str, variables: &Variables) -> Result<Fetched, StorageError> {
     storage(variables).fetch(&Source::Url(url.to_owned()), None, &|| true)
 }
 
-/// The message of a fetch that has to fail; it begins with the URL and holds no secret of
-/// `variables`.
+/// Returns the message of a fetch that must fail; checks that it begins with the URL and contains
+/// no secret of `variables`.
 fn refusal(url: &str, variables: &Variables) -> String {
     let error = fetch(url, variables).unwrap_err();
     let (text, printed) = (error.to_string(), format!("{error:?}"));

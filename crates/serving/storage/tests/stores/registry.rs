@@ -1,4 +1,4 @@
-//! The registry of the distribution project, with passwords; and one that misbehaves.
+//! The registry of the distribution project, with passwords, and a faulty registry.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use ureq::Agent;
 
-use crate::faults::{refuse, serve};
+use crate::faults::{respond, serve};
 use crate::servers::{Server, free_ports, registry};
 use crate::{Variables, fetch, model, refusal, storage, variables};
 
@@ -82,8 +82,8 @@ impl Registry {
             .header("Authorization", &login)
             .send_empty();
         let begun = begun.unwrap();
-        let place = begun.headers()["Location"].to_str().unwrap();
-        let put = agent().put(place).query("digest", &digest);
+        let location = begun.headers()["Location"].to_str().unwrap();
+        let put = agent().put(location).query("digest", &digest);
         let put = put.header("Authorization", login).send(bytes).unwrap();
         assert_eq!(put.status(), 201);
         digest
@@ -101,7 +101,7 @@ fn agent() -> Agent {
         .into()
 }
 
-/// Docker's configuration with one login, in a folder that has to be kept.
+/// Writes a Docker configuration with one login to a folder, which must outlive the test.
 fn login(host: &str, login: &str) -> (TempDir, Variables) {
     let folder = tempfile::tempdir().unwrap();
     let auths = json!({"auths": {host: {"auth": login}}});
@@ -122,7 +122,7 @@ fn an_artifact_is_fetched_by_tag_and_by_digest() {
         (tagged.bytes, tagged.version),
         (one.clone(), Some(digest.clone()))
     );
-    // The tag moves on; what was pinned stays.
+    // The tag is moved; a pinned digest is unchanged.
     let moved = registry.push("v1", &two);
     let tagged = fetch(&format!("{base}:v1"), &variables).unwrap();
     assert_eq!((tagged.bytes, tagged.version), (two, Some(moved)));
@@ -139,21 +139,21 @@ fn an_artifact_is_fetched_by_tag_and_by_digest() {
 }
 
 #[test]
-fn a_registry_that_refuses_is_named_with_the_way_out() {
+fn errors_of_a_registry_are_reported_with_a_remedy() {
     let registry = Registry::start();
     registry.push("v1", b"a model");
     let (_folder, right) = registry.login();
     let (_other, wrong) = login(&registry.host, "cmVhZGVyOndyb25n");
-    let nobody = variables(&[]);
-    let there = format!("oci://{}/team/fraud:v1", registry.host);
+    let anonymous = variables(&[]);
+    let existing = format!("oci://{}/team/fraud:v1", registry.host);
     for (url, variables, words) in [
         (
-            there.clone(),
-            &nobody,
+            existing.clone(),
+            &anonymous,
             "may not be read without credentials: the registry answered 401",
         ),
         (
-            there,
+            existing,
             &wrong,
             "may not be read with these credentials: the registry answered 401",
         ),
@@ -183,14 +183,14 @@ fn a_registry_that_refuses_is_named_with_the_way_out() {
     assert!(text.contains("it was replaced or damaged"), "{text}");
 }
 
-/// Changes the bytes of a layer where the registry keeps them.
+/// Changes the bytes of a layer in the registry's data folder.
 fn damage(folder: &Path, digits: &str) {
     let blobs = folder.join("data/docker/registry/v2/blobs/sha256");
     let data = blobs.join(&digits[..2]).join(digits).join("data");
     std::fs::write(data, b"a fraud").unwrap();
 }
 
-/// A manifest with one layer of `model(0)`.
+/// Returns a manifest with one layer, `model(0)`.
 fn manifest() -> String {
     let bytes = model(0);
     let digest = format!("sha256:{}", sha256(&bytes));
@@ -199,7 +199,7 @@ fn manifest() -> String {
 }
 
 #[test]
-fn a_password_is_exchanged_for_a_token_and_a_broken_layer_goes_on() {
+fn a_password_is_exchanged_for_a_token_and_an_interrupted_layer_is_resumed() {
     let (address, requests) = serve(|request, out| {
         let host = request.header("host").unwrap().to_owned();
         let authorization = request.header("authorization").unwrap_or_default();
@@ -207,20 +207,20 @@ fn a_password_is_exchanged_for_a_token_and_a_broken_layer_goes_on() {
         if request.path.starts_with("/token") {
             let right = authorization == format!("basic {}", LOGIN.to_lowercase());
             let token: Value = if right { "a-token".into() } else { Value::Null };
-            return refuse(out, "200 OK", &json!({ "token": token }).to_string());
+            return respond(out, "200 OK", &json!({ "token": token }).to_string());
         }
         if authorization != "bearer a-token" {
             let challenge = format!(
                 "401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"http://{host}/token\",\
                  service=\"models\",scope=\"repository:team/fraud:pull\""
             );
-            return refuse(out, &challenge, "");
+            return respond(out, &challenge, "");
         }
         if request.path.contains("/manifests/") {
-            return refuse(out, "200 OK", &manifest());
+            return respond(out, "200 OK", &manifest());
         }
         use std::io::Write as _;
-        let (first, length) = (request.first(), bytes.len() - request.first());
+        let (first, length) = (request.range_start(), bytes.len() - request.range_start());
         let status = if first == 0 {
             "200 OK"
         } else {
@@ -242,7 +242,7 @@ fn a_password_is_exchanged_for_a_token_and_a_broken_layer_goes_on() {
             .collect();
         let token = "/token?service=models&scope=repository";
         assert!(paths[1].starts_with(token), "{paths:?}");
-        assert_eq!(requests.last().unwrap().first(), 2_000_000);
+        assert_eq!(requests.last().unwrap().range_start(), 2_000_000);
     }
     let (_other, wrong) = login(&host, "d3Jvbmc=");
     let text = refusal(&url, &wrong);
@@ -253,8 +253,8 @@ fn a_password_is_exchanged_for_a_token_and_a_broken_layer_goes_on() {
 }
 
 #[test]
-fn another_manifest_than_the_pinned_one_and_an_endless_one_are_refused() {
-    let (address, _) = serve(|_, out| refuse(out, "200 OK", &manifest()));
+fn a_manifest_with_another_digest_and_an_endless_one_are_rejected() {
+    let (address, _) = serve(|_, out| respond(out, "200 OK", &manifest()));
     let other = sha256(b"other").to_string();
     let text = refusal(
         &format!("oci://{address}/team/fraud@sha256:{other}"),
@@ -280,9 +280,9 @@ fn another_manifest_than_the_pinned_one_and_an_endless_one_are_refused() {
 }
 
 #[test]
-fn a_configuration_that_gives_no_password_is_named() {
+fn a_docker_configuration_without_a_password_is_reported() {
     let (address, _) = serve(|_, out| {
-        refuse(
+        respond(
             out,
             "401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"models\"",
             "",

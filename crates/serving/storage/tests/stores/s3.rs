@@ -1,4 +1,4 @@
-//! SeaweedFS, a store with the interface of S3 that checks signatures and rights.
+//! Objects of S3, with SeaweedFS, which checks signatures and permissions.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -8,7 +8,7 @@ use albacore_storage::{Problem, has_versions, sha256};
 use crate::seaweed::{READER, Seaweed};
 use crate::{Variables, model, refusal, storage, variables};
 
-/// One server for the tests that run at the same time; it ends with the last of them.
+/// Returns a server that is shared by concurrent tests and stopped after the last of them.
 pub(crate) fn seaweed() -> Arc<Seaweed> {
     static RUNNING: Mutex<Weak<Seaweed>> = Mutex::new(Weak::new());
     let mut running = RUNNING.lock().unwrap();
@@ -49,7 +49,7 @@ fn an_object_is_fetched_with_credentials_and_checked() {
 }
 
 #[test]
-fn a_new_version_alone_is_sent() {
+fn only_a_new_version_is_downloaded() {
     let seaweed = seaweed();
     seaweed.put("changes.ubj", &model(2));
     let source = Source::Url("s3://models/changes.ubj".to_owned());
@@ -70,7 +70,7 @@ fn a_new_version_alone_is_sent() {
 }
 
 #[test]
-fn each_refusal_of_the_store_is_named() {
+fn errors_of_the_store_are_reported_with_a_remedy() {
     let seaweed = seaweed();
     seaweed.put("there.ubj", b"bytes");
     let reader = reader(&seaweed.endpoint);
@@ -119,7 +119,7 @@ fn each_refusal_of_the_store_is_named() {
 }
 
 #[test]
-fn the_model_of_a_folder_is_found_by_the_rules_of_folders() {
+fn the_model_of_a_folder_is_found_as_in_local_folders() {
     let seaweed = seaweed();
     let reader = reader(&seaweed.endpoint);
     let mlmodel = b"flavors: {xgboost: {data: data/model.xgb}}";

@@ -1,16 +1,16 @@
-//! SeaweedFS, a store with the interface of S3 that checks signatures and rights.
+//! SeaweedFS, a store with the S3 interface that checks signatures and permissions.
 
-#![allow(dead_code)] // each test program uses its part
+#![allow(dead_code)] // each test program uses a part
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use crate::servers::{Server, free_ports, programs};
 
-/// An access key, and its secret: it may read and list the bucket `models`.
+/// Access key and secret key of a user with read and list permission on the bucket `models`.
 pub(crate) const READER: (&str, &str) = ("AKIDREADER", "word-of-the-reader");
 
-/// Who may read what.
+/// Users and their permissions.
 const IDENTITIES: &str = r#"{"identities": [
     {"name": "reader", "actions": ["Read:models", "List:models"],
      "credentials": [{"accessKey": "AKIDREADER", "secretKey": "word-of-the-reader"}]},
@@ -22,7 +22,7 @@ const IDENTITIES: &str = r#"{"identities": [
 pub(crate) struct Seaweed {
     server: Server,
     pub(crate) endpoint: String,
-    /// Port at which files are written without signatures.
+    /// Port that accepts writes without signatures.
     filer: u16,
 }
 
@@ -82,7 +82,7 @@ impl Seaweed {
     }
 }
 
-/// Sends a request without a signature; the status of the answer, if there is one.
+/// Sends an unsigned request; returns the status of the response, if any.
 fn ask(port: u16, method: &str, path: &str, bytes: &[u8]) -> Option<u16> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     let length = bytes.len();
@@ -91,7 +91,7 @@ fn ask(port: u16, method: &str, path: &str, bytes: &[u8]) -> Option<u16> {
     );
     stream.write_all(head.as_bytes()).ok()?;
     stream.write_all(bytes).ok()?;
-    let mut answer = String::new();
-    stream.take(1000).read_to_string(&mut answer).ok()?;
-    answer.split(' ').nth(1)?.parse().ok()
+    let mut response = String::new();
+    stream.take(1000).read_to_string(&mut response).ok()?;
+    response.split(' ').nth(1)?.parse().ok()
 }

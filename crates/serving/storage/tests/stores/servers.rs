@@ -1,6 +1,6 @@
-//! Starts the servers that the scripts of `tests/stores` install.
+//! Starts the servers that the scripts in `tests/stores` install.
 
-#![allow(dead_code)] // each test program uses its part
+#![allow(dead_code)] // each test program uses a part
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -10,26 +10,26 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Longest time until a server answers, on a busy machine.
+/// Timeout of the start of a server, on a busy machine.
 const START_MAX: Duration = Duration::from_secs(120);
 
-/// A server, which ends with this value.
+/// A server process; killed on drop.
 pub(crate) struct Server {
     child: Child,
-    /// What it keeps.
+    /// Its data folder.
     pub(crate) folder: TempDir,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Server {
-    /// Starts `program` with the arguments that `arguments` makes of its folder.
+    /// Starts `program`; `arguments` receives its data folder and returns its arguments.
     pub(crate) fn start(program: &Path, arguments: impl Fn(&Path) -> Vec<String>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let child = Command::new(program)
@@ -42,7 +42,7 @@ impl Server {
         Self { child, folder }
     }
 
-    /// Tries `ready` until it is true.
+    /// Polls `ready` until it returns true.
     pub(crate) fn wait_until(&mut self, mut ready: impl FnMut() -> bool) {
         let start = Instant::now();
         while !ready() {
@@ -56,19 +56,19 @@ impl Server {
     }
 }
 
-/// The registry, which is built.
+/// Returns the registry program, which is built on first use.
 pub(crate) fn registry() -> &'static Path {
     static REGISTRY: OnceLock<Vec<PathBuf>> = OnceLock::new();
     &REGISTRY.get_or_init(|| installed("registry.sh"))[0]
 }
 
-/// The programs of SeaweedFS and of fake-gcs-server.
+/// Returns the programs of SeaweedFS and fake-gcs-server.
 pub(crate) fn programs() -> &'static [PathBuf] {
     static PROGRAMS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     PROGRAMS.get_or_init(|| installed("programs.sh"))
 }
 
-/// The programs that a script of `tests/stores` installs and prints.
+/// Runs a script of `tests/stores`, which installs programs and prints their paths.
 fn installed(script: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/stores");
     let output = Command::new(folder.join(script))
@@ -80,7 +80,7 @@ fn installed(script: &str) -> Vec<PathBuf> {
     lines.lines().map(PathBuf::from).collect()
 }
 
-/// Ports that nobody uses now.
+/// Returns ports that are unused at the moment.
 pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
     let held = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     held.map(|listener| listener.local_addr().unwrap().port())

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::kernel::Kernel;
-use crate::kernel::tests::{ModelShape, RandomStream, answer, model, rows};
+use crate::kernel::tests::{ModelShape, RandomStream, model, predict_bits, rows};
 use crate::{Image, Library};
 
 /// Returns the bits of an output whose work units are divided at random and computed in any order.
@@ -65,7 +65,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn divided_trees_give_the_bits_of_one_thread(
+    fn trees_divided_among_threads_are_bit_identical_to_one_thread(
         library in 0..3_usize,
         features in 1..40_usize,
         groups in 1..4_usize,
@@ -90,7 +90,7 @@ proptest! {
             for kind in Kind::ALL {
                 for rows in [Rows::F32(&singles), Rows::F64(&doubles)] {
                     if let Some(got) = divided(&predictor, kind, rows, &mut numbers) {
-                        prop_assert_eq!(got, answer(&predictor, kind, rows), "{} {:?}", kind, shape);
+                        prop_assert_eq!(got, predict_bits(&predictor, kind, rows), "{} {:?}", kind, shape);
                     }
                 }
             }
@@ -126,7 +126,7 @@ fn only_margins_leaves_and_contributions_of_few_rows_can_be_divided() {
 }
 
 #[test]
-fn partial_outputs_that_do_not_fit_together_are_refused() {
+fn inconsistent_partial_outputs_are_rejected() {
     let image = small();
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let (row, mut scratch) = ([0.5_f32; 3], PredictScratch::default());

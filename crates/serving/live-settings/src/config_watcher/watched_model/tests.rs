@@ -26,7 +26,7 @@ fn model(path: &str) -> settings::Model {
     }
 }
 
-fn of_digest(digest: Digest) -> LoadedFile {
+fn loaded_file(digest: Digest) -> LoadedFile {
     LoadedFile {
         digest,
         python: None,
@@ -35,7 +35,7 @@ fn of_digest(digest: Digest) -> LoadedFile {
 
 fn attempt(model: &mut WatchedModel, result: Result<Digest, String>, now: Instant) -> bool {
     let request = model.due(now).unwrap();
-    model.started(7, Arc::new(AtomicBool::new(true)));
+    model.record_start(7, Arc::new(AtomicBool::new(true)));
     assert_eq!(model.due(now), None, "one at a time");
     let stamp = stamp_of(&request.source);
     let attempt = LoadAttempt {
@@ -43,10 +43,10 @@ fn attempt(model: &mut WatchedModel, result: Result<Digest, String>, now: Instan
         request,
         stamp,
         version: None,
-        result: result.map(of_digest),
+        result: result.map(loaded_file),
     };
     assert!(model.take_running(&attempt) && !model.take_running(&attempt));
-    model.finished(&attempt, now, POLL)
+    model.record_result(&attempt, now, POLL)
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_changed_file_is_loaded_once_it_is_stable() {
     assert_eq!(
         model.served,
         Some(ServedVersion::new(
-            of_digest(Digest([1; 32])),
+            loaded_file(Digest([1; 32])),
             &model.request()
         )),
         "the served version stays"
@@ -91,12 +91,12 @@ fn a_changed_file_is_loaded_once_it_is_stable() {
 }
 
 #[test]
-fn changed_settings_are_loaded_at_once_and_cancel_the_running_attempt() {
+fn changed_settings_are_loaded_immediately_and_cancel_the_running_attempt() {
     let mut model = watched("/a");
     let now = Instant::now();
     let is_wanted = Arc::new(AtomicBool::new(true));
     let request = model.due(now).unwrap();
-    model.started(1, Arc::clone(&is_wanted));
+    model.record_start(1, Arc::clone(&is_wanted));
     assert!(model.set_settings(self::model("/b")));
     assert!(!is_wanted.load(Ordering::Relaxed));
     let late = LoadAttempt {
@@ -106,7 +106,7 @@ fn changed_settings_are_loaded_at_once_and_cancel_the_running_attempt() {
         stamp: None,
         result: Err("no".to_owned()),
     };
-    assert!(model.take_running(&late) && !model.finished(&late, now, POLL));
+    assert!(model.take_running(&late) && !model.record_result(&late, now, POLL));
     assert!(model.due(now).is_some(), "the new settings were not tried");
     attempt(&mut model, Ok(Digest([2; 32])), now);
     let mut with_slo = self::model("/b");
@@ -123,7 +123,7 @@ fn changed_settings_are_loaded_at_once_and_cancel_the_running_attempt() {
 }
 
 #[test]
-fn an_object_store_is_asked_for_new_versions_unless_a_digest_is_wanted() {
+fn an_object_store_is_polled_for_new_versions_unless_a_digest_is_set() {
     let mut model = watched("/absent");
     model.settings.source = settings::Source::Url("s3://models/a.ubj".to_owned());
     let now = Instant::now();
@@ -140,31 +140,28 @@ fn an_object_store_is_asked_for_new_versions_unless_a_digest_is_wanted() {
     assert_eq!(model.due(later + 10 * POLL), None);
 }
 
-fn ask(model: &mut WatchedModel, action: ModelAction) {
-    let (order, _) = Order::new("m", action, &Arc::default()).unwrap();
-    model.ask(order);
+fn send_call(model: &mut WatchedModel, action: ModelAction) {
+    let (call, _) = ModelCall::new("m", action, &Arc::default()).unwrap();
+    model.accept_call(call);
 }
 
 #[test]
-fn a_call_loads_a_model_that_nothing_else_would_load() {
+fn a_call_loads_a_model_that_is_not_due() {
     let now = Instant::now();
-    for mut model in [
-        watched("/absent"),
-        WatchedModel::of_arguments(model("/absent")),
-    ] {
+    for mut model in [watched("/absent"), WatchedModel::from_cli(model("/absent"))] {
         if model.is_watched {
             assert!(attempt(&mut model, Ok(Digest([1; 32])), now));
         }
         assert_eq!(model.due(now), None);
-        ask(&mut model, ModelAction::Load);
-        assert!(model.ordered_load().is_some());
+        send_call(&mut model, ModelAction::Load);
+        assert!(model.requested_load().is_some());
         assert!(attempt(&mut model, Ok(Digest([2; 32])), now));
-        assert!(model.ordered_load().is_some(), "until it is answered");
+        assert!(model.requested_load().is_some(), "until it is answered");
     }
 }
 
 #[test]
-fn a_call_waits_for_the_attempt_that_began_after_it() {
+fn a_call_is_completed_by_an_attempt_that_started_after_it() {
     let now = Instant::now();
     let mut model = watched("/absent");
     let finished = |number, request: &LoadRequest| LoadAttempt {
@@ -175,32 +172,32 @@ fn a_call_waits_for_the_attempt_that_began_after_it() {
         result: Err("no".to_owned()),
     };
     let request = model.due(now).unwrap();
-    model.started(1, Arc::new(AtomicBool::new(true)));
-    ask(&mut model, ModelAction::Load);
-    assert_eq!(model.ordered_load(), None, "one at a time");
+    model.record_start(1, Arc::new(AtomicBool::new(true)));
+    send_call(&mut model, ModelAction::Load);
+    assert_eq!(model.requested_load(), None, "one at a time");
     let earlier = finished(1, &request);
-    assert!(model.take_running(&earlier) && model.take_load(&earlier).is_none());
-    model.finished(&earlier, now, POLL);
-    assert_eq!(model.ordered_load(), Some(request.clone()));
-    model.started(2, Arc::new(AtomicBool::new(true)));
-    let own = finished(2, &request);
-    assert!(model.take_running(&own) && model.take_load(&own).is_some());
-    assert_eq!(model.ordered_load(), None);
+    assert!(model.take_running(&earlier) && model.take_load_call(&earlier).is_none());
+    model.record_result(&earlier, now, POLL);
+    assert_eq!(model.requested_load(), Some(request.clone()));
+    model.record_start(2, Arc::new(AtomicBool::new(true)));
+    let later = finished(2, &request);
+    assert!(model.take_running(&later) && model.take_load_call(&later).is_some());
+    assert_eq!(model.requested_load(), None);
 }
 
 #[test]
-fn an_unloaded_model_is_loaded_by_a_call_alone() {
+fn an_unloaded_model_is_loaded_only_by_a_call() {
     let now = Instant::now();
     let mut model = watched("/absent");
     model.due(now).unwrap();
     let is_wanted = Arc::new(AtomicBool::new(true));
-    model.started(1, Arc::clone(&is_wanted));
-    ask(&mut model, ModelAction::Unload);
+    model.record_start(1, Arc::clone(&is_wanted));
+    send_call(&mut model, ModelAction::Unload);
     assert!(!is_wanted.load(Ordering::Relaxed) && model.is_to_be_unloaded());
-    assert!(model.take_unload().is_none(), "a load is running");
+    assert!(model.take_unload_call().is_none(), "a load is running");
     model.running = None;
     assert_eq!(model.due(now), None);
-    assert!(model.take_unload().is_some() && model.take_unload().is_none());
+    assert!(model.take_unload_call().is_some() && model.take_unload_call().is_none());
     model.unload();
     let other = settings::Model {
         sha256: Some(Digest([3; 32])),
@@ -210,11 +207,11 @@ fn an_unloaded_model_is_loaded_by_a_call_alone() {
     let later = now + LOAD_BACKOFF_MAX;
     assert_eq!(model.due(later), None);
     // A failed load is not retried either.
-    ask(&mut model, ModelAction::Load);
+    send_call(&mut model, ModelAction::Load);
     assert!(attempt(&mut model, Err("no".to_owned()), now));
-    model.order = None;
+    model.pending_call = None;
     assert!(model.is_unloaded && model.due(later).is_none());
-    ask(&mut model, ModelAction::Load);
+    send_call(&mut model, ModelAction::Load);
     assert!(attempt(&mut model, Ok(Digest([3; 32])), now));
     assert!(!model.is_unloaded);
 }

@@ -1,4 +1,4 @@
-//! SHAP values of one row and one tree without vectors, for one packet of quadrature points: a
+//! SHAP values of one row and one tree without vectors, for one group of quadrature points: a
 //! sweep down computes the products of the path factors, a sweep up the weighted sums of the
 //! leaves.
 //!
@@ -33,29 +33,29 @@
 //! common denominator f f' the numerator is p' z - p z' = p z (o - s): the terms in t and 1 - t
 //! cancel.
 //!
-//! **Cost.** Two sweeps over the nodes per packet, which is possible because children follow their
+//! **Cost.** Two sweeps over the nodes per group, which is possible because children follow their
 //! parents. Pairs add one step for each split and each edge above it.
 
 use crate::layout::ensemble::{NONE, TreeView};
-use crate::limits::PACKET_POINTS;
-use crate::shap::quadrature::{Packet, PacketValues};
+use crate::limits::POINT_GROUP_SIZE;
+use crate::shap::quadrature::{PointGroup, PointValues};
 
 /// Results of the sweeps at each node. Reused for subsequent trees and rows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TreeWalk {
-    nodes: Vec<WalkedNode>,
-    changes: Vec<Option<PacketValues>>,
+pub(crate) struct ShapSweep {
+    nodes: Vec<SweepNode>,
+    changes: Vec<Option<PointValues>>,
 }
 
 /// A node and the edge above it.
 #[derive(Clone, Copy, Debug, Default)]
-struct WalkedNode {
+struct SweepNode {
     /// Weight times the product of the factors on the path to the node.
-    above: PacketValues,
+    above: PointValues,
     /// f' / f of the edge.
-    ratio: PacketValues,
+    ratio: PointValues,
     /// Sum over the leaves below of value times the ratios on the way.
-    below: PacketValues,
+    below: PointValues,
     /// o - s of the edge.
     difference: f64,
     /// The upper node of the edge.
@@ -64,46 +64,46 @@ struct WalkedNode {
     followed: bool,
 }
 
-/// A tree, a row and a packet of points.
+/// A tree, a row and a group of points.
 #[derive(Clone, Copy)]
-pub(crate) struct TreePacket<'a> {
+pub(crate) struct SweepInput<'a> {
     pub(crate) tree: &'a TreeView<'a>,
     /// The prepared row.
     pub(crate) row: &'a [f64],
-    pub(crate) packet: &'a Packet,
+    pub(crate) points: &'a PointGroup,
 }
 
-impl TreeWalk {
+impl ShapSweep {
     /// Reserves memory for trees of this many nodes.
     pub(crate) fn reserve(&mut self, nodes: usize) {
         if self.nodes.len() < nodes {
-            self.nodes.resize(nodes, WalkedNode::default());
+            self.nodes.resize(nodes, SweepNode::default());
             self.changes.resize(nodes, None);
         }
     }
 
     /// Sweeps from the root to the leaves and computes the products of the factors.
     #[inline(always)]
-    pub(crate) fn descend(&mut self, input: &TreePacket<'_>) {
+    pub(crate) fn descend(&mut self, input: &SweepInput<'_>) {
         let tree = input.tree;
-        self.nodes[0].above = input.packet.weight;
+        self.nodes[0].above = input.points.weights;
         for node in 0..tree.nodes() {
             if tree.is_leaf(node) {
                 continue;
             }
             let goes_left = tree.goes_left(node, input.row[tree.feature[node] as usize]);
-            let merged = self.merged(tree, node);
+            let earlier_share = self.earlier_share(tree, node);
             let above = self.nodes[node].above;
             for (child, follows) in [(tree.left[node], goes_left), (tree.right[node], !goes_left)] {
                 let child = child as usize;
                 let share = tree.share[child];
-                let ratio = ratio(merged, share, follows, input.packet);
+                let ratio = ratio(earlier_share, share, follows, input.points);
                 let edge = &mut self.nodes[child];
                 edge.above = times(&above, &ratio);
                 edge.ratio = ratio;
                 edge.difference = f64::from(u8::from(follows)) - share;
                 edge.parent = node;
-                edge.followed = merged.is_some() && follows;
+                edge.followed = earlier_share.is_some() && follows;
             }
         }
     }
@@ -114,14 +114,14 @@ impl TreeWalk {
     #[inline(always)]
     pub(crate) fn ascend(
         &mut self,
-        input: &TreePacket<'_>,
+        input: &SweepInput<'_>,
         output: usize,
-        mut add: impl FnMut(&Self, usize, usize, &PacketValues),
+        mut add: impl FnMut(&Self, usize, usize, &PointValues),
     ) {
         let tree = input.tree;
         for node in (0..tree.nodes()).rev() {
             if tree.is_leaf(node) {
-                self.nodes[node].below = [tree.leaf_values(node)[output]; PACKET_POINTS];
+                self.nodes[node].below = [tree.leaf_values(node)[output]; POINT_GROUP_SIZE];
                 continue;
             }
             let left = &self.nodes[tree.left[node] as usize];
@@ -130,15 +130,19 @@ impl TreeWalk {
             for (sum, part) in below.iter_mut().zip(times(&right.ratio, &right.below)) {
                 *sum += part;
             }
-            if let Some(merged) = self.merged(tree, node) {
+            if let Some(earlier_share) = self.earlier_share(tree, node) {
                 let mut integrand = self.nodes[node].above;
                 for (lane, value) in integrand.iter_mut().enumerate() {
                     *value *=
                         left.difference * left.below[lane] + right.difference * right.below[lane];
                 }
-                if merged != NEW_FEATURE {
-                    for (value, f) in integrand.iter_mut().zip(factor(merged, true, input.packet)) {
-                        *value *= merged / (f * f);
+                if earlier_share != NEW_FEATURE {
+                    for (value, f) in
+                        integrand
+                            .iter_mut()
+                            .zip(factor(earlier_share, true, input.points))
+                    {
+                        *value *= earlier_share / (f * f);
                     }
                 }
                 add(self, node, tree.feature[node] as usize, &integrand);
@@ -147,15 +151,16 @@ impl TreeWalk {
         }
     }
 
-    /// Computes the change of g by every edge, for [`TreeWalk::edges_above`]; call after
-    /// [`TreeWalk::descend`].
+    /// Computes the change of g by every edge, for [`ShapSweep::edges_above`]; call after
+    /// [`ShapSweep::descend`].
     #[inline(always)]
-    pub(crate) fn compute_changes(&mut self, input: &TreePacket<'_>) {
+    pub(crate) fn compute_changes(&mut self, input: &SweepInput<'_>) {
         for node in 1..input.tree.nodes() {
             let edge = &self.nodes[node];
-            let merged = self.merged(input.tree, edge.parent);
+            let earlier_share = self.earlier_share(input.tree, edge.parent);
             let share = input.tree.share[node];
-            self.changes[node] = merged.map(|merged| edge.change(merged, share, input.packet));
+            self.changes[node] =
+                earlier_share.map(|earlier_share| edge.change(earlier_share, share, input.points));
         }
     }
 
@@ -165,7 +170,7 @@ impl TreeWalk {
         &'a self,
         tree: &'a TreeView<'a>,
         node: usize,
-    ) -> impl Iterator<Item = (usize, &'a PacketValues)> {
+    ) -> impl Iterator<Item = (usize, &'a PointValues)> {
         let edges = std::iter::successors(Some(node), |&edge| Some(self.nodes[edge].parent));
         edges.take_while(|&edge| edge != 0).filter_map(move |edge| {
             let feature = tree.feature[self.nodes[edge].parent] as usize;
@@ -175,33 +180,33 @@ impl TreeWalk {
 
     /// Returns z of a split's feature if the row follows all earlier edges of the feature.
     #[inline(always)]
-    fn merged(&self, tree: &TreeView<'_>, node: usize) -> Option<f64> {
-        let previous = tree.previous[node];
-        if previous == NONE {
+    fn earlier_share(&self, tree: &TreeView<'_>, node: usize) -> Option<f64> {
+        let earlier_edge = tree.earlier_edge[node];
+        if earlier_edge == NONE {
             return Some(NEW_FEATURE);
         }
-        self.nodes[previous as usize]
+        self.nodes[earlier_edge as usize]
             .followed
-            .then_some(tree.merged[node])
+            .then_some(tree.earlier_share[node])
     }
 }
 
 /// z of a feature that is new on the path. A product of shares that happens to be 1 is equivalent.
 const NEW_FEATURE: f64 = 1.0;
 
-impl WalkedNode {
+impl SweepNode {
     /// Returns z (o - s) / (f f') of the edge.
     #[inline(always)]
-    fn change(&self, merged: f64, share: f64, packet: &Packet) -> PacketValues {
-        let mut change = factor(merged, true, packet);
+    fn change(&self, earlier_share: f64, share: f64, points: &PointGroup) -> PointValues {
+        let mut change = factor(earlier_share, true, points);
         if self.followed {
-            let after = factor(merged * share, true, packet);
+            let after = factor(earlier_share * share, true, points);
             for (value, after) in change.iter_mut().zip(after) {
-                *value = merged * self.difference / (*value * after);
+                *value = earlier_share * self.difference / (*value * after);
             }
         } else {
             // f' = z s (1 - t): s cancels, so an edge without cover needs no special case.
-            for (value, t) in change.iter_mut().zip(packet.at) {
+            for (value, t) in change.iter_mut().zip(points.abscissas) {
                 *value = -1.0 / (*value * (1.0 - t));
             }
         }
@@ -211,13 +216,18 @@ impl WalkedNode {
 
 /// Returns f' / f of an edge at each point.
 #[inline(always)]
-fn ratio(merged: Option<f64>, share: f64, follows: bool, packet: &Packet) -> PacketValues {
-    let Some(merged) = merged else {
-        return [share; PACKET_POINTS];
+fn ratio(
+    earlier_share: Option<f64>,
+    share: f64,
+    follows: bool,
+    points: &PointGroup,
+) -> PointValues {
+    let Some(earlier_share) = earlier_share else {
+        return [share; POINT_GROUP_SIZE];
     };
-    let mut ratio = factor(merged * share, follows, packet);
-    if merged != NEW_FEATURE {
-        for (value, before) in ratio.iter_mut().zip(factor(merged, true, packet)) {
+    let mut ratio = factor(earlier_share * share, follows, points);
+    if earlier_share != NEW_FEATURE {
+        for (value, before) in ratio.iter_mut().zip(factor(earlier_share, true, points)) {
             *value /= before;
         }
     }
@@ -226,14 +236,14 @@ fn ratio(merged: Option<f64>, share: f64, follows: bool, packet: &Packet) -> Pac
 
 /// Returns z (1 - t) + p t at each point.
 #[inline(always)]
-fn factor(merged: f64, followed: bool, packet: &Packet) -> PacketValues {
-    let taken = f64::from(u8::from(followed));
-    packet.at.map(|t| merged * (1.0 - t) + taken * t)
+fn factor(earlier_share: f64, followed: bool, points: &PointGroup) -> PointValues {
+    let p = f64::from(u8::from(followed));
+    points.abscissas.map(|t| earlier_share * (1.0 - t) + p * t)
 }
 
 /// Multiplies per point.
 #[inline(always)]
-fn times(a: &PacketValues, b: &PacketValues) -> PacketValues {
+fn times(a: &PointValues, b: &PointValues) -> PointValues {
     let mut product = *a;
     for (value, b) in product.iter_mut().zip(b) {
         *value *= b;
@@ -246,13 +256,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_not_moved_after_the_largest_tree() {
-        let mut walk = TreeWalk::default();
-        walk.reserve(1000);
-        let place = (walk.nodes.as_ptr(), walk.changes.as_ptr());
+    fn memory_is_not_reallocated_after_the_largest_tree() {
+        let mut sweep = ShapSweep::default();
+        sweep.reserve(1000);
+        let pointers = (sweep.nodes.as_ptr(), sweep.changes.as_ptr());
         for nodes in [1, 999, 1000] {
-            walk.reserve(nodes);
+            sweep.reserve(nodes);
         }
-        assert_eq!((walk.nodes.as_ptr(), walk.changes.as_ptr()), place);
+        assert_eq!((sweep.nodes.as_ptr(), sweep.changes.as_ptr()), pointers);
     }
 }

@@ -4,29 +4,31 @@ use std::collections::BTreeSet;
 
 use super::watch_loop::WatchLoop;
 use crate::events::{ServerEvent, emit};
-use crate::model_control::Order;
+use crate::model_control::ModelCall;
 
 impl WatchLoop {
     /// Accepts a call. A call for a model that has been removed is dropped, which sends its reply.
-    pub(super) fn ask(&mut self, order: Order) {
+    pub(super) fn accept_call(&mut self, call: ModelCall) {
         let mut models = self.models.iter_mut();
-        if let Some(model) = models.find(|model| model.settings.name == order.model()) {
-            model.ask(order);
+        if let Some(model) = models.find(|model| model.settings.name == call.model()) {
+            model.accept_call(call);
         }
     }
 
     /// Unloads the models for which an unload call is pending and no load is running.
-    pub(super) fn unload_as_asked(&mut self) {
+    pub(super) fn process_unload_calls(&mut self) {
         let models = self.models.iter_mut();
-        let orders: Vec<Order> = models.filter_map(|model| model.take_unload()).collect();
-        for order in orders {
-            if self.unload(order.model()) {
+        let calls: Vec<ModelCall> = models
+            .filter_map(|model| model.take_unload_call())
+            .collect();
+        for call in calls {
+            if self.unload(call.model()) {
                 self.handover.keep_unloaded(&self.unloaded());
-                self.handover.forget_model(order.model());
-                let model = order.model().to_owned();
+                self.handover.forget_model(call.model());
+                let model = call.model().to_owned();
                 emit(&ServerEvent::ModelUnloaded { model });
             }
-            order.answer(Ok(()));
+            call.reply(Ok(()));
         }
     }
 
@@ -36,7 +38,7 @@ impl WatchLoop {
         let Some(model) = models.find(|model| model.settings.name == name) else {
             return false;
         };
-        let is_news = !model.is_unloaded;
+        let is_changed = !model.is_unloaded;
         model.unload();
         self.context.engine.unload(name);
         self.status.update(|status| {
@@ -45,7 +47,7 @@ impl WatchLoop {
                 status.set_unloaded();
             }
         });
-        is_news
+        is_changed
     }
 
     /// Returns the names of the models unloaded by API calls.
