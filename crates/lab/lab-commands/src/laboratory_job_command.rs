@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use albacore_command::{Failure, print_json};
 use albacore_experiment::{
-    ExperimentError, FetchedResults, Followed, JOB_FOLDER, JOURNAL, Progress, WindowCounter, begin,
-    describe, fetched_results, follow, receive, release, run_in_pod, run_sent, state,
+    ExperimentError, FetchedResults, FollowMessage, JOB_FOLDER, JOURNAL, Progress, WindowCounter,
+    begin, describe, fetched_results, follow, receive, release, run_in_pod, run_input, state,
 };
 use albacore_tune::{TUNE_JOURNAL, describe_job, is_sent, line_text, run_job, write_fetched};
 use clap::Subcommand;
@@ -124,7 +124,7 @@ fn run_what_was_sent(folder: &Path) -> Result<(), ExperimentError> {
         true => run_job(folder).map_err(|error| ExperimentError::Job {
             what: error.to_string(),
         }),
-        false => run_sent(folder, &mut |progress| {
+        false => run_input(folder, &mut |progress| {
             eprintln!("{}", progress_line(&progress));
         }),
     }
@@ -150,11 +150,11 @@ fn follow_what_was_sent(folder: &Path, fetched: &FetchedResults) -> Result<(), E
 /// Prints one JSON object per line; `{}` is a keep-alive message. `describe` returns the text of a
 /// line, and whether it is shown only until the next one.
 fn tell(
-    followed: &Followed<'_>,
+    followed: &FollowMessage<'_>,
     describe: impl FnOnce(&str, bool) -> Option<(String, bool)>,
 ) -> std::io::Result<()> {
     let message = match followed {
-        Followed::Line { text, is_new } => {
+        FollowMessage::Line { text, is_new } => {
             let (meaning, is_passing) = describe(text, *is_new).unzip();
             if !is_new {
                 return Ok(());
@@ -162,8 +162,8 @@ fn tell(
             let is_passing = is_passing.unwrap_or_default();
             json!({"line": text, "text": meaning, "is_passing": is_passing})
         }
-        Followed::Alive => json!({}),
-        Followed::End(failure) => json!({ "end": { "failure": failure } }),
+        FollowMessage::KeepAlive => json!({}),
+        FollowMessage::End(failure) => json!({ "end": { "failure": failure } }),
     };
     let mut output = stdout().lock();
     writeln!(output, "{message}")?;

@@ -22,13 +22,13 @@ pub(crate) struct LocalServer {
 
 /// Total work of the workers of a server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Worked {
+pub(crate) struct WorkTotals {
     pub(crate) batches: f64,
     /// Time from dispatch to collected results.
     pub(crate) seconds: f64,
 }
 
-impl Worked {
+impl WorkTotals {
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             batches: self.batches - before.batches,
@@ -140,14 +140,14 @@ impl LocalServer {
     ///
     /// # Errors
     /// It does not respond.
-    pub(crate) fn worked(&self) -> Result<Worked, Failure> {
+    pub(crate) fn work_totals(&self) -> Result<WorkTotals, Failure> {
         let metrics = String::from_utf8_lossy(&self.ask("/metrics")?).into_owned();
         let sum = |name: &str| {
             let series = metrics.lines().filter(|line| line.starts_with(name));
             let values = series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
             values.sum::<f64>()
         };
-        Ok(Worked {
+        Ok(WorkTotals {
             batches: sum("albacore_worker_batches_total{"),
             seconds: sum("albacore_worker_busy_seconds_total{"),
         })

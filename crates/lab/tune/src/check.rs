@@ -44,7 +44,7 @@ pub(crate) fn is_own_kept(sustained: &[Sustained], race: &Race) -> bool {
     };
     let mut arms = race.arms.iter();
     let arm = arms.find(|arm| arm.configuration == own.configuration);
-    let is_open = arm.is_some_and(|arm| arm.left_out.is_none());
+    let is_open = arm.is_some_and(|arm| arm.eliminated_after.is_none());
     let overlaps = own.quartiles[1] >= chosen.quartiles[0];
     own.goodput * EQUAL >= chosen.goodput || (is_open && overlaps)
 }
@@ -85,7 +85,7 @@ pub(crate) fn sustained(
     first: &[f64],
     windows: usize,
 ) -> Result<Vec<Sustained>, TuneError> {
-    let mut stairs: Vec<Staircase> = first.iter().map(|&rate| Staircase::from(rate)).collect();
+    let mut stairs: Vec<Staircase> = first.iter().map(|&rate| Staircase::new(rate)).collect();
     let mut best: Vec<Option<Window>> = vec![None; checked.len()];
     for turn in 0..windows {
         let is_over = context.elapsed() > context.request.options.time.as_secs_f64();
@@ -93,7 +93,7 @@ pub(crate) fn sustained(
             break;
         }
         for (index, of) in checked.iter().enumerate() {
-            context.stop_if_asked()?;
+            context.stop_if_interrupted()?;
             let seed = context
                 .request
                 .options
@@ -116,7 +116,7 @@ pub(crate) fn sustained(
     Ok(sustained
         .map(|((configuration, stairs), best)| Sustained {
             configuration: configuration.clone(),
-            goodput: stairs.found(),
+            goodput: stairs.threshold(),
             quartiles: stairs.spread(),
             best,
         })
@@ -136,9 +136,9 @@ mod tests {
             workers: 1,
             ..tests_base()
         };
-        let race = |left_out| {
+        let race = |eliminated_after| {
             let mut arm = Arm::of_tests(own.clone(), 1.0);
-            arm.left_out = left_out;
+            arm.eliminated_after = eliminated_after;
             Race {
                 arms: vec![arm, Arm::of_tests(chosen.clone(), 1.0)],
                 rounds: 22,
@@ -153,9 +153,9 @@ mod tests {
             quartiles: [low, high],
             best: None,
         };
-        let is_kept = |chosen_rates, own_rates, left_out| {
+        let is_kept = |chosen_rates, own_rates, eliminated_after| {
             let both = [sustained(&chosen, chosen_rates), sustained(&own, own_rates)];
-            is_own_kept(&both, &race(left_out))
+            is_own_kept(&both, &race(eliminated_after))
         };
         let better = [110.0, 120.0, 130.0];
         assert!(!is_kept(better, [90.0, 100.0, 105.0], None));

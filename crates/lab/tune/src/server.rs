@@ -230,7 +230,7 @@ impl Running {
         let late = || {
             let lag = ms(report.lag_p99);
             probe
-                .is_behind
+                .is_generator_late
                 .then(|| format!("the load generator was {lag:.1} ms late"))
         };
         Window {

@@ -65,7 +65,7 @@ impl Bench {
     fn ask(&self, path: &str) -> Result<String, BenchError> {
         let url = format!("{}{path}", self.spec.url.trim_end_matches('/'));
         let asked = get(self.target.address, path);
-        let (status, body) = asked.map_err(|source| BenchError::Look {
+        let (status, body) = asked.map_err(|source| BenchError::Fetch {
             url: url.clone(),
             source,
         })?;

@@ -74,9 +74,12 @@ pub fn run_in_pod(
 ///
 /// # Errors
 /// Those of [`Spec::read`] and [`run`].
-pub fn run_sent(folder: &Path, tell: &mut dyn FnMut(Progress<'_>)) -> Result<(), ExperimentError> {
+pub fn run_input(
+    folder: &Path,
+    on_progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<(), ExperimentError> {
     let spec = Spec::read(&folder.join(SPEC), false)?;
-    run(&spec, &folder.join(JOB_RESULTS), tell).map(drop)
+    run(&spec, &folder.join(JOB_RESULTS), on_progress).map(drop)
 }
 
 /// Waits for the file; returns false after a timeout or a signal.

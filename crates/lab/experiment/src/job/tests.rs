@@ -103,15 +103,15 @@ fn sent(job: &Path, fetched: &FetchedResults) -> (String, Vec<String>, Option<St
     };
     follow(job, JOURNAL, fetched, &mut |what| {
         match what {
-            Followed::Line { text, is_new } => {
+            FollowMessage::Line { text, is_new } => {
                 let meaning = counter.count(text, is_new, name).unwrap();
                 if is_new {
                     lines += text;
                     progress.push(meaning);
                 }
             }
-            Followed::Alive => {}
-            Followed::End(failure) => end = failure,
+            FollowMessage::KeepAlive => {}
+            FollowMessage::End(failure) => end = failure,
         }
         Ok(())
     })

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use albacore_simulator::chart::{color, frame};
 use albacore_svg::{Svg, escape};
 
-use crate::comparison::{Comparison, Subscription, compare, together};
+use crate::comparison::{Comparison, Subscription, compare, pooled};
 use crate::grid::{Arm, arms};
 use crate::journal::Results;
 use albacore_statistics::Interval;
@@ -43,7 +43,7 @@ fn groups(results: &Results) -> Vec<Group> {
             members.entry(key).or_default().push(one);
         }
         for (key, members) in members {
-            if let Some(interval) = together(members) {
+            if let Some(interval) = pooled(members) {
                 groups.entry(key).or_default().push((arm, interval));
             }
         }

@@ -26,11 +26,11 @@ fn read(text: &str, is_quick: bool) -> Result<Spec, String> {
 fn quick_replaces_what_it_names() {
     let whole = read(FILE, false).unwrap();
     assert_eq!(whole.workers, [1, 2]);
-    assert_eq!(whole.window, Length(Duration::from_millis(500)));
+    assert_eq!(whole.window, TimeSpan(Duration::from_millis(500)));
     assert!(whole.models[0].file.is_absolute());
     let quick = read(FILE, true).unwrap();
     assert_eq!((&quick.workers[..], quick.trials), (&[1][..], 3));
-    assert_eq!(quick.window, Length(Duration::from_millis(100)));
+    assert_eq!(quick.window, TimeSpan(Duration::from_millis(100)));
     let names: Vec<String> = quick.requests.iter().map(RequestKind::name).collect();
     assert_eq!(names, ["10 output", "5 contribs"]);
 }

@@ -33,7 +33,7 @@ enum Outcome {
 
 /// Numbers of measured requests by outcome.
 #[derive(Debug, Default)]
-struct Ends {
+struct OutcomeCounts {
     in_time: u64,
     late: u64,
     refused: u64,
@@ -62,7 +62,7 @@ pub(super) struct Run<'a> {
     peers_random: Xoshiro256,
     failures_random: Xoshiro256,
     recorder: Recorder,
-    ends: Ends,
+    outcomes: OutcomeCounts,
 }
 
 impl<'a> Run<'a> {
@@ -88,7 +88,7 @@ impl<'a> Run<'a> {
             peers_random: random(PEERS),
             failures_random: random(FAILURES),
             recorder: Recorder::new(scenario.models.len(), scenario.workers * pods.len()),
-            ends: Ends::default(),
+            outcomes: OutcomeCounts::default(),
             cells,
             pods,
             cluster,
@@ -131,17 +131,17 @@ impl<'a> Run<'a> {
                 self.step(cell, DeadlineEvent::Timer, now);
             }
         }
-        let ends = &self.ends;
+        let outcomes = &self.outcomes;
         ClusterFigures {
             figures: self.recorder.counts.figures(),
-            answer_p50: Nanos(ends.answers.quantile(0.5)),
-            answer_p99: Nanos(ends.answers.quantile(0.99)),
-            in_time: ends.in_time,
-            late: ends.late,
-            refused: ends.refused,
-            lost: ends.lost,
-            forwarded: ends.forwarded,
-            retried: ends.retried,
+            answer_p50: Nanos(outcomes.answers.quantile(0.5)),
+            answer_p99: Nanos(outcomes.answers.quantile(0.99)),
+            in_time: outcomes.in_time,
+            late: outcomes.late,
+            refused: outcomes.refused,
+            lost: outcomes.lost,
+            forwarded: outcomes.forwarded,
+            retried: outcomes.retried,
         }
     }
 
@@ -298,7 +298,7 @@ impl<'a> Run<'a> {
         };
         known.is_forwarded = true;
         known.place = Place::Elsewhere;
-        self.ends.forwarded += u64::from(known.is_measured);
+        self.outcomes.forwarded += u64::from(known.is_measured);
         let event = Event::Forwarded { request, pod };
         self.events.schedule(now.saturating_add(hop), event);
         true
@@ -409,7 +409,7 @@ impl<'a> Run<'a> {
                 false => Outcome::Late,
             };
             if is_measured {
-                self.ends.answers.record(took.0);
+                self.outcomes.answers.record(took.0);
             }
             self.cells[batch.cell].answered(model);
             self.finish(request, outcome);
@@ -428,10 +428,10 @@ impl<'a> Run<'a> {
         }
         self.recorder.counts.bad[request.model] += u64::from(outcome != Outcome::InTime);
         *match outcome {
-            Outcome::InTime => &mut self.ends.in_time,
-            Outcome::Late => &mut self.ends.late,
-            Outcome::Refused => &mut self.ends.refused,
-            Outcome::Lost => &mut self.ends.lost,
+            Outcome::InTime => &mut self.outcomes.in_time,
+            Outcome::Late => &mut self.outcomes.late,
+            Outcome::Refused => &mut self.outcomes.refused,
+            Outcome::Lost => &mut self.outcomes.lost,
         } += 1;
     }
 }
@@ -519,7 +519,7 @@ impl Run<'_> {
         if let Some(pod) = known.routed.take() {
             self.routers[known.router].answered(pod);
         }
-        self.ends.retried += u64::from(known.is_measured);
+        self.outcomes.retried += u64::from(known.is_measured);
         let event = Event::Resent { request };
         self.events
             .schedule(now.saturating_add(failures.notice), event);

@@ -92,7 +92,7 @@ fn every_key_is_read() {
     assert_eq!(scenario.models[0].objective, Nanos(25_000_000));
     assert_eq!(scenario.models[0].cost.of(1), Nanos(6_125_000));
     let source = Source::Drawn {
-        process: Process::Gamma { shape: 0.05 },
+        process: ArrivalProcess::Gamma { shape: 0.05 },
         popularity: Popularity::Zipf { exponent: 0.9 },
         rate: 5000.0,
         requests: 2000,

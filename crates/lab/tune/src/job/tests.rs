@@ -32,8 +32,8 @@ fn object() -> Value {
 fn the_pod_gets_the_object_as_kubectl_applies_it() {
     let described = describe_job(&object(), &options(), None).unwrap();
     assert_eq!(described.output, Path::new("tune-fraud"));
-    let sent: Sent = serde_json::from_str(&described.spec).unwrap();
-    let text = &sent.deployment;
+    let input: JobInput = serde_json::from_str(&described.spec).unwrap();
+    let text = &input.deployment;
     assert!(text.contains("uri: configmap://maps/fraud.ubj"), "{text}");
     assert!(text.contains("namespace: team"), "{text}");
     for left_out in ["uid", "managedFields", "status"] {
@@ -83,11 +83,11 @@ fn results_come_back_in_parts_of_a_journal() {
     std::fs::write(&path, &report).unwrap();
     journal.append_file(ResultFile::Report, &path).unwrap();
     let fetched = here.path().join(TUNE_JOURNAL);
-    let sent = std::fs::read_to_string(&journal.path).unwrap();
+    let written = std::fs::read_to_string(&journal.path).unwrap();
     assert_eq!(sent.lines().count(), 3, "a line and two parts");
-    let first = sent.lines().next().unwrap();
+    let first = written.lines().next().unwrap();
     assert_eq!(line_text(first).as_deref(), Some("one"));
-    std::fs::write(&fetched, &sent).unwrap();
+    std::fs::write(&fetched, &written).unwrap();
     let refused = write_fetched(here.path(), "fraud").unwrap_err();
     assert!(refused.to_string().contains("no results"), "{refused}");
 
