@@ -71,14 +71,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_parentheses_do_not_mislead() {
+    fn process_names_may_contain_parentheses() {
         let text = "7 (a) R (b) S 3 7 7 0 -1 0 0 0 0 0 10 5 2 1 20 0 1 0 9\n";
         assert_eq!(parse_stat(text), Some((3, 18)));
         assert_eq!(parse_stat("7 (a) S"), None);
     }
 
     #[test]
-    fn work_of_this_process_is_seen_and_other_processes_are_named() {
+    fn cpu_time_of_this_process_grows_and_missing_processes_are_named() {
         let me = std::process::id();
         let before = cpu_time(&[me]).unwrap();
         let start = std::time::Instant::now();

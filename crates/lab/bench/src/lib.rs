@@ -19,7 +19,7 @@ mod spec;
 mod staircase;
 mod target;
 
-pub use cpu::time_of as cpu_time;
+pub use cpu::cpu_time;
 pub use error::BenchError;
 pub use probe::{Bench, Probe};
 pub use random_model::{FEATURES, ModelShape, random_model, random_model_of};

@@ -22,7 +22,7 @@ fn wire(bench: &Bench) -> &'static str {
     }
 }
 
-fn what(bench: &Bench) -> String {
+fn description(bench: &Bench) -> String {
     format!(
         "{} at {} over {}; {} arrivals of {}, {} s each; objective {} ms for {} %",
         bench.spec.models.join(", "),
@@ -40,7 +40,7 @@ fn what(bench: &Bench) -> String {
 pub fn heading(bench: &Bench) -> String {
     format!(
         "{}\n{:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>10}\n",
-        what(bench),
+        description(bench),
         "offered/s",
         "good/s",
         "late",
@@ -184,7 +184,7 @@ pub fn picture(bench: &Bench, probes: &[Probe]) -> String {
     ];
     draw(
         "Load over the offered rate, requests a second",
-        &what(bench),
+        &description(bench),
         &charts,
     )
 }

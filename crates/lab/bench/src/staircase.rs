@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_finds_the_rate_from_below_and_from_above() {
+    fn the_staircase_finds_the_rate_from_below_and_from_above() {
         for first in [100.0, 20_000.0] {
             let mut stairs = Staircase::new(first);
             (0..40).for_each(|_| stairs.record(stairs.rate <= 3000.0));

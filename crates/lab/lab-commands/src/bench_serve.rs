@@ -145,7 +145,7 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
         return run_against_simulation(&bench, &schedules, args.output);
     }
     let mut probes = Vec::new();
-    let mut tell = |probe: Probe| -> Result<(), Failure> {
+    let mut on_progress = |probe: Probe| -> Result<(), Failure> {
         if args.output == Output::Text {
             let heading = probes.is_empty().then(|| drawn::heading(&bench));
             print(&format!(
@@ -158,10 +158,10 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
         Ok(())
     };
     let found = if args.is_search {
-        Some(find_highest_rate(&bench, &mut tell)?)
+        Some(find_highest_rate(&bench, &mut on_progress)?)
     } else {
         for schedule in schedules {
-            tell(bench.probe(&schedule)?)?;
+            on_progress(bench.probe(&schedule)?)?;
         }
         None
     };

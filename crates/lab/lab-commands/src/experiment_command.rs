@@ -87,7 +87,9 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<(), Failure> {
         PathBuf::from(format!("experiment-{}{quick}", spec.name))
     });
     let is_terminal = std::io::stderr().is_terminal();
-    let results = run_experiment(&spec, &folder, &mut |progress| tell(&progress, is_terminal));
+    let results = run_experiment(&spec, &folder, &mut |progress| {
+        print_progress(&progress, is_terminal)
+    });
     if is_terminal {
         clear_line();
     }
@@ -111,7 +113,7 @@ pub(crate) fn usage_or_failed(error: &ExperimentError) -> Failure {
 }
 
 /// On a terminal, updates one line in place; otherwise prints a line per window.
-fn tell(progress: &Progress<'_>, is_terminal: bool) {
+fn print_progress(progress: &Progress<'_>, is_terminal: bool) {
     let line = progress_line(progress);
     let is_passing = matches!(progress, Progress::Window { .. });
     match is_terminal {

@@ -133,12 +133,12 @@ fn run_what_was_sent(folder: &Path) -> Result<(), ExperimentError> {
 fn follow_what_was_sent(folder: &Path, fetched: &FetchedResults) -> Result<(), ExperimentError> {
     if is_sent(folder) {
         return follow(folder, TUNE_JOURNAL, fetched, &mut |what| {
-            tell(&what, |line, _| line_text(line).map(|text| (text, false)))
+            print_message(&what, |line, _| line_text(line).map(|text| (text, false)))
         });
     }
     let mut counter = WindowCounter::default();
     follow(folder, JOURNAL, fetched, &mut |what| {
-        tell(&what, |line, is_new| {
+        print_message(&what, |line, is_new| {
             counter.count(line, is_new, |progress| {
                 let is_passing = matches!(progress, Progress::Window { .. });
                 (progress_line(progress), is_passing)
@@ -149,7 +149,7 @@ fn follow_what_was_sent(folder: &Path, fetched: &FetchedResults) -> Result<(), E
 
 /// Prints one JSON object per line; `{}` is a keep-alive message. `describe` returns the text of a
 /// line, and whether it is shown only until the next one.
-fn tell(
+fn print_message(
     followed: &FollowMessage<'_>,
     describe: impl FnOnce(&str, bool) -> Option<(String, bool)>,
 ) -> std::io::Result<()> {

@@ -71,7 +71,7 @@ impl Search<'_> {
         let mut open: Vec<usize> = Vec::new();
         for model in 0..self.problem.models.len() {
             match before(model) {
-                Some(place) => self.put(model, place),
+                Some(place) => self.add_model(model, place),
                 None => open.push(model),
             }
         }
@@ -97,11 +97,11 @@ impl Search<'_> {
                 let (a, b) = (cost(a), cost(b));
                 a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
             });
-            self.put(model, best.unwrap_or(0));
+            self.add_model(model, best.unwrap_or(0));
         }
     }
 
-    fn put(&mut self, model: usize, place: usize) {
+    fn add_model(&mut self, model: usize, place: usize) {
         let m = &self.problem.models[model];
         let cluster = &mut self.clusters[place];
         cluster.models.push(model);
@@ -233,7 +233,7 @@ impl Search<'_> {
         for (model, from, to) in [(x, a, b), (y, b, a)] {
             if let Some(model) = model {
                 self.clusters[from].models.retain(|&other| other != model);
-                self.put(model, to);
+                self.add_model(model, to);
             }
         }
         // Sums are recomputed, so that rounding errors do not accumulate over many steps.

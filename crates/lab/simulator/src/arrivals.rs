@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrivals_come_in_order_at_their_rates() {
+    fn arrivals_are_ordered_and_have_their_rates() {
         for process in [
             ArrivalProcess::Poisson,
             ArrivalProcess::Gamma { shape: 0.5 },
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn even_arrivals_begin_at_zero() {
+    fn uniform_arrivals_start_at_zero() {
         let mut arrivals = Arrivals::draw(ArrivalProcess::Uniform, &[1.0 / 0.75], 1);
         let first: Vec<u64> = (0..3)
             .filter_map(|_| arrivals.next())
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_can_change_on_the_way() {
+    fn rates_can_change_during_a_run() {
         let mut arrivals = Arrivals::draw(ArrivalProcess::Poisson, &[1000.0], 1);
         arrivals.set_rates(&[4000.0], 0);
         let last = (0..40_000).filter_map(|_| arrivals.next()).last().unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn popular_models_get_more() {
+    fn popular_models_get_more_requests() {
         assert_eq!(Popularity::Equal.shares(4), [0.25; 4]);
         let shares = Popularity::Zipf { exponent: 1.0 }.shares(3);
         assert!((shares[0] / shares[2] - 3.0).abs() < 1e-12);

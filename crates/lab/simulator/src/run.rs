@@ -44,7 +44,7 @@ pub fn run(scenario: &Scenario) -> Figures {
 /// Runs a scenario with an observer.
 pub fn run_watched(scenario: &Scenario, watcher: &mut impl Watcher) -> Figures {
     let mut run = Run::new(scenario, watcher);
-    run.go();
+    run.run();
     run.recorder.counts.figures()
 }
 
@@ -88,7 +88,7 @@ impl<'a, W: Watcher> Run<'a, W> {
         run
     }
 
-    fn go(&mut self) {
+    fn run(&mut self) {
         let scenario = self.scenario;
         let (warmup, requests) = (self.warmup, self.requests);
         let mut eager_from = scenario.eager_from;

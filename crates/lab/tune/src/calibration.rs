@@ -246,7 +246,7 @@ fn calibrate(running: &mut Running, bad_max: f64) -> Result<Calibrated, TuneErro
     let learned = bench.learn(&schedule)?;
     let requests = learned.run.probe.report.sent.max(1) as f64;
     let seconds = schedule.seconds();
-    let window = running.seen(&learned.run, &load, seconds);
+    let window = running.window_of_run(&learned.run, &load, seconds);
     Ok(Calibrated {
         configuration: running.configuration.clone(),
         lone_p50: lone.p50,

@@ -62,7 +62,7 @@ pub(crate) fn run(
     if *winner != current && own.is_some_and(|own| own.failed.is_none()) {
         checked.push(current);
     }
-    servers.keep(&checked.iter().collect::<Vec<_>>())?;
+    servers.stop_except(&checked.iter().collect::<Vec<_>>())?;
     let carried = |of: &Configuration| {
         let arm = race.arms.iter().find(|arm| arm.configuration == *of);
         let windows = arm.map_or(&[][..], |arm| &arm.windows);
@@ -103,7 +103,7 @@ pub(crate) fn sustained(
                 .with(context, of)?
                 .window(stairs[index].rate, WINDOW, seed)?;
             let is_within = window.bad <= context.deployment.bad_max();
-            stairs[index].note(is_within);
+            stairs[index].record(is_within);
             let is_higher = best[index]
                 .as_ref()
                 .is_none_or(|best| window.rate > best.rate);
@@ -130,7 +130,7 @@ mod tests {
     use crate::race::Arm;
 
     #[test]
-    fn the_files_own_configuration_stays_without_a_reason() {
+    fn the_current_configuration_is_kept_without_a_reason_to_change() {
         let own = tests_base();
         let chosen = Configuration {
             workers: 1,

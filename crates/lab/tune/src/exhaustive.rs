@@ -63,7 +63,7 @@ pub fn measure(
             ));
         }
         found.extend(of);
-        servers.keep(&[])?;
+        servers.stop_except(&[])?;
     }
     Ok(found)
 }

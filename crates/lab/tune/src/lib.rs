@@ -72,7 +72,7 @@ pub fn tune(
         race.keep(&context.deployment.current);
     }
     if race.ended_early.is_none() {
-        servers.keep(&[])?;
+        servers.stop_except(&[])?;
     }
     let recipe = recipe::finish(&context, &costs, &ranking, &race);
     Ok(outcome::of(

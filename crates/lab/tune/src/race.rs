@@ -139,7 +139,7 @@ pub(crate) fn run(
 ) -> Result<Race, TuneError> {
     let arms_max = arms_max(context, ranking);
     let promising: Vec<&Configuration> = ranking.promising.iter().take(arms_max).collect();
-    servers.keep(&promising)?;
+    servers.stop_except(&promising)?;
     let mut race = Race {
         arms: promising
             .iter()
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_candidates_seem_to_differ_in_less_than_one_of_twenty_races() {
+    fn equal_candidates_are_declared_different_in_less_than_one_of_twenty_races() {
         let mut random = Xoshiro256::new(5, 0);
         let mut claims = 0;
         for _ in 0..1_000 {
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_that_holds_a_tenth_more_is_found() {
+    fn a_candidate_that_sustains_a_tenth_more_is_found() {
         let mut random = Xoshiro256::new(6, 0);
         let race = rounds(
             [1_100.0, 1_000.0],

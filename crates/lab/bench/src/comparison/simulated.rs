@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_without_beta_is_shortened_too() {
+    fn a_time_without_beta_is_reduced_too() {
         let of = |alpha, beta, excess| reduce_batch_time(Cost::new(alpha, beta), excess, 2.0);
         assert_eq!(of(500.0, 3000.0, 1000.0), Cost::new(500.0, 2000.0));
         assert_eq!(of(500.0, 3000.0, -1000.0), Cost::new(500.0, 4000.0));

@@ -126,7 +126,7 @@ impl Cluster {
 
     /// Stops early when more than `bad_max` requests are bad.
     fn run_until(&self, bad_max: u64) -> Option<ClusterFigures> {
-        matches!(self.pod.source, Source::Drawn { .. }).then(|| Run::new(self, bad_max).go())
+        matches!(self.pod.source, Source::Drawn { .. }).then(|| Run::new(self, bad_max).run())
     }
 
     /// Upper bound of the goodput under any routing.

@@ -7,7 +7,7 @@ use slab::Slab;
 
 use super::events::{Event, Events};
 use super::pods::{Cell, Pod, cells};
-use super::requests::{Batch, Place, Request, keys};
+use super::requests::{Batch, Place, Request, keys_where};
 use super::routing::{KnownPods, Router, below};
 use super::{Cluster, ClusterFigures, Failures, Routing};
 use crate::arrivals::{Arrival, Arrivals};
@@ -107,7 +107,7 @@ impl<'a> Run<'a> {
         self.cluster.routing == Routing::Central
     }
 
-    pub(super) fn go(mut self) -> ClusterFigures {
+    pub(super) fn run(mut self) -> ClusterFigures {
         let mut next = self.next_arrival();
         // bound: ends when every arrived request has completed.
         while next.is_some() || !self.requests.is_empty() {
@@ -411,7 +411,7 @@ impl<'a> Run<'a> {
             if is_measured {
                 self.outcomes.answers.record(took.0);
             }
-            self.cells[batch.cell].answered(model);
+            self.cells[batch.cell].count_answer(model);
             self.finish(request, outcome);
         }
     }
@@ -421,7 +421,7 @@ impl<'a> Run<'a> {
             return;
         };
         if let Some(pod) = request.routed {
-            self.routers[request.router].answered(pod);
+            self.routers[request.router].finish_request(pod);
         }
         if !request.is_measured {
             return;
@@ -449,14 +449,14 @@ impl Run<'_> {
             .schedule(after(failures.down), Event::Return { pod });
         let noticed = Event::Noticed { pod, is_up: false };
         self.events.schedule(after(failures.notice), noticed);
-        for batch in keys(&self.batches, |batch| batch.pod == pod && !batch.is_lost) {
+        for batch in keys_where(&self.batches, |batch| batch.pod == pod && !batch.is_lost) {
             self.lose_batch(batch, now);
         }
         let cell = self.pods[pod].cell;
         if !self.is_central() {
             self.cells[cell].clear(now);
             let waits = |request: &Request| request.place == Place::Waiting { cell };
-            for request in keys(&self.requests, waits) {
+            for request in keys_where(&self.requests, waits) {
                 self.lose(request, now);
             }
         }
@@ -517,7 +517,7 @@ impl Run<'_> {
         known.is_resent = true;
         known.place = Place::Elsewhere;
         if let Some(pod) = known.routed.take() {
-            self.routers[known.router].answered(pod);
+            self.routers[known.router].finish_request(pod);
         }
         self.outcomes.retried += u64::from(known.is_measured);
         let event = Event::Resent { request };

@@ -211,7 +211,7 @@ fn load_aware_routing_spares_a_slow_pod() {
 }
 
 #[test]
-fn a_retry_saves_what_a_failure_lost() {
+fn retries_recover_requests_lost_in_a_failure() {
     let lost = |is_retried| {
         let mut cluster = cluster(scenario(2, 2000.0, 40_000), 4, Routing::LeastRequest);
         cluster.failures = Some(Failures {

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_ready_is_seen_when_the_loop_looks_again() {
+    fn tasks_that_become_ready_run_after_the_next_poll() {
         let mut event_loop = EventLoop::default();
         event_loop.add_ready(Task::Collect);
         event_loop.add_ready(Task::Read(0));

@@ -28,11 +28,11 @@ const WAITED_MIN: u64 = 500_000;
 struct ScheduledEvent {
     at: u64,
     number: u64,
-    event: Event,
+    event: ServerEvent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum ServerEvent {
     /// A request reaches its socket.
     Sent(usize),
     /// A worker has completed its batch.
@@ -77,7 +77,7 @@ struct Server<'a> {
 pub fn simulate_server(scenario: &ServerScenario) -> ServerRun {
     let mut server = Server::new(scenario);
     for (request, of) in scenario.requests.iter().enumerate() {
-        server.schedule(of.sent.0, Event::Sent(request));
+        server.schedule(of.sent.0, ServerEvent::Sent(request));
     }
     // bound: each request and each batch schedules a constant number of events.
     while let Some(Reverse(next)) = server.events.pop() {
@@ -145,30 +145,30 @@ impl<'a> Server<'a> {
         }
     }
 
-    fn schedule(&mut self, at: u64, event: Event) {
+    fn schedule(&mut self, at: u64, event: ServerEvent) {
         let number = self.scheduled;
         self.scheduled += 1;
         self.events
             .push(Reverse(ScheduledEvent { at, number, event }));
     }
 
-    fn handle(&mut self, event: Event, now: u64) {
+    fn handle(&mut self, event: ServerEvent, now: u64) {
         match event {
-            Event::Sent(request) => {
+            ServerEvent::Sent(request) => {
                 self.make_ready(self.loop_of(request), Task::Read(request), now);
             }
-            Event::Finished(worker) => {
+            ServerEvent::Finished(worker) => {
                 self.workers[worker].is_finished = true;
                 let first = self.workers[worker].requests.first();
                 let event_loop = first.map_or(0, |&request| self.loop_of(request));
                 self.make_ready(event_loop, Task::Collect, now);
             }
-            Event::Alarm => {
+            ServerEvent::Alarm => {
                 if self.timer.is_some_and(|timer| timer.0 <= now) {
                     self.make_ready(0, Task::Timer, now);
                 }
             }
-            Event::Continues(event_loop) => self.continue_loop(event_loop, now),
+            ServerEvent::Continues(event_loop) => self.continue_loop(event_loop, now),
         }
     }
 
@@ -182,7 +182,7 @@ impl<'a> Server<'a> {
         target.add_ready(task);
         if !std::mem::replace(&mut target.is_awake, true) {
             let wake = self.scenario.front.wake.0;
-            self.schedule(now + wake, Event::Continues(event_loop));
+            self.schedule(now + wake, ServerEvent::Continues(event_loop));
         }
     }
 
@@ -202,7 +202,7 @@ impl<'a> Server<'a> {
         match next {
             Some(task) => {
                 let took = self.time_of(task);
-                self.schedule(now + took, Event::Continues(event_loop));
+                self.schedule(now + took, ServerEvent::Continues(event_loop));
             }
             None => self.loops[event_loop].is_awake = false,
         }
@@ -353,11 +353,11 @@ impl<'a> Server<'a> {
                 is_finished: false,
             };
             let took = self.batch_time(dispatch.queue.0, rows);
-            self.schedule(now + took, Event::Finished(worker));
+            self.schedule(now + took, ServerEvent::Finished(worker));
         }
         if let Some(timer) = actions.timer.filter(|_| self.timer != actions.timer) {
             self.timer = Some(timer);
-            self.schedule(timer.0.max(now), Event::Alarm);
+            self.schedule(timer.0.max(now), ServerEvent::Alarm);
         }
         self.actions = actions;
     }

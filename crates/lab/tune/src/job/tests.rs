@@ -29,7 +29,7 @@ fn object() -> Value {
 }
 
 #[test]
-fn the_pod_gets_the_object_as_kubectl_applies_it() {
+fn the_pod_receives_the_object_as_kubectl_applies_it() {
     let described = describe_job(&object(), &options(), None).unwrap();
     assert_eq!(described.output, Path::new("tune-fraud"));
     let input: JobInput = serde_json::from_str(&described.spec).unwrap();
@@ -49,7 +49,7 @@ fn the_pod_gets_the_object_as_kubectl_applies_it() {
 }
 
 #[test]
-fn what_cannot_be_tuned_in_a_pod_is_refused_before_there_is_a_job() {
+fn requests_that_a_pod_cannot_tune_are_rejected_before_a_job_is_created() {
     let refused = |object: &Value, options: &TuneOptions| {
         let refused = describe_job(object, options, None).unwrap_err();
         refused.to_string()
@@ -73,7 +73,7 @@ fn what_cannot_be_tuned_in_a_pod_is_refused_before_there_is_a_job() {
 }
 
 #[test]
-fn results_come_back_in_parts_of_a_journal() {
+fn results_are_returned_in_parts_of_a_journal() {
     let (pod, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut journal = Journal::create(pod.path()).unwrap();
     let text = "one".to_owned();
