@@ -133,12 +133,12 @@ fn print_progress(progress: &Progress<'_>, is_terminal: bool) {
 pub(crate) fn progress_line(progress: &Progress<'_>) -> String {
     match progress {
         Progress::Start { done: 0, all, left } => {
-            format!("{all} windows, {}", in_words(*left))
+            format!("{all} windows, {}", format_duration(*left))
         }
         Progress::Start { done, all, left } => {
             format!(
                 "{done} of {all} windows are there, {} left",
-                in_words(*left)
+                format_duration(*left)
             )
         }
         Progress::Window {
@@ -149,7 +149,7 @@ pub(crate) fn progress_line(progress: &Progress<'_>) -> String {
         } => format!(
             "{done}/{all}  {}  {} left",
             figures(window),
-            in_words(*left)
+            format_duration(*left)
         ),
         Progress::Failed(failed) => {
             let (cell, windows) = (&failed.cell, failed.windows);
@@ -180,7 +180,7 @@ fn figures(window: &Window) -> String {
     )
 }
 
-fn in_words(time: Duration) -> String {
+fn format_duration(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..=90 => format!("{seconds} s"),
         seconds @ 91..=5400 => format!("{} min", seconds.div_ceil(60)),

@@ -10,7 +10,9 @@ use albacore_experiment::{
     ExperimentError, FetchedResults, FollowMessage, JOB_FOLDER, JOURNAL, Progress, WindowCounter,
     begin, describe, fetched_results, follow, receive, release, run_in_pod, run_input, state,
 };
-use albacore_tune::{TUNE_JOURNAL, describe_job, is_sent, line_text, run_job, write_fetched};
+use albacore_tune::{
+    TUNE_JOURNAL, describe_job, has_tune_input, line_text, run_job, write_fetched,
+};
 use clap::Subcommand;
 use serde_json::json;
 
@@ -82,7 +84,7 @@ impl LaboratoryJobCommand {
             }
             Self::FinishTune { folder, name } => return finish_tune(folder, name),
             Self::State => return print_json(&json!({ "state": state(folder) })),
-            Self::Run => run_in_pod(folder, &mut || run_what_was_sent(folder)),
+            Self::Run => run_in_pod(folder, &mut || run_received_job(folder)),
             Self::Receive {
                 path,
                 offset,
@@ -94,7 +96,7 @@ impl LaboratoryJobCommand {
                     bytes: *bytes,
                     sha256: sha256.clone(),
                 };
-                follow_what_was_sent(folder, &fetched)
+                follow_received_job(folder, &fetched)
             }
             Self::Release => release(folder),
         };
@@ -119,8 +121,8 @@ fn finish_tune(folder: &Path, name: &str) -> Result<(), Failure> {
     print_json(&summary)
 }
 
-fn run_what_was_sent(folder: &Path) -> Result<(), ExperimentError> {
-    match is_sent(folder) {
+fn run_received_job(folder: &Path) -> Result<(), ExperimentError> {
+    match has_tune_input(folder) {
         true => run_job(folder).map_err(|error| ExperimentError::Job {
             what: error.to_string(),
         }),
@@ -130,8 +132,8 @@ fn run_what_was_sent(folder: &Path) -> Result<(), ExperimentError> {
     }
 }
 
-fn follow_what_was_sent(folder: &Path, fetched: &FetchedResults) -> Result<(), ExperimentError> {
-    if is_sent(folder) {
+fn follow_received_job(folder: &Path, fetched: &FetchedResults) -> Result<(), ExperimentError> {
+    if has_tune_input(folder) {
         return follow(folder, TUNE_JOURNAL, fetched, &mut |what| {
             print_message(&what, |line, _| line_text(line).map(|text| (text, false)))
         });

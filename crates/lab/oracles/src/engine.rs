@@ -23,7 +23,7 @@ pub(crate) struct Program {
     pub(crate) magnitude: f64,
 }
 
-pub(crate) struct Found {
+pub(crate) struct EngineSolution {
     /// Values of the requested variables, in their order.
     pub(crate) values: Vec<f64>,
     /// Proven upper bound of the objective, an integer; `None` if nothing was proven.
@@ -49,7 +49,7 @@ pub(crate) fn run(
     program: Program,
     variables: &[Variable],
     seconds: f64,
-) -> Result<Found, Failure> {
+) -> Result<EngineSolution, Failure> {
     let gap = (GAP / program.magnitude.max(1.0)) as f32;
     let mut model = program.variables.maximise(program.objective).using(microlp);
     for constraint in program.constraints {
@@ -66,7 +66,7 @@ pub(crate) fn run(
     };
     let values = variables.iter().map(|&v| solution.value(v)).collect();
     let stats = solution.into_inner();
-    Ok(Found {
+    Ok(EngineSolution {
         values,
         bound: stats.stats().best_bound.and_then(floor_bound),
     })

@@ -31,7 +31,7 @@ use albacore_solver::{
 };
 use good_lp::{Expression, Variable};
 
-use crate::engine::{Failure, Found, Program, run};
+use crate::engine::{EngineSolution, Failure, Program, run};
 use rules::{RULES, Rules, Slack};
 
 /// Longest time limit of the program: a day, far beyond any practical wait.
@@ -180,7 +180,7 @@ fn size(problem: &Problem) -> usize {
 }
 
 /// Converts the values to a mapping and certifies it.
-fn certified(problem: &Problem, found: &Found) -> Result<Solution, LiteralError> {
+fn certified(problem: &Problem, found: &EngineSolution) -> Result<Solution, LiteralError> {
     let cpus = problem.topology.cpus();
     let place = |values: &[f64]| {
         let largest = (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b]));

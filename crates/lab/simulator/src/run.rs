@@ -104,7 +104,7 @@ impl<'a, W: Watcher> Run<'a, W> {
                 self.begin(arrival.at);
             }
             if let Some(from) = eager_from.take_if(|from| *from <= now) {
-                self.turn_eager(from);
+                self.switch_to_eager(from);
             }
             self.run_timers(now);
             self.arrived[arrival.model] += 1;
@@ -151,7 +151,7 @@ impl<'a, W: Watcher> Run<'a, W> {
         self.warm.clone_from(&self.arrived);
     }
 
-    fn turn_eager(&mut self, from: Nanos) {
+    fn switch_to_eager(&mut self, from: Nanos) {
         self.run_timers(from);
         for queue in 0..self.scenario.models.len() {
             let queue = QueueIndex(queue);

@@ -128,7 +128,7 @@ pub fn describe_job(
 
 /// Whether the folder of the job contains an input of this kind.
 #[must_use]
-pub fn has_input(folder: &Path) -> bool {
+pub fn has_tune_input(folder: &Path) -> bool {
     folder.join(INPUT).exists()
 }
 

@@ -36,7 +36,7 @@ pub use check::Sustained;
 pub use configuration::Configuration;
 pub use error::TuneError;
 pub use exhaustive::{Measurement, measure};
-pub use job::{TUNE_JOURNAL, describe_job, has_input, line_text, run_job, write_fetched};
+pub use job::{TUNE_JOURNAL, describe_job, has_tune_input, line_text, run_job, write_fetched};
 pub use outcome::{Measured, Outcome};
 pub use report::write_results;
 pub use request::{Place, TuneOptions, TuneRequest};

@@ -7,7 +7,7 @@ use crate::grid::Arm;
 use crate::journal::Results;
 use albacore_statistics::{Claim, Interval};
 
-use super::{in_words, reference};
+use super::{format_ratio, reference};
 
 /// Maximum share of comparisons of the kernel with itself that show a difference.
 const NOISE_MAX: f64 = 0.05;
@@ -45,7 +45,7 @@ fn quality(results: &Results) -> Vec<String> {
             "Noise: the kernel's scheduling compared with itself differs in {claims} of {} settings; over all of them \
              {}.",
             same.len(),
-            in_words(&all)
+            format_ratio(&all)
         ));
     }
     let missing: usize = results.failed.iter().map(|failed| failed.windows).sum();
@@ -87,7 +87,7 @@ fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
          nothing can be claimed.",
         arm.name(),
         reference.name(),
-        in_words(&all),
+        format_ratio(&all),
         comparisons.len(),
         verdict(&all),
         count(Claim::Faster),
@@ -103,7 +103,7 @@ fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
                 arm.name(),
                 reference.name(),
                 group.name(),
-                in_words(&interval)
+                format_ratio(&interval)
             ));
         }
     }
@@ -140,7 +140,7 @@ fn compact_or_scatter(results: &Results) -> Vec<String> {
         let plural = if threads == 1 { "" } else { "s" };
         Some(format!(
             "Compact beats Scatter for model {model} and {threads} thread{plural} a worker: {answer}; {}.",
-            in_words(&interval)
+            format_ratio(&interval)
         ))
     });
     said.collect()

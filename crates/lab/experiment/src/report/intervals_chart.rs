@@ -10,7 +10,7 @@ use crate::grid::{Arm, arms};
 use crate::journal::Results;
 use albacore_statistics::Interval;
 
-use super::{in_words, reference};
+use super::{format_ratio, reference};
 
 const LEFT: f64 = 330.0;
 const WIDTH: f64 = 968.0;
@@ -87,7 +87,7 @@ pub(super) fn draw(results: &Results) -> String {
                  <text class=\"tick\" x=\"{}\" y=\"{y}\">{}</text>",
                 arm.name(),
                 WIDTH - FIGURES + 12.0,
-                in_words(interval)
+                format_ratio(interval)
             ));
         }
         y += ROW + 8.0;

@@ -135,10 +135,10 @@ impl Cell {
         self.busy_until = vec![Nanos(0); self.scenario.workers];
         self.waiting = vec![0; models];
         self.open = 0;
-        self.forget_done(now);
+        self.reset_totals(now);
     }
 
-    fn forget_done(&mut self, now: Nanos) {
+    fn reset_totals(&mut self, now: Nanos) {
         let answered = vec![0; self.scenario.models.len()];
         self.done = Done {
             answered,
@@ -246,7 +246,7 @@ impl Cell {
             answers_after: models.map(|model| self.answers_after(model, now)).collect(),
             weight: (weight.is_finite() && weight > 0.0).then_some(weight),
         };
-        self.forget_done(now);
+        self.reset_totals(now);
         self.done.busy = rest;
         report
     }

@@ -193,7 +193,7 @@ impl<'a> Run<'a> {
                     self.fail(failures, now);
                 }
             }
-            Some(Event::Return { pod }) => self.bring_back(pod, now),
+            Some(Event::Return { pod }) => self.recover(pod, now),
             Some(Event::Noticed { pod, is_up }) => self.notice(pod, is_up, now),
             Some(Event::Reports) => self.report(now),
             Some(Event::Weights) => {
@@ -261,7 +261,7 @@ impl<'a> Run<'a> {
     fn deliver(&mut self, request: usize, pod: usize, now: Nanos) {
         let Pod { cell, is_up, .. } = self.pods[pod];
         if !is_up {
-            self.lose(request, now);
+            self.lose_request(request, now);
         } else if self.can_meet(request, cell, now) || !self.forward(request, pod, now) {
             self.accept(request, cell, now);
         }
@@ -457,12 +457,12 @@ impl Run<'_> {
             self.cells[cell].clear(now);
             let waits = |request: &Request| request.place == Place::Waiting { cell };
             for request in keys_where(&self.requests, waits) {
-                self.lose(request, now);
+                self.lose_request(request, now);
             }
         }
     }
 
-    fn bring_back(&mut self, pod: usize, now: Nanos) {
+    fn recover(&mut self, pod: usize, now: Nanos) {
         self.pods[pod].is_up = true;
         if !self.is_central() {
             let cell = self.pods[pod].cell;
@@ -502,12 +502,12 @@ impl Run<'_> {
         let cell = batch.cell;
         for request in std::mem::take(&mut batch.requests) {
             self.cells[cell].lost();
-            self.lose(request, now);
+            self.lose_request(request, now);
         }
     }
 
     /// A request was lost with its pod: the client detects it, and may retry.
-    fn lose(&mut self, request: usize, now: Nanos) {
+    fn lose_request(&mut self, request: usize, now: Nanos) {
         let retried = self.cluster.failures.filter(|failures| failures.is_retried);
         let known = self.requests.get_mut(request);
         let Some((failures, known)) = retried.zip(known.filter(|known| !known.is_resent)) else {

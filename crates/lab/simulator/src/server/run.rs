@@ -201,14 +201,14 @@ impl<'a> Server<'a> {
         self.loops[event_loop].current = next;
         match next {
             Some(task) => {
-                let took = self.time_of(task);
+                let took = self.task_duration(task);
                 self.schedule(now + took, ServerEvent::Continues(event_loop));
             }
             None => self.loops[event_loop].is_awake = false,
         }
     }
 
-    fn time_of(&self, task: Task) -> u64 {
+    fn task_duration(&self, task: Task) -> u64 {
         let class = |request: usize| &self.scenario.classes[self.scenario.requests[request].class];
         match task {
             Task::Read(request) => class(request).read.0,

@@ -84,7 +84,7 @@ fn results_are_returned_in_parts_of_a_journal() {
     journal.append_file(ResultFile::Report, &path).unwrap();
     let fetched = here.path().join(TUNE_JOURNAL);
     let written = std::fs::read_to_string(&journal.path).unwrap();
-    assert_eq!(sent.lines().count(), 3, "a line and two parts");
+    assert_eq!(written.lines().count(), 3, "a line and two parts");
     let first = written.lines().next().unwrap();
     assert_eq!(line_text(first).as_deref(), Some("one"));
     std::fs::write(&fetched, &written).unwrap();
