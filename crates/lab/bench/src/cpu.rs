@@ -10,7 +10,7 @@ use crate::error::BenchError;
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Parses `/proc/PID/stat`: the parent, and ticks of the process and of its reaped children.
-fn stat(text: &str) -> Option<(u32, u64)> {
+fn parse_stat(text: &str) -> Option<(u32, u64)> {
     // The name may contain anything, also parentheses and spaces.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
@@ -26,7 +26,7 @@ fn stat(text: &str) -> Option<(u32, u64)> {
 ///
 /// # Errors
 /// A process does not exist.
-pub fn time_of(pids: &[u32]) -> Result<Duration, BenchError> {
+pub fn cpu_time(pids: &[u32]) -> Result<Duration, BenchError> {
     let mut all = BTreeMap::new();
     let folder = fs::read_dir("/proc").map_err(|e| BenchError::Failed(format!("/proc: {e}")))?;
     for entry in folder.flatten() {
@@ -35,7 +35,7 @@ pub fn time_of(pids: &[u32]) -> Result<Duration, BenchError> {
         let Some(pid) = pid else { continue };
         // A process that has exited meanwhile is not an error.
         let text = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        if let Some(found) = stat(&text) {
+        if let Some(found) = parse_stat(&text) {
             all.insert(pid, found);
         }
     }
@@ -71,22 +71,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_parentheses_do_not_mislead() {
+    fn process_names_may_contain_parentheses() {
         let text = "7 (a) R (b) S 3 7 7 0 -1 0 0 0 0 0 10 5 2 1 20 0 1 0 9\n";
-        assert_eq!(stat(text), Some((3, 18)));
-        assert_eq!(stat("7 (a) S"), None);
+        assert_eq!(parse_stat(text), Some((3, 18)));
+        assert_eq!(parse_stat("7 (a) S"), None);
     }
 
     #[test]
-    fn work_of_this_process_is_seen_and_other_processes_are_named() {
+    fn cpu_time_of_this_process_grows_and_missing_processes_are_named() {
         let me = std::process::id();
-        let before = time_of(&[me]).unwrap();
+        let before = cpu_time(&[me]).unwrap();
         let start = std::time::Instant::now();
-        while time_of(&[me]).unwrap() <= before {
+        while cpu_time(&[me]).unwrap() <= before {
             assert!(start.elapsed() < Duration::from_secs(60));
         }
         assert!(
-            time_of(&[u32::MAX])
+            cpu_time(&[u32::MAX])
                 .unwrap_err()
                 .to_string()
                 .contains("--pid")

@@ -23,7 +23,7 @@ pub enum BenchError {
     Record { path: PathBuf, source: TraceError },
     /// The server does not report its model's metadata.
     #[error("{url}: name --features and --input if it has no metadata")]
-    Look { url: String, source: GetError },
+    Fetch { url: String, source: GetError },
     /// The load generator failed.
     #[error(transparent)]
     Load(#[from] LoadError),

@@ -19,12 +19,12 @@ mod spec;
 mod staircase;
 mod target;
 
-pub use cpu::time_of as cpu_time;
+pub use cpu::cpu_time;
 pub use error::BenchError;
 pub use probe::{Bench, Probe};
 pub use random_model::{FEATURES, ModelShape, random_model, random_model_of};
 pub use schedule::Schedule;
-pub use search::{Found, highest};
+pub use search::{HighestRate, find_highest_rate};
 pub use served::ServerAddress;
 pub use spec::Spec;
 pub use staircase::{Staircase, median};

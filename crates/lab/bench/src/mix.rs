@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_for_its_model_or_for_all() {
+    fn an_item_applies_to_its_model_or_to_all() {
         let classes = parse("b/contribs:10=2,1=3", &models(&["a", "b"])).unwrap();
         let seen = classes.iter().map(|of| (&*of.name, of.model, of.share));
         let due = [("b/contribs:10", 1, 2.0), ("a/1", 0, 1.5), ("b/1", 1, 1.5)];
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mix_is_refused() {
+    fn invalid_mixes_are_rejected() {
         for text in [
             "",
             "0",

@@ -8,7 +8,7 @@ use albacore_simulator::chart::{Chart, Line, draw};
 use serde_json::{Value, json};
 
 use crate::probe::{Bench, Probe};
-use crate::search::Found;
+use crate::search::HighestRate;
 
 pub(crate) fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
@@ -22,7 +22,7 @@ fn wire(bench: &Bench) -> &'static str {
     }
 }
 
-fn what(bench: &Bench) -> String {
+fn description(bench: &Bench) -> String {
     format!(
         "{} at {} over {}; {} arrivals of {}, {} s each; objective {} ms for {} %",
         bench.spec.models.join(", "),
@@ -40,7 +40,7 @@ fn what(bench: &Bench) -> String {
 pub fn heading(bench: &Bench) -> String {
     format!(
         "{}\n{:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>10}\n",
-        what(bench),
+        description(bench),
         "offered/s",
         "good/s",
         "late",
@@ -61,7 +61,7 @@ pub fn row(probe: &Probe) -> String {
     let cpu = probe
         .cpu_per_1000_rows
         .map_or("-".to_owned(), |cpu| format!("{cpu:.4}"));
-    let mark = if probe.is_behind {
+    let mark = if probe.is_generator_late {
         "  the generator was behind"
     } else {
         ""
@@ -83,7 +83,7 @@ pub fn row(probe: &Probe) -> String {
 }
 
 /// Footer of the table: classes of the last run, and the result of the search.
-pub fn ending(bench: &Bench, probes: &[Probe], found: Option<Found>) -> String {
+pub fn ending(bench: &Bench, probes: &[Probe], found: Option<HighestRate>) -> String {
     let mut text = String::new();
     if let (Some(last), 2..) = (probes.last(), bench.classes.len()) {
         let _ = writeln!(text, "at {:.0} a second, by what was asked for:", last.rate);
@@ -105,7 +105,7 @@ pub fn ending(bench: &Bench, probes: &[Probe], found: Option<Found>) -> String {
             "within the objective: up to {:.0} requests a second, {:.1} of them in time{}",
             found.rate,
             found.goodput,
-            if found.is_generators {
+            if found.is_generator_limited {
                 "; the generator could not send more"
             } else {
                 ""
@@ -125,7 +125,7 @@ fn json_of(report: &Report) -> Value {
 }
 
 /// All results as one JSON object.
-pub fn json(bench: &Bench, probes: &[Probe], found: Option<Found>) -> Value {
+pub fn json(bench: &Bench, probes: &[Probe], found: Option<HighestRate>) -> Value {
     let run = |probe: &Probe| {
         let classes = bench.classes.iter().zip(&probe.by_class);
         let by_class = classes.map(|(class, report)| {
@@ -135,7 +135,7 @@ pub fn json(bench: &Bench, probes: &[Probe], found: Option<Found>) -> Value {
         });
         let mut value = json_of(&probe.report);
         value["rate"] = json!(probe.rate);
-        value["is_behind"] = json!(probe.is_behind);
+        value["is_behind"] = json!(probe.is_generator_late);
         value["cpu_seconds_per_1000_rows"] = json!(probe.cpu_per_1000_rows);
         value["classes"] = by_class.collect();
         value
@@ -147,7 +147,9 @@ pub fn json(bench: &Bench, probes: &[Probe], found: Option<Found>) -> Value {
         "percentile": bench.spec.percentile,
         "runs": probes.iter().map(run).collect::<Value>(),
         "highest": found.map(|found| json!({
-            "rate": found.rate, "goodput": found.goodput, "is_generators": found.is_generators,
+            "rate": found.rate,
+            "goodput": found.goodput,
+            "is_generators": found.is_generator_limited,
         })),
     })
 }
@@ -182,7 +184,7 @@ pub fn picture(bench: &Bench, probes: &[Probe]) -> String {
     ];
     draw(
         "Load over the offered rate, requests a second",
-        &what(bench),
+        &description(bench),
         &charts,
     )
 }

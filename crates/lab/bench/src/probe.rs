@@ -52,7 +52,7 @@ pub struct Probe {
     /// CPU seconds of the server per thousand answered rows.
     pub cpu_per_1000_rows: Option<f64>,
     /// Whether the lag of the generator was too large.
-    pub is_behind: bool,
+    pub is_generator_late: bool,
     /// In the order of their intended times.
     pub(crate) samples: Vec<Sample>,
 }
@@ -184,9 +184,9 @@ impl Bench {
     /// A process of the server does not exist, or the load generator fails.
     pub fn probe(&self, schedule: &Schedule) -> Result<Probe, BenchError> {
         let pids = &self.spec.pids;
-        let before = cpu::time_of(pids)?;
+        let before = cpu::cpu_time(pids)?;
         let samples = self.drive(Shape::Open(schedule.times.clone()), self.spec.connections)?;
-        let cpu = cpu::time_of(pids)?.saturating_sub(before);
+        let cpu = cpu::cpu_time(pids)?.saturating_sub(before);
         let objective = self.spec.objective;
         let (report, by_class) = self.reports(&samples, schedule.length);
         let class_of = |request: usize| self.class_of[request];
@@ -200,7 +200,7 @@ impl Bench {
             report,
             by_class,
             cpu_per_1000_rows: (!pids.is_empty()).then_some(per_1000_rows),
-            is_behind: report.lag_p99 > objective.mul_f64(LAG_SHARE).max(LAG_MIN),
+            is_generator_late: report.lag_p99 > objective.mul_f64(LAG_SHARE).max(LAG_MIN),
             samples,
         })
     }
@@ -220,6 +220,6 @@ impl Bench {
     /// Whether the share of good requests meets the objective.
     #[must_use]
     pub fn is_within(&self, probe: &Probe) -> bool {
-        !probe.is_behind && probe.report.bad_rate <= 1.0 - self.spec.percentile / 100.0
+        !probe.is_generator_late && probe.report.bad_rate <= 1.0 - self.spec.percentile / 100.0
     }
 }

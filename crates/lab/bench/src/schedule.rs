@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recorded_run_is_stretched_to_the_rate() {
+    fn a_recorded_trace_is_scaled_to_the_rate() {
         let seconds = |s: &[f64]| {
             s.iter()
                 .map(|&s| Duration::from_secs_f64(s))
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_schedule_begins_where_its_seed_says() {
+    fn the_seed_determines_the_start_of_a_part_of_a_schedule() {
         let second = Duration::from_secs(1);
         let schedule = |seed| {
             let arrivals = Arrivals::Recorded((1..=100).map(|at| at * second).collect());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_refused() {
+    fn invalid_arrivals_and_rates_are_rejected() {
         for text in ["gamma:x", "gamma:0"] {
             assert!(
                 Arrivals::parse(text)

@@ -17,41 +17,41 @@ const HALVINGS: usize = 5;
 const TRIES: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
+pub struct HighestRate {
     /// Highest rate within the objective; 0 if there is none.
     pub rate: f64,
     pub goodput: f64,
     /// The generator, not the server, was the limit.
-    pub is_generators: bool,
+    pub is_generator_limited: bool,
 }
 
-/// Runs the search; `tell` is called after every run.
+/// Runs the search; `on_progress` is called after every run.
 ///
 /// # Errors
-/// Those of [`Bench::probe`] and `tell`.
-pub fn highest<E: From<BenchError>>(
+/// Those of [`Bench::probe`] and `on_progress`.
+pub fn find_highest_rate<E: From<BenchError>>(
     bench: &Bench,
-    tell: &mut impl FnMut(Probe) -> Result<(), E>,
-) -> Result<Found, E> {
-    let mut found = Found {
+    on_progress: &mut impl FnMut(Probe) -> Result<(), E>,
+) -> Result<HighestRate, E> {
+    let mut found = HighestRate {
         rate: 0.0,
         goodput: 0.0,
-        is_generators: false,
+        is_generator_limited: false,
     };
-    let mut over = None;
+    let mut too_high = None;
     let mut rate = FIRST;
-    for turn in 0..DOUBLINGS_MAX + HALVINGS {
-        let is_within = within(bench, rate, &mut found, tell)?;
+    for attempt in 0..DOUBLINGS_MAX + HALVINGS {
+        let is_within = within(bench, rate, &mut found, on_progress)?;
         if !is_within {
-            over = Some(rate);
+            too_high = Some(rate);
         }
-        rate = match over {
-            None if turn + 1 >= DOUBLINGS_MAX => break,
+        rate = match too_high {
+            None if attempt + 1 >= DOUBLINGS_MAX => break,
             None => rate * 2.0,
-            Some(over) if over - found.rate <= 0.04 * over => break,
-            Some(over) => f64::midpoint(found.rate, over),
+            Some(too_high) if too_high - found.rate <= 0.04 * too_high => break,
+            Some(too_high) => f64::midpoint(found.rate, too_high),
         };
-        if over.is_some_and(|_| rate < 1.0) {
+        if too_high.is_some_and(|_| rate < 1.0) {
             break;
         }
     }
@@ -62,15 +62,15 @@ pub fn highest<E: From<BenchError>>(
 fn within<E: From<BenchError>>(
     bench: &Bench,
     rate: f64,
-    found: &mut Found,
-    tell: &mut impl FnMut(Probe) -> Result<(), E>,
+    found: &mut HighestRate,
+    on_progress: &mut impl FnMut(Probe) -> Result<(), E>,
 ) -> Result<bool, E> {
     let schedule = bench.schedule(rate, bench.spec.length)?;
     for _ in 0..TRIES {
         let probe = bench.probe(&schedule)?;
         let (is_within, goodput) = (bench.is_within(&probe), probe.report.goodput);
-        found.is_generators = probe.is_behind;
-        tell(probe)?;
+        found.is_generator_limited = probe.is_generator_late;
+        on_progress(probe)?;
         if is_within {
             (found.rate, found.goodput) = (rate, goodput);
             return Ok(true);

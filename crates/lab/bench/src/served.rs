@@ -35,7 +35,7 @@ impl ServerAddress {
     pub fn served(&self) -> Result<Served, BenchError> {
         let url = format!("{}/metrics", self.url);
         let asked = get(self.address, "/metrics");
-        let (status, body) = asked.map_err(|source| BenchError::Look {
+        let (status, body) = asked.map_err(|source| BenchError::Fetch {
             url: url.clone(),
             source,
         })?;

@@ -22,7 +22,7 @@ pub struct Staircase {
 impl Staircase {
     /// Starts at this rate.
     #[must_use]
-    pub fn from(rate: f64) -> Self {
+    pub fn new(rate: f64) -> Self {
         Self::with_last_step(rate, STEP_LAST)
     }
 
@@ -40,7 +40,7 @@ impl Staircase {
     }
 
     /// Records whether the run at `rate` was within the objective.
-    pub fn note(&mut self, is_within: bool) {
+    pub fn record(&mut self, is_within: bool) {
         self.rates.push(self.rate);
         if self.was_within.is_some_and(|was| was != is_within) {
             self.step = self.step.sqrt().max(self.step_last);
@@ -59,7 +59,7 @@ impl Staircase {
     /// Estimate of the rate at which one of two runs is within the objective; NaN before the first
     /// run.
     #[must_use]
-    pub fn found(&self) -> f64 {
+    pub fn threshold(&self) -> f64 {
         median(self.newer_half())
     }
 
@@ -89,11 +89,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_finds_the_rate_from_below_and_from_above() {
+    fn the_staircase_finds_the_rate_from_below_and_from_above() {
         for first in [100.0, 20_000.0] {
-            let mut stairs = Staircase::from(first);
-            (0..40).for_each(|_| stairs.note(stairs.rate <= 3000.0));
-            let found = stairs.found();
+            let mut stairs = Staircase::new(first);
+            (0..40).for_each(|_| stairs.record(stairs.rate <= 3000.0));
+            let found = stairs.threshold();
             assert!((found / 3000.0 - 1.0).abs() < 0.05, "{found}");
             let [low, high] = stairs.spread();
             assert!(low <= found && found <= high && high / low < 1.1);

@@ -47,7 +47,7 @@ impl Target {
                     let what = "how many values a row has is not asked for over gRPC";
                     return Err(BenchError::Usage(format!("--features: {what}: name it")));
                 }
-                None => Self::ask(spec, model, address)?,
+                None => Self::fetch_metadata(spec, model, address)?,
             };
             let name = spec.input.clone().or(input);
             Ok(ModelInput {
@@ -62,7 +62,7 @@ impl Target {
         })
     }
 
-    fn ask(
+    fn fetch_metadata(
         spec: &Spec,
         model: &str,
         address: SocketAddr,
@@ -74,7 +74,7 @@ impl Target {
                 spec.url
             ))
         };
-        let (status, body) = get(address, &path).map_err(|source| BenchError::Look {
+        let (status, body) = get(address, &path).map_err(|source| BenchError::Fetch {
             url: format!("{}{path}", spec.url),
             source,
         })?;

@@ -117,7 +117,7 @@ pub(crate) fn compare(results: &Results, arm: Arm, other: Arm) -> Vec<Comparison
 }
 
 /// Mean over settings with equal weights.
-pub(crate) fn together<'a>(
+pub(crate) fn pooled<'a>(
     comparisons: impl IntoIterator<Item = &'a Comparison>,
 ) -> Option<Interval> {
     let samples = comparisons.into_iter().map(|one| one.sample);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn every_window_comes_once_and_the_seed_decides_the_order() {
+    fn every_window_occurs_once_and_the_seed_determines_the_order() {
         let cells = windows(&spec());
         let all: Vec<&WindowId> = cells.iter().flat_map(|(_, windows)| windows).collect();
         let distinct: BTreeSet<&WindowId> = all.iter().copied().collect();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn arms_of_a_trial_follow_each_other() {
+    fn arms_of_a_trial_are_adjacent() {
         for (_, windows) in windows(&spec()) {
             for group in windows.chunks(3) {
                 let keys: BTreeSet<_> = group.iter().map(|w| (&w.request, w.trial)).collect();

@@ -24,9 +24,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use error::ExperimentError;
 pub use host_load::{HostLoad, disturbance};
 pub use job::{
-    Description, FetchedResults, Followed, InputFile, JOB_FOLDER, JOB_RESULTS, JobState,
+    Description, FetchedResults, FollowMessage, InputFile, JOB_FOLDER, JOB_RESULTS, JobState,
     WindowCounter, begin, describe, fetched_results, follow, receive, release, run_in_pod,
-    run_sent, state,
+    run_input, state,
 };
 pub use journal::{JOURNAL, Results};
 pub use record::{Failed, Host, Usage, Window};

@@ -48,7 +48,7 @@ pub enum Progress<'a> {
 pub fn run(
     spec: &Spec,
     folder: &Path,
-    tell: &mut dyn FnMut(Progress<'_>),
+    on_progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Results, ExperimentError> {
     let header = Header {
         format: FORMAT,
@@ -70,10 +70,10 @@ pub fn run(
         signals: Signals::install()?,
         begin: Instant::now(),
         measured: 0,
-        tell,
+        on_progress,
     };
     let left = run.left();
-    (run.tell)(Progress::Start {
+    (run.on_progress)(Progress::Start {
         done: run.done.len(),
         all,
         left,
@@ -95,14 +95,14 @@ struct Run<'a> {
     begin: Instant,
     /// Number of windows measured in this run.
     measured: u32,
-    tell: &'a mut dyn FnMut(Progress<'_>),
+    on_progress: &'a mut dyn FnMut(Progress<'_>),
 }
 
 impl Run<'_> {
     fn measure_cell(&mut self, cell: &Cell, windows: &[WindowId]) -> Result<(), ExperimentError> {
         let mut what = CellError::new();
         for _ in 0..STARTS_MAX {
-            self.stop_if_asked()?;
+            self.stop_if_interrupted()?;
             let windows = windows.iter().filter(|id| !self.done.contains(id));
             let missing: Vec<WindowId> = windows.cloned().collect();
             if missing.is_empty() {
@@ -127,7 +127,7 @@ impl Run<'_> {
             windows: missing,
             what,
         };
-        (self.tell)(Progress::Failed(&failed));
+        (self.on_progress)(Progress::Failed(&failed));
         self.journal.append(&Line::Failed(failed.clone()))?;
         self.results.failed.push(failed);
         Ok(())
@@ -144,8 +144,8 @@ impl Run<'_> {
             let mut repeats = 0;
             // bound: REPEATS_MAX repeats
             let window = loop {
-                self.stop_if_asked()?;
-                let measured = servers.under(id.arm.policy()).and_then(|running| {
+                self.stop_if_interrupted()?;
+                let measured = servers.with_policy(id.arm.policy()).and_then(|running| {
                     let measured = measure(self.spec, id, running, repeats);
                     measured.map_err(|error| error.to_string())
                 });
@@ -163,7 +163,7 @@ impl Run<'_> {
                 repeats += 1;
             };
             // after a signal the server exits together with this process, so the window is invalid
-            self.stop_if_asked()?;
+            self.stop_if_interrupted()?;
             self.keep(window)?;
         }
         Ok(Ok(()))
@@ -175,7 +175,7 @@ impl Run<'_> {
         self.done.insert(window.id.clone());
         self.measured += 1;
         let left = self.left();
-        (self.tell)(Progress::Window {
+        (self.on_progress)(Progress::Window {
             window: &window,
             done: self.done.len(),
             all: self.all,
@@ -194,7 +194,7 @@ impl Run<'_> {
         each.saturating_mul((self.all - self.done.len()) as u32)
     }
 
-    fn stop_if_asked(&self) -> Result<(), ExperimentError> {
+    fn stop_if_interrupted(&self) -> Result<(), ExperimentError> {
         match self.signals.take() {
             0 => Ok(()),
             _ => Err(ExperimentError::Interrupted {

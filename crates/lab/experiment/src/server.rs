@@ -92,7 +92,7 @@ impl<'a> Servers<'a> {
     ///
     /// # Errors
     /// It does not start, or the policy does not take effect.
-    pub(crate) fn under(&mut self, policy: Policy) -> Result<&Running, CellError> {
+    pub(crate) fn with_policy(&mut self, policy: Policy) -> Result<&Running, CellError> {
         let proc_bind = ProcBind::of(policy);
         let known = |running: &Running| running.proc_bind == proc_bind;
         let index = match self.running.iter().position(known) {

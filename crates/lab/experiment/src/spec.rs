@@ -57,16 +57,16 @@ pub struct Spec {
     /// Windows per setting and arm.
     pub trials: u32,
     /// Length of a window.
-    pub window: Length,
+    pub window: TimeSpan,
     /// Unmeasured load before each window.
     #[serde(default = "settle")]
-    pub settle: Length,
+    pub settle: TimeSpan,
     /// The time by which policies are compared.
     #[serde(default)]
     pub time: ComparedTime,
     /// Answers later than this do not count in goodput; `None`: all answers count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub objective: Option<Length>,
+    pub objective: Option<TimeSpan>,
     /// A custom server instead of the built-in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<Template>,
@@ -181,14 +181,14 @@ pub struct Quick {
     pub models: Option<Vec<String>>,
     pub requests: Option<Vec<RequestKind>>,
     pub trials: Option<u32>,
-    pub window: Option<Length>,
+    pub window: Option<TimeSpan>,
 }
 
 /// A duration, written as `500ms`, `4s` or `1m`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Length(pub Duration);
+pub struct TimeSpan(pub Duration);
 
-impl<'de> Deserialize<'de> for Length {
+impl<'de> Deserialize<'de> for TimeSpan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let end = text
@@ -208,7 +208,7 @@ impl<'de> Deserialize<'de> for Length {
     }
 }
 
-impl Serialize for Length {
+impl Serialize for TimeSpan {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format!("{}ms", self.0.as_millis()))
     }
@@ -218,8 +218,8 @@ fn seed() -> u64 {
     1
 }
 
-fn settle() -> Length {
-    Length(Duration::from_millis(300))
+fn settle() -> TimeSpan {
+    TimeSpan(Duration::from_millis(300))
 }
 
 impl Spec {

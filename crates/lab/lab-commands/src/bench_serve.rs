@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use albacore_bench::{Bench, Probe, Schedule, Spec, comparison, highest, print as drawn};
+use albacore_bench::{Bench, Probe, Schedule, Spec, comparison, find_highest_rate, print as drawn};
 use albacore_command::{Failure, Output, print, print_json};
 
 /// The arguments of `albacore bench serve`.
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
         return run_against_simulation(&bench, &schedules, args.output);
     }
     let mut probes = Vec::new();
-    let mut tell = |probe: Probe| -> Result<(), Failure> {
+    let mut on_progress = |probe: Probe| -> Result<(), Failure> {
         if args.output == Output::Text {
             let heading = probes.is_empty().then(|| drawn::heading(&bench));
             print(&format!(
@@ -158,10 +158,10 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
         Ok(())
     };
     let found = if args.is_search {
-        Some(highest(&bench, &mut tell)?)
+        Some(find_highest_rate(&bench, &mut on_progress)?)
     } else {
         for schedule in schedules {
-            tell(bench.probe(&schedule)?)?;
+            on_progress(bench.probe(&schedule)?)?;
         }
         None
     };
@@ -175,7 +175,7 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
         std::fs::write(file, drawn::picture(&bench, &probes))
             .map_err(|e| Failure::file(file, &e))?;
     }
-    let behind = probes.iter().find(|probe| probe.is_behind);
+    let behind = probes.iter().find(|probe| probe.is_generator_late);
     behind.filter(|_| !args.is_search).map_or(Ok(()), refuse)
 }
 
@@ -202,7 +202,9 @@ fn run_against_simulation(
     if output == Output::Json {
         print_json(&comparison::json(&all))?;
     }
-    let behind = all.iter().find(|comparison| comparison.probe.is_behind);
+    let behind = all
+        .iter()
+        .find(|comparison| comparison.probe.is_generator_late);
     behind.map_or(Ok(()), |comparison| refuse(&comparison.probe))
 }
 

@@ -84,8 +84,8 @@ fn exhaustive_best(
     outcomes: &[Outcome],
 ) -> Result<Configuration, Failure> {
     let begin = Instant::now();
-    let mut tell = |line: &str| eprintln!("{line}");
-    let all = measure(request, &Measurement::All, windows, &mut tell).map_err(failure)?;
+    let mut on_progress = |line: &str| eprintln!("{line}");
+    let all = measure(request, &Measurement::All, windows, &mut on_progress).map_err(failure)?;
     let seconds = begin.elapsed().as_secs_f64();
     let file = request.folder.join("candidates.json");
     let text = serde_json::to_string_pretty(&all).map_err(|e| e.to_string());

@@ -87,7 +87,9 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<(), Failure> {
         PathBuf::from(format!("experiment-{}{quick}", spec.name))
     });
     let is_terminal = std::io::stderr().is_terminal();
-    let results = run_experiment(&spec, &folder, &mut |progress| tell(&progress, is_terminal));
+    let results = run_experiment(&spec, &folder, &mut |progress| {
+        print_progress(&progress, is_terminal)
+    });
     if is_terminal {
         clear_line();
     }
@@ -111,7 +113,7 @@ pub(crate) fn usage_or_failed(error: &ExperimentError) -> Failure {
 }
 
 /// On a terminal, updates one line in place; otherwise prints a line per window.
-fn tell(progress: &Progress<'_>, is_terminal: bool) {
+fn print_progress(progress: &Progress<'_>, is_terminal: bool) {
     let line = progress_line(progress);
     let is_passing = matches!(progress, Progress::Window { .. });
     match is_terminal {
@@ -131,12 +133,12 @@ fn tell(progress: &Progress<'_>, is_terminal: bool) {
 pub(crate) fn progress_line(progress: &Progress<'_>) -> String {
     match progress {
         Progress::Start { done: 0, all, left } => {
-            format!("{all} windows, {}", in_words(*left))
+            format!("{all} windows, {}", format_duration(*left))
         }
         Progress::Start { done, all, left } => {
             format!(
                 "{done} of {all} windows are there, {} left",
-                in_words(*left)
+                format_duration(*left)
             )
         }
         Progress::Window {
@@ -147,7 +149,7 @@ pub(crate) fn progress_line(progress: &Progress<'_>) -> String {
         } => format!(
             "{done}/{all}  {}  {} left",
             figures(window),
-            in_words(*left)
+            format_duration(*left)
         ),
         Progress::Failed(failed) => {
             let (cell, windows) = (&failed.cell, failed.windows);
@@ -178,7 +180,7 @@ fn figures(window: &Window) -> String {
     )
 }
 
-fn in_words(time: Duration) -> String {
+fn format_duration(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..=90 => format!("{seconds} s"),
         seconds @ 91..=5400 => format!("{} min", seconds.div_ceil(60)),

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use albacore_command::{Failure, print_json};
 use albacore_experiment::{
-    ExperimentError, FetchedResults, Followed, JOB_FOLDER, JOURNAL, Progress, WindowCounter, begin,
-    describe, fetched_results, follow, receive, release, run_in_pod, run_sent, state,
+    ExperimentError, FetchedResults, FollowMessage, JOB_FOLDER, JOURNAL, Progress, WindowCounter,
+    begin, describe, fetched_results, follow, receive, release, run_in_pod, run_input, state,
 };
-use albacore_tune::{TUNE_JOURNAL, describe_job, is_sent, line_text, run_job, write_fetched};
+use albacore_tune::{
+    TUNE_JOURNAL, describe_job, has_tune_input, line_text, run_job, write_fetched,
+};
 use clap::Subcommand;
 use serde_json::json;
 
@@ -82,7 +84,7 @@ impl LaboratoryJobCommand {
             }
             Self::FinishTune { folder, name } => return finish_tune(folder, name),
             Self::State => return print_json(&json!({ "state": state(folder) })),
-            Self::Run => run_in_pod(folder, &mut || run_what_was_sent(folder)),
+            Self::Run => run_in_pod(folder, &mut || run_received_job(folder)),
             Self::Receive {
                 path,
                 offset,
@@ -94,7 +96,7 @@ impl LaboratoryJobCommand {
                     bytes: *bytes,
                     sha256: sha256.clone(),
                 };
-                follow_what_was_sent(folder, &fetched)
+                follow_received_job(folder, &fetched)
             }
             Self::Release => release(folder),
         };
@@ -119,26 +121,26 @@ fn finish_tune(folder: &Path, name: &str) -> Result<(), Failure> {
     print_json(&summary)
 }
 
-fn run_what_was_sent(folder: &Path) -> Result<(), ExperimentError> {
-    match is_sent(folder) {
+fn run_received_job(folder: &Path) -> Result<(), ExperimentError> {
+    match has_tune_input(folder) {
         true => run_job(folder).map_err(|error| ExperimentError::Job {
             what: error.to_string(),
         }),
-        false => run_sent(folder, &mut |progress| {
+        false => run_input(folder, &mut |progress| {
             eprintln!("{}", progress_line(&progress));
         }),
     }
 }
 
-fn follow_what_was_sent(folder: &Path, fetched: &FetchedResults) -> Result<(), ExperimentError> {
-    if is_sent(folder) {
+fn follow_received_job(folder: &Path, fetched: &FetchedResults) -> Result<(), ExperimentError> {
+    if has_tune_input(folder) {
         return follow(folder, TUNE_JOURNAL, fetched, &mut |what| {
-            tell(&what, |line, _| line_text(line).map(|text| (text, false)))
+            print_message(&what, |line, _| line_text(line).map(|text| (text, false)))
         });
     }
     let mut counter = WindowCounter::default();
     follow(folder, JOURNAL, fetched, &mut |what| {
-        tell(&what, |line, is_new| {
+        print_message(&what, |line, is_new| {
             counter.count(line, is_new, |progress| {
                 let is_passing = matches!(progress, Progress::Window { .. });
                 (progress_line(progress), is_passing)
@@ -149,12 +151,12 @@ fn follow_what_was_sent(folder: &Path, fetched: &FetchedResults) -> Result<(), E
 
 /// Prints one JSON object per line; `{}` is a keep-alive message. `describe` returns the text of a
 /// line, and whether it is shown only until the next one.
-fn tell(
-    followed: &Followed<'_>,
+fn print_message(
+    followed: &FollowMessage<'_>,
     describe: impl FnOnce(&str, bool) -> Option<(String, bool)>,
 ) -> std::io::Result<()> {
     let message = match followed {
-        Followed::Line { text, is_new } => {
+        FollowMessage::Line { text, is_new } => {
             let (meaning, is_passing) = describe(text, *is_new).unzip();
             if !is_new {
                 return Ok(());
@@ -162,8 +164,8 @@ fn tell(
             let is_passing = is_passing.unwrap_or_default();
             json!({"line": text, "text": meaning, "is_passing": is_passing})
         }
-        Followed::Alive => json!({}),
-        Followed::End(failure) => json!({ "end": { "failure": failure } }),
+        FollowMessage::KeepAlive => json!({}),
+        FollowMessage::End(failure) => json!({ "end": { "failure": failure } }),
     };
     let mut output = stdout().lock();
     writeln!(output, "{message}")?;

@@ -22,13 +22,13 @@ pub(crate) struct LocalServer {
 
 /// Total work of the workers of a server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Worked {
+pub(crate) struct WorkTotals {
     pub(crate) batches: f64,
     /// Time from dispatch to collected results.
     pub(crate) seconds: f64,
 }
 
-impl Worked {
+impl WorkTotals {
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             batches: self.batches - before.batches,
@@ -101,7 +101,7 @@ impl LocalServer {
         Err(failed("ended before it was ready"))
     }
 
-    fn ask(&self, path: &str) -> Result<Vec<u8>, Failure> {
+    fn fetch(&self, path: &str) -> Result<Vec<u8>, Failure> {
         let (_, body) =
             get(self.http, path).map_err(|e| Failure::Failed(format!("{path}: {e}")))?;
         Ok(body)
@@ -130,7 +130,7 @@ impl LocalServer {
     }
 
     fn state(&self) -> Result<Value, Failure> {
-        let state = self.ask("/albacore/v1/state")?;
+        let state = self.fetch("/albacore/v1/state")?;
         serde_json::from_slice(&state)
             .map_err(|e| Failure::Failed(format!("/albacore/v1/state: {e}")))
     }
@@ -140,14 +140,14 @@ impl LocalServer {
     ///
     /// # Errors
     /// It does not respond.
-    pub(crate) fn worked(&self) -> Result<Worked, Failure> {
-        let metrics = String::from_utf8_lossy(&self.ask("/metrics")?).into_owned();
+    pub(crate) fn work_totals(&self) -> Result<WorkTotals, Failure> {
+        let metrics = String::from_utf8_lossy(&self.fetch("/metrics")?).into_owned();
         let sum = |name: &str| {
             let series = metrics.lines().filter(|line| line.starts_with(name));
             let values = series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
             values.sum::<f64>()
         };
-        Ok(Worked {
+        Ok(WorkTotals {
             batches: sum("albacore_worker_batches_total{"),
             seconds: sum("albacore_worker_busy_seconds_total{"),
         })
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_asked_to_end() {
+    fn dropping_a_server_terminates_it_with_sigterm() {
         let folder = std::env::temp_dir().join(format!("local-server-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (program, ended) = (folder.join("server"), folder.join("ended"));

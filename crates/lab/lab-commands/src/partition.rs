@@ -77,7 +77,7 @@ pub(crate) fn run(args: &PartitionArgs) -> Result<(), Failure> {
     };
     let refused = |error| Failure::usage(&args.file.display().to_string(), &error);
     let solution = solve(&problem, &mut until(args.seconds)).map_err(refused)?;
-    let judged = check(&problem, &solution.places);
+    let judged = check(&problem, &solution.assignment);
     if judged.as_ref() != Ok(&solution.measure) {
         let what = format!("the checker says {judged:?} of {:?}", solution.measure);
         return Err(Failure::Broken(what));
@@ -112,7 +112,7 @@ fn as_json(problem: &Problem, solution: &Solution) -> Value {
     });
     let clusters = (0..problem.clusters).map(|cluster| {
         let here = || {
-            let pairs = problem.models.iter().zip(&solution.places);
+            let pairs = problem.models.iter().zip(&solution.assignment);
             pairs
                 .filter(|(_, place)| **place == cluster)
                 .map(|(model, _)| model)

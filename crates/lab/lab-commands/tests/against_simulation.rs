@@ -131,7 +131,7 @@ fn assert_close(load: &Load) {
         let schedule = &bench.schedules().unwrap()[0];
         let faults = Vec::from_iter(load.fault);
         let (right, wrong) = bench.compare_with_faults(schedule, &faults).unwrap();
-        if right.probe.is_behind {
+        if right.probe.is_generator_late {
             behind += 1;
             assert!(behind < BEHIND_MAX, "other programs take the cpus");
             continue;

@@ -276,7 +276,7 @@ impl Service {
         while Instant::now() < deadline {
             match self.events.recv_timeout(QUIET) {
                 Ok(event) => {
-                    self.note(&event);
+                    self.handle_event(&event);
                     last = event;
                 }
                 Err(_) if last.is_null() || last["event"] == "placed" => return Ok(()),
@@ -295,7 +295,7 @@ impl Service {
 
     fn drain(&mut self) {
         while let Ok(event) = self.events.try_recv() {
-            self.note(&event);
+            self.handle_event(&event);
         }
     }
 
@@ -342,11 +342,11 @@ impl Service {
                 events.join("\n")
             )
         })?;
-        self.note(&event);
+        self.handle_event(&event);
         Ok(event)
     }
 
-    fn note(&mut self, event: &Value) {
+    fn handle_event(&mut self, event: &Value) {
         self.recent_events.push_back(event.clone());
         if self.recent_events.len() > RECENT_EVENTS_MAX {
             self.recent_events.pop_front();

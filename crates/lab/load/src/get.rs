@@ -42,13 +42,13 @@ pub fn get(address: SocketAddr, path: &str) -> Result<(u16, Vec<u8>), GetError> 
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        tokio::time::timeout(RESPONSE_TIME_MAX, ask(address, path))
+        tokio::time::timeout(RESPONSE_TIME_MAX, fetch(address, path))
             .await
             .unwrap_or(Err(GetError::Slow))
     })
 }
 
-async fn ask(address: SocketAddr, path: &str) -> Result<(u16, Vec<u8>), GetError> {
+async fn fetch(address: SocketAddr, path: &str) -> Result<(u16, Vec<u8>), GetError> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stages_are_read_where_they_are_well_formed() {
+    fn well_formed_stages_are_parsed() {
         let ms = |us| Some(Duration::from_micros(us));
         let run = |header: &str| StageTimes::parse(header).time("run");
         assert_eq!(run("run;dur=1.25"), ms(1250));

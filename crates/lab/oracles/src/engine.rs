@@ -23,7 +23,7 @@ pub(crate) struct Program {
     pub(crate) magnitude: f64,
 }
 
-pub(crate) struct Found {
+pub(crate) struct EngineSolution {
     /// Values of the requested variables, in their order.
     pub(crate) values: Vec<f64>,
     /// Proven upper bound of the objective, an integer; `None` if nothing was proven.
@@ -33,13 +33,13 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The time limit was reached before a solution was found.
-    Time,
+    Timeout,
     /// Error message of microlp.
-    Broken(String),
+    Engine(String),
 }
 
 /// The largest integer that satisfies a float bound.
-fn whole(bound: f64) -> Option<i64> {
+fn floor_bound(bound: f64) -> Option<i64> {
     let spare = 1e-6 * bound.abs().max(1.0);
     bound.is_finite().then(|| (bound + spare).floor() as i64)
 }
@@ -49,7 +49,7 @@ pub(crate) fn run(
     program: Program,
     variables: &[Variable],
     seconds: f64,
-) -> Result<Found, Failure> {
+) -> Result<EngineSolution, Failure> {
     let gap = (GAP / program.magnitude.max(1.0)) as f32;
     let mut model = program.variables.maximise(program.objective).using(microlp);
     for constraint in program.constraints {
@@ -60,14 +60,14 @@ pub(crate) fn run(
         Ok(Ok(solution)) => solution,
         // good_lp maps microlp to this variant only if the time limit was reached without a
         // solution
-        Ok(Err(ResolutionError::Other(_))) => return Err(Failure::Time),
-        Ok(Err(error)) => return Err(Failure::Broken(error.to_string())),
-        Err(error) => return Err(Failure::Broken(error.to_string())),
+        Ok(Err(ResolutionError::Other(_))) => return Err(Failure::Timeout),
+        Ok(Err(error)) => return Err(Failure::Engine(error.to_string())),
+        Err(error) => return Err(Failure::Engine(error.to_string())),
     };
     let values = variables.iter().map(|&v| solution.value(v)).collect();
     let stats = solution.into_inner();
-    Ok(Found {
+    Ok(EngineSolution {
         values,
-        bound: stats.stats().best_bound.and_then(whole),
+        bound: stats.stats().best_bound.and_then(floor_bound),
     })
 }

@@ -31,7 +31,7 @@ use albacore_solver::{
 };
 use good_lp::{Expression, Variable};
 
-use crate::engine::{Failure, Found, Program, run};
+use crate::engine::{EngineSolution, Failure, Program, run};
 use rules::{RULES, Rules, Slack};
 
 /// Longest time limit of the program: a day, far beyond any practical wait.
@@ -96,7 +96,8 @@ pub fn solve_literal(problem: &Problem, seconds: f64) -> Result<Solution, Litera
         constraints: rules.constraints,
         magnitude: magnitude(problem),
     };
-    let found = run(program, &places, left).map_err(|failure| refusal(failure, seconds))?;
+    let found =
+        run(program, &places, left).map_err(|failure| to_literal_error(failure, seconds))?;
     certified(problem, &found)
 }
 
@@ -124,7 +125,7 @@ fn smallest_slacks(
                 magnitude: f64::from(u32::from(problem.workers) * u32::from(problem.threads)),
             };
             let found = run(program, &free, seconds * RELAX_SHARE)
-                .map_err(|failure| refusal(failure, seconds))?;
+                .map_err(|failure| to_literal_error(failure, seconds))?;
             let mut values = found.values.iter().map(|value| value.round() as u32);
             Ok(fixed.map(|fixed| fixed.unwrap_or_else(|| values.next().unwrap_or(0))))
         };
@@ -138,10 +139,10 @@ fn smallest_slacks(
     Ok(reached)
 }
 
-fn refusal(failure: Failure, seconds: f64) -> LiteralError {
+fn to_literal_error(failure: Failure, seconds: f64) -> LiteralError {
     match failure {
-        Failure::Time => LiteralError::NothingFound { seconds },
-        Failure::Broken(message) => LiteralError::Engine(message),
+        Failure::Timeout => LiteralError::NothingFound { seconds },
+        Failure::Engine(message) => LiteralError::Engine(message),
     }
 }
 
@@ -157,7 +158,7 @@ fn magnitude(problem: &Problem) -> f64 {
 
 /// Trivial bound for a program that proved nothing in time, from the largest and the smallest entry
 /// of the table of distances.
-fn farthest(problem: &Problem) -> i64 {
+fn trivial_bound(problem: &Problem) -> i64 {
     let mains = pairs_of(problem.workers) * i64::from(problem.distances.machine);
     let within = i64::from(problem.workers) * pairs_of(problem.threads);
     mains
@@ -179,7 +180,7 @@ fn size(problem: &Problem) -> usize {
 }
 
 /// Converts the values to a mapping and certifies it.
-fn certified(problem: &Problem, found: &Found) -> Result<Solution, LiteralError> {
+fn certified(problem: &Problem, found: &EngineSolution) -> Result<Solution, LiteralError> {
     let cpus = problem.topology.cpus();
     let place = |values: &[f64]| {
         let largest = (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b]));
@@ -191,7 +192,7 @@ fn certified(problem: &Problem, found: &Found) -> Result<Solution, LiteralError>
     };
     let report = check(problem, &mapping).map_err(LiteralError::Refused)?;
     let upper = ProvenBound {
-        bound: found.bound.unwrap_or_else(|| farthest(problem)),
+        bound: found.bound.unwrap_or_else(|| trivial_bound(problem)),
         proof: Proof::Search,
     };
     let certificate = Certificate::of(report.objective, upper, report.relaxed);

@@ -119,7 +119,7 @@ fn every_small_problem_has_its_literal_value_in_compact() {
 }
 
 #[test]
-fn every_tree_is_there_once() {
+fn every_tree_occurs_once() {
     let sizes = every_topology(CPUS);
     let with = |cpus: usize| sizes.iter().filter(|t| t.cpus().len() == cpus).count();
     // multisets of multisets of partitions: the number of such trees with this number of leaves
@@ -139,7 +139,7 @@ fn two_workers_of_two_threads_on_the_machine_of_the_article_agree() {
 }
 
 #[test]
-fn contradictory_rules_are_loosened_as_by_the_exact_solver() {
+fn contradictory_rules_are_relaxed_as_by_the_exact_solver() {
     // the second is the example of the design document; it takes half a minute
     let all = [(6, 4), (8, 5)];
     for (cpus, workers) in all.into_iter().take(if is_soak() { 2 } else { 1 }) {
@@ -153,7 +153,7 @@ fn contradictory_rules_are_loosened_as_by_the_exact_solver() {
 }
 
 #[test]
-fn a_program_that_is_too_large_says_what_to_do() {
+fn a_program_that_is_too_large_is_rejected_with_advice() {
     let problem = problem(Shape([2, 8, 1, 8, 2]).topology(), (64, 64, Mode::Scatter));
     let error = solve_literal(&problem, 1.0).unwrap_err();
     assert!(matches!(error, LiteralError::TooLarge { .. }), "{error}");
@@ -164,7 +164,7 @@ fn a_program_that_is_too_large_says_what_to_do() {
 }
 
 #[test]
-fn a_program_without_time_says_that_it_found_nothing() {
+fn a_program_without_time_reports_that_it_found_nothing() {
     let problem = problem(ARTICLE.topology(), (2, 2, Mode::Compact));
     let error = solve_literal(&problem, 1e-9).unwrap_err();
     assert!(
@@ -174,7 +174,7 @@ fn a_program_without_time_says_that_it_found_nothing() {
 }
 
 #[test]
-fn a_program_that_runs_out_of_time_never_claims_too_much() {
+fn a_program_that_runs_out_of_time_has_a_valid_bound() {
     let problem = problem(Shape([1, 1, 4, 1, 2]).topology(), (3, 3, Mode::Compact));
     let best = exact(&problem).certificate;
     for seconds in [0.001, 0.01, 0.1, 0.5] {
@@ -192,7 +192,7 @@ fn a_program_that_runs_out_of_time_never_claims_too_much() {
 }
 
 #[test]
-fn seconds_that_are_no_time_limit_are_refused() {
+fn invalid_time_limits_are_rejected() {
     let problem = problem(ARTICLE.topology(), (1, 1, Mode::Compact));
     for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e6] {
         let error = solve_literal(&problem, seconds).unwrap_err();

@@ -23,7 +23,7 @@ pub struct Measure {
 
 /// A violated rule.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Broken {
+pub enum Violation {
     /// Rule (8): each model is assigned to one of the sub-clusters.
     #[error("{places} places for {models} models, the largest {largest} of {clusters}")]
     Places {
@@ -56,11 +56,11 @@ pub enum Broken {
 ///
 /// # Errors
 /// The first violated rule.
-pub fn check(problem: &Problem, places: &[usize]) -> Result<Measure, Broken> {
-    let largest = places.iter().copied().max().unwrap_or(0);
-    if places.len() != problem.models.len() || largest >= problem.clusters {
-        return Err(Broken::Places {
-            places: places.len(),
+pub fn check(problem: &Problem, assignment: &[usize]) -> Result<Measure, Violation> {
+    let largest = assignment.iter().copied().max().unwrap_or(0);
+    if assignment.len() != problem.models.len() || largest >= problem.clusters {
+        return Err(Violation::Places {
+            places: assignment.len(),
             models: problem.models.len(),
             largest,
             clusters: problem.clusters,
@@ -69,7 +69,7 @@ pub fn check(problem: &Problem, places: &[usize]) -> Result<Measure, Broken> {
     let (mut rates, mut memories) = (Vec::new(), Vec::new());
     for cluster in 0..problem.clusters {
         let here = || {
-            let models = problem.models.iter().zip(places);
+            let models = problem.models.iter().zip(assignment);
             models
                 .filter(|(_, place)| **place == cluster)
                 .map(|(model, _)| model)
@@ -79,14 +79,14 @@ pub fn check(problem: &Problem, places: &[usize]) -> Result<Measure, Broken> {
         let running = here().map(|model| model.running_memory).fold(0.0, f64::max);
         if rate > problem.limits.rate * (1.0 + ROUNDING) {
             let limit = problem.limits.rate;
-            return Err(Broken::Rate {
+            return Err(Violation::Rate {
                 cluster,
                 rate,
                 limit,
             });
         }
         if memory + running > problem.limits.memory * (1.0 + ROUNDING) {
-            return Err(Broken::Memory {
+            return Err(Violation::Memory {
                 cluster,
                 memory: memory + running,
                 limit: problem.limits.memory,
@@ -95,14 +95,14 @@ pub fn check(problem: &Problem, places: &[usize]) -> Result<Measure, Broken> {
         rates.push(rate);
         memories.push(memory);
     }
-    let (change_cost, moved) = changes(problem, places);
+    let (change_cost, moved) = changes(problem, assignment);
     let limit = problem
         .current
         .as_ref()
         .map_or(f64::INFINITY, |c| c.cost_max);
     if change_cost > limit * (1.0 + ROUNDING) {
         let cost = change_cost;
-        return Err(Broken::Change { cost, limit });
+        return Err(Violation::Change { cost, limit });
     }
     let ((rate_imbalance, rate_off), (memory_imbalance, memory_off)) =
         (spread(&rates), spread(&memories));
@@ -117,12 +117,12 @@ pub fn check(problem: &Problem, places: &[usize]) -> Result<Measure, Broken> {
 
 /// Cost and number of changes. Each change of a model's sub-cluster costs one unloading and one
 /// loading.
-fn changes(problem: &Problem, places: &[usize]) -> (f64, usize) {
+fn changes(problem: &Problem, assignment: &[usize]) -> (f64, usize) {
     let Some(current) = &problem.current else {
         return (0.0, 0);
     };
     let (mut cost, mut moved) = (0.0, 0);
-    for ((model, place), before) in problem.models.iter().zip(places).zip(&current.clusters) {
+    for ((model, place), before) in problem.models.iter().zip(assignment).zip(&current.clusters) {
         match before {
             Some(before) if before == place => {}
             Some(_) => {

@@ -13,7 +13,7 @@ mod random;
 mod search;
 mod solve;
 
-pub use check::{Broken, Measure, check};
+pub use check::{Measure, Violation, check};
 pub use limits::PROGRAM_BINARIES_MAX;
 pub use problem::{Current, Limits, Model, Problem, ProblemError};
 pub use program::solve_program;

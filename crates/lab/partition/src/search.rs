@@ -38,8 +38,8 @@ struct Search<'a> {
     spent: f64,
 }
 
-/// Returns the best partition found while `may_go_on` returns true.
-pub fn search(problem: &Problem, may_go_on: &mut dyn FnMut() -> bool) -> Vec<usize> {
+/// Returns the best partition found while `has_budget` returns true.
+pub fn search(problem: &Problem, has_budget: &mut dyn FnMut() -> bool) -> Vec<usize> {
     let (rate, memory) = problem.means();
     let mut search = Search {
         problem,
@@ -50,8 +50,8 @@ pub fn search(problem: &Problem, may_go_on: &mut dyn FnMut() -> bool) -> Vec<usi
     };
     search.construct();
     let mut barren = 0;
-    while barren < BARREN_ROUNDS_MAX && may_go_on() {
-        if !search.round(barren, may_go_on) {
+    while barren < BARREN_ROUNDS_MAX && has_budget() {
+        if !search.round(barren, has_budget) {
             barren += 1;
             // Every pair was visited in consecutive rounds without a gain: a local optimum.
             if barren as usize >= problem.clusters {
@@ -61,7 +61,7 @@ pub fn search(problem: &Problem, may_go_on: &mut dyn FnMut() -> bool) -> Vec<usi
             barren = 0;
         }
     }
-    search.places()
+    search.into_assignment()
 }
 
 impl Search<'_> {
@@ -71,7 +71,7 @@ impl Search<'_> {
         let mut open: Vec<usize> = Vec::new();
         for model in 0..self.problem.models.len() {
             match before(model) {
-                Some(place) => self.put(model, place),
+                Some(place) => self.add_model(model, place),
                 None => open.push(model),
             }
         }
@@ -88,7 +88,7 @@ impl Search<'_> {
             let (rate, memory) = (m.rate, m.memory);
             let cost = |place: &usize| {
                 let cluster = &self.clusters[*place];
-                let above = self.above_limits(cluster, rate, memory, &[], Some(model));
+                let above = self.excess(cluster, rate, memory, &[], Some(model));
                 let r = (cluster.rate + rate) / self.rate;
                 let s = (cluster.memory + memory) / self.memory;
                 (above, r * r + self.problem.weight * s * s)
@@ -97,11 +97,11 @@ impl Search<'_> {
                 let (a, b) = (cost(a), cost(b));
                 a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
             });
-            self.put(model, best.unwrap_or(0));
+            self.add_model(model, best.unwrap_or(0));
         }
     }
 
-    fn put(&mut self, model: usize, place: usize) {
+    fn add_model(&mut self, model: usize, place: usize) {
         let m = &self.problem.models[model];
         let cluster = &mut self.clusters[place];
         cluster.models.push(model);
@@ -111,7 +111,7 @@ impl Search<'_> {
 
     /// Excess of a sub-cluster over its limits with this additional rate and memory, with the
     /// running memory of its models except `without`, plus `with`.
-    fn above_limits(
+    fn excess(
         &self,
         cluster: &Cluster,
         rate: f64,
@@ -146,7 +146,7 @@ impl Search<'_> {
     }
 
     /// Improves pairs of sub-clusters; `shift` selects the pairing in the order of deviations.
-    fn round(&mut self, shift: u32, may_go_on: &mut dyn FnMut() -> bool) -> bool {
+    fn round(&mut self, shift: u32, has_budget: &mut dyn FnMut() -> bool) -> bool {
         let count = self.clusters.len();
         let mut order: Vec<usize> = (0..count).collect();
         let signed =
@@ -157,7 +157,7 @@ impl Search<'_> {
             let j = (count - 1 - i + shift as usize) % count;
             let (a, b) = (order[i], order[j]);
             // A pair is improved until no better exchange exists; each one reduces the penalty.
-            while a != b && may_go_on() && self.improve_pair(a, b) {
+            while a != b && has_budget() && self.improve_pair(a, b) {
                 has_gained = true;
             }
         }
@@ -169,8 +169,7 @@ impl Search<'_> {
         let models = &self.problem.models;
         let (left, right) = (&self.clusters[a], &self.clusters[b]);
         let now = (
-            self.above_limits(left, 0.0, 0.0, &[], None)
-                + self.above_limits(right, 0.0, 0.0, &[], None),
+            self.excess(left, 0.0, 0.0, &[], None) + self.excess(right, 0.0, 0.0, &[], None),
             self.penalty(left, 0.0, 0.0) + self.penalty(right, 0.0, 0.0),
         );
         let mut best = (now, None);
@@ -191,8 +190,8 @@ impl Search<'_> {
                     continue;
                 }
                 let out = |model: Option<usize>| model.map_or([usize::MAX], |model| [model]);
-                let above = self.above_limits(left, rate, memory, &out(x), y)
-                    + self.above_limits(right, -rate, -memory, &out(y), x);
+                let above = self.excess(left, rate, memory, &out(x), y)
+                    + self.excess(right, -rate, -memory, &out(y), x);
                 if above < best.0.0 || above == best.0.0 && penalty < best.0.1 * (1.0 - 1e-9) {
                     best = ((above, penalty), Some((x, y)));
                 }
@@ -208,7 +207,7 @@ impl Search<'_> {
     }
 
     /// Change of the total change cost if a model is moved.
-    fn extra(&self, model: Option<usize>, from: usize, to: usize) -> f64 {
+    fn change_cost_delta(&self, model: Option<usize>, from: usize, to: usize) -> f64 {
         let (Some(model), Some(current)) = (model, &self.problem.current) else {
             return 0.0;
         };
@@ -225,16 +224,16 @@ impl Search<'_> {
             Some(current) => current.cost_max,
             None => return true,
         };
-        let extra = self.extra(x, a, b) + self.extra(y, b, a);
-        extra <= 0.0 || self.spent + extra <= limit * (1.0 + 1e-12)
+        let delta = self.change_cost_delta(x, a, b) + self.change_cost_delta(y, b, a);
+        delta <= 0.0 || self.spent + delta <= limit * (1.0 + 1e-12)
     }
 
     fn exchange(&mut self, a: usize, b: usize, x: Option<usize>, y: Option<usize>) {
-        self.spent += self.extra(x, a, b) + self.extra(y, b, a);
+        self.spent += self.change_cost_delta(x, a, b) + self.change_cost_delta(y, b, a);
         for (model, from, to) in [(x, a, b), (y, b, a)] {
             if let Some(model) = model {
                 self.clusters[from].models.retain(|&other| other != model);
-                self.put(model, to);
+                self.add_model(model, to);
             }
         }
         // Sums are recomputed, so that rounding errors do not accumulate over many steps.
@@ -251,13 +250,13 @@ impl Search<'_> {
         }
     }
 
-    fn places(&self) -> Vec<usize> {
-        let mut places = vec![0; self.problem.models.len()];
+    fn into_assignment(self) -> Vec<usize> {
+        let mut assignment = vec![0; self.problem.models.len()];
         for (place, cluster) in self.clusters.iter().enumerate() {
             for &model in &cluster.models {
-                places[model] = place;
+                assignment[model] = place;
             }
         }
-        places
+        assignment
     }
 }

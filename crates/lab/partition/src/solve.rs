@@ -18,7 +18,7 @@ pub enum Method {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
     /// The sub-cluster of each model.
-    pub places: Vec<usize>,
+    pub assignment: Vec<usize>,
     /// Computed by the checker.
     pub measure: Measure,
     /// Lower bound of the objective.
@@ -40,23 +40,23 @@ impl Solution {
 /// The problem is invalid, or no partition within its limits was found.
 pub fn solve(
     problem: &Problem,
-    may_go_on: &mut dyn FnMut() -> bool,
+    has_budget: &mut dyn FnMut() -> bool,
 ) -> Result<Solution, ProblemError> {
     problem.validate()?;
-    let places = search(problem, may_go_on);
-    let searched = check(problem, &places).map(|measure| Solution {
-        places,
+    let assignment = search(problem, has_budget);
+    let searched = check(problem, &assignment).map(|measure| Solution {
+        assignment,
         measure,
         bound: bound(problem),
         method: Method::Search,
     });
-    let programmed = solve_program(problem).and_then(|places| {
-        let measure = check(problem, &places).ok()?;
+    let programmed = solve_program(problem).and_then(|assignment| {
+        let measure = check(problem, &assignment).ok()?;
         // Solved to optimality: its own objective is the bound.
         Some(Solution {
             bound: measure.objective,
             method: Method::Program,
-            places,
+            assignment,
             measure,
         })
     });

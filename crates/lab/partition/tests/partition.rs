@@ -93,7 +93,7 @@ fn memory_limits_are_kept_and_few_models_move() {
 }
 
 #[test]
-fn impossible_partitions_are_refused_with_a_sentence() {
+fn infeasible_partitions_are_rejected_with_a_reason() {
     let mut tight = problem(vec![model(0, 1.0, 10.0), model(1, 1.0, 10.0)], 1);
     tight.limits.memory = 15.0;
     let refused = solve(&tight, &mut turns(100)).unwrap_err();

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_arm_has_a_name_of_its_own() {
+    fn arm_names_are_unique() {
         for arm in Arm::ALL {
             assert_eq!(Arm::from_name(&arm.name()), Some(arm));
         }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::arms::Policy;
 use crate::error::RoutingError;
 use crate::manifest::{self, EnvoyPorts};
-use crate::pod::{ask, free_address};
+use crate::pod::{fetch, free_address};
 
 /// Startup timeout.
 const START_PATIENCE: Duration = Duration::from_secs(20);
@@ -108,7 +108,7 @@ impl Envoy {
     /// # Errors
     /// It does not answer.
     pub fn hosts(&self) -> Result<Vec<EnvoyHost>, RoutingError> {
-        let text = ask(self.admin, "/clusters?format=json")?;
+        let text = fetch(self.admin, "/clusters?format=json")?;
         let answer: Value = serde_json::from_str(&text).unwrap_or_default();
         let hosts = answer["cluster_statuses"][0]["host_statuses"].as_array();
         hosts.into_iter().flatten().map(host).collect()
@@ -120,7 +120,7 @@ impl Envoy {
     /// It does not answer.
     pub fn retried(&self) -> Result<u64, RoutingError> {
         let path = "/stats?filter=cluster%5C..*%5C.upstream_rq_retry$";
-        let text = ask(self.admin, path)?;
+        let text = fetch(self.admin, path)?;
         let values = text.lines().filter_map(|line| line.rsplit(' ').next());
         Ok(values.filter_map(|value| value.parse::<u64>().ok()).sum())
     }

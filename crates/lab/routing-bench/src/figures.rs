@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_is_what_was_neither_answered_nor_refused() {
+    fn requests_neither_answered_nor_refused_are_lost() {
         let round = Round {
             samples: vec![
                 sample(1, 200, 1),

@@ -20,8 +20,8 @@ const FRAME_BYTES: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadReports {
     /// In the trailer of each response.
-    Asked,
-    NotAsked,
+    Requested,
+    NotRequested,
 }
 
 /// A run of the client, which is killed on drop.
@@ -34,7 +34,7 @@ pub struct GrpcClient {
 
 /// Results seen by the client.
 #[derive(Clone, Debug, Default)]
-pub struct Answered {
+pub struct ClientResults {
     /// By intended time.
     pub samples: Vec<Sample>,
     /// Server of each sample; `None` if it was sent to none.
@@ -45,7 +45,7 @@ pub struct Answered {
 
 /// Load that a client sends.
 #[derive(Clone, Copy, Debug)]
-pub struct Sending<'a> {
+pub struct ClientLoad<'a> {
     /// Sent round-robin.
     pub requests: &'a [Request],
     pub times: &'a [Duration],
@@ -63,9 +63,9 @@ impl GrpcClient {
         folder: &Path,
         servers: &[SocketAddr],
         policy: Option<Policy>,
-        sending: &Sending<'_>,
+        sending: &ClientLoad<'_>,
     ) -> Result<Self, RoutingError> {
-        let Sending {
+        let ClientLoad {
             requests,
             times,
             reports,
@@ -83,7 +83,7 @@ impl GrpcClient {
             "service_config": manifest::service_config(policy)?,
             "message_files": files,
             "times": times.collect::<Vec<_>>(),
-            "reports": reports == LoadReports::Asked,
+            "reports": reports == LoadReports::Requested,
         });
         let mut child = Command::new(program)
             .stdin(Stdio::piped())
@@ -125,8 +125,8 @@ impl GrpcClient {
     ///
     /// # Errors
     /// The client fails.
-    pub fn finish(mut self) -> Result<Answered, RoutingError> {
-        let mut answered = Answered::default();
+    pub fn finish(mut self) -> Result<ClientResults, RoutingError> {
+        let mut answered = ClientResults::default();
         // bound: the requests, and the final line
         loop {
             let line = self.line()?;

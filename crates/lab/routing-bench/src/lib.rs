@@ -22,7 +22,7 @@ pub use cgroup::CpuCgroup;
 pub use envoy::{Envoy, EnvoyHost};
 pub use error::RoutingError;
 pub use figures::Figures;
-pub use grpc_client::{Answered, GrpcClient, LoadReports, Sending};
+pub use grpc_client::{ClientLoad, ClientResults, GrpcClient, LoadReports};
 pub use kills::{Kill, Kills, while_killing};
 pub use pod::{Pod, PodOptions, free_address};
 pub use reference::Reference;

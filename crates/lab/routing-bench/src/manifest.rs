@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_manifests_set_is_the_arm_with_short_times() {
+    fn manifests_equal_the_arm_with_fast_weights() {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let ports = EnvoyPorts {
             http: address,

@@ -104,8 +104,8 @@ impl Pod {
     ///
     /// # Errors
     /// It does not answer, or the response is not text.
-    pub fn ask(&self, path: &str) -> Result<String, RoutingError> {
-        ask(self.http, path)
+    pub fn fetch(&self, path: &str) -> Result<String, RoutingError> {
+        fetch(self.http, path)
     }
 }
 
@@ -116,7 +116,7 @@ impl Drop for Pod {
     }
 }
 
-pub(crate) fn ask(address: SocketAddr, path: &str) -> Result<String, RoutingError> {
+pub(crate) fn fetch(address: SocketAddr, path: &str) -> Result<String, RoutingError> {
     let url = format!("http://{address}{path}");
     match get(address, path) {
         Ok((200, body)) => String::from_utf8(body)

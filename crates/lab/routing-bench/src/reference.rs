@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use albacore_batching::{Nanos, Prefer};
 use albacore_simulator::{
-    Cluster, DropPolicy, Failures, Model, Policy, Popularity, Process, Routing, Scenario, Source,
+    ArrivalProcess, Cluster, DropPolicy, Failures, Model, Policy, Popularity, Routing, Scenario,
+    Source,
 };
 
 /// Number of simulated requests: differences below 0.1 % are noise.
@@ -40,7 +41,7 @@ impl Reference {
             workers: 1,
             models: vec![model],
             source: Source::Drawn {
-                process: Process::Poisson,
+                process: ArrivalProcess::Poisson,
                 popularity: Popularity::Equal,
                 rate: 1.0,
                 requests: REQUESTS,

@@ -14,7 +14,7 @@ use crate::arms::{Arm, Policy, Router};
 use crate::envoy::Envoy;
 use crate::error::RoutingError;
 use crate::figures::{Figures, Round};
-use crate::grpc_client::{GrpcClient, LoadReports, Sending};
+use crate::grpc_client::{ClientLoad, GrpcClient, LoadReports};
 use crate::kills::{Kill, Kills, while_killing};
 use crate::pod::{Pod, PodOptions};
 use crate::reference::Reference;
@@ -186,7 +186,7 @@ fn reference(
     let (Some(fast), Some(&best)) = (pods.last(), capacities.last()) else {
         return Err(RoutingError::Failed("there are no pods".to_owned()));
     };
-    let metrics = fast.ask("/metrics")?;
+    let metrics = fast.fetch("/metrics")?;
     let learned = |name: &str| {
         let labels = [("model", setting.model.0.as_str()), ("kind", kind(setting))];
         metric_sum(&metrics, name, &labels).ok_or_else(|| {
@@ -336,13 +336,13 @@ fn by_grpc(
 ) -> Result<Sent, RoutingError> {
     let servers: Vec<SocketAddr> = pods.iter().map(|pod| pod.grpc).collect();
     let reports = match policy {
-        Policy::Weighted(weights) if !weights.is_out_of_band => LoadReports::Asked,
-        _ => LoadReports::NotAsked,
+        Policy::Weighted(weights) if !weights.is_out_of_band => LoadReports::Requested,
+        _ => LoadReports::NotRequested,
     };
     let folder: &Path = &options.folder;
     let requests = options.setting.requests(WireFormat::Grpc, servers[0]);
     let program = &options.programs.grpc_client;
-    let sending = Sending {
+    let sending = ClientLoad {
         requests: &requests,
         times,
         reports,

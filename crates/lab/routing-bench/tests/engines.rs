@@ -16,8 +16,8 @@ use std::time::Duration;
 use albacore_bench::{FEATURES, random_model};
 use albacore_load::{Generator, InferRequest, Load, Request, Sample, Shape, WireFormat};
 use albacore_routing_bench::{
-    Answered, Envoy, GrpcClient, Kill, Kills, LoadReports, Pod, PodOptions, Policy, Sending,
-    Weights, while_killing,
+    ClientLoad, ClientResults, Envoy, GrpcClient, Kill, Kills, LoadReports, Pod, PodOptions,
+    Policy, Weights, while_killing,
 };
 use albacore_testbed::product;
 
@@ -93,12 +93,12 @@ fn through(envoy: &Envoy, length: Duration) -> Vec<Sample> {
 fn grpc(pods: &[Pod], folder: &Path, policy: Option<Policy>, length: Duration) -> GrpcClient {
     let servers: Vec<SocketAddr> = pods.iter().map(|pod| pod.grpc).collect();
     let reports = match policy {
-        Some(Policy::Weighted(weights)) if !weights.is_out_of_band => LoadReports::Asked,
-        _ => LoadReports::NotAsked,
+        Some(Policy::Weighted(weights)) if !weights.is_out_of_band => LoadReports::Requested,
+        _ => LoadReports::NotRequested,
     };
     let requests = [request(WireFormat::Grpc, servers[0])];
     let times = times(length);
-    let sending = Sending {
+    let sending = ClientLoad {
         requests: &requests,
         times: &times,
         reports,
@@ -108,7 +108,7 @@ fn grpc(pods: &[Pod], folder: &Path, policy: Option<Policy>, length: Duration) -
 }
 
 /// Share of requests sent to the slow server in the second half, after weights were learned.
-fn slow_share(pods: &[Pod], answered: &Answered) -> f64 {
+fn slow_share(pods: &[Pod], answered: &ClientResults) -> f64 {
     let half = &answered.servers[answered.servers.len() / 2..];
     let slow = half.iter().filter(|server| **server == Some(pods[0].grpc));
     slow.count() as f64 / half.len() as f64

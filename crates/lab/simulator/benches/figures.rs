@@ -13,8 +13,8 @@ use std::time::Instant;
 use albacore_batching::deadlines::{Cost, Delays};
 use albacore_batching::{Nanos, Prefer};
 use albacore_simulator::{
-    Day, DropPolicy, DropRule, Model, Policy, Popularity, Process, Scenario, Source, Target, Wait,
-    days, goodput, is_good_at, run,
+    ArrivalProcess, Day, DropPolicy, DropRule, Model, Policy, Popularity, Scenario, Source, Target,
+    Wait, days, goodput, is_good_at, run,
 };
 
 const MS: f64 = 1e6;
@@ -40,7 +40,7 @@ fn zoo(file: &str) -> Vec<Model> {
 
 fn scenario(workers: usize, models: Vec<Model>, requests: u64) -> Scenario {
     let source = Source::Drawn {
-        process: Process::Poisson,
+        process: ArrivalProcess::Poisson,
         popularity: Popularity::Equal,
         rate: 1.0,
         requests,
@@ -58,7 +58,7 @@ fn scenario(workers: usize, models: Vec<Model>, requests: u64) -> Scenario {
     }
 }
 
-fn with_source(mut scenario: Scenario, asked: Process, popular: Popularity) -> Scenario {
+fn with_source(mut scenario: Scenario, asked: ArrivalProcess, popular: Popularity) -> Scenario {
     if let Source::Drawn {
         process,
         popularity,
@@ -99,17 +99,17 @@ fn set(name: &str, requests: u64) -> Option<Scenario> {
         "a100" | "1080ti" => {
             let zoo = scenario(64, zoo(kind), requests);
             match rest {
-                "zipf" => with_source(zoo, Process::Poisson, zipf),
+                "zipf" => with_source(zoo, ArrivalProcess::Poisson, zipf),
                 _ => zoo,
             }
         }
         "gamma" => {
-            let bursts = Process::Gamma { shape: 0.05 };
+            let bursts = ArrivalProcess::Gamma { shape: 0.05 };
             let plain = scenario(32, resnet(20, number()), requests);
             with_source(plain, bursts, Popularity::Equal)
         }
         "gammazipf" => {
-            let bursts = Process::Gamma { shape: 0.05 };
+            let bursts = ArrivalProcess::Gamma { shape: 0.05 };
             with_source(scenario(32, resnet(20, number()), requests), bursts, zipf)
         }
         _ => return None,

@@ -9,7 +9,7 @@ use crate::clients::Clients;
 
 /// Distribution of a model's interarrival times; their mean follows from its rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Process {
+pub enum ArrivalProcess {
     /// Exponential: independent arrivals.
     Poisson,
     /// Gamma with this shape: below 1 is bursty, 1 is Poisson, above 1 is more regular.
@@ -60,10 +60,10 @@ pub(crate) enum Arrivals<'a> {
         streams: Vec<Stream>,
         /// Next arrival of each model with a nonzero rate.
         next: BinaryHeap<Reverse<Arrival>>,
-        process: Process,
+        process: ArrivalProcess,
     },
     Listed(std::slice::Iter<'a, Arrival>),
-    Asked(Clients),
+    ClosedLoop(Clients),
 }
 
 #[derive(Debug)]
@@ -76,11 +76,11 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    fn next(&mut self, process: Process) -> u64 {
+    fn next(&mut self, process: ArrivalProcess) -> u64 {
         let gap = match process {
-            Process::Poisson => self.random.exponential(),
-            Process::Gamma { shape } => self.random.gamma(shape),
-            Process::Uniform => 1.0,
+            ArrivalProcess::Poisson => self.random.exponential(),
+            ArrivalProcess::Gamma { shape } => self.random.gamma(shape),
+            ArrivalProcess::Uniform => 1.0,
         };
         self.last += gap * self.gap;
         // Above 2^53 ns, after 100 days, a float cannot represent every integer: no run is that
@@ -91,7 +91,7 @@ impl Stream {
 
 impl<'a> Arrivals<'a> {
     /// Draws arrivals; `rates` are the models' requests per second.
-    pub(crate) fn draw(process: Process, rates: &[f64], seed: u64) -> Self {
+    pub(crate) fn draw(process: ArrivalProcess, rates: &[f64], seed: u64) -> Self {
         let mut streams: Vec<Stream> = rates
             .iter()
             .enumerate()
@@ -99,8 +99,8 @@ impl<'a> Arrivals<'a> {
                 let gap = 1e9 / rate;
                 // Uniform streams are staggered; the first one starts at 0.
                 let last = match process {
-                    Process::Uniform => gap * (model as f64 / rates.len() as f64 - 1.0),
-                    Process::Poisson | Process::Gamma { .. } => 0.0,
+                    ArrivalProcess::Uniform => gap * (model as f64 / rates.len() as f64 - 1.0),
+                    ArrivalProcess::Poisson | ArrivalProcess::Gamma { .. } => 0.0,
                 };
                 let random = Xoshiro256::new(seed, model as u64 + 1);
                 Stream { random, gap, last }
@@ -127,7 +127,7 @@ impl<'a> Arrivals<'a> {
     pub(crate) fn next(&mut self) -> Option<Arrival> {
         match self {
             Self::Listed(list) => list.next().copied(),
-            Self::Asked(clients) => clients.next(),
+            Self::ClosedLoop(clients) => clients.next(),
             Self::Drawn {
                 streams,
                 next,
@@ -165,11 +165,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrivals_come_in_order_at_their_rates() {
+    fn arrivals_are_ordered_and_have_their_rates() {
         for process in [
-            Process::Poisson,
-            Process::Gamma { shape: 0.5 },
-            Process::Uniform,
+            ArrivalProcess::Poisson,
+            ArrivalProcess::Gamma { shape: 0.5 },
+            ArrivalProcess::Uniform,
         ] {
             let mut arrivals = Arrivals::draw(process, &[100.0, 300.0, 0.0], 1);
             let (mut last, mut counts) = (0, [0; 3]);
@@ -192,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn even_arrivals_begin_at_zero() {
-        let mut arrivals = Arrivals::draw(Process::Uniform, &[1.0 / 0.75], 1);
+    fn uniform_arrivals_start_at_zero() {
+        let mut arrivals = Arrivals::draw(ArrivalProcess::Uniform, &[1.0 / 0.75], 1);
         let first: Vec<u64> = (0..3)
             .filter_map(|_| arrivals.next())
             .map(|a| a.at)
@@ -202,15 +202,15 @@ mod tests {
     }
 
     #[test]
-    fn rates_can_change_on_the_way() {
-        let mut arrivals = Arrivals::draw(Process::Poisson, &[1000.0], 1);
+    fn rates_can_change_during_a_run() {
+        let mut arrivals = Arrivals::draw(ArrivalProcess::Poisson, &[1000.0], 1);
         arrivals.set_rates(&[4000.0], 0);
         let last = (0..40_000).filter_map(|_| arrivals.next()).last().unwrap();
         assert!((last.at as f64 / 10e9 - 1.0).abs() < 0.03, "{last:?}");
     }
 
     #[test]
-    fn popular_models_get_more() {
+    fn popular_models_get_more_requests() {
         assert_eq!(Popularity::Equal.shares(4), [0.25; 4]);
         let shares = Popularity::Zipf { exponent: 1.0 }.shares(3);
         assert!((shares[0] / shares[2] - 3.0).abs() < 1e-12);

@@ -24,7 +24,7 @@ const PARTS: u32 = 4;
 /// Longest name that leaves room for a second one on the same row.
 const NAME_CHARACTERS: usize = 50;
 /// Each line is drawn thinner and above the previous one: coinciding lines stay visible.
-const THINNER: f64 = 1.3;
+const LINE_WIDTH_STEP: f64 = 1.3;
 
 #[derive(Debug)]
 pub struct Line {
@@ -93,7 +93,7 @@ pub fn frame(size: (f64, f64), title: &str, sub: &str, mut svg: Svg) -> String {
 }
 
 /// Upper end of an axis with [`PARTS`] round intervals that includes `value`.
-fn nice(value: f64) -> f64 {
+fn axis_end(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
@@ -110,10 +110,10 @@ fn panel(svg: &mut Svg, chart: &Chart, (x, y): (f64, f64)) {
     let all = || chart.lines.iter().flat_map(|line| &line.points);
     let x_max = all().map(|point| point.0).fold(0.0, f64::max);
     let x_max = match chart.ticks.is_empty() {
-        true => nice(x_max),
+        true => axis_end(x_max),
         false => x_max.max(f64::MIN_POSITIVE),
     };
-    let y_max = nice(all().map(|point| point.1).fold(0.0, f64::max));
+    let y_max = axis_end(all().map(|point| point.1).fold(0.0, f64::max));
     let place = |(px, py): (f64, f64)| {
         let px = x + px / x_max * PANEL.0;
         (px, y + PANEL.1 - py / y_max * PANEL.1)
@@ -133,7 +133,7 @@ fn panel(svg: &mut Svg, chart: &Chart, (x, y): (f64, f64)) {
             true => format!("{:.3}%", share * y_max * 100.0),
             false => format!("{:.2}", share * y_max),
         };
-        let value = tidy(&value);
+        let value = trim_zeros(&value);
         svg.put(format_args!(
             "<path class=\"grid\" d=\"M{x} {at:.1}h{}\"/><text class=\"tick\" \
              text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{value}</text>",
@@ -144,7 +144,7 @@ fn panel(svg: &mut Svg, chart: &Chart, (x, y): (f64, f64)) {
     }
     let round = (0..=PARTS).map(|part| {
         let position = f64::from(part) / f64::from(PARTS) * x_max;
-        (position, tidy(&format!("{position:.2}")))
+        (position, trim_zeros(&format!("{position:.2}")))
     });
     let round: Vec<(f64, String)> = round.collect();
     let ticks = if chart.ticks.is_empty() {
@@ -169,14 +169,14 @@ fn panel(svg: &mut Svg, chart: &Chart, (x, y): (f64, f64)) {
         svg.put(format_args!(
             "<polyline class=\"line\" stroke=\"{}\" stroke-width=\"{:.1}\" points=\"{}\"/>",
             color(index),
-            1.5 + THINNER * (chart.lines.len() - 1 - index) as f64,
+            1.5 + LINE_WIDTH_STEP * (chart.lines.len() - 1 - index) as f64,
             points.join(" ")
         ));
     }
 }
 
 /// Strips trailing zeros of a number.
-fn tidy(text: &str) -> String {
+fn trim_zeros(text: &str) -> String {
     let (number, unit) = text.split_at(text.find('%').unwrap_or(text.len()));
     match number.contains('.') {
         true => format!(
@@ -204,10 +204,10 @@ mod tests {
             (7972.0, 8000.0),
         ];
         for (value, end) in cases {
-            assert!((nice(value) - end).abs() < 1e-9 * end, "{value}");
+            assert!((axis_end(value) - end).abs() < 1e-9 * end, "{value}");
         }
-        assert_eq!(tidy("2.50%"), "2.5%");
-        assert_eq!(tidy("100"), "100");
-        assert_eq!(tidy("5.00"), "5");
+        assert_eq!(trim_zeros("2.50%"), "2.5%");
+        assert_eq!(trim_zeros("100"), "100");
+        assert_eq!(trim_zeros("5.00"), "5");
     }
 }

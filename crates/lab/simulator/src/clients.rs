@@ -22,7 +22,7 @@ pub(crate) struct Clients {
     /// Mean think time, nanoseconds.
     think: f64,
     /// Send times of the thinking clients.
-    asks: BinaryHeap<Reverse<u64>>,
+    send_times: BinaryHeap<Reverse<u64>>,
 }
 
 impl Clients {
@@ -37,22 +37,22 @@ impl Clients {
             random: Xoshiro256::new(seed, 0),
             parts: shares.iter().map(part).collect(),
             think: think as f64,
-            asks: BinaryHeap::with_capacity(count as usize),
+            send_times: BinaryHeap::with_capacity(count as usize),
         };
         for _ in 0..count {
             let begin = clients.random.exponential() * clients.think.max(START);
-            clients.asks.push(Reverse(begin as u64));
+            clients.send_times.push(Reverse(begin as u64));
         }
         clients
     }
 
     /// Time of the next request; `None` while all clients wait.
     pub(crate) fn next_at(&self) -> Option<u64> {
-        self.asks.peek().map(|ask| ask.0)
+        self.send_times.peek().map(|time| time.0)
     }
 
     pub(crate) fn next(&mut self) -> Option<Arrival> {
-        let Reverse(at) = self.asks.pop()?;
+        let Reverse(at) = self.send_times.pop()?;
         let unit = self.random.unit();
         let model = self.parts.partition_point(|&part| part < unit);
         let model = model.min(self.parts.len().saturating_sub(1));
@@ -65,7 +65,8 @@ impl Clients {
             true => self.random.exponential() * self.think,
             false => 0.0,
         };
-        self.asks.push(Reverse(at.saturating_add(thought as u64)));
+        self.send_times
+            .push(Reverse(at.saturating_add(thought as u64)));
     }
 }
 

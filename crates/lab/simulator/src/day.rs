@@ -120,7 +120,7 @@ pub fn days(scenario: &Scenario, length: Nanos, progress: &mut dyn FnMut(u64)) -
     let load = ("load", Scaler::Load(Autoscaler::default()));
     let busy = ("busy", Scaler::Busy(VecDeque::new()));
     let run = |(name, scaler), progress: &mut dyn FnMut(u64)| {
-        let intervals = Run::new(scenario, scaler, load_at)?.go(length, progress);
+        let intervals = Run::new(scenario, scaler, load_at)?.run(length, progress);
         Some(Day {
             scaler: name,
             intervals,
@@ -134,7 +134,7 @@ pub fn days(scenario: &Scenario, length: Nanos, progress: &mut dyn FnMut(u64)) -
 #[must_use]
 pub fn steady_by_factor(scenario: &Scenario, share: f64, length: Nanos) -> Option<Day> {
     let scaler = Scaler::Factor(VecDeque::new());
-    let intervals = Run::new(scenario, scaler, |_| share)?.go(length, &mut |_| ());
+    let intervals = Run::new(scenario, scaler, |_| share)?.run(length, &mut |_| ());
     Some(Day {
         scaler: "factor",
         intervals,
@@ -188,7 +188,7 @@ impl<'a, L: Fn(f64) -> f64> Run<'a, L> {
         Some(run)
     }
 
-    fn go(mut self, length: Nanos, progress: &mut dyn FnMut(u64)) -> Vec<Interval> {
+    fn run(mut self, length: Nanos, progress: &mut dyn FnMut(u64)) -> Vec<Interval> {
         let mut intervals: Vec<Interval> = Vec::new();
         let mut next = self.arrivals.next();
         let mut begin = Nanos(0);

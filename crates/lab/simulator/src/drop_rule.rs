@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_target_is_that_of_its_long_definition() {
+    fn the_own_target_equals_its_exhaustive_definition() {
         let slow = |cost: &Cost, objective: f64, rate: f64| -> u64 {
             let l = |b: u64| cost.alpha_ns() * b as f64 + cost.beta_ns();
             let n = |b: u64| (rate * 1e-9 * l(b) / b as f64).max(1.0);

@@ -11,24 +11,24 @@ pub const RATE_PRECISION: f64 = 0.002;
 
 /// Factor over a model's bound of bad requests at which a run is aborted, because the remaining
 /// requests cannot compensate for it.
-pub(crate) const HOPELESS: f64 = 1.3;
+pub(crate) const ABORT_FACTOR: f64 = 1.3;
 
 /// Aborts a run that can no longer meet the bound, and reports its progress.
-struct Judge<'a> {
+struct GoodputWatcher<'a> {
     /// Allowed bad requests per model.
     allowed: Vec<f64>,
-    is_hopeless: bool,
+    is_aborted: bool,
     progress: &'a mut dyn FnMut(u64),
     arrived: u64,
 }
 
-impl Watcher for Judge<'_> {
-    fn goes_on(&mut self, arrived: u64, _of: u64, bad: &[u64]) -> bool {
+impl Watcher for GoodputWatcher<'_> {
+    fn should_continue(&mut self, arrived: u64, _of: u64, bad: &[u64]) -> bool {
         (self.progress)(arrived - self.arrived);
         self.arrived = arrived;
         let mut pairs = bad.iter().zip(&self.allowed);
-        self.is_hopeless = pairs.any(|(&bad, allowed)| bad as f64 > allowed * HOPELESS);
-        !self.is_hopeless
+        self.is_aborted = pairs.any(|(&bad, allowed)| bad as f64 > allowed * ABORT_FACTOR);
+        !self.is_aborted
     }
 }
 
@@ -40,14 +40,14 @@ pub fn is_good_at(scenario: &Scenario, rate: f64, progress: &mut dyn FnMut(u64))
         Source::Closed { .. } | Source::Listed(_) => return false,
     };
     let share = |model_rate: f64| BAD_RATE_MAX * requests * model_rate / rate;
-    let mut judge = Judge {
+    let mut watcher = GoodputWatcher {
         allowed: scenario.rates().into_iter().map(share).collect(),
-        is_hopeless: false,
+        is_aborted: false,
         progress,
         arrived: 0,
     };
-    let figures = run_watched(&scenario, &mut judge);
-    !judge.is_hopeless && figures.worst_model_bad_rate <= BAD_RATE_MAX
+    let figures = run_watched(&scenario, &mut watcher);
+    !watcher.is_aborted && figures.worst_model_bad_rate <= BAD_RATE_MAX
 }
 
 /// Goodput of a scenario with random arrivals, in requests per second; its rate is ignored.

@@ -19,7 +19,7 @@ mod scenario_scheduler;
 mod server;
 mod trace;
 
-pub use arrivals::{Arrival, Popularity, Process};
+pub use arrivals::{Arrival, ArrivalProcess, Popularity};
 pub use cluster::{Cluster, ClusterFigures, Failures, Routing};
 pub use day::{Day, INTERVAL, Interval, START, WINDOW, days, load_at, steady_by_factor};
 pub use drop_rule::{DropRule, Target};

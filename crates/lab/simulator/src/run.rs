@@ -26,7 +26,7 @@ pub trait Watcher {
     /// A request was dropped.
     fn dropped(&mut self, _at: Nanos, _model: usize, _key: u64) {}
     /// `arrived` of `of` requests have arrived; `false` aborts the run.
-    fn goes_on(&mut self, _arrived: u64, _of: u64, _bad: &[u64]) -> bool {
+    fn should_continue(&mut self, _arrived: u64, _of: u64, _bad: &[u64]) -> bool {
         true
     }
 }
@@ -44,7 +44,7 @@ pub fn run(scenario: &Scenario) -> Figures {
 /// Runs a scenario with an observer.
 pub fn run_watched(scenario: &Scenario, watcher: &mut impl Watcher) -> Figures {
     let mut run = Run::new(scenario, watcher);
-    run.go();
+    run.run();
     run.recorder.counts.figures()
 }
 
@@ -88,7 +88,7 @@ impl<'a, W: Watcher> Run<'a, W> {
         run
     }
 
-    fn go(&mut self) {
+    fn run(&mut self) {
         let scenario = self.scenario;
         let (warmup, requests) = (self.warmup, self.requests);
         let mut eager_from = scenario.eager_from;
@@ -104,7 +104,7 @@ impl<'a, W: Watcher> Run<'a, W> {
                 self.begin(arrival.at);
             }
             if let Some(from) = eager_from.take_if(|from| *from <= now) {
-                self.turn_eager(from);
+                self.switch_to_eager(from);
             }
             self.run_timers(now);
             self.arrived[arrival.model] += 1;
@@ -117,9 +117,11 @@ impl<'a, W: Watcher> Run<'a, W> {
             self.recorder.counts.end = arrival.at;
             self.step(event, now);
             if number % WATCH_EVERY == WATCH_EVERY - 1
-                && !self
-                    .watcher
-                    .goes_on(number + 1, warmup + requests, &self.recorder.counts.bad)
+                && !self.watcher.should_continue(
+                    number + 1,
+                    warmup + requests,
+                    &self.recorder.counts.bad,
+                )
             {
                 break;
             }
@@ -134,7 +136,7 @@ impl<'a, W: Watcher> Run<'a, W> {
     /// The next arrival. With closed-loop clients, first processes the timers that may produce
     /// replies.
     fn next_arrival(&mut self) -> Option<Arrival> {
-        while let Arrivals::Asked(clients) = &self.arrivals {
+        while let Arrivals::ClosedLoop(clients) = &self.arrivals {
             let is_first = |timer: &Nanos| clients.next_at().is_none_or(|at| timer.0 < at);
             match self.actions.timer.filter(is_first) {
                 Some(timer) => self.step(DeadlineEvent::Timer, timer),
@@ -149,7 +151,7 @@ impl<'a, W: Watcher> Run<'a, W> {
         self.warm.clone_from(&self.arrived);
     }
 
-    fn turn_eager(&mut self, from: Nanos) {
+    fn switch_to_eager(&mut self, from: Nanos) {
         self.run_timers(from);
         for queue in 0..self.scenario.models.len() {
             let queue = QueueIndex(queue);
@@ -186,7 +188,7 @@ impl<'a, W: Watcher> Run<'a, W> {
             let is_measured = drop.key.0 > self.warm[model] && self.recorder.is_measuring();
             self.recorder.counts.bad[model] += u64::from(is_measured);
             self.watcher.dropped(now, model, drop.key.0);
-            if let Arrivals::Asked(clients) = &mut self.arrivals {
+            if let Arrivals::ClosedLoop(clients) = &mut self.arrivals {
                 clients.answer(now.0);
             }
         }
@@ -196,7 +198,7 @@ impl<'a, W: Watcher> Run<'a, W> {
             let keys = (first.map_or(0, |m| m.key.0), last.map_or(0, |m| m.key.0));
             self.watcher.dispatched(dispatch, keys);
             let end = dispatch.departure.end.0;
-            if let Arrivals::Asked(clients) = &mut self.arrivals {
+            if let Arrivals::ClosedLoop(clients) = &mut self.arrivals {
                 members.iter().for_each(|_| clients.answer(end));
             }
             let worker = dispatch.worker.position();
@@ -225,7 +227,7 @@ pub(crate) fn arrivals(scenario: &Scenario) -> (Arrivals<'_>, u64, u64) {
         } => {
             let shares = popularity.shares(scenario.models.len());
             let clients = Clients::new(clients, think.0, &shares, scenario.seed);
-            (Arrivals::Asked(clients), warmup(requests), requests)
+            (Arrivals::ClosedLoop(clients), warmup(requests), requests)
         }
     }
 }

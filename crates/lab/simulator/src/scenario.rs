@@ -3,7 +3,7 @@
 use albacore_batching::deadlines::{Cost, Delays, Release};
 use albacore_batching::{Nanos, Prefer};
 
-use crate::arrivals::{Arrival, Popularity, Process};
+use crate::arrivals::{Arrival, ArrivalProcess, Popularity};
 use crate::drop_rule::{DropRule, Target};
 use crate::scenario_scheduler::{QueueRules, ReleaseRule};
 
@@ -58,7 +58,7 @@ pub enum Wait {
 pub enum Source {
     Drawn {
         /// Distribution of interarrival times.
-        process: Process,
+        process: ArrivalProcess,
         /// Distribution of the rate over the models.
         popularity: Popularity,
         /// Requests per second of all models.

@@ -233,7 +233,7 @@ fn auto_that_prefers_idle_workers_has_the_goodput_of_the_best_rule_on_every_set(
 }
 
 #[test]
-fn auto_that_prefers_short_waits_has_it_too() {
+fn auto_that_prefers_short_waits_has_the_goodput_of_the_best_rule_on_every_set() {
     assert_auto_has_goodput(SHORT_WAITS, 0.985);
 }
 
@@ -279,7 +279,7 @@ fn closed(clients: u32, policy: &str, drop: &str) -> Figures {
 }
 
 #[test]
-fn auto_answers_clients_that_wait_as_soon_and_as_many_as_eager_does() {
+fn auto_serves_closed_loop_clients_as_fast_and_as_many_as_eager_does() {
     for clients in [1, 2, 8, 32, 200] {
         let eager = closed(clients, "eager", "half");
         let auto = closed(clients, "auto", "auto");

@@ -31,7 +31,7 @@ fn main() -> Result<(), TestbedError> {
     }
     println!("folder: {}", node.folder().display());
     if !is_emulated {
-        println!("shell in it: {}", node.entrance()?);
+        println!("shell in it: {}", node.shell_command()?);
     }
     println!("export KUBECONFIG={}", node.plane().kubeconfig().display());
     println!("It ends with the end of the input.");

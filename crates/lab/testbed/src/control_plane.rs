@@ -41,7 +41,7 @@ pub(crate) struct Place {
     /// Address of its servers.
     pub(crate) address: Ipv4Addr,
     /// Command prefix that enters the network; empty for the current one.
-    pub(crate) entrance: Vec<OsString>,
+    pub(crate) command_prefix: Vec<OsString>,
     /// Parent of its folder.
     pub(crate) parent: PathBuf,
 }
@@ -70,7 +70,7 @@ impl ControlPlane {
     pub fn start(options: &Options) -> Result<Self, TestbedError> {
         let here = Place {
             address: Ipv4Addr::LOCALHOST,
-            entrance: Vec::new(),
+            command_prefix: Vec::new(),
             parent: std::env::temp_dir(),
         };
         Self::start_at(here, options)
@@ -363,7 +363,7 @@ impl Drop for ControlPlane {
 
 /// The command prefix of a program.
 fn command_line(place: &Place, binary: &Path) -> Vec<OsString> {
-    let mut words = place.entrance.clone();
+    let mut words = place.command_prefix.clone();
     words.push(binary.into());
     words
 }

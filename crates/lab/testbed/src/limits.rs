@@ -26,7 +26,7 @@ pub(crate) const REMOVAL_PERIOD: Duration = Duration::from_millis(50);
 pub(crate) const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
 /// An emulated machine prints its first line after 10 s on two idle cores; this is for busy ones.
-pub(crate) const GUEST_BOOT_MAX: Duration = Duration::from_secs(120);
+pub(crate) const GUEST_FIRST_OUTPUT_MAX: Duration = Duration::from_secs(120);
 
 /// An emulated machine completes a test in 110 s on two idle cores.
 pub(crate) const GUEST_TIME_MAX: Duration = Duration::from_secs(300);

@@ -54,7 +54,7 @@ impl TestNetwork {
         pods: &str,
     ) -> Result<Self, TestbedError> {
         let network = Self::supervised(&["device"])?;
-        let (end, pid) = (cable(number), network.supervisor_pid().to_string());
+        let (end, pid) = (veth_name(number), network.supervisor_pid().to_string());
         let (with_mask, gateway) = (format!("{address}/24"), NODE_ADDRESS.to_string());
         let by = address.to_string();
         other.ip(&[
@@ -73,7 +73,7 @@ impl TestNetwork {
     /// # Errors
     /// There is no such veth pair.
     pub(crate) fn disconnect(&self, number: u8) -> Result<(), TestbedError> {
-        self.ip(&["link", "set", &cable(number), "down"])
+        self.ip(&["link", "set", &veth_name(number), "down"])
     }
 
     /// Runs `ip` in this network.
@@ -81,9 +81,9 @@ impl TestNetwork {
     /// # Errors
     /// The message of `ip`.
     pub(crate) fn ip(&self, words: &[&str]) -> Result<(), TestbedError> {
-        let entrance = self.command_prefix();
-        let mut command = Command::new(&entrance[0]);
-        command.args(&entrance[1..]).arg("ip").args(words);
+        let command_prefix = self.command_prefix();
+        let mut command = Command::new(&command_prefix[0]);
+        command.args(&command_prefix[1..]).arg("ip").args(words);
         let output = command.output().map_err(TestbedError::file("ip"))?;
         if output.status.success() {
             return Ok(());
@@ -216,7 +216,7 @@ impl TestNetwork {
 }
 
 /// The veth end on the bridge that is connected to another network.
-fn cable(number: u8) -> String {
+fn veth_name(number: u8) -> String {
     format!("to-node{number}")
 }
 

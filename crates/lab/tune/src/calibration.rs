@@ -127,7 +127,7 @@ impl Costs {
         step: &'static str,
         configuration: &Configuration,
     ) -> Result<Calibrated, TuneError> {
-        context.stop_if_asked()?;
+        context.stop_if_interrupted()?;
         let bad_max = context.deployment.bad_max();
         let running = servers.with(context, configuration)?;
         let calibrated = calibrate(running, bad_max)?;
@@ -142,7 +142,7 @@ impl Costs {
                 window.batch_rows
             ),
         };
-        context.tell(&format!("{}: {}: {}", step.step, step.tried, step.showed));
+        context.report(&format!("{}: {}: {}", step.step, step.tried, step.showed));
         self.steps.push(step);
         Ok(calibrated)
     }
@@ -246,7 +246,7 @@ fn calibrate(running: &mut Running, bad_max: f64) -> Result<Calibrated, TuneErro
     let learned = bench.learn(&schedule)?;
     let requests = learned.run.probe.report.sent.max(1) as f64;
     let seconds = schedule.seconds();
-    let window = running.seen(&learned.run, &load, seconds);
+    let window = running.window_of_run(&learned.run, &load, seconds);
     Ok(Calibrated {
         configuration: running.configuration.clone(),
         lone_p50: lone.p50,
@@ -260,7 +260,7 @@ fn calibrate(running: &mut Running, bad_max: f64) -> Result<Calibrated, TuneErro
 
 /// The rate at which one of two windows is within the objective, in requests per second.
 fn find_capacity(running: &Running, first: f64, bad_max: f64) -> Result<f64, TuneError> {
-    let mut stairs = Staircase::from(first.max(10.0));
+    let mut stairs = Staircase::new(first.max(10.0));
     let mut is_answered = false;
     for turn in 0..SEARCHES {
         let length = Duration::from_secs_f64(SEARCH_REQUESTS / stairs.rate.max(1.0));
@@ -268,10 +268,10 @@ fn find_capacity(running: &Running, first: f64, bad_max: f64) -> Result<f64, Tun
         let schedule = running.bench.window(stairs.rate, length, turn as u64)?;
         let probe = running.bench.probe(&schedule)?;
         is_answered |= probe.report.goodput > 0.0;
-        stairs.note(probe.report.bad_rate <= bad_max);
+        stairs.record(probe.report.bad_rate <= bad_max);
     }
     match is_answered {
-        true => Ok(stairs.found()),
+        true => Ok(stairs.threshold()),
         false => Err(TuneError::Failed(format!(
             "{}: no request was answered within the objective: is the machine busy?",
             running.configuration.name()

@@ -44,7 +44,7 @@ pub(crate) fn is_own_kept(sustained: &[Sustained], race: &Race) -> bool {
     };
     let mut arms = race.arms.iter();
     let arm = arms.find(|arm| arm.configuration == own.configuration);
-    let is_open = arm.is_some_and(|arm| arm.left_out.is_none());
+    let is_open = arm.is_some_and(|arm| arm.eliminated_after.is_none());
     let overlaps = own.quartiles[1] >= chosen.quartiles[0];
     own.goodput * EQUAL >= chosen.goodput || (is_open && overlaps)
 }
@@ -62,7 +62,7 @@ pub(crate) fn run(
     if *winner != current && own.is_some_and(|own| own.failed.is_none()) {
         checked.push(current);
     }
-    servers.keep(&checked.iter().collect::<Vec<_>>())?;
+    servers.stop_except(&checked.iter().collect::<Vec<_>>())?;
     let carried = |of: &Configuration| {
         let arm = race.arms.iter().find(|arm| arm.configuration == *of);
         let windows = arm.map_or(&[][..], |arm| &arm.windows);
@@ -85,7 +85,7 @@ pub(crate) fn sustained(
     first: &[f64],
     windows: usize,
 ) -> Result<Vec<Sustained>, TuneError> {
-    let mut stairs: Vec<Staircase> = first.iter().map(|&rate| Staircase::from(rate)).collect();
+    let mut stairs: Vec<Staircase> = first.iter().map(|&rate| Staircase::new(rate)).collect();
     let mut best: Vec<Option<Window>> = vec![None; checked.len()];
     for turn in 0..windows {
         let is_over = context.elapsed() > context.request.options.time.as_secs_f64();
@@ -93,7 +93,7 @@ pub(crate) fn sustained(
             break;
         }
         for (index, of) in checked.iter().enumerate() {
-            context.stop_if_asked()?;
+            context.stop_if_interrupted()?;
             let seed = context
                 .request
                 .options
@@ -103,7 +103,7 @@ pub(crate) fn sustained(
                 .with(context, of)?
                 .window(stairs[index].rate, WINDOW, seed)?;
             let is_within = window.bad <= context.deployment.bad_max();
-            stairs[index].note(is_within);
+            stairs[index].record(is_within);
             let is_higher = best[index]
                 .as_ref()
                 .is_none_or(|best| window.rate > best.rate);
@@ -116,7 +116,7 @@ pub(crate) fn sustained(
     Ok(sustained
         .map(|((configuration, stairs), best)| Sustained {
             configuration: configuration.clone(),
-            goodput: stairs.found(),
+            goodput: stairs.threshold(),
             quartiles: stairs.spread(),
             best,
         })
@@ -130,15 +130,15 @@ mod tests {
     use crate::race::Arm;
 
     #[test]
-    fn the_files_own_configuration_stays_without_a_reason() {
+    fn the_current_configuration_is_kept_without_a_reason_to_change() {
         let own = tests_base();
         let chosen = Configuration {
             workers: 1,
             ..tests_base()
         };
-        let race = |left_out| {
+        let race = |eliminated_after| {
             let mut arm = Arm::of_tests(own.clone(), 1.0);
-            arm.left_out = left_out;
+            arm.eliminated_after = eliminated_after;
             Race {
                 arms: vec![arm, Arm::of_tests(chosen.clone(), 1.0)],
                 rounds: 22,
@@ -153,9 +153,9 @@ mod tests {
             quartiles: [low, high],
             best: None,
         };
-        let is_kept = |chosen_rates, own_rates, left_out| {
+        let is_kept = |chosen_rates, own_rates, eliminated_after| {
             let both = [sustained(&chosen, chosen_rates), sustained(&own, own_rates)];
-            is_own_kept(&both, &race(left_out))
+            is_own_kept(&both, &race(eliminated_after))
         };
         let better = [110.0, 120.0, 130.0];
         assert!(!is_kept(better, [90.0, 100.0, 105.0], None));

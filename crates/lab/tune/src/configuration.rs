@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_choose_of_the_front_end_stays() {
+    fn other_front_end_fields_are_preserved() {
         let text = "apiVersion: albacore.dev/v1beta1\nkind: InferenceDeployment\n\
             metadata: {name: a}\nspec: {workers: 1, threads: 1, models: [{name: m, uri: 'file:///m.ubj'}]}\n";
         let mut deployment = albacore_api::read_deployment(text, "a").unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_differs() {
+    fn names_contain_the_configured_front_threads() {
         let one = Configuration {
             front_threads: Some(2),
             ..base()

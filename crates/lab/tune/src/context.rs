@@ -16,31 +16,31 @@ pub(crate) struct Context<'a> {
     pub(crate) cpus: Cpus,
     begin: Instant,
     signals: Signals,
-    tell: &'a mut dyn FnMut(&str),
+    on_progress: &'a mut dyn FnMut(&str),
 }
 
 impl<'a> Context<'a> {
     /// The time limit starts now.
     pub(crate) fn new(
         request: &'a TuneRequest,
-        tell: &'a mut dyn FnMut(&str),
+        on_progress: &'a mut dyn FnMut(&str),
     ) -> Result<Self, TuneError> {
         let deployment = Deployment::read(request)?;
         let cpus = Cpus::read(request.cpus.as_ref())?;
         std::fs::create_dir_all(&request.folder).map_err(TuneError::file(&request.folder))?;
-        tell(&cpus.ran_on());
+        on_progress(&cpus.description());
         Ok(Self {
             request,
             deployment,
             cpus,
             begin: Instant::now(),
             signals: Signals::install().map_err(|e| TuneError::Failed(e.to_string()))?,
-            tell,
+            on_progress,
         })
     }
 
-    pub(crate) fn tell(&mut self, line: &str) {
-        (self.tell)(line);
+    pub(crate) fn report(&mut self, line: &str) {
+        (self.on_progress)(line);
     }
 
     /// Elapsed time of the run, in seconds.
@@ -57,7 +57,7 @@ impl<'a> Context<'a> {
 
     /// # Errors
     /// [`TuneError::Interrupted`] after SIGINT or SIGTERM.
-    pub(crate) fn stop_if_asked(&self) -> Result<(), TuneError> {
+    pub(crate) fn stop_if_interrupted(&self) -> Result<(), TuneError> {
         match self.signals.take() {
             0 => Ok(()),
             _ => Err(TuneError::Interrupted),

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_that_was_calibrated_is_predicted_as_measured_and_others_lie_between() {
+    fn calibrated_configurations_are_predicted_as_measured_and_others_interpolated() {
         let factor = |workers, threads, factor| Factor {
             workers,
             threads,

@@ -79,7 +79,7 @@ impl Cpus {
     }
 
     /// Description of the cpus of servers and load generator.
-    pub(crate) fn ran_on(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         let (servers, generator) = (self.topology.cpuset(), &self.generator);
         match self.is_generator_apart() {
             true => format!("servers on cpus {servers}, load generator on cpus {generator}"),
@@ -150,14 +150,14 @@ mod tests {
         let apart = if others.is_empty() { &one } else { &others };
         assert_eq!(cpus.start_apart(|| Ok(mask())).unwrap(), all);
         assert_eq!((&mask(), &cpus.generator), (apart, apart));
-        assert!(cpus.ran_on().ends_with(&format!("cpus {apart}")));
+        assert!(cpus.description().ends_with(&format!("cpus {apart}")));
         let none = Cpus::read(Some(&CpuSet::new())).unwrap_err();
         assert!(matches!(&none, TuneError::Usage(what) if what.starts_with("--cpus has no cpu")));
         let far = "8191".parse().unwrap();
         let far = Cpus::read(Some(&far)).unwrap_err().to_string();
         assert!(far.starts_with("--cpus 8191: "), "{far}");
         let shared = Cpus::of_tests(2, 1);
-        assert!(shared.is_time_shared() && shared.ran_on().ends_with("share cpus 0-1"));
+        assert!(shared.is_time_shared() && shared.description().ends_with("share cpus 0-1"));
     }
 
     #[test]

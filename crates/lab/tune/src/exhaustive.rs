@@ -31,9 +31,9 @@ pub fn measure(
     request: &TuneRequest,
     measurement: &Measurement,
     windows: usize,
-    tell: &mut dyn FnMut(&str),
+    on_progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Sustained>, TuneError> {
-    let mut context = Context::new(request, tell)?;
+    let mut context = Context::new(request, on_progress)?;
     let mut servers = Servers::new();
     let groups: Vec<Vec<Configuration>> = match measurement {
         Measurement::Beside(all) => vec![all.clone()],
@@ -57,13 +57,13 @@ pub fn measure(
         let of = sustained(&mut context, &mut servers, group, &first, windows)?;
         for one in &of {
             let (name, rate) = (one.configuration.name(), one.goodput);
-            context.tell(&format!(
+            context.report(&format!(
                 "{} of {all}: {name}: {rate:.0} requests/s",
                 index + 1
             ));
         }
         found.extend(of);
-        servers.keep(&[])?;
+        servers.stop_except(&[])?;
     }
     Ok(found)
 }

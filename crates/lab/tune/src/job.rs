@@ -20,7 +20,7 @@ use crate::tune;
 pub const TUNE_JOURNAL: &str = "tune.jsonl";
 
 /// Path of the input, in the folder of the job.
-const SENT: &str = "input/tune.json";
+const INPUT: &str = "input/tune.json";
 
 /// Path of the deployment's file, in the folder of the job.
 const DEPLOYMENT: &str = "input/deployment.yaml";
@@ -33,7 +33,7 @@ const PART_CHARS: usize = 1 << 16;
 const TIME_MORE: Duration = Duration::from_secs(1_800);
 
 #[derive(Serialize, Deserialize)]
-struct Sent {
+struct JobInput {
     /// The object as YAML.
     deployment: String,
     options: TuneOptions,
@@ -92,8 +92,8 @@ pub fn describe_job(
     let metadata = &object["metadata"];
     let name = metadata["name"].as_str().unwrap_or_default();
     let named = format!("InferenceDeployment {name}");
-    let is_sent = options.arrivals == "poisson" || options.arrivals.starts_with("gamma:");
-    if !is_sent {
+    let is_generated = options.arrivals == "poisson" || options.arrivals.starts_with("gamma:");
+    if !is_generated {
         let arrivals = &options.arrivals;
         return Err(TuneError::Usage(format!(
             "--arrivals {arrivals}: a file of times is not sent to a pod: name poisson or gamma:SHAPE"
@@ -109,12 +109,12 @@ pub fn describe_job(
     let deployment = yaml_serde::to_string(&applied).map_err(|e| failed(e.to_string()))?;
     let request = request(options, Path::new("/"));
     Deployment::of_text(deployment.clone(), &named, Path::new("/"), &request)?;
-    let sent = Sent {
+    let input = JobInput {
         deployment,
         options: options.clone(),
     };
-    let text = serde_json::to_string(&sent).map_err(|e| failed(e.to_string()))?;
-    let file = InputFile::of_text(SENT, &text);
+    let text = serde_json::to_string(&input).map_err(|e| failed(e.to_string()))?;
+    let file = InputFile::of_text(INPUT, &text);
     Ok(Description {
         name: name.to_owned(),
         output: output.map_or_else(|| format!("tune-{name}").into(), Path::to_owned),
@@ -128,8 +128,8 @@ pub fn describe_job(
 
 /// Whether the folder of the job contains an input of this kind.
 #[must_use]
-pub fn is_sent(folder: &Path) -> bool {
-    folder.join(SENT).exists()
+pub fn has_tune_input(folder: &Path) -> bool {
+    folder.join(INPUT).exists()
 }
 
 /// In the pod: runs the job; writes progress and results to the journal.
@@ -137,12 +137,12 @@ pub fn is_sent(folder: &Path) -> bool {
 /// # Errors
 /// Those of [`tune`] and [`write_results`]; the journal cannot be written.
 pub fn run_job(folder: &Path) -> Result<(), TuneError> {
-    let path = folder.join(SENT);
+    let path = folder.join(INPUT);
     let text = std::fs::read_to_string(&path).map_err(TuneError::file(&path))?;
-    let sent: Sent = serde_json::from_str(&text)
+    let input: JobInput = serde_json::from_str(&text)
         .map_err(|e| TuneError::Failed(format!("{}: {e}", path.display())))?;
-    let request = request(&sent.options, folder);
-    std::fs::write(&request.file, &sent.deployment).map_err(TuneError::file(&request.file))?;
+    let request = request(&input.options, folder);
+    std::fs::write(&request.file, &input.deployment).map_err(TuneError::file(&request.file))?;
     let mut journal = Journal::create(&request.folder)?;
     let mut unwritten = None;
     let outcome = tune(&request, &mut |line| {

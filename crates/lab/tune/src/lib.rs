@@ -36,7 +36,7 @@ pub use check::Sustained;
 pub use configuration::Configuration;
 pub use error::TuneError;
 pub use exhaustive::{Measurement, measure};
-pub use job::{TUNE_JOURNAL, describe_job, is_sent, line_text, run_job, write_fetched};
+pub use job::{TUNE_JOURNAL, describe_job, has_tune_input, line_text, run_job, write_fetched};
 pub use outcome::{Measured, Outcome};
 pub use report::write_results;
 pub use request::{Place, TuneOptions, TuneRequest};
@@ -45,14 +45,17 @@ use crate::calibration::Costs;
 pub(crate) use crate::context::Context;
 use crate::server::Servers;
 
-/// Finds a configuration; `tell` is called with a line per step. If a signal or an error ends the
-/// run early, the outcome contains the measurements so far.
+/// Finds a configuration; `on_progress` is called with a line per step. If a signal or an error
+/// ends the run early, the outcome contains the measurements so far.
 ///
 /// # Errors
 /// A file or option is invalid, no configuration meets the objective, a server does not start, or a
 /// signal was received before a candidate was measured.
-pub fn tune(request: &TuneRequest, tell: &mut dyn FnMut(&str)) -> Result<Outcome, TuneError> {
-    let mut context = Context::new(request, tell)?;
+pub fn tune(
+    request: &TuneRequest,
+    on_progress: &mut dyn FnMut(&str),
+) -> Result<Outcome, TuneError> {
+    let mut context = Context::new(request, on_progress)?;
     let mut servers = Servers::new();
     let costs = Costs::measure(&mut context, &mut servers)?;
     let ranking = ranking::rank(&mut context, &costs);
@@ -69,7 +72,7 @@ pub fn tune(request: &TuneRequest, tell: &mut dyn FnMut(&str)) -> Result<Outcome
         race.keep(&context.deployment.current);
     }
     if race.ended_early.is_none() {
-        servers.keep(&[])?;
+        servers.stop_except(&[])?;
     }
     let recipe = recipe::finish(&context, &costs, &ranking, &race);
     Ok(outcome::of(

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_resource_that_is_used_up_limits() {
+    fn the_saturated_resource_is_the_limit() {
         let costs = Costs {
             by_threads: Vec::new(),
             full: None,

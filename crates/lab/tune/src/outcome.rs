@@ -137,7 +137,7 @@ pub(crate) fn of(
         arrivals: request.options.arrivals.clone(),
         cpus: context.cpus.count(),
         topology: context.cpus.topology.hash_text(),
-        ran_on: context.cpus.ran_on(),
+        ran_on: context.cpus.description(),
         seconds: context.elapsed(),
         steps,
         candidates: ranking.all,
@@ -178,8 +178,8 @@ fn measured(arm: Arm, ranking: &Ranking, limit: Limit, context: &Context<'_>) ->
     let unmeasured = || arm.windows.is_empty().then(|| "not measured".to_owned());
     let failed = arm.failed.clone().or_else(unmeasured);
     // at rates that the candidate sustains, without overload
-    let held = arm.held(bad_max);
-    let typical = |value: fn(&Window) -> f64| median(held.iter().map(|window| value(window)));
+    let sustained = arm.sustained_windows(bad_max);
+    let typical = |value: fn(&Window) -> f64| median(sustained.iter().map(|window| value(window)));
     Measured {
         predicted_goodput: ranking.of(&arm.configuration).map(|of| of.goodput),
         goodput: match is_fixed {
@@ -193,7 +193,7 @@ fn measured(arm: Arm, ranking: &Ranking, limit: Limit, context: &Context<'_>) ->
         limit,
         configuration: arm.configuration,
         windows: arm.windows,
-        left_out: arm.left_out,
+        left_out: arm.eliminated_after,
         failed,
         chosen_is_better: arm.winner_is_better,
     }

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_serving_pod_has_is_refused() {
+    fn settings_that_only_a_serving_pod_has_are_rejected() {
         let mut own = object("  models: [{name: m, uri: 'file://./m.ubj'}]\n");
         let refused = convert(&mut own, "a").unwrap_err().to_string();
         assert!(refused.contains("spec.models[0].uri"), "{refused}");

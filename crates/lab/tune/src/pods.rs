@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replicas_change_where_the_file_has_others_and_may_have_these() {
+    fn replicas_change_if_they_differ_and_are_allowed() {
         assert_eq!(replicas(3, Some(3)), (None, String::new()));
         let changed = replicas(3, Some(1));
         assert_eq!(changed, (Some(3), "; spec.replicas was 1".to_owned()));

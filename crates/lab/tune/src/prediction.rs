@@ -104,10 +104,10 @@ impl<'a> Model<'a> {
             return None;
         }
         for queue in &mut scenario.queues {
-            queue.time = stretched(queue.time, stretch);
-            queue.profile.cost = queue.profile.cost.map(|cost| stretched(cost, stretch));
+            queue.time = scale_cost(queue.time, stretch);
+            queue.profile.cost = queue.profile.cost.map(|cost| scale_cost(cost, stretch));
             let mean = queue.profile.mean_cost;
-            queue.profile.mean_cost = mean.map(|cost| stretched(cost, stretch));
+            queue.profile.mean_cost = mean.map(|cost| scale_cost(cost, stretch));
             queue.row = Nanos((queue.row.0 as f64 * stretch) as u64);
         }
         let front_cpu = base
@@ -155,7 +155,7 @@ impl<'a> Model<'a> {
     }
 }
 
-fn stretched(cost: Cost, factor: f64) -> Cost {
+fn scale_cost(cost: Cost, factor: f64) -> Cost {
     Cost::new(cost.alpha_ns() * factor, cost.beta_ns() * factor)
 }
 

@@ -24,28 +24,28 @@ const REQUESTS: f64 = 150.0;
 const WINDOW_MAX: Duration = Duration::from_millis(1_500);
 
 /// Initial rounds in which rates converge to the sustained ones; they are not scored.
-const APPROACH: usize = 6;
+const WARMUP_ROUNDS: usize = 6;
 
 /// Rounds averaged to one value, because the rates of consecutive rounds are correlated.
 const BLOCK: usize = 4;
 
 /// Numbers of values at which candidates are compared. Each comparison has a confidence of 99 %:
 /// with few of them, the probability of a false claim is below 5 %.
-const LOOKS: [usize; 3] = looks(8);
+const COMPARISONS: [usize; 3] = looks(8);
 
 /// Final step factor of the rates: about the noise of a window.
 const STEP: f64 = 1.06;
 
 /// After this many values, a candidate whose highest sustained rate is below this share of the best
 /// is eliminated.
-const FAR_VALUES: usize = 2;
-const FAR: f64 = 0.7;
+const FAR_BEHIND_VALUES: usize = 2;
+const FAR_BEHIND: f64 = 0.7;
 
 /// Initial rate, as a share of the predicted goodput.
-const FIRST: f64 = 0.8;
+const INITIAL_RATE_SHARE: f64 = 0.8;
 
 /// Minimum of the initial rate, as a share of the best prediction: predictions have errors.
-const FIRST_MIN: f64 = 0.4;
+const INITIAL_RATE_SHARE_MIN: f64 = 0.4;
 
 /// Share of the time limit after which no round starts: the rest is for the final check.
 const TIME_SHARE: f64 = 0.8;
@@ -62,7 +62,7 @@ pub(crate) struct Arm {
     scores: Vec<f64>,
     stairs: Staircase,
     /// The round after which it was eliminated.
-    pub(crate) left_out: Option<usize>,
+    pub(crate) eliminated_after: Option<usize>,
     /// Error of its measurement.
     pub(crate) failed: Option<String>,
     /// Ratio of the winner's score to its own, with the 99 % interval; `None` for the winner.
@@ -71,29 +71,29 @@ pub(crate) struct Arm {
 
 impl Arm {
     fn is_racing(&self) -> bool {
-        self.left_out.is_none() && self.failed.is_none()
+        self.eliminated_after.is_none() && self.failed.is_none()
     }
 
     /// Means of blocks of rounds after the initial ones.
     fn blocks(&self) -> Vec<f64> {
-        let counted = self.scores.get(APPROACH..).unwrap_or_default();
+        let counted = self.scores.get(WARMUP_ROUNDS..).unwrap_or_default();
         let mean = |block: &[f64]| block.iter().sum::<f64>() / block.len() as f64;
         counted.chunks_exact(BLOCK).map(mean).collect()
     }
 
     /// The highest rate of a window within the objective.
     fn highest(&self, bad_max: f64) -> f64 {
-        let held = self.windows.iter().filter(|window| window.bad <= bad_max);
-        held.map(|window| window.rate).fold(0.0, f64::max)
+        let sustained = self.windows.iter().filter(|window| window.bad <= bad_max);
+        sustained.map(|window| window.rate).fold(0.0, f64::max)
     }
 
     /// The windows within the objective, without the initial rounds; all of these if there is none.
-    pub(crate) fn held(&self, bad_max: f64) -> Vec<&Window> {
-        let counted = self.windows.iter().skip(APPROACH);
-        let held: Vec<&Window> = counted.filter(|window| window.bad <= bad_max).collect();
-        match held.is_empty() {
+    pub(crate) fn sustained_windows(&self, bad_max: f64) -> Vec<&Window> {
+        let counted = self.windows.iter().skip(WARMUP_ROUNDS);
+        let sustained: Vec<&Window> = counted.filter(|window| window.bad <= bad_max).collect();
+        match sustained.is_empty() {
             true => self.windows.iter().collect(),
-            false => held,
+            false => sustained,
         }
     }
 
@@ -139,7 +139,7 @@ pub(crate) fn run(
 ) -> Result<Race, TuneError> {
     let arms_max = arms_max(context, ranking);
     let promising: Vec<&Configuration> = ranking.promising.iter().take(arms_max).collect();
-    servers.keep(&promising)?;
+    servers.stop_except(&promising)?;
     let mut race = Race {
         arms: promising
             .iter()
@@ -152,7 +152,7 @@ pub(crate) fn run(
     };
     let mut random = Xoshiro256::new(context.request.options.seed, 3);
     // bound: the last comparison, or the time limit
-    while !race.is_decided && race.rounds < rounds(LOOKS[LOOKS.len() - 1]) {
+    while !race.is_decided && race.rounds < rounds(COMPARISONS[COMPARISONS.len() - 1]) {
         let end = context.request.options.time.as_secs_f64() * TIME_SHARE;
         if context.elapsed() > end && race.rounds >= rounds(1) {
             break;
@@ -164,11 +164,11 @@ pub(crate) fn run(
             }
             done => done?,
         }
-        if race.rounds == rounds(FAR_VALUES) && race.disturbed().0 <= DISTURBED_MAX {
-            race.drop_far(context.deployment.bad_max());
+        if race.rounds == rounds(FAR_BEHIND_VALUES) && race.disturbed().0 <= DISTURBED_MAX {
+            race.eliminate_far_behind(context.deployment.bad_max());
         }
-        if LOOKS.map(rounds).contains(&race.rounds) {
-            race.look(context);
+        if COMPARISONS.map(rounds).contains(&race.rounds) {
+            race.compare_and_eliminate(context);
         }
     }
     race.finish(context)?;
@@ -177,7 +177,7 @@ pub(crate) fn run(
 
 /// Number of rounds for this many values of an arm.
 const fn rounds(values: usize) -> usize {
-    APPROACH + BLOCK * values
+    WARMUP_ROUNDS + BLOCK * values
 }
 
 fn window_length(rate: f64) -> Duration {
@@ -188,7 +188,9 @@ fn window_length(rate: f64) -> Duration {
 /// and the best.
 fn arms_max(context: &Context<'_>, ranking: &Ranking) -> usize {
     let best = ranking.predicted.first().map_or(1.0, |of| of.goodput);
-    let rate = context.rate_of_pod(ranking).unwrap_or(FIRST * best);
+    let rate = context
+        .rate_of_pod(ranking)
+        .unwrap_or(INITIAL_RATE_SHARE * best);
     let value = rounds(1) as f64 * window_length(rate.max(1.0)).as_secs_f64();
     let left = context.request.options.time.as_secs_f64() * TIME_SHARE - context.elapsed();
     ((left / value).max(0.0) as usize).max(ARMS_MIN)
@@ -197,13 +199,15 @@ fn arms_max(context: &Context<'_>, ranking: &Ranking) -> usize {
 fn arm(context: &Context<'_>, ranking: &Ranking, configuration: &Configuration) -> Arm {
     let best = ranking.predicted.first().map_or(1.0, |of| of.goodput);
     let predicted = ranking.of(configuration).map_or(best, |of| of.goodput);
-    let rate = (FIRST * predicted).max(FIRST_MIN * best).max(1.0);
+    let rate = (INITIAL_RATE_SHARE * predicted)
+        .max(INITIAL_RATE_SHARE_MIN * best)
+        .max(1.0);
     Arm {
         configuration: configuration.clone(),
         windows: Vec::new(),
         scores: Vec::new(),
         stairs: Staircase::with_last_step(context.rate_of_pod(ranking).unwrap_or(rate), STEP),
-        left_out: None,
+        eliminated_after: None,
         failed: None,
         winner_is_better: None,
     }
@@ -228,7 +232,7 @@ impl Race {
         }
         let is_fixed = context.request.options.rate.is_some();
         for index in order {
-            context.stop_if_asked()?;
+            context.stop_if_interrupted()?;
             let arm = &mut self.arms[index];
             if !arm.is_racing() {
                 continue;
@@ -242,18 +246,18 @@ impl Race {
             let rate = arm.stairs.rate;
             let length = window_length(rate);
             match running.and_then(|running| running.window(rate, length, seed)) {
-                Ok(window) => arm.note(window, is_fixed, context.deployment.bad_max()),
+                Ok(window) => arm.record(window, is_fixed, context.deployment.bad_max()),
                 Err(error) => {
                     let failed = error.to_string();
                     arm.failed = Some(failed.clone());
                     let name = arm.configuration.name();
-                    context.tell(&format!("{name}: left out: {failed}"));
+                    context.report(&format!("{name}: left out: {failed}"));
                 }
             }
         }
         if self.rounds == 1 {
-            let (arms, most) = (self.arms.len(), rounds(LOOKS[LOOKS.len() - 1]));
-            context.tell(&format!(
+            let (arms, most) = (self.arms.len(), rounds(COMPARISONS[COMPARISONS.len() - 1]));
+            context.report(&format!(
                 "a first round of {arms} candidates, of at most {most} rounds"
             ));
         }
@@ -261,23 +265,23 @@ impl Race {
     }
 
     /// Eliminates candidates that are far behind, without statistics.
-    fn drop_far(&mut self, bad_max: f64) {
+    fn eliminate_far_behind(&mut self, bad_max: f64) {
         let racing = self.arms.iter().filter(|arm| arm.is_racing());
         let best = racing.map(|arm| arm.highest(bad_max)).fold(0.0, f64::max);
         for arm in self.arms.iter_mut().filter(|arm| arm.is_racing()) {
-            if arm.highest(bad_max) < FAR * best {
-                arm.left_out = Some(self.rounds);
+            if arm.highest(bad_max) < FAR_BEHIND * best {
+                arm.eliminated_after = Some(self.rounds);
             }
         }
     }
 
     /// Eliminates candidates that are significantly behind the leader.
-    fn look(&mut self, context: &mut Context<'_>) {
+    fn compare_and_eliminate(&mut self, context: &mut Context<'_>) {
         let Some(look) = Look::at(&self.racing_blocks(), CONFIDENCE) else {
             return;
         };
         for &index in &look.behind {
-            self.arms[index].left_out = Some(self.rounds);
+            self.arms[index].eliminated_after = Some(self.rounds);
         }
         let leader = look.leader;
         self.winner = leader;
@@ -289,7 +293,7 @@ impl Race {
             Some(_) => format!("p99 {:.2} ms", 1e3 / score),
             None => format!("{score:.0} requests/s"),
         };
-        context.tell(&format!(
+        context.report(&format!(
             "round {rounds}: {racing} candidates left; best: {name}, {what}"
         ));
     }
@@ -360,7 +364,7 @@ impl Race {
 }
 
 impl Arm {
-    fn note(&mut self, window: Window, is_fixed: bool, bad_max: f64) {
+    fn record(&mut self, window: Window, is_fixed: bool, bad_max: f64) {
         let score = match is_fixed {
             // refused and late requests make the answered ones faster
             true => (1.0 - window.bad).max(1e-6).ln() - (window.p99_ms / 1e3).max(1e-6).ln(),
@@ -368,7 +372,7 @@ impl Arm {
         };
         self.scores.push(score);
         if !is_fixed {
-            self.stairs.note(window.bad <= bad_max);
+            self.stairs.record(window.bad <= bad_max);
         }
         self.windows.push(window);
     }
@@ -382,7 +386,7 @@ impl Arm {
             windows: Vec::new(),
             scores: Vec::new(),
             stairs: Staircase::with_last_step(rate, STEP),
-            left_out: None,
+            eliminated_after: None,
             failed: None,
             winner_is_better: None,
         }
@@ -398,37 +402,41 @@ mod tests {
     }
 
     /// Rounds with candidates that sustain these rates; their windows vary by a few percent.
-    fn rounds(held: [f64; 2], count: usize, random: &mut Xoshiro256) -> Race {
+    fn rounds(sustained: [f64; 2], count: usize, random: &mut Xoshiro256) -> Race {
         let mut race = Race {
-            arms: held.map(|rate| arm_from(0.6 * rate)).into(),
+            arms: sustained.map(|rate| arm_from(0.6 * rate)).into(),
             rounds: count,
             winner: 0,
             is_decided: false,
             ended_early: None,
         };
         for _ in 0..count {
-            for (arm, held) in race.arms.iter_mut().zip(held) {
+            for (arm, sustained) in race.arms.iter_mut().zip(sustained) {
                 let noise = (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
                 let rate = arm.stairs.rate;
-                let is_within = rate <= held * (0.06 * noise).exp();
+                let is_within = rate <= sustained * (0.06 * noise).exp();
                 let window = Window {
                     rate,
                     bad: if is_within { 0.0 } else { 0.2 },
                     ..Window::default()
                 };
-                arm.note(window, false, 0.01);
+                arm.record(window, false, 0.01);
             }
         }
         race
     }
 
     #[test]
-    fn equal_candidates_seem_to_differ_in_less_than_one_of_twenty_races() {
+    fn equal_candidates_are_declared_different_in_less_than_one_of_twenty_races() {
         let mut random = Xoshiro256::new(5, 0);
         let mut claims = 0;
         for _ in 0..1_000 {
-            let whole = rounds([1_000.0; 2], APPROACH + BLOCK * LOOKS[2], &mut random);
-            let is_claimed = LOOKS.iter().any(|&values| {
+            let whole = rounds(
+                [1_000.0; 2],
+                WARMUP_ROUNDS + BLOCK * COMPARISONS[2],
+                &mut random,
+            );
+            let is_claimed = COMPARISONS.iter().any(|&values| {
                 let part = Race {
                     arms: whole.arms.iter().map(|arm| first(arm, values)).collect(),
                     ..rounds([1_000.0; 2], 0, &mut Xoshiro256::new(1, 1))
@@ -442,14 +450,18 @@ mod tests {
 
     fn first(arm: &Arm, values: usize) -> Arm {
         let mut arm = arm.clone();
-        arm.scores.truncate(APPROACH + BLOCK * values);
+        arm.scores.truncate(WARMUP_ROUNDS + BLOCK * values);
         arm
     }
 
     #[test]
-    fn a_candidate_that_holds_a_tenth_more_is_found() {
+    fn a_candidate_that_sustains_a_tenth_more_is_found() {
         let mut random = Xoshiro256::new(6, 0);
-        let race = rounds([1_100.0, 1_000.0], APPROACH + BLOCK * LOOKS[2], &mut random);
+        let race = rounds(
+            [1_100.0, 1_000.0],
+            WARMUP_ROUNDS + BLOCK * COMPARISONS[2],
+            &mut random,
+        );
         let interval = race.compare(0, 1).unwrap();
         assert_eq!(interval.claim(), Claim::Faster, "{interval:?}");
         let score = race.arms[0].score().unwrap();

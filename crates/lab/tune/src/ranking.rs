@@ -27,7 +27,7 @@ const PROMISING: f64 = 0.75;
 /// Factor by which a special setting must be predicted better than a usual one to be measured: in
 /// one run on 2 cpus policy Deferred was predicted 12 % ahead and sustained a third of its
 /// prediction.
-const WORTH: f64 = 1.25;
+const SPECIAL_GAIN_MIN: f64 = 1.25;
 
 /// Result of the ranking.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ pub(crate) fn rank(context: &mut Context<'_>, costs: &Costs) -> Ranking {
         )
     });
     let (all, simulated, seconds) = (ranking.all, ranking.predicted.len(), ranking.seconds);
-    context.tell(&format!(
+    context.report(&format!(
         "{all} candidates ranked, {simulated} of them simulated, in {seconds:.1} s{best}"
     ));
     ranking
@@ -219,7 +219,7 @@ fn simplest(best: &Predicted, predicted: &[Predicted]) -> Configuration {
     let same = predicted
         .iter()
         .filter(|of| (of.configuration.workers, of.configuration.threads) == size);
-    let good = same.filter(|of| of.goodput * WORTH >= best.goodput);
+    let good = same.filter(|of| of.goodput * SPECIAL_GAIN_MIN >= best.goodput);
     let simplest = good.min_by_key(|of| {
         let of = &of.configuration;
         let is_special = of.policy != BatchingPolicy::Auto;

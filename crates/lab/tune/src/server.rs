@@ -111,7 +111,7 @@ impl Servers {
     ///
     /// # Errors
     /// A server does not exit.
-    pub(crate) fn keep(&mut self, kept: &[&Configuration]) -> Result<(), TuneError> {
+    pub(crate) fn stop_except(&mut self, kept: &[&Configuration]) -> Result<(), TuneError> {
         let running = std::mem::take(&mut self.running);
         for one in running {
             match kept.contains(&&one.configuration) {
@@ -208,7 +208,7 @@ impl Running {
             let schedule = self.bench.window(rate, length, seed)?;
             let load = self.host_load();
             let run = self.bench.probe_usage(&schedule)?;
-            let window = self.seen(&run, &load, schedule.seconds());
+            let window = self.window_of_run(&run, &load, schedule.seconds());
             if window.disturbed.is_none() || repeats == REPEATS_MAX {
                 return Ok(window);
             }
@@ -221,7 +221,7 @@ impl Running {
     }
 
     /// Figures of a run, with the host load since `load`.
-    pub(crate) fn seen(&self, run: &MeasuredRun, load: &HostLoad, seconds: f64) -> Window {
+    pub(crate) fn window_of_run(&self, run: &MeasuredRun, load: &HostLoad, seconds: f64) -> Window {
         let MeasuredRun { probe, usage } = run;
         let (used, host) = load.end();
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -230,7 +230,7 @@ impl Running {
         let late = || {
             let lag = ms(report.lag_p99);
             probe
-                .is_behind
+                .is_generator_late
                 .then(|| format!("the load generator was {lag:.1} ms late"))
         };
         Window {

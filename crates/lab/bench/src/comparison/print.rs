@@ -58,7 +58,7 @@ pub fn table(comparison: &Comparison) -> String {
     for (name, figures) in &comparison.classes {
         row(name, figures, [String::new(), String::new()]);
     }
-    if comparison.probe.is_behind {
+    if comparison.probe.is_generator_late {
         text.push_str("           the generator was behind\n");
     }
     text
@@ -90,7 +90,7 @@ pub fn json(all: &[Comparison]) -> Value {
         run["simulated"]["idle_share"] = json!(simulated);
         run["rate"] = json!(comparison.probe.rate);
         run["workers"] = json!(comparison.workers);
-        run["is_behind"] = json!(comparison.probe.is_behind);
+        run["is_behind"] = json!(comparison.probe.is_generator_late);
         let classes = comparison.classes.iter().map(|(name, figures)| {
             let mut class = pair(figures);
             class["class"] = json!(name);

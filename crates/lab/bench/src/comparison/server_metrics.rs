@@ -62,10 +62,10 @@ impl ServerMetrics {
 }
 
 impl Bench {
-    fn ask(&self, path: &str) -> Result<String, BenchError> {
+    fn fetch(&self, path: &str) -> Result<String, BenchError> {
         let url = format!("{}{path}", self.spec.url.trim_end_matches('/'));
         let asked = get(self.target.address, path);
-        let (status, body) = asked.map_err(|source| BenchError::Look {
+        let (status, body) = asked.map_err(|source| BenchError::Fetch {
             url: url.clone(),
             source,
         })?;
@@ -74,12 +74,12 @@ impl Bench {
     }
 
     pub(super) fn server_metrics(&self) -> Result<ServerMetrics, BenchError> {
-        Ok(ServerMetrics(self.ask("/metrics")?))
+        Ok(ServerMetrics(self.fetch("/metrics")?))
     }
 
     pub(super) fn scheduling(&self) -> Result<Scheduling, BenchError> {
         let path = "/albacore/v1/state";
-        let state: Value = serde_json::from_str(&self.ask(path)?).unwrap_or_default();
+        let state: Value = serde_json::from_str(&self.fetch(path)?).unwrap_or_default();
         let batching = &state["batching"];
         let policy = match batching["policy"].as_str() {
             Some("deferred") => Some(Policy::Deferred),

@@ -242,13 +242,13 @@ fn fit_times(scenario: &mut ServerScenario) {
             let count = batches.batches as f64;
             let due = learned.alpha_ns() * batches.rows as f64 / count + learned.beta_ns();
             let excess = batches.busy.0 as f64 / count - due;
-            queue.time = shortened(queue.time, excess, batches.rows as f64 / count);
+            queue.time = reduce_batch_time(queue.time, excess, batches.rows as f64 / count);
         }
     }
 }
 
 /// Reduces a batch time by `excess` nanoseconds at a batch size of `rows`: first beta, then alpha.
-fn shortened(time: Cost, excess: f64, rows: f64) -> Cost {
+fn reduce_batch_time(time: Cost, excess: f64, rows: f64) -> Cost {
     let beta = time.beta_ns() - excess;
     let alpha = time.alpha_ns() + beta.min(0.0) / rows;
     Cost::new(alpha.max(0.0), beta.max(0.0))
@@ -279,8 +279,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_without_beta_is_shortened_too() {
-        let of = |alpha, beta, excess| shortened(Cost::new(alpha, beta), excess, 2.0);
+    fn a_time_without_beta_is_reduced_too() {
+        let of = |alpha, beta, excess| reduce_batch_time(Cost::new(alpha, beta), excess, 2.0);
         assert_eq!(of(500.0, 3000.0, 1000.0), Cost::new(500.0, 2000.0));
         assert_eq!(of(500.0, 3000.0, -1000.0), Cost::new(500.0, 4000.0));
         assert_eq!(of(5000.0, 1000.0, 3000.0), Cost::new(4000.0, 0.0));

@@ -16,18 +16,18 @@ use crate::run::Progress;
 const POLL: Duration = Duration::from_millis(500);
 
 /// Period of keep-alive messages while a window is measured.
-const ALIVE_PERIOD: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Messages to a follower.
 #[derive(Debug)]
-pub enum Followed<'a> {
+pub enum FollowMessage<'a> {
     /// A line of the journal, including its newline.
     Line {
         text: &'a str,
         /// Whether the follower does not have it yet.
         is_new: bool,
     },
-    Alive,
+    KeepAlive,
     /// The job has ended, and all lines were sent; contains the error if it failed.
     End(Option<String>),
 }
@@ -40,7 +40,7 @@ pub fn follow(
     folder: &Path,
     journal: &str,
     fetched: &FetchedResults,
-    tell: &mut dyn FnMut(Followed<'_>) -> std::io::Result<()>,
+    send: &mut dyn FnMut(FollowMessage<'_>) -> std::io::Result<()>,
 ) -> Result<(), ExperimentError> {
     let path = folder.join(JOB_RESULTS).join(journal);
     let failed = file_error(&path);
@@ -60,11 +60,11 @@ pub fn follow(
             while reader.read_line(&mut text).map_err(&failed)? > 0 && text.ends_with('\n') {
                 position += text.len() as u64;
                 let is_new = position > fetched.bytes;
-                let line = Followed::Line {
+                let line = FollowMessage::Line {
                     text: &text,
                     is_new,
                 };
-                sent(tell(line))?;
+                sent(send(line))?;
                 last = Instant::now();
                 text.clear();
             }
@@ -74,10 +74,10 @@ pub fn follow(
                 Ok(Ended { failure }) => failure,
                 Err(error) => Some(error.to_string()),
             };
-            return sent(tell(Followed::End(failure)));
+            return sent(send(FollowMessage::End(failure)));
         }
-        if last.elapsed() >= ALIVE_PERIOD {
-            sent(tell(Followed::Alive))?;
+        if last.elapsed() >= KEEP_ALIVE_PERIOD {
+            sent(send(FollowMessage::KeepAlive))?;
             last = Instant::now();
         }
         std::thread::sleep(POLL);

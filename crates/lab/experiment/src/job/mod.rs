@@ -24,8 +24,8 @@ use crate::ExperimentError;
 use crate::journal::JOURNAL;
 
 pub use description::{Description, FetchedResults, InputFile, describe, fetched_results};
-pub use follow::{Followed, WindowCounter, follow};
-pub use pod::{JobState, begin, receive, release, run_in_pod, run_sent, state};
+pub use follow::{FollowMessage, WindowCounter, follow};
+pub use pod::{JobState, begin, receive, release, run_in_pod, run_input, state};
 
 /// Folder of a job in its container, an initially empty volume.
 pub const JOB_FOLDER: &str = "/work";

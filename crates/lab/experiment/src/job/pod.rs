@@ -74,9 +74,12 @@ pub fn run_in_pod(
 ///
 /// # Errors
 /// Those of [`Spec::read`] and [`run`].
-pub fn run_sent(folder: &Path, tell: &mut dyn FnMut(Progress<'_>)) -> Result<(), ExperimentError> {
+pub fn run_input(
+    folder: &Path,
+    on_progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<(), ExperimentError> {
     let spec = Spec::read(&folder.join(SPEC), false)?;
-    run(&spec, &folder.join(JOB_RESULTS), tell).map(drop)
+    run(&spec, &folder.join(JOB_RESULTS), on_progress).map(drop)
 }
 
 /// Waits for the file; returns false after a timeout or a signal.
@@ -114,7 +117,7 @@ pub fn receive(
     bytes: u64,
     input: &mut dyn Read,
 ) -> Result<(), ExperimentError> {
-    let file = place(folder, path)?;
+    let file = resolve(folder, path)?;
     if state(folder) != JobState::Waiting {
         return Err(refused(path, "the job runs already"));
     }
@@ -148,7 +151,7 @@ pub fn begin(folder: &Path, list: &mut dyn Read) -> Result<(), ExperimentError> 
         None => return Err(refused("the list of files", "it is empty")),
     };
     for Expected { path, sha256 } in &all {
-        let found = sum(&place(folder, path)?, None)?;
+        let found = sum(&resolve(folder, path)?, None)?;
         if found != *sha256 {
             return Err(refused(
                 path,
@@ -168,7 +171,7 @@ pub fn release(folder: &Path) -> Result<(), ExperimentError> {
 }
 
 /// Resolves a path below the folder.
-fn place(folder: &Path, path: &str) -> Result<PathBuf, ExperimentError> {
+fn resolve(folder: &Path, path: &str) -> Result<PathBuf, ExperimentError> {
     let is_below = |path: &Path| path.components().all(|c| matches!(c, Component::Normal(_)));
     match is_below(Path::new(path)) {
         true => Ok(folder.join(path)),

@@ -43,7 +43,7 @@ fn list(described: &Description) -> Vec<u8> {
 }
 
 #[test]
-fn an_experiment_arrives_as_it_was_described() {
+fn a_job_receives_the_described_experiment() {
     let (here, job) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = experiment(here.path(), TEXT);
     let described = describe(&file, true, None).unwrap();
@@ -64,7 +64,7 @@ fn an_experiment_arrives_as_it_was_described() {
 }
 
 #[test]
-fn what_a_job_cannot_run_is_refused() {
+fn experiments_that_a_job_cannot_run_are_rejected() {
     let (here, job) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let own = TEXT.replace("rows: 1}", "rows: 1, path: /predict}") + "template: {command: [x]}\n";
     let file = experiment(here.path(), &own);
@@ -103,15 +103,15 @@ fn sent(job: &Path, fetched: &FetchedResults) -> (String, Vec<String>, Option<St
     };
     follow(job, JOURNAL, fetched, &mut |what| {
         match what {
-            Followed::Line { text, is_new } => {
+            FollowMessage::Line { text, is_new } => {
                 let meaning = counter.count(text, is_new, name).unwrap();
                 if is_new {
                     lines += text;
                     progress.push(meaning);
                 }
             }
-            Followed::Alive => {}
-            Followed::End(failure) => end = failure,
+            FollowMessage::KeepAlive => {}
+            FollowMessage::End(failure) => end = failure,
         }
         Ok(())
     })
@@ -120,7 +120,7 @@ fn sent(job: &Path, fetched: &FetchedResults) -> (String, Vec<String>, Option<St
 }
 
 #[test]
-fn a_follower_gets_what_it_does_not_have() {
+fn lines_that_a_follower_does_not_have_are_marked_as_new() {
     let (here, job) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let results = job.path().join(JOB_RESULTS);
     std::fs::create_dir(&results).unwrap();

@@ -54,7 +54,7 @@ fn line(trial: u32) -> Line {
 }
 
 #[test]
-fn a_run_goes_on_after_the_last_whole_line() {
+fn a_run_resumes_after_the_last_complete_line() {
     let folder = tempfile::tempdir().unwrap();
     let (mut journal, before) = Journal::open(folder.path(), header()).unwrap();
     assert!(before.windows.is_empty());
@@ -73,7 +73,7 @@ fn a_run_goes_on_after_the_last_whole_line() {
 }
 
 #[test]
-fn results_of_something_else_are_not_added_to() {
+fn results_of_another_experiment_are_not_extended() {
     let folder = tempfile::tempdir().unwrap();
     drop(Journal::open(folder.path(), header()).unwrap());
     let mut other = header();
@@ -136,7 +136,7 @@ fn two_runs_do_not_write_the_same_file() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_keeps_what_was_written() {
+fn a_full_disk_is_reported() {
     let said = std::fs::OpenOptions::new().write(true).open("/dev/full");
     let mut journal = Journal {
         path: "/dev/full".into(),

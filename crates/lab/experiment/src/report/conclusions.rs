@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::comparison::{Comparison, Subscription, compare, together};
+use crate::comparison::{Comparison, Subscription, compare, pooled};
 use crate::grid::Arm;
 use crate::journal::Results;
 use albacore_statistics::{Claim, Interval};
 
-use super::{in_words, reference};
+use super::{format_ratio, reference};
 
 /// Maximum share of comparisons of the kernel with itself that show a difference.
 const NOISE_MAX: f64 = 0.05;
@@ -40,12 +40,12 @@ fn quality(results: &Results) -> Vec<String> {
         .iter()
         .filter(|one| one.interval.claim() != Claim::Open);
     let claims = claims.count();
-    if let Some(all) = together(&same) {
+    if let Some(all) = pooled(&same) {
         said.push(format!(
             "Noise: the kernel's scheduling compared with itself differs in {claims} of {} settings; over all of them \
              {}.",
             same.len(),
-            in_words(&all)
+            format_ratio(&all)
         ));
     }
     let missing: usize = results.failed.iter().map(|failed| failed.windows).sum();
@@ -69,7 +69,7 @@ fn quality(results: &Results) -> Vec<String> {
 
 fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
     let comparisons = compare(results, arm, reference);
-    let Some(all) = together(&comparisons) else {
+    let Some(all) = pooled(&comparisons) else {
         return vec![format!(
             "{}: no setting has two trials to compare with {}.",
             arm.name(),
@@ -87,7 +87,7 @@ fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
          nothing can be claimed.",
         arm.name(),
         reference.name(),
-        in_words(&all),
+        format_ratio(&all),
         comparisons.len(),
         verdict(&all),
         count(Claim::Faster),
@@ -96,14 +96,14 @@ fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
     )];
     let cpus = results.header.machine.cpus;
     for (group, members) in by_subscription(&comparisons, cpus) {
-        if let Some(interval) = together(members) {
+        if let Some(interval) = pooled(members) {
             let verdict = verdict(&interval);
             said.push(format!(
                 "{} beside {}, {}: {}: {verdict}.",
                 arm.name(),
                 reference.name(),
                 group.name(),
-                in_words(&interval)
+                format_ratio(&interval)
             ));
         }
     }
@@ -131,7 +131,7 @@ fn compact_or_scatter(results: &Results) -> Vec<String> {
         groups.entry(key).or_default().push(one);
     }
     let said = groups.into_iter().filter_map(|((model, threads), members)| {
-        let interval = together(members)?;
+        let interval = pooled(members)?;
         let answer = match interval.claim() {
             Claim::Faster => "yes",
             Claim::Slower => "no, Scatter beats it",
@@ -140,7 +140,7 @@ fn compact_or_scatter(results: &Results) -> Vec<String> {
         let plural = if threads == 1 { "" } else { "s" };
         Some(format!(
             "Compact beats Scatter for model {model} and {threads} thread{plural} a worker: {answer}; {}.",
-            in_words(&interval)
+            format_ratio(&interval)
         ))
     });
     said.collect()

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use albacore_simulator::chart::{color, frame};
 use albacore_svg::{Svg, escape};
 
-use crate::comparison::{Comparison, Subscription, compare, together};
+use crate::comparison::{Comparison, Subscription, compare, pooled};
 use crate::grid::{Arm, arms};
 use crate::journal::Results;
 use albacore_statistics::Interval;
 
-use super::{in_words, reference};
+use super::{format_ratio, reference};
 
 const LEFT: f64 = 330.0;
 const WIDTH: f64 = 968.0;
@@ -43,7 +43,7 @@ fn groups(results: &Results) -> Vec<Group> {
             members.entry(key).or_default().push(one);
         }
         for (key, members) in members {
-            if let Some(interval) = together(members) {
+            if let Some(interval) = pooled(members) {
                 groups.entry(key).or_default().push((arm, interval));
             }
         }
@@ -87,7 +87,7 @@ pub(super) fn draw(results: &Results) -> String {
                  <text class=\"tick\" x=\"{}\" y=\"{y}\">{}</text>",
                 arm.name(),
                 WIDTH - FIGURES + 12.0,
-                in_words(interval)
+                format_ratio(interval)
             ));
         }
         y += ROW + 8.0;

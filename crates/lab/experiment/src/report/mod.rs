@@ -52,7 +52,7 @@ fn reference(results: &Results) -> (Arm, Vec<Arm>) {
 }
 
 /// A ratio with its interval: `1.05x (0.98 to 1.12)`.
-fn in_words(interval: &Interval) -> String {
+fn format_ratio(interval: &Interval) -> String {
     let Interval {
         ratio, low, high, ..
     } = interval;

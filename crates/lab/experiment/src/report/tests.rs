@@ -74,7 +74,7 @@ fn said(results: &Results) -> String {
 }
 
 #[test]
-fn gains_and_losses_are_said_alike() {
+fn gains_and_losses_are_reported_alike() {
     let said = said(&results(&[(Arm::Scatter, 0.5), (Arm::Compact, 2.0)], 4.0));
     assert!(!said.contains("too noisy"), "{said}");
     for claim in [
@@ -90,7 +90,7 @@ fn gains_and_losses_are_said_alike() {
 }
 
 #[test]
-fn where_nothing_differs_nothing_is_claimed() {
+fn no_difference_is_claimed_between_equal_arms() {
     let said = said(&results(&[], 20.0));
     assert!(said.contains("scatter beside kernel: p99 "), "{said}");
     assert!(said.contains("no difference can be claimed"), "{said}");
@@ -98,7 +98,7 @@ fn where_nothing_differs_nothing_is_claimed() {
 }
 
 #[test]
-fn a_noisy_machine_is_named_and_what_is_missing_too() {
+fn a_noisy_machine_and_missing_windows_are_reported() {
     // a drift of the machine between the two measurements of the kernel
     let mut noisy = results(&[(Arm::KernelAgain, 1.3)], 4.0);
     let first = said(&noisy);
@@ -125,7 +125,7 @@ fn a_noisy_machine_is_named_and_what_is_missing_too() {
 }
 
 #[test]
-fn a_report_without_a_window_says_so() {
+fn a_report_without_windows_states_that_it_has_none() {
     let mut empty = results(&[], 1.0);
     empty.windows.clear();
     assert_eq!(said(&empty), "Nothing was measured.");

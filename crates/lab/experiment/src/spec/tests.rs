@@ -23,20 +23,20 @@ fn read(text: &str, is_quick: bool) -> Result<Spec, String> {
 }
 
 #[test]
-fn quick_replaces_what_it_names() {
+fn quick_overrides_the_fields_that_it_names() {
     let whole = read(FILE, false).unwrap();
     assert_eq!(whole.workers, [1, 2]);
-    assert_eq!(whole.window, Length(Duration::from_millis(500)));
+    assert_eq!(whole.window, TimeSpan(Duration::from_millis(500)));
     assert!(whole.models[0].file.is_absolute());
     let quick = read(FILE, true).unwrap();
     assert_eq!((&quick.workers[..], quick.trials), (&[1][..], 3));
-    assert_eq!(quick.window, Length(Duration::from_millis(100)));
+    assert_eq!(quick.window, TimeSpan(Duration::from_millis(100)));
     let names: Vec<String> = quick.requests.iter().map(RequestKind::name).collect();
     assert_eq!(names, ["10 output", "5 contribs"]);
 }
 
 #[test]
-fn what_is_wrong_is_named_with_a_way_out() {
+fn errors_name_the_field_and_a_remedy() {
     for (before, after, named) in [
         ("workers: [1, 2]", "workers: []", "workers: empty"),
         ("workers: [1, 2]", "workers: [0]", "workers: 0: 1 to 256"),
@@ -66,7 +66,7 @@ fn what_is_wrong_is_named_with_a_way_out() {
 }
 
 #[test]
-fn a_spec_is_the_same_after_it_was_written_and_read() {
+fn a_spec_is_equal_after_a_round_trip() {
     let spec = read(FILE, false).unwrap();
     let text = serde_json::to_string(&spec).unwrap();
     assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);

@@ -75,22 +75,22 @@ impl Case {
         let alpha = eager.server.model_state(0)?["latency"][0]["alpha_us"].as_f64();
         let carried = f64::from(args.workers) * 1e6 / alpha.unwrap_or(1e3);
         let sides = [("eager", &eager), ("deferred", &deferred)];
-        let mut stairs = sides.map(|_| Staircase::from(0.7 * carried));
+        let mut stairs = sides.map(|_| Staircase::new(0.7 * carried));
         for _ in 0..3 * args.rounds {
             for ((_, side), stairs) in sides.iter().zip(&mut stairs) {
                 let served = side.serve(stairs.rate, args.length)?;
-                stairs.note(side.bench.is_within(&served.probe));
+                stairs.record(side.bench.is_within(&served.probe));
             }
         }
         for ((name, side), stairs) in sides.iter().zip(&stairs) {
             let [low, high] = stairs.spread();
             print(&format!(
                 "{name:9} {:6.0} requests/s in time (quartiles {low:.0} to {high:.0}), learned {}\n",
-                stairs.found(),
+                stairs.threshold(),
                 side.learned()?
             ))?;
         }
-        let [eager_goodput, deferred_goodput] = stairs.each_ref().map(Staircase::found);
+        let [eager_goodput, deferred_goodput] = stairs.each_ref().map(Staircase::threshold);
         let mut loads = Vec::new();
         for share in LOADS {
             loads.push(self.moderate(args, share, eager_goodput, [&eager, &deferred])?);
@@ -260,9 +260,9 @@ impl Side {
     /// Runs a load.
     fn serve(&self, rate: f64, length: Duration) -> Result<Served, Failure> {
         let schedule = self.bench.schedule(rate, length)?;
-        let (before, start) = (self.server.worked()?, Instant::now());
+        let (before, start) = (self.server.work_totals()?, Instant::now());
         let probe = self.bench.probe(&schedule)?;
-        let busy = self.server.worked()?.since(before).seconds / start.elapsed().as_secs_f64();
+        let busy = self.server.work_totals()?.since(before).seconds / start.elapsed().as_secs_f64();
         Ok(Served {
             probe,
             idle: f64::from(self.workers) - busy,

@@ -110,9 +110,9 @@ fn batch_cost(
     };
     let mut shortest = f64::INFINITY;
     for _ in 0..RUNS {
-        let before = server.worked()?;
+        let before = server.work_totals()?;
         run(LENGTH)?;
-        let worked = server.worked()?.since(before);
+        let worked = server.work_totals()?.since(before);
         shortest = shortest.min(worked.seconds * 1e6 / worked.batches.max(1.0));
     }
     Ok(shortest)

@@ -117,7 +117,7 @@ fn measure(args: &BenchOverloadArgs, model: &Path) -> Result<(), Failure> {
             server: &server,
             kind,
         };
-        bench.print_lines(&bench.in_turn()?)?;
+        bench.print_lines(&bench.run_interleaved()?)?;
     }
     Ok(())
 }
@@ -215,7 +215,7 @@ impl Bench<'_> {
     }
 
     /// Runs all loads in alternation; the first one is the peak.
-    fn in_turn(&self) -> Result<Vec<Line>, Failure> {
+    fn run_interleaved(&self) -> Result<Vec<Line>, Failure> {
         let (connections, peak) = self.peak()?;
         let closed = |connections: usize, name: String| {
             Line::new(name, Shape::Closed(self.args.length), connections)

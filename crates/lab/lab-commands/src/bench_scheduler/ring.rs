@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_takes_nothing_more() {
+    fn a_full_ring_rejects_messages() {
         let ring = Ring::new();
         assert!((0..MESSAGES_MAX).all(|_| ring.send([0; WORDS])));
         assert!(!ring.send([0; WORDS]));

@@ -171,7 +171,7 @@ impl<'a> ModelThread<'a> {
                 self.counts = QueueCounts::default();
             }
             let now = now(self.begin);
-            let mut has_changed = self.take_in(now);
+            let mut has_changed = self.add_arrivals(now);
             while let Some(message) = self.links.to_model.receive() {
                 if message[0] & 0xff == GRANT {
                     self.dispatch(&message, is_over);
@@ -201,7 +201,7 @@ impl<'a> ModelThread<'a> {
     }
 
     /// Adds the requests that have arrived by now; returns whether there were any.
-    fn take_in(&mut self, now: Nanos) -> bool {
+    fn add_arrivals(&mut self, now: Nanos) -> bool {
         for n in 0..REQUESTS_AT_ONCE {
             if self.next > now.0 as f64 {
                 return n > 0;

@@ -109,7 +109,7 @@ pub(super) fn run(scenario: &Scenario, names: &[String], is_picture: bool) -> Re
         }
     }
     match is_picture {
-        true => print(&picture(&all)),
+        true => print(&chart(&all)),
         false => print_json(&as_json(&all)),
     }
 }
@@ -127,7 +127,7 @@ fn as_json(all: &[Compared]) -> serde_json::Value {
     json!({ "policies": policies.collect::<Vec<_>>() })
 }
 
-fn picture(all: &[Compared]) -> String {
+fn chart(all: &[Compared]) -> String {
     let chart = |title: &str, is_share, value: fn(&Figures) -> f64| Chart {
         title: title.to_owned(),
         is_share,

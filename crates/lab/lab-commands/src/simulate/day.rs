@@ -19,7 +19,7 @@ pub(super) fn run(scenario: &Scenario, seconds: u64, is_picture: bool) -> Result
         return Err(Failure::Usage(what.to_owned()));
     };
     match is_picture {
-        true => print(&picture(&both)),
+        true => print(&chart(&both)),
         false => {
             let days: Vec<_> = both.iter().map(as_json).collect();
             print_json(&json!({ "days": days }))
@@ -62,7 +62,7 @@ fn name(day: &Day) -> String {
     )
 }
 
-fn picture(both: &[Day]) -> String {
+fn chart(both: &[Day]) -> String {
     let chart = |title: &str, is_share, value: fn(&Interval) -> f64| Chart {
         title: title.to_owned(),
         is_share,

@@ -90,10 +90,10 @@ fn find_goodput(scenario: &Scenario, seeds: u32) -> serde_json::Value {
 }
 
 /// Displays the progress of a run.
-struct Shown(Progress, u64);
+struct ProgressWatcher(Progress, u64);
 
-impl Watcher for Shown {
-    fn goes_on(&mut self, arrived: u64, of: u64, _bad: &[u64]) -> bool {
+impl Watcher for ProgressWatcher {
+    fn should_continue(&mut self, arrived: u64, of: u64, _bad: &[u64]) -> bool {
         self.0.set_total(of);
         self.0.add(arrived - self.1);
         self.1 = arrived;
@@ -102,7 +102,7 @@ impl Watcher for Shown {
 }
 
 fn run_once(scenario: &Scenario) -> Figures {
-    run_watched(scenario, &mut Shown(Progress::new(), 0))
+    run_watched(scenario, &mut ProgressWatcher(Progress::new(), 0))
 }
 
 fn json_of(figures: &Figures) -> serde_json::Value {

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_request_is_said_to_be_answered_refused_or_lost() {
+    fn each_request_is_reported_as_answered_refused_or_lost() {
         let during = Report {
             sent: 21,
             good: 6,

@@ -54,7 +54,7 @@ fn exchange(answer: &'static str, piece: usize) -> Vec<Result<Response, String>>
 }
 
 #[test]
-fn answers_of_every_length_are_read_to_their_end() {
+fn responses_of_every_length_are_read_completely() {
     let whole = Response {
         status: 200,
         stages: StageTimes::parse("run;dur=2"),
@@ -88,7 +88,7 @@ fn an_answer_that_ends_with_its_connection_is_the_last() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error() {
+fn invalid_responses_are_errors() {
     for answer in [
         "SMTP 220 hello\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",

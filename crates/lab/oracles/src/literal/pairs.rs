@@ -29,13 +29,13 @@ use super::rules::{OnCore, Rules};
 /// (5) plus (scatter) or minus (compact) (7), in clock cycles.
 pub(super) fn objective(problem: &Problem, rules: &mut Rules) -> Expression {
     let (workers, threads) = (problem.workers.into(), problem.threads.into());
-    let mains = rules.held_each(|_, rank| rank == 0);
-    let beside = rules.most_on_core(OnCore::Mains);
-    let mut objective = apart(problem, rules, mains, workers, beside);
+    let mains = rules.threads_per_cpu(|_, rank| rank == 0);
+    let beside = rules.max_per_core(OnCore::Mains);
+    let mut objective = sum_of_distances(problem, rules, mains, workers, beside);
     for worker in 0..workers {
-        let own = rules.held_each(|other, _| other == worker);
-        let beside = rules.most_on_core(OnCore::Threads);
-        let within = apart(problem, rules, own, threads, beside);
+        let own = rules.threads_per_cpu(|other, _| other == worker);
+        let beside = rules.max_per_core(OnCore::Threads);
+        let within = sum_of_distances(problem, rules, own, threads, beside);
         match problem.mode {
             Mode::Scatter => objective += within,
             Mode::Compact => objective -= within,
@@ -57,7 +57,7 @@ pub(super) fn size(items: usize, cpus: usize) -> usize {
 
 /// Sum of the distances of all pairs of `items` items. `held` counts the items of each cpu, at most
 /// ceil(items/C); a core holds at most `on_core`.
-fn apart(
+fn sum_of_distances(
     problem: &Problem,
     rules: &mut Rules,
     held: Vec<Expression>,

@@ -122,7 +122,7 @@ impl Rules {
     }
 
     /// Maximum number of threads or mains on one core, given the fixed slacks.
-    pub(super) fn most_on_core(&self, which: OnCore) -> u32 {
+    pub(super) fn max_per_core(&self, which: OnCore) -> u32 {
         let (most, slack) = match which {
             OnCore::Threads => (self.core_volume().1, self.fixed[0]),
             OnCore::Mains => (self.core_mains(), self.fixed[1]),
@@ -131,7 +131,7 @@ impl Rules {
     }
 
     /// Per cpu, the number of its threads for which `counts(worker, rank)` is true.
-    pub(super) fn held_each(&self, counts: impl Fn(usize, usize) -> bool) -> Vec<Expression> {
+    pub(super) fn threads_per_cpu(&self, counts: impl Fn(usize, usize) -> bool) -> Vec<Expression> {
         let mut held = vec![Expression::from(0); self.size.cpus as usize];
         for (worker, ranks) in self.places.iter().enumerate() {
             for (rank, cpus) in ranks.iter().enumerate() {
@@ -146,8 +146,8 @@ impl Rules {
     }
 
     /// The same for each core.
-    fn held_each_core(&self, counts: impl Fn(usize, usize) -> bool) -> Vec<Expression> {
-        let held = self.held_each(counts);
+    fn threads_per_core(&self, counts: impl Fn(usize, usize) -> bool) -> Vec<Expression> {
+        let held = self.threads_per_cpu(counts);
         let sum = |core: &Vec<usize>| core.iter().map(|&cpu| held[cpu].clone()).sum();
         self.size.cores.iter().map(sum).collect()
     }
@@ -176,7 +176,7 @@ impl Rules {
     fn equal_ranks_apart(&mut self) {
         let most = Expression::from(f64::from(self.size.workers.div_ceil(self.size.cpus)));
         for rank in 0..self.size.threads as usize {
-            self.at_most(self.held_each(|_, other| other == rank), &most);
+            self.at_most(self.threads_per_cpu(|_, other| other == rank), &most);
         }
     }
 
@@ -184,14 +184,14 @@ impl Rules {
     fn worker_apart(&mut self) {
         let most = Expression::from(f64::from(self.size.threads.div_ceil(self.size.cpus)));
         for worker in 0..self.size.workers as usize {
-            self.at_most(self.held_each(|other, _| other == worker), &most);
+            self.at_most(self.threads_per_cpu(|other, _| other == worker), &most);
         }
     }
 
     /// (8)
     fn volume_of_cpus(&mut self) {
         let (lower, upper) = self.cpu_volume();
-        let held = self.held_each(|_, _| true);
+        let held = self.threads_per_cpu(|_, _| true);
         self.at_least(held.clone(), &f64::from(lower).into());
         self.at_most(held, &f64::from(upper).into());
     }
@@ -199,7 +199,7 @@ impl Rules {
     /// (8+)
     fn volume_of_cores(&mut self) {
         let (lower, upper) = self.core_volume();
-        let held = self.held_each_core(|_, _| true);
+        let held = self.threads_per_core(|_, _| true);
         let slack = self.slacks[0].clone();
         self.at_least(held.clone(), &(f64::from(lower) - slack.clone()));
         self.at_most(held, &(f64::from(upper) + slack));
@@ -208,7 +208,7 @@ impl Rules {
     /// mains-per-core
     fn mains_of_cores(&mut self) {
         let most = self.core_mains();
-        let held = self.held_each_core(|_, rank| rank == 0);
+        let held = self.threads_per_core(|_, rank| rank == 0);
         let slack = self.slacks[1].clone();
         self.at_most(held, &(f64::from(most) + slack));
     }
@@ -219,7 +219,7 @@ impl Rules {
             return;
         };
         let (lower, _) = self.cpu_volume();
-        let volumes = self.held_each(|_, _| true);
+        let volumes = self.threads_per_cpu(|_, _| true);
         let mut events = Expression::from(0);
         for (cpu, volume) in volumes.into_iter().enumerate() {
             let mains: Vec<Variable> = self.places.iter().map(|ranks| ranks[0][cpu]).collect();
@@ -249,8 +249,8 @@ impl Rules {
             return;
         };
         let (_, upper) = self.core_volume();
-        let volumes = self.held_each_core(|_, _| true);
-        let mains = self.held_each_core(|_, rank| rank == 0);
+        let volumes = self.threads_per_core(|_, _| true);
+        let mains = self.threads_per_core(|_, rank| rank == 0);
         let mut events = Expression::from(0);
         for (core, (volume, mains)) in volumes.into_iter().zip(mains).enumerate() {
             let room = self.size.cores[core].len() as u32 * self.cpu_volume().1;

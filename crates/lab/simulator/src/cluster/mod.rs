@@ -26,7 +26,7 @@ use albacore_batching::Nanos;
 pub use self::routing::Routing;
 
 use self::run::Run;
-use crate::goodput::{HOPELESS, highest_rate};
+use crate::goodput::{ABORT_FACTOR, highest_rate};
 use crate::measure::Figures;
 use crate::scenario::{Scenario, Source};
 
@@ -114,7 +114,7 @@ impl Cluster {
             return 0.0;
         };
         let allowed = 1.0 - good_share;
-        let most = (requests as f64 * allowed * HOPELESS) as u64;
+        let most = (requests as f64 * allowed * ABORT_FACTOR) as u64;
         highest_rate(self.rate_bound(), |rate| {
             let done = self.at_rate(rate).run_until(most);
             progress(done.map_or(0, |done| done.figures.offered));
@@ -126,7 +126,7 @@ impl Cluster {
 
     /// Stops early when more than `bad_max` requests are bad.
     fn run_until(&self, bad_max: u64) -> Option<ClusterFigures> {
-        matches!(self.pod.source, Source::Drawn { .. }).then(|| Run::new(self, bad_max).go())
+        matches!(self.pod.source, Source::Drawn { .. }).then(|| Run::new(self, bad_max).run())
     }
 
     /// Upper bound of the goodput under any routing.

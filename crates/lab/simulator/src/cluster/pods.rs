@@ -135,10 +135,10 @@ impl Cell {
         self.busy_until = vec![Nanos(0); self.scenario.workers];
         self.waiting = vec![0; models];
         self.open = 0;
-        self.forget_done(now);
+        self.reset_totals(now);
     }
 
-    fn forget_done(&mut self, now: Nanos) {
+    fn reset_totals(&mut self, now: Nanos) {
         let answered = vec![0; self.scenario.models.len()];
         self.done = Done {
             answered,
@@ -184,7 +184,7 @@ impl Cell {
         self.done.busy += departure.end.0 - departure.start.0;
     }
 
-    pub(super) fn answered(&mut self, model: usize) {
+    pub(super) fn count_answer(&mut self, model: usize) {
         self.open -= 1;
         self.done.answered[model] += 1;
     }
@@ -227,7 +227,7 @@ impl Cell {
         let answered: u64 = self.done.answered.iter().sum();
         let requests = answered + self.done.refused;
         let utilization = match routing {
-            Routing::OrcaWork => share(self.work()),
+            Routing::OrcaWork => share(self.work_time()),
             _ => load_factor(&Load {
                 pods: 1,
                 requests,
@@ -246,13 +246,13 @@ impl Cell {
             answers_after: models.map(|model| self.answers_after(model, now)).collect(),
             weight: (weight.is_finite() && weight > 0.0).then_some(weight),
         };
-        self.forget_done(now);
+        self.reset_totals(now);
         self.done.busy = rest;
         report
     }
 
     /// Time that the answered requests take in full batches, nanoseconds.
-    fn work(&self) -> f64 {
+    fn work_time(&self) -> f64 {
         let of = |(queue, &answered): (usize, &u64)| {
             let rows = self.full_rows(queue);
             let cost = self.scenario.models[queue].cost.of(rows);

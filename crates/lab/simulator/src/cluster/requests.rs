@@ -35,8 +35,8 @@ pub(super) struct Batch {
     pub(super) is_lost: bool,
 }
 
-/// Keys of the values for which `is_asked` returns true.
-pub(super) fn keys<T>(values: &Slab<T>, is_asked: impl Fn(&T) -> bool) -> Vec<usize> {
-    let asked = values.iter().filter(|(_, value)| is_asked(value));
-    asked.map(|(key, _)| key).collect()
+/// Keys of the values for which `predicate` returns true.
+pub(super) fn keys_where<T>(values: &Slab<T>, predicate: impl Fn(&T) -> bool) -> Vec<usize> {
+    let matching = values.iter().filter(|(_, value)| predicate(value));
+    matching.map(|(key, _)| key).collect()
 }

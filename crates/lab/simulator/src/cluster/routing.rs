@@ -208,9 +208,9 @@ impl Router {
         }
         let open_then = |pod: usize| known.pods[pod].report.as_ref().map_or(0, |r| r.open);
         let pod = match routing {
-            Routing::Central | Routing::RoundRobin => self.in_turn(up),
+            Routing::Central | Routing::RoundRobin => self.round_robin(up),
             Routing::Random => up[below(random, up.len())],
-            Routing::LeastRequest => self.least(up),
+            Routing::LeastRequest => self.least_request(up),
             Routing::TwoChoices => better_of_two(up, random, open_at),
             Routing::TwoChoicesStale => better_of_two(up, random, open_then),
             Routing::OrcaLoadFactor | Routing::OrcaWork => self.by_weight(known),
@@ -220,17 +220,17 @@ impl Router {
     }
 
     /// A request sent to this pod was answered, or failed.
-    pub(super) fn answered(&mut self, pod: usize) {
+    pub(super) fn finish_request(&mut self, pod: usize) {
         self.open[pod] -= 1;
     }
 
-    fn in_turn(&mut self, up: &[usize]) -> usize {
+    fn round_robin(&mut self, up: &[usize]) -> usize {
         self.turn += 1;
         up[self.turn % up.len()]
     }
 
     /// Ties between pods are broken round-robin.
-    fn least(&mut self, up: &[usize]) -> usize {
+    fn least_request(&mut self, up: &[usize]) -> usize {
         self.turn += 1;
         let first = self.turn % up.len();
         let order = up[first..].iter().chain(&up[..first]);

@@ -7,7 +7,7 @@ use slab::Slab;
 
 use super::events::{Event, Events};
 use super::pods::{Cell, Pod, cells};
-use super::requests::{Batch, Place, Request, keys};
+use super::requests::{Batch, Place, Request, keys_where};
 use super::routing::{KnownPods, Router, below};
 use super::{Cluster, ClusterFigures, Failures, Routing};
 use crate::arrivals::{Arrival, Arrivals};
@@ -33,7 +33,7 @@ enum Outcome {
 
 /// Numbers of measured requests by outcome.
 #[derive(Debug, Default)]
-struct Ends {
+struct OutcomeCounts {
     in_time: u64,
     late: u64,
     refused: u64,
@@ -62,7 +62,7 @@ pub(super) struct Run<'a> {
     peers_random: Xoshiro256,
     failures_random: Xoshiro256,
     recorder: Recorder,
-    ends: Ends,
+    outcomes: OutcomeCounts,
 }
 
 impl<'a> Run<'a> {
@@ -88,7 +88,7 @@ impl<'a> Run<'a> {
             peers_random: random(PEERS),
             failures_random: random(FAILURES),
             recorder: Recorder::new(scenario.models.len(), scenario.workers * pods.len()),
-            ends: Ends::default(),
+            outcomes: OutcomeCounts::default(),
             cells,
             pods,
             cluster,
@@ -107,7 +107,7 @@ impl<'a> Run<'a> {
         self.cluster.routing == Routing::Central
     }
 
-    pub(super) fn go(mut self) -> ClusterFigures {
+    pub(super) fn run(mut self) -> ClusterFigures {
         let mut next = self.next_arrival();
         // bound: ends when every arrived request has completed.
         while next.is_some() || !self.requests.is_empty() {
@@ -131,17 +131,17 @@ impl<'a> Run<'a> {
                 self.step(cell, DeadlineEvent::Timer, now);
             }
         }
-        let ends = &self.ends;
+        let outcomes = &self.outcomes;
         ClusterFigures {
             figures: self.recorder.counts.figures(),
-            answer_p50: Nanos(ends.answers.quantile(0.5)),
-            answer_p99: Nanos(ends.answers.quantile(0.99)),
-            in_time: ends.in_time,
-            late: ends.late,
-            refused: ends.refused,
-            lost: ends.lost,
-            forwarded: ends.forwarded,
-            retried: ends.retried,
+            answer_p50: Nanos(outcomes.answers.quantile(0.5)),
+            answer_p99: Nanos(outcomes.answers.quantile(0.99)),
+            in_time: outcomes.in_time,
+            late: outcomes.late,
+            refused: outcomes.refused,
+            lost: outcomes.lost,
+            forwarded: outcomes.forwarded,
+            retried: outcomes.retried,
         }
     }
 
@@ -193,7 +193,7 @@ impl<'a> Run<'a> {
                     self.fail(failures, now);
                 }
             }
-            Some(Event::Return { pod }) => self.bring_back(pod, now),
+            Some(Event::Return { pod }) => self.recover(pod, now),
             Some(Event::Noticed { pod, is_up }) => self.notice(pod, is_up, now),
             Some(Event::Reports) => self.report(now),
             Some(Event::Weights) => {
@@ -261,7 +261,7 @@ impl<'a> Run<'a> {
     fn deliver(&mut self, request: usize, pod: usize, now: Nanos) {
         let Pod { cell, is_up, .. } = self.pods[pod];
         if !is_up {
-            self.lose(request, now);
+            self.lose_request(request, now);
         } else if self.can_meet(request, cell, now) || !self.forward(request, pod, now) {
             self.accept(request, cell, now);
         }
@@ -298,7 +298,7 @@ impl<'a> Run<'a> {
         };
         known.is_forwarded = true;
         known.place = Place::Elsewhere;
-        self.ends.forwarded += u64::from(known.is_measured);
+        self.outcomes.forwarded += u64::from(known.is_measured);
         let event = Event::Forwarded { request, pod };
         self.events.schedule(now.saturating_add(hop), event);
         true
@@ -409,9 +409,9 @@ impl<'a> Run<'a> {
                 false => Outcome::Late,
             };
             if is_measured {
-                self.ends.answers.record(took.0);
+                self.outcomes.answers.record(took.0);
             }
-            self.cells[batch.cell].answered(model);
+            self.cells[batch.cell].count_answer(model);
             self.finish(request, outcome);
         }
     }
@@ -421,17 +421,17 @@ impl<'a> Run<'a> {
             return;
         };
         if let Some(pod) = request.routed {
-            self.routers[request.router].answered(pod);
+            self.routers[request.router].finish_request(pod);
         }
         if !request.is_measured {
             return;
         }
         self.recorder.counts.bad[request.model] += u64::from(outcome != Outcome::InTime);
         *match outcome {
-            Outcome::InTime => &mut self.ends.in_time,
-            Outcome::Late => &mut self.ends.late,
-            Outcome::Refused => &mut self.ends.refused,
-            Outcome::Lost => &mut self.ends.lost,
+            Outcome::InTime => &mut self.outcomes.in_time,
+            Outcome::Late => &mut self.outcomes.late,
+            Outcome::Refused => &mut self.outcomes.refused,
+            Outcome::Lost => &mut self.outcomes.lost,
         } += 1;
     }
 }
@@ -449,20 +449,20 @@ impl Run<'_> {
             .schedule(after(failures.down), Event::Return { pod });
         let noticed = Event::Noticed { pod, is_up: false };
         self.events.schedule(after(failures.notice), noticed);
-        for batch in keys(&self.batches, |batch| batch.pod == pod && !batch.is_lost) {
+        for batch in keys_where(&self.batches, |batch| batch.pod == pod && !batch.is_lost) {
             self.lose_batch(batch, now);
         }
         let cell = self.pods[pod].cell;
         if !self.is_central() {
             self.cells[cell].clear(now);
             let waits = |request: &Request| request.place == Place::Waiting { cell };
-            for request in keys(&self.requests, waits) {
-                self.lose(request, now);
+            for request in keys_where(&self.requests, waits) {
+                self.lose_request(request, now);
             }
         }
     }
 
-    fn bring_back(&mut self, pod: usize, now: Nanos) {
+    fn recover(&mut self, pod: usize, now: Nanos) {
         self.pods[pod].is_up = true;
         if !self.is_central() {
             let cell = self.pods[pod].cell;
@@ -502,12 +502,12 @@ impl Run<'_> {
         let cell = batch.cell;
         for request in std::mem::take(&mut batch.requests) {
             self.cells[cell].lost();
-            self.lose(request, now);
+            self.lose_request(request, now);
         }
     }
 
     /// A request was lost with its pod: the client detects it, and may retry.
-    fn lose(&mut self, request: usize, now: Nanos) {
+    fn lose_request(&mut self, request: usize, now: Nanos) {
         let retried = self.cluster.failures.filter(|failures| failures.is_retried);
         let known = self.requests.get_mut(request);
         let Some((failures, known)) = retried.zip(known.filter(|known| !known.is_resent)) else {
@@ -517,9 +517,9 @@ impl Run<'_> {
         known.is_resent = true;
         known.place = Place::Elsewhere;
         if let Some(pod) = known.routed.take() {
-            self.routers[known.router].answered(pod);
+            self.routers[known.router].finish_request(pod);
         }
-        self.ends.retried += u64::from(known.is_measured);
+        self.outcomes.retried += u64::from(known.is_measured);
         let event = Event::Resent { request };
         self.events
             .schedule(now.saturating_add(failures.notice), event);

@@ -9,7 +9,8 @@ use super::pods::Report;
 use super::routing::{KnownPods, Router};
 use super::{Cluster, Failures, Routing};
 use crate::{
-    DropPolicy, Model, Policy, Popularity, Process, Scenario, Source, Target, run as run_alone,
+    ArrivalProcess, DropPolicy, Model, Policy, Popularity, Scenario, Source, Target,
+    run as run_alone,
 };
 
 const MS: u64 = 1_000_000;
@@ -24,7 +25,7 @@ fn scenario(workers: usize, rate: f64, requests: u64) -> Scenario {
             objective: Nanos(25 * MS),
         }],
         source: Source::Drawn {
-            process: Process::Poisson,
+            process: ArrivalProcess::Poisson,
             popularity: Popularity::Equal,
             rate,
             requests,
@@ -154,7 +155,7 @@ fn no_request_is_forwarded_twice() {
     // bounced between them would do so more than a hundred times.
     let mut pod = scenario(1, 700.0, 20_000);
     if let Source::Drawn { process, .. } = &mut pod.source {
-        *process = Process::Gamma { shape: 0.05 };
+        *process = ArrivalProcess::Gamma { shape: 0.05 };
     }
     let mut bursts = cluster(pod, 2, Routing::RoundRobin);
     bursts.is_forwarding = true;
@@ -210,7 +211,7 @@ fn load_aware_routing_spares_a_slow_pod() {
 }
 
 #[test]
-fn a_retry_saves_what_a_failure_lost() {
+fn retries_recover_requests_lost_in_a_failure() {
     let lost = |is_retried| {
         let mut cluster = cluster(scenario(2, 2000.0, 40_000), 4, Routing::LeastRequest);
         cluster.failures = Some(Failures {

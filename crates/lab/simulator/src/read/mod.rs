@@ -14,7 +14,7 @@ pub use self::tables::{read_arrivals, read_profiles};
 
 use self::fields::{Field, Fields};
 use self::node::{Kind, Node};
-use crate::arrivals::{Popularity, Process};
+use crate::arrivals::{ArrivalProcess, Popularity};
 use crate::drop_rule::{DropRule, Target};
 use crate::scenario::{DropPolicy, Model, Policy, Scenario, Source, Wait};
 
@@ -175,9 +175,9 @@ fn source(
     let (clients, think) = (arrivals.take("clients"), arrivals.take("think"));
     let (rate, requests) = (file.take("rate"), file.take("requests"));
     let process = match kind {
-        Kinds::Poisson => Process::Poisson,
-        Kinds::Uniform => Process::Uniform,
-        Kinds::Gamma => Process::Gamma {
+        Kinds::Poisson => ArrivalProcess::Poisson,
+        Kinds::Uniform => ArrivalProcess::Uniform,
+        Kinds::Gamma => ArrivalProcess::Gamma {
             shape: shape.ok_or_else(|| arrivals.missing("shape", "gamma needs one"))?,
         },
         Kinds::Closed => {

@@ -44,7 +44,7 @@ fn read_with(text: &str, sets: &[&str]) -> Result<Scenario, ScenarioError> {
 }
 
 #[test]
-fn what_auto_prefers_is_read() {
+fn the_preference_of_auto_is_parsed() {
     let text = GOOD.replace("timeout: 10%\n", "");
     let policy = |sets: &[&str]| read_with(&text, sets).unwrap().policy;
     let default = Policy::Auto(Prefer::ShortWaits);
@@ -60,7 +60,7 @@ fn what_auto_prefers_is_read() {
 }
 
 #[test]
-fn clients_that_wait_are_read() {
+fn closed_loop_clients_are_parsed() {
     let text = GOOD.replace("rate: 5000\n", "");
     let sets = [
         "arrivals.process=closed",
@@ -85,14 +85,14 @@ fn refused(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn every_key_is_read() {
+fn every_key_is_parsed() {
     let scenario = read_with(GOOD, &[]).unwrap();
     assert_eq!((scenario.workers, scenario.seed), (8, 7));
     assert_eq!(scenario.models.len(), 2);
     assert_eq!(scenario.models[0].objective, Nanos(25_000_000));
     assert_eq!(scenario.models[0].cost.of(1), Nanos(6_125_000));
     let source = Source::Drawn {
-        process: Process::Gamma { shape: 0.05 },
+        process: ArrivalProcess::Gamma { shape: 0.05 },
         popularity: Popularity::Zipf { exponent: 0.9 },
         rate: 5000.0,
         requests: 2000,
@@ -108,7 +108,7 @@ fn every_key_is_read() {
 }
 
 #[test]
-fn set_overrides_what_the_file_says() {
+fn set_overrides_values_of_the_file() {
     let sets = [
         "policy=eager",
         "drop.rule=head",
@@ -219,7 +219,7 @@ const WRONG: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_is_wrong_is_named_with_its_line_and_key() {
+fn errors_name_line_and_key() {
     for (from, to, said) in WRONG {
         let sentence = refused(from, to);
         assert!(sentence.contains(said), "{to}: {sentence}");
@@ -234,7 +234,7 @@ fn what_is_wrong_is_named_with_its_line_and_key() {
 }
 
 #[test]
-fn what_is_wrong_in_a_table_is_named_with_file_line_and_column() {
+fn errors_in_tables_name_file_line_and_column() {
     let refused = |set: &str| read_with(GOOD, &[set]).unwrap_err().to_string();
     let said = refused("models.profiles=bare.csv");
     assert!(

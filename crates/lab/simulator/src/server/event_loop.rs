@@ -57,12 +57,12 @@ impl EventLoop {
     }
 
     /// The next task of the last poll.
-    pub(super) fn next_seen(&mut self) -> Option<Task> {
+    pub(super) fn next_task(&mut self) -> Option<Task> {
         self.tasks.pop_front()
     }
 
     /// Polls for ready tasks.
-    pub(super) fn look(&mut self) {
+    pub(super) fn poll(&mut self) {
         self.tasks.extend(self.ready.drain(..));
     }
 
@@ -116,16 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_ready_is_seen_when_the_loop_looks_again() {
+    fn tasks_that_become_ready_run_after_the_next_poll() {
         let mut event_loop = EventLoop::default();
         event_loop.add_ready(Task::Collect);
         event_loop.add_ready(Task::Read(0));
         event_loop.add_ready(Task::Collect);
-        assert_eq!(event_loop.next_seen(), None);
-        event_loop.look();
+        assert_eq!(event_loop.next_task(), None);
+        event_loop.poll();
         event_loop.add_ready(Task::Read(1));
         event_loop.add_task(Task::Write(0));
-        let seen: Vec<_> = std::iter::from_fn(|| event_loop.next_seen()).collect();
+        let seen: Vec<_> = std::iter::from_fn(|| event_loop.next_task()).collect();
         assert_eq!(seen, [Task::Collect, Task::Read(0), Task::Write(0)]);
     }
 }

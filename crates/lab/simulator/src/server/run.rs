@@ -25,14 +25,14 @@ const WAITED_MIN: u64 = 500_000;
 
 /// Ordered by time; at the same time, by the order in which they were planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Planned {
+struct ScheduledEvent {
     at: u64,
     number: u64,
-    occurrence: Occurrence,
+    event: ServerEvent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Occurrence {
+enum ServerEvent {
     /// A request reaches its socket.
     Sent(usize),
     /// A worker has completed its batch.
@@ -57,8 +57,8 @@ struct Server<'a> {
     actions: Actions,
     loops: Vec<EventLoop>,
     workers: Vec<Worker>,
-    planned: BinaryHeap<Reverse<Planned>>,
-    plans: u64,
+    events: BinaryHeap<Reverse<ScheduledEvent>>,
+    scheduled: u64,
     random: Xoshiro256,
     replies: Vec<ServerReply>,
     batches: Vec<BatchCounts>,
@@ -77,11 +77,11 @@ struct Server<'a> {
 pub fn simulate_server(scenario: &ServerScenario) -> ServerRun {
     let mut server = Server::new(scenario);
     for (request, of) in scenario.requests.iter().enumerate() {
-        server.plan(of.sent.0, Occurrence::Sent(request));
+        server.schedule(of.sent.0, ServerEvent::Sent(request));
     }
-    // bound: each request and each batch plans a constant number of events.
-    while let Some(Reverse(planned)) = server.planned.pop() {
-        server.run(planned.occurrence, planned.at);
+    // bound: each request and each batch schedules a constant number of events.
+    while let Some(Reverse(next)) = server.events.pop() {
+        server.handle(next.event, next.at);
     }
     let begin = scenario.requests.iter().map(|request| request.sent.0).min();
     let span = (server.end - begin.unwrap_or(0)).saturating_mul(scenario.workers as u64);
@@ -125,8 +125,8 @@ impl<'a> Server<'a> {
             actions,
             loops: (0..loops).map(|_| EventLoop::default()).collect(),
             workers: (0..scenario.workers).map(|_| Worker::default()).collect(),
-            planned: BinaryHeap::new(),
-            plans: 0,
+            events: BinaryHeap::new(),
+            scheduled: 0,
             random: Xoshiro256::new(scenario.seed, 0),
             replies: vec![unanswered; scenario.requests.len()],
             batches: vec![BatchCounts::default(); scenario.queues.len()],
@@ -145,33 +145,30 @@ impl<'a> Server<'a> {
         }
     }
 
-    fn plan(&mut self, at: u64, occurrence: Occurrence) {
-        let number = self.plans;
-        self.plans += 1;
-        self.planned.push(Reverse(Planned {
-            at,
-            number,
-            occurrence,
-        }));
+    fn schedule(&mut self, at: u64, event: ServerEvent) {
+        let number = self.scheduled;
+        self.scheduled += 1;
+        self.events
+            .push(Reverse(ScheduledEvent { at, number, event }));
     }
 
-    fn run(&mut self, occurrence: Occurrence, now: u64) {
-        match occurrence {
-            Occurrence::Sent(request) => {
+    fn handle(&mut self, event: ServerEvent, now: u64) {
+        match event {
+            ServerEvent::Sent(request) => {
                 self.make_ready(self.loop_of(request), Task::Read(request), now);
             }
-            Occurrence::Finished(worker) => {
+            ServerEvent::Finished(worker) => {
                 self.workers[worker].is_finished = true;
                 let first = self.workers[worker].requests.first();
                 let event_loop = first.map_or(0, |&request| self.loop_of(request));
                 self.make_ready(event_loop, Task::Collect, now);
             }
-            Occurrence::Alarm => {
+            ServerEvent::Alarm => {
                 if self.timer.is_some_and(|timer| timer.0 <= now) {
                     self.make_ready(0, Task::Timer, now);
                 }
             }
-            Occurrence::Continues(event_loop) => self.continue_loop(event_loop, now),
+            ServerEvent::Continues(event_loop) => self.continue_loop(event_loop, now),
         }
     }
 
@@ -185,7 +182,7 @@ impl<'a> Server<'a> {
         target.add_ready(task);
         if !std::mem::replace(&mut target.is_awake, true) {
             let wake = self.scenario.front.wake.0;
-            self.plan(now + wake, Occurrence::Continues(event_loop));
+            self.schedule(now + wake, ServerEvent::Continues(event_loop));
         }
     }
 
@@ -193,25 +190,25 @@ impl<'a> Server<'a> {
         if let Some(done) = self.loops[event_loop].current.take() {
             self.complete(event_loop, done, now);
         }
-        let mut next = self.loops[event_loop].next_seen();
+        let mut next = self.loops[event_loop].next_task();
         if next.is_none() {
             if self.loops[event_loop].has_gathered() {
                 self.submit_gathered(now);
             }
-            self.loops[event_loop].look();
-            next = self.loops[event_loop].next_seen();
+            self.loops[event_loop].poll();
+            next = self.loops[event_loop].next_task();
         }
         self.loops[event_loop].current = next;
         match next {
             Some(task) => {
-                let took = self.time_of(task);
-                self.plan(now + took, Occurrence::Continues(event_loop));
+                let took = self.task_duration(task);
+                self.schedule(now + took, ServerEvent::Continues(event_loop));
             }
             None => self.loops[event_loop].is_awake = false,
         }
     }
 
-    fn time_of(&self, task: Task) -> u64 {
+    fn task_duration(&self, task: Task) -> u64 {
         let class = |request: usize| &self.scenario.classes[self.scenario.requests[request].class];
         match task {
             Task::Read(request) => class(request).read.0,
@@ -356,11 +353,11 @@ impl<'a> Server<'a> {
                 is_finished: false,
             };
             let took = self.batch_time(dispatch.queue.0, rows);
-            self.plan(now + took, Occurrence::Finished(worker));
+            self.schedule(now + took, ServerEvent::Finished(worker));
         }
         if let Some(timer) = actions.timer.filter(|_| self.timer != actions.timer) {
             self.timer = Some(timer);
-            self.plan(timer.0.max(now), Occurrence::Alarm);
+            self.schedule(timer.0.max(now), ServerEvent::Alarm);
         }
         self.actions = actions;
     }

@@ -71,7 +71,7 @@ fn a_lone_request_is_read_computed_and_written() {
 }
 
 #[test]
-fn what_arrives_while_the_front_end_reads_is_one_batch() {
+fn requests_that_arrive_while_the_front_end_reads_form_one_batch() {
     // The second arrives while the loop wakes; the third while it reads, and is only seen after the
     // first two are scheduled.
     let gathered = simulate_server(&scenario(&[0, 1, 12]));
@@ -86,7 +86,7 @@ fn what_arrives_while_the_front_end_reads_is_one_batch() {
 }
 
 #[test]
-fn what_cannot_be_in_time_is_refused_and_every_request_is_answered() {
+fn requests_that_would_be_late_are_refused_and_every_request_gets_a_reply() {
     let mut burst = scenario(&[0; 300]);
     burst.queues[0].profile.objective = Some(Nanos(500 * US));
     let run = simulate_server(&burst);
@@ -132,7 +132,7 @@ fn spread_times_have_the_same_mean() {
 }
 
 #[test]
-fn stalls_come_in_proportion_to_the_work() {
+fn stalls_are_proportional_to_the_work() {
     let sent: Vec<u64> = (0..20_000).map(|n| n * 10_000).collect();
     let mut stalled = scenario(&sent);
     stalled.stalls = Stalls {

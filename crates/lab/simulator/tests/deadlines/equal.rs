@@ -199,7 +199,7 @@ fn split(done: Vec<Done>) -> (Vec<Done>, Vec<Done>) {
 }
 
 #[test]
-fn random_traces_are_those_of_the_slow_model() {
+fn random_traces_equal_those_of_the_slow_model() {
     let is_long = std::env::var_os("ALBACORE_SOAK").is_some();
     let (mut batches, mut drops) = (0, 0);
     for seed in 0..if is_long { 100_000 } else { 5_000 } {

@@ -128,7 +128,7 @@ fn print(done: &[Done]) -> String {
 }
 
 #[test]
-fn the_traces_of_the_reference_come_out_to_the_nanosecond() {
+fn traces_equal_those_of_the_reference_to_the_nanosecond() {
     let manifest = read("MANIFEST.txt");
     let lines: Vec<_> = manifest.lines().filter(|l| !l.starts_with('#')).collect();
     assert_eq!(lines.len(), 7, "every trace is named");

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::image::libraries;
-use crate::limits::{GUEST_BOOT_MAX, GUEST_TIME_MAX, READY_PERIOD};
+use crate::limits::{GUEST_FIRST_OUTPUT_MAX, GUEST_TIME_MAX, READY_PERIOD};
 use crate::{Program, TestbedError};
 use archive::Archive;
 
@@ -38,7 +38,7 @@ impl Size {
     }
 
     /// QEMU arguments for cpus and memory.
-    fn words(self) -> Vec<String> {
+    fn qemu_arguments(self) -> Vec<String> {
         let (packages, cores) = self.shape();
         let cpus = cores * 2;
         let smp = format!(
@@ -97,7 +97,7 @@ impl Guest {
         let folder = TempDir::with_prefix("albacore-guest-")
             .map_err(TestbedError::file("a temporary folder"))?;
         let words = self.prepare(folder.path(), &["-nic", "none"])?;
-        match run(folder.path(), &words, Some(GUEST_BOOT_MAX)) {
+        match run(folder.path(), &words, Some(GUEST_FIRST_OUTPUT_MAX)) {
             Err(TestbedError::NotReady { tail, .. }) if tail.is_empty() => {}
             result => return result,
         }
@@ -110,18 +110,18 @@ impl Guest {
         run(folder.path(), &words, None)
     }
 
-    /// Boots the machine in the network that `entrance` enters, connected to its device `tap`, and
-    /// returns immediately. Its files are in `folder`.
+    /// Boots the machine in the network that `command_prefix` enters, connected to its device
+    /// `tap`, and returns immediately. Its files are in `folder`.
     pub(crate) fn start(
         &self,
         folder: &Path,
-        entrance: &[OsString],
+        command_prefix: &[OsString],
         tap: &str,
     ) -> std::result::Result<Program, TestbedError> {
         let net = format!("tap,id=net0,ifname={tap},script=no,downscript=no");
         // Without network boot no option ROM is needed.
         let device = "virtio-net-pci,netdev=net0,romfile=";
-        let mut words = entrance.to_vec();
+        let mut words = command_prefix.to_vec();
         words.extend(self.prepare(folder, &["-netdev", &net, "-device", device])?);
         let log = folder.join("emulator.log");
         Program::start("the guest", Path::new(&words[0]), &words[1..], log)
@@ -149,7 +149,7 @@ impl Guest {
         let mut words: Vec<OsString> = ["nice", "-n", PRIORITY, "qemu-system-x86_64"]
             .map(OsString::from)
             .into();
-        words.extend(self.size.words().into_iter().map(OsString::from));
+        words.extend(self.size.qemu_arguments().into_iter().map(OsString::from));
         words.extend(MACHINE.split_whitespace().map(OsString::from));
         words.extend(["-kernel".into(), kernel.join("vmlinuz").into()]);
         words.extend(["-initrd".into(), disk.into()]);

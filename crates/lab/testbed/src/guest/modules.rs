@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_module_needs_comes_before_it_and_once() {
+    fn dependencies_precede_a_module_and_occur_once() {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("net");
         std::fs::create_dir(&below).unwrap();

@@ -102,7 +102,7 @@ fn node_spec(
         format!("--hostname-override={name}"),
         format!("--node-ip={address}"),
     ];
-    let entrance = (*machine == Machine::Emulated).then(|| Service {
+    let command_server = (*machine == Machine::Emulated).then(|| Service {
         name: "serve".to_owned(),
         command: Emulated::service(),
         after: None,
@@ -110,7 +110,7 @@ fn node_spec(
     });
     NodeSpec {
         host_name: name.to_owned(),
-        services: entrance
+        services: command_server
             .into_iter()
             .chain([
                 service(

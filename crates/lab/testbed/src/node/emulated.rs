@@ -99,7 +99,7 @@ impl Emulated {
         let path = network.folder().join(MACHINE);
         std::fs::write(&path, text).map_err(TestbedError::file(path))?;
         let guest = guest(network, programs, kubernetes)?;
-        lead_to_guest(network)?;
+        connect_guest(network)?;
         let folder = network.folder().join("guest");
         std::fs::create_dir(&folder).map_err(TestbedError::file(&folder))?;
         let emulator = guest.start(&folder, &network.command_prefix(), TAP)?;
@@ -142,7 +142,7 @@ fn node_error(message: String) -> TestbedError {
 
 /// Adds a bridge port for the guest, and routes to its pods and to the Services, which its
 /// kube-proxy implements.
-fn lead_to_guest(network: &TestNetwork) -> Result<(), TestbedError> {
+fn connect_guest(network: &TestNetwork) -> Result<(), TestbedError> {
     let guest = GUEST_ADDRESS.to_string();
     for words in [
         &["tuntap", "add", TAP, "mode", "tap"][..],

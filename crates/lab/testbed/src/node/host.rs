@@ -190,7 +190,7 @@ impl Host {
     ///
     /// # Errors
     /// The node no longer exists, or is emulated.
-    pub fn entrance(&self) -> Result<String, TestbedError> {
+    pub fn shell_command(&self) -> Result<String, TestbedError> {
         let command = self.command(Path::new("bash"))?;
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();

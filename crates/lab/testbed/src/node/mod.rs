@@ -117,7 +117,7 @@ impl Node {
         let network = TestNetwork::new()?;
         let place = Place {
             address: NODE_ADDRESS,
-            entrance: network.command_prefix(),
+            command_prefix: network.command_prefix(),
             parent: network.folder().to_owned(),
         };
         let mut plane = ControlPlane::start_at(

@@ -10,10 +10,10 @@ use crate::supervisor::CommandResult;
 
 /// A running command of a node. It has a standard input, and most commands exit at its end.
 #[derive(Debug)]
-pub struct Task(Way);
+pub struct Task(Transport);
 
 #[derive(Debug)]
-enum Way {
+enum Transport {
     Child(Child),
     Connection(TcpStream),
 }
@@ -21,7 +21,7 @@ enum Way {
 impl Task {
     /// A child process with piped input and output.
     pub(super) fn of(child: Child) -> Self {
-        Self(Way::Child(child))
+        Self(Transport::Child(child))
     }
 
     /// A command executed by `albacore-testbed serve` over a connection.
@@ -29,7 +29,7 @@ impl Task {
         let mut line = serde_json::to_vec(words).map_err(Error::other)?;
         line.push(b'\n');
         stream.write_all(&line)?;
-        Ok(Self(Way::Connection(stream)))
+        Ok(Self(Transport::Connection(stream)))
     }
 
     /// Writes all of `input` to its standard input.
@@ -38,11 +38,11 @@ impl Task {
     /// It no longer reads.
     pub fn feed(&mut self, input: &mut dyn std::io::Read) -> Result<()> {
         match &mut self.0 {
-            Way::Child(child) => match &mut child.stdin {
+            Transport::Child(child) => match &mut child.stdin {
                 Some(stdin) => std::io::copy(input, stdin).map(drop),
                 None => Err(Error::other("it has no input")),
             },
-            Way::Connection(stream) => std::io::copy(input, stream).map(drop),
+            Transport::Connection(stream) => std::io::copy(input, stream).map(drop),
         }
     }
 
@@ -53,19 +53,19 @@ impl Task {
     pub fn end(self) -> Result<Output> {
         match self.0 {
             // Waiting closes the standard input.
-            Way::Child(child) => child.wait_with_output(),
-            Way::Connection(mut stream) => {
+            Transport::Child(child) => child.wait_with_output(),
+            Transport::Connection(mut stream) => {
                 stream.shutdown(Shutdown::Write)?;
                 let mut bytes = Vec::new();
                 stream.read_to_end(&mut bytes)?;
-                take_apart(bytes).ok_or_else(|| Error::other("the node's answer is cut off"))
+                split_reply(bytes).ok_or_else(|| Error::other("the node's answer is cut off"))
             }
         }
     }
 }
 
 /// Splits the reply: output, then the result, then the length of the result.
-fn take_apart(mut bytes: Vec<u8>) -> Option<Output> {
+fn split_reply(mut bytes: Vec<u8>) -> Option<Output> {
     let length = bytes.split_off(bytes.len().checked_sub(8)?);
     let length = usize::try_from(u64::from_be_bytes(length.try_into().ok()?)).ok()?;
     let ended = bytes.split_off(bytes.len().checked_sub(length)?);

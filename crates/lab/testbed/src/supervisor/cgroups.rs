@@ -42,7 +42,7 @@ impl Cgroups {
             };
             let parent = hierarchy.target.join(path.trim_start_matches('/'));
             let directory = parent.join(name);
-            sweep(&parent);
+            remove_stale(&parent);
             std::fs::create_dir(&directory).map_err(|error| named(&directory, &error))?;
             if controllers.split(',').any(|c| c == "cpuset") {
                 // A new v1 cpuset is empty, so no process can run in it.
@@ -142,7 +142,7 @@ fn move_to(directory: &Path) -> Result<()> {
 }
 
 /// Removes the cgroups of supervisors that no longer exist.
-fn sweep(parent: &Path) {
+fn remove_stale(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let supervisor = name

@@ -50,7 +50,7 @@ pub fn apply(
     request: &ApplyRequest,
     watching: &Watching,
     outcome: &Outcome,
-    tell: &mut dyn FnMut(&str),
+    on_progress: &mut dyn FnMut(&str),
 ) -> Result<String, TuneError> {
     let file = request.file.display();
     let patched = outcome.patched.as_ref();
@@ -66,18 +66,18 @@ pub fn apply(
         return Ok(format!("{file} has the chosen values now."));
     };
     let signals = Signals::install().map_err(|e| TuneError::Failed(e.to_string()))?;
-    tell("measuring the server before the change");
+    on_progress("measuring the server before the change");
     let before = watch.measure(&signals)?;
     replace(&request.file, own, patched)?;
     let undo = || replace(&request.file, patched, own);
-    tell(&format!("{file} has the chosen values now"));
-    if let Err(error) = watch.wait_for(outcome, &signals, tell) {
+    on_progress(&format!("{file} has the chosen values now"));
+    if let Err(error) = watch.wait_for(outcome, &signals, on_progress) {
         undo()?;
         return Err(TuneError::Failed(format!(
             "{error}; {file} is as before again"
         )));
     }
-    tell("measuring the server after the change");
+    on_progress("measuring the server after the change");
     let after = watch.measure(&signals).map_err(|error| {
         let what = format!("{error}; {file} keeps the chosen values, which were not judged");
         TuneError::Failed(what)

@@ -70,13 +70,13 @@ impl Watch {
         &self,
         outcome: &Outcome,
         signals: &Signals,
-        tell: &mut dyn FnMut(&str),
+        on_progress: &mut dyn FnMut(&str),
     ) -> Result<(), TuneError> {
         let (chosen, current) = (&outcome.chosen, &outcome.current);
         let size = |of: &Configuration| (u64::from(of.workers), u64::from(of.threads));
         if size(chosen) != size(current) {
             let (workers, threads) = size(chosen);
-            tell(&format!(
+            on_progress(&format!(
                 "start `albacore run` again: workers and threads take effect then; waiting for {workers} x {threads}"
             ));
             let begin = Instant::now();

@@ -29,11 +29,11 @@ fn object() -> Value {
 }
 
 #[test]
-fn the_pod_gets_the_object_as_kubectl_applies_it() {
+fn the_pod_receives_the_object_as_kubectl_applies_it() {
     let described = describe_job(&object(), &options(), None).unwrap();
     assert_eq!(described.output, Path::new("tune-fraud"));
-    let sent: Sent = serde_json::from_str(&described.spec).unwrap();
-    let text = &sent.deployment;
+    let input: JobInput = serde_json::from_str(&described.spec).unwrap();
+    let text = &input.deployment;
     assert!(text.contains("uri: configmap://maps/fraud.ubj"), "{text}");
     assert!(text.contains("namespace: team"), "{text}");
     for left_out in ["uid", "managedFields", "status"] {
@@ -49,7 +49,7 @@ fn the_pod_gets_the_object_as_kubectl_applies_it() {
 }
 
 #[test]
-fn what_cannot_be_tuned_in_a_pod_is_refused_before_there_is_a_job() {
+fn requests_that_a_pod_cannot_tune_are_rejected_before_a_job_is_created() {
     let refused = |object: &Value, options: &TuneOptions| {
         let refused = describe_job(object, options, None).unwrap_err();
         refused.to_string()
@@ -73,7 +73,7 @@ fn what_cannot_be_tuned_in_a_pod_is_refused_before_there_is_a_job() {
 }
 
 #[test]
-fn results_come_back_in_parts_of_a_journal() {
+fn results_are_returned_in_parts_of_a_journal() {
     let (pod, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut journal = Journal::create(pod.path()).unwrap();
     let text = "one".to_owned();
@@ -83,11 +83,11 @@ fn results_come_back_in_parts_of_a_journal() {
     std::fs::write(&path, &report).unwrap();
     journal.append_file(ResultFile::Report, &path).unwrap();
     let fetched = here.path().join(TUNE_JOURNAL);
-    let sent = std::fs::read_to_string(&journal.path).unwrap();
-    assert_eq!(sent.lines().count(), 3, "a line and two parts");
-    let first = sent.lines().next().unwrap();
+    let written = std::fs::read_to_string(&journal.path).unwrap();
+    assert_eq!(written.lines().count(), 3, "a line and two parts");
+    let first = written.lines().next().unwrap();
     assert_eq!(line_text(first).as_deref(), Some("one"));
-    std::fs::write(&fetched, &sent).unwrap();
+    std::fs::write(&fetched, &written).unwrap();
     let refused = write_fetched(here.path(), "fraud").unwrap_err();
     assert!(refused.to_string().contains("no results"), "{refused}");
 

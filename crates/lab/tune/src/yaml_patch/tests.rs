@@ -32,7 +32,7 @@ fn both(change: impl FnOnce(&mut Configuration)) -> (String, String) {
 }
 
 #[test]
-fn nothing_changes_without_other_values() {
+fn equal_values_change_nothing() {
     let (before, after) = both(|_| {});
     assert_eq!(before, after);
 }
@@ -106,7 +106,7 @@ fn fields_and_maps_that_are_missing_are_added() {
 }
 
 #[test]
-fn replicas_change_with_all_else_as_it_was() {
+fn replicas_change_and_everything_else_is_preserved() {
     let file = FILE.replace("  workers", "  replicas: 2 # pods\n  workers");
     let current = Configuration::of(&read_deployment(&file, "f").unwrap().spec);
     let path = Path::new("f.yaml");
