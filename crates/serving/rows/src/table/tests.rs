@@ -430,5 +430,7 @@ fn missing_columns_are_nan_if_the_model_permits_it() {
         assert!(message.contains(part), "{message}");
     }
     let message = written(&model, Table::from_csv(&model, b"amount\n2,3\n", None)).unwrap_err();
-    assert!(message.contains("line 2 of the text/csv body: has 2 fields where the first line has 1"));
+    assert!(
+        message.contains("line 2 of the text/csv body: has 2 fields where the first line has 1")
+    );
 }
