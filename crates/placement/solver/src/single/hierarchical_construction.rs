@@ -138,7 +138,7 @@ impl Construction<'_> {
             children: (first..=last)
                 .map(|domain| &classes[of_domain[domain]])
                 .collect(),
-            parts: parts,
+            parts,
             full_main_limits,
             peers_beside_main: self.peers_beside_main,
         };
