@@ -184,8 +184,8 @@ impl<'a, 'de> ObjectRow<'a, 'de> {
         }
     }
 
-    /// Position of the column with this name. Tries `index` first, because most clients send columns
-    /// in the model's order.
+    /// Position of the column with this name. Tries `index` first, because most clients send
+    /// columns in the model's order.
     fn position(&self, index: usize, name: &str) -> Option<usize> {
         if self
             .names
