@@ -104,6 +104,11 @@ impl Envoy {
             let healthy = clusters.matches("health_flags::healthy").count();
             (healthy == 3).then_some(())
         });
+        // Its worker thread knows the endpoints up to a second later, with the next weights.
+        rig.wait_until("Envoy routes requests", || {
+            rig.http("127.0.0.1:8080", "GET /v2/health/ready", "")
+                .filter(|response| response.starts_with("HTTP/1.1 200 "))
+        });
         Publisher(Mutex::new(child))
     }
 

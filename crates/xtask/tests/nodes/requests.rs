@@ -100,12 +100,16 @@ impl Outcomes {
 
     fn line(&self) -> String {
         let longest = self.samples.iter().map(|sample| sample.latency).max();
+        let number = |wanted| self.count(|outcome| outcome == wanted);
         format!(
-            "{}: {} requests, {} late, {} failed, the longest {:.1} s",
+            "{}: {} requests, {} late, {} shed, {} unavailable, {} failed, {} unanswered, the longest {:.1} s",
             self.what,
             self.samples.len(),
-            self.count(|outcome| outcome == Outcome::Late),
-            self.failed(),
+            number(Outcome::Late),
+            number(Outcome::Shed),
+            number(Outcome::Unavailable),
+            number(Outcome::Failed),
+            number(Outcome::Unanswered),
             longest.unwrap_or_default().as_secs_f64(),
         )
     }
