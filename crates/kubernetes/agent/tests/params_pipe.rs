@@ -185,7 +185,10 @@ fn an_invalid_command_line_exits_with_64() {
     assert!(said.contains("--node-name is missing"), "{said}");
     let (code, said) = run(&["--node-name", "n"]);
     assert_eq!(code, Some(1));
-    assert!(said.contains("no pod with a service account"), "{said}");
+    assert!(
+        said.contains("does not run in a pod with a service account"),
+        "{said}"
+    );
 }
 
 #[test]

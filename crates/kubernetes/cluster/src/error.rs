@@ -10,19 +10,19 @@ use kube_client::core::Status;
 pub enum ClusterError {
     /// The kubeconfig cannot be used.
     #[error(
-        "kubeconfig {path}: name a file with a reachable cluster and a user that can be proven"
+        "kubeconfig {path}: give a file with a reachable cluster and a user with valid credentials"
     )]
     Kubeconfig {
         path: PathBuf,
         source: Box<kube_client::config::KubeconfigError>,
     },
     /// There is no service account.
-    #[error("this process runs in no pod with a service account: give it a kubeconfig")]
+    #[error("this process does not run in a pod with a service account: give a kubeconfig")]
     InCluster {
         source: Box<kube_client::config::InClusterError>,
     },
     /// The client cannot be built.
-    #[error("the client of the API server cannot be made")]
+    #[error("cannot create the client of the API server")]
     Client { source: Box<kube_client::Error> },
     /// The API server rejected the request.
     #[error("{action}: {} (HTTP {})", status.message, status.code)]
@@ -34,27 +34,27 @@ pub enum ClusterError {
         /// The pause that the API server requires.
         retry_after: Duration,
     },
-    #[error("{action}: no answer from the API server")]
+    #[error("{action}: no response from the API server")]
     NoResponse {
         /// The request: verb, kind and object.
         action: String,
         source: Box<kube_client::Error>,
     },
     /// There was no response before the timeout.
-    #[error("{action}: no answer from the API server for {seconds} s")]
+    #[error("{action}: no response from the API server for {seconds} s")]
     TimedOut {
         /// The request: verb, kind and object.
         action: String,
         seconds: u64,
     },
     /// The connection to a program in a container was closed before the program exited.
-    #[error("{action}: the connection broke")]
+    #[error("{action}: connection closed")]
     ConnectionClosed {
         /// The request: verb, kind and object.
         action: String,
     },
     /// The response does not match its kind.
-    #[error("{action}: the answer of the API server is not what its kind says")]
+    #[error("{action}: cannot parse the response of the API server")]
     MalformedResponse {
         /// The request: verb, kind and object.
         action: String,

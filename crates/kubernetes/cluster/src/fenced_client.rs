@@ -92,7 +92,7 @@ impl<S> FencedIo<S> {
             true => Ok(()),
             false => Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                "the lease of this process ended",
+                "the lease of this process expired",
             )),
         }
     }

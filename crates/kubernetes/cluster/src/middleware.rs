@@ -44,8 +44,8 @@ impl fmt::Display for Aborted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotLeading => "this process does not hold its lease",
-            Self::LeaseEnded => "no answer before the lease of this process ended",
-            Self::TimedOut => "no answer in time",
+            Self::LeaseEnded => "no response before the lease of this process expired",
+            Self::TimedOut => "no response in time",
             Self::OverBudget => "the rate limit is exhausted",
         })
     }

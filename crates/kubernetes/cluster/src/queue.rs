@@ -228,7 +228,7 @@ impl<T: Clone + Display + Eq + Hash + Send + 'static> WorkQueue<T> {
         let drained = async { while running.join_next().await.is_some() {} };
         if tokio::time::timeout(DRAIN_TIME_MAX, drained).await.is_err() {
             let queue = self.name;
-            tracing::warn!(queue, "work did not end in time and is left");
+            tracing::warn!(queue, "work did not end in time and is abandoned");
         }
     }
 

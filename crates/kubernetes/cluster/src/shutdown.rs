@@ -50,7 +50,7 @@ impl Shutdown {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            tracing::info!("stopping: a signal asks for it");
+            tracing::info!("stopping: received a signal");
             token.trigger();
         });
         Ok(shutdown)
@@ -64,7 +64,7 @@ impl Shutdown {
     /// Triggers the shutdown of all tasks because of `reason`. The first reason is kept.
     pub fn fail(&self, reason: impl Into<String>) {
         let reason = reason.into();
-        tracing::error!(reason, "stopping: a part of the program cannot go on");
+        tracing::error!(reason, "stopping: a part of the program failed");
         self.set(ShutdownState::Failed(reason));
     }
 

@@ -66,7 +66,7 @@ impl Listener {
                             Err(LimitReached::Peer) => metrics.refuse("full_pod"),
                         },
                         Err(error) => {
-                            tracing::warn!(%error, "a connection was not accepted");
+                            tracing::warn!(%error, "cannot accept a connection");
                             tokio::time::sleep(ACCEPT_PAUSE).await;
                         }
                     }

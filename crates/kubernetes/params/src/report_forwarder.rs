@@ -56,7 +56,7 @@ impl ReportForwarder {
         };
         if !self.is_due(&pod.uid, now) {
             let millis = REPORT_PAUSE.as_millis();
-            let words = format!("a report of this pod was taken less than {millis} ms ago");
+            let words = format!("a report of this pod was accepted less than {millis} ms ago");
             return reject(Status::resource_exhausted(words));
         }
         let report = LatencyReport {
@@ -70,7 +70,7 @@ impl ReportForwarder {
         };
         if self.lines.try_send(line).is_err() {
             self.metrics.report("dropped");
-            return Err(Status::resource_exhausted("too many reports wait"));
+            return Err(Status::resource_exhausted("the queue of reports is full"));
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ async fn write(path: PathBuf, mut lines: mpsc::Receiver<String>, metrics: Params
         let written = timeout(REPORT_WRITE_MAX, write_line(&path, &mut pipe, &line)).await;
         let is_written = matches!(written, Ok(Ok(())));
         if let Ok(Err(error)) = written {
-            tracing::debug!(path = %path.display(), %error, "the agent does not read reports");
+            tracing::debug!(path = %path.display(), %error, "cannot write a report to the pipe");
             pipe = None;
         }
         metrics.report(if is_written { "passed_on" } else { "dropped" });

@@ -39,14 +39,14 @@ pub fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("no runtime can be started");
+        .context("cannot start the runtime");
     let result = runtime.and_then(|runtime| runtime.block_on(run(&args)));
     exit_code("albacore-params", result.map(|()| ExitCode::SUCCESS))
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
     args.logs.start()?;
-    let termination_signal = termination_signal().context("SIGTERM cannot be caught")?;
+    let termination_signal = termination_signal().context("cannot handle SIGTERM")?;
     let (snapshots, metrics) = (Arc::new(SnapshotStore::new()), ParamsMetrics::default());
     let (stop, stopping) = watch::channel(false);
     let mut listeners = Vec::new();
@@ -93,9 +93,9 @@ async fn run(args: &Args) -> anyhow::Result<()> {
         () = termination_signal => {}
         Some(ended) = serving.join_next() => {
             ended.context("a task failed")?.context("the gRPC server stopped")?;
-            anyhow::bail!("the gRPC server stopped before it was asked to");
+            anyhow::bail!("the gRPC server stopped unexpectedly");
         }
-        _ = reading => anyhow::bail!("the feed is not read any more"),
+        _ = reading => anyhow::bail!("the reader of the feed stopped"),
     }
     tracing::info!("draining");
     // Fails only if the tasks of the receivers have ended, which the next lines detect.
@@ -105,7 +105,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
         while serving.join_next().await.is_some() {}
     });
     if drained.await.is_err() {
-        tracing::warn!("some streams did not end in time and were cut");
+        tracing::warn!("some streams did not end in time and were aborted");
     }
     if let Some(path) = &args.unix {
         // The socket may have been removed already.
@@ -143,14 +143,14 @@ async fn bind_unix(path: &Path) -> anyhow::Result<UnixListener> {
                 anyhow::bail!("--unix {shown} is in use: choose another path");
             }
             std::fs::remove_file(path)
-                .with_context(|| format!("--unix {shown}: the old socket cannot be removed"))?;
+                .with_context(|| format!("--unix {shown}: cannot remove the old socket"))?;
             UnixListener::bind(path)
         }
         bound => bound,
     };
     let listener = listener
-        .with_context(|| format!("--unix {shown} cannot be listened on: choose another path"))?;
+        .with_context(|| format!("cannot listen on --unix {shown}: choose another path"))?;
     std::fs::set_permissions(path, Permissions::from_mode(0o600))
-        .with_context(|| format!("--unix {shown}: its mode cannot be set"))?;
+        .with_context(|| format!("--unix {shown}: cannot set its mode"))?;
     Ok(listener)
 }

@@ -56,12 +56,12 @@ impl ParamsService {
         peer: Option<Peer>,
         watch: &mut SnapshotWatch,
     ) -> Result<(Peer, ServingPod), Status> {
-        let peer = peer.ok_or_else(|| Status::internal("the connection has no other end"))?;
+        let peer = peer.ok_or_else(|| Status::internal("the address of the peer is unknown"))?;
         if let Peer::User(user) = peer
             && Some(user) != self.uid
         {
             self.metrics.refuse("user");
-            let words = format!("user {user} is not the one that this socket serves");
+            let words = format!("user {user} is not the user of this socket");
             return Err(Status::permission_denied(words));
         }
         let pod = watch.pod(peer).map_err(|denied| self.deny(denied))?;
@@ -103,14 +103,8 @@ impl ParamsService {
 
     fn refuse(&self, limit: LimitReached) -> Status {
         let (reason, words) = match limit {
-            LimitReached::Total => (
-                "full",
-                "as many streams are open as this server has room for",
-            ),
-            LimitReached::Peer => (
-                "full_pod",
-                "as many streams of this pod are open as one may have",
-            ),
+            LimitReached::Total => ("full", "too many open streams"),
+            LimitReached::Peer => ("full_pod", "too many open streams of this pod"),
         };
         self.metrics.refuse(reason);
         Status::resource_exhausted(words)
@@ -144,7 +138,7 @@ impl Params for ParamsService {
         let reports = self.reports.as_ref();
         let reports = reports.filter(|_| pod.parameters.report.is_some());
         let reports = reports.ok_or_else(|| {
-            Status::failed_precondition("no report of latency is asked for: no trial runs")
+            Status::failed_precondition("latency reports are not expected: no trial is running")
         })?;
         let accepted = reports.accept(pod, request.into_inner(), Instant::now());
         accepted.map(|()| Response::new(ReportReply {}))
@@ -178,7 +172,7 @@ impl ParamsStream {
                 () = self.wait_for_snapshot() => false,
             };
             if is_stopping {
-                return Some(Err(self.end(Status::unavailable("this server stops"))));
+                return Some(Err(self.end(Status::unavailable("the server is stopping"))));
             }
             let pod = match self.watch.pod(self.peer) {
                 Ok(pod) if pod.uid == self.uid => pod,

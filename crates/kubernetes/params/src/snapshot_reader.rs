@@ -43,7 +43,7 @@ pub(crate) async fn read_snapshots(
             Err(error) => {
                 let error = error.to_string();
                 if last_error.as_ref() != Some(&error) {
-                    tracing::warn!(path = %path.display(), error, "the feed cannot be opened yet");
+                    tracing::warn!(path = %path.display(), error, "cannot open the feed yet");
                     last_error = Some(error);
                 }
                 tokio::time::sleep(PIPE_CHECK_PERIOD).await;
@@ -87,14 +87,18 @@ impl Pipe {
                     handle_line(line, snapshots, metrics)
                 }),
                 Err(error) => {
-                    tracing::warn!(%error, "the feed cannot be read");
+                    tracing::warn!(%error, "cannot read the feed");
                     tokio::time::sleep(PIPE_CHECK_PERIOD).await;
                     break;
                 }
             }
         }
         if lines.is_incomplete() {
-            handle_line(Err("the writer ended within it"), snapshots, metrics);
+            handle_line(
+                Err("the feed was closed in the middle of the line"),
+                snapshots,
+                metrics,
+            );
         }
     }
 }
@@ -145,7 +149,7 @@ impl LineSplitter {
                 if self.partial_line.len() + piece.len() >= SNAPSHOT_LINE_BYTES_MAX {
                     self.is_too_long = true;
                     self.partial_line = Vec::new();
-                    handle_line(Err("it is longer than a line may be"));
+                    handle_line(Err("it exceeds the maximum length"));
                 } else {
                     self.partial_line.extend_from_slice(piece);
                 }

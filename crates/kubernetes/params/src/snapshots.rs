@@ -48,8 +48,8 @@ impl From<Denied> for Status {
                 "the agent of this node has sent no snapshot yet: try again in a moment",
             ),
             Denied::UnknownPeer(Peer::Address(address)) => Self::permission_denied(format!(
-                "{address} is the address of no pod of this node that belongs to an \
-                 InferenceDeployment"
+                "no pod of this node that belongs to an InferenceDeployment has the address \
+                 {address}"
             )),
             Denied::UnknownPeer(Peer::User(_)) => {
                 Self::permission_denied("the feed has no deployment that is served on this socket")

@@ -92,7 +92,8 @@ async fn only_the_address_of_the_connection_identifies_a_pod() {
                 }
                 (Err(status), None) => {
                     assert_eq!(status.code(), Code::PermissionDenied);
-                    let words = "127.0.0.9 is the address of no pod of this node";
+                    let words = "no pod of this node that belongs to an \
+                                 InferenceDeployment has the address 127.0.0.9";
                     assert!(status.message().contains(words), "{status}");
                 }
                 (asked, _) => panic!("{header}: {asked:?}"),
@@ -180,7 +181,10 @@ async fn a_removed_pod_loses_its_stream_and_another_with_its_address_gets_its_ow
         "{status}"
     );
     let status = next(&mut of_b).await.unwrap_err();
-    assert!(status.message().contains("address of no pod"), "{status}");
+    assert!(
+        status.message().starts_with("no pod of this node"),
+        "{status}"
+    );
     let mut again = params.watch("127.0.0.2").await.unwrap();
     assert_eq!(rows(&next(&mut again).await.unwrap()), 44);
 }
@@ -242,7 +246,7 @@ async fn sigterm_ends_open_streams_with_a_status_and_exits_with_0() {
     let status = next(&mut stream).await.unwrap_err();
     assert_eq!(
         (status.code(), status.message()),
-        (Code::Unavailable, "this server stops")
+        (Code::Unavailable, "the server is stopping")
     );
     drop(stream);
     assert!(ended.join().unwrap());

@@ -76,7 +76,10 @@ async fn another_user_is_refused() {
         .await
         .unwrap_err();
     assert_eq!(status.code(), Code::PermissionDenied, "{status}");
-    assert!(status.message().contains("is not the one"), "{status}");
+    assert!(
+        status.message().contains("is not the user of this socket"),
+        "{status}"
+    );
     assert_eq!(
         params.metric("albacore_params_refused_total{reason=\"user\"}"),
         1.0
