@@ -193,7 +193,7 @@ fn what_explain_says(admin: &Path) {
         "unset OMP_PROC_BIND",
         "the pins give order, not isolation",
         "Reconciling is True (QuotaExceeded): no\n  -> raise the ResourceQuota",
-        "pod fraud-b: Unschedulable: 0/1 nodes: Insufficient cpu\n  -> free room on a node",
+        "pod fraud-b: Unschedulable: 0/1 nodes: Insufficient cpu\n  -> free resources on a node",
         "model fraud: fraud-b: checksum differs",
         "Placed is False (ThreadsNotPlaced): 15 of 16 threads",
     ] {

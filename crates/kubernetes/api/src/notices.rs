@@ -13,7 +13,9 @@ const HONORED: [&str; 5] = ["name", "command", "args", "env", "workingDir"];
 pub(crate) fn notices(spec: &InferenceDeploymentSpec) -> Vec<String> {
     let mut notices = Vec::new();
     if let Some(replicas) = spec.replicas.filter(|&replicas| replicas != 1) {
-        notices.push(format!("spec.replicas is {replicas}; one machine runs one"));
+        notices.push(format!(
+            "spec.replicas is {replicas}; one replica runs on this machine"
+        ));
     }
     for (index, model) in spec.models.iter().enumerate() {
         if let Some(slo) = model.slo.filter(|slo| slo.percentile != 99.0) {

@@ -163,8 +163,8 @@ fn own(
         .map(|word| container::expand(word, &environment))
         .collect();
     if container.command.as_ref().is_none_or(Vec::is_empty) {
-        let problem = "is missing; there is no image to take it from under `albacore run`: say \
-                       what to start, as in \"command: [python3, -m, gunicorn, app:app]\"";
+        let problem = "is missing; `albacore run` has no image to take it from: write the command \
+                       to start, as in \"command: [python3, -m, gunicorn, app:app]\"";
         refused.push(Violation::new(spec.server_field("command"), problem));
         return None;
     }

@@ -43,7 +43,7 @@ pub enum PlaceAnnotationError {
     TooLong { bytes: usize },
     #[error(
         "{PLACE_ANNOTATION} is {found}, which is not JSON ({problem}); write for example \
-         '{{\"workers\": 4, \"threads\": 4}}', or '{{}}' to have both counted"
+         '{{\"workers\": 4, \"threads\": 4}}', or '{{}}' to detect both"
     )]
     NotJson {
         /// Its text, quoted and truncated.

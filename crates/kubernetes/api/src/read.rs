@@ -54,7 +54,7 @@ pub enum ReadError {
     },
     /// Another kind of object.
     #[error(
-        "{file}{}: {field} is {found}; this must be kind InferenceDeployment of apiVersion \
+        "{file}{}: {field} is {found}; expected kind InferenceDeployment of apiVersion \
          albacore.dev/v1beta1", Line(Some(*.line))
     )]
     OtherKind {

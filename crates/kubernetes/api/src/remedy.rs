@@ -7,74 +7,82 @@ pub fn remedy_of(reason: &str) -> Option<&'static str> {
     Some(match reason {
         // A child was rejected.
         "QuotaExceeded" => {
-            "raise the ResourceQuota that is named, or ask for less in spec.resources and spec.replicas"
+            "raise the ResourceQuota in the message, or lower spec.resources or spec.replicas"
         }
         "NamespaceTerminating" => "the namespace is being deleted: use another one",
         "AdmissionDenied" => {
-            "change the spec as the policy or webhook that is named asks, or have it exempt this \
+            "change the spec as the policy or webhook in the message requires, or exempt this \
              namespace"
         }
         "MissingPermission" => {
-            "give the controller the right that is named: helm upgrade restores its roles, and \
-             controller.watchNamespaces must hold this namespace"
+            "grant the controller the permission in the message: helm upgrade restores its roles, \
+             and controller.watchNamespaces must include this namespace"
         }
-        "ChildRefused" => "correct the field that is named, in spec or spec.template",
+        "ChildRefused" => "correct the field in the message, in spec or spec.template",
         "KindNotServed" => {
-            "it is tried again each second, for the API server learns of new kinds within half a \
-             minute; if it lasts, install the custom resource definitions"
+            "it is retried every second, because the API server discovers new kinds within half a \
+             minute; if the error persists, install the custom resource definitions"
         }
-        "WriteFailed" => "it is tried again; if it lasts, see the webhook or the API server's log",
+        "WriteFailed" => {
+            "it is retried; if the error persists, see the log of the webhook or the API server"
+        }
         "SchemaOutdated" => {
-            "the custom resource definitions are of another version than the controller: install \
-             those of its version"
+            "the custom resource definitions and the controller have different versions: install \
+             the definitions of the controller's version"
         }
         // The Deployment cannot create pods.
         "PodsRefused" => {
-            "raise the quota or change what the message names; the pods come from spec.replicas, \
-             spec.resources and spec.template"
+            "raise the quota or correct the field in the message; the pods are made from \
+             spec.replicas, spec.resources and spec.template"
         }
         // A pod does not start.
         "Unschedulable" => {
-            "free room on a node, ask for less in spec.resources, correct node selectors in \
-             spec.template, or create the volume claim that is named"
+            "free resources on a node, lower spec.resources, correct node selectors in \
+             spec.template, or create the volume claim in the message"
         }
-        "SchedulingGated" => "have whoever set the scheduling gate of spec.template remove it",
+        "SchedulingGated" => {
+            "the pod waits until its scheduling gates are removed, by their controller or from \
+             spec.template"
+        }
         "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
             "correct the image in spec.template (or the chart's server.image), or add imagePullSecrets"
         }
         "CreateContainerConfigError" => {
-            "create the ConfigMap or Secret that is named, or correct spec.template"
+            "create the ConfigMap or Secret in the message, or correct spec.template"
         }
         "CreateContainerError" | "RunContainerError" | "StartError" | "ContainerCannotRun" => {
             "correct command, security context or mounts in spec.template"
         }
         "FailedMount" | "FailedAttachVolume" => {
-            "create the ConfigMap, Secret or volume claim that is named, or correct \
+            "create the ConfigMap, Secret or volume claim in the message, or correct \
              spec.models[].uri or the volumes of spec.template"
         }
         "OOMKilled" => "raise spec.resources.limits.memory, or serve fewer or smaller models",
         "CrashLoopBackOff" | "Error" | "Completed" => {
-            "see what the container wrote: kubectl logs --previous"
+            "see the log of the container: kubectl logs --previous"
         }
         "Unhealthy" => {
-            "see what the server says: kubectl logs; correct the probes in spec.template"
+            "see the log of the server: kubectl logs; correct the probes in spec.template"
         }
-        "Evicted" => "give the pod requests and limits for what it uses, in spec.resources",
+        "Evicted" => "set requests and limits in spec.resources to what the pod uses",
         "TopologyAffinityError" | "SMTAlignmentError" | "UnexpectedAdmissionError" => {
-            "ask for cpus that the node's CPU and topology manager can give, in spec.resources"
+            "request cpus in spec.resources that the node's CPU and topology managers can allocate"
         }
-        "FailedCreatePodSandBox" => "see the container runtime and the network plugin of its node",
+        "FailedCreatePodSandBox" => {
+            "check the container runtime and the network plugin of the node"
+        }
         "EventsUnread" => {
-            "let the controller list events.k8s.io events: helm upgrade restores its roles"
+            "allow the controller to list events.k8s.io events: helm upgrade restores its roles"
         }
         // Pods serve with problems.
         "StandbyStartFailed" => {
-            "see what the server wrote: kubectl logs; a limit of processes or memory is the usual cause"
+            "see the log of the server: kubectl logs; a limit of processes or memory is the usual \
+             cause"
         }
         "FrequentRespawns" => {
-            "see what the server wrote before workers ended: kubectl logs; at signal 9 raise \
+            "see the log of the server before workers ended: kubectl logs; at signal 9 raise \
              spec.resources.limits.memory; a server that replaces its workers on purpose \
-             (gunicorn's max_requests) should do so more rarely"
+             (gunicorn's max_requests) should do so less often"
         }
         _ => return None,
     })

@@ -52,7 +52,7 @@ pub(crate) const RULES: [Rule; 27] = [
     Rule {
         at: "spec",
         cel: Some("self.workers * self.threads <= 2048"),
-        message: "workers x threads is at most 2048",
+        message: "workers x threads must be at most 2048",
         field: Some(".threads"),
         check: Some(threads_are_bounded),
     },
@@ -88,14 +88,15 @@ pub(crate) const RULES: [Rule; 27] = [
              !has(self.batching.prefer) && !has(self.batching.window) && \
              self.queue.maxRows == 65536)",
         ),
-        message: "batching and queue are of the built-in server: remove them, or serve models",
+        message: "batching and queue apply to the built-in server only: remove them, or serve \
+                  models",
         field: Some(".batching"),
         check: Some(batching_has_a_server),
     },
     Rule {
         at: "spec",
         cel: Some("!has(self.front) || (has(self.models) && size(self.models) > 0)"),
-        message: "front is of the built-in server: remove it, or serve models",
+        message: "front applies to the built-in server only: remove it, or serve models",
         field: Some(".front"),
         check: Some(front_has_a_server),
     },
@@ -128,7 +129,7 @@ pub(crate) const RULES: [Rule; 27] = [
             "!has(self.models) || self.models.all(m, !has(m.threads) || \
              type(m.threads) == string || int(m.threads) <= self.threads)",
         ),
-        message: "models[].threads is auto or at most spec.threads: the threads of one worker \
+        message: "models[].threads must be auto or at most spec.threads: the threads of one worker \
                   compute a batch",
         field: Some(".models"),
         check: Some(threads_of_models_are_in_range),
@@ -136,21 +137,21 @@ pub(crate) const RULES: [Rule; 27] = [
     Rule {
         at: "spec.batching",
         cel: Some("self.policy == 'Timeout' ? has(self.maxDelay) : !has(self.maxDelay)"),
-        message: "maxDelay goes with policy Timeout: needed there, refused with any other",
+        message: "maxDelay is required with policy Timeout and invalid with any other",
         field: None,
         check: Some(batching::delay_goes_with_timeout),
     },
     Rule {
         at: "spec.batching",
         cel: Some("self.policy == 'Auto' || !has(self.prefer)"),
-        message: "prefer goes with policy Auto: refused with any other",
+        message: "prefer is valid with policy Auto only",
         field: None,
         check: Some(batching::preference_goes_with_auto),
     },
     Rule {
         at: "spec.batching",
         cel: Some("self.policy in ['Auto', 'Deferred'] || !has(self.window)"),
-        message: "window goes with policy Auto or Deferred: refused with any other",
+        message: "window is valid with policy Auto or Deferred only",
         field: None,
         check: Some(batching::window_goes_with_deferral),
     },
@@ -162,8 +163,8 @@ pub(crate) const RULES: [Rule; 27] = [
              has(m.batching.maxDelay) || has(self.batching.maxDelay) : \
              !has(m.batching.maxDelay)))",
         ),
-        message: "models[].batching.maxDelay goes with policy Timeout: needed there, refused with \
-                  any other",
+        message: "models[].batching.maxDelay is required with policy Timeout and invalid with any \
+                  other",
         field: Some(".models"),
         check: Some(batching::delays_of_models_go_with_timeout),
     },
@@ -174,7 +175,7 @@ pub(crate) const RULES: [Rule; 27] = [
              !has(m.batching.prefer) || \
              (has(m.batching.policy) ? m.batching.policy : self.batching.policy) == 'Auto')",
         ),
-        message: "models[].batching.prefer goes with policy Auto: refused with any other",
+        message: "models[].batching.prefer is valid with policy Auto only",
         field: Some(".models"),
         check: Some(batching::preferences_of_models_go_with_auto),
     },
@@ -186,8 +187,7 @@ pub(crate) const RULES: [Rule; 27] = [
              (has(m.batching.policy) ? m.batching.policy : self.batching.policy) in \
              ['Auto', 'Deferred'])",
         ),
-        message: "models[].batching.window goes with policy Auto or Deferred: refused with any \
-                  other",
+        message: "models[].batching.window is valid with policy Auto or Deferred only",
         field: Some(".models"),
         check: Some(batching::windows_of_models_go_with_deferral),
     },
@@ -221,7 +221,7 @@ pub(crate) const RULES: [Rule; 27] = [
              (has(m.batching) && has(m.batching.policy) ? m.batching.policy : \
              self.batching.policy) != 'Deferred')",
         ),
-        message: "batching.policy Deferred needs slo.latency for every model that has it",
+        message: "batching.policy Deferred needs slo.latency for every model that uses it",
         field: Some(".models"),
         check: Some(batching::deferred_has_objectives),
     },
@@ -252,8 +252,8 @@ pub(crate) const RULES: [Rule; 27] = [
     Rule {
         at: "spec",
         cel: Some("!has(self.autoscaling) || (has(self.models) && size(self.models) > 0)"),
-        message: "autoscaling goes by what the built-in server measures: serve models, or remove \
-                  it and let an HPA write the scale subresource",
+        message: "autoscaling uses measurements of the built-in server: serve models, or remove it \
+                  and let an HPA write the scale subresource",
         field: Some(".autoscaling"),
         check: Some(autoscaling_has_a_server),
     },
@@ -276,14 +276,14 @@ pub(crate) const RULES: [Rule; 27] = [
              (!has(self.numa) || !has(self.machine) || self.numa <= self.machine) && \
              (!has(self.package) || !has(self.machine) || self.package <= self.machine)",
         ),
-        message: "distances must not fall from l1 over l2, l3, numa and package to machine",
+        message: "distances must not decrease in the order l1, l2, l3, numa, package, machine",
         field: None,
         check: Some(distances_are_ordered),
     },
     Rule {
         at: "spec.placement.trial",
         cel: Some("duration(self.window) >= duration('1s')"),
-        message: "window is at least 1s",
+        message: "window must be at least 1s",
         field: Some(".window"),
         check: Some(trial_is_long_enough),
     },
@@ -303,8 +303,8 @@ pub(crate) const RULES: [Rule; 27] = [
             "(has(self.models) && size(self.models) > 0) == \
              (has(oldSelf.models) && size(oldSelf.models) > 0)",
         ),
-        message: "a deployment stays with the built-in server (models) or with a server of its \
-                  own: create another one and move the traffic",
+        message: "a deployment cannot change from the built-in server (models) to its own server \
+                  or back: create another deployment and move the traffic",
         field: Some(".models"),
         check: None,
     },
@@ -405,7 +405,7 @@ fn something_is_served(deployment: &InferenceDeployment) -> Option<Violation> {
     let spec = &deployment.spec;
     (!spec.is_built_in() && spec.server_container().is_none()).then(|| {
         let problem = "is missing; list the models to serve, or put a container named \"server\" \
-                       with a command of your own into spec.template.spec.containers";
+                       and its command into spec.template.spec.containers";
         Violation::new("spec.models", problem)
     })
 }
@@ -418,8 +418,8 @@ fn one_server(deployment: &InferenceDeployment) -> Option<Violation> {
         (None, Some(_)) => "args",
         (None, None) => return None,
     };
-    let problem = "clashes with spec.models, which the built-in server serves; remove the one or \
-                   the other";
+    let problem = "conflicts with spec.models, which the built-in server serves; remove one of the \
+                   two";
     Some(Violation::new(spec.server_field(part), problem))
 }
 
@@ -434,8 +434,8 @@ fn batching_has_a_server(deployment: &InferenceDeployment) -> Option<Violation> 
         (false, false) => return None,
     };
     (!spec.is_built_in()).then(|| {
-        let problem = "is of the built-in server, and this deployment runs a server of its own; \
-                       remove it";
+        let problem = "applies to the built-in server only, and this deployment runs its own \
+                       server; remove it";
         Violation::new(field, problem)
     })
 }
@@ -448,7 +448,7 @@ fn names_are_unique(deployment: &InferenceDeployment) -> Option<Violation> {
         .enumerate()
         .find(|(_, m)| !seen.insert(&m.name))?;
     let problem = format!(
-        "is {}, as is an earlier model's; each needs its own",
+        "is {}, like that of an earlier model; each name must be unique",
         quoted(&model.name)
     );
     Some(Violation::new(
@@ -462,8 +462,8 @@ fn iterations_are_not_empty(deployment: &InferenceDeployment) -> Option<Violatio
     models.find_map(|(index, model)| match model.iterations {
         Some(Iterations::Range(range)) if range.begin >= range.end => {
             let problem = format!(
-                "is {range}, which is no iteration; end must be above begin, as in {{begin: 0, \
-                 end: 100}}"
+                "is {range}, which contains no iteration; end must be above begin, as in {{begin: \
+                 0, end: 100}}"
             );
             let field = format!("spec.models[{index}].iterations");
             Some(Violation::new(field, problem))
@@ -490,8 +490,8 @@ fn threads_of_models_are_in_range(deployment: &InferenceDeployment) -> Option<Vi
 fn front_has_a_server(deployment: &InferenceDeployment) -> Option<Violation> {
     let spec = &deployment.spec;
     (!spec.is_built_in() && spec.front.is_some()).then(|| {
-        let problem = "is of the built-in server, and this deployment runs a server of its own; \
-                       remove it";
+        let problem = "applies to the built-in server only, and this deployment runs its own \
+                       server; remove it";
         Violation::new("spec.front", problem)
     })
 }
@@ -526,14 +526,14 @@ fn distances_are_ordered(deployment: &InferenceDeployment) -> Option<Violation> 
     let error = distances.overrides().validate().err()?;
     Some(Violation::new(
         "spec.placement.distances",
-        format!("is refused: {error}"),
+        format!("is invalid: {error}"),
     ))
 }
 
 fn trial_is_long_enough(deployment: &InferenceDeployment) -> Option<Violation> {
     let window = deployment.spec.placement.trial.as_ref()?.window;
     (window.as_micros() < TRIAL_WINDOW_MICROS_MIN).then(|| {
-        let problem = format!("is {window}, in which little can be seen; write 1s or more");
+        let problem = format!("is {window}, which is too short to measure; write 1s or more");
         Violation::new("spec.placement.trial.window", problem)
     })
 }
@@ -542,7 +542,7 @@ fn arms_differ(deployment: &InferenceDeployment) -> Option<Violation> {
     let arms = &deployment.spec.placement.trial.as_ref()?.arms;
     let twice = (1..arms.len()).find(|&index| arms[..index].contains(&arms[index]));
     if let Some(index) = twice {
-        let problem = format!("is {:?}, as is an earlier one; remove it", arms[index]);
+        let problem = format!("is {:?}, like an earlier arm; remove it", arms[index]);
         let field = format!("spec.placement.trial.arms[{index}]");
         return Some(Violation::new(field, problem));
     }
@@ -559,8 +559,8 @@ fn arms_differ(deployment: &InferenceDeployment) -> Option<Violation> {
 fn autoscaling_has_a_server(deployment: &InferenceDeployment) -> Option<Violation> {
     let spec = &deployment.spec;
     (!spec.is_built_in() && spec.autoscaling.is_some()).then(|| {
-        let problem = "goes by what the built-in server measures, and this deployment runs a \
-                       server of its own; remove it and let an HPA write the scale subresource";
+        let problem = "uses measurements of the built-in server, and this deployment runs its own \
+                       server; remove it and let an HPA write the scale subresource";
         Violation::new("spec.autoscaling", problem)
     })
 }

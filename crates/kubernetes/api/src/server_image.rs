@@ -35,7 +35,7 @@ pub fn server_image_of(
     Err(Violation {
         field: format!("metadata.annotations[{SERVER_IMAGE_ANNOTATION}]"),
         problem: format!(
-            "is \"{shown}\", which is no image reference; write one as in \
+            "is \"{shown}\", which is not a valid image reference; write one as in \
              registry.example.com/albacore/albacore-server:0.1.0, or remove the annotation to \
              follow the operator"
         ),

@@ -40,7 +40,7 @@ pub fn settings_of(
         batching: spec.batching_params(),
     };
     settings.check().map_err(|invalid| {
-        let problem = format!("makes settings that the server would refuse: {invalid}");
+        let problem = format!("gives invalid settings of the server: {invalid}");
         vec![Violation::new("spec", problem)]
     })?;
     Ok(settings)

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 type Example = (&'static str, Value, Value, &'static str);
 
 /// The transition rule.
-const STAYS: &str = "a deployment stays with the built-in server (models) or with a server of its \
-                     own: create another one and move the traffic";
+const STAYS: &str = "a deployment cannot change from the built-in server (models) to its own \
+                     server or back: create another deployment and move the traffic";
 
 fn examples() -> Vec<Example> {
     server_examples()
@@ -52,7 +52,7 @@ fn server_examples() -> Vec<Example> {
     let with_arms = |arms: Value| json!({"placement": {"trial": {"arms": arms}}});
     vec![
         (
-            "workers x threads is at most 2048",
+            "workers x threads must be at most 2048",
             models(json!({"workers": 32, "threads": 64})),
             models(json!({"workers": 33, "threads": 64})),
             "spec.threads",
@@ -71,13 +71,13 @@ fn server_examples() -> Vec<Example> {
             "spec.template.spec.containers[0].args",
         ),
         (
-            "batching and queue are of the built-in server: remove them, or serve models",
+            "batching and queue apply to the built-in server only: remove them, or serve models",
             own(),
             own_with_batching,
             "spec.batching",
         ),
         (
-            "front is of the built-in server: remove it, or serve models",
+            "front applies to the built-in server only: remove it, or serve models",
             models(json!({"front": {"threads": 2}})),
             own_with_front,
             "spec.front",
@@ -95,7 +95,7 @@ fn server_examples() -> Vec<Example> {
             "spec.front.threads",
         ),
         (
-            "autoscaling goes by what the built-in server measures: serve models, or remove it and \
+            "autoscaling uses measurements of the built-in server: serve models, or remove it and \
              let an HPA write the scale subresource",
             models(json!({"autoscaling": {"maxReplicas": 2}})),
             own_with_scaling,
@@ -114,7 +114,7 @@ fn server_examples() -> Vec<Example> {
             "spec.placement.trial.arms[2]",
         ),
         (
-            "distances must not fall from l1 over l2, l3, numa and package to machine",
+            "distances must not decrease in the order l1, l2, l3, numa, package, machine",
             models(json!({"placement": {"distances": {"l1": 9, "numa": 9, "machine": 10}}})),
             models(json!({"placement": {"distances": {"l1": 9, "numa": 30, "machine": 29}}})),
             "spec.placement.distances",
@@ -132,7 +132,7 @@ fn server_examples() -> Vec<Example> {
             "spec.placement.distances.l1",
         ),
         (
-            "window is at least 1s",
+            "window must be at least 1s",
             models(json!({"placement": {"trial": {"window": "1s"}}})),
             models(json!({"placement": {"trial": {"window": "999ms"}}})),
             "spec.placement.trial.window",
@@ -149,8 +149,8 @@ fn batching_examples() -> Vec<Example> {
     };
     vec![
         (
-            "models[].threads is auto or at most spec.threads: the threads of one worker compute a \
-             batch",
+            "models[].threads must be auto or at most spec.threads: the threads of one worker \
+             compute a batch",
             threads(json!(4)),
             threads(json!(5)),
             "spec.models[0].threads",
@@ -168,13 +168,13 @@ fn batching_examples() -> Vec<Example> {
             "spec.models[0].threads",
         ),
         (
-            "maxDelay goes with policy Timeout: needed there, refused with any other",
+            "maxDelay is required with policy Timeout and invalid with any other",
             models(json!({"batching": {"policy": "Timeout", "maxDelay": "2ms"}})),
             models(json!({"batching": {"maxDelay": "2ms"}})),
             "spec.batching.maxDelay",
         ),
         (
-            "prefer goes with policy Auto: refused with any other",
+            "prefer is valid with policy Auto only",
             models(json!({"batching": {"prefer": "IdleWorkers"}})),
             models(json!({"batching": {"policy": "Eager", "prefer": "IdleWorkers"}})),
             "spec.batching.prefer",
@@ -186,19 +186,19 @@ fn batching_examples() -> Vec<Example> {
             "spec.batching.maxDelay",
         ),
         (
-            "window goes with policy Auto or Deferred: refused with any other",
+            "window is valid with policy Auto or Deferred only",
             models(json!({"batching": {"policy": "Deferred", "window": "5ms"}})),
             models(json!({"batching": {"policy": "Eager", "window": "5ms"}})),
             "spec.batching.window",
         ),
         (
-            "window goes with policy Auto or Deferred: refused with any other",
+            "window is valid with policy Auto or Deferred only",
             models(json!({"batching": {"window": "5ms"}})),
             models(json!({"batching": {"policy": "Timeout", "maxDelay": "1ms", "window": "5ms"}})),
             "spec.batching.window",
         ),
         (
-            "batching.policy Deferred needs slo.latency for every model that has it",
+            "batching.policy Deferred needs slo.latency for every model that uses it",
             models(json!({"batching": {"policy": "Deferred"}})),
             json!({"models": [model(), {"name": "n", "uri": "file:///n"}],
                 "batching": {"policy": "Deferred"}}),
@@ -259,33 +259,31 @@ fn examples_of_models() -> Vec<Example> {
             "spec.models[0].batching.prefer",
         ),
         (
-            "models[].batching.maxDelay goes with policy Timeout: needed there, refused with any \
-             other",
+            "models[].batching.maxDelay is required with policy Timeout and invalid with any other",
             batching(none(), json!({"policy": "Timeout", "maxDelay": "2ms"})),
             batching(none(), json!({"policy": "Timeout"})),
             "spec.models[0].batching.maxDelay",
         ),
         (
-            "models[].batching.maxDelay goes with policy Timeout: needed there, refused with any \
-             other",
+            "models[].batching.maxDelay is required with policy Timeout and invalid with any other",
             batching(timeout(), json!({"policy": "Eager"})),
             batching(timeout(), json!({"policy": "Eager", "maxDelay": "2ms"})),
             "spec.models[0].batching.maxDelay",
         ),
         (
-            "models[].batching.prefer goes with policy Auto: refused with any other",
+            "models[].batching.prefer is valid with policy Auto only",
             batching(json!({"prefer": "IdleWorkers"}), json!({"policy": "Eager"})),
             batching(timeout(), json!({"prefer": "IdleWorkers"})),
             "spec.models[0].batching.prefer",
         ),
         (
-            "models[].batching.window goes with policy Auto or Deferred: refused with any other",
+            "models[].batching.window is valid with policy Auto or Deferred only",
             batching(timeout(), json!({"policy": "Auto", "window": "5ms"})),
             batching(timeout(), json!({"window": "5ms"})),
             "spec.models[0].batching.window",
         ),
         (
-            "models[].batching.window goes with policy Auto or Deferred: refused with any other",
+            "models[].batching.window is valid with policy Auto or Deferred only",
             batching(json!({"window": "5ms"}), json!({"policy": "Eager"})),
             batching(none(), json!({"policy": "Eager", "window": "5ms"})),
             "spec.models[0].batching.window",
@@ -309,7 +307,7 @@ fn examples_of_models() -> Vec<Example> {
             "spec.batching.maxDelay",
         ),
         (
-            "batching.policy Deferred needs slo.latency for every model that has it",
+            "batching.policy Deferred needs slo.latency for every model that uses it",
             own(
                 json!({"policy": "Deferred"}),
                 json!({"slo": null, "batching": {"policy": "Eager"}}),

@@ -48,7 +48,7 @@ fn a_quota_and_a_policy_are_named_and_their_end_is_noticed() {
     let said = message(&rig, "a", "Stalled");
     assert!(said.contains("exceeded quota: none"), "{said}");
     assert!(
-        said.contains("; raise the ResourceQuota that is named"),
+        said.contains("; raise the ResourceQuota in the message"),
         "{said}"
     );
     wait("an event tells it", || {
@@ -140,7 +140,7 @@ fn missing_rights_and_a_namespace_that_ends_are_named() {
         "{said}"
     );
     assert!(
-        said.contains("; give the controller the right that is named"),
+        said.contains("; grant the controller the permission in the message"),
         "{said}"
     );
     wait("the namespace is named", || {

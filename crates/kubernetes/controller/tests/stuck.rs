@@ -53,7 +53,7 @@ fn pod_container_reason_and_remedy_are_in_the_condition() {
             "reason": "Unschedulable", "message": says}]}),
     );
     rig.wait_for("fraud", "Ready", "False/Unschedulable");
-    let expected = format!("pod {name}: Unschedulable: {says}; free room on a node");
+    let expected = format!("pod {name}: Unschedulable: {says}; free resources on a node");
     wait("the message is there", || {
         message(&rig, "fraud").starts_with(&expected)
     });

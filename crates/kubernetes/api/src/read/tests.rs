@@ -186,13 +186,14 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "    uri: file:///models/fraud.ubj",
         "    uri: file:///m\n    iterations: {begin: x, end: 2}",
-        "fraud.yaml:17: spec.models[0].iterations.begin is the text \"x\"; it must be a whole number",
+        "fraud.yaml:17: spec.models[0].iterations.begin is the string \"x\"; it must be a whole \
+         number",
     ),
     (
         "    uri: file:///models/fraud.ubj",
         "    uri: file:///m\n    iterations: {begin: 7, end: 7}",
-        "fraud.yaml:17: spec.models[0].iterations is {begin: 7, end: 7}, which is no iteration; end \
-         must be above begin",
+        "fraud.yaml:17: spec.models[0].iterations is {begin: 7, end: 7}, which contains no \
+         iteration; end must be above begin",
     ),
     (
         "    uri: file:///models/fraud.ubj",
@@ -227,8 +228,8 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "workers: 4",
         "workers: \"4\"",
-        "fraud.yaml:7: spec.workers is the text \"4\"; it must be a whole number; write 4 without \
-         quotes",
+        "fraud.yaml:7: spec.workers is the string \"4\"; it must be a whole number; write 4 \
+         without quotes",
     ),
     (
         "workers: 4",
@@ -243,7 +244,7 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "latency: 25ms",
         "latency: 25",
-        "fraud.yaml:17: spec.models[0].slo.latency is 25; it must be a text with a unit; write \
+        "fraud.yaml:17: spec.models[0].slo.latency is 25; it must be a string with a unit; write \
          \"25us\", \"25ms\" or \"25s\"",
     ),
     (
@@ -265,7 +266,7 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "policy: Timeout",
         "policy: Eager",
-        "fraud.yaml:21: spec.batching.maxDelay is 2ms, which goes with policy Timeout only; \
+        "fraud.yaml:21: spec.batching.maxDelay is 2ms, which is valid with policy Timeout only; \
          remove it or set policy: Timeout instead of Eager",
     ),
     (
@@ -303,8 +304,8 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "kind: InferenceDeployment",
         "kind: Deployment",
-        "fraud.yaml:2: kind is \"Deployment\"; this must be kind InferenceDeployment of \
-         apiVersion albacore.dev/v1beta1",
+        "fraud.yaml:2: kind is \"Deployment\"; expected kind InferenceDeployment of apiVersion \
+         albacore.dev/v1beta1",
     ),
     (
         "apiVersion: albacore.dev/v1beta1",
@@ -334,7 +335,7 @@ fn every_version_is_read_and_no_other() {
     let other = read("apiVersion: albacore.dev/v1").unwrap_err();
     assert_eq!(
         other.to_string(),
-        "fraud.yaml:1: apiVersion is \"albacore.dev/v1\"; this must be kind InferenceDeployment of \
+        "fraud.yaml:1: apiVersion is \"albacore.dev/v1\"; expected kind InferenceDeployment of \
          apiVersion albacore.dev/v1beta1"
     );
 }
@@ -372,7 +373,7 @@ fn fields_inside_the_pod_template_are_known_or_refused() {
         "  batching:\n    policy: Timeout\n    maxRows: 512\n    maxDelay: 2ms\n",
         "",
     );
-    assert!(refusal(&text).contains("spec.queue is of the built-in server"));
+    assert!(refusal(&text).contains("spec.queue applies to the built-in server only"));
     let text = text.replace("  queue: {maxRows: 1000}\n", "");
     assert!(
         read_deployment(&text, "f")

@@ -146,7 +146,7 @@ impl<'a> SchemaWalk<'a> {
                 let is_first = |n: &Node| n.get(key).and_then(Node::text) == Some(name);
                 if let Some(first) = items[..index].iter().position(is_first) {
                     let problem = format!(
-                        "is {}, as is {path}[{first}].{key}; each needs a {key} of its own",
+                        "is {}, like {path}[{first}].{key}; each {key} must be unique",
                         quoted(name)
                     );
                     self.report(item.line_of(key), &join(&below, key), problem);
@@ -199,7 +199,7 @@ impl<'a> SchemaWalk<'a> {
             _ => {
                 let text = match schema["pattern"].as_str() {
                     Some(model_threads::PATTERN) => "auto",
-                    _ => "a text in quotes such as \"500m\"",
+                    _ => "a string in quotes such as \"500m\"",
                 };
                 let problem = format!("is {}; it must be a whole number, or {text}", shown(node));
                 self.report(node.line, path, problem);
@@ -314,7 +314,7 @@ fn shown(node: &Node) -> String {
         Kind::Null => "empty".to_owned(),
         Kind::Bool(value) => value.to_string(),
         Kind::Number(value) => value.to_string(),
-        Kind::Text(text) => format!("the text {}", quoted(text)),
+        Kind::Text(text) => format!("the string {}", quoted(text)),
         Kind::List(_) => "a list".to_owned(),
         Kind::Map(_) => "a map of fields".to_owned(),
     }
@@ -324,7 +324,7 @@ fn wrong_type(wanted: &str, schema: &Value, node: &Node) -> String {
     let name = match wanted {
         "object" => "a map of fields",
         "array" => "a list",
-        "string" => "a text",
+        "string" => "a string",
         "boolean" => "true or false",
         "integer" => "a whole number",
         _ => "a number",

@@ -25,7 +25,7 @@ fn delay_and_policy(
         }
         (BatchingPolicy::Timeout, Some(_)) | (_, None) => return None,
         (other, Some(delay)) => format!(
-            "is {delay}, which goes with policy Timeout only; remove it or set policy: Timeout \
+            "is {delay}, which is valid with policy Timeout only; remove it or set policy: Timeout \
              instead of {other:?}"
         ),
     };
@@ -40,8 +40,8 @@ fn preference_and_policy(at: &str, batching: Batching) -> Option<Violation> {
     let Batching { policy, prefer, .. } = batching;
     let prefer = prefer.filter(|_| policy != BatchingPolicy::Auto)?;
     let problem = format!(
-        "is {prefer:?}, which goes with policy Auto only; remove it or set policy: Auto instead \
-         of {policy:?}"
+        "is {prefer:?}, which is valid with policy Auto only; remove it or set policy: Auto \
+         instead of {policy:?}"
     );
     Some(Violation::new(format!("{at}.prefer"), problem))
 }
