@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    const DONE: &str = "the node's annotation is None: masks were given back";
+    const DONE: &str = "the node's annotation is None: masks were restored";
 
     fn placement(status: &str, reason: &str, message: &str, verified: i32) -> NodePlacement {
         let condition = json!({"type": "Enforcing", "status": status, "reason": reason,

@@ -413,8 +413,7 @@ fn a_node_whose_agent_gives_masks_back(plane: &ControlPlane) {
         &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}),
     );
     let report = |status: &str, reason: &str, verified: i32| {
-        let message =
-            "the node's annotation albacore.dev/enforcement is None: masks were given back";
+        let message = "the node's annotation albacore.dev/enforcement is None: masks were restored";
         let object = json!({
             "apiVersion": "albacore.dev/v1alpha1", "kind": "NodePlacement",
             "metadata": {"name": "node-1"},
@@ -452,7 +451,7 @@ fn a_node_whose_agent_gives_masks_back(plane: &ControlPlane) {
         assert_eq!(done.code, 0, "{done:?}");
         for part in [
             "waiting for its agent",
-            "masks were given back",
+            "masks were restored",
             "enforcement-",
         ] {
             assert!(done.out.contains(part), "{part:?} is not in\n{}", done.out);

@@ -48,7 +48,7 @@ pub(crate) async fn list_desired_pods(
     let seconds = LIST_TIME_MAX.as_secs();
     anyhow::ensure!(
         is_synced.is_ok(),
-        "the API server sent no list for {seconds} s"
+        "the API server sent no list within {seconds} s"
     );
     let mut desired = view.desired_pods(Enforcement::Enforce);
     // Counts that a pod's annotation omits are taken from the agent's report.

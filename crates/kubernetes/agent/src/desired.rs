@@ -221,7 +221,7 @@ fn by_deployment(
     let container = match &pod.container {
         PlacedContainer::Running { id, .. } => id.clone(),
         PlacedContainer::NotRunning { name } => {
-            return PodAction::release(format!("the container {name} does not run"));
+            return PodAction::release(format!("container {name} is not running"));
         }
         PlacedContainer::Missing { reason } => return PodAction::release(reason),
     };
@@ -252,7 +252,7 @@ fn by_annotation(
     let container = match &pod.container {
         PlacedContainer::Running { id, .. } => id.clone(),
         PlacedContainer::NotRunning { name } => {
-            return PodAction::release(format!("the container {name} does not run"));
+            return PodAction::release(format!("container {name} is not running"));
         }
         PlacedContainer::Missing { reason } => {
             return PodAction::Refuse {

@@ -29,8 +29,8 @@ pub(crate) async fn run(common: &Common, node: &str, pod: Option<&str>) -> anyho
         && !desired.iter().any(|d| d.pod.key.to_string() == name)
     {
         anyhow::bail!(
-            "{name} is no pod of node {node} with the label albacore.dev/deployment or the annotation \
-             albacore.dev/place: write NAMESPACE/NAME"
+            "node {node} has no pod {name} with the label albacore.dev/deployment or the \
+             annotation albacore.dev/place: write NAMESPACE/NAME"
         );
     }
     let entries = entries(common, &desired)?;
@@ -52,7 +52,7 @@ fn entries(common: &Common, desired: &[DesiredPod]) -> anyhow::Result<Vec<Value>
         limit: None,
         distances: common.distances.clone(),
     };
-    let mut placer = Placer::new(config).context("the machine cannot be read")?;
+    let mut placer = Placer::new(config).context("cannot read the machine")?;
     let topology = placer.machine().hash64();
     let mut subjects: Vec<(&DesiredPod, Result<SubjectId, String>)> = Vec::new();
     for desired in desired {

@@ -79,7 +79,7 @@ impl PodHistory {
         let found = pod.counted_shape();
         if let Some((workers, threads)) = found.filter(|_| found != self.counted) {
             let note = format!(
-                "found {} of {}: placed as that",
+                "detected {} of {}: placed with these counts",
                 counted(workers, "worker"),
                 counted(threads, "thread")
             );
@@ -143,8 +143,8 @@ impl PodHistory {
             events.push(EventDraft::warning("MaskWidened", "Verify", note));
         }
         if stats.is_inherited && !self.stats.is_inherited {
-            let note = "InheritedAffinity: the container began with a mask narrower than its cpuset (a \
-                        fault of some runtimes)";
+            let note = "InheritedAffinity: the container started with a mask narrower than its \
+                        cpuset (a bug of some runtimes)";
             events.push(EventDraft::warning(
                 "ForeignPinning",
                 "Verify",
@@ -162,13 +162,13 @@ impl PodHistory {
             _ => None,
         };
         let missing = is_missing.then(|| pod.reason()).flatten();
-        let empty = "the cpuset has no cpu that is online: its threads wait";
+        let empty = "the cpuset has no online cpu: no thread can be placed";
         let empty = pod.is_cpuset_empty().then(|| empty.to_owned());
         let throttled = pod.throttling.throttled;
         let throttled = (throttled >= THROTTLED_SHARE).then(|| {
             format!(
-                "the cpu quota held the container back in {:.0} % of the last periods: raise \
-                 limits.cpu or leave it out",
+                "the cpu quota throttled the container in {:.0} % of the last periods: raise or \
+                 remove limits.cpu",
                 throttled * 100.0
             )
         });
@@ -218,11 +218,11 @@ impl PodHistory {
 
 fn back_off_note(back_off: &BackOffSummary) -> String {
     format!(
-        "another process (the kernel does not tell which) changed the mask of a thread {} times in \
-         {} s; such threads are left alone and placed again at {}. Stop what sets masks in this pod \
-         or on this node (OMP_PROC_BIND, GOMP_CPU_AFFINITY, KMP_AFFINITY, taskset, another tool \
-         that pins), or set spec.placement.policy: None (remove the annotation of a pod without \
-         InferenceDeployment). An edit of either or a restart of the pod tries again at once",
+        "another process (the kernel does not report which) changed the mask of a thread {} times \
+         in {} s; such threads are not pinned until {}. Stop the program that sets masks in this \
+         pod or on this node (OMP_PROC_BIND, GOMP_CPU_AFFINITY, KMP_AFFINITY, taskset or another \
+         tool), or set spec.placement.policy: None (remove the annotation of a pod without \
+         InferenceDeployment). An edit of either or a restart of the pod retries immediately",
         back_off.changes,
         back_off.seconds,
         back_off.retry_at.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -240,12 +240,12 @@ fn restored(count: u64, errors: u64, why: &str) -> EventDraft {
         0 => EventDraft::normal(
             "PlacementRestored",
             "Restore",
-            format!("{masks} given back: {why}"),
+            format!("{masks} restored: {why}"),
         ),
         n => EventDraft::warning(
             "PlacementRestored",
             "Restore",
-            format!("{masks} given back, {n} failed: {why}"),
+            format!("{masks} restored, {n} failed: {why}"),
         ),
     }
 }

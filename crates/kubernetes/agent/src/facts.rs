@@ -213,7 +213,7 @@ impl PodFacts {
         }
         if !self.is_placed {
             let text = self.not_placed.as_ref().map(|a| a.text().to_owned());
-            return Some(text.unwrap_or_else(|| "its processes are being looked for".to_owned()));
+            return Some(text.unwrap_or_else(|| "searching for its processes".to_owned()));
         }
         let Some((workers, threads)) = self.shape() else {
             return Some(self.counting_text());
@@ -221,7 +221,7 @@ impl PodFacts {
         let counts = self.counts();
         let mut parts: Vec<String> = self.trial.progress.iter().cloned().collect();
         if self.is_cpuset_empty() {
-            parts.push("its cpuset has no cpu that is online".to_owned());
+            parts.push("its cpuset has no online cpu".to_owned());
         }
         if counts.workers != usize::from(workers) {
             parts.push(format!("found {} of {workers} workers", counts.workers));
@@ -253,10 +253,10 @@ impl PodFacts {
         match shape {
             Some(ServerShape { workers, threads }) => format!(
                 "counting its workers and threads, {workers} x {threads} so far: they are placed \
-                 when the numbers have been the same for 10 s"
+                 when the counts have not changed for 10 s"
             ),
             None => format!(
-                "no workers found yet, and one process alone may fork later: if it serves by \
+                "no workers found yet, and a single process may fork later: if it serves requests \
                  itself, write {PLACE_ANNOTATION}: '{{\"workers\": 1}}'"
             ),
         }
@@ -266,11 +266,11 @@ impl PodFacts {
     fn back_off_text(&self, threads: usize) -> String {
         let threads = counted(threads, "thread");
         let Some(back_off) = &self.stats.back_off else {
-            return format!("{threads}: masks changed by somebody else");
+            return format!("{threads}: masks changed by another process");
         };
         format!(
-            "{threads}: mask changed {} times in {} s by somebody else; next try {}; stop what \
-             sets it (OMP_PROC_BIND, taskset) or edit the deployment",
+            "{threads}: mask changed {} times in {} s by another process; next attempt {}; stop \
+             the program that sets it (OMP_PROC_BIND, taskset) or edit the deployment",
             back_off.changes,
             back_off.seconds,
             back_off.retry_at.strftime("%H:%M:%SZ")
@@ -307,21 +307,21 @@ impl PodFacts {
 fn warning_text(warning: &PlacementWarning) -> Option<String> {
     match warning {
         PlacementWarning::NameTwice { worker, pid } => Some(format!(
-            "process {} claims to be worker {} as well and is not placed",
+            "process {} also has the name of worker {} and is not placed",
             pid.0, worker.0
         )),
         PlacementWarning::DistancesIgnored => Some(
             "DistancesIgnored: spec.placement.distances is not used, because another deployment on \
-             this node asks for other distances and all are planned together"
+             this node sets other distances and all are planned together"
                 .to_owned(),
         ),
         PlacementWarning::SlowMains { count } => Some(format!(
-            "SlowMains: {count} main threads are on slow cores: the cpuset has fewer fast ones than \
-             workers, or their places are taken"
+            "SlowMains: {count} main threads are on slow cores: the cpuset has fewer fast cores \
+             than workers, or they are in use"
         )),
         PlacementWarning::PoolSizeUnsafe { worker } => Some(format!(
-            "PoolSizeUnsafe: the main thread of worker {} keeps its worker's cpus until its pool is \
-             there",
+            "PoolSizeUnsafe: the main thread of worker {} keeps its worker's cpus until its thread \
+             pool exists",
             worker.0
         )),
         _ => None,

@@ -76,7 +76,8 @@ pub(crate) fn health(
         degraded.push(Reason::new(
             "SwitchNotUnderstood",
             format!(
-                "the node's annotation {NODE_ANNOTATION} is neither Observe nor None; taken as Observe"
+                "the node's annotation {NODE_ANNOTATION} is neither Observe nor None; treated as \
+                 Observe"
             ),
         ));
     }
@@ -101,7 +102,7 @@ fn node_problems(host: &HostRoot) -> Vec<Reason> {
         Ok(_) => None,
         Err(KubepodsError::NoKubelet { .. }) => Some(Reason::new(
             "NoKubelet",
-            "the cgroup tree has no kubepods: mount that of the node",
+            "the cgroup tree has no kubepods: mount the cgroup tree of the node",
         )),
         Err(error) => Some(Reason::new("CgroupsUnreadable", error.to_string())),
     };
@@ -138,17 +139,17 @@ fn hidden_processes(host: &HostRoot) -> Option<String> {
     let proc = host.proc.display();
     Some(match read_hidepid(host) {
         Ok(Some(option)) => {
-            format!("{proc} is mounted with {option}: others' threads are hidden")
+            format!("{proc} is mounted with {option}: threads of other users are hidden")
         }
-        _ => format!("process 1 is not visible in {proc}: it is not that of the node"),
+        _ => format!("process 1 is not visible in {proc}: it is not the procfs of the node"),
     })
 }
 
 const NO_SYS_NICE: &str =
     "this process has no CAP_SYS_NICE: masks of other processes cannot be written";
 
-const FOREIGN_SCHEDULER: &str = "a sched_ext scheduler is active: masks are not written, because it may starve threads that \
-     have one";
+const FOREIGN_SCHEDULER: &str = "a sched_ext scheduler is active: masks are not written, because \
+                                 it may starve pinned threads";
 
 /// Why no mask is written. A decision of the operator takes precedence over a limitation of the
 /// system.
@@ -162,12 +163,13 @@ fn not_enforcing(
         KillSwitch::Absent => {}
         KillSwitch::None => {
             let text =
-                format!("the node's annotation {NODE_ANNOTATION} is None: masks were given back");
+                format!("the node's annotation {NODE_ANNOTATION} is None: masks were restored");
             return Some(Reason::new("KillSwitch", text));
         }
         KillSwitch::Observe | KillSwitch::Invalid => {
-            let text =
-                format!("the node's annotation {NODE_ANNOTATION} forbids the agent to write masks");
+            let text = format!(
+                "the node's annotation {NODE_ANNOTATION} does not allow the agent to write masks"
+            );
             return Some(Reason::new("KillSwitch", text));
         }
     }
@@ -189,17 +191,21 @@ fn not_enforcing(
 
 fn mask_memory(found: &UserMasks, is_read_only: bool) -> MaskMemory {
     let (status, code, text) = match found {
-        UserMasks::Remembered => ("True", "Tried", "the kernel restores a mask with its cpus"),
+        UserMasks::Remembered => (
+            "True",
+            "Tried",
+            "the kernel restores a mask when its cpus return",
+        ),
         UserMasks::Forgotten => (
             "False",
             "Tried",
-            "any change of a cpuset wipes its masks: they are written again",
+            "any change of a cpuset resets its masks: they are written again",
         ),
         // Only informative: every mask is read back after its cpuset changed.
         UserMasks::Unknown { .. } if is_read_only => (
             "Unknown",
             "ReadOnlyCgroups",
-            "the cgroups are mounted read-only: what the kernel does was not tried",
+            "the cgroups are mounted read-only: the behavior of the kernel was not tested",
         ),
         UserMasks::Unknown { reason } => ("Unknown", "NotTried", reason.as_str()),
     };

@@ -93,12 +93,13 @@ pub(crate) fn locate(
     let Some(root) = members.root else {
         return Err(match members.processes.is_empty() {
             true => NotPlaced::NotFound(format!("container {} has no process", short(id))),
-            false => NotPlaced::Unreadable(format!("container {} has no first process", short(id))),
+            false => NotPlaced::Unreadable(format!("container {} has no root process", short(id))),
         });
     };
     if let Some(sandbox) = sandbox(host, root) {
         return Err(NotPlaced::Unsupported(format!(
-            "Unsupported: the container runs in a sandbox ({sandbox}), whose threads the node does not see"
+            "Unsupported: the container runs in a sandbox ({sandbox}), whose threads are not \
+             visible on the node"
         )));
     }
     Ok(ContainerProcesses {

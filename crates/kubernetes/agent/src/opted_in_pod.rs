@@ -151,7 +151,7 @@ fn annotated_container(pod: &Pod, named: Option<&str>) -> PlacedContainer {
         (None, [only]) => named_container(pod, &only.name),
         (None, all) => PlacedContainer::Missing {
             reason: format!(
-                "the pod has the containers {}: name one in {PLACE_ANNOTATION}, as in \
+                "the pod has several containers ({}): name one in {PLACE_ANNOTATION}, as in \
                  '{{\"container\": \"{}\"}}'",
                 names(all),
                 all.first().map_or("", |first| &first.name)

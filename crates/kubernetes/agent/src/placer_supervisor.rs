@@ -63,7 +63,9 @@ impl PlacerSupervisor {
     pub(crate) fn reap(&mut self) -> bool {
         let has_ended = self.thread.as_ref().is_some_and(PlacerThread::has_ended);
         if has_ended {
-            tracing::error!("the placer has ended by itself; a new one adopts what it pinned");
+            tracing::error!(
+                "the placer ended unexpectedly; a new one adopts the threads that it pinned"
+            );
             self.thread = None;
             *self.stats.lock() = PlacerStats::default();
         }

@@ -24,8 +24,8 @@ pub(crate) fn cpu_topology(facts: &NodeFacts) -> Option<String> {
 pub(crate) fn omitted(facts: &NodeFacts) -> Option<(&'static str, ConditionState)> {
     let bytes = facts.machine.as_ref().map(topology_text)?.len();
     let message = format!(
-        "the text of this node's cpus has {bytes} bytes, more than {TOPOLOGY_TEXT_BYTES_MAX}: \
-         kubectl albacore plan and diff cannot plan for it"
+        "the cpu topology of this node as text has {bytes} bytes, more than \
+         {TOPOLOGY_TEXT_BYTES_MAX}: kubectl albacore plan and diff cannot plan for this node"
     );
     let is_omitted = bytes > TOPOLOGY_TEXT_BYTES_MAX;
     is_omitted.then(|| {

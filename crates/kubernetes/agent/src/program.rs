@@ -51,14 +51,15 @@ fn run(args: Args) -> anyhow::Result<()> {
         .node_name
         .clone()
         .filter(|name| !name.is_empty());
-    let node = node.context("--node-name is missing: the node that this process runs on")?;
+    let node = node
+        .context("--node-name is missing: give the name of the node that this process runs on")?;
     args.common.logs.start()?;
     // One thread handles the connection to the API server; the reconcile loop and the placer have
     // their own threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("the runtime cannot be started")?;
+        .context("cannot start the runtime")?;
     runtime.block_on(async {
         match &args.command {
             None => serve(&args.common, &args.daemon, &node).await,
@@ -72,7 +73,7 @@ fn run(args: Args) -> anyhow::Result<()> {
 }
 
 async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<()> {
-    let signals = Shutdown::on_signals().context("signals cannot be caught")?;
+    let signals = Shutdown::on_signals().context("cannot install the signal handlers")?;
     // Not stopped by signals: the tasks run until the loop has given back its masks and reported
     // it.
     let tasks = Shutdown::new();
@@ -119,7 +120,7 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
     let thread = std::thread::Builder::new().name("reconcile".to_owned());
     let thread = thread
         .spawn(move || ReconcileLoop::new(options, inputs, placer, publisher).run(&receiver))
-        .context("the loop's thread cannot be started")?;
+        .context("cannot start the reconcile thread")?;
     let mut reconciling = tokio::task::spawn_blocking(move || thread.join());
     let ended = tokio::select! {
         () = signals.triggered() => None,
@@ -147,12 +148,13 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
 fn open_params_pipe(daemon: &Daemon, node: &str) -> anyhow::Result<Option<ParamsPipe>> {
     let path = daemon.feed.as_deref();
     let pipe = path.map(|path| ParamsPipe::open(path, node)).transpose();
-    pipe.context("the pipe to albacore-params")
+    pipe.context("cannot open the pipe to albacore-params")
 }
 
 fn open_latency_reports(daemon: &Daemon) -> anyhow::Result<Option<LatencyReports>> {
     let pipe = daemon.reports.as_deref().map(LatencyReports::open);
-    pipe.transpose().context("the pipe from albacore-params")
+    pipe.transpose()
+        .context("cannot open the pipe from albacore-params")
 }
 
 /// Waits for the writes of the last status and the last events, for a bounded time.

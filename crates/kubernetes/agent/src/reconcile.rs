@@ -37,10 +37,10 @@ use crate::trials::Trials;
 use crate::waker::WakeReceiver;
 
 /// Reason of each pod whose masks are given back because the agent stops.
-const STOPPED: &str = "the agent stopped and gave its masks back";
+const STOPPED: &str = "the agent stopped and restored its masks";
 
 /// Reason of a pod whose label or annotation was removed.
-const OPTED_OUT: &str = "the pod has neither label nor annotation of albacore.dev any more";
+const OPTED_OUT: &str = "the pod no longer has a label or annotation of albacore.dev";
 
 /// Options from the command line.
 pub(crate) struct LoopOptions {
@@ -381,7 +381,7 @@ impl ReconcileLoop {
             }
         }
         for error in &self.placer.stop().errors {
-            tracing::warn!(error, "a mask could not be given back");
+            tracing::warn!(error, "cannot restore a mask");
         }
         self.slots.clear();
         let mut facts = self.facts();

@@ -55,7 +55,7 @@ pub(crate) async fn run(common: &Common, node: &str) -> anyhow::Result<()> {
     let errors: Vec<&str> = restoration.errors.iter().map(String::as_str).collect();
     anyhow::ensure!(
         errors.is_empty(),
-        "not given back: {}; {}",
+        "not restored: {}; {}",
         counted(errors.len(), "mask"),
         errors[..errors.len().min(RESTORE_ERRORS_SHOWN_MAX)].join("; ")
     );

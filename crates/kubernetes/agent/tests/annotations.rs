@@ -89,7 +89,7 @@ fn an_annotated_pod_is_placed_reported_and_released() {
     pod.wait_until_free("0-1");
     wait("it is not reported", || rig.entry(&pod).is_null());
     wait("the pod says that it opted out", || {
-        note(&rig, "PlacementRestored").contains("neither label nor annotation")
+        note(&rig, "PlacementRestored").contains("no longer has a label or annotation")
     });
 }
 

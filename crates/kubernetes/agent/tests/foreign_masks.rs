@@ -44,16 +44,22 @@ fn repeated_foreign_mask_writes_are_reported_and_an_edit_or_a_restart_ends_the_b
         reason.starts_with("1 thread: mask changed 4 times in "),
         "{reason}"
     );
-    assert!(reason.contains(" by somebody else; next try "), "{reason}");
+    assert!(
+        reason.contains(" by another process; next attempt "),
+        "{reason}"
+    );
     assert!(
         reason.ends_with("or edit the deployment"),
         "the way out: {reason}"
     );
     wait("an event says so", || {
         let notes = notes(&rig, "fraud-1", "ForeignPinning");
-        let left = notes.iter().find(|note| note.contains("are left alone"));
+        let left = notes
+            .iter()
+            .find(|note| note.contains("are not pinned until"));
         left.is_some_and(|note| {
-            note.contains("does not tell which") && note.contains("placed again at")
+            note.contains("does not report which")
+                && note.contains("Stop the program that sets masks")
         })
     });
     let text = rig.entry(&pod).to_string();

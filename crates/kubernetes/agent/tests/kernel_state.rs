@@ -147,7 +147,7 @@ fn an_empty_cpuset_is_reported_and_used_again_when_it_has_cpus() {
     pod.wait_until_pinned(2);
     rig.wait_for_verified(&pod, 2);
     fs::write(&file, "\n").unwrap();
-    rig.wait_for_reason(&pod, "its cpuset has no cpu");
+    rig.wait_for_reason(&pod, "its cpuset has no online cpu");
     wait("it says so", || {
         rig.condition("CpusetEmpty") == "True/NoOnlineCpu"
     });

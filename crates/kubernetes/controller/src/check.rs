@@ -50,7 +50,7 @@ async fn check_once(cluster: &Cluster, args: &Args) -> Result<String> {
     let key = ObjectKey::new(namespace.unwrap_or(cluster.namespace()), &args.lease_name);
     let lease = ApiResource::erase::<Lease>(&());
     let found = cluster.get(&lease, &key).await?;
-    let found = found.with_context(|| format!("no controller has taken the lease {key} yet"))?;
+    let found = found.with_context(|| format!("no controller has acquired the lease {key} yet"))?;
     let holder = holder(&found, Timestamp::now())
         .with_context(|| format!("no controller holds the lease {key}; see its pods and logs"))?;
     Ok(format!(

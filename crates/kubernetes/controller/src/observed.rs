@@ -172,7 +172,7 @@ impl ObservedPod {
         });
         let agent = self.placement.as_ref().map(|placement| PodRespawns {
             count: placement.respawns,
-            cause: "its process ended; the server's log says why",
+            cause: "its process ended; see the log of the server",
         });
         server.or(agent)
     }

@@ -76,7 +76,7 @@ impl PodEvents {
                 });
             }
             // The result of the last read is kept.
-            Err(error) => tracing::debug!(pod = pod.name, %error, "events of a pod are not known"),
+            Err(error) => tracing::debug!(pod = pod.name, %error, "cannot list the pod's events"),
         }
         Some(POD_EVENTS_PERIOD)
     }

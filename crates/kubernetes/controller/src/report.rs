@@ -172,8 +172,8 @@ pub(crate) fn events(
     for kind in &applied.skipped {
         let (kind, name) = (kind.noun(), kind.name_of(&deployment.name_any()));
         let note = format!(
-            "no {kind} {name}: an object that this deployment does not control has this name; \
-             delete or rename it"
+            "cannot create {kind} {name}: an object that this deployment does not control has this \
+             name; delete or rename it"
         );
         drafts.push(EventDraft::warning("NameTaken", "Apply", note));
     }
@@ -184,7 +184,7 @@ pub(crate) fn events(
     }
     if let Some(traffic) = status.traffic.as_ref().filter(|_| has_traffic_changed) {
         let note = format!(
-            "pods that get requests, of the ready ones: {}: {}",
+            "ready pods that get requests: {}: {}",
             traffic.serving, traffic.reason
         );
         drafts.push(EventDraft::normal("Redirected", "Redirect", note));

@@ -33,14 +33,14 @@ pub fn main() -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    let runtime = tokio::runtime::Runtime::new().context("no threads can be started");
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime");
     let result = runtime.and_then(|runtime| runtime.block_on(run(args)));
     exit_code("albacore-controller", result.map(|()| ExitCode::SUCCESS))
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
     args.logs.start()?;
-    let shutdown = Shutdown::on_signals().context("signals cannot be caught")?;
+    let shutdown = Shutdown::on_signals().context("cannot install the signal handlers")?;
     let metrics = MetricsRegistry::new();
     let options = ConnectOptions {
         kubeconfig: args.kubeconfig.clone(),
@@ -175,12 +175,12 @@ async fn lead(
         watches.renewals.set_listed();
         is_synced.store(true, Ordering::Release);
         lease.wait_until_held().await;
-        tracing::info!("this process leads");
+        tracing::info!("this process is the leader");
         context.records.clear();
         controller.rebuild_rollouts();
         add_all(&context, watches);
         lease.wait_until_lost().await;
-        tracing::warn!("this process does not lead any more");
+        tracing::warn!("this process is no longer the leader");
     }
 }
 
@@ -202,7 +202,7 @@ async fn discover(context: Arc<ControllerContext>, watches: Watches) {
         {
             Ok(Some(_)) => break,
             Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "whether ServiceMonitors exist is not known yet"),
+            Err(error) => tracing::debug!(%error, "cannot discover ServiceMonitors yet"),
         }
         tokio::time::sleep(DISCOVERY_PERIOD).await;
     }

@@ -28,19 +28,19 @@ use crate::watches::Watches;
 /// Why a server's state could not be read.
 #[derive(Debug, thiserror::Error)]
 enum ScrapeError {
-    #[error("it cannot be reached: {0}")]
+    #[error("cannot connect: {0}")]
     Connect(#[from] std::io::Error),
-    #[error("it does not speak HTTP: {0}")]
+    #[error("HTTP error: {0}")]
     Http(#[from] hyper::Error),
-    #[error("the request cannot be made: {0}")]
+    #[error("cannot build the request: {0}")]
     Request(#[from] hyper::http::Error),
-    #[error("it answers {0}")]
+    #[error("unexpected status {0}")]
     Status(StatusCode),
-    #[error("its answer breaks off or is too long: {0}")]
+    #[error("the response is incomplete or too long: {0}")]
     Body(Box<dyn std::error::Error + Send + Sync>),
-    #[error("its answer is not a state: {0}")]
+    #[error("invalid server state: {0}")]
     State(#[from] serde_json::Error),
-    #[error("it does not answer in time")]
+    #[error("timed out")]
     Time(#[from] tokio::time::error::Elapsed),
 }
 
@@ -203,7 +203,7 @@ pub(crate) async fn scrape(
             running.spawn(async move {
                 let response = request_state_with_timeout(SocketAddr::new(ip, HTTP_PORT)).await;
                 if let Err(error) = &response {
-                    tracing::debug!(pod = %pod, why = %error, "a server did not tell its state");
+                    tracing::debug!(pod = %pod, why = %error, "cannot read the state of a server");
                 }
                 let result = if response.is_ok() {
                     "answered"

@@ -313,7 +313,7 @@ pub(crate) async fn apply_decision(
             // The pod was deleted, which the watch will report.
             ErrorClass::NotFound | ErrorClass::Conflict => {}
             ErrorClass::Forbidden | ErrorClass::Invalid => {
-                tracing::warn!(%error, "whether a pod gets requests cannot be set");
+                tracing::warn!(%error, "cannot set whether a pod gets requests");
                 outcome.refused = Some(error.to_string());
             }
             _ => no_response = Some(error),
@@ -364,7 +364,7 @@ impl TrafficCause {
             Self::NotPreferred => "spec.batching.prefer is not IdleWorkers",
             Self::Starting => "the load is not known yet",
             Self::RollingOut => "pods are being replaced",
-            Self::PodsMissing => "fewer pods are ready than there should be",
+            Self::PodsMissing => "fewer pods are ready than desired",
             Self::NoReport => "a pod does not report its load",
             Self::Load(ServingCause::BadRate) => "requests were late, shed or failed",
             Self::Load(ServingCause::Busy) => {

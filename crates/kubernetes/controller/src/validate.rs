@@ -148,8 +148,8 @@ fn refuse_metadata(deployment: &InferenceDeployment, refused: &mut Vec<Violation
     let takes = ["labels", "annotations", "finalizers"];
     let parts = taken.as_object().into_iter().flatten();
     for (part, _) in parts.filter(|(part, _)| !takes.contains(&part.as_str())) {
-        let problem = "is not passed on to pods, which take labels, annotations and finalizers \
-                       only; remove it";
+        let problem = "is not copied to pods, which get labels, annotations and finalizers only; \
+                       remove it";
         refused.push(violation(field(part), problem));
     }
     let reserved = [
@@ -161,7 +161,7 @@ fn refuse_metadata(deployment: &InferenceDeployment, refused: &mut Vec<Violation
     ];
     for (label, _) in metadata.labels.iter().flatten() {
         if reserved.contains(&label.as_str()) {
-            let problem = "is set by Albacore, and its pods are found by it; remove it";
+            let problem = "is set by Albacore to select its pods; remove it";
             refused.push(violation(field(&format!("labels[{label}]")), problem));
         }
     }
@@ -171,8 +171,8 @@ fn refuse_volumes(pod: &PodSpec, refused: &mut Vec<Violation>) {
     for (index, volume) in pod.volumes.iter().flatten().enumerate() {
         if volume.name.starts_with(VOLUME_PREFIX) {
             let problem = format!(
-                "is \"{}\"; names that begin with \"{VOLUME_PREFIX}\" are Albacore's own; choose \
-                 another one",
+                "is \"{}\"; names that begin with \"{VOLUME_PREFIX}\" are reserved for Albacore; \
+                 choose another one",
                 volume.name
             );
             let field = format!("spec.template.spec.volumes[{index}].name");
@@ -197,8 +197,7 @@ fn refuse_parts_of_server(
         refused.push(violation(format!("{at}.env[{index}].name"), problem));
     }
     if spec.resources.is_some() && server.resources.is_some() {
-        let problem = "clashes with spec.resources, which means the same; remove the one or the \
-                       other";
+        let problem = "conflicts with spec.resources, which sets the same; remove one of the two";
         refused.push(violation(format!("{at}.resources"), problem));
     }
     if spec.is_built_in() {
@@ -257,10 +256,10 @@ fn refuse_parts_of_built_in(server: &Container, at: &str, refused: &mut Vec<Viol
 fn instead_of_variable(name: &str) -> Option<&'static str> {
     match name {
         "ALBACORE_HTTP" | "ALBACORE_GRPC" => {
-            Some("the Service and the probes rely on the usual ports; remove it")
+            Some("the Service and the probes rely on the default ports; remove it")
         }
         "ALBACORE_POLICY" => Some("set spec.batching.policy instead"),
-        PARAMS_VARIABLE => Some("the controller sets it by its flag --params-url; remove it"),
+        PARAMS_VARIABLE => Some("the controller sets it with its flag --params-url; remove it"),
         "ALBACORE_MAX_ROWS" => Some("set spec.batching.maxRows instead"),
         "ALBACORE_PREFER" => Some("set spec.batching.prefer instead"),
         "ALBACORE_MAX_DELAY" => Some("set spec.batching.maxDelay instead"),

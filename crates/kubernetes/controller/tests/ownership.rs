@@ -120,7 +120,7 @@ fn the_headless_service_yields_its_name_to_others() {
     wait("an event says so", || {
         let reason = "reason=NameTaken";
         let events = rig.kubectl(&["get", "events", "--field-selector", reason, "-o", "yaml"]);
-        events.contains("no headless Service mine-pods")
+        events.contains("cannot create headless Service mine-pods")
     });
     assert_eq!(rig.get("service", "mine-pods").unwrap(), before);
     assert!(rig.condition_text("mine", "Stalled").is_empty());

@@ -100,7 +100,7 @@ fn an_upgrade_rolls_one_deployment_at_a_time_and_edits_never_wait() {
     drop(controller);
     let controller = rig.controller(&["--server-image", NEW]);
     wait("it leads", || {
-        controller.log().contains("this process leads")
+        controller.log().contains("this process is the leader")
     });
     finish(&rig, first);
     rig.wait_for(first, "Reconciling", "");

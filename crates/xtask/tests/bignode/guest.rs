@@ -258,7 +258,7 @@ fn cpuset_narrows_and_widens(container: &Path) {
     }
     println!("placed again after {times:.0?}");
     let log = fs::read_to_string(LOG).unwrap();
-    let is_blamed = |line: &&str| line.contains("foreign") || line.contains("somebody else");
+    let is_blamed = |line: &&str| line.contains("foreign") || line.contains("another program");
     assert_eq!(log.lines().find(is_blamed), None, "nobody did that");
 }
 

@@ -305,7 +305,7 @@ fn threads_are_shown_and_released(rig: &mut Rig) {
     assert!(count("front ") > 0, "{shown}");
     let node = rig.kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].metadata.name}"]);
     let said = rig.albacore(&["restore", "--node", &node]);
-    assert!(said.contains("masks were given back"), "{said}");
+    assert!(said.contains("masks were restored"), "{said}");
     let masks = rig.masks();
     assert!(masks.values().all(|mask| mask == "0-1"), "{masks:?}");
     rig.kubectl(&["annotate", "node", &node, "albacore.dev/enforcement-"]);

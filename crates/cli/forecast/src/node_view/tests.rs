@@ -24,7 +24,7 @@ fn status() -> serde_json::Value {
              "cpuset": "0-7", "isolation": "None", "plan": "0",
              "mapping": {"cpus": "1x1:2", "mode": "Scatter", "order": 0}},
             {"pod": "a/gone", "workers": 0, "workersVerified": 0, "planned": 0, "verified": 0,
-             "reason": "the container server does not run"}]})
+             "reason": "container server is not running"}]})
 }
 
 #[test]

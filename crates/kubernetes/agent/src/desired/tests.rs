@@ -106,7 +106,7 @@ fn a_pod_that_is_not_placed_says_why() {
             name: "server".to_owned(),
         };
     });
-    assert_eq!(ended, "the container server does not run");
+    assert_eq!(ended, "container server is not running");
     let absent = reason_for(|pod| {
         pod.container = PlacedContainer::Missing {
             reason: "no container".to_owned(),
@@ -221,9 +221,11 @@ fn a_wrong_or_contradicting_annotation_refuses_the_pod() {
     assert!(wrong.contains("did you mean \"workers\""), "{wrong}");
     let mut unnamed = annotated("{}", None);
     unnamed.container = PlacedContainer::Missing {
-        reason: "the pod has the containers a, b".to_owned(),
+        reason: "the pod has several containers (a, b)".to_owned(),
     };
-    assert!(refused(unnamed, None).starts_with("albacore.dev/place: the pod has"));
+    assert!(
+        refused(unnamed, None).starts_with("albacore.dev/place: the pod has several containers")
+    );
     let fraud = deployment(&json!({}));
     let both = |text: &str| {
         let mut pod = pod("a");

@@ -97,9 +97,11 @@ fn foreign_writes_and_widenings_have_reasons_of_their_own() {
         .new_events(&facts(&pod), &Default::default(), now);
     assert!(
         events[0].note.starts_with(
-            "another process (the kernel does not tell which) changed the mask of a thread 4 times in 3 s; \
-             such threads are left alone and placed again at 2026-11-23T08:00:00Z. Stop"
-        ) && events[0].note.ends_with("restart of the pod tries again at once"),
+            "another process (the kernel does not report which) changed the mask of a thread 4 \
+             times in 3 s; such threads are not pinned until 2026-11-23T08:00:00Z. Stop"
+        ) && events[0]
+            .note
+            .ends_with("restart of the pod retries immediately"),
         "{events:?}"
     );
     assert_eq!(observer.at(&facts(&pod), 3), ["ForeignPinning"]);

@@ -281,8 +281,9 @@ fn counts_come_from_the_table_and_a_placed_pod_has_no_reason() {
                 4,
                 2,
                 Some(
-                    "2 threads: mask changed 4 times in 3 s by somebody else; next try 08:00:00Z; \
-                     stop what sets it (OMP_PROC_BIND, taskset) or edit the deployment"
+                    "2 threads: mask changed 4 times in 3 s by another process; next attempt \
+                     08:00:00Z; stop the program that sets it (OMP_PROC_BIND, taskset) or edit the \
+                     deployment"
                 )
             ),
         ]

@@ -416,7 +416,7 @@ fn fields_that_break_the_contract_are_refused_by_name() {
         ),
         (
             with(model(), "template", json!({"metadata": {"name": "x"}})),
-            "spec.template.metadata.name is not passed on".to_owned(),
+            "spec.template.metadata.name is not copied to pods".to_owned(),
         ),
         (
             with(
@@ -476,7 +476,7 @@ fn fields_that_break_the_contract_are_refused_by_name() {
                 "resources",
                 json!({"limits": {"cpu": "2"}}),
             ),
-            format!("{server}.resources clashes with spec.resources"),
+            format!("{server}.resources conflicts with spec.resources"),
         ),
     ] {
         let said = refused(&spec);

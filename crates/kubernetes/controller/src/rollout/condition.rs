@@ -38,15 +38,16 @@ pub(crate) fn upgrade_pending(
             };
             let message = format!(
                 "{target} waits until the pods of {}{more} are available; the controller's \
-                 --max-concurrent-rollouts says how many deployments roll at once",
+                 --max-concurrent-rollouts limits how many deployments roll out at once",
                 named.join(", ")
             );
             Some(ConditionState::new("True", "Waiting", message))
         }
         RolloutState::Stuck(since) => {
             let message = format!(
-                "the roll-out has made no progress since {since}; after {} minutes others go on \
-                 without it. See its pods, or name the image that worked in the annotation {}",
+                "the roll-out has made no progress since {since}; after {} minutes other roll-outs \
+                 continue without it. Check its pods, or set the last working image in the \
+                 annotation {}",
                 ROLLOUT_STUCK_AFTER.as_mins(),
                 albacore_api::SERVER_IMAGE_ANNOTATION
             );

@@ -104,7 +104,7 @@ fn reconciling(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
         |reason: &str, message: String| Some(ConditionState::new("True", reason, message));
     if let ApplyOutcome::AwaitingGarbageCollection(kind) = facts.outcome {
         let message = format!(
-            "the {} of a former deployment of this name is being deleted",
+            "the {} of a previous deployment of this name is being deleted",
             kind.kind()
         );
         return in_progress("Collecting", message);
@@ -151,11 +151,11 @@ fn settings_pending(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
         state.settings_error.as_ref().or_else(params)
     });
     if let Some(error) = refused {
-        let message = format!("{name} keeps its former settings: {error}");
+        let message = format!("{name} keeps its previous settings: {error}");
         return Some(ConditionState::new("True", "SettingsRefused", message));
     }
     let message = format!(
-        "{} of {} pods have not taken the newest settings yet; the kubelet brings them within \
+        "{} of {} pods have not loaded the newest settings yet; the kubelet updates them within \
          about a minute",
         behind().count(),
         with_state().count()
@@ -220,8 +220,8 @@ fn ready_by_workers(facts: &DeploymentFacts<'_>) -> ConditionState {
         true if is_alive => yes(),
         true if ready.any(|pod| pod.state.is_some()) => none(),
         true => {
-            let message = "pods are ready, but the controller could read the state of none; may it reach \
-                           them on their HTTP port?";
+            let message = "pods are ready, but the controller cannot read the state of any: check \
+                           that it can connect to their HTTP port";
             ConditionState::new("Unknown", "StateUnread", message)
         }
         // For a user's own server only the agent observes workers; if it reports and observes none,
@@ -288,11 +288,11 @@ fn model_loaded(facts: &DeploymentFacts<'_>) -> ConditionState {
             ConditionState::new("False", "LoadFailed", format!("model {model}: {error}"))
         }
         models::LoadProgress::Loading(loaded, all) => {
-            let message = format!("{loaded} of {all} are loaded, over all pods");
+            let message = format!("{loaded} of {all} models are loaded, counted over all pods");
             ConditionState::new("False", "Loading", message)
         }
         models::LoadProgress::Loaded => {
-            ConditionState::new("True", "Loaded", "every pod has every model")
+            ConditionState::new("True", "Loaded", "every model is loaded in every pod")
         }
     }
 }
@@ -327,7 +327,7 @@ fn standby_missing(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     let failed: Vec<_> = facts.ready_pods().filter_map(of_pod).collect();
     let (pod, error) = failed.first()?;
     let message = format!(
-        "{} of {} pods cannot start a standby of their front process, which is tried again; {pod}: \
+        "{} of {} pods cannot start a standby of their front process, which is retried; {pod}: \
          {error}",
         failed.len(),
         facts.ready_pods().count()
@@ -343,11 +343,7 @@ fn standby_missing(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
 fn slo_met(facts: &DeploymentFacts<'_>) -> ConditionState {
     let has_objective = facts.deployment.spec.models.iter().any(|m| m.slo.is_some());
     if !has_objective {
-        return ConditionState::new(
-            "True",
-            "NoObjective",
-            "no model has an objective that could be missed",
-        );
+        return ConditionState::new("True", "NoObjective", "no model has a latency objective");
     }
     if facts.ready_pods().all(|pod| pod.state.is_none()) {
         return ConditionState::new(
@@ -358,12 +354,12 @@ fn slo_met(facts: &DeploymentFacts<'_>) -> ConditionState {
     }
     match measurements::objectives(facts) {
         Objectives::NoRequests => {
-            ConditionState::new("True", "NoRequests", "no request came that could miss it")
+            ConditionState::new("True", "NoRequests", "there were no requests")
         }
         Objectives::Met => ConditionState::new(
             "True",
             "Met",
-            "as many requests were in time as the objectives ask, of each model and kind",
+            "every kind of request to every model meets its latency objective",
         ),
         Objectives::Missed(clauses) => ConditionState::new("False", "Missed", clauses.join("; ")),
     }

@@ -98,7 +98,7 @@ fn describe_miss(about: &str, counts: &RequestCounts, allowed: f64) -> Option<St
     let is_missed = counts.is_objective_met(allowed) == Some(false);
     is_missed.then(|| {
         format!(
-            "{about}: {} of {} requests were late, shed or failed, {} may be",
+            "{about}: {} of {} requests were late, shed or failed (at most {} allowed)",
             percent(counts.bad_rate()),
             two_digits(counts.requests as f64),
             percent(allowed)

@@ -65,7 +65,7 @@ fn error(pods: &[(&ObservedPod, &ModelState)]) -> Option<String> {
     let why = state
         .error
         .as_deref()
-        .unwrap_or("the server does not say why");
+        .unwrap_or("the server reports no reason");
     let text = format!("{}: {why}", pod.name);
     Some(text.chars().take(MESSAGE_CHARS_MAX).collect())
 }

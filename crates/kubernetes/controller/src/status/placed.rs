@@ -58,8 +58,8 @@ fn silent_nodes_message(nodes: &BTreeSet<&str>) -> String {
         _ => "the agents of nodes",
     };
     format!(
-        "{agents} {}{more} verified nothing for {} s or cannot reach the API server: where threads run is not known; \
-         see kubectl get pods -A -o wide -l app.kubernetes.io/component=agent",
+        "{agents} {}{more} verified nothing for {} s or cannot reach the API server: the placement \
+         is unknown; see kubectl get pods -A -o wide -l app.kubernetes.io/component=agent",
         named.join(", "),
         SILENCE_TIME_MAX.as_secs()
     )
@@ -69,7 +69,7 @@ fn silent_nodes_message(nodes: &BTreeSet<&str>) -> String {
 pub(super) fn placed(facts: &DeploymentFacts<'_>) -> ConditionState {
     let spec = &facts.deployment.spec;
     if spec.placement.policy == PlacementPolicy::None {
-        let message = "the kernel places the threads, as placement.policy None asks";
+        let message = "placement.policy is None: the kernel places the threads";
         return ConditionState::new("True", "PolicyNone", message);
     }
     if facts.is_at_zero() {
@@ -83,8 +83,8 @@ pub(super) fn placed(facts: &DeploymentFacts<'_>) -> ConditionState {
     let pods = facts.active_pods().count();
     if entries.is_empty() || entries.len() < pods {
         let message = format!(
-            "{} of {pods} pods are in the NodePlacement of their node; does the Albacore agent run \
-             there?",
+            "{} of {pods} pods are in the NodePlacement of their node: check that the Albacore \
+             agent runs there",
             entries.len()
         );
         return ConditionState::new("Unknown", "NoReport", message);

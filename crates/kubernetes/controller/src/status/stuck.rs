@@ -43,7 +43,7 @@ pub(super) fn stuck(facts: &DeploymentFacts<'_>) -> Option<Stuck> {
     {
         return Some(Stuck {
             reason: "PodsRefused".to_owned(),
-            message: format!("no more pods can be made: {}", failing.message),
+            message: format!("cannot create more pods: {}", failing.message),
         });
     }
     let unready: Vec<&ObservedPod> = facts.active_pods().filter(|pod| !pod.is_ready).collect();

@@ -304,7 +304,7 @@ fn a_small_model_that_misses_its_objective_is_named_with_its_figures() {
     assert_eq!(case.condition_text("SLOMet"), "False/Missed");
     assert_eq!(
         message(&status, "SLOMet"),
-        "model small, contribs: 75% of 40 requests were late, shed or failed, 10% may be"
+        "model small, contribs: 75% of 40 requests were late, shed or failed (at most 10% allowed)"
     );
     let [m, small] = status.models.as_slice() else {
         panic!("{:?}", status.models);
@@ -325,7 +325,7 @@ fn requests_refused_unread_count_for_their_model() {
     let case = two_models([vec![kind("value", 99, 1)], vec![kind("unread", 0, 7)]]);
     assert_eq!(
         message(&case.status(), "SLOMet"),
-        "model small: 100% of 14 requests were late, shed or failed, 10% may be"
+        "model small: 100% of 14 requests were late, shed or failed (at most 10% allowed)"
     );
     let idle = two_models([vec![kind("value", 99, 1)], Vec::new()]);
     assert_eq!(idle.condition_text("SLOMet"), "True/Met");
@@ -346,7 +346,7 @@ fn servers_that_report_no_outcomes_by_model_are_judged_by_all_requests_together(
     let status = case.status();
     assert_eq!(
         message(&status, "SLOMet"),
-        "all models together: 2% of 2000 requests were late, shed or failed, 1% may be"
+        "all models together: 2% of 2000 requests were late, shed or failed (at most 1% allowed)"
     );
     assert_eq!(status.load_factor.as_deref(), Some("1.1"));
     let absent = |model: &albacore_api::ModelStatus| {
@@ -616,7 +616,8 @@ fn a_standby_that_cannot_start_is_a_condition_while_it_lasts() {
         case.condition_text("StandbyMissing"),
         "True/StandbyStartFailed"
     );
-    let begin = "1 of 2 pods cannot start a standby of their front process, which is tried again; b: no memory";
+    let begin = "1 of 2 pods cannot start a standby of their front process, which is retried; b: \
+                 no memory";
     assert!(message(&case.status(), "StandbyMissing").starts_with(begin));
     assert_eq!(case.condition_text("Ready"), "True/Serving");
     let front = case.pods[1].state.as_mut().unwrap().front.as_mut().unwrap();
