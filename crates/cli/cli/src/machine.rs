@@ -58,9 +58,9 @@ pub(crate) fn restrict(
     let there = whole.cpuset();
     let missing = cpuset.difference(&there);
     if cpuset.is_empty() {
-        let advice = format!("name some of the machine's cpus, {there}");
+        let advice = format!("give at least one of the machine's cpus, {there}");
         let option = option.trim_end();
-        return Err(Failure::Usage(format!("{option} has no cpu: {advice}")));
+        return Err(Failure::Usage(format!("{option} is empty: {advice}")));
     }
     if !missing.is_empty() {
         let (noun, verb) = if missing.len() == 1 {

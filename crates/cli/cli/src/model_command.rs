@@ -18,7 +18,7 @@ pub(crate) fn show(path: &Path) -> Result<(), Failure> {
     let model = read_model(path)?;
     let image = Image::compile(&model);
     let predictor = Predictor::open(image.bytes())
-        .map_err(|e| Failure::Broken(format!("a fresh model image does not open: {e}")))?
+        .map_err(|e| Failure::Broken(format!("cannot open a new model image: {e}")))?
         .tuned(&mut nanoseconds());
     let mut text = String::new();
     let mut line = |name: &str, what: String| {
@@ -38,7 +38,7 @@ pub(crate) fn show(path: &Path) -> Result<(), Failure> {
     for kernel in refused {
         line(
             "kernel",
-            format!("{kernel}: this cpu or this model does not allow it"),
+            format!("{kernel}: not supported by this cpu or this model"),
         );
     }
     for choice in predictor.choices() {

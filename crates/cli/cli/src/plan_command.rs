@@ -20,23 +20,24 @@ fn refuse_contradictions(args: &PlanArgs) -> Result<(), Failure> {
     let refused = [
         (
             args.explain.is_some() && args.output == Output::Svg,
-            "--explain: a picture has no sentences; use --output text or json",
+            "--explain: a picture cannot show the explanation; use --output text or json",
         ),
         (
             args.explain.is_some() && (args.file.len() > 1 || !args.obstacle.is_empty()),
-            "--explain: a deployment that is alone can be explained; give one -f and no --obstacle",
+            "--explain: only a single deployment can be explained; give one -f and no --obstacle",
         ),
         (
             is_round_robin && args.time_limit.is_some(),
-            "--time-limit: a round robin is dealt at once; leave it out or use --policy tuna",
+            "--time-limit: round robin does not search; leave it out or use --policy tuna",
         ),
         (
             is_single && !args.obstacle.is_empty(),
-            "--obstacle: only deployments of files are placed around others; give them with -f",
+            "--obstacle: only deployments in files are placed around obstacles; give them with -f",
         ),
         (
             args.move_cost.is_some() && (is_single || args.current.is_none()),
-            "--move-cost: it counts against a plan in force; give files with -f and that plan with --current",
+            "--move-cost: moves are relative to a plan in force; give files with -f and that plan \
+             with --current",
         ),
     ];
     match refused.into_iter().find(|&(is_refused, _)| is_refused) {

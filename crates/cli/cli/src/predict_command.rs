@@ -28,7 +28,7 @@ pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     check_output_path(&args.output)?;
     let image = compile(&args.model, args.options.iterations())?;
     let predictor = Predictor::open(image.bytes())
-        .map_err(|e| Failure::Broken(format!("a fresh model image does not open: {e}")))?;
+        .map_err(|e| Failure::Broken(format!("cannot open a new model image: {e}")))?;
     let table = npy::read_table(&args.data)?;
     if table.columns != predictor.features() {
         return Err(Failure::Failed(format!(
@@ -64,11 +64,9 @@ pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
 fn threads(asked: Option<usize>) -> Result<usize, Failure> {
     match asked {
         None => Ok(thread::available_parallelism().map_or(1, NonZero::get)),
-        Some(0) => Err(Failure::Usage(
-            "--threads 0: at least 1 is needed".to_owned(),
-        )),
+        Some(0) => Err(Failure::Usage("--threads 0: must be at least 1".to_owned())),
         Some(n) if n > PREDICT_THREADS_MAX => Err(Failure::Usage(format!(
-            "--threads {n}: at most {PREDICT_THREADS_MAX}"
+            "--threads {n}: must be at most {PREDICT_THREADS_MAX}"
         ))),
         Some(n) => Ok(n),
     }

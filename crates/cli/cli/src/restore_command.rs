@@ -67,8 +67,8 @@ impl Restored {
             seen += 1;
             if seen > RESTORE_PROCESSES_MAX {
                 return Err(Failure::Failed(format!(
-                    "process {}: has more than {RESTORE_PROCESSES_MAX} processes below it; name \
-                     those that are meant",
+                    "process {}: has more than {RESTORE_PROCESSES_MAX} descendants; give the \
+                     processes to restore",
                     root.0
                 )));
             }
@@ -106,8 +106,8 @@ impl Restored {
                 let mask = read_mask(host, tid)?;
                 if mask != *cpuset {
                     self.errors.insert(format!(
-                        "thread {}: has {mask} though {cpuset} was written: another program sets \
-                         its mask; stop that program",
+                        "thread {}: its mask is {mask} after {cpuset} was written: another program \
+                         sets it; stop that program",
                         tid.0
                     ));
                 }

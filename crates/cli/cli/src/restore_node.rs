@@ -43,7 +43,7 @@ async fn restore(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
     ))?;
     let done = wait(&cluster, &key).await?;
     print(&format!(
-        "{done}\nTo have it pin again: kubectl annotate node {node} {ANNOTATION}-\n"
+        "{done}\nTo let it pin again: kubectl annotate node {node} {ANNOTATION}-\n"
     ))
 }
 
@@ -79,9 +79,10 @@ async fn wait(cluster: &Cluster, key: &ObjectKey) -> Result<String, Failure> {
 
 fn not_in_time(node: &str, time: Duration, last: &str) -> String {
     format!(
-        "the agent of node {node} has not restored the masks within {} s: {last}; check that its pod runs (`kubectl get pods \
-         -A -l app.kubernetes.io/component=agent --field-selector spec.nodeName={node}`): the annotation stays, and the \
-         agent complies as soon as it runs",
+        "the agent of node {node} has not restored the masks within {} s: {last}; check that its \
+         pod runs (`kubectl get pods -A -l app.kubernetes.io/component=agent --field-selector \
+         spec.nodeName={node}`): the annotation stays, and the agent restores the masks as soon as \
+         it runs",
         time.as_secs()
     )
 }

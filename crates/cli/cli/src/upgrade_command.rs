@@ -93,7 +93,7 @@ pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
         Output::Json => print_json(&upgrade),
         Output::Text => print(&text(&upgrade)),
         Output::Svg => Err(Failure::Usage(
-            "--output svg: there is no picture of an upgrade; take text or json".to_owned(),
+            "--output svg: an upgrade has no picture; use text or json".to_owned(),
         )),
     }
 }

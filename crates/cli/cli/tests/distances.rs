@@ -120,8 +120,11 @@ fn measuring_is_refused_where_it_has_no_meaning() {
         ("--measure --output svg", &["--measure", "json"]),
         ("--write file", &["--measure"]),
         ("--measure --write /no/such/place", &["--write", "folder"]),
-        ("--measure --write /dev/null", &["/dev/null", "no file"]),
-        ("--measure --write /", &["--write /", "no file"]),
+        (
+            "--measure --write /dev/null",
+            &["/dev/null", "is not a file"],
+        ),
+        ("--measure --write /", &["--write /", "is not a file"]),
     ] {
         let ran = albacore_words(&format!("topology {line}"));
         assert_refused(&ran, 64, words);
@@ -216,7 +219,7 @@ fn the_text_says_whether_the_nodes_of_a_machine_state_distances() {
     assert!(!one.contains("distances"), "{one}");
     let two = plan(&["--topology", MACHINE]).out;
     assert!(
-        two.contains("distances  the defaults: the machine does not say"),
+        two.contains("distances  the defaults: the machine does not report"),
         "{two}"
     );
     let folder = tempfile::tempdir().unwrap();

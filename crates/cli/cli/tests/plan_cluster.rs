@@ -271,7 +271,7 @@ fn resources_that_do_not_fit(filled: &Filled) {
         let file = filled.file("large", &spec(&json!({"resources": resources})));
         filled.run("plan --node empty", &file)
     };
-    let parts = ["node empty: its cpus do not suffice: the pod requests 16, it can give 15.5"];
+    let parts = ["node empty: insufficient cpus: the pod requests 16, 15.5 are allocatable"];
     assert_output(&with("16"), 0, &parts);
     let parts = [
         "2 workers x 2 threads",

@@ -156,7 +156,7 @@ fn one_thread_is_explained_cpu_by_cpu() {
             "same core",
             "same L3",
             "forbids it",
-            "No place is better",
+            "No cpu is better",
         ],
     );
     let plan = json(line, MACHINE, &["--explain", "2.0"]);

@@ -115,7 +115,11 @@ fn invalid_fields_are_named_with_file_line_value_and_remedy() {
         &[model, "none.ubj cannot be opened", "give the path"],
     );
     let file = root().join("examples/fraud.ubj").display().to_string();
-    fail(&file, "/dev/null", &[model, "is no file", "give the path"]);
+    fail(
+        &file,
+        "/dev/null",
+        &[model, "is not a file", "give the path"],
+    );
 }
 
 #[test]

@@ -191,7 +191,7 @@ fn what_explain_says(admin: &Path) {
     for part in [
         "pod fraud-a: 15 of 16 threads are on their planned cpu",
         "unset OMP_PROC_BIND",
-        "the pins give order, not isolation",
+        "pinned threads are not isolated",
         "Reconciling is True (QuotaExceeded): no\n  -> raise the ResourceQuota",
         "pod fraud-b: Unschedulable: 0/1 nodes: Insufficient cpu\n  -> free resources on a node",
         "model fraud: fraud-b: checksum differs",
@@ -275,7 +275,7 @@ fn what_is_said_of_pods(admin: &Path) {
             assert!(said.out.contains(part), "{part:?} is not in\n{}", said.out);
         }
     };
-    says("explain pod/web-1", &["pod/web-1 is as it should be"]);
+    says("explain pod/web-1", &["pod/web-1 has no problems"]);
     says(
         "explain pod/web-2",
         &[
@@ -331,7 +331,7 @@ fn a_silent_agent(plane: &ControlPlane) {
     assert_eq!(placement["last_verification"], "2001-01-01T00:00:00Z");
     let why = as_user(admin, "explain fraud");
     assert!(
-        why.out.contains("-> look whether it runs: kubectl"),
+        why.out.contains("-> check that it runs: kubectl"),
         "{why:?}"
     );
     assert!(!why.out.contains("of 16 threads are on"), "{why:?}");
@@ -390,7 +390,7 @@ fn threads_that_cannot_be_had(plane: &ControlPlane) {
     let shown = as_user(&user, "status fraud --threads");
     for part in [
         "cannot",
-        "it takes the right to pods/exec in namespace default",
+        "the right to pods/exec in namespace default is required",
     ] {
         assert!(
             shown.out.contains(part),

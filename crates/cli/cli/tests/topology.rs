@@ -108,7 +108,7 @@ fn wrong_cpusets_are_refused_with_what_to_do() {
     for (cpuset, words) in [
         ("2-5", &["--cpuset", "cpus 4-5 are not online", "0-3"][..]),
         ("9", &["cpu 9 is not online", "0-3"]),
-        ("", &["--cpuset", "no cpu", "0-3"]),
+        ("", &["--cpuset", "is empty", "0-3"]),
         ("1-x", &["--cpuset", "1-x", "0-3,8"]),
         ("3-1", &["backwards"]),
         ("9999", &["8191"]),

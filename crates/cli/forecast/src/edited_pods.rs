@@ -237,8 +237,8 @@ fn assumptions(view: &NodeView, edit: &Edit, is_own: &dyn Fn(usize) -> bool) -> 
     let mut assumptions = Vec::new();
     if edit.restarts {
         assumptions.push(
-            "each pod that starts anew comes to the same node and the same cpus, before the old one \
-             ends: the scheduler and the kubelet decide"
+            "each pod that restarts gets the same node and the same cpus, before the old one ends: \
+             the scheduler and the kubelet decide"
                 .to_owned(),
         );
     }

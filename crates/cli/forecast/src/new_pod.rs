@@ -37,12 +37,13 @@ pub fn plan_on(
     let cpus = view.machine.cpus().len();
     if newcomer.requested > cpus as f64 {
         let requested = newcomer.requested;
-        let why = format!("its cpus do not suffice: the pod requests {requested}, it has {cpus}");
+        let why = format!("insufficient cpus: the pod requests {requested}, the node has {cpus}");
         plan.why = Some(why);
         return Ok(plan);
     }
     if cpuset.is_empty() {
-        plan.why = Some("no cpu is left to share: exclusive pods have all of them".to_owned());
+        plan.why =
+            Some("there are no shared cpus: pods with exclusive cpus have all of them".to_owned());
         return Ok(plan);
     }
     match planned(view, newcomer, &cpuset)? {
@@ -124,15 +125,17 @@ fn moves(view: &NodeView, indexes: &[usize], after: &[Mapping]) -> Vec<PodMoves>
 fn exclusivity(view: &NodeView, newcomer: &Newcomer) -> Option<String> {
     let cpus = newcomer.exclusive?;
     let about = format!(
-        "the pod asks for {cpus} whole cpus and is Guaranteed: a kubelet with the static cpu policy \
-         gives it {cpus} of its own, and which is not known before it runs"
+        "the pod asks for {cpus} whole cpus and is Guaranteed: a kubelet with the static cpu \
+         policy gives it {cpus} exclusive ones, which are not known before it runs"
     );
     Some(match view.has_exclusive_pods() {
         true => format!(
-            "{about}; this node's kubelet does that, so its plan will be another one, on cpus of its \
-             own: shown is the plan on the cpus that are shared now"
+            "{about}; this node's kubelet does that, so its plan will differ: shown is the plan on \
+             the cpus that are shared now"
         ),
-        false => format!("{about}; no pod of this node has cpus of its own, so they are shared"),
+        false => {
+            format!("{about}; no pod of this node has exclusive cpus, so shared ones are assumed")
+        }
     })
 }
 

@@ -97,12 +97,12 @@ impl NodeView {
                 .fold(CpuSet::new(), |all, p| all.union(&p.cpuset));
             let pool = self.machine.cpuset().difference(&taken);
             let text = "no pod in the report shows which cpus the kubelet shares between pods: all \
-                        but those of pods with exclusive cpus are taken";
+                        but those of pods with exclusive cpus are assumed";
             return (pool, Some(text.to_owned()));
         };
         let differ = pools.iter().any(|pool| pool != largest);
         let text = format!(
-            "pods that share cpus have different cpusets: the largest, {largest}, is taken"
+            "pods that share cpus have different cpusets: the largest, {largest}, is assumed"
         );
         ((*largest).clone(), differ.then_some(text))
     }
@@ -268,7 +268,7 @@ fn machine_of(status: &NodePlacementStatus) -> Result<Topology, String> {
     let hash = machine.hash_text();
     match &status.topology {
         Some(reported) if *reported != hash => Err(format!(
-            "cpuTopology of its report has the hash {hash}, but topology is {reported}: take the \
+            "cpuTopology of its report has the hash {hash}, but topology is {reported}: use the \
              albacore of the agent's version"
         )),
         _ => Ok(machine),

@@ -253,7 +253,7 @@ fn unknown_cpus_are_listed_as_assumptions() {
     let shared = plan_on(&view(&report), &guaranteed("2"), None).unwrap();
     assert!(shared.plan.is_some() && shared.assumptions[0].contains("2 whole cpus"));
     let large = plan_on(&view(&report), &guaranteed("9"), None).unwrap();
-    assert!(large.plan.is_none() && large.why.unwrap().contains("requests 9, it has 8"));
+    assert!(large.plan.is_none() && large.why.unwrap().contains("requests 9, the node has 8"));
 
     let pod = &mut report.status.as_mut().unwrap().pods[0];
     (pod.isolation, pod.cpuset) = (albacore_api::Isolation::Exclusive, Some("0-1".to_owned()));

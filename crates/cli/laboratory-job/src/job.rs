@@ -133,7 +133,7 @@ impl JobClient {
         }
         if self.subject.node().is_some_and(|node| node != its_node) {
             let (place, follow) = match its_node {
-                "" => ("where it may".to_owned(), "without --node".to_owned()),
+                "" => ("on any node".to_owned(), "without --node".to_owned()),
                 node => (format!("on node {node}"), format!("with --node {node}")),
             };
             return Err(Failure::Failed(format!(
@@ -156,7 +156,7 @@ impl JobClient {
             None if !is_leaving => return Ok(Some(uid)),
             None => {}
             Some(why) => eprintln!(
-                "Job {} has ended before ({why}); it is made again",
+                "Job {} has already ended ({why}); it is created again",
                 self.key
             ),
         }
@@ -207,7 +207,7 @@ impl JobClient {
         let found = self.get().await?;
         let ours = found.filter(|job| job.metadata.uid.as_deref() == Some(uid));
         let Some(job) = ours else {
-            return Ok(Some("somebody deleted it".to_owned()));
+            return Ok(Some("it was deleted".to_owned()));
         };
         Ok(end_of(&serde_json::to_value(job).unwrap_or_default()))
     }

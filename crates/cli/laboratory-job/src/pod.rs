@@ -45,7 +45,7 @@ pub(crate) fn state(pod: &Pod) -> PodState {
         return PodState::Ended(end_of(status));
     }
     if pod.metadata.deletion_timestamp.is_some() {
-        return PodState::Ended("somebody deleted it, or its node was drained".to_owned());
+        return PodState::Ended("it was deleted, or its node was drained".to_owned());
     }
     if state.is_some_and(|state| state.running.is_some()) {
         return PodState::Running;
@@ -113,7 +113,7 @@ pub(crate) async fn wait_until_running(job: &JobClient, uid: &str) -> Result<Obj
             (PodState::Running, Some(pod)) => return Ok(ObjectKey::of(pod)),
             (PodState::Running | PodState::Starting, _) => {
                 blocked = None;
-                last = "its image is pulled, or its container is made".to_owned();
+                last = "pulling its image or creating its container".to_owned();
             }
             (PodState::Blocked(why), _) => {
                 let since = *blocked.get_or_insert_with(Instant::now);

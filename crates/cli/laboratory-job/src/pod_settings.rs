@@ -84,12 +84,9 @@ impl PodSettings {
         for (field, what) in [
             (
                 "initContainers",
-                "the measured pod does not run them, and what they make may be missing",
+                "the measured pod does not run them, and their results may be missing",
             ),
-            (
-                "resourceClaims",
-                "the measured pod takes no devices from those that serve",
-            ),
+            ("resourceClaims", "the measured pod gets no devices"),
         ] {
             if pod[field].as_array().is_some_and(|list| !list.is_empty()) {
                 return Err(refused(field, what));
@@ -97,7 +94,8 @@ impl PodSettings {
         }
         let server = server_of(pod).ok_or_else(|| {
             Failure::Failed(format!(
-                "Deployment {name}: it has no container {SERVER_CONTAINER}: it is not of Albacore's controller"
+                "Deployment {name}: it has no container {SERVER_CONTAINER}: it was not created by \
+                 Albacore's controller"
             ))
         })?;
         let (mut mounts, mut volumes) = (Vec::new(), Vec::new());

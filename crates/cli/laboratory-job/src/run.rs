@@ -133,13 +133,13 @@ async fn find_or_make(
     let uid = job.create(&object).await?;
     let place = subject.node().map(|node| format!(" on node {node}"));
     let place = place.unwrap_or_default();
-    eprintln!("Job {key} is made; waiting for its pod{place}");
+    eprintln!("Job {key} is created; waiting for its pod{place}");
     Ok(uid)
 }
 
 pub(crate) fn interrupted(job: Option<&ObjectKey>) -> Failure {
     let Some(ObjectKey { namespace, name }) = job else {
-        return Failure::Failed("interrupted: no Job was made".to_owned());
+        return Failure::Failed("interrupted: no Job was created".to_owned());
     };
     Failure::Failed(format!(
         "interrupted: Job {namespace}/{name} goes on, and what was fetched is kept. Run the same command \

@@ -275,7 +275,7 @@ impl Session<'_> {
             },
             None => job()
                 .await
-                .or_else(|| Some("somebody deleted its pod".to_owned())),
+                .or_else(|| Some("its pod was deleted".to_owned())),
         }
     }
 }

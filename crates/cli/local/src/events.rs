@@ -358,7 +358,7 @@ fn warning_text(warning: &PlacementWarning) -> String {
         }
         PlacementWarning::NameTwice { worker, pid } => {
             format!(
-                "process {} also claims to be worker {}; the older process is used",
+                "process {} also has the name of worker {}; the older process is used",
                 pid.0, worker.0
             )
         }
@@ -383,13 +383,13 @@ fn warning_text(warning: &PlacementWarning) -> String {
             thread.tid.0
         ),
         PlacementWarning::DistancesIgnored => {
-            "spec.placement.distances is not used: other deployments on this machine ask for other \
+            "spec.placement.distances is not used: other deployments on this machine set other \
              distances"
                 .into()
         }
         PlacementWarning::SlowMains { count } => format!(
-            "{count} main threads are on slow cores: the cpuset has fewer fast ones than workers, or \
-             their places are taken"
+            "{count} main threads are on slow cores: the cpuset has fewer fast cores than workers, \
+             or they are in use"
         ),
         PlacementWarning::EmptyCpuset => "the cpuset has no cpu: nothing can be placed".into(),
         PlacementWarning::InheritedAffinity { pid, mask } => format!(

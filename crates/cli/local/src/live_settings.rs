@@ -46,7 +46,7 @@ impl LiveSettings {
         let program = program_beside("albacore-params")?;
         let folder = PrivateFolder::create().map_err(|error| {
             Failure::Failed(format!(
-                "a private folder cannot be made: {error}; set TMPDIR to a folder that can be written"
+                "cannot create a private folder: {error}; set TMPDIR to a writable folder"
             ))
         })?;
         write(&server.settings, folder.path()).map_err(Failure::Failed)?;

@@ -95,9 +95,9 @@ fn sentence(event: &Value) -> Option<String> {
             field("pid")
         ),
         "self_pinned" => format!(
-            "{}: another program changed its mask {} times in {} s; it is written again in {} s, or at \
-             once after an edit of the file (stop what sets masks: OMP_PROC_BIND, taskset; or set \
-             placement.policy: None)",
+            "{}: another program changed its mask {} times in {} s; it is written again in {} s, \
+             or at once after an edit of the file (stop the program that sets masks: \
+             OMP_PROC_BIND, taskset; or set placement.policy: None)",
             thread(event),
             field("changes"),
             field("seconds"),

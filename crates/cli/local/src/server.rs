@@ -290,7 +290,7 @@ pub(crate) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> 
         let problem = match File::open(path).and_then(|opened| opened.metadata()) {
             // The server looks for the model file in a directory.
             Ok(found) if found.is_file() || found.is_dir() => continue,
-            Ok(_) => "is no file".to_owned(),
+            Ok(_) => "is not a file".to_owned(),
             Err(error) => format!("cannot be opened: {error}"),
         };
         return Err(Failure::Failed(format!(
@@ -310,8 +310,8 @@ pub(crate) fn check_front_threads(file: &Path, server: &Server) -> Result<(), Fa
     match server.front_threads.filter(|&own| usize::from(own) > cpus) {
         None => Ok(()),
         Some(threads) => Err(Failure::Usage(format!(
-            "{}: spec.front.threads is {threads}, more than the {} that can be used here; \
-             lower it, or remove it to have as many as fit",
+            "{}: spec.front.threads is {threads}, more than the {} that can be used here; lower \
+             it, or remove it to use as many as possible",
             file.display(),
             counted(cpus, "cpu")
         ))),

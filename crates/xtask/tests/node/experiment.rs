@@ -117,7 +117,7 @@ pub(crate) fn runs_as_a_job(rig: &mut Rig) {
     let output = rig.try_albacore(&words(&file, &results, &node));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{stderr}");
-    assert!(stderr.contains("it is made again"), "{stderr}");
+    assert!(stderr.contains("it is created again"), "{stderr}");
     assert_eq!(windows(&results), WINDOWS, "{stderr}");
     assert_report_written(&results);
     let left = rig.kubectl(&["get", "jobs", "-o", "name"]);

@@ -26,8 +26,8 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
         if let Some(cpuset) = &file.cpuset {
             let path = file.path.display();
             return Err(Failure::Usage(format!(
-                "-f {path}@{cpuset}: in a cluster the agents say which cpus a pod may use; leave \
-                 @{cpuset} out"
+                "-f {path}@{cpuset}: in a cluster the agents report which cpus a pod may use; \
+                 leave @{cpuset} out"
             )));
         }
     }
@@ -73,7 +73,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<bool, Failure> {
 fn refuse_picture(output: Output, of: &str) -> Result<(), Failure> {
     match output {
         Output::Svg => Err(Failure::Usage(format!(
-            "--output svg: there is no picture of a {of}; take text or json"
+            "--output svg: a {of} has no picture; use text or json"
         ))),
         Output::Text | Output::Json => Ok(()),
     }
@@ -175,7 +175,10 @@ fn notes(deployment: &InferenceDeployment, newcomer: &Newcomer) -> Vec<String> {
         notes.push("spec.placement.enforcement is Observe: no mask is written".to_owned());
     }
     if newcomer.policy.placement == PlacementMethod::RoundRobin {
-        notes.push("spec.placement.policy is RoundRobin: cpus are dealt, not solved".to_owned());
+        notes.push(
+            "spec.placement.policy is RoundRobin: cpus are assigned in turn, without a search"
+                .to_owned(),
+        );
     }
     if deployment.spec.placement.trial.is_some() {
         notes.push(
@@ -211,8 +214,8 @@ async fn difference(
     let replicas = (live.spec.replicas, deployment.spec.replicas);
     if replicas.0 != replicas.1 && replicas.1.is_some() {
         notes.push(
-            "spec.replicas differs: where pods come and go is the scheduler's decision and not \
-             shown; `kubectl albacore plan` shows what a new pod would get"
+            "spec.replicas differs: where pods are added and removed is the scheduler's decision \
+             and not shown; `kubectl albacore plan` shows what a new pod would get"
                 .to_owned(),
         );
     }

@@ -48,7 +48,7 @@ impl Source {
     ) -> Result<ObjectKey, Failure> {
         let metadata = &deployment.metadata;
         let Some(name) = metadata.name.as_deref().filter(|name| !name.is_empty()) else {
-            let what = "metadata.name is missing: a cluster knows a deployment by its name";
+            let what = "metadata.name is missing: a deployment in a cluster needs a name";
             return Err(Failure::Usage(format!("{file}: {what}")));
         };
         let namespace = match (&metadata.namespace, &self.namespace) {
@@ -180,7 +180,7 @@ impl Nodes {
         let cpus = cpus_of_quantity(&allocatable.0)?;
         let requested = newcomer.requested;
         (requested > cpus).then(|| {
-            format!("its cpus do not suffice: the pod requests {requested}, it can give {cpus}")
+            format!("insufficient cpus: the pod requests {requested}, {cpus} are allocatable")
         })
     }
 }

@@ -141,7 +141,7 @@ pub(super) fn diff_text(report: &DiffReport) -> String {
     let is_unknown = report.nodes.iter().any(|node| node.why.is_some());
     let verdict = match (report.changes, is_unknown) {
         (true, _) => "threads would move, come or go",
-        (false, true) => "nothing would move where that is known",
+        (false, true) => "nothing would move on nodes whose plan is known",
         (false, false) => "nothing would move",
     };
     let mut text = format!("{namespace}/{name}: {verdict}\n");

@@ -62,7 +62,7 @@ fn volume(plan: &SinglePlan, why: &Explanation) -> String {
         };
         let speeds: Vec<String> = why.speeds.iter().map(of_speed).collect();
         return format!(
-            "{} on {}: {}. Each takes the core where its number in the core, divided by the \
+            "{} on {}: {}. Each takes the core where its ordinal in the core, divided by the \
              capacity, is lowest (rule 8).",
             counted(slots, "thread"),
             counted(why.cpus.units, "cpu"),
@@ -132,7 +132,8 @@ fn pairs(counts: &PairCounts) -> String {
 fn mains(plan: &SinglePlan, why: &Explanation) -> String {
     let (count, group) = (plan.problem.workers, &why.mains);
     if count == 1 {
-        return "There is one main thread: nothing to keep it apart from.".to_owned();
+        return "There is only one main thread, so there are no distances between mains."
+            .to_owned();
     }
     let number = u32::from(count) * (u32::from(count) - 1) / 2;
     let mut sentences = format!(
@@ -189,7 +190,7 @@ fn forced_sharing(plan: &SinglePlan, mains: u16) -> String {
 fn workers(plan: &SinglePlan, why: &Explanation) -> String {
     let threads = plan.problem.threads;
     if threads == 1 {
-        return "A worker is one thread: nothing lies near or far within it.".to_owned();
+        return "A worker has only one thread, so there are no distances within it.".to_owned();
     }
     let (preference, reached, missed) = match plan.problem.mode {
         Mode::Scatter => ("far apart", "as far as", "could be"),
@@ -239,28 +240,27 @@ fn rules(plan: &SinglePlan, why: &Explanation) -> String {
         sentences += &match plan.policy {
             Policy::RoundRobin => format!("Round robin breaks {}. ", listed(&list)),
             Policy::Tuna => format!(
-                "Not all rules can be kept here; loosened by as little as was found: {}. ",
+                "Not all rules can be kept here; relaxed by the least that was found: {}. ",
                 listed(&list)
             ),
         };
     }
     if why.binding.is_empty() {
-        return sentences
-            + "No rule binds: dropping any one of them would gain nothing that exchanges can find.";
+        return sentences + "No rule is binding: without any one of them, exchanges find no gain.";
     }
     let bound: Vec<String> = why
         .binding
         .iter()
         .map(|b| format!("without {} at least {} cycles more", named(b.rule), b.gain))
         .collect();
-    format!("{sentences}What binds: {}.", bound.join("; "))
+    format!("{sentences}Binding rules: {}.", bound.join("; "))
 }
 
 fn runner_up(why: &Explanation) -> String {
     let unsaid = if why.complete {
         ""
     } else {
-        " Not everything was tried in time: this is of what was."
+        " Not everything was tried within the time limit."
     };
     let equal = match why.equal {
         0 => "No single exchange or shift costs nothing.".to_owned(),
@@ -323,16 +323,17 @@ fn proof(plan: &SinglePlan, why: &Explanation) -> String {
     let how = match certificate.proof {
         Proof::Bound | Proof::None => {
             format!(
-                "Counting what the rules leave to all of them together gives {bound} at most, and that is reached"
+                "Counting what the rules allow for all of them together gives the bound {bound}, \
+                 which is reached"
             )
         }
         Proof::Lagrangian => format!(
-            "Counting alone does not say how much of it they can; prices on what they compete for give {bound} at \
-             most, and that is reached"
+            "Counting alone does not prove how much of it they can have; Lagrangian relaxation \
+             gives the bound {bound}, which is reached"
         ),
-        Proof::Search => format!(
-            "A search of all that the rules leave came to its end and found nothing above {bound}"
-        ),
+        Proof::Search => {
+            format!("A complete search of what the rules allow found nothing above {bound}")
+        }
     };
     format!(
         "If mains and every worker had the best that each could have alone, the sum would be {}; they cannot all \

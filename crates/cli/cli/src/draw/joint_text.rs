@@ -40,7 +40,7 @@ pub(crate) fn joint_text(plan: &JointPlan) -> String {
     text += &cores_text(&machine, &on_cpus);
     text += "Aw.r is the thread of rank r in worker w of deployment A, * marks main threads";
     if !plan.problem.obstacles.is_empty() {
-        text += ",\n+n so many threads of others";
+        text += ",\n+n n threads of others";
     }
     let is_moved = plan.moves.iter().any(|moves| !moves.is_empty());
     text += if is_moved {
@@ -84,7 +84,7 @@ fn change_text(plan: &JointPlan) -> String {
     let mut text = format!("{:<INDENT$}{moved} of {settled} in force", "moved");
     if moved > 0 {
         text += &match plan.solution.moved_least {
-            least if least == moved => ", no plan as good moves fewer".to_owned(),
+            least if least == moved => ", no equally good plan moves fewer".to_owned(),
             least => format!(", at least {least} must"),
         };
         text += &format!(", {}", gained_cycles(plan.solution.gained));

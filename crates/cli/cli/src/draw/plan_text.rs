@@ -80,14 +80,14 @@ pub(super) fn distances_text(distances: &PlanDistances) -> String {
     let source = match &distances.source {
         DistancesSource::Defaults => return String::new(),
         DistancesSource::DefaultsOfUnknownNodes => {
-            "the machine does not say how far its NUMA nodes are from each other".to_owned()
+            "the machine does not report the distances of its NUMA nodes".to_owned()
         }
         DistancesSource::Nodes => "from the distances of the machine's NUMA nodes".to_owned(),
         DistancesSource::Option => "from --distances".to_owned(),
         DistancesSource::File(path) => format!("from {}", path.display()),
         DistancesSource::Deployments => "from spec.placement.distances".to_owned(),
         DistancesSource::DeploymentsDiffer => {
-            "spec.placement.distances is not used, as the files ask for different ones".to_owned()
+            "spec.placement.distances is not used, because it differs between the files".to_owned()
         }
     };
     let default = Distances::default();
@@ -108,7 +108,7 @@ pub(super) fn quality(certificate: &albacore_solver::Certificate, micros: u64) -
     let optimal = match certificate.proof {
         Proof::Bound => "yes: it meets the bound that counting gives",
         Proof::Lagrangian => "yes: it meets the bound that Lagrangian relaxation gives",
-        Proof::Search => "yes: a search to its end found nothing better",
+        Proof::Search => "yes: a complete search found nothing better",
         Proof::None => "not proven",
     };
     let relaxed = relaxed_line(&certificate.relaxed);

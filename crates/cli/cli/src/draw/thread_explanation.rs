@@ -68,7 +68,7 @@ fn role(plan: &SinglePlan, why: &ThreadExplanation) -> String {
         false => format!("It is a peer thread of worker {worker}"),
     };
     if parts.is_empty() {
-        return format!("{role}, and nothing is near or far from it.");
+        return format!("{role}, and the only thread.");
     }
     format!("{role}: {}.", parts.join(", "))
 }
@@ -108,9 +108,9 @@ fn sentence(slot: Slot, places: &[&Place], named_rules: &mut Vec<&'static str>) 
     }
     let is_alone = places.iter().any(|place| place.partner.is_none());
     let way = match (partners.is_empty(), is_alone) {
-        (true, _) => "with nobody in return".to_owned(),
+        (true, _) => "without an exchange".to_owned(),
         (false, false) => format!("in exchange with {}", partners.join(" or ")),
-        (false, true) => format!("in exchange with {} or nobody", partners.join(" or ")),
+        (false, true) => format!("with or without an exchange with {}", partners.join(" or ")),
     };
     let gains = || places.iter().map(|place| place.gain);
     let (least, most) = (gains().min().unwrap_or(0), gains().max().unwrap_or(0));
@@ -170,11 +170,11 @@ fn verdict(why: &ThreadExplanation) -> String {
     let better = why.places.iter().filter(|place| place.gain > 0).count();
     let equal = allowed().filter(|place| place.gain == 0).count();
     let mut text = match (equal, better) {
-        (0, 0) => "Nowhere else would it be as good".to_owned(),
-        (0, _) => "Nowhere else where it may be would it be as good".to_owned(),
-        (1, _) => "No place is better, 1 other cpu is as good".to_owned(),
-        (n, _) => format!("No place is better, {n} other cpus are as good"),
+        (0, 0) => "No other cpu is as good".to_owned(),
+        (0, _) => "No other allowed cpu is as good".to_owned(),
+        (1, _) => "No cpu is better, 1 other cpu is as good".to_owned(),
+        (n, _) => format!("No cpu is better, {n} other cpus are as good"),
     };
-    text += ", counting one exchange or shift at a time.";
+    text += ", considering one exchange or shift at a time.";
     text
 }

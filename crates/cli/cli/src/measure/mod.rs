@@ -37,7 +37,7 @@ pub(crate) fn run(args: &TopologyArgs) -> Result<(), Failure> {
         return Err(Failure::Usage(what.to_owned()));
     }
     if args.output == Output::Svg {
-        let what = "--measure has no picture: use --output text or json";
+        let what = "--measure: the result has no picture; use --output text or json";
         return Err(Failure::Usage(what.to_owned()));
     }
     if let Some(path) = &args.write {
@@ -72,7 +72,7 @@ fn measure(machine: &Machine, cpuset: Option<&CpuSet>) -> Result<Measurement, Fa
     let usable = own_cpus(machine, cpuset)?;
     let (coverage, pairs) = pairs::choose_pairs(&usable);
     if pairs.is_empty() {
-        let what = "one cpu: nothing to measure; latency is between two cpus that may be used";
+        let what = "one cpu: nothing to measure; a latency needs two usable cpus";
         return Err(Failure::Failed(what.to_owned()));
     }
     let count = u32::try_from(pairs.len()).unwrap_or(u32::MAX);
@@ -163,7 +163,7 @@ impl Progress {
 fn refuse_target(path: &Path) -> Result<(), Failure> {
     let refused = |what: &str| Failure::Usage(format!("--write {}: {what}", path.display()));
     if path.file_name().is_none() || fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(refused("is no file: name a new one, or one to replace"));
+        return Err(refused("is not a file: give a new file, or one to replace"));
     }
     match folder(path).is_dir() {
         true => Ok(()),

@@ -59,8 +59,9 @@ pub(super) fn read_single(path: &Path, (workers, threads): (u16, u16)) -> Result
 pub(super) fn read_joint(path: &Path) -> Result<BTreeMap<String, Mapping>, Failure> {
     let value = read(path)?;
     let Some(list) = value.get("deployments").and_then(Value::as_array) else {
-        let what =
-            format!("deployments is missing or no list: with -f, {REMEDY} for the same -f files");
+        let what = format!(
+            "deployments is missing or not a list: with -f, {REMEDY} for the same -f files"
+        );
         return Err(refused(path, &what));
     };
     let mut mappings = BTreeMap::new();
@@ -69,13 +70,13 @@ pub(super) fn read_joint(path: &Path) -> Result<BTreeMap<String, Mapping>, Failu
         let Some(name) = deployment.get("name").and_then(Value::as_str) else {
             return Err(refused(
                 path,
-                &format!("{field}.name is missing or no text: {REMEDY}"),
+                &format!("{field}.name is missing or not a string: {REMEDY}"),
             ));
         };
         let assignments = deployment.get("assignments");
         let mapping = assignments_of(path, &format!("{field}.assignments"), assignments)?;
         if mappings.insert(name.to_owned(), mapping).is_some() {
-            let what = format!("{field}.name is \"{name}\" a second time: {REMEDY}");
+            let what = format!("{field}.name is \"{name}\", which is a duplicate: {REMEDY}");
             return Err(refused(path, &what));
         }
     }
@@ -98,7 +99,7 @@ fn assignments_of(path: &Path, field: &str, list: Option<&Value>) -> Result<Mapp
         .and_then(Value::as_array)
         .filter(|list| !list.is_empty())
     else {
-        let what = format!("{field} is missing, empty or no list: {REMEDY}");
+        let what = format!("{field} is missing, empty or not a list: {REMEDY}");
         return Err(refused(path, &what));
     };
     let mut cpus: BTreeMap<Slot, CpuId> = BTreeMap::new();

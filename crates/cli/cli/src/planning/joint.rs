@@ -71,7 +71,8 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
         if let Some(other) = names.iter().position(|other| *other == name) {
             let (first, second) = (args.file[other].path.display(), file.path.display());
             return Err(Failure::Usage(format!(
-                "{second}: metadata.name is \"{name}\", as in {first}: give each deployment a name of its own"
+                "{second}: metadata.name is \"{name}\", as in {first}: give each deployment a \
+                 unique name"
             )));
         }
         names.push(name);
@@ -132,8 +133,8 @@ fn deployment(
     };
     if let Some(other) = other {
         return Err(Failure::Usage(format!(
-            "{path}: spec.placement.policy is {other}, and only Tuna is planned: leave the file out and tell \
-             with --obstacle CPU=THREADS where its threads run"
+            "{path}: spec.placement.policy is {other}, and only Tuna is planned: leave the file \
+             out and give its threads with --obstacle CPU=THREADS"
         )));
     }
     let cpuset = match &file.cpuset {

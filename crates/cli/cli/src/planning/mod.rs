@@ -20,7 +20,7 @@ pub(crate) use single::{PlanChange, SinglePlan, plan_single};
 fn failed_check<V: Display>(violations: &[V]) -> Failure {
     let list: Vec<String> = violations.iter().map(ToString::to_string).collect();
     let list = list.join("; ");
-    Failure::Broken(format!("the plan does not pass its check: {list}"))
+    Failure::Broken(format!("the plan failed its check: {list}"))
 }
 
 /// Reads the file given by `option`, of at most `bytes_max` bytes; `remedy` is the advice in

@@ -113,12 +113,12 @@ pub(super) fn explained_plan(
 /// W, T and mode from the command line, which are required if no file is given.
 fn requested_size(args: &PlanArgs) -> Result<(u16, u16, Mode), Failure> {
     let (Some(workers), Some(threads), Some(mode)) = (args.workers, args.threads, args.mode) else {
-        let what = "--workers, --threads and --mode are needed, or a file with -f";
+        let what = "--workers, --threads and --mode are required, or a file with -f";
         return Err(Failure::Usage(what.to_owned()));
     };
     for (option, value) in [("--workers", workers), ("--threads", threads)] {
         if value == 0 {
-            return Err(Failure::Usage(format!("{option} 0: at least 1 is needed")));
+            return Err(Failure::Usage(format!("{option} 0: must be at least 1")));
         }
     }
     Ok((workers, threads, mode))

@@ -142,7 +142,7 @@ fn read_header(reader: &mut impl Read) -> Result<NpyHeader, String> {
         return Err("damaged .npy header, or structured elements".to_owned());
     }
     if text.iter().filter(|byte| byte.is_ascii_digit()).count() > NPY_HEADER_DIGITS_MAX {
-        return Err(too_large("a shape of so many"));
+        return Err(too_large("the array's"));
     }
     NpyHeader::from_reader(header.as_slice()).map_err(|e| {
         let reason = e.to_string();
@@ -155,7 +155,7 @@ fn read_header(reader: &mut impl Read) -> Result<NpyHeader, String> {
 
 fn too_large(elements: &str) -> String {
     format!(
-        "{elements} elements are more than this program reads: split the rows over several files"
+        "{elements} elements exceed the limit of this program: split the rows over several files"
     )
 }
 
@@ -184,7 +184,7 @@ fn read_elements<T: Deserialize>(
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
                 let held = elements.len();
                 return Err(format!(
-                    "truncated: the shape promises {promised} elements, the file holds {held}"
+                    "truncated: the shape has {promised} elements, the file contains {held}"
                 ));
             }
             Err(e) => return Err(cannot_read(&e)),

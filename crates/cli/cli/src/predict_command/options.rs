@@ -39,7 +39,7 @@ fn range(text: &str) -> Result<(usize, usize), String> {
     });
     match numbers {
         Some(Ok(range)) => Ok(range),
-        _ => Err("two numbers with a comma between are due, as in 0,10".to_owned()),
+        _ => Err("expected two numbers with a comma between, as in 0,10".to_owned()),
     }
 }
 

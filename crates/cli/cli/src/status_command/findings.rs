@@ -39,8 +39,8 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
     }
     if of.conditions.is_empty() {
         let says = "has no status: no controller has seen it".to_owned();
-        let remedy = "look whether the controller runs and may write status: kubectl get pods -A -l \
-                       app.kubernetes.io/name=albacore; kubectl get events";
+        let remedy = "check that the controller runs and may write status: kubectl get pods -A -l \
+                      app.kubernetes.io/name=albacore; kubectl get events";
         found.push(finding(&about, says, remedy));
     }
     // Reconciling reports rejections by the API server; ordinary progress has no remedy.
@@ -62,8 +62,8 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
     }
     for model in &of.models {
         if let Some(error) = &model.error {
-            let remedy = "put the right file there, or correct spec.models[].uri; the model in \
-                           force stays until then";
+            let remedy = "replace the file with the correct one, or correct spec.models[].uri; the \
+                          model in force stays until then";
             found.push(finding(
                 &format!("model {}", model.name),
                 error.clone(),
@@ -116,7 +116,7 @@ fn of_condition(about: &str, condition: &ConditionReport) -> Finding {
 
 fn general_remedy(condition: &ConditionReport) -> &'static str {
     match (condition.kind.as_str(), condition.status.as_str()) {
-        ("Stalled", _) => "change what the message names; nothing moves until then",
+        ("Stalled", _) => "correct what the message names; nothing changes until then",
         ("SLOMet", "False") => {
             "give it more pods (spec.replicas, spec.autoscaling), more workers, or a longer \
              spec.models[].slo.latency"
@@ -137,8 +137,8 @@ pub(super) fn of_pod(pod: &PodReport) -> Vec<Finding> {
     match &pod.placement {
         Some(placement) => found.extend(of_placement(&about, placement)),
         None if pod.node.is_some() && pod.phase == "Running" => {
-            let says = "is not placed: its node has reported nothing of it".to_owned();
-            let remedy = "look whether the agent runs on this node";
+            let says = "is not placed: the agent of its node has not reported it".to_owned();
+            let remedy = "check that the agent runs on this node";
             found.push(finding(&about, says, remedy));
         }
         None => {}
@@ -161,8 +161,8 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
     }
     if let (true, Some(at)) = (of.is_unknown(), &of.last_verification) {
         let says = format!("the agent of its node has verified nothing since {at}");
-        let remedy = "look whether it runs: kubectl get pods -A -o wide -l \
-                       app.kubernetes.io/component=agent";
+        let remedy = "check that it runs: kubectl get pods -A -o wide -l \
+                      app.kubernetes.io/component=agent";
         found.push(finding(about, says, remedy));
     }
     let threads = (
@@ -180,8 +180,8 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
             continue;
         };
         let says = format!("{verified} of {all} {what}");
-        let remedy = "a moment after a respawn this is normal; if it stays, the last drift says \
-                       who writes masks";
+        let remedy = "this is normal for a moment after a respawn; if it persists, the last drift \
+                      shows what writes masks";
         found.push(finding(about, says, remedy));
     }
     if of.drift_cause.as_deref() == Some("ForeignWrite") {
@@ -192,9 +192,9 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
     }
     if of.isolation == "none" {
         let says =
-            "shares its cpus with everything on the node: the pins give order, not isolation";
-        let remedy = "for cpus of its own give spec.resources whole cpus, requests equal to \
-                       limits, on a node with the static CPU manager policy";
+            "shares its cpus with other processes of the node: pinned threads are not isolated";
+        let remedy = "for exclusive cpus set whole cpus in spec.resources, requests equal to \
+                      limits, on a node with the static CPU manager policy";
         found.push(finding(about, says.to_owned(), remedy));
     }
     found

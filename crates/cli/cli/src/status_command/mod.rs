@@ -101,7 +101,7 @@ fn batching(of: &DeploymentReport) -> impl Iterator<Item = BatchingLine<'_>> {
 fn in_sentences(name: &str, found: &[Finding], report: &Report) -> String {
     let mut text = String::new();
     if found.is_empty() {
-        let _ = writeln!(text, "{name} is as it should be"); // infallible: a String
+        let _ = writeln!(text, "{name} has no problems"); // infallible: a String
     }
     for Finding {
         about,
@@ -134,7 +134,7 @@ fn in_sentences(name: &str, found: &[Finding], report: &Report) -> String {
         );
     }
     for sentence in &report.unread {
-        let _ = writeln!(text, "not looked at: {sentence}"); // infallible: a String
+        let _ = writeln!(text, "not checked: {sentence}"); // infallible: a String
     }
     text
 }
@@ -342,7 +342,7 @@ mod tests {
         });
         let text = in_sentences("fraud", &[], &report);
         let line = "batching of model m, contribs: deferred: for a reason (deferred in 1/2 pods)";
-        assert_eq!(text, format!("fraud is as it should be\n{line}\n"));
+        assert_eq!(text, format!("fraud has no problems\n{line}\n"));
         let lines: Vec<_> = report.deployments.iter().flat_map(batching).collect();
         assert_eq!(
             serde_json::to_value(&lines).unwrap(),

@@ -11,7 +11,8 @@ use super::report::{
 pub(super) fn text(report: &Report, is_single: bool) -> String {
     let mut lines = Vec::new();
     if report.deployments.is_empty() && report.pods.is_empty() {
-        lines.push("No InferenceDeployment here; look into all namespaces with -A".to_owned());
+        lines
+            .push("No InferenceDeployment in this namespace; use -A for all namespaces".to_owned());
     }
     for (index, deployment) in report.deployments.iter().enumerate() {
         if index > 0 {
@@ -174,7 +175,7 @@ fn put_pod(lines: &mut Vec<String>, pod: &PodReport, is_last: bool) {
         Some(placement) => put_placement(lines, placement, stem),
         None if pod.node.is_some() => {
             lines.push(format!(
-                "{stem}   not placed: its node has reported nothing of it"
+                "{stem}   not placed: the agent of its node has not reported it"
             ));
         }
         None => {}

@@ -35,9 +35,9 @@ pub(super) async fn add(cluster: &Cluster, report: &mut Report) {
         Ok(found) => typed(found, &mut report.unread),
         Err(error) => {
             let says = sentence(&error);
-            report
-                .unread
-                .push(format!("threads, for the agents cannot be found: {says}"));
+            report.unread.push(format!(
+                "threads, because the agents cannot be listed: {says}"
+            ));
             return;
         }
     };
@@ -76,7 +76,7 @@ async fn dump_threads(
     match cluster.exec(&agent, CONTAINER, &command).await {
         Ok(said) => threads_of(said, key),
         Err(error) if error.class() == ErrorClass::Forbidden => Err(format!(
-            "{}; it takes the right to pods/exec in namespace {}",
+            "{}; the right to pods/exec in namespace {} is required",
             sentence(&error),
             agent.namespace
         )),
@@ -93,10 +93,10 @@ fn runs_on(agent: &Pod, node: &str) -> bool {
 fn threads_of(said: ExecOutput, key: &str) -> Result<Vec<ThreadReport>, String> {
     if let Some(failure) = said.failure {
         let why = said.error.lines().last().unwrap_or_default().to_owned();
-        return Err(format!("the agent says: {why} ({failure})"));
+        return Err(format!("the agent reports: {why} ({failure})"));
     }
     let dumped: Vec<Dumped> = serde_json::from_slice(&said.output)
-        .map_err(|error| format!("what the agent says is no list of threads: {error}"))?;
+        .map_err(|error| format!("cannot parse the agent's list of threads: {error}"))?;
     let mut own = dumped.into_iter().filter(|entry| entry.pod == key);
     let own = own.next().ok_or("the agent does not know it")?;
     match own.reason {
@@ -134,6 +134,9 @@ mod tests {
         let failed = says("a/b", Some("command terminated with exit code 1"));
         assert!(failed.contains("no such pod (command"), "{failed}");
         let cut = threads_of(said(&text[..50], None), "a/b").err().unwrap();
-        assert!(cut.contains("no list of threads"), "{cut}");
+        assert!(
+            cut.contains("cannot parse the agent's list of threads"),
+            "{cut}"
+        );
     }
 }

@@ -287,7 +287,7 @@ fn values_that_are_rejected_or_not_judged_are_reverted() {
             let apply = rig.apply(admin).await.unwrap();
             apply.check().await.unwrap();
             let refused = apply.run(&rig.chosen(REFUSED)).await;
-            let ends = ["SettingsRefused: ; default/fraud has its former values again"];
+            let ends = ["SettingsRefused: ; default/fraud has its previous values again"];
             assert_fails(refused, &ends);
             assert_eq!(rig.stored()["spec"], before["spec"]);
             is_interrupted(&rig).await;
@@ -334,7 +334,7 @@ async fn is_interrupted(rig: &Rig) {
     };
     tokio::select! {
         done = apply.run(&file) => {
-            assert_fails(done, &["interrupted; default/fraud has its former values again"]);
+            assert_fails(done, &["interrupted; default/fraud has its previous values again"]);
         }
         () = interrupt => {}
     }

@@ -41,7 +41,7 @@ impl Apply {
             return self.measure(1).await.map(drop);
         };
         Err(Failure::Failed(format!(
-            "--apply: {} is not in a state that others can be compared with ({why}): wait, or leave --apply out",
+            "--apply: {} is not in a state for a comparison ({why}): wait, or leave --apply out",
             self.key
         )))
     }
@@ -90,7 +90,8 @@ impl Apply {
         let own: InferenceDeployment = typed(self.read.clone())?;
         Patches::between(&own.spec, &chosen.spec).map_err(|field| {
             Failure::Failed(format!(
-                "{named}: {field} is not the one of {}, and no search changes it: nothing is applied",
+                "{named}: {field} differs from that of {}, and no search changes it: nothing is \
+                 applied",
                 self.key
             ))
         })
@@ -108,7 +109,8 @@ impl Apply {
         match is_unedited(&self.read_current().await?, applied) {
             true => Ok(Change::between(before, &after)),
             false => Err(Failure::Failed(
-                "nothing is judged, as the figures may be those of other values".to_owned(),
+                "the deployment was edited during the measurement, so there is no result"
+                    .to_owned(),
             )),
         }
     }
@@ -141,7 +143,7 @@ impl Apply {
                 merged => return merged.map(Some).map_err(|error| self.job.failed(&error)),
             }
             if conflicts >= CONFLICTS_MAX {
-                let what = "others write it too often for a change";
+                let what = "too many conflicts with other writes";
                 return Err(Failure::Failed(format!("{}: {what}", self.key)));
             }
         }
@@ -151,14 +153,14 @@ impl Apply {
     async fn revert(&self, applied: &DynamicObject, backward: &Value) -> String {
         let ObjectKey { namespace, name } = &self.key;
         match self.patch_if_unedited(applied, backward).await {
-            Ok(Some(_)) => format!("{} has its former values again", self.key),
+            Ok(Some(_)) => format!("{} has its previous values again", self.key),
             Ok(None) => format!(
                 "{} was edited meanwhile, so it is left as it is now",
                 self.key
             ),
             Err(failure) => format!(
-                "{}: its former values could not be given back ({}); to do that: kubectl patch infd {name} -n {namespace} \
-                 --type=merge -p '{}'",
+                "{}: cannot restore its previous values ({}); to do that: kubectl patch infd \
+                 {name} -n {namespace} --type=merge -p '{}'",
                 self.key,
                 failure.text(),
                 json!({ "spec": backward })
@@ -174,7 +176,7 @@ impl Apply {
             match self.job.cluster.get(&kind(), &self.key).await {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => {
-                    let what = format!("{}: somebody deleted it", self.key);
+                    let what = format!("{}: it was deleted", self.key);
                     return Err(Failure::Failed(what));
                 }
                 Err(error)

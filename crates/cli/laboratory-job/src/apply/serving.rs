@@ -58,7 +58,7 @@ pub(super) fn rollout_state(object: &DynamicObject) -> RolloutState {
         (Some(of), _) => RolloutState::Pending(text(of)),
         (None, Some(ready)) if ready["status"] == "True" => RolloutState::InForce,
         (None, Some(ready)) => RolloutState::Pending(text(ready)),
-        (None, None) => RolloutState::Pending("it is not meant to have pods".to_owned()),
+        (None, None) => RolloutState::Pending("it is scaled to zero".to_owned()),
     }
 }
 
@@ -110,8 +110,9 @@ impl Apply {
             windows.push(window.ok_or_else(|| {
                 let seconds = length.as_secs_f64();
                 Failure::Failed(format!(
-                    "{}: its pods answered {requests:.0} requests in {seconds:.1} s, and {least} are needed to \
-                     tell a change: give a longer --watch-time, or leave --apply out and apply the file",
+                    "{}: its pods answered {requests:.0} requests in {seconds:.1} s, and {least} \
+                     are needed to detect a change: give a longer --watch-time, or leave --apply \
+                     out and apply the file",
                     self.key
                 ))
             })?);
@@ -138,7 +139,9 @@ impl Apply {
                 Ok(Some(served)) => {
                     found.insert(pod.metadata.uid.unwrap_or_default(), served);
                 }
-                Ok(None) => silent = format!("pod {key}: /metrics has no requests of Albacore's"),
+                Ok(None) => {
+                    silent = format!("pod {key}: /metrics has no request metrics of Albacore")
+                }
                 Err(error) if error.class() == ErrorClass::Forbidden => {
                     return Err(self.job.failed(error));
                 }

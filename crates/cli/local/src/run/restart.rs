@@ -187,7 +187,7 @@ impl Run {
     /// own; usually it already has exited.
     fn kill_unplaceable(&mut self, error: &dyn std::error::Error) {
         self.note(&format!(
-            "the server that was started again cannot be placed: {}",
+            "the restarted server cannot be placed: {}",
             sentence(error)
         ));
         self.child.kill_now();

@@ -73,7 +73,7 @@ fn every_truncation_is_refused() {
     for length in 0..whole.len() {
         assert!(parse_table(&whole[..length]).is_err(), "{length} bytes");
     }
-    assert!(error(&whole[..whole.len() - 1]).contains("promises 6 elements, the file holds 5"));
+    assert!(error(&whole[..whole.len() - 1]).contains("has 6 elements, the file contains 5"));
     assert!(error(&[&whole[..], b"x"].concat()).contains("more than one array"));
 }
 
@@ -96,21 +96,24 @@ fn invalid_headers_are_refused_with_the_reason() {
         (header("'<f4'", "False", "(-1, 3)"), "negative"),
         (
             header("'<f4'", "False", "(99999999999999999999, 3)"),
-            "more than this program",
+            "exceed the limit of this program",
         ),
         (
             header("'<f4'", "False", "(0, 99999999999999999999)"),
-            "more than this program",
+            "exceed the limit of this program",
         ),
         (
             header("'<f4'", "False", "(9999999999999, 9999999999999)"),
-            "more than this program",
+            "exceed the limit of this program",
         ),
         (
             header("'<f4'", "False", "(9999999999, 9)"),
-            "more than this program",
+            "exceed the limit of this program",
         ),
-        (header("'<f4'", "False", &many_axes), "more than this"),
+        (
+            header("'<f4'", "False", &many_axes),
+            "exceed the limit of this",
+        ),
         (
             "{'descr': '<f4', 'shape': (2, 3)}".to_owned(),
             "missing key 'fortran_order'",
