@@ -254,7 +254,11 @@ fn files_that_do_not_fit_are_refused_with_their_name_and_the_reason() {
     refused(&damaged, &rows, &["damaged", "model"]);
     let whole = fs::read(&rows).unwrap();
     fs::write(&damaged, &whole[..whole.len() - 3]).unwrap();
-    refused(&model, &damaged, &["damaged", "truncated", "promises"]);
+    refused(
+        &model,
+        &damaged,
+        &["damaged", "truncated", "the file contains"],
+    );
     let other = Zoo::new("xgb_wide_sparse");
     refused(
         &model,
