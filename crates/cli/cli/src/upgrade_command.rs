@@ -117,8 +117,8 @@ async fn read_upgrade(args: &UpgradeArgs) -> Result<Upgrade, Failure> {
         (None, Some(installed)) => of_this_version(installed)?,
         (None, None) => {
             return Err(Failure::Usage(format!(
-                "--server-image: no controller of this cluster can be read, so name the image that \
-                 the upgrade brings, as in registry.albacore.dev/albacore/albacore-server:{}",
+                "--server-image: cannot read the controller of this cluster: give the image that \
+                 the upgrade installs, as in registry.albacore.dev/albacore/albacore-server:{}",
                 env!("CARGO_PKG_VERSION")
             )));
         }
@@ -174,8 +174,8 @@ fn of_this_version(installed: &str) -> Result<String, Failure> {
         (false, Some((name, _))) if path.is_empty() => Ok(format!("{name}:{version}")),
         (false, Some((name, _))) => Ok(format!("{path}/{name}:{version}")),
         _ => Err(Failure::Usage(format!(
-            "--server-image: the server that is installed ({installed}) has no tag, so its image \
-             of version {version} is not known: name it"
+            "--server-image: the installed server image ({installed}) has no tag, so the image of \
+             version {version} is unknown: give it"
         ))),
     }
 }

@@ -105,8 +105,8 @@ impl JobClient {
                 let found = found.map_err(|error| self.failed(&error))?;
                 let found = found.ok_or_else(|| {
                     Failure::Failed(format!(
-                        "{name}: the controller has made no pods of it yet: `kubectl albacore explain {name} \
-                         -n {namespace}` says why"
+                        "{name}: the controller has not created its Deployment yet: `kubectl \
+                         albacore explain {name} -n {namespace}` shows why"
                     ))
                 })?;
                 PodSettings::of_serving_pods(name, &found.data["spec"]["template"]["spec"])

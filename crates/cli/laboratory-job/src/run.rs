@@ -90,7 +90,7 @@ pub(crate) async fn finish(name: &str, fetched: &FetchedJob) -> Result<(), Failu
     print(&format!("{summary}\nReport: {}\n", report.display()))?;
     match &fetched.apply {
         None => print(&format!(
-            "To take these values: kubectl apply -f {values}\n"
+            "To apply these values: kubectl apply -f {values}\n"
         )),
         Some(apply) => {
             print(&format!("The deployment with these values: {values}\n"))?;
@@ -142,7 +142,8 @@ pub(crate) fn interrupted(job: Option<&ObjectKey>) -> Failure {
         return Failure::Failed("interrupted: no Job was created".to_owned());
     };
     Failure::Failed(format!(
-        "interrupted: Job {namespace}/{name} goes on, and what was fetched is kept. Run the same command \
-         again to follow it, or end it: kubectl delete job {name} -n {namespace}"
+        "interrupted: Job {namespace}/{name} keeps running, and the fetched files are kept. Run \
+         the same command again to follow it, or delete it: kubectl delete job {name} -n \
+         {namespace}"
     ))
 }

@@ -99,8 +99,8 @@ impl Subject {
             Self::Tune { .. } => "tune its file with `albacore tune -f FILE`",
         };
         Err(Failure::Usage(format!(
-            "name: {name}: its Job would be {job}, which takes at most {JOB_NAME_BYTES_MAX} characters, a \
-             letter or digit at the end: {remedy}"
+            "name: {name}: its Job would be {job}, but the name of a Job has at most \
+             {JOB_NAME_BYTES_MAX} characters and ends with a letter or digit: {remedy}"
         )))
     }
 }

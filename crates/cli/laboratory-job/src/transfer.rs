@@ -74,7 +74,7 @@ pub(crate) async fn run(
     if let Err(failure) = job.delete(uid).await {
         let kept = job.kubectl("delete");
         eprintln!(
-            "Job {} stays: {}; delete it: {kept}",
+            "cannot delete Job {}: {}; delete it: {kept}",
             job.key,
             failure.text()
         );
@@ -191,8 +191,8 @@ impl Session<'_> {
             let since = *lost.get_or_insert_with(Instant::now);
             if since.elapsed() >= EXPERIMENT_LOST_TIME_MAX {
                 return Err(Failure::Failed(format!(
-                    "the connection to pod {} is lost; Job {} goes on, and what was fetched is kept: run \
-                     the same command again to follow it",
+                    "lost the connection to pod {}; Job {} keeps running, and the fetched files \
+                     are kept: run the same command again to follow it",
                     self.pod, self.job.key
                 )));
             }
@@ -243,7 +243,8 @@ impl Session<'_> {
         loop {
             if let Some(why) = self.end().await {
                 return Err(Failure::Failed(format!(
-                    "Job {} ended: {why}. What was fetched is kept: run the same command again to go on",
+                    "Job {} ended: {why}. The fetched files are kept: run the same command again \
+                     to continue",
                     self.job.key
                 )));
             }

@@ -182,7 +182,7 @@ fn supervise(spawn: &Spawn, state: &ProcessState, messages: &SyncSender<Message>
             return;
         }
         let text = format!(
-            "albacore-params {how} and is started again; the server goes on with the parameters it has"
+            "albacore-params {how} and is started again; the server keeps its current parameters"
         );
         // The send fails if the run is shutting down.
         drop(messages.try_send(Message::Note(text)));

@@ -344,7 +344,7 @@ impl Cluster {
             Ok(list) => list,
             Err(kube_client::Error::Api(status)) if status.code == 404 => return Ok(None),
             Err(error) => {
-                return Err(self.explain(&format!("look for {api_version} {kind}"), error));
+                return Err(self.explain(&format!("discover {api_version} {kind}"), error));
             }
         };
         let found = list

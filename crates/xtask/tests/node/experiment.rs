@@ -86,7 +86,7 @@ pub(crate) fn runs_as_a_job(rig: &mut Rig) {
         signal(child, "INT");
     });
     assert_eq!(code, 1, "{stderr}");
-    assert!(stderr.contains("goes on"), "{stderr}");
+    assert!(stderr.contains("keeps running"), "{stderr}");
     assert!(stderr.contains("kubectl delete job"), "{stderr}");
     let job = rig.kubectl(&["get", "job", JOB, "-o", "json"]);
     let job: Value = serde_json::from_str(&job).unwrap();

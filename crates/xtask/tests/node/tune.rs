@@ -33,7 +33,7 @@ pub(crate) fn measures_another_pod(rig: &mut Rig) {
     let (masks, serving) = (rig.masks(), serving(rig));
 
     let said = interrupt_early(rig, &words(&results));
-    assert!(said.contains("goes on"), "{said}");
+    assert!(said.contains("keeps running"), "{said}");
     let job = rig.kubectl(&["get", "job", JOB, "-o", "json"]);
     let job: Value = serde_json::from_str(&job).unwrap();
     let pod = &job["spec"]["template"];

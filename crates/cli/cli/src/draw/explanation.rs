@@ -316,7 +316,8 @@ fn proof(plan: &SinglePlan, why: &Explanation) -> String {
     }
     if why.parts == objective {
         return format!(
-            "Mains and every worker have the best that each could have alone, {} in sum: nothing can be better.",
+            "Mains and every worker have the best that each could have alone, {} in sum: the plan \
+             is optimal.",
             why.parts
         );
     }
@@ -336,8 +337,8 @@ fn proof(plan: &SinglePlan, why: &Explanation) -> String {
         }
     };
     format!(
-        "If mains and every worker had the best that each could have alone, the sum would be {}; they cannot all \
-         have it at once. {how}: nothing can be better.",
+        "If mains and every worker had the best that each could have alone, the sum would be {}; \
+         they cannot all have it at once. {how}: the plan is optimal.",
         why.parts
     )
 }

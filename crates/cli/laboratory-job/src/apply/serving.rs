@@ -88,7 +88,7 @@ impl Apply {
         }
         let minutes = TAKE_UP_TIME_MAX.as_secs() / 60;
         Err(Failure::Failed(format!(
-            "its pods did not take the values within {minutes} minutes: {last}"
+            "its pods did not apply the values within {minutes} minutes: {last}"
         )))
     }
 
