@@ -162,7 +162,7 @@ impl ParamsPipe {
 
     fn record_write(&mut self, written: Result<Written, OsError>) {
         self.written = written.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the parameters cannot be written; it is tried again");
+            tracing::debug!(%error, "the parameters cannot be written; it is retried");
             Written::NoReader
         });
     }

@@ -89,7 +89,7 @@ impl PlacerSupervisor {
                 Some(machine)
             }
             Err(error) => {
-                tracing::warn!(%error, "the placer cannot be started; it is tried again");
+                tracing::warn!(%error, "the placer cannot be started; it is retried");
                 self.retry_at = Some(now + PLACER_PAUSE_MAX);
                 self.stats.lock().failure = Some(PlacerFailure::of(&error));
                 None

@@ -63,7 +63,7 @@ impl PlacerThread {
             Ok(Err(error)) => Err(error),
             Err(_) => Err(PlacerError::Os(albacore_os::OsError::Call {
                 call: "clone",
-                source: std::io::Error::other("the placer's thread ended at once"),
+                source: std::io::Error::other("the placer's thread ended immediately"),
             })),
         }
     }
@@ -107,7 +107,8 @@ fn run_placer(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restor
             Ok(Progress::Stopped) => return placer.restore(&mut record),
             Err(error) => {
                 if record_failure(stats, &error) {
-                    tracing::warn!(category = error.category(), %error, "placing failed; it is tried again");
+                    tracing::warn!(category = error.category(), %error, "placing failed; it is \
+                                                                         retried");
                     wake();
                 }
                 let pause = PLACER_PAUSE_MIN.saturating_mul(1 << failures.min(8));

@@ -75,7 +75,7 @@ impl StatusWriter {
                             let error = error.text();
                             tracing::warn!(
                                 error,
-                                "the NodePlacement cannot be written; it is tried again"
+                                "the NodePlacement cannot be written; it is retried"
                             );
                         }
                         if is_over || receiver.has_changed().is_err() {

@@ -100,7 +100,7 @@ impl Trials {
             }
             is_changed = true;
             if let TrialState::Over(verdict) = trial.run().state() {
-                tracing::info!(pod = %desired.pod.key, verdict = verdict.text, "a trial is over");
+                tracing::info!(pod = %desired.pod.key, verdict = verdict.text, "a trial ended");
             }
         }
         is_changed

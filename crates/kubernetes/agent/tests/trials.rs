@@ -190,7 +190,7 @@ fn a_trial_of_a_custom_server_uses_the_wait_time_of_its_threads() {
         let pinned = pod.masks().iter().filter(|mask| *mask != "0-1").count();
         with |= pinned == 2;
         without |= with && pinned == 0;
-        agent.log().contains("a trial is over")
+        agent.log().contains("a trial ended")
     });
     assert!(
         with && without,

@@ -194,7 +194,7 @@ impl Controller {
         match class {
             // A write conflict or a missing response; both are transient.
             ErrorClass::Conflict | ErrorClass::Transient | ErrorClass::Throttled(_) => {
-                tracing::debug!(deployment, %error, ?class, "a reconcile is tried again");
+                tracing::debug!(deployment, %error, ?class, "a reconcile is retried");
             }
             _ => {
                 tracing::warn!(deployment, %error, ?class, "a reconcile failed");
