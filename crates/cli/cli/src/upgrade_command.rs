@@ -117,8 +117,9 @@ async fn read_upgrade(args: &UpgradeArgs) -> Result<Upgrade, Failure> {
         (None, Some(installed)) => of_this_version(installed)?,
         (None, None) => {
             return Err(Failure::Usage(format!(
-                "--server-image: cannot read the controller of this cluster: give the image that \
-                 the upgrade installs, as in registry.albacore.dev/albacore/albacore-server:{}",
+                "--server-image: found no controller with a server image in this cluster: give the \
+                 image that the upgrade installs, as in \
+                 registry.albacore.dev/albacore/albacore-server:{}",
                 env!("CARGO_PKG_VERSION")
             )));
         }
