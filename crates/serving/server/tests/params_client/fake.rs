@@ -163,7 +163,7 @@ fn parameters_of_a_lost_stream_stay_until_the_settings_change() {
     let lost = server.event("parameters_lost");
     let words = lost["error"].as_str().unwrap().to_owned();
     assert!(
-        words.contains("cannot be connected") || words.contains("no pod"),
+        words.contains("cannot connect") || words.contains("no pod"),
         "{words}"
     );
     until(&server, "lost", |state| {
