@@ -136,7 +136,7 @@ fn a_request_with_other_column_names_than_the_model_is_refused() {
     let nameless = infer("small", 29, "input", &json!(["a"]));
     assert_eq!(nameless.status, 400);
     assert!(
-        nameless.error().contains("has no names of columns"),
+        nameless.error().contains("has no column names"),
         "{}",
         nameless.error()
     );

@@ -117,7 +117,7 @@ fn threads_of_a_model_are_at_most_those_of_a_worker() {
     assert_eq!((of("4"), of("auto")), (Ok(()), Ok(())));
     assert_eq!(
         of("5").unwrap_err().to_string(),
-        "models[0].threads: 5 is above the 4 of a worker of this server: write auto or at most 4, \
+        "models[0].threads: 5 is above the 4 threads of a worker of this server: write auto or at most 4, \
          or start it with more --threads"
     );
 }
@@ -373,7 +373,7 @@ const MODELS: [(&str, &str); 62] = [
     ),
     (
         "name: b, path: /b, categories: {'': [a]}",
-        "models[1].categories.\"\": is no name",
+        "models[1].categories.\"\": is not a name",
     ),
     (
         "name: b, path: /b, slow: 1",

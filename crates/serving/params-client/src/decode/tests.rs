@@ -195,7 +195,7 @@ fn invalid_fields_are_rejected_by_name() {
         ),
         (
             |p, _| p.models[0].threads = Some(5),
-            "models[0].threads: 5 is above the 4 of a worker",
+            "models[0].threads: 5 is above the 4 threads of a worker",
         ),
         (
             |p, _| p.models[0].threads = Some(1 << 16),

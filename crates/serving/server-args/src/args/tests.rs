@@ -115,7 +115,7 @@ fn conflicting_arguments_are_reported_by_name() {
         (&["--model", "m=b"], "--model m is given twice"),
         (&["--model", "=b"], "is not a name"),
         (&["--model", "a/b=c"], "is not a name"),
-        (&["--model", "b="], "has no path"),
+        (&["--model", "b="], "has neither a path nor a URL"),
         (&["--slo", "x=2ms"], "--slo x: no --model has this name"),
         (
             &["--slo", "2ms", "--slo", "3ms"],

@@ -337,7 +337,8 @@ fn parameters_of_single_models_are_changed_without_a_restart() {
         !state["params"]["refused"].is_null()
     });
     let words = state["params"]["refused"].as_str().unwrap();
-    let reason = "parameters.models[0].threads: 3 is above the 2 of a worker of this server";
+    let reason =
+        "parameters.models[0].threads: 3 is above the 2 threads of a worker of this server";
     assert!(words.starts_with(reason), "{words}");
     assert_eq!(state["models"][0]["batching_params"], expected);
     let plain = ModelParameters {
