@@ -42,7 +42,7 @@ pub(super) struct PlacedImage {
 /// Reason why an image was not copied to a node.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CopyError {
-    #[error("no thread can run there")]
+    #[error("no thread can run on the node")]
     Mask(#[from] MaskError),
     #[error(transparent)]
     Memory(#[from] OsError),

@@ -57,7 +57,7 @@ pub enum Refusal {
         rows_max: usize,
     },
     /// The model does not support this output: HTTP 400.
-    #[error("model {model:?} gives no output {kind:?}")]
+    #[error("model {model:?} has no output {kind:?}")]
     NoSuchOutput {
         model: String,
         /// The requested output.

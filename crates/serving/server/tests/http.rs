@@ -356,7 +356,7 @@ fn bad_requests_get_400_and_the_server_keeps_serving() {
     let mut body = good;
     body["outputs"] = json!([{"name": "outptu"}]);
     let error = refused(&mut connection, 400, INFER, &[], &body.to_string());
-    assert!(error.contains("gives [\"output\", \"margin\""), "{error}");
+    assert!(error.contains("has [\"output\", \"margin\""), "{error}");
 }
 
 #[test]

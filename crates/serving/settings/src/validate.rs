@@ -16,7 +16,7 @@ use crate::timespan::{is_in_bounds, print_timespan};
 use crate::validation_error::{ValidationError, quoted};
 
 /// Remedy in error messages about the `threads` of a model.
-pub(crate) const THREADS_REMEDY: &str = "write auto, or from 1 to the threads of a worker";
+pub(crate) const THREADS_REMEDY: &str = "write auto, or a number from 1 to the threads of a worker";
 
 impl Settings {
     /// Checks that no model uses more than `threads`, the threads of each worker of this server.
@@ -299,7 +299,7 @@ pub(crate) fn check_threads_nonzero(
     threads: Option<u16>,
 ) -> Result<(), ValidationError> {
     if threads == Some(0) {
-        let problem = format!("0 is not a number of threads: {THREADS_REMEDY}");
+        let problem = format!("0 is not a valid number of threads: {THREADS_REMEDY}");
         return Err(ValidationError::field(path, problem));
     }
     Ok(())

@@ -185,7 +185,7 @@ const WRONG: [(&str, &str, &str); 29] = [
     (
         "\"threads\":2",
         "\"threads\":0",
-        "pods[0].parameters.models[0].threads: 0 is not a number of threads",
+        "pods[0].parameters.models[0].threads: 0 is not a valid number of threads",
     ),
     (
         "\"model\":\"spam\"",

@@ -276,15 +276,15 @@ const MODELS: [(&str, &str); 62] = [
     ),
     (
         "name: b, path: /b, threads: 0",
-        "models[1].threads: 0 is not a number of threads: write auto, or from 1 to",
+        "models[1].threads: 0 is not a valid number of threads: write auto, or a number from 1 to",
     ),
     (
         "name: b, path: /b, threads: all",
-        "models[1].threads: \"all\" is not a number of threads: write auto",
+        "models[1].threads: \"all\" is not a valid number of threads: write auto",
     ),
     (
         "name: b, path: /b, threads: 70000",
-        "models[1].threads: 70000 is not a number of threads",
+        "models[1].threads: 70000 is not a valid number of threads",
     ),
     (
         "name: b, path: /b, threads: 1.5",

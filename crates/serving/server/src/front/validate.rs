@@ -178,7 +178,7 @@ impl<'a> OutputSelection<'a> {
             let label = model.class_names.is_some().then_some(LABEL);
             let names: Vec<_> = names.chain(label).collect();
             return Err(RequestError::invalid(format!(
-                "output {:?} is unknown: model {:?} gives {names:?}",
+                "output {:?} is unknown: model {:?} has {names:?}",
                 excerpt(name),
                 model.name
             )));
@@ -383,7 +383,7 @@ pub(super) fn output_form(
         (None, None) => Ok(OutputForm::Values),
         (None, Some(slice)) => Ok(OutputForm::Region(slice)),
         (Some(_), Some(_)) => Err(refusal(
-            "classes are not written to shared memory; ask for classification or \
+            "classes are not written to shared memory; ask for either classification or \
              shared_memory_region",
         )),
         (Some(Some(limit)), None) if limit > 0 => Ok(OutputForm::Classes(
