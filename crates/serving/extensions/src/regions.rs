@@ -33,8 +33,8 @@ pub enum RegionError {
     #[error("the name of a shared memory region has 1 to {REGION_NAME_BYTES_MAX} bytes, not {0}")]
     Name(usize),
     #[error(
-        "key {0:?} is not the name of a shared memory object: one name, with or without a / before \
-         it, and no other /"
+        "key {0:?} is not the name of a shared memory object: send a name without /, except for an \
+         optional leading /"
     )]
     Key(String),
     #[error(

@@ -143,11 +143,11 @@ impl Collector for SupervisionCollector {
         families.counter("front_deaths", help, status.front_deaths)?;
         let help = "Connections that were reset because their front died";
         families.counter("front_connections_reset", help, status.connections_reset)?;
-        let help = "Fronts whose place a standby has taken";
+        let help = "Fronts that a standby has replaced";
         families.counter("front_takeovers", help, status.takeovers)?;
         let help = "Binaries that were replaced while the server ran (SIGUSR2)";
         families.counter("upgrades", help, status.upgrades)?;
-        let help = "1 while a standby could take the place of the front at once";
+        let help = "1 while a standby is ready to replace the front";
         let is_ready = status.standby == StandbyState::Ready;
         families.gauge("standby_ready", help, i64::from(is_ready))
     }

@@ -346,7 +346,7 @@ fn only_input<'a>(
     if input.shape.len() > DIMENSIONS_MAX {
         let dimensions = input.shape.len();
         return Err(RequestError::invalid(format!(
-            "input \"input\" has {dimensions} dimensions; it takes two, [rows, {}]",
+            "input \"input\" has {dimensions} dimensions; expected two, [rows, {}]",
             model.features
         )));
     }
