@@ -173,14 +173,14 @@ def test_unknown_texts_are_refused_or_missing_as_in_the_libraries(server):
     have = post(server, "/v1/models/light:predict", {"instances": purple})["predictions"]
     assert_close(have, "light", DATA["lightgbm_purple"])
     said = refused(server, "/v1/models/ubj:predict", {"instances": purple})
-    for part in ['column "color"', '"purple" is none of the categories "red", "a, b", "blue"', "1 more"]:
+    for part in ['column "color"', '"purple" is not one of the categories "red", "a, b", "blue"', "1 more"]:
         assert part in said, said
     with grpcclient.InferenceServerClient(server.grpc) as client:
         made = inputs(grpcclient, COLUMNS)
         made[1].set_data_from_numpy(np.full((len(purple), 1), b"purple", dtype=object))
         with pytest.raises(InferenceServerException, match="INVALID_ARGUMENT.*") as caught:
             client.infer("ubj", made)
-        for part in ['column "color": value 0', '"purple" is none of the categories']:
+        for part in ['column "color": value 0', '"purple" is not one of the categories']:
             assert part in str(caught.value), caught.value
 
 

@@ -138,7 +138,7 @@ def test_a_refusal_names_the_field_and_the_limit(server):
         assert reply.status_code == 400
         return reply.json()["error"]
 
-    assert "inputs[0].shape: at most 8 entries are taken, got 17" in refusal(shape=[1] * 17)
+    assert "inputs[0].shape: at most 8 entries are allowed, got 17" in refusal(shape=[1] * 17)
     assert "inputs[0].shape[1]: invalid type: string" in refusal(shape=[1, "29"])
     assert "inputs[0].datatype: invalid type: integer" in refusal(datatype=1)
 
@@ -150,10 +150,10 @@ def test_a_refusal_names_the_field_and_the_limit(server):
         assert " line 1 " not in reply.json()["error"]
         return reply.json()["error"]
 
-    assert "outputs: at most 16 entries are taken, got 20" in refused_list(outputs=[{"name": "value"}] * 20)
+    assert "outputs: at most 16 entries are allowed, got 20" in refused_list(outputs=[{"name": "value"}] * 20)
     # A column may be passed as an input.
     columns = [{"name": "0", "shape": [1], "datatype": "FP32", "data": []}] * 65537
-    assert "inputs: at most 65536 entries are taken, got 65537" in refused_list(inputs=columns)
+    assert "inputs: at most 65536 entries are allowed, got 65537" in refused_list(inputs=columns)
 
 
 def scrape(server, accept):

@@ -98,7 +98,7 @@ def test_tensors_are_read_from_and_written_to_regions(client, region):
 
     client.unregister_system_shared_memory("given")
     assert list(status(client)) == ["results"]
-    with pytest.raises(InferenceServerException, match='"given" is not registered; there is \\["results"\\]'):
+    with pytest.raises(InferenceServerException, match='"given" is not registered; registered are \\["results"\\]'):
         client.infer("small", [tensor])
     client.unregister_system_shared_memory()
     assert status(client) == {}
@@ -215,10 +215,10 @@ def test_bounds(client, region):
         with pytest.raises(InferenceServerException, match=said):
             client.infer("small", [tensor], outputs=[wanted])
 
-    refused(116, 885, "not inside of shared memory region")
+    refused(116, 885, "outside of shared memory region")
     refused(115, 0, "an input needs 116 bytes for its shape")
     refused(116, 0, 'output "contribs" of 1 rows has 120 bytes', byte_size=119)
-    refused(116, 0, "not inside of shared memory region", byte_size=120, offset=881)
+    refused(116, 0, "outside of shared memory region", byte_size=120, offset=881)
 
 
 def test_a_link_is_not_followed_and_no_object_is_the_servers(client):

@@ -181,7 +181,7 @@ def test_a_stream_without_a_request_is_ended_and_one_with_a_request_in_flight_is
                 assert error is None and result.get_response().id == wanted
             _, error = replies.get(timeout=PATIENCE)
             assert error.status() == "StatusCode.UNAVAILABLE"
-            assert "no request came for 1s: open another stream" in error.message()
+            assert "no request arrived for 1s: open another stream" in error.message()
             client.stop_stream(cancel_requests=True)
         with triton.InferenceServerClient(server.grpc) as client:
             client.start_stream(lambda result, error: replies.put((result, error)))
@@ -197,7 +197,7 @@ def test_a_message_that_is_no_request_is_an_error_of_its_own(server):
             response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
         )
         replies = list(stream(iter([b"\xff\xff", message("b").SerializeToString()])))
-        assert "not a protobuf message" in replies[0].error_message
+        assert "not a valid protobuf message" in replies[0].error_message
         assert replies[1].infer_response.id == "b"
 
 

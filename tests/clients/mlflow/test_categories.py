@@ -121,4 +121,4 @@ def test_texts_that_training_did_not_see(served):
         post(server, body)
     said = caught.value.read().decode()
     assert caught.value.code == 400
-    assert 'column \\"city\\": \\"zzz\\" is none of the categories' in said, said
+    assert 'column \\"city\\": \\"zzz\\" is not one of the categories' in said, said

@@ -235,7 +235,7 @@ def test_a_booster_beside_a_classifier_of_lightgbm_is_refused(tmp_path):
         assert "pickle" in said and "scripts/sklearn_to_json.py FILE model.json" in said, said
         LIGHT["texts"].booster_.save_model(str(folder / "model.txt"))
         said = refusal(folder)
-        assert "does not have the classes that MLflow answers with" in said, said
+        assert "does not have the class labels that MLflow returns" in said, said
         assert "scripts/sklearn_to_json.py" in said
 
 

@@ -18,13 +18,13 @@ pub struct ColumnCategories {
 pub(crate) fn check(categories: &[ColumnCategories], features: usize) -> ModelResult<()> {
     let columns = || categories.iter().map(|it| it.column);
     if !columns().is_sorted_by(|a, b| a < b) || columns().any(|column| column >= features) {
-        let reason = format!("columns are not ascending numbers below {features}");
+        let reason = format!("column numbers are not ascending, or not below {features}");
         return Err(ModelError::inconsistent("categories", reason));
     }
     check_count(categories.iter().map(|it| it.texts.len()).sum())?;
     for ColumnCategories { column, texts } in categories {
         if let Some(text) = repeated(texts) {
-            let reason = format!("'{}' is twice in column {column}", excerpt(text));
+            let reason = format!("'{}' appears twice in column {column}", excerpt(text));
             return Err(ModelError::inconsistent("categories", reason));
         }
     }

@@ -48,8 +48,9 @@ pub enum ModelError {
     Unsupported(String),
     /// The model exceeds a documented bound.
     #[error(
-        "model too large: {path}{sep}{reason} (bounds: {TREES_MAX} trees, {TREE_NODES_MAX} nodes a tree, \
-         {DEPTH_MAX} levels, {FEATURES_MAX} features, {GROUPS_MAX} groups, nesting {NESTING_MAX})",
+        "model too large: {path}{sep}{reason} (bounds: {TREES_MAX} trees, {TREE_NODES_MAX} nodes \
+         per tree, {DEPTH_MAX} levels, {FEATURES_MAX} features, {GROUPS_MAX} groups, nesting \
+         {NESTING_MAX})",
         sep = if path.is_empty() { "" } else { ": " }
     )]
     TooLarge {

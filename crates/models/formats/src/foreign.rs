@@ -119,8 +119,8 @@ fn pickle(bytes: &[u8]) -> Option<ModelError> {
             excerpt(class)
         );
         let remedy = format!(
-            "Steps before the trees are not computed here: apply them before the request, and \
-             save the last step alone. {UNPICKLE}python3 scripts/sklearn_to_json.py FILE model.json"
+            "Steps before the trees are not supported: apply them before the request, and save \
+             only the last step. {UNPICKLE}python3 scripts/sklearn_to_json.py FILE model.json"
         );
         return Some(foreign(what, &remedy));
     }

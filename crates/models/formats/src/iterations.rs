@@ -82,8 +82,8 @@ pub enum IterationsError {
     },
     /// The range is empty.
     #[error(
-        "iterations from {begin} to {end} are none: end must be above begin (XGBoost's end 0 is \
-         not taken; the file's end is {in_file})"
+        "iterations from {begin} to {end} are an empty range: end must be above begin (unlike in \
+         XGBoost, an end of 0 does not mean all; the file's end is {in_file})"
     )]
     Empty {
         begin: usize,

@@ -159,7 +159,7 @@ impl<'a> JsonReader<'a> {
                 Some(number) => numbers.push(number),
                 None => {
                     let shown = excerpt(token);
-                    return self.error(format!("'{shown}' is not a number of this field"));
+                    return self.error(format!("'{shown}' is not a valid number for this field"));
                 }
             }
         }
@@ -168,7 +168,7 @@ impl<'a> JsonReader<'a> {
 
     fn escape(&mut self, text: &mut Vec<u8>) -> ModelResult<()> {
         let Some(&escape) = self.bytes.get(self.at) else {
-            return self.error("the file ends in a string");
+            return self.error("the file ends inside a string");
         };
         self.at += 1;
         let byte = match escape {
@@ -299,7 +299,7 @@ impl ValueReader for JsonReader<'_> {
         // bound: each iteration consumes at least a byte.
         loop {
             let Some(&byte) = self.bytes.get(self.at) else {
-                return self.error("the file ends in a string");
+                return self.error("the file ends inside a string");
             };
             self.at += 1;
             match byte {
@@ -334,7 +334,7 @@ impl ValueReader for JsonReader<'_> {
                 match token {
                     "true" | "false" | "null" => Ok(()),
                     _ if f64::from_str(token).is_ok() => Ok(()),
-                    _ => self.error(format!("'{}' is not a value", excerpt(token))),
+                    _ => self.error(format!("'{}' is not a JSON value", excerpt(token))),
                 }
             }
         }

@@ -193,7 +193,10 @@ impl<'a> LightgbmHeader<'a> {
             )));
         }
         if groups == 0 || !trees.len().is_multiple_of(groups) {
-            let reason = format!("{} trees are not iterations of {groups}", trees.len());
+            let reason = format!(
+                "{} trees are not a multiple of {groups} trees per iteration",
+                trees.len()
+            );
             return Err(ModelError::inconsistent("num_tree_per_iteration", reason));
         }
         let (objective, transform) = objective_of(self.objective.unwrap_or("custom"))?;

@@ -277,7 +277,7 @@ impl ModelParts {
             return Err(ModelError::inconsistent("", reason));
         }
         if let Some(group) = tree.group.filter(|&it| it as usize >= self.groups) {
-            let reason = format!("group {group} of {}", self.groups);
+            let reason = format!("group {group}, but the model has {} groups", self.groups);
             return Err(ModelError::inconsistent("", reason));
         }
         let (values, groups) = (tree.leaf_vectors.len(), self.groups);

@@ -121,7 +121,7 @@ impl SklearnFields {
         let has_vectors = groups > 1 && step == 1;
         if (step != groups && !has_vectors) || !trees.len().is_multiple_of(step) {
             let reason = format!(
-                "{} trees, {step} an iteration, {groups} groups",
+                "{} trees, {step} per iteration, {groups} groups",
                 trees.len()
             );
             return Err(ModelError::inconsistent("trees", reason));

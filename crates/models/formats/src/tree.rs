@@ -172,7 +172,10 @@ impl Tree {
             }
             let is_set = node.value >= 0.0 && node.value < sets as f64 && node.value.fract() == 0.0;
             if node.flags & flag::CATEGORICAL != 0 && !is_set {
-                let reason = format!("node {label} needs set {} of {sets}", node.value);
+                let reason = format!(
+                    "node {label} refers to category set {}, but the tree has {sets}",
+                    node.value
+                );
                 return Err(ModelError::inconsistent("", reason));
             }
         }
@@ -227,7 +230,8 @@ impl Tree {
     pub(crate) fn check_features(&self, features: usize) -> ModelResult<()> {
         match self.nodes.iter().map(|node| node.feature as usize).max() {
             Some(feature) if feature >= features => {
-                let reason = format!("a split on feature {feature} of {features}");
+                let reason =
+                    format!("a split on feature {feature}, but the model has {features} features");
                 Err(ModelError::inconsistent("", reason))
             }
             _ => Ok(()),
@@ -289,7 +293,10 @@ fn visit_pre_order(count: usize, visit: &mut VisitNode<'_>) -> ModelResult<()> {
             return Err(ModelError::too_large(reason));
         }
         if index >= count {
-            let reason = format!("node {}: child {index} of {count} nodes", next.parent);
+            let reason = format!(
+                "node {}: child {index}, but the tree has {count} nodes",
+                next.parent
+            );
             return Err(ModelError::inconsistent("", reason));
         }
         // bound: each node is visited once.

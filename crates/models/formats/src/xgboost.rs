@@ -270,9 +270,9 @@ fn apply_version_rules(
     let mut notices = version.notices();
     if objective == "binary:logitraw" && version.logitraw_base_is_probability() {
         notices.push(format!(
-            "its base score is taken as a probability, as XGBoost {version} does; 1.3.1 and newer \
-             take it as a margin. For the answers of a newer XGBoost load the file there and save \
-             it again (save_model)"
+            "its base score is read as a probability, as XGBoost {version} does; 1.3.1 and newer \
+             read it as a margin. For the predictions of a newer XGBoost load the file with it and \
+             save it again (save_model)"
         ));
     }
     if version.unlisted_categories_go_default() && categories::apply_default_direction(trees)? {
@@ -334,7 +334,7 @@ fn assign_groups(trees: &mut [Tree], tree_info: &[i32], groups: usize) -> ModelR
             .ok()
             .filter(|&group| (group as usize) < groups);
         let Some(group) = group else {
-            let reason = format!("group {info} of {groups}");
+            let reason = format!("group {info}, but the model has {groups} groups");
             return Err(ModelError::inconsistent(
                 format!("tree_info[{index}]"),
                 reason,
@@ -385,7 +385,10 @@ fn derived_iteration_starts(
     let is_vector = trees.first().is_some_and(|tree| tree.group.is_none());
     let step = parallel.saturating_mul(if is_vector { 1 } else { groups });
     if !trees.len().is_multiple_of(step) {
-        let reason = format!("{} trees are not iterations of {step}", trees.len());
+        let reason = format!(
+            "{} trees are not a multiple of {step} trees per iteration",
+            trees.len()
+        );
         return Err(ModelError::inconsistent("trees", reason));
     }
     Ok((0..=trees.len())

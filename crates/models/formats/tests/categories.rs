@@ -89,12 +89,12 @@ fn errors_of_inconsistent_xgboost_segments_name_the_field() {
         (
             SEGMENTS,
             "\"feature_segments\":[0,0,6,6,8]",
-            &[at, "2 categories of column 3, which"],
+            &[at, "2 categories for column 3, which"],
         ),
         (
             SEGMENTS,
             "\"feature_segments\":[0,6,0,6,9]",
-            &[at, "6 categories of column 0, which"],
+            &[at, "6 categories for column 0, which"],
         ),
         (SEGMENTS, "\"feature_segments\":[-9,0,6,6,9]", &[at]),
         (SEGMENTS, "\"x\":[]", &[at, "missing"]),
@@ -112,20 +112,27 @@ fn errors_of_inconsistent_xgboost_category_names_name_the_field() {
         (
             OFFSETS,
             "\"offsets\":[0,3,7,11,17,14,22]",
-            &[offsets, "from 0 to the 22 bytes"],
+            &[offsets, "from 0 to 22, the number of bytes"],
         ),
         (OFFSETS, "\"offsets\":[0,3,7,11,14,17,23]", &[offsets]),
         (OFFSETS, "\"offsets\":[-1,3,7,11,14,17,22]", &[offsets]),
-        (OFFSETS, "\"offsets\":[]", &[offsets, "none for 22 bytes"]),
+        (
+            OFFSETS,
+            "\"offsets\":[]",
+            &[
+                offsets,
+                "the list is empty, but there are 22 bytes of values",
+            ],
+        ),
         (
             OFFSETS,
             "\"offsets\":[0,3,7,11,14,22]",
-            &["6 categories of column 1, which has 5"],
+            &["6 categories for column 1, which has 5"],
         ),
         (
             OFFSETS,
             "\"offsets\":[0,0,0,11,14,17,22]",
-            &["'' is twice in column 1"],
+            &["'' appears twice in column 1"],
         ),
         (OFFSETS, &long, &[offsets, "4194305"]),
         (
@@ -136,7 +143,7 @@ fn errors_of_inconsistent_xgboost_category_names_name_the_field() {
         (
             NUMBERS,
             "\"values\":[10,30,10]",
-            &["'10' is twice in column 3"],
+            &["'10' appears twice in column 3"],
         ),
         (NUMBERS, "\"x\":0", &[values, "missing"]),
         (NUMBERS, "\"values\":[10,30,\"20\"]", &[values]),
@@ -256,5 +263,8 @@ fn lightgbm_lists_without_known_columns_are_ignored_with_a_notice() {
         "[categorical_feature: 1,99]",
     );
     let message = Model::parse(&beyond).unwrap_err().to_string();
-    assert!(message.contains("ascending numbers below 4"), "{message}");
+    assert!(
+        message.contains("not ascending, or not below 4"),
+        "{message}"
+    );
 }

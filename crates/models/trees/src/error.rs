@@ -43,7 +43,7 @@ pub enum ImageError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PredictError {
     /// The number of values is not a multiple of the number of features.
-    #[error("{values} values are not rows of {features} features")]
+    #[error("{values} values are not a whole number of rows of {features} features")]
     Rows {
         values: usize,
         /// Number of features of the model.
@@ -84,7 +84,7 @@ pub enum PredictError {
     #[error("the base margin holds {found} values; {expected} are needed, one per row and group")]
     BaseMargin { found: usize, expected: usize },
     /// Partial outputs of a call divided by trees do not match.
-    #[error("the call cannot be divided like this: {reason}")]
+    #[error("invalid partial output: {reason}")]
     Divided { reason: &'static str },
     /// The model does not support this kind of prediction.
     #[error("kind {kind} is not supported for this model: {reason}")]

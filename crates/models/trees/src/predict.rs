@@ -313,7 +313,7 @@ impl<'a> Predictor<'a> {
         if let Some(margins) = options.base_margin {
             let expected = count.saturating_mul(self.groups());
             if self.library() != Library::Xgboost {
-                let reason = "only XGBoost's predictions take a base margin";
+                let reason = "only XGBoost models accept a base margin";
                 return Err(PredictError::Unsupported { kind, reason });
             }
             if margins.len() != expected {

@@ -174,7 +174,7 @@ fn uncertain_versions_have_a_notice() {
     let old = notices("xgboost-1.2.1", "binary_logitraw");
     assert!(old.contains("XGBoost 1.2.1, older than"), "{old}");
     assert!(old.contains("save_model"), "{old}");
-    assert!(old.contains("taken as a probability"), "{old}");
+    assert!(old.contains("read as a probability"), "{old}");
     let old = notices("xgboost-1.6.2", "reg_squarederror");
     assert!(old.contains("XGBoost 1.6.2, older than"), "{old}");
     let categories = notices("xgboost-1.7.2", "categories_40_1");
@@ -198,7 +198,7 @@ fn a_file_without_a_version_is_read_as_the_newest_with_a_notice() {
     model.as_object_mut().expect("an object").remove("version");
     let parsed = Model::parse(model.to_string().as_bytes()).expect("a model");
     assert!(
-        parsed.parts().notices[0].contains("names no version"),
+        parsed.parts().notices[0].contains("has no XGBoost version"),
         "{:?}",
         parsed.parts().notices
     );

@@ -193,7 +193,7 @@ const NAMED: [(&str, &str, &str); 54] = [
     (
         "page.html",
         "an HTML page titled 'Sign in'",
-        "check it with curl",
+        "check the URL with curl",
     ),
     (
         "error.xml",

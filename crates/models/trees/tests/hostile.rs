@@ -112,8 +112,16 @@ const JSON_CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "[1,4,-1,-1,-1]",
         "node 4 is the child of two splits, or of itself",
     ),
-    ("[1,3,-1,-1,-1]", "[1,9,-1,-1,-1]", "child 9 of 5 nodes"),
-    ("[1,3,-1,-1,-1]", "[1,-7,-1,-1,-1]", "of 5 nodes"),
+    (
+        "[1,3,-1,-1,-1]",
+        "[1,9,-1,-1,-1]",
+        "child 9, but the tree has 5 nodes",
+    ),
+    (
+        "[1,3,-1,-1,-1]",
+        "[1,-7,-1,-1,-1]",
+        "but the tree has 5 nodes",
+    ),
     (
         "[1,3,-1,-1,-1]",
         "[1,3,-1,-1]",
@@ -127,12 +135,12 @@ const JSON_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "[1,3,-1,-1,-1]",
         "[1,3,-1,-1,5000000000]",
-        "'5000000000' is not a number",
+        "'5000000000' is not a valid number for this field",
     ),
     (
         "\"split_indices\":[0,1",
         "\"split_indices\":[0,2",
-        "a split on feature 2 of 2",
+        "a split on feature 2, but the model has 2 features",
     ),
     (
         "\"split_indices\":[0,1",
@@ -142,7 +150,7 @@ const JSON_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "\"tree_info\":[0]",
         "\"tree_info\":[1]",
-        "tree_info[0]: group 1 of 1",
+        "tree_info[0]: group 1, but the model has 1 groups",
     ),
     (
         "\"tree_info\":[0]",
@@ -194,27 +202,27 @@ const JSON_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "\"categories\":[1,33]",
         "\"categories\":[1,-33]",
-        "a category below 0",
+        "a category is negative or not below 2^24",
     ),
     (
         "\"categories\":[1,33]",
         "\"categories\":[1,16777216]",
-        "above 2^24",
+        "a category is negative or not below 2^24",
     ),
     (
         "categories_sizes\":[2]",
         "categories_sizes\":[3]",
-        "3 in sum, of 2 categories",
+        "the sum is 3, but there are 2 categories",
     ),
     (
         "categories_sizes\":[2]",
         "categories_sizes\":[-2]",
-        "-2 from 0 of 2",
+        "-2 categories from 0, but there are 2",
     ),
     (
         "categories_nodes\":[1]",
         "categories_nodes\":[0]",
-        "node 1 is split by category",
+        "node 1 has a categorical split but no categories",
     ),
     (
         "leaf_vector\":\"1\"",
@@ -229,7 +237,7 @@ const JSON_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "[1,3,-1,-1,-1]",
         "[1,5,-1,-1,-1]",
-        "trees[0].right_children: node 1: child 5 of 5 nodes",
+        "trees[0].right_children: node 1: child 5, but the tree has 5 nodes",
     ),
     (
         "\"num_feature\":\"2\"",
@@ -275,7 +283,7 @@ const SKLEARN_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "[2,-1,-1]",
         "[7,-1,-1]",
-        "trees[0]: node 0: child 7 of 3 nodes",
+        "trees[0]: node 0: child 7, but the tree has 3 nodes",
     ),
     (
         "[0.5,0,0]",
@@ -290,12 +298,12 @@ const SKLEARN_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "\"feature\":[1,",
         "\"feature\":[2,",
-        "trees[0]: a split on feature 2 of 2",
+        "trees[0]: a split on feature 2, but the model has 2 features",
     ),
     (
         "[2,2,1,1,1]",
         "[2,2,3,1,1]",
-        "trees: 1 trees, 3 an iteration, 2 groups",
+        "trees: 1 trees, 3 per iteration, 2 groups",
     ),
     (
         "[2,2,1,1,1]",
@@ -324,8 +332,16 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "left_child=0 -1",
         "node 0 is the child of two splits, or of itself",
     ),
-    ("left_child=1 -1", "left_child=2 -1", "of 5 nodes"),
-    ("left_child=1 -1", "left_child=1 -9", "child 10 of 5 nodes"),
+    (
+        "left_child=1 -1",
+        "left_child=2 -1",
+        "but the tree has 5 nodes",
+    ),
+    (
+        "left_child=1 -1",
+        "left_child=1 -9",
+        "child 10, but the tree has 5 nodes",
+    ),
     ("left_child=1 -1", "left_child=1", "1 numbers instead of 2"),
     (
         "num_leaves=3",
@@ -345,12 +361,12 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "split_feature=0 1",
         "split_feature=0 2",
-        "a split on feature 2 of 2",
+        "a split on feature 2, but the model has 2 features",
     ),
     (
         "threshold=0.5 0",
         "threshold=0.5 1",
-        "node 1 needs set 1 of 1",
+        "node 1 refers to category set 1, but the tree has 1",
     ),
     (
         "threshold=0.5 0",
@@ -365,7 +381,7 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "decision_type=10",
         "decision_type=14",
-        "kind 3 of missing values",
+        "unknown missing type 3",
     ),
     (
         "threshold=0.5 0",
@@ -391,12 +407,12 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "iteration=1",
         "iteration=0",
-        "1 trees are not iterations of 0",
+        "1 trees are not a multiple of 0 trees per iteration",
     ),
     (
         "iteration=1",
         "iteration=2",
-        "1 trees are not iterations of 2",
+        "1 trees are not a multiple of 2 trees per iteration",
     ),
     (
         "max_feature_idx=1",

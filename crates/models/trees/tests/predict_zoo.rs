@@ -449,7 +449,7 @@ fn a_call_of_the_wrong_shape_is_rejected_with_the_expected_shape() {
     for (result, message) in [
         (
             call(&row[..9], &all, OutputMut::F64(&mut out)),
-            "9 values are not rows of 10 features",
+            "9 values are not a whole number of rows of 10 features",
         ),
         (
             call(&row, &all, OutputMut::F64(&mut out[..3])),
@@ -473,7 +473,7 @@ fn a_call_of_the_wrong_shape_is_rejected_with_the_expected_shape() {
                 OutputMut::F64(&mut out),
             ),
             "kind margin is not supported for this model: \
-             only XGBoost's predictions take a base margin",
+             only XGBoost models accept a base margin",
         ),
     ] {
         assert_eq!(

@@ -31,7 +31,7 @@ pub enum HeadError {
     #[error("the request has more than one transfer coding `chunked`, or an empty one: send one")]
     RepeatedTransferEncoding,
     /// RFC 9112 6.1: an unknown transfer coding is answered with 501.
-    #[error("the only Transfer-Encoding understood is chunked; use Content-Encoding to compress")]
+    #[error("the only supported Transfer-Encoding is chunked; use Content-Encoding to compress")]
     UnknownTransferEncoding,
 }
 

@@ -84,7 +84,7 @@ fn replacement(head: &[u8]) -> Option<(Vec<u8>, Limit)> {
         ),
         _ => (
             "400 Bad Request",
-            "this is not an HTTP/1.1 request that can be read",
+            "invalid HTTP/1.1 request",
             Limit::NotHttp,
         ),
     };

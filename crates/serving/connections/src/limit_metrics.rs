@@ -109,7 +109,7 @@ impl Collector for LimitMetrics {
         let open = ConstGauge::new(self.0.open.load(Ordering::Relaxed));
         let help = "Open connections of both ports";
         open.encode(encoder.encode_descriptor("connections", help, None, MetricType::Gauge)?)?;
-        let help = "Clients that ran into a bound of the front, or broke off, by the bound";
+        let help = "Clients that reached a bound of the front, or disconnected early, by bound";
         let mut family =
             encoder.encode_descriptor("bounds_reached", help, None, MetricType::Counter)?;
         for ((_, name), count) in LIMITS.iter().zip(&self.0.reached) {

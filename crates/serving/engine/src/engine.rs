@@ -114,7 +114,7 @@ impl Engine {
         // Each connection of the front needs a descriptor, too: the limit of 1,024 that service
         // managers set is soon reached.
         if let Err(error) = albacore_os::raise_descriptor_limit() {
-            tracing::warn!(%error, "the limit of open files stays as it is");
+            tracing::warn!(%error, "the limit of open files cannot be raised");
         }
         let parallelism = Parallelism {
             workers: config.workers,
@@ -144,11 +144,14 @@ impl Engine {
         let (breaks, broken) = tokio::sync::watch::channel(None);
         let complete = |(index, event_loop): (usize, &EventLoop)| {
             let completing = run_completions(Arc::clone(&shared), LoopIndex(index));
-            let guard = ExitGuard(breaks.clone(), "the workers are not heard any more");
+            let guard = ExitGuard(
+                breaks.clone(),
+                "messages of the workers are no longer received",
+            );
             let completing = async move {
                 let _guard = guard;
                 if let Err(error) = completing.await {
-                    tracing::error!(%error, "the workers cannot be heard");
+                    tracing::error!(%error, "messages of the workers cannot be received");
                 }
             };
             event_loop.runtime.spawn(completing).abort_handle()
@@ -158,11 +161,11 @@ impl Engine {
         let supervisor = std::thread::Builder::new()
             .name("albf.watch".to_owned())
             .spawn(move || {
-                let _guard = ExitGuard(breaks, "the workers are not supervised any more");
+                let _guard = ExitGuard(breaks, "the workers are no longer supervised");
                 // At a takeover, all requests wait until the workers are attached.
                 albacore_os::shorten_slice();
                 if let Err(error) = supervisor.run() {
-                    tracing::error!(%error, "workers cannot be supervised any more");
+                    tracing::error!(%error, "workers can no longer be supervised");
                 }
             })?;
         Ok(Self {
@@ -229,7 +232,7 @@ impl Engine {
         let what = broken.wait_for(Option::is_some).await;
         what.ok()
             .and_then(|what| *what)
-            .unwrap_or("the engine is gone")
+            .unwrap_or("the engine has ended")
     }
 
     /// The loaded models, in declaration order.
@@ -339,7 +342,7 @@ impl Engine {
     pub async fn install(&self, model: LoadedModel) -> Result<(), InstallError> {
         let _alone = self.installing.lock().await;
         let (reply, installed) = tokio::sync::oneshot::channel();
-        let unwanted = || InstallError::Refused("it is not wanted any more".to_owned());
+        let unwanted = || InstallError::Refused("it was removed from the settings".to_owned());
         self.shared.update(|state, _, out| {
             if state.phase >= Phase::Closing {
                 return Err(InstallError::Refused("the server stops".to_owned()));
@@ -357,7 +360,7 @@ impl Engine {
             Ok(Err(_)) => Err(InstallError::Refused("the server stops".to_owned())),
             Err(_) => {
                 self.shared
-                    .update(|state, _, out| state.reject("it took too long", out));
+                    .update(|state, _, out| state.reject("it timed out", out));
                 Err(InstallError::Slow)
             }
         }

@@ -42,7 +42,7 @@ pub(super) struct PlacedImage {
 /// Reason why an image was not copied to a node.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CopyError {
-    #[error("no thread can run there")]
+    #[error("no thread can run on the node")]
     Mask(#[from] MaskError),
     #[error(transparent)]
     Memory(#[from] OsError),
@@ -53,7 +53,8 @@ pub(super) enum CopyError {
     )]
     MemoryLimit { left: u64, needed: u64 },
     #[error(
-        "its pages lie elsewhere: the node has no free memory, or the cpuset has not that memory"
+        "its pages are on another node: this node has no free memory, or the cpuset excludes its \
+         memory"
     )]
     Elsewhere,
     #[error("the thread that copies cannot be started")]
@@ -129,7 +130,8 @@ impl PlacedImage {
         };
         let unknown = |error: OsError| {
             let cause = describe(&error);
-            tracing::warn!(%cause, "the kernel does not tell where the pages of an image lie");
+            tracing::warn!(%cause, "the kernel does not report the NUMA nodes of the pages of an \
+                                    image");
         };
         Self {
             memory,

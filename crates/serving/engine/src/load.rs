@@ -145,8 +145,8 @@ impl LoadedModel {
         let given = names.len();
         let Some((rule, count)) = self.class_count else {
             return Err(format!(
-                "{given} names of classes are given, but the value of this model is no class and \
-                 no probability of classes: leave them out"
+                "{given} names of classes are given, but the value of this model is neither a \
+                 class nor a probability of a class: leave them out"
             ));
         };
         if given != count {
@@ -169,7 +169,7 @@ impl LoadedModel {
             return Ok(());
         }
         Err(
-            "the file does not have the classes that MLflow answers with: convert the file that \
+            "the file does not have the class labels that MLflow returns: convert the file that \
              MLmodel names with scripts/sklearn_to_json.py, or save an XGBClassifier again with \
              mlflow.xgboost"
                 .to_owned(),
@@ -326,8 +326,8 @@ fn lacks_classes(model: &Model, has_class_count: bool) -> bool {
 #[must_use]
 pub fn no_probabilities(rule: Option<ClassRule>) -> Option<&'static str> {
     match rule {
-        None => Some("its file is not that of a classifier of scikit-learn's interface"),
-        Some(ClassRule::Given) => Some("its objective gives classes alone, without probabilities"),
+        None => Some("its file was not saved by a classifier with scikit-learn's interface"),
+        Some(ClassRule::Given) => Some("its objective gives only classes, no probabilities"),
         Some(_) => None,
     }
 }

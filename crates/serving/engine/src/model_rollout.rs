@@ -39,7 +39,7 @@ impl State {
         reply: oneshot::Sender<Installed>,
         out: &mut Outbox,
     ) {
-        self.reject("another one came", out);
+        self.reject("a newer version replaced it", out);
         self.rollout.candidate = Some(Candidate {
             edition,
             reply,
@@ -240,7 +240,7 @@ impl State {
             self.reject(&format!("worker {worker} cannot open it: {reason}"), out);
             return;
         }
-        tracing::error!(worker, %reason, "a worker cannot follow a command and is started again");
+        tracing::error!(worker, %reason, "a worker cannot execute a command and is restarted");
         let worker_slot = &mut self.workers.slots[worker];
         // This counts as a failed start, so that repeated failures are backed off.
         worker_slot.is_ready = false;
@@ -309,7 +309,7 @@ impl State {
             self.reset_costs(slot);
             Ok(())
         } else {
-            Err("it is not wanted any more".to_owned())
+            Err("it was removed from the settings".to_owned())
         };
         out.installed.push((reply, installed));
     }

@@ -23,7 +23,8 @@ pub enum Refusal {
     /// The request could not be answered within its objective: HTTP 429, gRPC
     /// `RESOURCE_EXHAUSTED`.
     #[error(
-        "what waits already leaves no time to answer within {} ms: send the request again later",
+        "the requests in the queue leave no time to answer within {} ms: send the request again \
+         later",
         objective.as_secs_f64() * 1e3
     )]
     Late {
@@ -34,7 +35,7 @@ pub enum Refusal {
     },
     /// The request's own deadline passed before its rows had arrived: HTTP 504, gRPC
     /// `DEADLINE_EXCEEDED`.
-    #[error("the time that the request gave was over before all of it had arrived: give it more")]
+    #[error("the timeout of the request expired before all of it had arrived: increase it")]
     Expired,
     /// The shared memory is full, although the queue is not: wide rows or results. HTTP 429, gRPC
     /// `RESOURCE_EXHAUSTED`.
@@ -56,7 +57,7 @@ pub enum Refusal {
         rows_max: usize,
     },
     /// The model does not support this output: HTTP 400.
-    #[error("model {model:?} gives no output {kind:?}")]
+    #[error("model {model:?} has no output {kind:?}")]
     NoSuchOutput {
         model: String,
         /// The requested output.
@@ -91,7 +92,10 @@ impl Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// Every worker that ran the batch with this request crashed.
-    #[error("the rows of this request, or of one run with it, ended {crashes} workers ({cause})")]
+    #[error(
+        "the rows of this request, or of another one in its batch, crashed {crashes} workers \
+         ({cause})"
+    )]
     Poisonous {
         /// Number of workers that crashed.
         crashes: u32,

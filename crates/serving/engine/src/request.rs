@@ -351,7 +351,7 @@ fn check_request(
         return Err(Refusal::Invalid("the request asks for no output"));
     }
     if element == ElementType::I32 {
-        return Err(Refusal::Invalid("rows are 32-bit or 64-bit floats"));
+        return Err(Refusal::Invalid("rows must be 32-bit or 64-bit floats"));
     }
     match kinds.iter().find(|&kind| info.output(kind).is_none()) {
         Some(kind) => Err(Refusal::NoSuchOutput {

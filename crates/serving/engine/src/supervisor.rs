@@ -34,7 +34,7 @@ const LINK_KEY: PollKey = PollKey(1);
 pub(super) enum SuperviseError {
     #[error(transparent)]
     Os(#[from] OsError),
-    #[error("the host of the workers is gone")]
+    #[error("the worker host cannot be reached")]
     Host(#[from] LinkError),
 }
 
@@ -192,7 +192,7 @@ impl Supervisor {
                     pid = pid.0,
                     ?used,
                     ?without_cpu,
-                    "a worker hangs: it is ended"
+                    "a worker hangs: it is killed"
                 );
                 self.kill(worker, pid)?;
             }
@@ -217,8 +217,8 @@ impl Supervisor {
                     let cause = super::load::describe(&error);
                     tracing::warn!(
                         %cause,
-                        "how long workers wait for a cpu is not known: on a busy machine one that \
-                         waits long is taken for one that hangs, and started again"
+                        "the time that workers wait for a cpu is unknown: on a busy machine a \
+                         worker that waits long is treated as hung and restarted"
                     );
                 }
                 None

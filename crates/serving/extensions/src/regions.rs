@@ -20,7 +20,7 @@ pub enum RegionError {
          (ALBACORE_SHARED_MEMORY_BYTES_MAX)"
     )]
     Disabled,
-    #[error("shared memory region {name:?} is not registered; there is {known}")]
+    #[error("shared memory region {name:?} is not registered; registered are {known}")]
     Unknown {
         name: String,
         /// Some of the registered names, and their total number.
@@ -33,14 +33,16 @@ pub enum RegionError {
     #[error("the name of a shared memory region has 1 to {REGION_NAME_BYTES_MAX} bytes, not {0}")]
     Name(usize),
     #[error(
-        "key {0:?} is not the name of a shared memory object: one name, with or without a / before \
-         it, and no other /"
+        "key {0:?} is not the name of a shared memory object: send a name without /, except for an \
+         optional leading /"
     )]
     Key(String),
-    #[error("{REGIONS_MAX} shared memory regions are registered, no more can be: unregister one")]
+    #[error(
+        "{REGIONS_MAX} shared memory regions are registered, which is the maximum: unregister one"
+    )]
     TooMany,
     #[error(
-        "{requested} bytes more than the {registered} that are registered would be above \
+        "{requested} bytes more than the {registered} that are registered would exceed \
          --shared-memory-bytes-max, {limit} bytes"
     )]
     TooLarge {
@@ -52,7 +54,7 @@ pub enum RegionError {
     Open { key: String, source: io::Error },
     #[error("shared memory object {0:?} is not a regular file")]
     NotRegular(String),
-    #[error("byte_size of shared memory region {0:?} is 0: a region has a byte at least")]
+    #[error("byte_size of shared memory region {0:?} is 0: a region has at least one byte")]
     Empty(String),
     #[error(
         "shared memory region {name:?} needs {required} bytes of object {key:?}, which has {found}"
@@ -64,8 +66,8 @@ pub enum RegionError {
         found: u64,
     },
     #[error(
-        "{bytes} bytes at offset {offset} are not inside of shared memory region {name:?}, which \
-         has {size} bytes"
+        "{bytes} bytes at offset {offset} are outside of shared memory region {name:?}, which has \
+         {size} bytes"
     )]
     Outside {
         name: String,

@@ -35,7 +35,7 @@ pub enum RepositoryError {
     Body(#[source] serde_json::Error),
     #[error("{field}: {remedy}")]
     Field { field: String, remedy: &'static str },
-    #[error("repository_name: there is one repository, whose name is empty; there is no {0:?}")]
+    #[error("repository_name: {0:?} not found: the only repository has an empty name")]
     Repository(String),
     #[error("parameter {0:?} is refused: {1}")]
     Parameter(String, &'static str),
@@ -71,7 +71,7 @@ impl RepositoryCall {
                         self.check_parameter(name, value.is_boolean())
                     })?;
                 }
-                ("parameters", _) => return field_error("takes an object"),
+                ("parameters", _) => return field_error("must be an object"),
                 _ => return field_error("is not a field of this call: send only parameters"),
             }
         }
@@ -102,12 +102,14 @@ impl RepositoryCall {
         let refused = |reason| Err(RepositoryError::Parameter(truncated(name), reason));
         match (self, name) {
             (Self::Unload, UNLOAD_DEPENDENTS) if is_flag => Ok(()),
-            (Self::Unload, UNLOAD_DEPENDENTS) => refused("it takes true or false"),
-            (Self::Load, "config") => {
-                refused("how a model is served is in the settings: edit them, and leave it out")
-            }
+            (Self::Unload, UNLOAD_DEPENDENTS) => refused("it must be true or false"),
+            (Self::Load, "config") => refused(
+                "how a model is served is in the settings: edit them, and leave this parameter \
+                     out",
+            ),
             (Self::Load, name) if name.starts_with(FILE) => refused(
-                "a model is loaded from its source in the settings: edit that, and leave it out",
+                "a model is loaded from its source in the settings: edit the source, and leave \
+                 this parameter out",
             ),
             (Self::Load, _) => refused("loading takes no parameters"),
             (Self::Unload, _) => refused("unloading takes only unload_dependents"),
@@ -125,7 +127,7 @@ pub fn only_ready(body: &[u8]) -> Result<bool, RepositoryError> {
         Some(&Value::Bool(ready)) => Ok(ready),
         Some(_) => Err(RepositoryError::Field {
             field: "ready".to_owned(),
-            remedy: "takes true or false",
+            remedy: "must be true or false",
         }),
     }
 }

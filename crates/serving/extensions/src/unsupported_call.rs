@@ -37,13 +37,13 @@ impl UnsupportedCall {
                  stages of requests"
             }
             Self::Logging => {
-                "log settings are not supported: the environment of the server sets what it logs"
+                "log settings are not supported: set ALBACORE_LOG in the environment of the server"
             }
             Self::MultiModel => {
                 "SageMaker's multi-model endpoints, which load and unload models by a path, are \
-                 not supported: this server serves the models of its arguments or settings alone. \
-                 Make an endpoint of one model, or name all models with --model or --settings and \
-                 call them by /models/NAME/invoke"
+                 not supported: this server serves only the models of its arguments or settings. \
+                 Create an endpoint with one model, or name all models with --model or --settings \
+                 and call them by /models/NAME/invoke"
             }
         }
     }

@@ -222,7 +222,7 @@ impl Handover {
                 let key = format!("{MODEL}{}", record.name);
                 self.keep_bytes(&key, &[edition.image()], &text);
             }
-            Err(error) => tracing::error!(%error, "a model cannot be described"),
+            Err(error) => tracing::error!(%error, "the record of a model cannot be serialized"),
         }
     }
 
@@ -230,7 +230,8 @@ impl Handover {
     pub fn keep_unloaded(&self, names: &BTreeSet<String>) {
         match serde_json::to_vec(names) {
             Ok(text) => self.keep_bytes(UNLOADED, &[], &text),
-            Err(error) => tracing::error!(%error, "names of models cannot be written"),
+            Err(error) => tracing::error!(%error, "the names of unloaded models cannot be \
+                                                   serialized"),
         }
     }
 
@@ -245,7 +246,7 @@ impl Handover {
                 let all: Vec<_> = fds.iter().copied().chain([memory.as_fd()]).collect();
                 self.keep(key, &all);
             }
-            Err(error) => tracing::error!(%error, "{key} cannot be kept for another front"),
+            Err(error) => tracing::error!(%error, "{key} cannot be stored for the next front"),
         }
     }
 }
@@ -274,7 +275,7 @@ pub enum Kept {
 pub enum KeptError {
     #[error(transparent)]
     Memory(#[from] OsError),
-    #[error("a description of models cannot be read")]
+    #[error("a stored record cannot be parsed")]
     Record(#[from] serde_json::Error),
     #[error("the settings: {0}")]
     Settings(String),

@@ -75,7 +75,7 @@ async fn receive(
     let mut stream = match opened {
         Ok(Ok(reply)) => reply.into_inner(),
         Ok(Err(status)) => return status_text(&status),
-        Err(_) => return "no answer in time".to_owned(),
+        Err(_) => return "timed out".to_owned(),
     };
     let receiving = async {
         // bound: one iteration per message; the sender pauses between them.
@@ -111,8 +111,8 @@ async fn connect(endpoint: &ParamsEndpoint) -> Result<ParamsClient<Channel>, Str
         Ok(Ok(channel)) => {
             Ok(ParamsClient::new(channel).max_decoding_message_size(PARAMS_BYTES_MAX))
         }
-        Ok(Err(error)) => Err(format!("cannot be connected to: {}", root_cause(&error))),
-        Err(_) => Err("cannot be connected to: no answer in time".to_owned()),
+        Ok(Err(error)) => Err(format!("cannot connect: {}", root_cause(&error))),
+        Err(_) => Err("cannot connect: timed out".to_owned()),
     }
 }
 

@@ -72,7 +72,7 @@ fn model_parameters(
     } = message;
     let threads = threads.map(|threads| {
         u16::try_from(threads)
-            .map_err(|_| format!("{path}.threads: {threads} is not a number of threads"))
+            .map_err(|_| format!("{path}.threads: {threads} is not a valid number of threads"))
     });
     let batching = batching.as_ref().map(|batching| {
         let path = format!("{path}.batching");

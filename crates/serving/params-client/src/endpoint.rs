@@ -36,7 +36,7 @@ impl FromStr for ParamsEndpoint {
         if is_valid && text.chars().all(is_plain) && endpoint.to_tonic().is_ok() {
             return Ok(endpoint);
         }
-        Err("http://HOST:PORT or unix:/PATH is needed".to_owned())
+        Err("expected http://HOST:PORT or unix:/PATH".to_owned())
     }
 }
 

@@ -12,7 +12,7 @@ pub struct OrcaLoadReportRequest {
     /// Time between reports; absent or 0: the server decides.
     #[prost(message, optional, tag = "1")]
     pub report_interval: ::core::option::Option<Duration>,
-    /// Costs that are wanted; empty: all.
+    /// Requested costs; empty: all.
     #[prost(string, repeated, tag = "2")]
     pub request_cost_names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -48,7 +48,7 @@ pub struct OrcaLoadReport {
         ::prost::alloc::string::String,
         f64,
     >,
-    /// What routers weigh by; may be above 1.
+    /// Utilization that routers use as weight; may be above 1.
     #[prost(double, tag = "9")]
     pub application_utilization: f64,
 }
@@ -143,7 +143,7 @@ pub mod open_rca_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// A report at once, then one each interval.
+        /// A report immediately, then one per interval.
         pub async fn stream_core_metrics(
             &mut self,
             request: impl tonic::IntoRequest<super::OrcaLoadReportRequest>,
@@ -195,7 +195,7 @@ pub mod open_rca_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// A report at once, then one each interval.
+        /// A report immediately, then one per interval.
         async fn stream_core_metrics(
             &self,
             request: tonic::Request<super::OrcaLoadReportRequest>,

@@ -38,7 +38,7 @@ pub struct Parameters {
     #[prost(message, repeated, tag = "10")]
     pub models: ::prost::alloc::vec::Vec<ModelParameters>,
 }
-/// What can change of a model, but for its objective.
+/// Parameters of a model, except for its objective.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ModelParameters {
     /// The model's name.
@@ -268,7 +268,7 @@ pub mod params_client {
             self
         }
         /// The parameters of the caller's deployment: the current ones at once, then each change.
-        /// A slow reader gets the newest ones and skips those between.
+        /// A slow reader receives the newest ones and skips those between.
         ///
         /// PERMISSION_DENIED: no pod of this node has the caller's address, or several have.
         /// RESOURCE_EXHAUSTED: too many streams are open, of this pod or in all.
@@ -345,7 +345,7 @@ pub mod params_server {
             + std::marker::Send
             + 'static;
         /// The parameters of the caller's deployment: the current ones at once, then each change.
-        /// A slow reader gets the newest ones and skips those between.
+        /// A slow reader receives the newest ones and skips those between.
         ///
         /// PERMISSION_DENIED: no pod of this node has the caller's address, or several have.
         /// RESOURCE_EXHAUSTED: too many streams are open, of this pod or in all.

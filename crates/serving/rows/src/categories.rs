@@ -17,7 +17,7 @@ pub(crate) const LENGTH_BYTES: usize = 4;
 
 /// Advice in the error for a text in a column without a table.
 pub(crate) const REMEDY: &str = "send the codes that it was trained with as numbers, or list the \
-                                 column's texts in \"categories\" of the model";
+                                 column's strings in \"categories\" of the model";
 
 /// Returns the code of a text, NaN for a missing value.
 ///
@@ -30,7 +30,7 @@ pub(crate) fn code(table: &CategoryTable, text: &str) -> Result<f32, String> {
         None => {
             let known = some_names(table.texts().iter().map(AsRef::as_ref));
             Err(format!(
-                "{:?} is none of the categories {known}",
+                "{:?} is not one of the categories {known}",
                 excerpt(text)
             ))
         }
@@ -93,11 +93,14 @@ impl<'a> CategoryColumns<'a> {
             format!("column {:?}: {problem}", excerpt(&name))
         };
         let Some(table) = self.model.columns.categories.get(&column) else {
-            let problem = format!("`{}` is a text, and the column has no", excerpt(token));
+            let problem = format!("`{}` is a string, and the column has no", excerpt(token));
             return Err(column_error(&format!("{problem} categories: {REMEDY}")));
         };
         let Ok(text) = decode_json_string(token) else {
-            return Err(column_error(&format!("`{}` is no string", excerpt(token))));
+            return Err(column_error(&format!(
+                "`{}` is not a valid string",
+                excerpt(token)
+            )));
         };
         code(table, &text).map_err(|problem| column_error(&problem))
     }
@@ -155,7 +158,7 @@ impl<'a> CodeWriter<'a> {
         match have == need {
             true => Ok(()),
             false => Err(InvalidRows::new(format!(
-                "has {have} texts where its shape needs {need}"
+                "has {have} strings where its shape needs {need}"
             ))),
         }
     }
@@ -170,7 +173,7 @@ pub(crate) fn write_json(
 ) -> Result<(), InvalidRows> {
     let mut reader = Reader::new(text);
     let mut writer = CodeWriter::new(table, memory);
-    let cut_off = |writer: &CodeWriter<'_>| writer.error("the list of texts is cut off");
+    let cut_off = |writer: &CodeWriter<'_>| writer.error("the list of strings is malformed");
     if !reader.take(b'[') {
         return Err(InvalidRows::new("the data is not a list"));
     }
@@ -180,14 +183,15 @@ pub(crate) fn write_json(
         let is_nested = reader.take(b'[');
         let token = reader.string_or_token();
         if token.starts_with('"') {
-            let text = decode_json_string(token)
-                .map_err(|_| writer.error(&format!("`{}` is no string", excerpt(token))))?;
+            let text = decode_json_string(token).map_err(|_| {
+                writer.error(&format!("`{}` is not a valid string", excerpt(token)))
+            })?;
             writer.put(&text)?;
         } else if token == "null" {
             writer.put_code(f32::NAN);
         } else {
             let problem = format!(
-                "`{}` is no string; send codes as numbers of another datatype",
+                "`{}` is not a string; send codes as numbers of another datatype",
                 excerpt(token)
             );
             return Err(writer.error(&problem));
@@ -201,7 +205,9 @@ pub(crate) fn write_json(
         }
     }
     if reader.peek().is_some() {
-        return Err(InvalidRows::new("something follows the list of texts"));
+        return Err(InvalidRows::new(
+            "unexpected data after the list of strings",
+        ));
     }
     writer.finish()
 }
@@ -222,7 +228,7 @@ pub(crate) fn write_bytes(
                 rest.split_at_checked(length)
             });
         let Some((text, rest)) = text else {
-            let problem = "its text is cut off: a text follows its length in four bytes, \
+            let problem = "its string is incomplete: a string follows its length in four bytes, \
                            little-endian";
             return Err(writer.error(problem));
         };
@@ -239,7 +245,7 @@ pub(crate) fn write_contents(
     memory: &mut [u8],
 ) -> Result<(), InvalidRows> {
     if binary_values::value_count(contents) != contents.bytes_contents.len() {
-        let problem = "BYTES has bytes_contents alone, and other lists have values";
+        let problem = "BYTES uses bytes_contents only, but other lists have values";
         return Err(InvalidRows::new(problem));
     }
     let mut writer = CodeWriter::new(table, memory);
@@ -254,7 +260,7 @@ fn put_utf8(writer: &mut CodeWriter<'_>, text: &[u8]) -> Result<(), InvalidRows>
         Ok(text) => writer.put(text),
         Err(error) => {
             let valid = error.valid_up_to();
-            Err(writer.error(&format!("its text is not UTF-8 after {valid} bytes")))
+            Err(writer.error(&format!("its string is not UTF-8 after {valid} bytes")))
         }
     }
 }

@@ -39,7 +39,7 @@ impl ColumnOrder {
                 None => unknown.push(name),
                 Some(&index) if sources[index].is_some() => {
                     let name = excerpt(name);
-                    return Err(columns.error(&format!("column {name:?} comes twice")));
+                    return Err(columns.error(&format!("column {name:?} is given twice")));
                 }
                 Some(&index) => sources[index] = Some(source),
             }
@@ -178,8 +178,8 @@ impl<'a> Columns<'a> {
         let are = if names.len() == 1 { "is" } else { "are" };
         if self.names.is_empty() {
             return self.error(&format!(
-                "column {unknown} {are} unknown: the model's file has no names of columns, so \
-                 they are called \"0\", \"1\" and so on; send rows without names, or train with \
+                "column {unknown} {are} unknown: the model's file has no column names, so the \
+                 columns are called \"0\", \"1\" and so on; send rows without names, or train with \
                  named columns"
             ));
         }

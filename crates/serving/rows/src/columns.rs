@@ -64,14 +64,14 @@ impl ColumnKind {
             let table = table.map(|table| Self::Categories(Arc::clone(table)));
             return table.ok_or_else(|| {
                 InvalidRows::new(format!(
-                    "column {name:?} has datatype {BYTES:?}, but the model has no categories of \
+                    "column {name:?} has datatype {BYTES:?}, but the model has no categories for \
                      it: {REMEDY}"
                 ))
             });
         }
         let names = Datatype::NAMES.map(|(_, name)| name);
         Err(InvalidRows::new(format!(
-            "column {name:?} has datatype {:?}; it takes {} {BYTES}",
+            "column {name:?} has datatype {:?}; supported are {} {BYTES}",
             excerpt(column.datatype),
             names.join(" ")
         )))
@@ -185,11 +185,11 @@ impl ColumnTensors {
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
         let order = ColumnOrder::find(model, &names).map_err(|error| {
             let of_texts = match columns.iter().any(|column| column.datatype == BYTES) {
-                true => ", as BYTES has to be",
+                true => " (required for BYTES)",
                 false => "",
             };
             InvalidRows::new(format!(
-                "{error}; the request has {} inputs, one for each column{of_texts}, or send all \
+                "{error}; the request has {} inputs, one for each column{of_texts}; or send all \
                  columns as one input of numbers, of shape [rows, {}]",
                 names.len(),
                 model.features

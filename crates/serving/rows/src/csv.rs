@@ -177,7 +177,7 @@ fn put_number(writer: &mut RowWriter<'_>, field: &str) -> Result<(), String> {
         true => parse_f32(field).map(|value| writer.put_f32(value)),
         false => parse_f64(field).map(|value| writer.put_f64(value)),
     };
-    written.ok_or_else(|| format!("is not a number; texts need categories: {REMEDY}"))
+    written.ok_or_else(|| format!("is not a number; strings need categories: {REMEDY}"))
 }
 
 /// Writes the code of a category. A number is a code; it is ambiguous if it is also the text of a
@@ -244,7 +244,7 @@ fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
             end += 2;
         }
         if !quoted[end..].starts_with('"') {
-            return Err("a quoted field has no end: fields with line breaks are not supported");
+            return Err("a quoted field is not closed: fields with line breaks are not supported");
         }
         let field = &quoted[..end];
         fields.push(match field.contains("\"\"") {

@@ -57,8 +57,8 @@ fn find(model: &ModelInfo, names: &[impl AsRef<str>]) -> Result<Option<ColumnOrd
 #[must_use]
 pub fn not_a_list() -> InvalidRows {
     InvalidRows::new(format!(
-        "parameter {FEATURE_NAMES:?} is not a list of strings: send [\"age\", \"amount\"], or one text, \
-         \"age,amount\""
+        "parameter {FEATURE_NAMES:?} is not a list of strings: send [\"age\", \"amount\"], or one \
+         string, \"age,amount\""
     ))
 }
 
@@ -104,7 +104,10 @@ mod tests {
         for (json, part) in [
             (r#"["x", "z", "w"]"#, "column \"w\" is unknown"),
             (r#""x,z""#, "column \"y\" is missing"),
-            (r#"["x", "y", "z", "x", "x"]"#, "column \"x\" comes twice"),
+            (
+                r#"["x", "y", "z", "x", "x"]"#,
+                "column \"x\" is given twice",
+            ),
             (r#""x,y,z,w,v""#, "column \"w\" is unknown"),
         ] {
             let message = order_from_json(&plain, json).unwrap_err().to_string();

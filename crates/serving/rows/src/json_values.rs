@@ -42,7 +42,7 @@ pub fn write_json(
         }
     }
     if reader.peek().is_some() {
-        let message = format!("{input}: something follows the array of data");
+        let message = format!("{input}: unexpected text after the array of data");
         return Err(InvalidRows::new(message));
     }
     Ok(())
@@ -91,7 +91,7 @@ fn parse_nested(
             return Ok(());
         }
         if !reader.take(b',') {
-            return Err(writer.error("the array of data is cut off"));
+            return Err(writer.error("the array of data is malformed"));
         }
     }
     Ok(())
@@ -119,7 +119,7 @@ fn parse_values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(
             return Ok(());
         }
         if !reader.take(b',') {
-            return Err(writer.error("the array of data is cut off"));
+            return Err(writer.error("the array of data is malformed"));
         }
     }
 }

@@ -156,7 +156,7 @@ impl<'a, 'de> ObjectRow<'a, 'de> {
             let position = self.position(index, name);
             let position = position.ok_or_else(|| self.unknown_column_error(name))?;
             if self.values[position].replace(value.get()).is_some() {
-                return Err(format!("column {:?} comes twice", excerpt(name)));
+                return Err(format!("column {:?} is given twice", excerpt(name)));
             }
         }
         let may_be_missing = self.missing_is_nan && !object.0.is_empty();

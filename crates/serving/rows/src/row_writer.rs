@@ -100,7 +100,7 @@ impl<'a> RowWriter<'a> {
         }
         if value.abs() > EXACT_IN_F64 {
             return Err(self.error(&format!(
-                "{value} cannot be held exactly in 53 bits; send FP64 if rounding is wanted"
+                "{value} cannot be represented exactly in 53 bits; send FP64 if rounding is wanted"
             )));
         }
         self.put_f64(value as f64); // exact: |value| <= 2^53, and <= 2^16 where rows are f32
@@ -117,8 +117,8 @@ impl<'a> RowWriter<'a> {
                 self.datatype.name(),
                 match columns {
                     Some(_) => format!(", and the model has no categories: {REMEDY}"),
-                    None => "; send texts of categories as an input of their own, of datatype \
-                             BYTES and named as the column"
+                    None => "; send category strings as a separate input, of datatype BYTES and \
+                             named as the column"
                         .to_owned(),
                 }
             )),

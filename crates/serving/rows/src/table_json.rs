@@ -281,13 +281,13 @@ fn read_columns<'a>(model: &ModelInfo, text: &'a str) -> Result<(usize, Values<'
 
 /// Parses `params` or `parameters`.
 fn read_params(value: Option<&RawValue>) -> Result<Params, InvalidRows> {
-    const REMEDY: &str = "the only one is \"predict_fn\", \"predict\" or \"predict_proba\"";
+    const REMEDY: &str = "the only parameter is \"predict_fn\", \"predict\" or \"predict_proba\"";
     let Some(value) = value.map(RawValue::get).filter(|text| *text != "null") else {
         return Ok(Params::default());
     };
     let members = serde_json::from_str::<Members<'_>>(value);
-    let members =
-        members.map_err(|_| InvalidRows::new(format!("the parameters are no object: {REMEDY}")))?;
+    let members = members
+        .map_err(|_| InvalidRows::new(format!("the parameters are not an object: {REMEDY}")))?;
     let mut params = Params::default();
     for (name, value) in members.0 {
         let value = value.get();

@@ -340,7 +340,7 @@ impl Args {
             (PolicyName::Eager, None) => Policy::Eager,
         };
         if self.prefer.is_some() && policy.prefer().is_none() {
-            return Err("--prefer needs --policy auto: other policies choose nothing".into());
+            return Err("--prefer needs --policy auto: other policies have no preference".into());
         }
         Ok(BatchingParams {
             policy,
@@ -381,7 +381,8 @@ fn front_threads(requested: Option<usize>, cpus: usize) -> Result<usize, String>
         }
         Some(count) if (1..=max).contains(&count) => Ok(count),
         Some(count) => Err(format!(
-            "--front-threads {count} is not between 1 and {max}, the cpus that this server may use"
+            "--front-threads {count} is not between 1 and {max}, the number of cpus that this \
+             server may use, but at most {FRONT_THREADS_MAX}"
         )),
     }
 }
@@ -425,14 +426,14 @@ fn bounded(min: usize, max: usize) -> impl Fn(&str) -> Result<usize, String> + C
             .parse()
             .ok()
             .filter(|number| (min..=max).contains(number));
-        number.ok_or_else(|| format!("a whole number from {min} to {max} is needed"))
+        number.ok_or_else(|| format!("expected a whole number from {min} to {max}"))
     }
 }
 
 fn parse_model(text: &str) -> Result<(String, Source), String> {
-    let (name, location) = text.split_once('=').ok_or("NAME=SOURCE is needed")?;
+    let (name, location) = text.split_once('=').ok_or("expected NAME=SOURCE")?;
     let source = match location {
-        "" => return Err(format!("model {name} has no path and no URL")),
+        "" => return Err(format!("model {name} has neither a path nor a URL")),
         url if url.contains("://") => Source::Url(url.to_owned()),
         path => Source::Path(path.to_owned()),
     };
@@ -464,12 +465,12 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "s" => 1.0,
         "m" => 60.0,
-        _ => return Err("a number with a unit is needed, for example 25ms, 150us, 2s".to_owned()),
+        _ => return Err("expected a number with a unit, for example 25ms, 150us, 2s".to_owned()),
     };
     let seconds = number.parse::<f64>().ok().map(|number| number * unit);
     match seconds.filter(|seconds| (1e-9..=3600.0).contains(seconds)) {
         Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
-        None => Err("a time of more than zero and at most 60m is needed, for example 25ms".into()),
+        None => Err("expected a time above zero and of at most 60m, for example 25ms".into()),
     }
 }
 

@@ -98,7 +98,7 @@ impl ContainerArgs {
             ("", Some(ContainerCommand::Serve)) if is_multi => {
                 return Err(
                     "SAGEMAKER_MULTI_MODEL is true, but multi-model endpoints, which load models \
-                     by a path, are not supported: make an endpoint of one model, or name all \
+                     by a path, are not supported: create an endpoint with one model, or name all \
                      models with --model or --settings"
                         .to_owned(),
                 );
@@ -121,7 +121,7 @@ impl ContainerArgs {
             None | Some("") => Ok(None),
             Some(path) if path.starts_with('/') => Ok(Some(path.to_owned())),
             Some(path) => Err(format!(
-                "{name} {path:?} is not a path: it begins with a slash"
+                "{name} {path:?} is not a path: a path begins with a slash"
             )),
         };
         let health = named("AIP_HEALTH_ROUTE", &self.aip_health_route)?;

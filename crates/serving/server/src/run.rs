@@ -37,10 +37,10 @@ pub fn main() -> ExitCode {
     log_to_stderr();
     // The supervisor holds the file descriptors of all workers and models.
     if let Err(error) = albacore_os::raise_descriptor_limit() {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "the limit of open files cannot be raised");
     }
     let run = || -> anyhow::Result<ExitCode> {
-        let program = std::env::current_exe().context("the file of this program is not known")?;
+        let program = std::env::current_exe().context("the path of this program is unknown")?;
         let arguments = std::env::args_os().skip(1).collect();
         Ok(ExitCode::from(supervise(&program, arguments)?))
     };
@@ -74,7 +74,7 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     };
     log_to_stderr();
     if let Err(error) = albacore_os::set_thread_name("albf.main") {
-        tracing::debug!(%error, "the main thread has no name");
+        tracing::debug!(%error, "the main thread cannot be named");
     }
     // At a takeover clients wait for this thread, which does little otherwise.
     albacore_os::shorten_slice();

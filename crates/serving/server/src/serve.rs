@@ -385,7 +385,10 @@ impl PreparedFront {
                 .context("the front stopped")?;
             anyhow::bail!("the front stopped without a signal");
         }
-        let is_replaced = ended.transpose().context("the supervisor is gone")? == Some(true);
+        let is_replaced = ended
+            .transpose()
+            .context("the connection to the supervisor was lost")?
+            == Some(true);
         if !is_replaced {
             emit(&ServerEvent::Draining);
         }
@@ -399,7 +402,7 @@ impl PreparedFront {
         }
         if !is_answered {
             let seconds = self.config.drain_timeout.as_secs_f64();
-            anyhow::bail!("not everything was answered within --drain-timeout ({seconds} s)");
+            anyhow::bail!("not all requests were answered within --drain-timeout ({seconds} s)");
         }
         Ok(ExitCode::SUCCESS)
     }

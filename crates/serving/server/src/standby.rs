@@ -159,7 +159,11 @@ impl Standby {
         let effective = &self.front.effective;
         match albacore_params_client::decode_parameters(message, effective.threads()) {
             Ok(parameters) => effective.inherit_stream(Some(parameters)),
-            Err(error) => tracing::error!(error, "kept parameters are not in force"),
+            Err(error) => tracing::error!(
+                error,
+                "the parameters of the previous front cannot be \
+                                                  applied"
+            ),
         }
     }
 

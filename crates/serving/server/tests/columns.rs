@@ -124,7 +124,7 @@ fn wrong_columns_are_refused_by_their_names() {
             2,
             "name",
             json!("Column_0"),
-            "column \"Column_0\" comes twice",
+            "column \"Column_0\" is given twice",
         ),
         (
             2,

@@ -180,7 +180,7 @@ async fn columns_are_described_and_compared() {
     for (wrong, part) in [
         (
             ParameterChoice::StringParam(as_json(&swapped)),
-            "column \"Column_0\" comes twice",
+            "column \"Column_0\" is given twice",
         ),
         (
             ParameterChoice::StringParam("Column_0".to_owned()),

@@ -136,7 +136,7 @@ fn a_request_with_other_column_names_than_the_model_is_refused() {
     let nameless = infer("small", 29, "input", &json!(["a"]));
     assert_eq!(nameless.status, 400);
     assert!(
-        nameless.error().contains("has no names of columns"),
+        nameless.error().contains("has no column names"),
         "{}",
         nameless.error()
     );
@@ -356,7 +356,7 @@ fn bad_requests_get_400_and_the_server_keeps_serving() {
     let mut body = good;
     body["outputs"] = json!([{"name": "outptu"}]);
     let error = refused(&mut connection, 400, INFER, &[], &body.to_string());
-    assert!(error.contains("gives [\"output\", \"margin\""), "{error}");
+    assert!(error.contains("has [\"output\", \"margin\""), "{error}");
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn outputs(model: &mut ObjectReader) -> Result<Vec<Output>, ValidationError> {
 pub(crate) fn threads(model: &mut ObjectReader) -> Result<Option<u16>, ValidationError> {
     let path = model.path_of("threads");
     let problem = |shown: String| {
-        let problem = format!("{shown} is not a number of threads: {THREADS_REMEDY}");
+        let problem = format!("{shown} is not a valid number of threads: {THREADS_REMEDY}");
         ValidationError::field(path.as_str(), problem)
     };
     match model.string_or_number("threads")? {

@@ -16,7 +16,7 @@ use crate::timespan::{is_in_bounds, print_timespan};
 use crate::validation_error::{ValidationError, quoted};
 
 /// Remedy in error messages about the `threads` of a model.
-pub(crate) const THREADS_REMEDY: &str = "write auto, or from 1 to the threads of a worker";
+pub(crate) const THREADS_REMEDY: &str = "write auto, or a number from 1 to the threads of a worker";
 
 impl Settings {
     /// Checks that no model uses more than `threads`, the threads of each worker of this server.
@@ -75,8 +75,8 @@ pub(crate) fn check_threads(
     let found = models.find_map(|(index, count)| Some((index, is_above(count)?)));
     found.map_or(Ok(()), |(index, count)| {
         let problem = format!(
-            "{count} is above the {threads} of a worker of this server: write auto or at most \
-             {threads}, or start it with more --threads"
+            "{count} is above the {threads} threads of a worker of this server: write auto or at \
+             most {threads}, or start it with more --threads"
         );
         Err(ValidationError::field(
             format!("{path}models[{index}].threads"),
@@ -139,8 +139,8 @@ fn check_model_batching<'a>(
     check_rows(&rows_path, batch_rows_max, BATCH_ROWS_MAX)?;
     if queue_rows < batch_rows_max {
         let problem = format!(
-            "{queue_rows} is below {rows_path}, {batch_rows_max}: a full batch could never wait; \
-             raise it or lower {rows_path}"
+            "{queue_rows} is below {rows_path}, {batch_rows_max}: a full batch could never be \
+             queued; raise it or lower {rows_path}"
         );
         return Err(ValidationError::field(queue_path, problem));
     }
@@ -193,7 +193,7 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
     if let Some(Iterations::Range { begin, end }) = *iterations
         && begin >= end
     {
-        let problem = format!("{end} is not above begin, {begin}: no iteration is left");
+        let problem = format!("{end} is not above begin, {begin}: the range is empty");
         return Err(ValidationError::field(
             format!("{path}.iterations.end"),
             problem,
@@ -263,7 +263,7 @@ fn check_categories(
     for (column, texts) in categories {
         let path = format!("{path}.{}", quoted(column));
         if column.is_empty() || column.chars().count() > CATEGORY_CHARS_MAX {
-            let problem = format!("is no name of 1 to {CATEGORY_CHARS_MAX} characters");
+            let problem = format!("is not a name of 1 to {CATEGORY_CHARS_MAX} characters");
             return Err(ValidationError::field(path, problem));
         }
         if texts.is_empty() || texts.len() > CATEGORIES_MAX {
@@ -299,7 +299,7 @@ pub(crate) fn check_threads_nonzero(
     threads: Option<u16>,
 ) -> Result<(), ValidationError> {
     if threads == Some(0) {
-        let problem = format!("0 is not a number of threads: {THREADS_REMEDY}");
+        let problem = format!("0 is not a valid number of threads: {THREADS_REMEDY}");
         return Err(ValidationError::field(path, problem));
     }
     Ok(())

@@ -185,7 +185,7 @@ const WRONG: [(&str, &str, &str); 29] = [
     (
         "\"threads\":2",
         "\"threads\":0",
-        "pods[0].parameters.models[0].threads: 0 is not a number of threads",
+        "pods[0].parameters.models[0].threads: 0 is not a valid number of threads",
     ),
     (
         "\"model\":\"spam\"",
@@ -450,7 +450,7 @@ fn invalid_reports_are_rejected_with_the_field() {
         ),
         (
             r#"{"uid":"a","counts":[1,2,3],"bounds_us":[5,5]}"#,
-            "bounds_us: do not rise",
+            "bounds_us: are not in ascending order",
         ),
         (
             r#"{"uid":"a b","counts":[1]}"#,

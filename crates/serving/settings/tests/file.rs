@@ -117,7 +117,7 @@ fn threads_of_a_model_are_at_most_those_of_a_worker() {
     assert_eq!((of("4"), of("auto")), (Ok(()), Ok(())));
     assert_eq!(
         of("5").unwrap_err().to_string(),
-        "models[0].threads: 5 is above the 4 of a worker of this server: write auto or at most 4, \
+        "models[0].threads: 5 is above the 4 threads of a worker of this server: write auto or at most 4, \
          or start it with more --threads"
     );
 }
@@ -276,15 +276,15 @@ const MODELS: [(&str, &str); 62] = [
     ),
     (
         "name: b, path: /b, threads: 0",
-        "models[1].threads: 0 is not a number of threads: write auto, or from 1 to",
+        "models[1].threads: 0 is not a valid number of threads: write auto, or a number from 1 to",
     ),
     (
         "name: b, path: /b, threads: all",
-        "models[1].threads: \"all\" is not a number of threads: write auto",
+        "models[1].threads: \"all\" is not a valid number of threads: write auto",
     ),
     (
         "name: b, path: /b, threads: 70000",
-        "models[1].threads: 70000 is not a number of threads",
+        "models[1].threads: 70000 is not a valid number of threads",
     ),
     (
         "name: b, path: /b, threads: 1.5",
@@ -373,7 +373,7 @@ const MODELS: [(&str, &str); 62] = [
     ),
     (
         "name: b, path: /b, categories: {'': [a]}",
-        "models[1].categories.\"\": is no name",
+        "models[1].categories.\"\": is not a name",
     ),
     (
         "name: b, path: /b, slow: 1",

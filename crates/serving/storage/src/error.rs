@@ -57,7 +57,7 @@ pub enum Problem {
     #[error("redirects from https to http, which is not followed: name an https URL")]
     Downgrade,
     /// A timeout: what was not received, and within which time.
-    #[error("took too long ({0}): check the server, then try again")]
+    #[error("timed out (expected {0}): check the server, then try again")]
     Slow(String),
     /// An error of the network, of name resolution or of the certificate.
     #[error("cannot be fetched: {0}")]
@@ -77,7 +77,7 @@ pub enum Problem {
     /// Out of memory.
     #[error("does not fit in memory: {bytes_read} bytes were read so far")]
     Memory { bytes_read: usize },
-    #[error("is not wanted any more: fetching it was cancelled")]
+    #[error("is no longer needed: fetching it was canceled")]
     Cancelled,
     #[error(
         "cannot be used for a cache: {0}; --model-cache needs a folder that the user of the \

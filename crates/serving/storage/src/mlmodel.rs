@@ -136,8 +136,8 @@ fn estimator(flavors: &Node, flavor: &str) -> Result<Estimator, Problem> {
         Some(class) if CLASSIFIER_CLASSES.contains(&class) => Ok(Estimator::Classifier),
         Some(class) if REGRESSOR_CLASSES.contains(&class) => Ok(Estimator::Regressor),
         Some(class) => Err(Problem::Mlmodel(format!(
-            "has the model_class {class:?}, whose predict is not known here: save its booster \
-             with mlflow.{flavor}"
+            "has the model_class {class:?}, whose predict function is not supported: save its \
+             booster with mlflow.{flavor}"
         ))),
     }
 }
@@ -149,8 +149,8 @@ fn is_predict_proba(flavor: &str, function: &str) -> Result<bool, Problem> {
         (_, "predict") => Ok(false),
         (SKLEARN, "predict_proba") => Ok(true),
         (SKLEARN, _) => Err(Problem::Mlmodel(format!(
-            "has the predict_fn {function:?}, which is not computed here: save the model again \
-             with pyfunc_predict_fn=\"predict\" or \"predict_proba\""
+            "has the predict_fn {function:?}, which is not supported: save the model again with \
+             pyfunc_predict_fn=\"predict\" or \"predict_proba\""
         ))),
         _ => Err(Problem::Mlmodel(format!(
             "has the predict_fn {function:?}, which the flavor {flavor} of MLflow does not have: \

@@ -20,8 +20,7 @@ pub(crate) fn fetch(
     _: Transfer<'_>,
 ) -> Result<StoreResponse, Problem> {
     Err(Problem::Store {
-        found: "is an object of a store, and this program was built without object stores"
-            .to_owned(),
+        found: "is in an object store, but this program was built without object stores".to_owned(),
         remedy: "build it with the feature object-storage, or name a path or an http(s) URL"
             .to_owned(),
     })

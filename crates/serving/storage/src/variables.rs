@@ -105,9 +105,9 @@ impl Variables {
         match own.next().map(|(_, entry)| entry["auth"].as_str()) {
             Some(Some(login)) if !login.is_empty() => Ok(Some(login.to_owned())),
             Some(_) => Err(wrong("has no \"auth\" for it")),
-            None if config.get("credsStore").is_some() => {
-                Err(wrong("leaves it to a credential helper, which is not run"))
-            }
+            None if config.get("credsStore").is_some() => Err(wrong(
+                "refers to a credential helper, which is not supported",
+            )),
             None => Ok(None),
         }
     }

@@ -70,9 +70,9 @@ pub(crate) fn fetch(agent: &Agent, url: &str, transfer: Transfer<'_>) -> Result<
 fn remedy(status: u16) -> &'static str {
     match status {
         401 | 403 => "the file is not public; name a URL that needs no credentials",
-        404 | 410 => "there is no such file; correct the URL",
-        200..=299 => "only 200 with the whole file is taken",
-        300..=399 => "the redirect leads nowhere; correct the URL",
+        404 | 410 => "file not found; correct the URL",
+        200..=299 => "only 200 with the whole file is accepted",
+        300..=399 => "the redirect cannot be followed; correct the URL",
         408 | 425 | 429 | 500..=599 => "the server has a problem; it is tried again",
         _ => "correct the URL",
     }

@@ -125,10 +125,7 @@ fn files_and_urls_are_fetched_and_checked() {
 fn errors_of_a_server_are_reported_with_a_remedy() {
     let (address, requests) = serve(store);
     for (path, words) in [
-        (
-            "/absent",
-            "answered 404: there is no such file; correct the URL",
-        ),
+        ("/absent", "answered 404: file not found; correct the URL"),
         ("/secret", "answered 403: the file is not public"),
         ("/busy", "answered 503: the server has a problem"),
         ("/part", "answered 206: only 200"),

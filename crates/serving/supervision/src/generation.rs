@@ -332,7 +332,7 @@ impl Generation {
     }
 
     fn standby_failed(&mut self, reason: String, now: Instant) {
-        tracing::warn!(%reason, "no standby of the front can be started: that is tried again");
+        tracing::warn!(%reason, "a standby of the front cannot be started: it is retried");
         self.standby_failures = self.standby_failures.saturating_add(1);
         self.standby_at = now + pause(self.standby_failures);
         let reason = reason.chars().take(REASON_CHARS_MAX).collect();

@@ -14,7 +14,7 @@ use crate::limits::{RESEND_PERIOD, SEND_TIMEOUT};
 pub enum LinkError {
     #[error(transparent)]
     Channel(#[from] OsError),
-    #[error("a message between supervisor and front cannot be read or written")]
+    #[error("a message between supervisor and front cannot be parsed or serialized")]
     Format(#[from] serde_json::Error),
 }
 

@@ -32,7 +32,7 @@ impl Outgoing {
     pub(crate) fn send(&mut self, message: &impl Serialize, fds: &[SharedFd]) {
         match serde_json::to_vec(message) {
             Ok(bytes) => self.waiting.push_back((bytes, fds.to_vec())),
-            Err(error) => tracing::error!(%error, "a message cannot be written"),
+            Err(error) => tracing::error!(%error, "a message cannot be serialized"),
         }
         self.flush();
     }
@@ -71,7 +71,7 @@ impl Outgoing {
                 Ok(Some(message)) => messages.push(message),
                 Ok(None) => return (messages, true),
                 Err(error) => {
-                    tracing::debug!(%error, "a link ends");
+                    tracing::debug!(%error, "a link failed");
                     return (messages, false);
                 }
             }

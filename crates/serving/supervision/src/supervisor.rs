@@ -99,11 +99,11 @@ impl Supervisor {
             // infallible for valid exit codes
             End::Code(code) => u8::try_from(code).unwrap_or(EXIT_CRASHED),
             End::Crashed(exit) if self.is_stopping => {
-                tracing::error!(%exit, "the front ended before it had answered everything");
+                tracing::error!(%exit, "the front exited before it had answered all requests");
                 EXIT_UNANSWERED
             }
             End::Crashed(exit) => {
-                tracing::error!(%exit, "fronts die again and again before they are ready");
+                tracing::error!(%exit, "fronts repeatedly exit before they are ready");
                 EXIT_CRASHED
             }
         }
@@ -121,13 +121,14 @@ impl Supervisor {
             Ok(file) => file,
             Err(error) => {
                 let program = self.program.display();
-                return tracing::error!(%error, "{program} cannot be opened: nothing is upgraded");
+                return tracing::error!(%error, "{program} cannot be opened: the server is not \
+                                                upgraded");
             }
         };
         let mut next = Generation::upgrade(file, listeners);
         match next.start(FrontRole::Upgrade, &mut self.environment) {
             Ok(()) => self.next = Some(next),
-            Err(error) => tracing::error!(%error, "nothing is upgraded"),
+            Err(error) => tracing::error!(%error, "the server is not upgraded"),
         }
     }
 
@@ -137,7 +138,10 @@ impl Supervisor {
             return Ok(());
         };
         if let Some(end) = next.handle_events(&mut self.environment)? {
-            tracing::error!(?end, "the newer binary cannot serve: nothing is upgraded");
+            tracing::error!(
+                ?end,
+                "the newer binary cannot serve: the server is not upgraded"
+            );
             self.next = None;
             return Ok(());
         }
@@ -161,7 +165,7 @@ impl Supervisor {
                 None => remaining.push(generation),
                 Some(End::Code(0)) => {}
                 Some(end) => {
-                    tracing::warn!(?end, "an upgraded front has not answered everything");
+                    tracing::warn!(?end, "a replaced front has not answered all requests");
                 }
             }
         }

@@ -168,7 +168,7 @@ fn start_worker(
     poll: &Poll,
 ) -> Result<Worker, String> {
     let Ok([ring, worker_end, channel]) = <[OwnedFd; 3]>::try_from(fds) else {
-        return Err("a ring and a channel are needed".to_owned());
+        return Err("expected the descriptors of a ring and of both ends of a channel".to_owned());
     };
     let inherited = [ring.as_fd(), worker_end.as_fd()];
     let numbers = inherited.iter().map(|fd| fd.as_raw_fd().to_string());

@@ -24,7 +24,7 @@ pub(super) struct EventLoops(Vec<Wake>);
 pub(super) fn map(fds: Vec<OwnedFd>, threads: usize) -> Result<(Vec<View>, EventLoops), String> {
     let mut fds = fds.into_iter();
     let (Some(rows), Some(results)) = (fds.next(), fds.next()) else {
-        return Err("the memory of the front did not come".to_owned());
+        return Err("the memory of the front was not received".to_owned());
     };
     let views = || -> Result<Vec<View>, OsError> {
         let rows = Arc::new(SharedMemory::open(rows)?.map_read()?);

@@ -67,7 +67,7 @@ impl Models {
         let Some((id, kinds)) = command.opens else {
             return Ok(());
         };
-        let fd = image.ok_or("no image came with the command")?;
+        let fd = image.ok_or("the command has no model image")?;
         let open = open(fd, KindSet::from_bits(kinds))?;
         let mut table = self.0.write().unwrap_or_else(|error| error.into_inner());
         table.0.retain(|(known, _)| *known != id);

@@ -46,7 +46,7 @@ fn run(inherited: &Inherited) -> Result<(), String> {
     set_thread_name(&name(0)).map_err(|error| error.to_string())?;
     let first = inherited.commands.receive();
     let first = first.map_err(|error| error.to_string())?;
-    let first = first.ok_or("the memory of the front did not come")?;
+    let first = first.ok_or("the memory of the front was not received")?;
     let (views, event_loops) = front_memory::map(first.fds, inherited.threads)?;
     let models = Models::default();
     let ring = &inherited.ring;
@@ -54,7 +54,7 @@ fn run(inherited: &Inherited) -> Result<(), String> {
     let team = Team::new(inherited.threads);
     std::thread::scope(|scope| {
         let mut views = views.into_iter().enumerate();
-        let (_, own) = views.next().ok_or("a worker has a thread")?;
+        let (_, own) = views.next().ok_or("the worker has no thread")?;
         for (rank, view) in views {
             let mut context = ThreadContext::new(view);
             let (team, models, changes) = (&team, &models, &changes);
@@ -136,8 +136,8 @@ impl Leader<'_> {
         {
             last = Some(message);
         }
-        let message = last.ok_or("no command came")?;
-        let command = Command::decode(&message.bytes).ok_or("the command cannot be read")?;
+        let message = last.ok_or("no command was received")?;
+        let command = Command::decode(&message.bytes).ok_or("the command cannot be decoded")?;
         if command.is_attach {
             return self.attach(message.fds);
         }

@@ -185,7 +185,7 @@ impl ThreadContext {
             return Ok(());
         }
         let output = model.outputs.iter().find(|output| output.kind == kind);
-        let output = output.ok_or("the model does not give this output")?;
+        let output = output.ok_or("the model does not have this output")?;
         let rows = SegmentRows::all(segment);
         let out = results(&mut self.view.results, model, segment, output, rows)?;
         predictor.finish_sums(sums, out).map_err(described)

@@ -76,7 +76,7 @@ fn state(alive: u32) -> ServerState {
         batching: vec![BatchingChoice {
             kind: "value".to_owned(),
             deferred: false,
-            explanation: "eager: eager batches carry the load".to_owned(),
+            explanation: "eager: eager batches sustain the load".to_owned(),
         }],
     };
     ServerState {
@@ -224,7 +224,7 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
     assert_eq!(model.batching[0].deferred, "0/2");
     assert_eq!(
         model.batching[0].reason,
-        "eager: eager batches carry the load"
+        "eager: eager batches sustain the load"
     );
     for (kind, expected) in [
         ("Ready", "True/Serving"),

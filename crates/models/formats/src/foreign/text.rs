@@ -71,8 +71,8 @@ fn markup(text: &str) -> ModelError {
         let title = title.map_or_else(String::new, |it| {
             format!(" titled '{}'", excerpt(it.trim()))
         });
-        let remedy = "The address answers with a page instead of the file, as after an error or \
-                      before a login: check it with curl";
+        let remedy = "The server returned a page instead of the file, as for an error or a login: \
+                      check the URL with curl";
         return foreign(format!("an HTML page{title}"), remedy);
     }
     if root == "PMML" {

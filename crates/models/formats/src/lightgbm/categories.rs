@@ -35,7 +35,7 @@ pub(super) fn read(
         let info = infos.get(column).copied().unwrap_or_default();
         if !is_within(info, list.len()) {
             notices.push(unknown_columns_notice(&format!(
-                "a list of {} categories for column {column}, which had others in training",
+                "a list of {} categories for column {column}, which had more in training",
                 list.len()
             )));
             return Ok(Vec::new());
@@ -46,8 +46,8 @@ pub(super) fn read(
         match repeated(&texts) {
             // Pandas distinguishes the number 1 from the text "1".
             Some(text) => notices.push(format!(
-                "column {column} has two categories '{}': strings are refused in it until \
-                 \"categories\" of the model lists them; their numbers are taken",
+                "column {column} has two categories '{}': strings are refused in this column until \
+                 \"categories\" of the model lists them; category numbers are accepted",
                 excerpt(text)
             )),
             None if texts.is_empty() => {}
@@ -59,8 +59,8 @@ pub(super) fn read(
 
 fn unknown_columns_notice(problem: &str) -> String {
     format!(
-        "its file has {problem}, so that their columns are not known: strings are refused until \
-         \"categories\" of the model lists them; their numbers are taken"
+        "its file has {problem}, so their columns are unknown: strings are refused until \
+         \"categories\" of the model lists them; category numbers are accepted"
     )
 }
 

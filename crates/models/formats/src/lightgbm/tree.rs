@@ -202,7 +202,7 @@ fn flags_of(decision: u32) -> ModelResult<u8> {
         1 => flags |= flag::MISSING_ZERO,
         2 => flags |= flag::MISSING_NAN,
         other => {
-            let reason = format!("kind {other} of missing values");
+            let reason = format!("unknown missing type {other}");
             return Err(ModelError::inconsistent("decision_type", reason));
         }
     }

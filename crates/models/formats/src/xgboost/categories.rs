@@ -88,7 +88,7 @@ fn complement(sets: &mut CategorySets, set: usize) -> usize {
 pub(super) fn notice(version: XgboostVersion) -> String {
     format!(
         "its splits send categories that were not seen in training the way of missing values, as \
-         XGBoost {version} does; 1.7.3 and newer send them left. For the answers of a newer \
-         XGBoost load the file there and save it again (save_model)"
+         XGBoost {version} does; 1.7.3 and newer send them left. For the predictions of a newer \
+         XGBoost load the file with it and save it again (save_model)"
     )
 }

@@ -125,7 +125,7 @@ impl CategoryTables {
                 TableNames::Utf8(_) | TableNames::Damaged => notices.push(format!(
                     "column {column} has categories outside of ASCII, which XGBoost before 3.4 \
                      writes incompletely: strings are refused in this column until \"categories\" \
-                     of the model lists them; their numbers are taken"
+                     of the model lists them; category numbers are accepted"
                 )),
             }
         }
@@ -139,11 +139,17 @@ fn names_of(offsets: &[i32], bytes: &[i64]) -> ModelResult<(usize, TableNames)> 
     let Some((&first, &last)) = offsets.first().zip(offsets.last()) else {
         return match bytes {
             [] => Ok((0, TableNames::Ascii(Vec::new()))),
-            _ => Err(invalid(format!("none for {} bytes of values", bytes.len()))),
+            _ => Err(invalid(format!(
+                "the list is empty, but there are {} bytes of values",
+                bytes.len()
+            ))),
         };
     };
     if first != 0 || !offsets.is_sorted() || usize::try_from(last) != Ok(bytes.len()) {
-        let reason = format!("not an ascending list from 0 to the {} bytes", bytes.len());
+        let reason = format!(
+            "not an ascending list from 0 to {}, the number of bytes",
+            bytes.len()
+        );
         return Err(invalid(reason));
     }
     // Bytes are written as signed 8-bit numbers.
@@ -174,7 +180,9 @@ fn check_segments(
 ) -> Result<(), String> {
     if segments.len() != features + 1 || segments[0] != 0 {
         let length = segments.len();
-        return Err(format!("{length} numbers for {features} features, from 0"));
+        return Err(format!(
+            "{length} numbers for {features} features: one more is expected, the first 0"
+        ));
     }
     let mut columns = columns.iter().peekable();
     for (column, ends) in segments.windows(2).enumerate() {
@@ -183,7 +191,7 @@ fn check_segments(
         let given = i64::from(ends[1]) - i64::from(ends[0]);
         if usize::try_from(given) != Ok(count) {
             return Err(format!(
-                "{given} categories of column {column}, which has {count}"
+                "{given} categories for column {column}, which has {count}"
             ));
         }
     }

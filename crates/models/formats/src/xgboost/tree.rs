@@ -110,7 +110,10 @@ impl XgboostTreeFields {
         // bounded by it.
         let total: i64 = sizes.iter().map(|&size| i64::from(size).abs()).sum();
         if total > categories.len() as i64 {
-            let reason = format!("{total} in sum, of {} categories", categories.len());
+            let reason = format!(
+                "the sum is {total}, but there are {} categories",
+                categories.len()
+            );
             return Err(ModelError::inconsistent("categories_sizes", reason));
         }
         let mut numbers = Vec::with_capacity(nodes.len());
@@ -119,7 +122,10 @@ impl XgboostTreeFields {
             let members = set
                 .and_then(|(start, size)| categories.get(start..start.checked_add(size)?))
                 .ok_or_else(|| {
-                    let reason = format!("{size} from {start} of {}", categories.len());
+                    let reason = format!(
+                        "{size} categories from {start}, but there are {}",
+                        categories.len()
+                    );
                     ModelError::inconsistent("categories_segments", reason)
                 })?;
             let members: Option<Vec<u32>> = members
@@ -131,7 +137,7 @@ impl XgboostTreeFields {
                 })
                 .collect();
             let members = members.ok_or_else(|| {
-                ModelError::inconsistent("categories", "a category below 0 or above 2^24")
+                ModelError::inconsistent("categories", "a category is negative or not below 2^24")
             })?;
             numbers.push((node, sets.push_categories(members)));
         }
@@ -182,7 +188,7 @@ impl XgboostTreeFields {
                 .and_then(|row| row.checked_mul(size))
                 .and_then(|start| weights.get(start..start.checked_add(size)?))
                 .ok_or_else(|| {
-                    let reason = format!("no {size} values for leaf {node}");
+                    let reason = format!("leaf {node} does not have {size} values");
                     ModelError::inconsistent("leaf_weights", reason)
                 })?;
             vectors.extend(values.iter().copied().map(f64::from));
@@ -239,7 +245,7 @@ fn set_of(sets: &[(i32, usize)], node: usize) -> ModelResult<usize> {
     match index {
         Ok(index) => Ok(sets[index].1),
         Err(_) => {
-            let reason = format!("node {node} is split by category but has none");
+            let reason = format!("node {node} has a categorical split but no categories");
             Err(ModelError::inconsistent("categories_nodes", reason))
         }
     }

@@ -67,14 +67,14 @@ impl XgboostVersion {
         let range = format!("{}.{} to {}.{}", oldest[0], oldest[1], newest[0], newest[1]);
         let notice = match self.0 {
             None => format!(
-                "the file names no version of XGBoost; it is read as {}.{} reads it. Load it with \
-                 the XGBoost that trained it and save it again (save_model)",
+                "the file has no XGBoost version; it is read as {}.{} reads it. Load it with the \
+                 XGBoost that trained it and save it again (save_model)",
                 newest[0], newest[1]
             ),
             Some([1, minor, _]) if minor < 4 => format!(
                 "written by XGBoost {self}, older than the tested versions ({range}); it adds up \
                  trees in another order, so values can differ from its own in the last digits. For \
-                 the values of a newer XGBoost load the file there and save it again (save_model)"
+                 the values of a newer XGBoost load the file with it and save it again (save_model)"
             ),
             Some([major, minor, _]) if [major, minor] < oldest => format!(
                 "written by XGBoost {self}, older than the tested versions ({range}). Compare some \

@@ -106,15 +106,15 @@ impl fmt::Display for Choice {
             Reason::SmallGain => f.write_str("deferring would gain little")?,
             Reason::LowLoad => write!(
                 f,
-                "eager batches carry the load ({:.0} % of what they can)",
+                "eager batches sustain the load ({:.0} % of their capacity)",
                 percent(self.load)
             )?,
             Reason::ClientsWait => {
-                f.write_str("fewer requests came while deferred: clients wait for replies")?;
+                f.write_str("fewer requests arrived while deferred: clients wait for replies")?;
             }
             Reason::Overload => write!(
                 f,
-                "the load is {:.0} % of what eager batches carry",
+                "the load is {:.0} % of the capacity of eager batches",
                 percent(self.load)
             )?,
         }

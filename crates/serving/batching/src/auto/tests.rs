@@ -210,7 +210,7 @@ fn the_reason_is_a_sentence_with_figures() {
     }));
     assert_eq!(
         driver.arrive(20, 4000, 4000).to_string(),
-        "eager: eager batches carry the load (89 % of what they can); deferring gains 29.7 % \
+        "eager: eager batches sustain the load (89 % of their capacity); deferring gains 29.7 % \
          goodput (5839 rows/s in batches of 16 instead of 4501 in batches of 7) and 2.44 idle \
          workers, and costs 12.4 ms at p50"
     );

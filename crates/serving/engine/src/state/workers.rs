@@ -141,7 +141,7 @@ impl WorkerSlot {
             self.failures.saturating_add(1)
         };
         self.last_exit = match self.is_hung {
-            true => format!("it hung and was ended by {exit}"),
+            true => format!("it hung and was killed by {exit}"),
             false => exit.to_string(),
         };
         self.is_ready = false;

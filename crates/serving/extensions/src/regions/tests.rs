@@ -52,13 +52,13 @@ fn tensors_are_read_and_written_inside_of_their_region() {
             .unwrap_err()
             .to_string();
         assert!(
-            message.contains("not inside of shared memory region \"r\""),
+            message.contains("outside of shared memory region \"r\""),
             "{message}"
         );
     }
     let message = shm.regions.slice("q", 0, 1).unwrap_err().to_string();
     assert!(
-        message.contains("\"q\" is not registered; there is [\"r\"]"),
+        message.contains("\"q\" is not registered; registered are [\"r\"]"),
         "{message}"
     );
 }
@@ -182,7 +182,10 @@ fn sizes_and_numbers_are_bounded() {
         let name = format!("r{index}");
         shm.regions.register(part(&name, "object", 0, 1)).unwrap();
     }
-    assert!(shm.refusal("more", "object", (0, 1)).contains("no more"));
+    assert!(
+        shm.refusal("more", "object", (0, 1))
+            .contains("which is the maximum")
+    );
     let message = shm.regions.slice("more", 0, 1).unwrap_err().to_string();
     assert!(message.ends_with("\"r104\"] of 256"), "{message}");
 }

@@ -30,7 +30,7 @@ pub(crate) fn log_fetched(model: &str, source: &Source, fetched: &Fetched) {
             model,
             source,
             error,
-            "cannot be kept in the cache: it is fetched again at each start"
+            "cannot be stored in the cache: it is fetched again at each start"
         );
     }
     let is_of_cache = fetched.cache == CacheUse::Read;
@@ -235,7 +235,7 @@ fn load(
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     if !is_wanted() {
-        return Err("loading was cancelled".to_owned());
+        return Err("loading was canceled".to_owned());
     }
     let installed = install(context, request, fetched).map_err(|problem| {
         let source = albacore_storage::redacted(&request.source);

@@ -191,15 +191,15 @@ fn invalid_fields_are_rejected_by_name() {
         ),
         (
             |p, _| p.models[0].threads = Some(0),
-            "models[0].threads: 0 is not a number of threads",
+            "models[0].threads: 0 is not a valid number of threads",
         ),
         (
             |p, _| p.models[0].threads = Some(5),
-            "models[0].threads: 5 is above the 4 of a worker",
+            "models[0].threads: 5 is above the 4 threads of a worker",
         ),
         (
             |p, _| p.models[0].threads = Some(1 << 16),
-            "models[0].threads: 65536 is not a number of threads",
+            "models[0].threads: 65536 is not a valid number of threads",
         ),
         (
             |p, _| of_model(p).policy = proto::Policy::Eager.into(),

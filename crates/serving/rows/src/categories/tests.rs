@@ -251,7 +251,7 @@ fn unknown_texts_are_refused_or_missing_as_in_the_library() {
     let message = refusal(scored(&model(UnknownCategory::Refused), &row));
     for part in [
         "column \"color\"",
-        "\"re\" is none of the categories",
+        "\"re\" is not one of the categories",
         "\"red\", \"a, b\"",
         "3 more",
     ] {
@@ -338,7 +338,7 @@ fn a_field_of_csv_that_is_a_number_and_a_category_is_refused() {
     assert_eq!(row("1,NA,2,1").unwrap()[1], 6.0);
     assert!(row("1,,2,1").unwrap()[1].is_nan());
     assert!(row("1,None,2,1").unwrap()[1].is_nan());
-    assert!(refusal(row("1,blue,2,1")).contains("field 2, \"blue\", \"blue\" is none of"));
+    assert!(refusal(row("1,blue,2,1")).contains("field 2, \"blue\", \"blue\" is not one of"));
     assert!(refusal(row("x,red,2,1")).contains("field 1, \"x\", is not a number"));
 }
 
@@ -348,32 +348,38 @@ fn invalid_text_tensors_are_rejected_with_the_reason() {
     let mut memory = [0; 8];
     for (text, part) in [
         ("7", "not a list"),
-        ("[\"a\"]", "has 1 texts where its shape needs 2"),
-        ("[\"a\",\"a\",\"a\"]", "has 3 texts"),
-        ("[\"a\",1]", "value 1: `1` is no string"),
-        ("[\"a\",\"\\x\"]", "value 1: `\"\\x\"` is no string"),
-        ("[\"a\",\"a", "value 1: `\"a` is no string"),
-        ("[\"a\" \"a\"]", "cut off"),
-        ("[[\"a\",\"a\"]]", "cut off"),
-        ("[\"a\",\"a\"] 1", "something follows"),
+        ("[\"a\"]", "has 1 strings where its shape needs 2"),
+        ("[\"a\",\"a\",\"a\"]", "has 3 strings"),
+        ("[\"a\",1]", "value 1: `1` is not a string"),
+        (
+            "[\"a\",\"\\x\"]",
+            "value 1: `\"\\x\"` is not a valid string",
+        ),
+        ("[\"a\",\"a", "value 1: `\"a` is not a valid string"),
+        ("[\"a\" \"a\"]", "the list of strings is malformed"),
+        ("[[\"a\",\"a\"]]", "the list of strings is malformed"),
+        (
+            "[\"a\",\"a\"] 1",
+            "unexpected data after the list of strings",
+        ),
         (
             "[\"a\",\"b\"]",
-            "value 1: \"b\" is none of the categories \"a\"",
+            "value 1: \"b\" is not one of the categories \"a\"",
         ),
     ] {
         let message = write_json(&table, text, &mut memory).unwrap_err().message;
         assert!(message.contains(part), "{text}: {message}");
     }
     for (bytes, part) in [
-        (&b"\x01\0\0\0a"[..], "has 1 texts where its shape needs 2"),
+        (&b"\x01\0\0\0a"[..], "has 1 strings where its shape needs 2"),
         (
             b"\x01\0\0\0a\xff\xff\xff\xffa",
-            "value 1: its text is cut off",
+            "value 1: its string is incomplete",
         ),
-        (b"\x01\0\0\0a\x01\0", "value 1: its text is cut off"),
+        (b"\x01\0\0\0a\x01\0", "value 1: its string is incomplete"),
         (
             b"\x01\0\0\0a\x02\0\0\0a\xff",
-            "value 1: its text is not UTF-8 after 1 bytes",
+            "value 1: its string is not UTF-8 after 1 bytes",
         ),
     ] {
         let message = write_bytes(&table, bytes, &mut memory).unwrap_err().message;
@@ -387,5 +393,5 @@ fn invalid_text_tensors_are_rejected_with_the_reason() {
     let message = write_contents(&table, &contents, &mut memory)
         .unwrap_err()
         .message;
-    assert!(message.contains("bytes_contents alone"), "{message}");
+    assert!(message.contains("bytes_contents only"), "{message}");
 }

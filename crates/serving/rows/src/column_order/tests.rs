@@ -31,7 +31,7 @@ fn wrong_names_are_refused_by_name() {
             &["age", "sum", "c", "x"][..],
             "column \"sum\", \"x\" are unknown; the model has \"age\"",
         ),
-        (&["age", "c", "age"], "column \"age\" comes twice"),
+        (&["age", "c", "age"], "column \"age\" is given twice"),
         (&["c"], "column \"age\", \"amount\" are missing: send null"),
         (&["age", "amount"], "column \"c\" is missing"),
         (&["0", "1", "2"], "are unknown"),
@@ -45,7 +45,7 @@ fn wrong_names_are_refused_by_name() {
     }
     let message = refused(&[], &["age", "1", "2"]);
     assert!(
-        message.contains("\"age\" is unknown: the model's file has no names"),
+        message.contains("\"age\" is unknown: the model's file has no column names"),
         "{message}"
     );
     assert!(refused(&[], &["00", "1", "2"]).contains("\"00\" is unknown"));
@@ -69,7 +69,7 @@ fn a_misspelled_name_and_no_name_are_refused_where_columns_may_be_missing() {
     };
     for (request, part) in [
         (&["age", "amuont"][..], "column \"amuont\" is unknown"),
-        (&["age", "age"], "column \"age\" comes twice"),
+        (&["age", "age"], "column \"age\" is given twice"),
         (&["x"], "column \"x\" is unknown"),
         (&[], "are missing"),
     ] {

@@ -162,7 +162,7 @@ fn invalid_objects_are_rejected_with_the_reason() {
         ),
         (
             r#"{"instances": [{"age": 1, "age": 2, "amount": 2}]}"#,
-            r#"column "age" comes twice"#,
+            r#"column "age" is given twice"#,
         ),
         (
             r#"{"instances": [{"age": 1, "amount": "many"}]}"#,
@@ -304,7 +304,7 @@ fn invalid_data_frames_and_parameters_are_rejected_with_the_reason() {
         ),
         (
             r#"{"inputs": [[1, 2]], "parameters": [1]}"#,
-            "the parameters are no object",
+            "the parameters are not an object",
         ),
     ] {
         let error = scored(body).unwrap_err();
@@ -330,7 +330,7 @@ fn csv_errors_contain_the_line_number() {
             "amount,age\n\n1,many",
             "line 3 of the text/csv body: field 2, \"many\", is not a number",
         ),
-        ("age,amount\n\"1,2\n", "a quoted field has no end"),
+        ("age,amount\n\"1,2\n", "a quoted field is not closed"),
         ("age,amount\n\"1\"2,2\n", "not followed by a comma"),
     ] {
         let error = csv(body).unwrap_err();

@@ -34,7 +34,8 @@ fn front_threads_default_to_a_quarter_of_the_cpus_within_bounds() {
     let threads = [0, 1, 2, 3, 4, 8, 12, 64, 512].map(by_default);
     assert_eq!(threads, [1, 1, 1, 1, 2, 2, 3, 16, 16]);
     assert_eq!(front_threads(Some(2), 2), Ok(2));
-    let error = "--front-threads 3 is not between 1 and 2, the cpus that this server may use";
+    let error = "--front-threads 3 is not between 1 and 2, the number of cpus that this server may \
+                 use, but at most 256";
     assert_eq!(front_threads(Some(3), 2), Err(error.to_owned()));
     assert_eq!(front_threads(Some(256), 512), Ok(256));
     assert!(front_threads(Some(257), 512).is_err());
@@ -115,7 +116,7 @@ fn conflicting_arguments_are_reported_by_name() {
         (&["--model", "m=b"], "--model m is given twice"),
         (&["--model", "=b"], "is not a name"),
         (&["--model", "a/b=c"], "is not a name"),
-        (&["--model", "b="], "has no path"),
+        (&["--model", "b="], "has neither a path nor a URL"),
         (&["--slo", "x=2ms"], "--slo x: no --model has this name"),
         (
             &["--slo", "2ms", "--slo", "3ms"],

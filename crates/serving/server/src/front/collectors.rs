@@ -120,7 +120,8 @@ impl Collector for ParamsCollector {
         let help = "1 while the stream of --params is open";
         families.gauge("params_connected", help, i64::from(stream.is_connected))?;
         let generation = stream.parameters.map_or(0, |it| it.generation);
-        let help = "Generation of the parameters of the stream in force; 0 while the settings are";
+        let help = "Generation of the stream's parameters in force; 0 while the settings are in \
+                    force";
         families.gauge("params_generation", help, integer(generation))?;
         let help = "Messages of the stream that were applied";
         families.counter("params_messages_taken", help, stream.applied_total)?;
@@ -142,11 +143,11 @@ impl Collector for SupervisionCollector {
         families.counter("front_deaths", help, status.front_deaths)?;
         let help = "Connections that were reset because their front died";
         families.counter("front_connections_reset", help, status.connections_reset)?;
-        let help = "Fronts whose place a standby has taken";
+        let help = "Fronts that a standby has replaced";
         families.counter("front_takeovers", help, status.takeovers)?;
         let help = "Binaries that were replaced while the server ran (SIGUSR2)";
         families.counter("upgrades", help, status.upgrades)?;
-        let help = "1 while a standby could take the place of the front at once";
+        let help = "1 while a standby is ready to replace the front";
         let is_ready = status.standby == StandbyState::Ready;
         families.gauge("standby_ready", help, i64::from(is_ready))
     }
@@ -162,7 +163,7 @@ impl std::fmt::Debug for LoadReportCollector {
 
 impl Collector for LoadReportCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let help = "Requests whose endpoint-load-metrics-format names no known format";
+        let help = "Requests whose endpoint-load-metrics-format is not a known format";
         let ignored = self.0.unknown_formats();
         Families(encoder).counter("load_report_formats_unknown", help, ignored)
     }
@@ -241,7 +242,7 @@ fn encode_server(families: &mut Families<'_>, stats: &Stats) -> Result<(), Error
     let mut gauge = |name, help, value| families.gauge(name, help, integer(value as u64));
     let help = "Rows reserved or waiting for a worker";
     gauge("queue_rows", help, stats.queue_rows)?;
-    let help = "The bound of queue_rows";
+    let help = "Upper bound of queue_rows";
     gauge("queue_rows_max", help, stats.queue_rows_max)?;
     gauge("workers", "Workers configured", stats.workers)?;
     gauge("workers_ready", "Workers that are up", stats.workers_ready)?;
@@ -258,8 +259,8 @@ fn encode_server(families: &mut Families<'_>, stats: &Stats) -> Result<(), Error
         let metric = families.family("front_request_cpu", help, unit, MetricType::Gauge)?;
         ConstGauge::new(front.per_request.0 as f64 / 1e9).encode(metric)?;
     }
-    let help = "Time in which a lock of the front end was held: state, which all threads share, \
-                inboxes, memory and tallies of answers";
+    let help = "Time that a lock of the front end was held: state, which all threads share, \
+                inboxes, memory and tallies of replies";
     let seconds = Some(&Unit::Seconds);
     let LockTimes {
         state,
@@ -285,7 +286,7 @@ fn encode_server(families: &mut Families<'_>, stats: &Stats) -> Result<(), Error
     let help = "Part of a request's time that the front end may take before requests over their \
                 share of it are refused, learned, 0 to 1";
     families.gauge("front_time_limit_ratio", help, stats.front_time_limit_ratio)?;
-    let help = "Workers ended because they hung";
+    let help = "Workers killed because they hung";
     families.counter("worker_hangs", help, stats.worker_hangs_total)?;
     let help = "Batches run again because their worker was lost";
     families.counter("replayed_batches", help, stats.replayed_batches_total)
@@ -298,7 +299,7 @@ fn encode_workers(families: &mut Families<'_>, stats: &Stats) -> Result<(), Erro
     let count = |count: fn(WorkerStats) -> u64| {
         (0..stats.workers).map(move |worker| (label(worker), count(of(worker))))
     };
-    let help = "Starts of a worker after a loss, by worker";
+    let help = "Restarts of a lost worker, by worker";
     families.counters("worker_restarts", help, None, count(|of| of.restarts_total))?;
     let help = "Batches done, by worker";
     families.counters("worker_batches", help, None, count(|of| of.batches_total))?;
@@ -317,8 +318,8 @@ fn encode_memory(families: &mut Families<'_>, memory: &MemoryStats) -> Result<()
         *by_node.entry((model, image.node)).or_default() += image.bytes;
         *huge.entry(model).or_default() += image.huge_bytes;
     }
-    let help = "Bytes of compiled models by the NUMA node that they lie on; unknown: several, or \
-                the kernel does not tell";
+    let help = "Bytes of compiled models by the NUMA node that holds them; unknown: several, or \
+                not reported by the kernel";
     let mut family = families.family("model_image_bytes", help, None, MetricType::Gauge)?;
     for ((model, node), bytes) in by_node {
         let node = node.map_or("unknown".to_owned(), |node| node.to_string());
@@ -339,17 +340,19 @@ fn encode_memory(families: &mut Families<'_>, memory: &MemoryStats) -> Result<()
     ];
     let help = "Copies of models to NUMA nodes with workers";
     families.counters("model_image_copies", help, None, results.into_iter())?;
-    let help = "Workers that allocated scratch memory again because they came to a NUMA node";
+    let help = "Workers that allocated scratch memory again because they moved to another NUMA \
+                node";
     families.counter("worker_scratch_moves", help, memory.scratch_moves_total)
 }
 
 /// Load of the last minute.
 fn encode_load(families: &mut Families<'_>, load: &Load) -> Result<(), Error> {
-    let help = "What to multiply the pods by: 1/(1-r), r bad share of worst model; if 0, (1-f)/0.8, f idle";
+    let help = "Factor for the number of pods: 1/(1-r), r bad share of worst model; if 0, \
+                (1-f)/0.8, f idle";
     families.gauge("load_factor", help, load.factor)?;
-    let help = "Late, shed and failed requests of all, last minute";
+    let help = "Share of requests that were late, shed or failed, last minute";
     families.gauge("bad_rate", help, load.bad_rate)?;
-    let help = "Idle time of workers, of all their time, last minute";
+    let help = "Share of the workers' time that was idle, last minute";
     families.gauge("idle_share", help, load.idle_share)?;
     let help = "Requests answered in time, per second, last minute";
     families.gauge("goodput_per_second", help, load.goodput_per_second)
@@ -372,7 +375,7 @@ fn encode_models(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(
             of.failed_total
         }),
         ("shed", "Requests refused by admission", |of| of.shed_total),
-        ("abandoned", "Requests whose client went away", |of| {
+        ("abandoned", "Requests whose client disconnected", |of| {
             of.abandoned_total
         }),
         ("batches", "Batches handed to a worker", |of| {
@@ -384,7 +387,7 @@ fn encode_models(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(
         let samples = samples.map(|model| ([("model", model.name.as_str())], count(model)));
         families.counters(name, help, None, samples)?;
     }
-    let help = "What finished batches cost a worker, had each been as large as those under load";
+    let help = "Worker time of finished batches, had each been as large as those under load";
     let seconds = Some(&Unit::Seconds);
     let mut family = families.family("work", help, seconds, MetricType::Counter)?;
     for model in models {
@@ -428,7 +431,7 @@ fn encode_outcomes(families: &mut Families<'_>, models: &[ModelStats]) -> Result
     });
     let help = "Requests by costliest kind and outcome; unread: refused before the body was read";
     families.counters("outcomes", help, None, outcomes)?;
-    let help = "1 if all and each kind of a model's requests met its objective, last minute";
+    let help = "1 if a model's requests, in all and of each kind, met its objective, last minute";
     let mut family = families.family("slo_met", help, None, MetricType::Gauge)?;
     for model in models {
         if let Some(is_met) = model.load().is_objective_met() {
@@ -442,7 +445,7 @@ fn encode_outcomes(families: &mut Families<'_>, models: &[ModelStats]) -> Result
 /// Durations, sizes and dispatch reasons of batches, by model and costliest output kind.
 fn encode_kinds(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
     type Of = fn(&KindStats) -> &Histogram;
-    let defer = "Of queue_duration, while a worker was free: waited on purpose";
+    let defer = "Part of queue_duration while a worker was free: deliberate waiting";
     let times: [(&str, &str, Of); 4] = [
         ("queue_duration", "Submit to dispatch", |of| &of.queue_nanos),
         ("defer_duration", defer, |of| &of.defer_nanos),
@@ -495,8 +498,8 @@ fn kinds(models: &[ModelStats]) -> impl Iterator<Item = (&str, &KindStats)> {
 /// Learned cost of batches, l(b) = alpha b + beta, by the costliest output kind of their requests.
 fn encode_batch_cost(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
     type Part = fn(&CostEstimate) -> f64;
-    let margin = "Measured over learned time that the objective's percentile of batches keeps to";
-    let error = "Mean distance of batches from alpha b + beta, as a share of it";
+    let margin = "Ratio of measured to learned time at the percentile of the objective";
+    let error = "Mean relative deviation of batches from alpha b + beta";
     let row = "Learned time of a row in a batch";
     let seconds = Some(&Unit::Seconds);
     let gauges: [(&str, &str, Option<&Unit>, Part); 4] = [
@@ -523,10 +526,10 @@ fn encode_batch_cost(families: &mut Families<'_>, models: &[ModelStats]) -> Resu
 fn encode_choices(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
     type Part = fn(&Choice) -> Option<f64>;
     let chosen = "1 while policy auto defers batches, 0 while it dispatches them at once";
-    let load = "Work of all queues in eager batches, as a share of what the workers can do";
-    let gain = "Goodput that deferring gains by the closed forms, as a share of eager goodput";
+    let load = "Work of all queues in eager batches, as a share of the workers' capacity";
+    let gain = "Predicted goodput gain of deferring, as a share of eager goodput";
     let idle = "Workers that deferring leaves idle at the present rate";
-    let p50 = "How much later half of the requests are answered if deferred";
+    let p50 = "Predicted increase of the median latency if requests are deferred";
     let seconds = Some(&Unit::Seconds);
     let gauges: [(&str, &str, Option<&Unit>, Part); 5] = [
         ("batching_deferred", chosen, None, |of| {

@@ -59,7 +59,7 @@ pub(crate) enum FrontError {
     #[error("the descriptors of the gRPC services cannot be served")]
     Descriptors(#[from] tonic_reflection::server::Error),
     /// The kernel does not support arrival timestamps on the sockets.
-    #[error("requests cannot be timed")]
+    #[error("arrival timestamps cannot be enabled on the sockets")]
     Stamps(#[from] albacore_os::OsError),
     #[error("a listening socket cannot be used")]
     Listener(#[from] std::io::Error),

@@ -165,7 +165,7 @@ impl RateGuard {
         let (bytes, seconds) = (self.bytes, self.start.elapsed().as_secs());
         RequestError::new(
             ErrorKind::Slow,
-            format!("the body is too slow: {bytes} bytes of it came in {seconds} s"),
+            format!("the body arrives too slowly: {bytes} bytes in {seconds} s"),
         )
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn statistics(
         validate::find_model(engine, LoopIndex::default(), name, version)?;
     } else if !version.is_empty() {
         return Err(RequestError::invalid(
-            "a version without a model: name the model, too",
+            "the request has a version but no model: name the model, too",
         ));
     }
     let models = engine.stats().models;
@@ -81,8 +81,8 @@ impl Front {
         if self.engine.model(name).err() == Some(ModelLookupError::Unknown) {
             let (name, names) = (validate::excerpt(name), self.engine.names());
             let message = format!(
-                "model {name:?} is not in the settings of this server, which have {names:?}: a \
-                 model is added by editing them"
+                "model {name:?} is not in the settings of this server, which have {names:?}: edit \
+                 the settings to add a model"
             );
             return Err(RequestError::new(ErrorKind::NotFound, message));
         }
@@ -102,8 +102,8 @@ impl Front {
             RequestError::new(
                 ErrorKind::Unimplemented,
                 "models are not loaded or unloaded by calls: edit spec.models of the deployment, \
-                 or the settings file; a file that changes is loaded by itself. Calls do it if the \
-                 server is started with --model-control explicit (ALBACORE_MODEL_CONTROL)",
+                 or the settings file, which is reloaded when it changes; or start the server with \
+                 --model-control explicit (ALBACORE_MODEL_CONTROL)",
             )
         })
     }

@@ -38,7 +38,8 @@ pub(super) fn find_model(
             }
             ModelLookupError::Unknown => {
                 let (name, names) = (excerpt(name), engine.names());
-                let message = format!("model {name:?} is not served here; there is {names:?}");
+                let message =
+                    format!("model {name:?} is not served here: this server has {names:?}");
                 RequestError::new(ErrorKind::NotFound, message)
             }
         })?;
@@ -48,7 +49,7 @@ pub(super) fn find_model(
     Err(RequestError::new(
         ErrorKind::NotFound,
         format!(
-            "model {name:?} has no version {:?}; there is \"{VERSION}\"",
+            "model {name:?} has no version {:?}; the only version is \"{VERSION}\"",
             excerpt(version)
         ),
     ))
@@ -71,8 +72,8 @@ pub(super) fn check_input(
     let datatype = Datatype::from_name(declared.datatype).ok_or_else(|| {
         let names = Datatype::NAMES.map(|(_, name)| name);
         RequestError::invalid(format!(
-            "input {INPUT:?} has datatype {:?}; it takes {}; texts of categories come in inputs \
-             of their own, one for each column",
+            "input {INPUT:?} has datatype {:?}; supported are {}; send category strings as \
+             separate inputs, one for each column",
             excerpt(declared.datatype),
             names.join(" ")
         ))
@@ -177,7 +178,7 @@ impl<'a> OutputSelection<'a> {
             let label = model.class_names.is_some().then_some(LABEL);
             let names: Vec<_> = names.chain(label).collect();
             return Err(RequestError::invalid(format!(
-                "output {:?} is unknown: model {:?} gives {names:?}",
+                "output {:?} is unknown: model {:?} has {names:?}",
                 excerpt(name),
                 model.name
             )));
@@ -265,7 +266,7 @@ pub(super) fn check_reply_size(
     Err(RequestError::new(
         ErrorKind::TooLarge,
         format!(
-            "the reply to {rows} rows would have some {bytes} bytes, more than {REPLY_BYTES_MAX}: \
+            "the reply to {rows} rows would have about {bytes} bytes, more than {REPLY_BYTES_MAX}: \
              send fewer rows at once, or ask for binary data, which takes a third"
         ),
     ))
@@ -382,7 +383,7 @@ pub(super) fn output_form(
         (None, None) => Ok(OutputForm::Values),
         (None, Some(slice)) => Ok(OutputForm::Region(slice)),
         (Some(_), Some(_)) => Err(refusal(
-            "classes are not written to shared memory; ask for classification or \
+            "classes are not written to shared memory; ask for either classification or \
              shared_memory_region",
         )),
         (Some(Some(limit)), None) if limit > 0 => Ok(OutputForm::Classes(

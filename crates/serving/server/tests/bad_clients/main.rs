@@ -253,7 +253,7 @@ async fn slow_senders_and_readers_are_closed_at_their_deadlines() {
         let answer = read_to_end(&mut stream).await;
         let answer = String::from_utf8_lossy(&answer);
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-        assert!(answer.contains("too slow"), "{answer}");
+        assert!(answer.contains("too slowly"), "{answer}");
     });
     // A reply of 6 MB that is not read, over both versions of HTTP.
     let rows = 15_000;

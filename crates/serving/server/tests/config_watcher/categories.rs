@@ -53,7 +53,7 @@ fn texts_are_the_codes_of_the_file_or_of_the_settings_also_after_a_front_died() 
     let message = predictions(&server, &["rot"]);
     let message = message.as_str().unwrap();
     assert!(
-        message.contains("\"rot\" is none of the categories \"red\""),
+        message.contains("\"rot\" is not one of the categories \"red\""),
         "{message}"
     );
     // From here on "red" is the last category.
@@ -64,7 +64,7 @@ fn texts_are_the_codes_of_the_file_or_of_the_settings_also_after_a_front_died() 
     assert!(
         before
             .as_str()
-            .is_some_and(|it| it.contains("\"blue\" is none of")),
+            .is_some_and(|it| it.contains("\"blue\" is not one of")),
         "{before}"
     );
 

@@ -105,7 +105,7 @@ fn a_server_without_its_model_is_live_and_becomes_ready_once_the_model_exists() 
     let failed = server.event("model_failed");
     let error = failed["error"].as_str().unwrap();
     assert!(
-        error.contains("/gone answered 404: there is no such file"),
+        error.contains("/gone answered 404: file not found"),
         "{error}"
     );
     assert_eq!(server.get("/v2/health/live").status, 200);

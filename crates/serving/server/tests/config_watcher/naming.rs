@@ -407,11 +407,11 @@ fn names_of_classes_that_a_model_does_not_have_are_refused() {
     for (file, problem) in [
         (
             "xgb_exact.ubj",
-            "2 names of classes are given, but the value of this model is no class",
+            "2 names of classes are given, but the value of this model is neither a class",
         ),
         (
             "xgb_reg_logistic.ubj",
-            "the value of this model is no class",
+            "the value of this model is neither a class",
         ),
         (
             "lgb_multiclass.txt",

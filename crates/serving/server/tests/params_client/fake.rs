@@ -163,7 +163,7 @@ fn parameters_of_a_lost_stream_stay_until_the_settings_change() {
     let lost = server.event("parameters_lost");
     let words = lost["error"].as_str().unwrap().to_owned();
     assert!(
-        words.contains("cannot be connected") || words.contains("no pod"),
+        words.contains("cannot connect") || words.contains("no pod"),
         "{words}"
     );
     until(&server, "lost", |state| {
@@ -337,7 +337,8 @@ fn parameters_of_single_models_are_changed_without_a_restart() {
         !state["params"]["refused"].is_null()
     });
     let words = state["params"]["refused"].as_str().unwrap();
-    let reason = "parameters.models[0].threads: 3 is above the 2 of a worker of this server";
+    let reason =
+        "parameters.models[0].threads: 3 is above the 2 threads of a worker of this server";
     assert!(words.starts_with(reason), "{words}");
     assert_eq!(state["models"][0]["batching_params"], expected);
     let plain = ModelParameters {

@@ -52,7 +52,7 @@ impl LatencyReport {
         if bounds_us.windows(2).any(|pair| pair[0] >= pair[1]) {
             return Err(ValidationError::field(
                 "bounds_us",
-                "do not rise: sort them",
+                "are not in ascending order: sort them",
             ));
         }
         Ok(())

@@ -122,7 +122,7 @@ impl<'a> Registry<'a> {
         match scheme.to_ascii_lowercase().as_str() {
             "basic" => password.ok_or_else(|| self.access_problem("401", "without credentials")),
             "bearer" => self.token(challenge, password.as_deref()),
-            _ => Err(self.access_problem("401", "with Basic or Bearer authentication")),
+            _ => Err(self.access_problem("401", "because its authentication is not supported")),
         }
     }
 
@@ -150,13 +150,13 @@ impl<'a> Registry<'a> {
         let token = body["token"].as_str().or(body["access_token"].as_str());
         match token {
             Some(token) if status == 200 => Ok(format!("Bearer {token}")),
-            _ => Err(self.access_problem(status.as_str(), "to get a token for it")),
+            _ => Err(self.access_problem(status.as_str(), "because no token was issued")),
         }
     }
 
     fn access_problem(&self, status: &str, how: &str) -> Problem {
         Problem::Store {
-            found: format!("may not be read {how}: the registry answered {status}"),
+            found: format!("cannot be accessed {how}: the registry answered {status}"),
             remedy: format!(
                 "add {} to config.json in the folder of DOCKER_CONFIG, or correct it there",
                 self.host

@@ -70,7 +70,7 @@ impl Address {
                     is_folder,
                 })
             }
-            _ => Err(Problem::Address("it is not of that form".to_owned())),
+            _ => Err(Problem::Address("invalid scheme, bucket or key".to_owned())),
         }
     }
 

@@ -128,7 +128,7 @@ impl Journal {
         Problem::Store {
             found: format!("needs credentials, and {host} gave none: it {what}"),
             remedy: format!(
-                "set {}, from a Secret in a pod, or let the pod have an identity in the cloud",
+                "set {}, from a Secret in a pod, or give the pod a cloud identity",
                 self.store.credential_variables()
             ),
         }
@@ -151,10 +151,13 @@ impl Journal {
                 format!("correct {credential_variables}"),
             ),
             401 | 403 => (
-                "may not be read with these credentials",
-                "give them the right to read it; some stores say so of a missing key".to_owned(),
+                "cannot be accessed with these credentials",
+                "grant them read permission; some stores answer this for a missing key".to_owned(),
             ),
-            301 | 302 | 307 | 308 => ("is elsewhere", format!("correct {endpoint_variables}")),
+            301 | 302 | 307 | 308 => (
+                "is at another endpoint",
+                format!("correct {endpoint_variables}"),
+            ),
             400 if code.starts_with("AuthorizationHeader") => (
                 "is in another region",
                 format!("correct {endpoint_variables}"),
@@ -226,9 +229,9 @@ mod tests {
             (
                 403,
                 "AccessDenied",
-                "may not be read with these credentials",
+                "cannot be accessed with these credentials",
             ),
-            (301, "PermanentRedirect", "is elsewhere"),
+            (301, "PermanentRedirect", "is at another endpoint"),
             (400, "AuthorizationHeaderMalformed", "is in another region"),
             (503, "SlowDown", "it is tried again"),
             (

@@ -105,7 +105,7 @@ fn a_cached_object_is_not_returned_without_read_access() {
     let source = Source::Url("s3://models/secret.ubj".to_owned());
     let error = node.server(&other).fetch(&source, None, &|| true);
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("may not be read"), "{error}");
+    assert!(error.contains("cannot be accessed"), "{error}");
 }
 
 #[test]

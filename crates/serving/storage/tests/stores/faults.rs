@@ -248,7 +248,7 @@ fn a_redirect_is_not_followed_with_a_signature() {
     });
     let text = refusal("s3://bucket/key", &keys(address));
     assert!(
-        text.contains("is elsewhere: the store answered 301 PermanentRedirect"),
+        text.contains("is at another endpoint: the store answered 301 PermanentRedirect"),
         "{text}"
     );
     assert_eq!(requests.lock().unwrap().len(), 1);

@@ -150,12 +150,12 @@ fn errors_of_a_registry_are_reported_with_a_remedy() {
         (
             existing.clone(),
             &anonymous,
-            "may not be read without credentials: the registry answered 401",
+            "cannot be accessed without credentials: the registry answered 401",
         ),
         (
             existing,
             &wrong,
-            "may not be read with these credentials: the registry answered 401",
+            "cannot be accessed with these credentials: the registry answered 401",
         ),
         (
             format!("oci://{}/team/fraud:v2", registry.host),
@@ -247,7 +247,7 @@ fn a_password_is_exchanged_for_a_token_and_an_interrupted_layer_is_resumed() {
     let (_other, wrong) = login(&host, "d3Jvbmc=");
     let text = refusal(&url, &wrong);
     assert!(
-        text.contains("may not be read to get a token for it"),
+        text.contains("cannot be accessed because no token was issued"),
         "{text}"
     );
 }
@@ -294,7 +294,7 @@ fn a_docker_configuration_without_a_password_is_reported() {
         ("no JSON", "config.json is not JSON"),
         (
             r#"{"credsStore": "desktop"}"#,
-            "leaves it to a credential helper, which is not run",
+            "refers to a credential helper, which is not supported",
         ),
         (r#"{"auths": {"HOST": {}}}"#, "has no \"auth\" for it"),
         (

@@ -100,7 +100,7 @@ fn errors_of_the_store_are_reported_with_a_remedy() {
         (
             "s3://models/there.ubj",
             &other,
-            "may not be read with these credentials",
+            "cannot be accessed with these credentials",
         ),
         (
             "s3://models/there.ubj",
@@ -172,7 +172,7 @@ fn the_model_of_a_folder_is_found_as_in_local_folders() {
     ]);
     let text = refusal("s3://models/folders/one/", &other);
     assert!(
-        text.contains("may not be read with these credentials"),
+        text.contains("cannot be accessed with these credentials"),
         "{text}"
     );
 }

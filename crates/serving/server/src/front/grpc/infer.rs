@@ -307,7 +307,7 @@ fn requested_outputs(
     if request.outputs.len() > TENSORS_MAX {
         let outputs = request.outputs.len();
         return Err(RequestError::invalid(format!(
-            "{outputs} outputs are more than {TENSORS_MAX}"
+            "the request has {outputs} outputs, more than {TENSORS_MAX}"
         )));
     }
     let is_true = |parameters: &Parameters, name: &str| {
@@ -346,7 +346,7 @@ fn only_input<'a>(
     if input.shape.len() > DIMENSIONS_MAX {
         let dimensions = input.shape.len();
         return Err(RequestError::invalid(format!(
-            "input \"input\" has {dimensions} dimensions; it takes two, [rows, {}]",
+            "input \"input\" has {dimensions} dimensions; expected two, [rows, {}]",
             model.features
         )));
     }

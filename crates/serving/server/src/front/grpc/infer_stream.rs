@@ -253,7 +253,7 @@ impl Messages {
                 return Ok(None);
             };
             let frame = frame.map_err(|error| {
-                RequestError::invalid(format!("the stream is broken off: {error}"))
+                RequestError::invalid(format!("the stream was aborted: {error}"))
             })?;
             self.unread
                 .extend_from_slice(&frame.into_data().unwrap_or_default());
@@ -298,6 +298,6 @@ async fn wait_until_idle(time: Duration, running: &mut watch::Receiver<usize>) {
 fn idle_timeout_error(time: Duration) -> RequestError {
     RequestError::new(
         ErrorKind::Unavailable,
-        format!("no request came for {time:?}: open another stream"),
+        format!("no request arrived for {time:?}: open another stream"),
     )
 }

@@ -33,7 +33,7 @@ impl OpenRcaService for LoadStreams {
         if !self.0.is_enabled() {
             // Clients do not retry after this status code.
             return Err(Status::unimplemented(
-                "this server gives no load reports: it runs with --load-reports never",
+                "this server sends no load reports: it was started with --load-reports never",
             ));
         }
         let interval = request.into_inner().report_interval;

@@ -340,7 +340,9 @@ impl GrpcService {
 
 fn decode<M: Message + Default>(bytes: bytes::Bytes) -> Result<M, RequestError> {
     M::decode(bytes).map_err(|error| {
-        RequestError::invalid(format!("the message of the call cannot be read: {error}"))
+        RequestError::invalid(format!(
+            "the message of the call cannot be decoded: {error}"
+        ))
     })
 }
 
@@ -348,6 +350,6 @@ fn unknown_call(name: &str) -> RequestError {
     if let Some(call) = UnsupportedCall::from_name(name) {
         return triton::unsupported(call);
     }
-    let message = format!("{:?} is not a call of {SERVICE}", validate::excerpt(name));
+    let message = format!("{:?} is not a method of {SERVICE}", validate::excerpt(name));
     RequestError::new(ErrorKind::Unimplemented, message)
 }

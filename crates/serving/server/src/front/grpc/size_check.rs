@@ -164,9 +164,7 @@ impl<'a> Iterator for Fields<'a> {
             self.0 = &[]; // the position of the next field is unknown
         }
         Some(field.ok_or_else(|| {
-            RequestError::invalid(
-                "the message of the call is not a protobuf message that can be read",
-            )
+            RequestError::invalid("the message of the call is not a valid protobuf message")
         }))
     }
 }

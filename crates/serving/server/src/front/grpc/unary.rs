@@ -28,7 +28,7 @@ pub(super) fn message(headers: &HeaderMap, mut body: Bytes) -> Result<Bytes, Req
     let Some((&[compressed, ref length @ ..], _)) = body.split_first_chunk::<FRAME_BYTES>() else {
         let bytes = body.len();
         return Err(RequestError::invalid(format!(
-            "a call has one message with {FRAME_BYTES} bytes before it; this body has {bytes} bytes"
+            "the body has {bytes} bytes: expected a prefix of {FRAME_BYTES} bytes and one message"
         )));
     };
     let length = u32::from_be_bytes(*length) as usize;
@@ -36,15 +36,14 @@ pub(super) fn message(headers: &HeaderMap, mut body: Bytes) -> Result<Bytes, Req
     if message.len() != length {
         let bytes = message.len();
         return Err(RequestError::invalid(format!(
-            "the message is {length} bytes long by its frame, and {bytes} bytes came: a call has \
-             one message"
+            "the prefix announces {length} bytes, but {bytes} bytes follow: a call has one message"
         )));
     }
     match compressed {
         0 => Ok(message),
         1 => coding(headers)?.decompress(&message),
         _ => Err(RequestError::invalid(format!(
-            "the first byte of a message is 0, or 1 if it is compressed; this is {compressed}"
+            "the first byte of the message is {compressed}: expected 0, or 1 if it is compressed"
         ))),
     }
 }
@@ -182,10 +181,10 @@ mod tests {
         for (body, part) in [
             (Bytes::new(), "0 bytes"),
             (Bytes::from_static(&[0, 0, 0, 0]), "4 bytes"),
-            (framed(0, 4, b"abc"), "3 bytes came"),
-            (framed(0, 2, b"abc"), "3 bytes came"),
+            (framed(0, 4, b"abc"), "but 3 bytes follow"),
+            (framed(0, 2, b"abc"), "but 3 bytes follow"),
             (framed(0, u32::MAX, b"abc"), "4294967295"),
-            (framed(2, 3, b"abc"), "this is 2"),
+            (framed(2, 3, b"abc"), "the first byte of the message is 2"),
             (framed(1, 3, b"abc"), "grpc-encoding is missing"),
         ] {
             let error_message = message(&none, body).unwrap_err().message;

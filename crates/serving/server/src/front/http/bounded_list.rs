@@ -25,7 +25,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedLis
                         while members.next_element::<IgnoredAny>()?.is_some() {
                             all += 1;
                         }
-                        let problem = format!("at most {MAX} entries are taken, got {all}");
+                        let problem = format!("at most {MAX} entries are allowed, got {all}");
                         return Err(A::Error::custom(problem));
                     }
                     list.push(member);

@@ -254,7 +254,8 @@ fn forbid_caching(mut reply: HttpReply) -> HttpReply {
 }
 
 fn not_ready() -> HttpReply {
-    let error = "the server is not ready: models are loaded, or workers start or stop";
+    let error = "the server is not ready: models are being loaded, or workers are starting or \
+                 stopping";
     let body = json!({"error": error, "ready": false});
     reply::json(StatusCode::SERVICE_UNAVAILABLE, &body)
 }

@@ -195,7 +195,7 @@ impl<'a> HttpInferRequest<'a> {
         }
         if !binary.is_empty() {
             return Err(RequestError::invalid(format!(
-                "{} bytes follow those that the inputs have by their binary_data_size",
+                "{} bytes follow the binary_data_size bytes of the inputs",
                 binary.len()
             )));
         }

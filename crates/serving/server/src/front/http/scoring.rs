@@ -40,8 +40,8 @@ pub(super) fn text(status: StatusCode, text: &str) -> HttpReply {
 /// Returns the error for a call without a model name if the server does not have exactly one model.
 pub(super) fn ambiguous_model_error(names: &[String]) -> RequestError {
     let message = format!(
-        "this path is for a server with one model, and there are {}: send the request to \
-         /models/NAME/invoke, NAME is one of {names:?}",
+        "this path requires a server with one model, but there are {}: send the request to \
+         /models/NAME/invoke, where NAME is one of {names:?}",
         names.len()
     );
     RequestError::new(ErrorKind::NotFound, message)

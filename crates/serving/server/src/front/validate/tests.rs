@@ -37,7 +37,7 @@ fn types_are_case_sensitive() {
             check(datatype, &[1, 3])
                 .unwrap_err()
                 .message
-                .contains("it takes")
+                .contains("supported are")
         );
     }
 }

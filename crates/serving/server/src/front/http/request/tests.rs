@@ -135,7 +135,7 @@ fn invalid_requests_are_rejected_with_the_reason() {
         ),
         (
             of_shape("[1,1,1,1,1,1,1,1,1]"),
-            "request: inputs[0].shape: at most 8 entries are taken, got 9",
+            "request: inputs[0].shape: at most 8 entries are allowed, got 9",
         ),
         (of_shape("[4611686018427387904, 2]"), "shape"),
         (of_shape("[1000000000, 2]"), "less data"),
