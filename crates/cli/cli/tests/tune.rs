@@ -187,7 +187,7 @@ fn bad_input_is_refused_by_name() {
     };
     refused(&file, &["--rate", "0"], "--rate");
     refused(&file, &["--cpus", "8191"], "--cpus 8191: ");
-    refused(&file, &["--cpus", ""], "--cpus has no cpu");
+    refused(&file, &["--cpus", ""], "--cpus is empty");
     refused(&file, &["--mix", "nobody/1"], "\"nobody\"");
     refused(&file, &["--watch", "http://127.0.0.1:1"], "--apply");
     let nowhere = ["--apply", "--watch", "127.0.0.1:8080"];
