@@ -83,8 +83,8 @@ fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
         of.count()
     };
     let mut said = vec![format!(
-        "{} beside {}: p99 {} in the mean of {} settings: {}. It is better in {} settings, worse in {}, and in {} \
-         nothing can be claimed.",
+        "{} compared with {}: p99 {} in the mean of {} settings: {}. It is better in {} settings, \
+         worse in {}, and in {} nothing can be claimed.",
         arm.name(),
         reference.name(),
         format_ratio(&all),
@@ -99,7 +99,7 @@ fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
         if let Some(interval) = pooled(members) {
             let verdict = verdict(&interval);
             said.push(format!(
-                "{} beside {}, {}: {}: {verdict}.",
+                "{} compared with {}, {}: {}: {verdict}.",
                 arm.name(),
                 reference.name(),
                 group.name(),
