@@ -268,7 +268,7 @@ fn about(chart: &Value, version: &str) -> Result<Value> {
     let icon = text(&chart["icon"]);
     let icon = icon.strip_prefix("data:");
     let icon = icon.and_then(|icon| icon.split_once(";base64,"));
-    let (mediatype, icon) = icon.context("the icon of the chart is no data URL")?;
+    let (mediatype, icon) = icon.context("the icon of the chart is not a data URL")?;
     let kubernetes = text(&chart["kubeVersion"]);
     let agent = format!("{}/agent.yaml", downloads(version));
     let provider = &chart["maintainers"][0];
