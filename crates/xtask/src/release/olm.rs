@@ -53,7 +53,7 @@ applies it, and the same file of the new version after each update of the operat
     kubectl apply --server-side -f AGENT
 
 It makes the namespace `albacore-agent`, in which pods may be privileged: the agent is root with the capability \
-SYS_NICE alone, in the node's pid namespace. Until it is there, models are served and the kernel alone places \
+SYS_NICE alone, in the node's pid namespace. Until it runs, models are served and the kernel alone places \
 threads; the condition `Placed` of an `InferenceDeployment` has the reason `NoReport`.
 
 ## Removal

@@ -59,8 +59,9 @@ fn quality(results: &Results) -> Vec<String> {
     let noise = claims as f64 / same.len().max(1) as f64;
     if noise > NOISE_MAX || disturbed as f64 / windows as f64 > DISTURBED_MAX {
         said.push(
-            "This machine is too noisy to decide: take what follows as hints. It would help to stop other programs, \
-             to use a machine whose cpus are not shared, or to measure longer windows and more trials."
+            "This machine is too noisy to decide: treat the following as hints. It would help to \
+             stop other programs, to use a machine whose cpus are not shared, or to measure longer \
+             windows and more trials."
                 .to_owned(),
         );
     }
