@@ -49,7 +49,7 @@ pub fn check(root: &Path) -> Result<()> {
         let committed = std::fs::read_to_string(root.join(&path)).unwrap_or_default();
         if committed != text {
             bail!(
-                "{} is not what crates/kubernetes/api says: run `make crds`",
+                "{} does not match crates/kubernetes/api: run `make crds`",
                 path.display()
             );
         }

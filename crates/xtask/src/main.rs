@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         "version" => match std::env::args().nth(2) {
             Some(version) => release::version::set(root, &version),
             None => Err(anyhow::anyhow!(
-                "which one? give it after the word, like 0.2.0"
+                "the version is missing: give one such as 0.2.0"
             )),
         },
         "proto" => proto::write(root),

@@ -68,13 +68,13 @@ fn compile(protos: &Path, file: &str) -> Result<FileDescriptorSet> {
     let file = protos.join(file);
     compiler
         .open_file(&file)
-        .with_context(|| format!("{}: cannot be compiled", file.display()))?;
+        .with_context(|| format!("cannot compile {}", file.display()))?;
     Ok(compiler.file_descriptor_set())
 }
 
 /// Generates the Rust module of a package.
 fn print(documented: FileDescriptorSet, package: &str) -> Result<Vec<u8>> {
-    let out = tempfile::tempdir().context("no temporary folder")?;
+    let out = tempfile::tempdir().context("cannot create a temporary folder")?;
     tonic_prost_build::configure()
         .out_dir(out.path())
         // Sorted maps, so that equal reports are encoded to equal bytes.
@@ -82,7 +82,7 @@ fn print(documented: FileDescriptorSet, package: &str) -> Result<Vec<u8>> {
         .bytes(".inference.ModelInferRequest.raw_input_contents")
         .bytes(".inference.ModelInferResponse.raw_output_contents")
         .compile_fds(documented)
-        .context("the Rust code cannot be printed")?;
+        .context("cannot generate the Rust code")?;
     let printed = fs::read_to_string(out.path().join(format!("{package}.rs")))
         .with_context(|| format!("the generator wrote no {package}.rs"))?;
     let wrapped: String = format!("{HEAD}{printed}").lines().map(wrap).collect();
@@ -121,7 +121,7 @@ pub fn write(root: &Path) -> Result<()> {
     for file in generate(root)? {
         let path = root.join(&file.path);
         fs::write(&path, &file.bytes)
-            .with_context(|| format!("{}: not written", path.display()))?;
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }
@@ -134,7 +134,7 @@ pub fn check(root: &Path) -> Result<()> {
     for file in generate(root)? {
         let path = root.join(&file.path);
         let committed =
-            fs::read(&path).with_context(|| format!("{}: not there", path.display()))?;
+            fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         if committed != file.bytes {
             bail!(
                 "{}: differs from its proto file; run `cargo run -p albacore-xtask -- proto`",

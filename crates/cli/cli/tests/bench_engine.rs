@@ -91,13 +91,13 @@ fn impossible_measurements_are_refused_with_the_reason() {
         ),
     );
     for (line, reason) in got.iter().zip([
-        "error nothing is loaded",
-        "error COLS 30: the model takes 29 features",
-        "error THREADS 2: a call is measured on 1 thread",
+        "error no model is loaded",
+        "error COLS 30: the model has 29 features",
+        "error THREADS 2: only 1 is supported",
         "ok",
-        "error KIND leaf: predict, contribs or interactions",
-        "error BATCH 2000: 1 to 1024, the rows of the data",
-        "error unknown order: fly; see albacore bench engine --help",
+        "error KIND leaf: expected predict, contribs or interactions",
+        "error BATCH 2000 is out of range: expected 1 to 1024, the rows of the data",
+        "error unknown command: fly; see albacore bench engine --help",
     ]) {
         assert_eq!(line, reason);
     }

@@ -157,7 +157,7 @@ fn invalid_loads_are_refused() {
         let ran = albacore_words(&format!("{base} {arguments}"));
         assert!(ran.code != 0 && ran.out.is_empty(), "{arguments}: {ran:?}");
         let expected = if word == "--pid" {
-            "no request is answered"
+            "no request was answered"
         } else {
             word
         };

@@ -49,7 +49,7 @@ fn what_is_wrong_is_refused_with_file_line_and_key() {
         ),
         ("rate: 1,", "rate: -1,", ["line 3", "models[0].rate: -1"]),
         ("rate: 1,", "rat: 1,", ["line 3", "rat"]),
-        ("name: b", "name: a", ["line 4", "a is there twice"]),
+        ("name: b", "name: a", ["line 4", "a appears twice"]),
         (
             "models:",
             "weight: heavy\nmodels:",

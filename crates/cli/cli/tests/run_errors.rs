@@ -257,9 +257,12 @@ fn bad_flags_are_bad_usage() {
         (&["--http", "localhost"], "localhost"),
         (&["--output", "svg"], "svg"),
         (&["--cpus", "0-"], "such as 0-3,8"),
-        (&["--cpus", ""], "--cpus has no cpu: name some of those"),
-        (&["--cpus", "0,8191"], "--cpus 0,8191: "),
-        (&["--cpus", "0,8191"], "cpus 8191; it may use "),
+        (
+            &["--cpus", ""],
+            "--cpus is empty: give at least one of the cpus",
+        ),
+        (&["--cpus", "0,8191"], "--cpus 0,8191: cpus 8191 are "),
+        (&["--cpus", "0,8191"], "; it may use "),
         (&["more"], "more"),
     ] {
         let ran = refused(&[], &file, args);

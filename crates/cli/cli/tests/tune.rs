@@ -187,11 +187,15 @@ fn bad_input_is_refused_by_name() {
     };
     refused(&file, &["--rate", "0"], "--rate");
     refused(&file, &["--cpus", "8191"], "--cpus 8191: ");
-    refused(&file, &["--cpus", ""], "--cpus has no cpu");
+    refused(&file, &["--cpus", ""], "--cpus is empty");
     refused(&file, &["--mix", "nobody/1"], "\"nobody\"");
     refused(&file, &["--watch", "http://127.0.0.1:1"], "--apply");
     let nowhere = ["--apply", "--watch", "127.0.0.1:8080"];
-    refused(&file, &nowhere, "--watch: 127.0.0.1:8080: http://HOST:PORT");
+    refused(
+        &file,
+        &nowhere,
+        "--watch: 127.0.0.1:8080: expected http://HOST:PORT",
+    );
     let own = root().join("examples/gunicorn.yaml");
     refused(&own, &[], "albacore experiment");
     let without = folder.path().join("without.yaml");

@@ -71,7 +71,7 @@ pub enum CgroupError {
         path: String,
     },
     /// `/proc/PID/cgroup` lists no hierarchy that can contain cpusets.
-    #[error("process {} is in no cgroup hierarchy", pid.0)]
+    #[error("process {} is in no cgroup hierarchy that can have a cpuset", pid.0)]
     None { pid: Pid },
 }
 

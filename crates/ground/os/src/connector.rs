@@ -34,18 +34,20 @@ const EVENT_OFFSET: usize = 36;
 pub enum ConnectorError {
     /// The kernel sends no events into other PID namespaces.
     #[error(
-        "process events are only sent into the machine's own pid namespace: run there (hostPID), or let spawns be polled"
+        "the kernel sends process events only to the initial pid namespace: run there (hostPID), \
+         or detect spawns by polling"
     )]
     OtherPidNamespace,
     /// The socket does not exist in this network namespace.
     #[error(
-        "process events are only sent in the machine's own network namespace: run there (hostNetwork), or let spawns \
-         be polled"
+        "the kernel sends process events only in the initial network namespace: run there \
+         (hostNetwork), or detect spawns by polling"
     )]
     OtherNetworkNamespace,
     /// A capability is missing.
     #[error(
-        "this kernel sends process events to CAP_NET_ADMIN only: add it, or let spawns be polled"
+        "this kernel sends process events only to processes with CAP_NET_ADMIN: add it, or detect \
+         spawns by polling"
     )]
     NotPermitted,
     #[error(transparent)]

@@ -44,19 +44,19 @@ pub struct CoreLatency {
 #[derive(Debug, thiserror::Error)]
 pub enum CoreLatencyError {
     /// A thread could not be pinned to one of the cpus.
-    #[error("a thread cannot be pinned to cpu {cpu}")]
+    #[error("cannot pin a thread to cpu {cpu}")]
     Pin { cpu: CpuId, source: MaskError },
     /// One of the cpus does not run its thread.
     #[error(
         "cpus {a} and {b} exchanged too few messages within {seconds} s: one of them is offline, \
-         throttled or taken by another program"
+         throttled or in use by another program"
     )]
     Silent { a: CpuId, b: CpuId, seconds: f64 },
     /// Shared memory could not be allocated.
-    #[error("there is no memory to share between threads")]
+    #[error("cannot allocate shared memory")]
     Memory(#[from] OsError),
     /// A thread could not be started.
-    #[error("a thread cannot be started")]
+    #[error("cannot start a thread")]
     Thread(#[from] io::Error),
 }
 

@@ -13,7 +13,7 @@ pub enum OsError {
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
     /// A file has unexpected content.
-    #[error("{} holds {text:?}, which is not {expected}", path.display())]
+    #[error("{}: expected {expected}, found {text:?}", path.display())]
     Content {
         path: PathBuf,
         /// The content, truncated.
@@ -22,7 +22,7 @@ pub enum OsError {
         expected: &'static str,
     },
     /// A `stat` file of a process or thread could not be parsed.
-    #[error("cannot understand {}", path.display())]
+    #[error("cannot parse {}", path.display())]
     Stat {
         path: PathBuf,
         /// The parse error.

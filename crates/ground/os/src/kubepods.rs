@@ -51,14 +51,15 @@ pub enum KubepodsError {
     #[error(transparent)]
     Os(#[from] OsError),
     /// No cgroup hierarchy is mounted.
-    #[error("{} holds no cgroups: mount the cgroup tree of the host there", path.display())]
+    #[error("{} contains no cgroups: mount the cgroup tree of the host there", path.display())]
     NoTree {
         /// Expected mount point.
         path: PathBuf,
     },
     /// The hierarchy contains no kubelet directory.
     #[error(
-        "there is no directory kubepods or kubepods.slice in {}: mount the cgroup tree of the host there",
+        "no directory kubepods or kubepods.slice found in {}: mount the cgroup tree of the host \
+         there",
         mount.display()
     )]
     NoKubelet {

@@ -27,7 +27,7 @@ pub enum MaskError {
     )]
     NotPermitted { tid: Tid },
     /// Any other failure.
-    #[error("cannot reach the mask of thread {}", tid.0)]
+    #[error("cannot read or set the mask of thread {}", tid.0)]
     Other { tid: Tid, source: io::Error },
 }
 

@@ -29,7 +29,7 @@ pub enum Pinning {
 /// mask is ever changed. If no other user has a process, the effective capabilities decide.
 pub fn probe_pinning(host: &HostRoot) -> Pinning {
     if !host.is_live() {
-        let reason = "this /proc is not that of this process's own pids".into();
+        let reason = "procfs does not show the pid namespace of this process".into();
         return Pinning::Unknown { reason };
     }
     let unknown = |e: OsError| Pinning::Unknown {

@@ -50,15 +50,15 @@ fn try_probe(host: &HostRoot, sleeper: Command) -> Result<bool, String> {
     let cpus = own.read_effective(host).map_err(|e| e.to_string())?.cpus;
     let mut ids = cpus.iter();
     let (Some(low), Some(high)) = (ids.next(), ids.next()) else {
-        return Err(format!("the cpuset {cpus} has only one cpu"));
+        return Err(format!("the cpuset has fewer than two cpus: {cpus}"));
     };
     let (low, high): (CpuSet, CpuSet) = ([low].into_iter().collect(), [high].into_iter().collect());
     let both = low.union(&high);
-    let scratch = Scratch::make(&own).map_err(|e| format!("no cgroup can be made here: {e}"))?;
+    let scratch = Scratch::make(&own).map_err(|e| format!("cannot create a cgroup: {e}"))?;
     scratch
         .set_cpus(&both)
-        .map_err(|e| format!("a new cgroup takes no cpuset: {e}"))?;
-    let sleeper = Sleeper::start(sleeper).map_err(|e| format!("no process can be started: {e}"))?;
+        .map_err(|e| format!("cannot set the cpuset of a new cgroup: {e}"))?;
+    let sleeper = Sleeper::start(sleeper).map_err(|e| format!("cannot start a process: {e}"))?;
     let tid = Tid(sleeper.child.id() as i32);
     let message = |e: io::Error| e.to_string();
     fs::write(scratch.directory.join("cgroup.procs"), tid.0.to_string()).map_err(message)?;

@@ -35,7 +35,7 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StatError {
     /// There is no comm in parentheses.
-    #[error("there is no name in parentheses")]
+    #[error("the command name in parentheses is missing")]
     NoComm,
     /// A field is missing or is not a number.
     #[error("field {field} is missing or not a number")]

@@ -9,7 +9,7 @@ use crate::limits::WAITING_CONNECTIONS_MAX;
 
 /// Failure to bind or listen on an address.
 #[derive(Debug, thiserror::Error)]
-#[error("{argument} {address} cannot be listened on: choose another address or port")]
+#[error("cannot listen on {argument} {address}: choose another address or port")]
 pub struct ListenError {
     /// The command-line argument that sets the address, with its dashes.
     pub argument: &'static str,
@@ -32,7 +32,7 @@ pub async fn listen(
         source,
     };
     let [listener] = <[_; 1]>::try_from(listen_on_each(argument, address, 1)?)
-        .map_err(|_| failed(io::Error::other("there is not one socket")))?;
+        .map_err(|_| failed(io::Error::other("expected exactly one socket")))?;
     TcpListener::from_std(listener).map_err(failed)
 }
 

@@ -20,7 +20,9 @@ impl FromStr for LogFormat {
         match text {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            other => Err(format!("\"{other}\" is no log format: write text or json")),
+            other => Err(format!(
+                "\"{other}\" is not a log format: write text or json"
+            )),
         }
     }
 }
@@ -62,16 +64,14 @@ impl LogArgs {
 #[derive(Debug, thiserror::Error)]
 pub enum LogsError {
     /// The filter cannot be parsed.
-    #[error(
-        "the log filter {filter:?} cannot be read: write a level such as info, or target=level"
-    )]
+    #[error("invalid log filter {filter:?}: write a level such as info, or target=level")]
     Filter {
         /// The rejected filter.
         filter: String,
         source: tracing_subscriber::filter::ParseError,
     },
     /// Logging is already initialized in this process.
-    #[error("logs were started before")]
+    #[error("logging is already initialized")]
     Started,
 }
 
@@ -107,7 +107,7 @@ mod tests {
         let wrong: Result<LogFormat, String> = "xml".parse();
         assert_eq!(
             wrong,
-            Err("\"xml\" is no log format: write text or json".to_owned())
+            Err("\"xml\" is not a log format: write text or json".to_owned())
         );
         let wrong = start_logs(LogFormat::Json, "info,=,");
         let Err(LogsError::Filter { filter, .. }) = wrong else {

@@ -43,7 +43,7 @@ pub async fn serve_pages<P: Pages>(listener: TcpListener, pages: Arc<P>) {
                 tokio::spawn(serve_connection(stream, Arc::clone(&pages), permit));
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -77,7 +77,7 @@ fn answer(
     format: MetricsFormat,
 ) -> Response<Full<Bytes>> {
     if *method != Method::GET && *method != Method::HEAD {
-        let text = "only GET is answered here\n".to_owned();
+        let text = "only GET and HEAD are allowed\n".to_owned();
         return reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, text);
     }
     match path {
@@ -93,12 +93,12 @@ fn answer(
         "/metrics" => match pages.metrics() {
             Ok(text) => reply(StatusCode::OK, format.media_type(), format.page(text)),
             Err(error) => {
-                let text = format!("metrics cannot be printed: {error}\n");
+                let text = format!("cannot format the metrics: {error}\n");
                 reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
             }
         },
         _ => {
-            let text = "there is /livez, /readyz and /metrics\n".to_owned();
+            let text = "not found: the paths are /livez, /readyz and /metrics\n".to_owned();
             reply(StatusCode::NOT_FOUND, TEXT, text)
         }
     }

@@ -29,10 +29,7 @@ pub enum CpuSetError {
         part: String,
     },
     /// A cpu id above the kernel's maximum.
-    #[error(
-        "cpu {cpu} is beyond {}, the largest cpu id a kernel has",
-        CpuSet::MAX_ID
-    )]
+    #[error("cpu {cpu} is out of range: the largest cpu id is {}", CpuSet::MAX_ID)]
     TooLarge {
         /// The invalid id.
         cpu: u64,
@@ -42,10 +39,11 @@ pub enum CpuSetError {
 /// Reason why the cpus given by a user cannot be used; printed after the name of the option.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum CpuChoiceError {
-    #[error("has no cpu: name some of those that this process may use, {allowed}")]
+    #[error("is empty: give at least one of the cpus that this process may use, {allowed}")]
     Empty { allowed: CpuSet },
     #[error(
-        "{chosen}: not there, or not allowed to this process by its cpuset or mask: cpus {others}; it may use {allowed}"
+        "{chosen}: cpus {others} are not online or not allowed by the cpuset or mask of this \
+         process; it may use {allowed}"
     )]
     NotAllowed {
         chosen: CpuSet,
@@ -326,9 +324,10 @@ mod tests {
         };
         assert_eq!((choose("0-3"), choose("2")), (Ok(()), Ok(())));
         let error = choose("").unwrap_err();
-        assert!(error.starts_with("has no cpu") && error.ends_with(", 0-3"));
+        assert!(error.starts_with("is empty") && error.ends_with(", 0-3"));
         let error = choose("2-5,9").unwrap_err();
-        assert!(error.starts_with("2-5,9: ") && error.contains("cpus 4-5,9; it may use 0-3"));
+        assert!(error.starts_with("2-5,9: cpus 4-5,9 are not online"));
+        assert!(error.ends_with("; it may use 0-3"));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub enum DistancesError {
     /// A distance is smaller than that of a nearer level, so the distances would not form a tree.
     #[error(
         "distance {outer} is {outer_cycles} but the nearer {inner} is {inner_cycles}: distances \
-         must not fall from cpu over l1, l2, l3, numa and package to machine"
+         must not decrease in the order cpu, l1, l2, l3, numa, package, machine"
     )]
     Fall {
         /// Name of the nearer level.
@@ -63,7 +63,9 @@ pub enum DistancesError {
         outer_cycles: u32,
     },
     /// A distance exceeds its limit.
-    #[error("distance {level} is {cycles} cycles, more than {DISTANCE_MAX}: scale the table down")]
+    #[error(
+        "distance {level} is {cycles} cycles, more than {DISTANCE_MAX}: scale all distances down"
+    )]
     TooLarge { level: &'static str, cycles: u32 },
     /// An element of a list is not `LEVEL=CYCLES`.
     #[error(

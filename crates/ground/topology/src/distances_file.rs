@@ -34,12 +34,12 @@ pub struct DistanceMatrix {
 pub enum DistancesFileError {
     /// A field is missing or has an invalid value.
     #[error(
-        "not a file of distances ({0}): write one with albacore topology --measure --write FILE"
+        "invalid distances file ({0}): write one with albacore topology --measure --write FILE"
     )]
     Field(#[from] serde_path_to_error::Error<serde_json::Error>),
     /// There is trailing data after the JSON object.
     #[error(
-        "not a file of distances ({0}): write one with albacore topology --measure --write FILE"
+        "invalid distances file ({0}): write one with albacore topology --measure --write FILE"
     )]
     Json(#[from] serde_json::Error),
     /// The distances do not form a tree.
@@ -49,7 +49,7 @@ pub enum DistancesFileError {
     #[error("matrix.cycles is not {cpus} rows of {cpus} numbers, one for each of matrix.cpus")]
     NotSquare { cpus: usize },
     /// A cpu occurs twice.
-    #[error("matrix.cpus holds cpu {cpu} twice: measure again")]
+    #[error("matrix.cpus lists cpu {cpu} twice: measure again")]
     Twice { cpu: u16 },
     /// The two cells of one pair differ.
     #[error(
@@ -68,8 +68,8 @@ pub enum DistancesFileError {
     Negative { a: u16, b: u16, cycles: f64 },
     /// The file was measured on a machine with other cpus, cores or caches.
     #[error(
-        "topology is {given}, but this machine is {machine}: the file is of another machine, or \
-         cpus went on or off since; measure again with albacore topology --measure"
+        "topology is {given}, but this machine is {machine}: the file is from another machine, or \
+         cpus went online or offline since; measure again with albacore topology --measure"
     )]
     OtherMachine { given: String, machine: String },
 }

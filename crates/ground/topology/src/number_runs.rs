@@ -17,7 +17,7 @@ pub enum NumberRunsError {
         term: String,
     },
     /// The list contains more numbers than allowed.
-    #[error("{term:?} makes more than {max} numbers")]
+    #[error("the list has more than {max} numbers, exceeded at {term:?}")]
     TooMany {
         /// The term that exceeds the limit.
         term: String,

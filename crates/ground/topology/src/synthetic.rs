@@ -28,7 +28,7 @@ pub enum SyntheticError {
         problem: String,
     },
     /// The levels do not form a valid machine.
-    #[error("the levels do not make a machine")]
+    #[error("the levels do not describe a valid machine")]
     Machine(#[from] TopologyError),
 }
 
@@ -97,7 +97,7 @@ impl Parser<'_> {
             if self.at < self.chars.len() && !self.skip_spaces() && self.chars[self.at] != '[' {
                 return Err(at(
                     self.at,
-                    format!("{:?} where a space belongs", self.rest()),
+                    format!("expected a space, found {:?}", self.rest()),
                 ));
             }
         }
@@ -128,7 +128,7 @@ impl Parser<'_> {
             .ok_or_else(|| {
                 at(
                     position,
-                    format!("{digits:?} is not a count: write a whole number from 1"),
+                    format!("{digits:?} is not a count: write a positive whole number"),
                 )
             })?;
         let indexes = self.attributes(kind)?;
@@ -147,7 +147,7 @@ impl Parser<'_> {
         if kind_of(&name) != Some(LevelKind::Numa) {
             return Err(at(
                 start + 1,
-                format!("{name:?} in brackets: only numa can be attached"),
+                format!("{name:?} in brackets: only numa is supported there"),
             ));
         }
         self.attributes(LevelKind::Numa)?;
@@ -223,7 +223,7 @@ fn parse_indexes(list: &str, index: usize) -> Result<Vec<CpuId>, SyntheticError>
         Ok(id) if id <= CpuSet::MAX_ID => Ok(CpuId(id)),
         _ => Err(at(
             index,
-            format!("indexes={list}: only a list of cpu ids such as 0,2,1,3"),
+            format!("indexes={list}: expected a list of cpu ids such as 0,2,1,3"),
         )),
     };
     list.split(',').map(id).collect()
@@ -264,23 +264,26 @@ fn check_levels(levels: &[Level], end: usize) -> Result<u64, SyntheticError> {
     let mut cpus = 1u64;
     for (i, level) in levels.iter().enumerate() {
         if level.kind == LevelKind::Machine && (i > 0 || level.count != 1) {
-            return fail(level, "the machine comes first, and once".to_owned());
+            return fail(
+                level,
+                "machine must be the first level, with count 1".to_owned(),
+            );
         }
         let repeated = levels[..i].iter().any(|other| other.kind == level.kind);
         if repeated && !matches!(level.kind, LevelKind::Other | LevelKind::L1) {
             return fail(
                 level,
-                format!("a second level {:?}", level.kind).to_lowercase(),
+                format!("duplicate level {:?}", level.kind).to_lowercase(),
             );
         }
         if level.kind == LevelKind::Pu && i + 1 < levels.len() {
-            return fail(&levels[i + 1], "nothing can be inside a pu".to_owned());
+            return fail(&levels[i + 1], "no level can be inside a pu".to_owned());
         }
         cpus = cpus.saturating_mul(level.count);
         if cpus > SYNTHETIC_CPUS_MAX {
             return fail(
                 level,
-                format!("more than {SYNTHETIC_CPUS_MAX} cpus up to here"),
+                format!("more than {SYNTHETIC_CPUS_MAX} cpus up to this level"),
             );
         }
     }
@@ -302,7 +305,7 @@ fn check_levels(levels: &[Level], end: usize) -> Result<u64, SyntheticError> {
         if between.iter().any(|level| level.count != 1) {
             return fail(
                 &levels[l1],
-                "each core has exactly one L1: count it once".to_owned(),
+                "each core must have exactly one L1: write l1:1 inside core".to_owned(),
             );
         }
     }

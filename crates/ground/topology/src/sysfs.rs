@@ -57,7 +57,9 @@ pub enum SysfsError {
         source: CpuSetError,
     },
     /// The list of cpus that share a domain with a cpu does not contain that cpu.
-    #[error("{path}: the list {list:?} does not hold cpu {cpu} itself: was the copy complete?")]
+    #[error(
+        "{path}: the list {list:?} does not contain cpu {cpu} itself: the copy may be incomplete"
+    )]
     MissingSelf {
         path: String,
         list: String,
@@ -65,13 +67,13 @@ pub enum SysfsError {
         cpu: CpuId,
     },
     /// A file does not contain a number.
-    #[error("{path}: {text:?} is not a number: was the copy complete?")]
+    #[error("{path}: {text:?} is not a number: the copy may be incomplete")]
     Number { path: String, text: String },
     /// A row of NUMA distances does not contain positive numbers.
-    #[error("{path}: {text:?} is not a list of positive distances: was the copy complete?")]
+    #[error("{path}: {text:?} is not a list of positive distances: the copy may be incomplete")]
     NodeDistances { path: String, text: String },
     /// The cpus do not form a valid machine.
-    #[error("the cpus of cpu/online do not make a machine")]
+    #[error("the cpus of cpu/online do not form a valid machine")]
     Machine(#[from] TopologyError),
 }
 

@@ -27,8 +27,8 @@ pub enum TopologyTextError {
         part: String,
     },
     #[error(
-        "the topology has an unknown field {name:?}: a newer version wrote it; take that version's \
-         albacore"
+        "the topology has an unknown field {name:?}: it may be from a newer version; use that \
+         version's albacore"
     )]
     Unknown { name: String },
     #[error("the topology has the field {name} twice")]
@@ -56,9 +56,12 @@ pub enum TopologyTextError {
         numbers: usize,
         cpus: usize,
     },
-    #[error("capacity has {capacity}: capacities are from 1 to {CAPACITY_MAX}")]
+    #[error("capacity {capacity} is out of range: write numbers from 1 to {CAPACITY_MAX}")]
     Capacity { capacity: u32 },
-    #[error("distances={value} is not {} numbers of cycles, as in 1,4,10,50,100,200,200", Level::ALL.len())]
+    #[error(
+        "distances={value} is not a list of {} numbers of cycles such as 1,4,10,50,100,200,200",
+        Level::ALL.len()
+    )]
     Distances {
         /// The invalid value.
         value: String,
@@ -67,7 +70,7 @@ pub enum TopologyTextError {
     #[error("distances")]
     Fall(#[from] DistancesError),
     /// The levels do not form a valid machine.
-    #[error("the levels do not make a machine")]
+    #[error("the fields do not describe a valid machine")]
     Machine(#[from] TopologyError),
 }
 

@@ -346,17 +346,17 @@ fn wrong_files_are_named() {
         (
             "cpu/cpu3/topology/core_cpus_list",
             "",
-            "does not hold cpu 3",
+            "does not contain cpu 3",
         ),
         (
             "cpu/cpu3/cache/index1/shared_cpu_list",
             "0-2",
-            "does not hold cpu 3",
+            "does not contain cpu 3",
         ),
         ("cpu/cpu3/cache/index0/level", "two", "not a number"),
         ("cpu/cpu3/topology/physical_package_id", "", "not a number"),
         ("node/node1/cpulist", "9-4", "backwards"),
-        ("cpu_atom/cpus", "99999", "beyond 8191"),
+        ("cpu_atom/cpus", "99999", "largest cpu id is 8191"),
     ] {
         let error = broken(path, text);
         assert!(

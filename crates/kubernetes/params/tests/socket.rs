@@ -109,7 +109,7 @@ fn invalid_arguments_are_refused_with_a_message() {
         (
             &["--feed", "/f", "--grpc", "192.0.2.1:1"],
             1,
-            "--grpc 192.0.2.1:1 cannot be listened on",
+            "cannot listen on --grpc 192.0.2.1:1",
         ),
         (
             &["--feed", "/f", "--unix", "/dev/null", "--uid", "0"],

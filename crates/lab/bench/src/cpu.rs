@@ -40,9 +40,7 @@ pub fn cpu_time(pids: &[u32]) -> Result<Duration, BenchError> {
         }
     }
     if let Some(pid) = pids.iter().find(|pid| !all.contains_key(pid)) {
-        return Err(BenchError::Failed(format!(
-            "--pid {pid}: there is no such process"
-        )));
+        return Err(BenchError::Failed(format!("--pid {pid}: no such process")));
     }
     let mut counted: BTreeSet<u32> = pids.iter().copied().collect();
     // bound: each pass but the last finds another process

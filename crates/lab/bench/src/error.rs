@@ -21,8 +21,8 @@ pub enum BenchError {
     /// A file of recorded times cannot be parsed.
     #[error("{}", path.display())]
     Record { path: PathBuf, source: TraceError },
-    /// The server does not report its model's metadata.
-    #[error("{url}: name --features and --input if it has no metadata")]
+    /// Metadata or metrics of the server cannot be read.
+    #[error("cannot read {url}")]
     Fetch { url: String, source: GetError },
     /// The load generator failed.
     #[error(transparent)]

@@ -33,7 +33,7 @@ pub(crate) fn parse(text: &str, models: &[String]) -> Result<Vec<Class>, BenchEr
             Some((name, rest)) => {
                 let model = models.iter().position(|model| model == name);
                 let model = model.ok_or_else(|| {
-                    let what = "it is none of --model";
+                    let what = "it is not one of --model";
                     BenchError::Usage(format!("--mix {text}: model {name:?}: {what}"))
                 })?;
                 (Some(model), rest)
@@ -41,8 +41,8 @@ pub(crate) fn parse(text: &str, models: &[String]) -> Result<Vec<Class>, BenchEr
         };
         let due = || {
             BenchError::Usage(format!(
-                "--mix {text}: up to {CLASSES_MAX} of [MODEL/][OUTPUT:]ROWS[=SHARE] with commas \
-                 between are due, such as output:1=9,contribs:10=1"
+                "--mix {text}: expected up to {CLASSES_MAX} of [MODEL/][OUTPUT:]ROWS[=SHARE], \
+                 separated by commas, such as output:1=9,contribs:10=1"
             ))
         };
         let class = class(rest).ok_or_else(due)?;

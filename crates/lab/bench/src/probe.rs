@@ -67,7 +67,7 @@ impl Bench {
         let classes = mix::parse(&spec.mix, &spec.models)?;
         if spec.rates.is_empty() && !spec.is_search && arrivals.recorded_rate().is_none() {
             return Err(BenchError::Usage(
-                "--rate: name one, or --search".to_owned(),
+                "--rate: give a rate, or --search".to_owned(),
             ));
         }
         let target = Target::find(&spec)?;
@@ -132,8 +132,8 @@ impl Bench {
         }
         let status = samples.last().map_or(0, |sample| sample.status);
         let what = match status {
-            0 => "no request is answered".to_owned(),
-            status => format!("no request is answered with 200, the last one with {status}"),
+            0 => "no request was answered".to_owned(),
+            status => format!("no request was answered with 200, the last one with {status}"),
         };
         Err(BenchError::Failed(format!("{}: {what}", self.spec.url)))
     }

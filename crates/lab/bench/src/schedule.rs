@@ -70,7 +70,9 @@ impl Arrivals {
                 .ok()
                 .filter(|shape| (0.01..=1000.0).contains(shape));
             return shape.map(Self::Gamma).ok_or_else(|| {
-                BenchError::Usage(format!("--arrivals {text}: a shape of 0.01 to 1000 is due"))
+                BenchError::Usage(format!(
+                    "--arrivals {text}: expected a shape of 0.01 to 1000"
+                ))
             });
         }
         let path = Path::new(text);
@@ -103,7 +105,8 @@ impl Arrivals {
             rate > 0.0 && rate <= RATE_MAX && rate * length.as_secs_f64() <= REQUESTS_MAX;
         if !is_right {
             return Err(BenchError::Usage(format!(
-                "--rate {rate}: more than 0 and at most {RATE_MAX} a second, {REQUESTS_MAX} in a run"
+                "--rate {rate} is out of range: give more than 0 and at most {RATE_MAX} requests \
+                 per second, {REQUESTS_MAX} in a run"
             )));
         }
         let (times, length) = match self {

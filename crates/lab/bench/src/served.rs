@@ -22,7 +22,7 @@ impl ServerAddress {
         let found = place.trim_end_matches('/').to_socket_addrs().ok();
         let address = found.and_then(|mut found| found.next());
         let address = address.ok_or_else(|| {
-            BenchError::Usage(format!("{url}: http://HOST:PORT of a server is due"))
+            BenchError::Usage(format!("{url}: expected http://HOST:PORT of a server"))
         })?;
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
@@ -42,7 +42,7 @@ impl ServerAddress {
         let text = String::from_utf8(body).ok().filter(|_| status == 200);
         let served = text.and_then(|text| Served::parse(&text));
         served.ok_or_else(|| {
-            let what = "it reports no requests of a server of Albacore";
+            let what = "it reports no request metrics of an Albacore server";
             BenchError::Failed(format!("{url}: {what} (status {status})"))
         })
     }

@@ -32,20 +32,22 @@ impl Target {
             Some(("http", place)) => (WireFormat::Json, place),
             Some(("grpc", place)) => (WireFormat::Grpc, place),
             _ => {
-                let what = "http://HOST:PORT or grpc://HOST:PORT is due";
+                let what = "expected http://HOST:PORT or grpc://HOST:PORT";
                 return Err(BenchError::Usage(format!("{}: {what}", spec.url)));
             }
         };
         let address = place.trim_end_matches('/').to_socket_addrs().ok();
         let address = address.and_then(|mut found| found.next());
         let address = address
-            .ok_or_else(|| BenchError::Usage(format!("{}: no such host and port", spec.url)))?;
+            .ok_or_else(|| BenchError::Usage(format!("{}: cannot resolve HOST:PORT", spec.url)))?;
         let input_of = |model: &String| {
             let (input, features) = match spec.features {
                 Some(features) => (None, features),
                 None if wire == WireFormat::Grpc => {
-                    let what = "how many values a row has is not asked for over gRPC";
-                    return Err(BenchError::Usage(format!("--features: {what}: name it")));
+                    let what = "metadata is not read over gRPC";
+                    return Err(BenchError::Usage(format!(
+                        "--features is missing: {what}: give the number of values of a row"
+                    )));
                 }
                 None => Self::fetch_metadata(spec, model, address)?,
             };
@@ -70,7 +72,7 @@ impl Target {
         let path = format!("/v2/models/{model}");
         let failed = |what: &str| {
             BenchError::Failed(format!(
-                "{}{path}: {what}; name --features and --input if it has no metadata",
+                "{}{path}: {what}; give --features and --input if it has no metadata",
                 spec.url
             ))
         };
@@ -79,10 +81,10 @@ impl Target {
             source,
         })?;
         if status != 200 {
-            return Err(failed(&format!("it answers {status}")));
+            return Err(failed(&format!("expected status 200, got {status}")));
         }
         let metadata: Value =
-            serde_json::from_slice(&body).map_err(|_| failed("it answers no JSON"))?;
+            serde_json::from_slice(&body).map_err(|_| failed("the response is not JSON"))?;
         let input = &metadata["inputs"][0];
         let features = input["shape"]
             .as_array()

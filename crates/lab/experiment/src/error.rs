@@ -24,6 +24,6 @@ pub enum ExperimentError {
     #[error("this machine: {0}")]
     Machine(String),
     /// SIGINT or SIGTERM.
-    #[error("interrupted after {done} of {all} windows: run the same command again to go on")]
+    #[error("interrupted after {done} of {all} windows: run the same command again to continue")]
     Interrupted { done: usize, all: usize },
 }

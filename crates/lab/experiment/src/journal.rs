@@ -86,12 +86,8 @@ fn read(path: &Path) -> Result<(Option<Results>, u64), ExperimentError> {
             break;
         }
         complete += bytes as u64;
-        let line = serde_json::from_slice(&text).map_err(|error| {
-            journal(
-                path,
-                &format!("line {number} is not of this program: {error}"),
-            )
-        })?;
+        let line = serde_json::from_slice(&text)
+            .map_err(|error| journal(path, &format!("cannot parse line {number}: {error}")))?;
         match (line, &mut results) {
             (Line::Experiment(header), None) if header.format == FORMAT => {
                 results = Some(Results {
@@ -103,7 +99,7 @@ fn read(path: &Path) -> Result<(Option<Results>, u64), ExperimentError> {
             (Line::Window(window), Some(results)) => results.windows.push(*window),
             (Line::Failed(failed), Some(results)) => results.failed.push(failed),
             _ => {
-                let what = format!("line {number} is of another version of this program");
+                let what = format!("line {number} is from another version of this program");
                 return Err(journal(path, &what));
             }
         }
@@ -148,7 +144,7 @@ impl Journal {
         if file.try_lock().is_err() {
             return Err(journal(
                 &path,
-                "is written by another run: wait for its end",
+                "is locked by another run: wait until it ends",
             ));
         }
         let (before, complete) = read(&path)?;

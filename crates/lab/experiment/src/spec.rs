@@ -203,7 +203,7 @@ impl<'de> Deserialize<'de> for TimeSpan {
         let seconds = text[..end].trim().parse::<f64>().unwrap_or(f64::NAN) * factor;
         let length = Duration::try_from_secs_f64(seconds).ok();
         length.map(Self).ok_or_else(|| {
-            serde::de::Error::custom(format!("{text:?} is no time: write 500ms, 4s or 1m"))
+            serde::de::Error::custom(format!("{text:?} is not a time: write 500ms, 4s or 1m"))
         })
     }
 }
@@ -235,7 +235,7 @@ impl Spec {
         };
         let bytes = std::fs::metadata(file).map_err(failed)?.len();
         if bytes > FILE_BYTES_MAX {
-            let what = format!("it has {bytes} bytes: {FILE_BYTES_MAX} are taken");
+            let what = format!("it has {bytes} bytes, more than {FILE_BYTES_MAX}");
             return Err(Self::invalid(file, what));
         }
         let text = std::fs::read_to_string(file).map_err(failed)?;
@@ -252,7 +252,7 @@ impl Spec {
         let whole = std::path::absolute(file).map_err(failed)?;
         let folder = whole.parent().unwrap_or(Path::new("/"));
         if !spec.folder.as_os_str().is_empty() {
-            let what = "folder: it is that of the file: leave it out".to_owned();
+            let what = "folder: it is always that of the file: remove it".to_owned();
             return Err(Self::invalid(file, what));
         }
         spec.folder = folder.to_owned();
@@ -262,7 +262,10 @@ impl Spec {
         let quick = spec.quick.take();
         if is_quick {
             let quick = quick.ok_or_else(|| {
-                Self::invalid(file, "--quick: the file has no quick: add one".to_owned())
+                Self::invalid(
+                    file,
+                    "--quick: the file has no field quick: add it".to_owned(),
+                )
             })?;
             spec.apply(quick);
         }

@@ -50,9 +50,9 @@ pub(crate) fn run(kernel: Option<&str>) -> Result<(), Failure> {
             (["run", kind, batch, time, calls], Some(loaded)) => {
                 loaded.run(kernel, kind, [batch, time, calls])
             }
-            (["check" | "run", ..], None) => Err("nothing is loaded".to_owned()),
+            (["check" | "run", ..], None) => Err("no model is loaded".to_owned()),
             _ => Err(format!(
-                "unknown order: {line}; see albacore bench engine --help"
+                "unknown command: {line}; see albacore bench engine --help"
             )),
         };
         let answer = answer.unwrap_or_else(|reason| format!("error {reason}"));
@@ -65,18 +65,18 @@ fn kernel_of(name: &str) -> Result<Kernel, Failure> {
     let found = Kernel::ALL.into_iter().find(|kernel| kernel.name() == name);
     found.ok_or_else(|| {
         let names = Kernel::ALL.map(Kernel::name).join(", ");
-        Failure::Usage(format!("--kernel {name}: one of {names}"))
+        Failure::Usage(format!("--kernel {name}: expected one of {names}"))
     })
 }
 
 fn number(name: &str, text: &str) -> Result<usize, String> {
     text.parse()
-        .map_err(|_| format!("{name} {text}: a number is due"))
+        .map_err(|_| format!("{name} {text}: expected a number"))
 }
 
 fn load(model: &Path, data: &Path, columns: &str, threads: &str) -> Result<Loaded, String> {
     if number("THREADS", threads)? != 1 {
-        return Err(format!("THREADS {threads}: a call is measured on 1 thread"));
+        return Err(format!("THREADS {threads}: only 1 is supported"));
     }
     let columns = number("COLS", columns)?;
     let of_model = |error: &dyn std::fmt::Display| format!("{}: {error}", model.display());
@@ -84,9 +84,7 @@ fn load(model: &Path, data: &Path, columns: &str, threads: &str) -> Result<Loade
     let model = Model::parse(&bytes).map_err(|error| of_model(&error))?;
     let features = model.parts().features;
     if features != columns {
-        return Err(format!(
-            "COLS {columns}: the model takes {features} features"
-        ));
+        return Err(format!("COLS {columns}: the model has {features} features"));
     }
     let of_data = |e: io::Error| format!("{}: {e}", data.display());
     if fs::metadata(data).map_err(of_data)?.len() > FILE_BYTES_MAX {
@@ -113,7 +111,9 @@ fn kind_of(name: &str) -> Result<Kind, String> {
         "predict" => Ok(Kind::Value),
         "contribs" => Ok(Kind::Contribs),
         "interactions" => Ok(Kind::Interactions),
-        _ => Err(format!("KIND {name}: predict, contribs or interactions")),
+        _ => Err(format!(
+            "KIND {name}: expected predict, contribs or interactions"
+        )),
     }
 }
 
@@ -163,7 +163,7 @@ impl Loaded {
                 Ok(predictor.tuned(&mut clock))
             }
             Some(kernel) => predictor.with_kernel(kernel).ok_or_else(|| {
-                format!("kernel {kernel}: this cpu or this model does not allow it")
+                format!("kernel {kernel} is not supported by this cpu or for this model")
             }),
         }
     }
@@ -179,7 +179,7 @@ impl Loaded {
         let values = rows
             .checked_mul(self.columns)
             .and_then(|end| self.rows.get(..end));
-        let values = values.ok_or_else(|| format!("N {rows}: more than the data has"))?;
+        let values = values.ok_or_else(|| format!("N {rows}: more rows than the data has"))?;
         let predictor = self.predictor(kernel)?;
         let mut outputs = Outputs::new(&predictor, kind, rows)?;
         outputs.predict(&predictor, kind, values)?;
@@ -201,7 +201,9 @@ impl Loaded {
         let calls = number("MIN_CALLS", calls)?.clamp(1, BENCH_CALLS_MAX);
         let rows = self.rows.len() / self.columns;
         if batch == 0 || batch > rows {
-            return Err(format!("BATCH {batch}: 1 to {rows}, the rows of the data"));
+            return Err(format!(
+                "BATCH {batch} is out of range: expected 1 to {rows}, the rows of the data"
+            ));
         }
         let predictor = self.predictor(kernel)?;
         let mut outputs = Outputs::new(&predictor, kind, batch)?;
@@ -238,5 +240,5 @@ fn cpu_time() -> Result<f64, String> {
         .split_whitespace()
         .next()
         .and_then(|it| it.parse().ok());
-    first.ok_or_else(|| format!("{path}: no number"))
+    first.ok_or_else(|| format!("{path}: expected a number"))
 }

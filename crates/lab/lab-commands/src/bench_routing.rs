@@ -72,7 +72,7 @@ fn parse_arm(text: &str) -> Result<String, String> {
         Some(arm) => Ok(arm.name()),
         None => {
             let names = Arm::ALL.map(Arm::name).join(", ");
-            Err(format!("{text} is no arm: name one of {names}"))
+            Err(format!("{text} is not an arm: write one of {names}"))
         }
     }
 }
@@ -80,7 +80,7 @@ fn parse_arm(text: &str) -> Result<String, String> {
 fn parse_number(text: &str, least: f64, most: f64) -> Result<f64, String> {
     let number = text.parse().ok();
     let number = number.filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| format!("write a number of {least} to {most}"))
+    number.ok_or_else(|| format!("write a number from {least} to {most}"))
 }
 
 fn parse_share(text: &str) -> Result<f64, String> {
@@ -116,7 +116,7 @@ fn options(args: &BenchRoutingArgs, folder: PathBuf) -> Result<Options, Failure>
     let server = match &args.server {
         Some(server) => server.clone(),
         None => std::env::current_exe()
-            .map_err(|e| Failure::Failed(format!("this program: {e}")))?
+            .map_err(|e| Failure::Failed(format!("cannot find the path of this program: {e}")))?
             .with_file_name("albacore-server"),
     };
     let mut shares = vec![args.cpus; args.servers as usize];

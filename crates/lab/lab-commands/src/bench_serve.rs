@@ -116,13 +116,13 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "s" => 1.0,
         "m" => 60.0,
-        _ => return Err("a number with us, ms, s or m is due".to_owned()),
+        _ => return Err("expected a number with us, ms, s or m".to_owned()),
     };
-    let number: f64 = digits.parse().map_err(|_| "a number is due".to_owned())?;
+    let number: f64 = digits.parse().map_err(|_| "expected a number".to_owned())?;
     let time = Duration::try_from_secs_f64(number * unit).map_err(|e| e.to_string())?;
     match time {
-        Duration::ZERO => Err("a time above zero is due".to_owned()),
-        time if time > TIME_MAX => Err("an hour at most".to_owned()),
+        Duration::ZERO => Err("expected a time above zero".to_owned()),
+        time if time > TIME_MAX => Err("expected at most an hour".to_owned()),
         time => Ok(time),
     }
 }
@@ -130,7 +130,7 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
 pub(crate) fn parse_percentile(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok();
     let percent = percent.filter(|percent| (50.0..100.0).contains(percent));
-    percent.ok_or_else(|| "50 to less than 100 is due".to_owned())
+    percent.ok_or_else(|| "expected a number from 50 to less than 100".to_owned())
 }
 
 /// Measures each rate, or searches for the highest one, and prints the results.
@@ -186,7 +186,7 @@ fn run_against_simulation(
     output: Output,
 ) -> Result<(), Failure> {
     if output == Output::Svg {
-        let what = "--output svg: --against-simulation draws nothing";
+        let what = "--output svg is not supported with --against-simulation";
         return Err(Failure::Usage(what.to_owned()));
     }
     let mut all = Vec::new();
@@ -210,8 +210,9 @@ fn run_against_simulation(
 
 fn refuse(probe: &Probe) -> Result<(), Failure> {
     Err(Failure::Failed(format!(
-        "at {:.0} requests a second the generator was {:.1} ms behind its schedule (99 % of the requests were less): \
-             this run says nothing of the server; send less, or from a machine that has cpus left",
+        "at {:.0} requests per second the load generator was {:.1} ms behind its schedule (99th \
+         percentile): the results are invalid; reduce the rate, or send from a machine with idle \
+         cpus",
         probe.rate,
         probe.report.lag_p99.as_secs_f64() * 1e3
     )))

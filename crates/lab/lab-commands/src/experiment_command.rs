@@ -75,11 +75,13 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<(), Failure> {
     }
     if args.cluster.node.is_some() {
         return Err(Failure::Usage(
-            "--node: this program has no client of a cluster: run `albacore experiment`".to_owned(),
+            "--node: this program has no Kubernetes client: run `albacore experiment`".to_owned(),
         ));
     }
     let Some(file) = &args.file else {
-        return Err(Failure::Usage("--file: name the experiment".to_owned()));
+        return Err(Failure::Usage(
+            "--file is missing: give the file of the experiment".to_owned(),
+        ));
     };
     let spec = Spec::read(file, args.is_quick).map_err(|e| usage_or_failed(&e))?;
     let folder = args.output.clone().unwrap_or_else(|| {
@@ -137,7 +139,7 @@ pub(crate) fn progress_line(progress: &Progress<'_>) -> String {
         }
         Progress::Start { done, all, left } => {
             format!(
-                "{done} of {all} windows are there, {} left",
+                "{done} of {all} windows are measured, {} left",
                 format_duration(*left)
             )
         }

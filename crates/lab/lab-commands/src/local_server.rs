@@ -66,7 +66,7 @@ impl LocalServer {
         let program = match program {
             Some(program) => program.to_owned(),
             None => std::env::current_exe()
-                .map_err(|e| Failure::Failed(format!("this program: {e}")))?
+                .map_err(|e| Failure::Failed(format!("cannot find the path of this program: {e}")))?
                 .with_file_name("albacore-server"),
         };
         let failed = |what: &str| Failure::Failed(format!("{}: {what}", program.display()));

@@ -79,7 +79,7 @@ pub(crate) fn run(args: &PartitionArgs) -> Result<(), Failure> {
     let solution = solve(&problem, &mut until(args.seconds)).map_err(refused)?;
     let judged = check(&problem, &solution.assignment);
     if judged.as_ref() != Ok(&solution.measure) {
-        let what = format!("the checker says {judged:?} of {:?}", solution.measure);
+        let what = format!("the checker returned {judged:?} for {:?}", solution.measure);
         return Err(Failure::Broken(what));
     }
     let mut value = as_json(&problem, &solution);
@@ -132,7 +132,9 @@ fn read(path: &Path) -> Result<Problem, Failure> {
     let usage = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
     let length = fs::metadata(path).map_err(|e| usage(e.to_string()))?.len();
     if length > FILE_BYTES_MAX {
-        return Err(usage(format!("{length} bytes: at most {FILE_BYTES_MAX}")));
+        return Err(usage(format!(
+            "the file has {length} bytes, more than {FILE_BYTES_MAX}"
+        )));
     }
     let text = fs::read_to_string(path).map_err(|e| usage(e.to_string()))?;
     parse(&text).map_err(usage)
@@ -152,7 +154,7 @@ fn parse(text: &str) -> Result<Problem, String> {
         format!("line {line}: {}{problem}", key_at(text, line, column))
     })?;
     if file.clusters.value == 0 {
-        return Err(at(&file.clusters, "clusters: at least 1 is needed"));
+        return Err(at(&file.clusters, "clusters: must be at least 1"));
     }
     let current = current(&file)?;
     let quantity = |key: &str, number: &Option<Spanned<f64>>, or: f64| match number {
@@ -210,7 +212,7 @@ fn current(file: &File) -> Result<Option<Current>, String> {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, model) in file.models.iter().enumerate() {
         if names.insert(&model.name, index).is_some() {
-            let what = format!("models[{index}].name: {} is there twice", model.name);
+            let what = format!("models[{index}].name: {} appears twice", model.name);
             return Err(at(&model.rate, &what));
         }
     }
@@ -218,7 +220,10 @@ fn current(file: &File) -> Result<Option<Current>, String> {
         None => f64::INFINITY,
         Some(cost) if cost.value >= 0.0 => cost.value,
         Some(cost) => {
-            let what = format!("change_cost_max: {} is not at least 0", cost.value);
+            let what = format!(
+                "change_cost_max: {} is not a number of at least 0",
+                cost.value
+            );
             return Err(at(cost, &what));
         }
     };
@@ -228,12 +233,12 @@ fn current(file: &File) -> Result<Option<Current>, String> {
     let mut clusters = vec![None; file.models.len()];
     for (name, place) in &file.current {
         let Some(&index) = names.get(name.as_str()) else {
-            let what = format!("current.{name}: there is no such model: take it out");
+            let what = format!("current.{name}: no such model: remove it");
             return Err(at(place, &what));
         };
         if place.value >= file.clusters.value {
             let what = format!(
-                "current.{name}: {}: there are {} sub-clusters, counted from 0",
+                "current.{name}: {} is out of range: there are {} sub-clusters, counted from 0",
                 place.value, file.clusters.value
             );
             return Err(at(place, &what));

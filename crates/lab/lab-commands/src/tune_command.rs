@@ -129,7 +129,7 @@ impl MeasuringArgs {
 fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok();
     let rate = rate.filter(|rate| (0.1..=1e7).contains(rate));
-    rate.ok_or_else(|| "a number of requests a second from 0.1 to 10000000 is due".to_owned())
+    rate.ok_or_else(|| "expected a number of requests per second from 0.1 to 10000000".to_owned())
 }
 
 /// Tunes and writes the results.
@@ -180,18 +180,19 @@ fn local_file(args: &TuneArgs) -> Result<&PathBuf, Failure> {
     match (&args.name, &args.file, args.cluster.first()) {
         (None, Some(file), None) => Ok(file),
         (Some(name), Some(_), _) => refused(format!(
-            "{name} is a deployment of a cluster and --file one on this machine: leave one of them out"
+            "{name} is a deployment of a cluster and --file one on this machine: give only one of \
+             them"
         )),
         (None, Some(_), Some(option)) => refused(format!(
-            "{option} is of a cluster and --file is measured on this machine: name a deployment of the \
-             cluster in place of --file, or leave {option} out"
+            "{option} applies to a cluster, but --file is measured on this machine: give the name \
+             of a deployment of the cluster instead of --file, or remove {option}"
         )),
         (Some(_), None, _) => refused(
-            "this program has no client of a cluster: run `kubectl albacore tune NAME`".to_owned(),
+            "this program has no Kubernetes client: run `kubectl albacore tune NAME`".to_owned(),
         ),
         (None, None, _) => refused(
-            "what to tune is missing: --file FILE for a deployment on this machine, or the name of one \
-             of a cluster"
+            "the deployment is missing: give --file FILE for one on this machine, or the name of \
+             one of a cluster"
                 .to_owned(),
         ),
     }

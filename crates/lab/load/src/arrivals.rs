@@ -62,7 +62,7 @@ pub enum TraceError {
         line: usize,
     },
     /// No arrivals, or too many.
-    #[error("{arrivals} arrivals: 1 to {ARRIVALS_MAX} are taken")]
+    #[error("the trace has {arrivals} arrivals: expected 1 to {ARRIVALS_MAX}")]
     Count { arrivals: usize },
 }
 

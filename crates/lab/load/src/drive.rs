@@ -81,7 +81,7 @@ pub enum LoadError {
     #[error("cannot start the load generator's runtime")]
     Runtime(#[source] std::io::Error),
     /// The clock or the limit of open files.
-    #[error("the kernel refuses what the load generator needs")]
+    #[error("a system call of the load generator failed")]
     System(#[from] albacore_os::OsError),
     /// A task of the generator panicked, so the samples are incomplete.
     #[error("a task of the load generator panicked: the run is invalid")]

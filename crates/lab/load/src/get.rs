@@ -19,17 +19,17 @@ const RESPONSE_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
     /// No connection, or no runtime for it.
-    #[error("it does not answer")]
+    #[error("cannot connect")]
     Io(#[from] std::io::Error),
     /// Not an HTTP server.
-    #[error("it does not answer in HTTP")]
+    #[error("the HTTP request failed")]
     Hyper(#[from] hyper::Error),
-    #[error("this is not a path")]
+    #[error("invalid path")]
     Path(#[from] hyper::http::Error),
     /// Too long, or incomplete.
-    #[error("its answer cannot be read: {0}")]
+    #[error("cannot read the response: {0}")]
     Body(Box<dyn std::error::Error + Send + Sync>),
-    #[error("it does not answer within {} s", RESPONSE_TIME_MAX.as_secs())]
+    #[error("timed out after {} s", RESPONSE_TIME_MAX.as_secs())]
     Slow,
 }
 

@@ -23,7 +23,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Errors of an exchange.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Http1Error {
-    #[error("the connection broke")]
+    #[error("the connection failed")]
     Io(#[from] std::io::Error),
     #[error("the connection was closed during a response")]
     Closed,

@@ -64,7 +64,7 @@ pub enum LiteralError {
     #[error("microlp could not solve the program ({0})")]
     Engine(String),
     /// The checker rejects the mapping found by the program.
-    #[error("the answer of the program is no mapping: {0:?}")]
+    #[error("the solution of the program is not a valid mapping: {0:?}")]
     Refused(Vec<Violation>),
 }
 

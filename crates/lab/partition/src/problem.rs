@@ -130,7 +130,7 @@ impl Problem {
         let outside = |place: &&Option<usize>| place.is_some_and(|at| at >= self.clusters);
         match current.clusters.iter().find(outside) {
             Some(Some(at)) => Err(ProblemError::Current(format!(
-                "sub-cluster {at}: there are {}, counted from 0",
+                "sub-cluster {at} is out of range: there are {}, counted from 0",
                 self.clusters
             ))),
             _ => Ok(()),

@@ -70,7 +70,7 @@ pub fn solve(
         (Ok(searched), None) => Ok(searched),
         (Err(_), Some(programmed)) => Ok(programmed),
         (Err(broken), None) => Err(ProblemError::Impossible(format!(
-            "no partition within the limits was found; the best one has {broken}"
+            "no partition within the limits was found; the best one breaks a limit: {broken}"
         ))),
     }
 }

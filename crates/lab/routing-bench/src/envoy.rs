@@ -58,7 +58,7 @@ impl Envoy {
             .map_err(RoutingError::file(program))?;
         if !checked.status.success() {
             let said = String::from_utf8_lossy(&checked.stderr);
-            let what = format!("envoy refuses the configuration of the manifest: {said}");
+            let what = format!("envoy rejects the configuration of the manifest: {said}");
             return Err(RoutingError::Failed(what));
         }
         let log = folder.join("envoy.log");
@@ -139,9 +139,9 @@ fn host(status: &Value) -> Result<EnvoyHost, RoutingError> {
         other => other.as_u64().unwrap_or_default(),
     };
     Ok(EnvoyHost {
-        address: address
-            .parse()
-            .map_err(|_| RoutingError::Failed(format!("envoy has a pod at {address}")))?,
+        address: address.parse().map_err(|_| {
+            RoutingError::Failed(format!("envoy reports the invalid pod address {address}"))
+        })?,
         weight: number(&status["weight"]),
         requests: requests.next().map_or(0, |stat| number(&stat["value"])),
     })

@@ -120,8 +120,10 @@ pub(crate) fn fetch(address: SocketAddr, path: &str) -> Result<String, RoutingEr
     let url = format!("http://{address}{path}");
     match get(address, path) {
         Ok((200, body)) => String::from_utf8(body)
-            .map_err(|e| RoutingError::Failed(format!("{url}: it answers no text: {e}"))),
-        Ok((status, _)) => Err(RoutingError::Failed(format!("{url}: it answers {status}"))),
+            .map_err(|e| RoutingError::Failed(format!("{url}: the response is not text: {e}"))),
+        Ok((status, _)) => Err(RoutingError::Failed(format!(
+            "{url}: expected status 200, got {status}"
+        ))),
         Err(source) => Err(RoutingError::Ask { url, source }),
     }
 }

@@ -34,7 +34,7 @@ fn main() -> Result<(), TestbedError> {
         println!("shell in it: {}", node.shell_command()?);
     }
     println!("export KUBECONFIG={}", node.plane().kubeconfig().display());
-    println!("It ends with the end of the input.");
+    println!("The node stops at the end of the input.");
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split_whitespace().collect();
         if !words.is_empty() {

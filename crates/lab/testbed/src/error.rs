@@ -20,13 +20,13 @@ pub enum TestbedError {
         status: std::process::ExitStatus,
     },
     /// A program that should have been built is missing.
-    #[error("{}: not there; `cargo build --workspace --bins` makes it", program.display())]
+    #[error("{}: not found; run `cargo build --workspace --bins`", program.display())]
     NoProduct { program: PathBuf },
     /// The executable is not in a target folder of cargo.
-    #[error("{}: lies in no folder of cargo, so no program can be beside it", program.display())]
+    #[error("{}: not in a target folder of cargo, where the other programs are", program.display())]
     NoTest { program: PathBuf },
     /// A program did not start.
-    #[error("{program} cannot be started")]
+    #[error("cannot start {program}")]
     Start {
         program: &'static str,
         source: albacore_os::OsError,
@@ -54,13 +54,13 @@ pub enum TestbedError {
         message: String,
     },
     /// A certificate could not be created.
-    #[error("cannot make a certificate for {name}")]
+    #[error("cannot create a certificate for {name}")]
     Certificate { name: String, source: rcgen::Error },
     /// A kubectl command failed.
     #[error("kubectl {command}: {message}")]
     Kubectl { command: String, message: String },
     /// A file or folder could not be used.
-    #[error("{} cannot be used", path.display())]
+    #[error("cannot access {}", path.display())]
     File {
         path: PathBuf,
         source: std::io::Error,

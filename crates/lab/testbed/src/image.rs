@@ -103,7 +103,7 @@ pub(crate) fn libraries(programs: &[&Path]) -> Result<BTreeSet<PathBuf>> {
         .lines()
         .filter_map(|line| line.trim().strip_suffix(" => not found"));
     if let Some(name) = missing.into_iter().find(|name| !is_here(name)) {
-        return Err(Error::other(format!("the library {name} is not found")));
+        return Err(Error::other(format!("library {name} not found")));
     }
     // For several programs, ldd prints a header line for each, which is not indented.
     let libraries = text

@@ -128,7 +128,7 @@ impl Program {
             file.read_to_end(&mut bytes)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
-        read().unwrap_or_else(|error| format!("{} cannot be read: {error}", self.log.display()))
+        read().unwrap_or_else(|error| format!("cannot read {}: {error}", self.log.display()))
     }
 }
 

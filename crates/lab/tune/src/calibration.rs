@@ -230,8 +230,8 @@ fn refuse_infeasible(
             1.0 / fastest.as_secs_f64().max(1e-9)
         ),
         None => format!(
-            "no configuration meets an objective of {objective:.3} ms: the server refuses even a request alone, which \
-             takes longer: name a longer --latency; {advice}"
+            "no configuration meets an objective of {objective:.3} ms: the server refuses even a \
+             request alone, because it takes longer: give a longer --latency; {advice}"
         ),
     }))
 }
@@ -273,7 +273,7 @@ fn find_capacity(running: &Running, first: f64, bad_max: f64) -> Result<f64, Tun
     match is_answered {
         true => Ok(stairs.threshold()),
         false => Err(TuneError::Failed(format!(
-            "{}: no request was answered within the objective: is the machine busy?",
+            "{}: no request was answered within the objective: the machine may be busy",
             running.configuration.name()
         ))),
     }

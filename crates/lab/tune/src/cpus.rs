@@ -152,7 +152,7 @@ mod tests {
         assert_eq!((&mask(), &cpus.generator), (apart, apart));
         assert!(cpus.description().ends_with(&format!("cpus {apart}")));
         let none = Cpus::read(Some(&CpuSet::new())).unwrap_err();
-        assert!(matches!(&none, TuneError::Usage(what) if what.starts_with("--cpus has no cpu")));
+        assert!(matches!(&none, TuneError::Usage(what) if what.starts_with("--cpus is empty")));
         let far = "8191".parse().unwrap();
         let far = Cpus::read(Some(&far)).unwrap_err().to_string();
         assert!(far.starts_with("--cpus 8191: "), "{far}");

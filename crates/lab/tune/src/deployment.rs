@@ -40,7 +40,7 @@ impl Deployment {
             .map_err(TuneError::file(file))?
             .len();
         if length > FILE_BYTES_MAX {
-            let what = format!("{named}: it has {length} bytes: at most {FILE_BYTES_MAX} are read");
+            let what = format!("{named}: it has {length} bytes, more than {FILE_BYTES_MAX}");
             return Err(TuneError::Usage(what));
         }
         let text = std::fs::read_to_string(file).map_err(TuneError::file(file))?;
@@ -127,7 +127,7 @@ fn refuse_own_settings(
         }
         let has_others = |slo: Slo| slo.contribs.is_some() || slo.interactions.is_some();
         if request.options.latency.is_none() && model.slo.is_some_and(has_others) {
-            let what = "one objective is tuned for, and this has several: name it with --latency";
+            let what = "one objective is tuned for, but this has several: give one with --latency";
             return refused("slo", what);
         }
     }
@@ -144,7 +144,7 @@ fn objective(
     let latencies = slos.iter().map(|slo| slo.latency.duration());
     let latency = request.options.latency.or(latencies.clone().min());
     let latency = latency.ok_or_else(|| {
-        let what = "no model has an slo: add spec.models[0].slo.latency, or name --latency";
+        let what = "no model has an slo: add spec.models[0].slo.latency, or give --latency";
         TuneError::Usage(format!("{named}: {what}"))
     })?;
     let strictest = slos.iter().map(|slo| slo.percentile).reduce(f64::max);
@@ -155,7 +155,7 @@ fn objective(
 fn slo(objective: Duration, percentile: f64, named: &str) -> Result<Slo, TuneError> {
     let micros = u64::try_from(objective.as_micros()).unwrap_or(u64::MAX);
     let latency = Timespan::from_micros(micros).ok_or_else(|| {
-        let what = "is not between 1us and 10 minutes: name --latency";
+        let what = "is not between 1us and 10 minutes: give --latency";
         TuneError::Usage(format!("{named}: an objective of {objective:?} {what}"))
     })?;
     // for outputs with their own objective the common one is used, as on the client side

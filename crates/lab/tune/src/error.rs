@@ -19,7 +19,7 @@ pub enum TuneError {
         source: std::io::Error,
     },
     /// The file's layout does not allow the edit.
-    #[error("{}: the new values cannot be written into it: {what}", path.display())]
+    #[error("{}: cannot write the new values: {what}", path.display())]
     Patch { path: PathBuf, what: String },
     /// No configuration meets the objective; the message contains the nearest feasible objective.
     #[error("{0}")]
@@ -29,7 +29,7 @@ pub enum TuneError {
     #[error("interrupted before a candidate was measured; nothing was changed")]
     Interrupted,
     #[error(
-        "ended early: {why}; nothing was changed. What was measured until then is in {}; best of it: {best}",
+        "ended early: {why}; nothing was changed. Results so far are in {}; the best is {best}",
         folder.display()
     )]
     EndedEarly {

@@ -96,7 +96,8 @@ pub fn describe_job(
     if !is_generated {
         let arrivals = &options.arrivals;
         return Err(TuneError::Usage(format!(
-            "--arrivals {arrivals}: a file of times is not sent to a pod: name poisson or gamma:SHAPE"
+            "--arrivals {arrivals}: a file of times cannot be sent to a pod: give poisson or \
+             gamma:SHAPE"
         )));
     }
     let applied = json!({
@@ -246,8 +247,7 @@ pub fn write_fetched(folder: &Path, name: &str) -> Result<(String, PathBuf), Tun
     std::fs::remove_file(&path).map_err(TuneError::file(&path))?;
     if !fetched.clone().any(|(of, _)| *of == ResultFile::Deployment) {
         let folder = folder.display();
-        let what =
-            format!("{summary}\nthere are no values to apply; what was measured is in {folder}");
+        let what = format!("{summary}\nno values to apply; the measurements are in {folder}");
         return Err(TuneError::Failed(what));
     }
     Ok((summary, ResultFile::Deployment.path(folder, name)))

@@ -213,7 +213,8 @@ impl Outcome {
                  {current}."
             ),
             true => format!(
-                "Keep {current}: nothing is better than it beyond the noise both in the rounds and in the last check."
+                "Keep {current}: no candidate is better beyond the noise in both the rounds \
+                 and the last check."
             ),
             false => format!("Chosen: {chosen}; the deployment has {current}."),
         });
@@ -229,7 +230,8 @@ impl Outcome {
         if let Some(why) = &self.disturbed_by {
             let percent = self.disturbed * 100.0;
             lines.push(format!(
-                "{percent:.0} % of the windows were disturbed ({why}): end other programs for a better answer."
+                "{percent:.0} % of the windows were disturbed ({why}): stop other programs for a \
+                 more accurate result."
             ));
         }
         if !self.is_decided && self.ended_early.is_none() {

@@ -18,8 +18,8 @@ pub(crate) fn convert(object: &mut InferenceDeployment, named: &str) -> Result<(
             && !path.starts_with('/')
         {
             return Err(TuneError::Usage(format!(
-                "{named}: spec.models[{index}].uri: {path} is a file beside a YAML file, which no \
-                 pod has: tune that file with `albacore tune -f FILE`"
+                "{named}: spec.models[{index}].uri: {path} is relative to a YAML file, which a pod \
+                 does not have: tune that file with `albacore tune -f FILE`"
             )));
         }
     }

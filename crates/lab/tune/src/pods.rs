@@ -48,7 +48,7 @@ fn replicas(pods: u32, written: Option<i32>) -> (Option<i32>, String) {
         .filter(|pods| *pods <= REPLICAS_MAX);
     match (written, possible) {
         (_, None) => {
-            let note = format!("; spec.replicas is at most {REPLICAS_MAX}, and is left as it is");
+            let note = format!("; spec.replicas is at most {REPLICAS_MAX} and is left unchanged");
             (None, note)
         }
         (None, _) => {

@@ -164,7 +164,8 @@ fn verify(path: &Path, patched: &str, due: &InferenceDeployment) -> Result<(), T
         true => Ok(()),
         false => Err(TuneError::Patch {
             path: path.to_owned(),
-            what: "the edited text has another meaning than the values that were chosen: write them by hand".to_owned(),
+            what: "the edited text does not parse to the chosen values: write them by hand"
+                .to_owned(),
         }),
     }
 }

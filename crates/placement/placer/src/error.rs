@@ -16,7 +16,7 @@ pub enum PlacerError {
     #[error(transparent)]
     Os(#[from] OsError),
     /// The machine's topology cannot be parsed.
-    #[error("the topology of this machine: {0}")]
+    #[error("invalid topology of this machine: {0}")]
     Topology(#[from] SysfsError),
     /// The cgroup of the server cannot be determined.
     #[error(transparent)]
@@ -34,7 +34,7 @@ pub enum PlacerError {
     },
     /// The root process of a container's subject is not in the container's cgroup.
     #[error(
-        "process {pid} is not in the cgroup {} of its container, and is not touched", cgroup.display()
+        "process {pid} is not in the cgroup {} of its container and is not placed", cgroup.display()
     )]
     OutsideCgroup {
         /// The root process of the subject.
@@ -52,7 +52,7 @@ pub enum PlacerError {
     #[error(transparent)]
     Problem(#[from] ProblemError),
     /// The joint problem of all subjects cannot be solved.
-    #[error("the servers of this machine joint: {0}")]
+    #[error("cannot place the servers of this machine jointly: {0}")]
     Joint(#[from] JointError),
     /// A broken invariant of this program; no mask was written.
     #[error(
@@ -67,10 +67,10 @@ pub enum PlacerError {
     #[error("a plan did not pass its check and was not executed (this is a bug): {0}")]
     Lint(#[from] LintError),
     /// The root process of a subject exited before it was placed.
-    #[error("process {pid} is gone")]
+    #[error("process {pid} has ended")]
     RootGone { pid: i32 },
     /// The subject does not exist.
-    #[error("there is no subject {}", .0.0)]
+    #[error("subject {} not found", .0.0)]
     UnknownSubject(SubjectId),
 }
 

@@ -417,7 +417,7 @@ fn find_subtree(
     let stat = stat.ok_or(PlacerError::RootGone { pid })?;
     if pid <= 1 || stat.is_kernel {
         let what = if stat.is_kernel {
-            "a thread of the kernel"
+            "a kernel thread"
         } else {
             "the init process"
         };

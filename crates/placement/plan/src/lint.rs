@@ -36,13 +36,13 @@ pub enum LintError {
     #[error("process {} is not a worker and must not be pinned", pid.0)]
     NotAWorker { pid: Pid },
     /// A step pins a thread outside of workers that is not an event loop, or exceeds their limit.
-    #[error("thread {} is no event loop of the front end and must not be pinned", tid.0)]
+    #[error("thread {} is not an event loop of the front end and must not be pinned", tid.0)]
     NotAnEventLoop { tid: Tid },
     /// An event loop shares a cpu with a main thread.
-    #[error("the mask {mask} planned for event loop {} holds the cpu of a main thread", tid.0)]
+    #[error("the mask {mask} planned for event loop {} contains the cpu of a main thread", tid.0)]
     OnMainThread { tid: Tid, mask: CpuSet },
     /// A worker was omitted although fewer workers are placed than the policy requests.
-    #[error("process {} is a worker and the plan leaves it out", pid.0)]
+    #[error("process {} is a worker but missing from the plan", pid.0)]
     MissingWorker { pid: Pid },
     /// A thread is pinned to a slot that contradicts its name, its order or the policy.
     #[error("thread {} cannot fill slot {slot:?}", tid.0)]

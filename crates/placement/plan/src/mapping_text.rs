@@ -11,7 +11,7 @@ use crate::limits::MAPPING_THREADS_MAX;
 #[non_exhaustive]
 pub enum MappingTextError {
     /// The prefix is not a valid size.
-    #[error("{text:?} does not begin with WORKERSxTHREADS: as 4x6:0-23 does")]
+    #[error("{text:?} is not WORKERSxTHREADS:CPUS, as in 4x6:0-23")]
     Size {
         /// The whole text.
         text: String,
@@ -19,7 +19,10 @@ pub enum MappingTextError {
     #[error("cpus of the mapping")]
     Cpus(#[from] NumberRunsError),
     /// A cpu id above the kernel's maximum.
-    #[error("the mapping has cpu {cpu}, beyond {}", CpuSet::MAX_ID)]
+    #[error(
+        "cpu {cpu} of the mapping is out of range: the largest cpu id is {}",
+        CpuSet::MAX_ID
+    )]
     TooLarge { cpu: u32 },
     /// The number of cpus differs from the number of threads.
     #[error("the mapping has {cpus} cpus for {workers} x {threads} threads")]

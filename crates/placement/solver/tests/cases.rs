@@ -205,7 +205,7 @@ fn distances_that_fall_with_the_level_are_refused() {
     let error = solve(&problem, &mut WorkBudget::unlimited()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "distance l3 is 9 but the nearer l2 is 10: distances must not fall from cpu over l1, l2, \
-         l3, numa and package to machine"
+        "distance l3 is 9 but the nearer l2 is 10: distances must not decrease in the order cpu, \
+         l1, l2, l3, numa, package, machine"
     );
 }

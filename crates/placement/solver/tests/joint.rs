@@ -364,7 +364,7 @@ fn errors_name_the_deployment_the_field_and_the_way_out() {
     assert!(error.starts_with("deployment 1: workers is 0"), "{error}");
     let error = with(&|p| p.deployments[1].cpuset.insert(CpuId(9))).to_string();
     assert!(
-        error.contains("deployment 1: the cpuset holds 9"),
+        error.contains("deployment 1: the cpuset contains 9"),
         "{error}"
     );
     let error = with(&|p| p.deployments[0].cpuset = CpuSet::new());

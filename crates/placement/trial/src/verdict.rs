@@ -175,7 +175,8 @@ impl Comparison<'_> {
         let (own, name) = (self.arms[0].arm, self.arms[winner].arm);
         let (outcome, head) = match (winner, name) {
             (0, _) if self.arms.len() < 2 => {
-                let head = format!("trial: {own} stays; no other arm places its threads otherwise");
+                let head =
+                    format!("trial: {own} stays; no other arm places its threads differently");
                 (Outcome::Kept, head)
             }
             (0, _) => (Outcome::Kept, format!("trial: {own} stays")),

@@ -32,7 +32,7 @@ fn block(name: &str, root: &Path, programs: &Path) -> Result<String> {
         "alerts" => source::alerts(root),
         "http calls" => protocols::http_calls(root),
         "grpc calls" => protocols::grpc_calls(root),
-        _ => bail!("no block is called {name:?}"),
+        _ => bail!("unknown block {name:?}"),
     }
 }
 
@@ -109,7 +109,7 @@ pub fn check(root: &Path, programs: &Path) -> Result<()> {
             let number = first.map_or(0, |(index, _)| index + 1);
             let (before, now) = first.map_or(("", ""), |(_, lines)| lines);
             bail!(
-                "{}:{number} is not what the code says: run `make docs`\n- {before}\n+ {now}",
+                "{}:{number} does not match the code: run `make docs`\n- {before}\n+ {now}",
                 path.display()
             );
         }

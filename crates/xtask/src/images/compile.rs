@@ -61,21 +61,22 @@ impl Compiler {
             library.display()
         );
         let zig = stdout_of(Command::new(root.join(PYTHON)).arg(root.join(ZIG)))
-            .context("the C compiler cannot be installed from PyPI")?;
+            .context("cannot install the C compiler from PyPI")?;
         let version = stdout_of(Command::new("rustc").arg("-vV"))?;
         let commit = version
             .lines()
             .find_map(|l| l.strip_prefix("commit-hash: "));
-        let commit = commit.context("rustc -vV says no commit-hash")?;
+        let commit = commit.context("rustc -vV does not print commit-hash")?;
         let host = version.lines().find_map(|l| l.strip_prefix("host: "));
-        let host = host.context("rustc -vV says no host")?;
+        let host = host.context("rustc -vV does not print host")?;
         let objcopy = system
             .join("lib/rustlib")
             .join(host)
             .join("bin/rust-objcopy");
         ensure!(
             objcopy.is_file(),
-            "{} is missing, and images hold stripped programs: install Rust 1.90 or newer by rustup",
+            "{} is missing, and images contain stripped programs: install Rust 1.90 or newer by \
+             rustup",
             objcopy.display()
         );
         let metadata = Command::new(cargo())
@@ -86,7 +87,8 @@ impl Compiler {
         let metadata: Value = serde_json::from_slice(&metadata.stdout)
             .context("cargo metadata does not print JSON: run it to see why")?;
         let folder = metadata["target_directory"].as_str();
-        let folder = PathBuf::from(folder.context("cargo metadata names no target directory")?);
+        let folder =
+            PathBuf::from(folder.context("cargo metadata does not contain target_directory")?);
         let renamed = BTreeMap::from([
             (root.canonicalize()?, "/albacore".to_owned()),
             (folder.clone(), "/target".to_owned()),

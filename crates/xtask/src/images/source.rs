@@ -32,7 +32,7 @@ impl Source {
         let given = std::env::var("SOURCE_DATE_EPOCH").ok();
         let Some(epoch) = given.or_else(|| git(root, &["log", "-1", "--format=%ct"])) else {
             bail!(
-                "{} is no git checkout, so nothing says which time to write into the images: \
+                "{} is not a git checkout, so the time of the images is unknown: \
                  set SOURCE_DATE_EPOCH to seconds since 1970",
                 root.display()
             );

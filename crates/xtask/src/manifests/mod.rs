@@ -109,7 +109,7 @@ pub fn check(root: &Path) -> Result<()> {
         let committed = std::fs::read_to_string(root.join(&path)).unwrap_or_default();
         if committed != text {
             bail!(
-                "{} is not what the chart says: run `make manifests`",
+                "{} does not match the chart: run `make manifests`",
                 path.display()
             );
         }

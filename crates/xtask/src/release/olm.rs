@@ -53,7 +53,7 @@ applies it, and the same file of the new version after each update of the operat
     kubectl apply --server-side -f AGENT
 
 It makes the namespace `albacore-agent`, in which pods may be privileged: the agent is root with the capability \
-SYS_NICE alone, in the node's pid namespace. Until it is there, models are served and the kernel alone places \
+SYS_NICE alone, in the node's pid namespace. Until it runs, models are served and the kernel alone places \
 threads; the condition `Placed` of an `InferenceDeployment` has the reason `NoReport`.
 
 ## Removal
@@ -268,7 +268,7 @@ fn about(chart: &Value, version: &str) -> Result<Value> {
     let icon = text(&chart["icon"]);
     let icon = icon.strip_prefix("data:");
     let icon = icon.and_then(|icon| icon.split_once(";base64,"));
-    let (mediatype, icon) = icon.context("the icon of the chart is no data URL")?;
+    let (mediatype, icon) = icon.context("the icon of the chart is not a data URL")?;
     let kubernetes = text(&chart["kubeVersion"]);
     let agent = format!("{}/agent.yaml", downloads(version));
     let provider = &chart["maintainers"][0];

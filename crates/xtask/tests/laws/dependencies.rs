@@ -50,7 +50,7 @@ fn every_dependency_has_its_reason() {
     }
     for (name, index) in &reasons {
         if !foreign().any(|(_, known, _)| known == name) {
-            let what = format!("{name} is no dependency: remove its reason");
+            let what = format!("{name} is not a dependency: remove its reason");
             violations.push(Violation::of(format!("deny.toml:{}", index + 1), what));
         }
     }

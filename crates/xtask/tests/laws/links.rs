@@ -146,7 +146,7 @@ fn every_link_has_an_existing_target() {
             }
         }
     }
-    assert_kept("Links in documents lead somewhere.", violations);
+    assert_kept("Links in documents resolve.", violations);
 }
 
 #[test]
@@ -190,7 +190,10 @@ fn guides_name_their_readers_and_the_next_page() {
             }
         }
     }
-    assert_kept("A page of docs/ has a reader and a way on.", violations);
+    assert_kept(
+        "A page of docs/ names its readers and the next page.",
+        violations,
+    );
 }
 
 #[test]

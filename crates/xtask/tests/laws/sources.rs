@@ -271,7 +271,8 @@ fn foreign_connections_of_the_agent(sources: &[Source]) -> Vec<Violation> {
             if let Some(name) = name.or(is_call.then_some("connect")) {
                 let what = format!(
                     "`{name}`: the process with SYS_NICE and the host's pids talks to the API server alone, \
-                     through crates/kubernetes/cluster; what pods tell comes by albacore-params"
+                     through crates/kubernetes/cluster; what pods report comes \
+                     through albacore-params"
                 );
                 violations.push(Violation::at(source, index, what));
             }

@@ -62,12 +62,7 @@ pub(crate) fn runs_as_a_job(rig: &mut Rig) {
     let path = "[{rows: 2, path: /predict}]";
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("[{rows: 2}]", path)).unwrap();
-    refused(
-        rig,
-        &words(&file, &results, &node),
-        64,
-        "leave template out",
-    );
+    refused(rig, &words(&file, &results, &node), 64, "remove template");
     let file = experiment(rig, "");
     refused(
         rig,

@@ -98,9 +98,9 @@ fn wrong_strings_are_refused_with_the_position() {
         ("pack:1 core:0 pu:1", 13, "not a count"),
         ("pack:1 core:2x pu:1", 13, "\"2x\""),
         ("pack:1 core:-2 pu:1", 13, "not a count"),
-        ("pack:1 core:2,pu:1", 14, "a space"),
+        ("pack:1 core:2,pu:1", 14, "expected a space"),
         ("pack:1 pu:2 core:2", 13, "inside a pu"),
-        ("pack:1 pack:2 pu:1", 8, "second level package"),
+        ("pack:1 pack:2 pu:1", 8, "duplicate level package"),
         ("core:9000 pu:1", 1, "more than 8192"),
         ("core:99999999999 pu:99999999999", 1, "more than 8192"),
         ("pack:1 core:2(size=1 pu:1", 14, "never closed"),
@@ -113,7 +113,7 @@ fn wrong_strings_are_refused_with_the_position() {
             "names 2 cpus, but there are 4",
         ),
         ("l1:1 core:2 pu:1", 1, "one L1"),
-        ("core:2 machine:1 pu:1", 8, "comes first"),
+        ("core:2 machine:1 pu:1", 8, "must be the first"),
         ("pack:1 ä:2 pu:1", 8, "\"ä:2\""),
     ] {
         let error = parse_synthetic(text).expect_err(text);

@@ -101,8 +101,11 @@ fn errors_name_the_invalid_part_of_a_text() {
         ("cpus=0-3 l3=0*4 l3=0*4", &["l3 twice"]),
         ("cpus=0-3 l3=a", &["l3=a", "\"a\""]),
         ("cpus=0-3 l3=0*5", &["l3 has 5 numbers", "4 cpus"]),
-        ("cpus=0-3 capacity=1024*3,1025", &["capacity has 1025"]),
-        ("cpus=0-3 capacity=0*4", &["capacity has 0"]),
+        (
+            "cpus=0-3 capacity=1024*3,1025",
+            &["capacity 1025 is out of range"],
+        ),
+        ("cpus=0-3 capacity=0*4", &["capacity 0 is out of range"]),
         (
             "cpus=0-3 numa=0-1x2 l3=0*4",
             &["share a L3 but not a NUMA node"],

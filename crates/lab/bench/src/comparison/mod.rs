@@ -106,7 +106,7 @@ impl Bench {
         faults: &[Fault],
     ) -> Result<(Comparison, Vec<Comparison>), BenchError> {
         if self.target.wire == WireFormat::Grpc {
-            let what = "is asked for its metrics: http://HOST:PORT is due";
+            let what = "expected http://HOST:PORT, from which metrics are read";
             return Err(BenchError::Usage(format!("{}: {what}", self.spec.url)));
         }
         let lone = self.measure_lone()?;

@@ -70,7 +70,11 @@ impl Bench {
             source,
         })?;
         let body = String::from_utf8(body).ok().filter(|_| status == 200);
-        body.ok_or_else(|| BenchError::Failed(format!("{url}: it answers {status}, no text")))
+        body.ok_or_else(|| {
+            BenchError::Failed(format!(
+                "{url}: expected UTF-8 text with status 200, got status {status}"
+            ))
+        })
     }
 
     pub(super) fn server_metrics(&self) -> Result<ServerMetrics, BenchError> {
@@ -129,7 +133,7 @@ impl Bench {
             })
         };
         scheduling().ok_or_else(|| {
-            let what = "it does not report workers, threads of the front end, policy and bounds";
+            let what = "it does not report all of workers, front-end threads, policy and bounds";
             BenchError::Failed(format!("{}{path}: {what}", self.spec.url))
         })
     }

@@ -165,7 +165,7 @@ impl Bench {
     ) -> Result<ServerQueue, BenchError> {
         let model = self.spec.models[id.model].as_str();
         let learned = after.learned(model, id.kind).ok_or_else(|| {
-            let what = "no cost of such batches: is the server albacore, and warm?";
+            let what = "no learned cost of such batches: use an Albacore server that is warm";
             BenchError::Failed(format!("{}/metrics: {model}: {what}", self.spec.url))
         })?;
         let Learned { line, safe, error } = learned;

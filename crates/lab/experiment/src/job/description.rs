@@ -68,7 +68,7 @@ pub fn describe(
     };
     if spec.template.is_some() {
         return Err(invalid(
-            "template: with --node only the built-in server is measured: leave template out, or run \
+            "template: with --node only the built-in server is measured: remove template, or run \
              `albacore experiment` without --node on the machine that has your server",
         ));
     }
@@ -86,7 +86,7 @@ pub fn describe(
         }
         let path = Path::new(MODELS).join(name);
         let path = path.to_str().ok_or_else(|| {
-            invalid("models: the ending of a model's file is no UTF-8: rename the file")
+            invalid("models: the extension of a model's file is not UTF-8: rename the file")
         })?;
         models.push(input_file(path, &model.file)?);
         let beside = Path::new(path)

@@ -56,7 +56,7 @@ pub fn run_in_pod(
     let signals = Signals::install()?;
     if !wait(&folder.join(STARTED), INPUT_TIME_MAX, &signals) {
         let what = format!(
-            "no files came within {} min: run the same command again",
+            "no files were received within {} min: run the same command again",
             INPUT_TIME_MAX.as_secs() / 60
         );
         return Err(ExperimentError::Job { what });
@@ -119,7 +119,7 @@ pub fn receive(
 ) -> Result<(), ExperimentError> {
     let file = resolve(folder, path)?;
     if state(folder) != JobState::Waiting {
-        return Err(refused(path, "the job runs already"));
+        return Err(refused(path, "the job is already running"));
     }
     let failed = file_error(&file);
     if let Some(above) = file.parent() {
@@ -133,7 +133,10 @@ pub fn receive(
     let copied = std::io::copy(&mut input.take(bytes), &mut open).map_err(&failed)?;
     match copied == bytes {
         true => Ok(()),
-        false => Err(refused(path, "the connection ended before its bytes")),
+        false => Err(refused(
+            path,
+            "the connection was closed before all bytes were received",
+        )),
     }
 }
 
@@ -155,7 +158,8 @@ pub fn begin(folder: &Path, list: &mut dyn Read) -> Result<(), ExperimentError> 
         if found != *sha256 {
             return Err(refused(
                 path,
-                "it was damaged on its way, or changed while it was sent: run the same command again",
+                "its checksum differs: it was damaged in transit, or changed while it was sent: \
+                 run the same command again",
             ));
         }
     }

@@ -60,7 +60,10 @@ fn a_job_receives_the_described_experiment() {
     let model = std::fs::read_to_string(&spec.models[0].file).unwrap();
     assert_eq!(model, "a model");
     let refused = receive(job.path(), SPEC, 0, 1, &mut &b"x"[..]).unwrap_err();
-    assert!(refused.to_string().contains("runs already"), "{refused}");
+    assert!(
+        refused.to_string().contains("is already running"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -69,10 +72,7 @@ fn experiments_that_a_job_cannot_run_are_rejected() {
     let own = TEXT.replace("rows: 1}", "rows: 1, path: /predict}") + "template: {command: [x]}\n";
     let file = experiment(here.path(), &own);
     let refused = describe(&file, false, None).unwrap_err();
-    assert!(
-        refused.to_string().contains("leave template out"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("remove template"), "{refused}");
     let file = experiment(here.path(), TEXT);
     let described = describe(&file, false, None).unwrap();
     receive_all(job.path(), &described);
@@ -87,7 +87,7 @@ fn experiments_that_a_job_cannot_run_are_rejected() {
     }
     let refused = receive(job.path(), "x", 0, 2, &mut &b"x"[..]).unwrap_err();
     assert!(
-        refused.to_string().contains("connection ended"),
+        refused.to_string().contains("connection was closed"),
         "{refused}"
     );
 }

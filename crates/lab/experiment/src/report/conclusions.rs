@@ -59,8 +59,9 @@ fn quality(results: &Results) -> Vec<String> {
     let noise = claims as f64 / same.len().max(1) as f64;
     if noise > NOISE_MAX || disturbed as f64 / windows as f64 > DISTURBED_MAX {
         said.push(
-            "This machine is too noisy to decide: take what follows as hints. It would help to stop other programs, \
-             to use a machine whose cpus are not shared, or to measure longer windows and more trials."
+            "This machine is too noisy to decide: treat the following as hints. It would help to \
+             stop other programs, to use a machine whose cpus are not shared, or to measure longer \
+             windows and more trials."
                 .to_owned(),
         );
     }
@@ -83,8 +84,8 @@ fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
         of.count()
     };
     let mut said = vec![format!(
-        "{} beside {}: p99 {} in the mean of {} settings: {}. It is better in {} settings, worse in {}, and in {} \
-         nothing can be claimed.",
+        "{} compared with {}: p99 {} in the mean of {} settings: {}. It is better in {} settings, \
+         worse in {}, and in {} nothing can be claimed.",
         arm.name(),
         reference.name(),
         format_ratio(&all),
@@ -99,7 +100,7 @@ fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
         if let Some(interval) = pooled(members) {
             let verdict = verdict(&interval);
             said.push(format!(
-                "{} beside {}, {}: {}: {verdict}.",
+                "{} compared with {}, {}: {}: {verdict}.",
                 arm.name(),
                 reference.name(),
                 group.name(),

@@ -66,8 +66,8 @@ pub(super) fn page(results: &Results, conclusions: &[String]) -> String {
         "<p class='dim'>The server reports no stages (no Server-Timing header).</p>".to_owned()
     });
     let body = format!(
-        "<p class='dim'>Ratios are times of the other by times of the policy that is named first: above 1 that one is \
-         faster. Intervals are those of 99 % confidence.</p>\n\
+        "<p class='dim'>A ratio is the time of the other policy divided by that of the policy \
+         named first: above 1, the first one is faster. Intervals have 99 % confidence.</p>\n\
          <h2>Conclusions</h2><ul>\n{conclusions}</ul>\n\
          <h2>Speed-up by group</h2>{}\n<h2>Configurations</h2>{}\n<h2>Stages</h2>{stages}\n\
          <h2>Latency</h2>{}\n<h2>Figures</h2>{}\n{}<h2>Machine and method</h2><table>{facts}</table>",

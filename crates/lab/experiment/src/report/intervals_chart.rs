@@ -109,6 +109,6 @@ pub(super) fn draw(results: &Results) -> String {
     }
     let sub = "ratio of p99, mean of the settings of a group, with 99 % confidence intervals; \
                to the right: faster";
-    let title = format!("Speed-up beside {}", reference.name());
+    let title = format!("Speed-up compared with {}", reference.name());
     frame((WIDTH, y + 8.0), &title, sub, svg)
 }

@@ -78,11 +78,11 @@ fn gains_and_losses_are_reported_alike() {
     let said = said(&results(&[(Arm::Scatter, 0.5), (Arm::Compact, 2.0)], 4.0));
     assert!(!said.contains("too noisy"), "{said}");
     for claim in [
-        "scatter beside kernel: p99 2.0",
+        "scatter compared with kernel: p99 2.0",
         "faster. It is better in 12 settings, worse in 0, and in 0 nothing",
-        "compact beside kernel: p99 0.50x",
+        "compact compared with kernel: p99 0.50x",
         "slower. It is better in 0 settings, worse in 12, and in 0 nothing",
-        "scatter beside kernel, oversubscribed: 2.0",
+        "scatter compared with kernel, oversubscribed: 2.0",
         "Compact beats Scatter for model m and 4 threads a worker: no, Scatter beats it; 0.25x",
     ] {
         assert!(said.contains(claim), "{claim}: {said}");
@@ -92,7 +92,10 @@ fn gains_and_losses_are_reported_alike() {
 #[test]
 fn no_difference_is_claimed_between_equal_arms() {
     let said = said(&results(&[], 20.0));
-    assert!(said.contains("scatter beside kernel: p99 "), "{said}");
+    assert!(
+        said.contains("scatter compared with kernel: p99 "),
+        "{said}"
+    );
     assert!(said.contains("no difference can be claimed"), "{said}");
     assert!(said.contains("and 1 thread a worker: open"), "{said}");
 }

@@ -36,7 +36,7 @@ impl Spec {
         let threads = self.threads.iter().max().copied().unwrap_or_default();
         if u32::from(workers) * u32::from(threads) > THREADS_MAX {
             return Err(format!(
-                "workers and threads: {workers} x {threads} threads: a server may have {THREADS_MAX}"
+                "workers and threads: {workers} x {threads} threads are more than {THREADS_MAX}"
             ));
         }
         self.check_policies()?;
@@ -45,16 +45,21 @@ impl Spec {
         self.check_load()?;
         if !(2..=TRIALS_MAX).contains(&self.trials) {
             return Err(format!(
-                "trials: {}: 2 to {TRIALS_MAX}; an interval needs two",
+                "trials: {} is out of range: write 2 to {TRIALS_MAX}; an interval needs two",
                 self.trials
             ));
         }
         let window = self.window.0;
         if !(WINDOW_MIN..=WINDOW_MAX).contains(&window) {
-            return Err(format!("window: {window:?}: 100ms to 10m are taken"));
+            return Err(format!(
+                "window: {window:?} is out of range: write 100ms to 10m"
+            ));
         }
         if self.settle.0 > WINDOW_MAX {
-            return Err(format!("settle: {:?}: at most 10m", self.settle.0));
+            return Err(format!(
+                "settle: {:?} is out of range: write at most 10m",
+                self.settle.0
+            ));
         }
         Ok(())
     }
@@ -62,13 +67,13 @@ impl Spec {
     fn check_policies(&self) -> Result<(), String> {
         check_distinct("policies", &self.policies, |policy| format!("{policy:?}"))?;
         if self.policies.len() < 2 {
-            return Err("policies: name two at least, or there is nothing to compare".to_owned());
+            return Err("policies: write at least two, or there is nothing to compare".to_owned());
         }
         let bound = [Policy::BindSpread, Policy::BindClose];
         if self.template.is_none() && self.policies.iter().any(|policy| bound.contains(policy)) {
             return Err(
                 "policies: bind-spread and bind-close are for OpenMP servers: set template, or \
-                 leave them out"
+                 remove them"
                     .to_owned(),
             );
         }
@@ -81,7 +86,7 @@ impl Spec {
             check_name(&format!("models[{index}].name"), &model.name)?;
             if model.features == 0 {
                 return Err(format!(
-                    "models[{index}].features: 0: write the values of a row"
+                    "models[{index}].features: 0: write the number of values of a row"
                 ));
             }
         }
@@ -97,7 +102,8 @@ impl Spec {
             let values = rows.saturating_mul(features.unwrap_or_default());
             if !(1..=ROWS_MAX).contains(&rows) || values > VALUES_MAX {
                 return Err(format!(
-                    "{}: {rows}: 1 to {ROWS_MAX} rows and {VALUES_MAX} values are taken",
+                    "{}: {rows} is out of range: write 1 to {ROWS_MAX} rows, of at most \
+                     {VALUES_MAX} values together",
                     field("rows")
                 ));
             }
@@ -112,7 +118,7 @@ impl Spec {
                 }
                 (None, ..) => {
                     return Err(format!(
-                        "{}: the built-in server takes output in place of path",
+                        "{}: the built-in server has no path: write output instead",
                         field("path")
                     ));
                 }
@@ -129,16 +135,17 @@ impl Spec {
             load.rate.is_some(),
         ];
         if set.into_iter().filter(|&is_set| is_set).count() != 1 {
-            return Err("load: write one of clientsPerWorker, clients and rate".to_owned());
+            return Err("load: write exactly one of clientsPerWorker, clients and rate".to_owned());
         }
         let clients = load.clients_per_worker.or(load.clients).unwrap_or(1);
         if !(1..=CLIENTS_MAX).contains(&clients) {
-            return Err(format!("load: {clients} clients: 1 to {CLIENTS_MAX}"));
+            return Err(format!("load: {clients} clients: write 1 to {CLIENTS_MAX}"));
         }
         let rate = load.rate.unwrap_or(1.0);
         if !(rate > 0.0 && rate <= RATE_MAX) {
             return Err(format!(
-                "load.rate: {rate}: above 0, at most {RATE_MAX} requests a second"
+                "load.rate: {rate} is out of range: write more than 0 and at most {RATE_MAX} \
+                 requests per second"
             ));
         }
         Ok(())
@@ -150,7 +157,7 @@ fn check_name(field: &str, name: &str) -> Result<(), String> {
     match (1..=63).contains(&name.len()) && name.chars().all(is_usual) {
         true => Ok(()),
         false => Err(format!(
-            "{field}: {name:?}: 1 to 63 of a-z, 0-9, '-', '_' and '.'"
+            "{field}: {name:?} is invalid: write 1 to 63 of a-z, 0-9, '-', '_' and '.'"
         )),
     }
 }
@@ -158,7 +165,9 @@ fn check_name(field: &str, name: &str) -> Result<(), String> {
 fn check_counts(field: &str, counts: &[u16]) -> Result<(), String> {
     check_distinct(field, counts, u16::to_string)?;
     match counts.iter().find(|count| !(1..=COUNT_MAX).contains(count)) {
-        Some(count) => Err(format!("{field}: {count}: 1 to {COUNT_MAX}")),
+        Some(count) => Err(format!(
+            "{field}: {count} is out of range: write 1 to {COUNT_MAX}"
+        )),
         None => Ok(()),
     }
 }
@@ -166,7 +175,9 @@ fn check_counts(field: &str, counts: &[u16]) -> Result<(), String> {
 /// Rejects empty lists and duplicates.
 fn check_distinct<T>(field: &str, list: &[T], name: impl Fn(&T) -> String) -> Result<(), String> {
     if list.is_empty() {
-        return Err(format!("{field}: empty: the grid has no setting; name one"));
+        return Err(format!(
+            "{field}: the list is empty: write at least one item"
+        ));
     }
     let mut seen = BTreeSet::new();
     match list
@@ -174,7 +185,7 @@ fn check_distinct<T>(field: &str, list: &[T], name: impl Fn(&T) -> String) -> Re
         .map(name)
         .find(|name| !seen.insert(name.clone()))
     {
-        Some(name) => Err(format!("{field}: {name} twice: name it once")),
+        Some(name) => Err(format!("{field}: {name} appears twice: write it once")),
         None => Ok(()),
     }
 }

@@ -38,16 +38,36 @@ fn quick_overrides_the_fields_that_it_names() {
 #[test]
 fn errors_name_the_field_and_a_remedy() {
     for (before, after, named) in [
-        ("workers: [1, 2]", "workers: []", "workers: empty"),
-        ("workers: [1, 2]", "workers: [0]", "workers: 0: 1 to 256"),
-        ("workers: [1, 2]", "workers: [2, 2]", "workers: 2 twice"),
-        ("[kernel, scatter]", "[kernel]", "name two at least"),
+        (
+            "workers: [1, 2]",
+            "workers: []",
+            "workers: the list is empty",
+        ),
+        (
+            "workers: [1, 2]",
+            "workers: [0]",
+            "workers: 0 is out of range: write 1 to 256",
+        ),
+        (
+            "workers: [1, 2]",
+            "workers: [2, 2]",
+            "workers: 2 appears twice",
+        ),
+        ("[kernel, scatter]", "[kernel]", "write at least two"),
         ("[kernel, scatter]", "[kernel, bind-close]", "set template"),
         ("[kernel, scatter]", "[kernel, best]", "line 4"),
-        ("trials: 3", "trials: 1", "trials: 1: 2 to"),
+        (
+            "trials: 3",
+            "trials: 1",
+            "trials: 1 is out of range: write 2 to",
+        ),
         ("window: 500ms", "window: 5", "line 9"),
-        ("window: 500ms", "window: 1ms", "window: 1ms: 100ms to"),
-        ("{clientsPerWorker: 2}", "{}", "load: write one of"),
+        (
+            "window: 500ms",
+            "window: 1ms",
+            "window: 1ms is out of range: write 100ms to",
+        ),
+        ("{clientsPerWorker: 2}", "{}", "load: write exactly one of"),
         ("{clientsPerWorker: 2}", "{rate: -1}", "load.rate: -1"),
         ("{rows: 10}", "{rows: 0}", "requests[0].rows: 0"),
         ("{rows: 10}", "{rows: 10, path: /p}", "requests[0].path"),

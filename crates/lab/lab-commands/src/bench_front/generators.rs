@@ -70,7 +70,7 @@ impl Target {
 /// Error for a missing program of the distribution.
 pub(super) fn not_started(program: &str, error: &std::io::Error) -> Failure {
     Failure::Failed(format!(
-        "{program} cannot be started ({error}): install it, for example by `apt-get install nginx \
+        "cannot start {program} ({error}): install it, for example by `apt-get install nginx \
          wrk nghttp2-client`"
     ))
 }
@@ -87,7 +87,7 @@ fn output_of(command: &mut Command) -> Result<String, Failure> {
 }
 
 fn unread(program: &str, text: &str) -> Failure {
-    Failure::Failed(format!("{program} reports no figures: {text}"))
+    Failure::Failed(format!("cannot parse the output of {program}: {text}"))
 }
 
 fn h2load(target: &Target, is_http1: bool) -> Command {
@@ -111,9 +111,7 @@ pub(super) fn reply_bytes(target: &Target, is_http1: bool) -> Result<usize, Fail
     let is_good = text.contains("1 succeeded") && text.contains(" 1 2xx");
     match bytes {
         Some(bytes) if is_good => Ok(bytes),
-        _ => Err(Failure::Failed(format!(
-            "the server refuses the request: {text}"
-        ))),
+        _ => Err(Failure::Failed(format!("the request failed: {text}"))),
     }
 }
 
@@ -140,7 +138,9 @@ pub(super) fn run_wrk(
             .arg(target.url()),
     )?;
     if text.contains("Non-2xx") {
-        return Err(Failure::Failed(format!("some answers are errors: {text}")));
+        return Err(Failure::Failed(format!(
+            "some responses are errors: {text}"
+        )));
     }
     wrk_figures(&text).ok_or_else(|| unread("wrk", &text))
 }
@@ -185,7 +185,9 @@ pub(super) fn run_h2load(
             .arg(&target.log),
     )?;
     if !text.contains(" 0 failed, 0 errored") {
-        return Err(Failure::Failed(format!("some answers are errors: {text}")));
+        return Err(Failure::Failed(format!(
+            "some responses are errors: {text}"
+        )));
     }
     let log = std::fs::read_to_string(&target.log).map_err(|e| Failure::file(&target.log, &e))?;
     let rate = h2load_rate(&text).ok_or_else(|| unread("h2load", &text))?;

@@ -48,7 +48,7 @@ pub(crate) struct BenchFrontArgs {
 fn parse_whole_seconds(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
         time if time.subsec_nanos() == 0 => Ok(time),
-        _ => Err("whole seconds are due, for example 2s".to_owned()),
+        _ => Err("expected whole seconds, for example 2s".to_owned()),
     }
 }
 

@@ -72,7 +72,7 @@ fn parse_flood(text: &str) -> Result<String, String> {
         Some(flood) => Ok(flood.name().to_owned()),
         None => {
             let names = Flood::ALL.map(Flood::name).join(", ");
-            Err(format!("{text} is no flood: name one of {names}"))
+            Err(format!("{text} is not a flood: write one of {names}"))
         }
     }
 }

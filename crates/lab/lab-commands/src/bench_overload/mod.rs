@@ -76,7 +76,7 @@ fn parse_kind(text: &str) -> Result<String, String> {
         Some(kind) => Ok(kind.name().to_owned()),
         None => {
             let names = RequestKind::ALL.map(RequestKind::name).join(", ");
-            Err(format!("{text} is no kind: name one of {names}"))
+            Err(format!("{text} is not a kind: write one of {names}"))
         }
     }
 }

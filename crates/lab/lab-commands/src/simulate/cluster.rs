@@ -102,7 +102,8 @@ fn parse_slow(text: &str) -> Result<(usize, f64), String> {
         let factor = Some(factor).filter(|factor| (0.01..=100.0).contains(factor))?;
         Some((pods.parse().ok()?, factor))
     });
-    parsed.ok_or_else(|| "write a number of pods and a factor of 0.01 to 100, as 1:3".to_owned())
+    parsed
+        .ok_or_else(|| "write a number of pods and a factor of 0.01 to 100, such as 1:3".to_owned())
 }
 
 /// A routing with a number of pods.
@@ -135,7 +136,7 @@ pub(super) fn run(
     if let Some(((slow, _), pods)) = args.slow.zip(args.pods.iter().min())
         && slow > *pods as usize
     {
-        let what = format!("--slow {slow} pods of --pods {pods}: write no more than there are");
+        let what = format!("--slow {slow} is more than --pods {pods}: write at most as many");
         return Err(Failure::Usage(what));
     }
     let mut rows = Vec::new();

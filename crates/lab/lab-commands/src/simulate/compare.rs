@@ -30,7 +30,7 @@ struct Compared {
 fn scenarios(scenario: &Scenario, names: &[String]) -> Result<Vec<(String, Scenario)>, Failure> {
     if names.len() > POLICIES_MAX {
         let what = format!(
-            "--policies: {} of them, at most {POLICIES_MAX}",
+            "--policies: {} policies are more than {POLICIES_MAX}",
             names.len()
         );
         return Err(Failure::Usage(what));

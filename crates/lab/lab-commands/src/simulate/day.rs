@@ -15,7 +15,7 @@ pub(super) fn run(scenario: &Scenario, seconds: u64, is_picture: bool) -> Result
     let both = days(scenario, length, &mut |requests| progress.add(requests));
     drop(progress);
     let Some(both) = both else {
-        let what = "a day needs arrivals.process poisson, gamma or uniform";
+        let what = "--day needs arrivals.process poisson, gamma or uniform";
         return Err(Failure::Usage(what.to_owned()));
     };
     match is_picture {

@@ -37,11 +37,11 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
     let scenario = read(args)?;
     match output {
         Some(SimulateOutput::Text) if !args.is_cluster => {
-            let what = "--output text: only --example and --cluster have one, the rest prints JSON";
+            let what = "--output text is only supported with --example and --cluster";
             return Err(Failure::Usage(what.to_owned()));
         }
         Some(SimulateOutput::Svg) if !args.is_compare && !args.is_day => {
-            let what = "--output svg: only --compare, --day and --example draw";
+            let what = "--output svg is only supported with --compare, --day and --example";
             return Err(Failure::Usage(what.to_owned()));
         }
         _ => {}
@@ -144,7 +144,9 @@ fn read(args: &SimulateArgs) -> Result<Scenario, Failure> {
 fn read_text(path: &Path) -> Result<String, String> {
     let length = fs::metadata(path).map_err(|e| e.to_string())?.len();
     if length > FILE_BYTES_MAX {
-        return Err(format!("{length} bytes: at most {FILE_BYTES_MAX}"));
+        return Err(format!(
+            "the file has {length} bytes, more than {FILE_BYTES_MAX}"
+        ));
     }
     fs::read_to_string(path).map_err(|e| e.to_string())
 }

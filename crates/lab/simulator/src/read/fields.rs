@@ -37,7 +37,7 @@ impl Fields {
             }),
             _ => {
                 let key = if path.is_empty() { "the file" } else { path };
-                Err(Invalid::new(node.place, key, "must be keys with values"))
+                Err(Invalid::new(node.place, key, "must be a mapping"))
             }
         }
     }
@@ -74,7 +74,7 @@ impl Fields {
             None => Ok(()),
             Some((name, node)) => {
                 let key = format!("{}{name}", self.path);
-                let problem = format!("is unknown: the keys here are {}", self.known.join(", "));
+                let problem = format!("is unknown: expected one of {}", self.known.join(", "));
                 Err(Invalid::new(node.place, &key, problem))
             }
         }
@@ -112,7 +112,7 @@ impl Field {
         match &self.node.kind {
             Kind::Text(text) => Ok(text.clone()),
             Kind::Number(number) => Ok(number.to_string()),
-            _ => Err(self.invalid("must be a text")),
+            _ => Err(self.invalid("must be a string")),
         }
     }
 
@@ -122,7 +122,7 @@ impl Field {
         let found = words.iter().find(|(word, _)| *word == text);
         found.map(|(_, value)| *value).ok_or_else(|| {
             let names: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-            self.invalid(format!("{text:?} is none of {}", names.join(", ")))
+            self.invalid(format!("{text:?} is not one of {}", names.join(", ")))
         })
     }
 
@@ -135,7 +135,8 @@ impl Field {
             let share = percent
                 .map(|p| p / 100.0)
                 .filter(|s| (0.0..=1.0).contains(s));
-            return share.ok_or_else(|| self.invalid(format!("{text:?} is not 0% to 100%")));
+            return share
+                .ok_or_else(|| self.invalid(format!("{text:?} is not between 0% and 100%")));
         }
         self.number(0.0, 1.0)
     }
@@ -157,6 +158,6 @@ impl Field {
             return Ok(Nanos((ms * 1e6).round() as u64));
         }
         let example = "33us, 2ms, 1.5s, or a number of ms, at most a day";
-        Err(self.invalid(format!("{text:?} is no time: write {example}")))
+        Err(self.invalid(format!("{text:?} is not a time: write {example}")))
     }
 }

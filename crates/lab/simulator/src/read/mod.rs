@@ -75,7 +75,9 @@ impl Scenario {
         }
         let mut file = Fields::of(node, "")?;
         let Some(workers) = file.take("workers") else {
-            return Err(file.missing("workers", "write how many there are").into());
+            return Err(file
+                .missing("workers", "write the number of workers")
+                .into());
         };
         let workers = workers.count(1, WORKERS_MAX)? as usize;
         let models = models(&mut file, read_file)?;
@@ -114,14 +116,16 @@ fn models(file: &mut Fields, read_file: &ReadFile<'_>) -> Result<Vec<Model>, Sce
         return profiles_of(&profiles, read_file);
     };
     if let Some(profiles) = beside {
-        let problem = "stands beside models: write one of them";
+        let problem = "cannot be combined with models: write one of them";
         return Err(profiles.invalid(problem).into());
     }
     match models.node.kind {
         Kind::Map(_) => {
             let mut fields = Fields::of(models.node, &models.key)?;
             let Some(profiles) = fields.take("profiles") else {
-                return Err(fields.missing("profiles", "name a CSV file").into());
+                return Err(fields
+                    .missing("profiles", "write the name of a CSV file")
+                    .into());
             };
             fields.end()?;
             profiles_of(&profiles, read_file)
@@ -178,13 +182,13 @@ fn source(
         Kinds::Poisson => ArrivalProcess::Poisson,
         Kinds::Uniform => ArrivalProcess::Uniform,
         Kinds::Gamma => ArrivalProcess::Gamma {
-            shape: shape.ok_or_else(|| arrivals.missing("shape", "gamma needs one"))?,
+            shape: shape.ok_or_else(|| arrivals.missing("shape", "gamma needs a shape"))?,
         },
         Kinds::Closed => {
-            let none = "write how many wait for their answers";
+            let none = "write the number of clients";
             let clients = clients.ok_or_else(|| arrivals.missing("clients", none))?;
             if let Some(rate) = rate {
-                let what = "clients that wait make their own rate: leave it out";
+                let what = "cannot be combined with process: closed: remove it";
                 return Err(rate.invalid(what).into());
             }
             arrivals.end()?;
@@ -196,7 +200,9 @@ fn source(
             });
         }
         Kinds::File => {
-            let list = list.ok_or_else(|| arrivals.missing("file", "name the list"))?;
+            let list = list.ok_or_else(|| {
+                arrivals.missing("file", "write the name of the list of arrivals")
+            })?;
             arrivals.end()?;
             let file = list.text()?;
             let text = read_file(&file).map_err(|e| list.invalid(format!("{file}: {e}")))?;
@@ -206,14 +212,14 @@ fn source(
         }
     };
     if let Some(list) = list {
-        return Err(list.invalid("needs process: file beside it").into());
+        return Err(list.invalid("needs process: file").into());
     }
     if let Some(field) = clients.or(think) {
-        return Err(field.invalid("needs process: closed beside it").into());
+        return Err(field.invalid("needs process: closed").into());
     }
     arrivals.end()?;
     let Some(rate) = rate else {
-        let what = "write requests a second, all models together";
+        let what = "write the requests per second of all models together";
         return Err(file.missing("rate", what).into());
     };
     Ok(Source::Drawn {
@@ -281,7 +287,7 @@ fn drop_rule(mut fields: Fields, policy: Policy) -> Result<DropPolicy, Invalid> 
                 DropPolicy::window(Target::Rows(field.count(1, TARGET_MAX)?))
             }
             text => {
-                let problem = format!("{text:?} is none of own, half, or a number of rows");
+                let problem = format!("{text:?} is not own, half or a number of rows");
                 return Err(field.invalid(problem));
             }
         },

@@ -44,7 +44,7 @@ pub fn read_profiles(text: &str) -> Result<Vec<Model>, Invalid> {
         let number = |column: usize| {
             let text = field(column)?;
             text.parse::<f64>().map_err(|_| {
-                let problem = format!("{text:?} is no number");
+                let problem = format!("{text:?} is not a number");
                 Invalid::new(place.clone(), COLUMNS[column], problem)
             })
         };
@@ -60,7 +60,7 @@ pub fn read_profiles(text: &str) -> Result<Vec<Model>, Invalid> {
         true => Err(Invalid::new(
             Place::Line(1),
             "name",
-            "there is no model below",
+            "the file has no models",
         )),
         false => Ok(models),
     }
@@ -86,7 +86,8 @@ pub fn read_arrivals(text: &str, models: usize) -> Result<Vec<Arrival>, Invalid>
             return Err(Invalid::new(place(), "arrival", problem));
         };
         if model >= models {
-            let problem = format!("{model}: there are {models}, counted from 0");
+            let problem =
+                format!("{model} is out of range: there are {models} models, counted from 0");
             return Err(Invalid::new(place(), "model", problem));
         }
         if arrivals.last().is_some_and(|last| last.at > at) {
@@ -100,7 +101,11 @@ pub fn read_arrivals(text: &str, models: usize) -> Result<Vec<Arrival>, Invalid>
         arrivals.push(Arrival { at, model });
     }
     match arrivals.is_empty() {
-        true => Err(Invalid::new(Place::Line(1), "arrival", "there is none")),
+        true => Err(Invalid::new(
+            Place::Line(1),
+            "arrival",
+            "the file has no arrivals",
+        )),
         false => Ok(arrivals),
     }
 }

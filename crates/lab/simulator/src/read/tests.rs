@@ -56,7 +56,7 @@ fn the_preference_of_auto_is_parsed() {
     );
     let refused = read_with(&text, &["policy=auto", "prefer=speed"]);
     let said = refused.unwrap_err().to_string();
-    assert!(said.contains("\"speed\" is none of short_waits, idle_workers"));
+    assert!(said.contains("\"speed\" is not one of short_waits, idle_workers"));
 }
 
 #[test]
@@ -167,18 +167,18 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "seed: 7",
         "sead: 7",
-        "line 15: sead: is unknown: the keys here are workers",
+        "line 15: sead: is unknown: expected one of workers",
     ),
     ("target: 8", "size: 8", "line 20: drop.size: is unknown"),
     (
         "target: 8",
         "target: most",
-        "line 20: drop.target: \"most\" is none of own, half",
+        "line 20: drop.target: \"most\" is not own, half or",
     ),
     (
         "process: gamma",
         "process: pareto",
-        "line 9: arrivals.process: \"pareto\" is none of",
+        "line 9: arrivals.process: \"pareto\" is not one of",
     ),
     ("  shape: 0.05\n", "", "arrivals.shape: is missing"),
     (
@@ -189,7 +189,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "process: gamma",
         "process: closed\n  clients: 8",
-        "line 14: rate: clients that wait make their own rate",
+        "line 14: rate: cannot be combined with process: closed",
     ),
     (
         "process: gamma",
@@ -205,12 +205,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "control: 100us",
         "control: 1h",
-        "line 22: delays.control: \"1h\" is no time",
+        "line 22: delays.control: \"1h\" is not a time",
     ),
     (
         "early: 2%",
         "early: 120%",
-        "line 24: early: \"120%\" is not 0% to 100%",
+        "line 24: early: \"120%\" is not between 0% and 100%",
     ),
     ("timeout: 10%\n", "", "timeout: is missing"),
     ("slo: 59}", "slo: .inf}", "line 7: slo: non-finite float"),

@@ -40,7 +40,7 @@ impl Task {
         match &mut self.0 {
             Transport::Child(child) => match &mut child.stdin {
                 Some(stdin) => std::io::copy(input, stdin).map(drop),
-                None => Err(Error::other("it has no input")),
+                None => Err(Error::other("it has no standard input")),
             },
             Transport::Connection(stream) => std::io::copy(input, stream).map(drop),
         }
@@ -58,7 +58,8 @@ impl Task {
                 stream.shutdown(Shutdown::Write)?;
                 let mut bytes = Vec::new();
                 stream.read_to_end(&mut bytes)?;
-                split_reply(bytes).ok_or_else(|| Error::other("the node's answer is cut off"))
+                split_reply(bytes)
+                    .ok_or_else(|| Error::other("the response of the node is truncated"))
             }
         }
     }

@@ -80,7 +80,7 @@ pub fn guest(folder: &Path) -> Result<()> {
     }
     fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
     fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")?;
-    println!("{}: mounts, modules and network are there", spec.host_name);
+    println!("{}: mounts, modules and network are ready", spec.host_name);
     run_all(folder, &spec)
 }
 

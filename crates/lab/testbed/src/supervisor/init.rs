@@ -80,7 +80,7 @@ pub(super) fn run_all(folder: &Path, spec: &NodeSpec) -> Result<()> {
         };
         let ended = pid.and_then(|pid| running.remove(&pid.as_raw()));
         if let Some(service) = ended {
-            eprintln!("{} ended and is started again", service.name);
+            eprintln!("{} ended and is restarted", service.name);
             std::thread::sleep(RESTART_PAUSE);
             running.insert(start(folder, service)?, service);
         }
@@ -98,7 +98,10 @@ fn wait_for(file: &Path) -> Result<()> {
     // bound: READY_TIME_MAX
     while !file.exists() {
         if start.elapsed() > READY_TIME_MAX {
-            return Err(Error::other(format!("{} does not appear", file.display())));
+            return Err(Error::other(format!(
+                "timed out waiting for {}",
+                file.display()
+            )));
         }
         std::thread::sleep(READY_PERIOD);
     }

@@ -73,13 +73,11 @@ pub fn apply(
     on_progress(&format!("{file} has the chosen values now"));
     if let Err(error) = watch.wait_for(outcome, &signals, on_progress) {
         undo()?;
-        return Err(TuneError::Failed(format!(
-            "{error}; {file} is as before again"
-        )));
+        return Err(TuneError::Failed(format!("{error}; {file} was restored")));
     }
     on_progress("measuring the server after the change");
     let after = watch.measure(&signals).map_err(|error| {
-        let what = format!("{error}; {file} keeps the chosen values, which were not judged");
+        let what = format!("{error}; {file} keeps the chosen values, which were not verified");
         TuneError::Failed(what)
     })?;
     let change = Change::between(&before, &after);
@@ -87,8 +85,8 @@ pub fn apply(
     if change.is_worse() {
         undo()?;
         return Err(TuneError::Failed(format!(
-            "{text}: worse beyond the noise, so {file} is as before again; start its server again if workers or \
-             threads had changed"
+            "{text}: worse beyond the noise, so {file} was restored; restart its server if workers \
+             or threads had changed"
         )));
     }
     Ok(format!("{text}. {file} keeps the chosen values."))
@@ -99,7 +97,7 @@ fn replace(file: &Path, expected: &str, text: &str) -> Result<(), TuneError> {
     let now = std::fs::read_to_string(file).map_err(TuneError::file(file))?;
     if now != expected {
         return Err(TuneError::Failed(format!(
-            "{}: it was edited meanwhile, so it is left as it is now",
+            "{}: it was edited meanwhile and is left unchanged",
             file.display()
         )));
     }

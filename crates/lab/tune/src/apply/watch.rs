@@ -53,8 +53,8 @@ impl Watch {
             let window = window.filter(|window| window.requests >= least);
             windows.push(window.ok_or_else(|| {
                 TuneError::Failed(format!(
-                    "--watch: the server had {requests:.0} requests in {seconds:.1} s, and {least} are needed \
-                     to tell a change: give a longer --watch-time, or leave --watch out"
+                    "--watch: the server had {requests:.0} requests in {seconds:.1} s, but {least} \
+                     are needed to detect a change: give a longer --watch-time, or remove --watch"
                 ))
             })?);
             before = after;
@@ -77,7 +77,8 @@ impl Watch {
         if size(chosen) != size(current) {
             let (workers, threads) = size(chosen);
             on_progress(&format!(
-                "start `albacore run` again: workers and threads take effect then; waiting for {workers} x {threads}"
+                "restart `albacore run`: workers and threads take effect then; waiting for \
+                 {workers} x {threads}"
             ));
             let begin = Instant::now();
             // a server that is restarting does not answer
@@ -88,8 +89,7 @@ impl Watch {
             while !is_there() {
                 if begin.elapsed() >= RESTART_TIME_MAX {
                     let seconds = RESTART_TIME_MAX.as_secs();
-                    let what =
-                        format!("--watch: the server was not started again within {seconds} s");
+                    let what = format!("--watch: the server was not restarted within {seconds} s");
                     return Err(TuneError::Failed(what));
                 }
                 sleep(POLL, signals)?;

@@ -96,7 +96,7 @@ fn results_are_returned_in_parts_of_a_journal() {
     std::fs::copy(&journal.path, &fetched).unwrap();
     let refused = write_fetched(here.path(), "fraud").unwrap_err().to_string();
     assert!(
-        refused.contains("a summary\nthere are no values"),
+        refused.contains("a summary\nno values to apply"),
         "{refused}"
     );
     let path = ResultFile::Deployment.path(pod.path(), "fraud");

@@ -42,8 +42,9 @@ pub(super) fn page(outcome: &Outcome) -> String {
 }
 
 fn measured(outcome: &Outcome) -> String {
-    let mut html = "<p class='dim'>Under more load than each carries, or under the rate that was asked for. The last \
-                    column is the chosen one's score by this one's, at 99 % confidence.</p><table><tr><th>candidate</th>\
+    let mut html = "<p class='dim'>Measured under more load than each candidate sustains, or \
+                    at the requested rate. The last column is the ratio of the chosen candidate's \
+                    score to this one's, at 99 % confidence.</p><table><tr><th>candidate</th>\
                     <th>goodput/s</th><th>predicted</th><th>p50 ms</th><th>p99 ms</th><th>cpus</th><th>rows/batch</th>\
                     <th>limited by</th><th>windows</th><th>chosen / this</th></tr>"
         .to_owned();

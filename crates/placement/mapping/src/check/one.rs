@@ -87,7 +87,7 @@ pub enum Violation {
     OtherProof { optimal: bool, proof: Proof },
     /// The bound is stated to be counted from the problem, but counting gives a greater one.
     #[error(
-        "optimal is claimed by the counted bound {bound}, but counting gives no less than {counted}"
+        "optimal is claimed by the counted bound {bound}, but a recount gives the bound {counted}"
     )]
     Unconfirmed { bound: i64, counted: i64 },
 }

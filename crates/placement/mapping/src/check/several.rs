@@ -55,8 +55,8 @@ pub enum JointViolation {
     },
     /// Rule (8) or (8+): threads could move along a chain so that loads come closer together.
     #[error(
-        "rule ({rule}): threads could move so that cpu {from}'s load falls and cpu {to}'s rises, \
-         which is balanced better"
+        "rule ({rule}): threads could move so that the load of cpu {from} falls and that of \
+         cpu {to} rises, which is a better balance"
     )]
     Unbalanced {
         /// `8` for loads of cpus, `8+` for loads of cores.
@@ -70,13 +70,13 @@ pub enum JointViolation {
     #[error(transparent)]
     Stated(Violation),
     /// The stated gain is not that of the mappings.
-    #[error("the solution states a gain of {stated}, it is {actual}")]
+    #[error("the solution states a gain of {stated}, but it is {actual}")]
     OtherGain { stated: i64, actual: i64 },
     /// Fewer threads moved than the stated minimum.
-    #[error("the solution states that at least {least} threads move, and moves {moved}")]
+    #[error("the solution states that at least {least} threads move, but moves {moved}")]
     TooFewMoves { least: u32, moved: u32 },
     /// The stated number of moved threads is not that of the mappings.
-    #[error("the solution states {stated} moved threads, it is {actual}")]
+    #[error("the solution states {stated} moved threads, but moves {actual}")]
     OtherMoves { stated: u32, actual: u32 },
 }
 

@@ -50,7 +50,7 @@ impl Subject {
                     }
                     StepOutcome::Gone | StepOutcome::Outside => {}
                     StepOutcome::Differs { actual } => fail(format!(
-                        "thread {} has {actual} instead of {}",
+                        "thread {} has the mask {actual} instead of {}",
                         step.thread.tid.0, step.mask
                     )),
                     StepOutcome::Stale => {

@@ -29,8 +29,8 @@ pub enum JointError {
     EmptyCpuset { deployment: usize },
     /// A cpuset contains cpus that the machine does not have.
     #[error(
-        "deployment {deployment}: the cpuset holds {outside}, which the machine does not have \
-         (it has {machine}): take them out"
+        "deployment {deployment}: the cpuset contains {outside}, which the machine does not \
+         have (it has {machine}): remove them"
     )]
     OutsideMachine {
         deployment: usize,
@@ -41,7 +41,7 @@ pub enum JointError {
     /// An obstacle is on a cpu that the machine does not have.
     #[error(
         "obstacle {obstacle}: cpu {cpu} is not a cpu of the machine (it has {machine}): \
-         leave the obstacle out or name the cpu it sits on"
+         remove the obstacle or give the cpu that it runs on"
     )]
     ObstacleOutside {
         /// Index of the obstacle.
@@ -53,7 +53,7 @@ pub enum JointError {
     /// The obstacles of a cpu weigh too much.
     #[error(
         "the obstacles on cpu {cpu} weigh {weight} threads, more than {WEIGHT_MAX}: \
-         leave the cpu out of the cpusets instead"
+         remove the cpu from the cpusets instead"
     )]
     TooHeavy {
         /// The cpu in question.
