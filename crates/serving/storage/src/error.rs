@@ -72,7 +72,7 @@ pub enum Problem {
     #[error("{found}: {remedy}")]
     Store { found: String, remedy: String },
     /// The object was replaced during the download, so that it cannot be resumed.
-    #[error("was replaced while it was read: it is tried again")]
+    #[error("was replaced while it was read: it is retried")]
     Replaced,
     /// Out of memory.
     #[error("does not fit in memory: {bytes_read} bytes were read so far")]

@@ -73,7 +73,7 @@ fn remedy(status: u16) -> &'static str {
         404 | 410 => "file not found; correct the URL",
         200..=299 => "only 200 with the whole file is accepted",
         300..=399 => "the redirect cannot be followed; correct the URL",
-        408 | 425 | 429 | 500..=599 => "the server has a problem; it is tried again",
+        408 | 425 | 429 | 500..=599 => "the server has a problem; it is retried",
         _ => "correct the URL",
     }
 }

@@ -221,7 +221,7 @@ fn load(
         (Some(fetched), _) => fetched,
         (None, Some(file)) => return Ok((file, known)),
         (None, None) => {
-            return Err("is unchanged, but was not served: it is tried again".into());
+            return Err("is unchanged, but was not served: it is retried".into());
         }
     };
     let version = fetched.version.clone();

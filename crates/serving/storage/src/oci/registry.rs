@@ -172,7 +172,7 @@ impl<'a> Registry<'a> {
             404 => ("does not exist", "correct repository, tag or digest"),
             408 | 429 | 500..=599 => (
                 "cannot be fetched now, as the registry has a problem",
-                "it is tried again",
+                "it is retried",
             ),
             _ => ("was refused", "correct the URL"),
         };

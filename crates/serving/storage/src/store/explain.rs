@@ -164,7 +164,7 @@ impl Journal {
             ),
             408 | 429 | 500..=599 => (
                 "cannot be fetched now, as the store has a problem",
-                "it is tried again".to_owned(),
+                "it is retried".to_owned(),
             ),
             _ => (
                 "was refused",
@@ -233,7 +233,7 @@ mod tests {
             ),
             (301, "PermanentRedirect", "is at another endpoint"),
             (400, "AuthorizationHeaderMalformed", "is in another region"),
-            (503, "SlowDown", "it is tried again"),
+            (503, "SlowDown", "it is retried"),
             (
                 418,
                 "",

@@ -165,7 +165,7 @@ fn retries_are_bounded() {
     for (handler, words) in [
         (
             (|_, out| respond(out, "503 Slow Down", "<Code>SlowDown</Code>")) as Handler,
-            "the store has a problem: the store answered 503 SlowDown: it is tried again",
+            "the store has a problem: the store answered 503 SlowDown: it is retried",
         ),
         (
             |request, out| {
