@@ -45,7 +45,7 @@ impl fmt::Display for Aborted {
         f.write_str(match self {
             Self::NotLeading => "this process does not hold its lease",
             Self::LeaseEnded => "no response before the lease of this process expired",
-            Self::TimedOut => "no response in time",
+            Self::TimedOut => "timed out",
             Self::OverBudget => "the rate limit is exhausted",
         })
     }

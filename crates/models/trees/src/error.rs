@@ -50,7 +50,7 @@ pub enum PredictError {
         features: usize,
     },
     /// The output has the wrong length.
-    #[error("the output holds {found} values; {rows} rows of kind {kind} give {expected}")]
+    #[error("the output has {found} values; expected {expected} for {rows} rows of kind {kind}")]
     OutputLength {
         /// Number of values in the output.
         found: usize,
@@ -81,7 +81,7 @@ pub enum PredictError {
         iterations: usize,
     },
     /// The base margin does not have one value per row and group.
-    #[error("the base margin holds {found} values; {expected} are needed, one per row and group")]
+    #[error("the base margin has {found} values; expected {expected}, one per row and group")]
     BaseMargin { found: usize, expected: usize },
     /// Partial outputs of a call divided by trees do not match.
     #[error("invalid partial output: {reason}")]

@@ -453,7 +453,7 @@ fn a_call_of_the_wrong_shape_is_rejected_with_the_expected_shape() {
         ),
         (
             call(&row, &all, OutputMut::F64(&mut out[..3])),
-            "the output holds 3 values; 1 rows of kind margin give 4",
+            "the output has 3 values; expected 4 for 1 rows of kind margin",
         ),
         (
             call(&row, &all, OutputMut::F32(&mut [0.0; 4])),

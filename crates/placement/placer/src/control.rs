@@ -28,7 +28,7 @@ pub enum ControlError {
     #[error("the placer has ended")]
     Ended,
     /// The reply did not arrive within the timeout.
-    #[error("the placer did not answer in time")]
+    #[error("timed out waiting for the placer")]
     Late,
 }
 

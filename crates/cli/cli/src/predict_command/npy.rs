@@ -79,7 +79,7 @@ fn parse(mut reader: impl Read, table_shape: TableShape) -> Result<Table, String
     let Some((rows, columns)) = table_shape(header.shape()) else {
         let shape = header.shape();
         return Err(format!(
-            "the array has shape {shape:?}: rows x features is needed (x.reshape(-1, features))"
+            "the array has shape {shape:?}: expected rows x features (x.reshape(-1, features))"
         ));
     };
     let descr = header.dtype().descr();
@@ -88,7 +88,7 @@ fn parse(mut reader: impl Read, table_shape: TableShape) -> Result<Table, String
         "'<f8'" | "'>f8'" => 8,
         _ => {
             return Err(format!(
-                "the elements have type {descr}: float32 or float64 is needed \
+                "the elements have type {descr}: expected float32 or float64 \
                  (x.astype(numpy.float32))"
             ));
         }

@@ -43,7 +43,7 @@ impl LatencyReport {
         check_name("uid", uid)?;
         if counts.len() > REPORT_BUCKETS_MAX || counts.len() != bounds_us.len() + 1 {
             let problem = format!(
-                "has {} entries for {} bounds: one more is needed, and at most {REPORT_BUCKETS_MAX}",
+                "has {} entries for {} bounds: expected one more, and at most {REPORT_BUCKETS_MAX}",
                 counts.len(),
                 bounds_us.len()
             );
