@@ -448,7 +448,7 @@ pub(crate) fn named_model(name: &str, source: Source) -> Result<(String, Source)
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > 253 || !name.chars().all(is_word) {
         return Err(format!(
-            "{name:?} is not a name: letters, digits, '-', '_' and '.' are allowed"
+            "{name:?} is not a valid name: use up to 253 letters, digits, '-', '_' and '.'"
         ));
     }
     Ok((name.to_owned(), source))

@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(models(&[&argument]), expected);
         std::fs::create_dir(folder.path().join("a b")).unwrap();
         let error = config(&[&argument]).unwrap_err();
-        assert!(error.contains("\"a b\" is not a name"), "{error}");
+        assert!(error.contains("\"a b\" is not a valid name"), "{error}");
     }
 
     #[test]

@@ -263,7 +263,7 @@ fn check_categories(
     for (column, texts) in categories {
         let path = format!("{path}.{}", quoted(column));
         if column.is_empty() || column.chars().count() > CATEGORY_CHARS_MAX {
-            let problem = format!("is not a name of 1 to {CATEGORY_CHARS_MAX} characters");
+            let problem = format!("is not a valid name: use 1 to {CATEGORY_CHARS_MAX} characters");
             return Err(ValidationError::field(path, problem));
         }
         if texts.is_empty() || texts.len() > CATEGORIES_MAX {
@@ -310,8 +310,8 @@ pub(crate) fn check_model_name(path: &str, name: &str) -> Result<(), ValidationE
         return Ok(());
     }
     let problem = format!(
-        "{} is not a name: use up to {MODEL_NAME_CHARS_MAX} letters, digits, '-', '_' and '.', with a \
-         letter or digit at both ends",
+        "{} is not a valid name: use up to {MODEL_NAME_CHARS_MAX} letters, digits, '-', '_' and \
+         '.', with a letter or digit at both ends",
         quoted(name)
     );
     Err(ValidationError::field(path, problem))

@@ -145,7 +145,7 @@ const WRONG: [(&str, &str, &str); 29] = [
     (
         "\"model\":\"fraud\"",
         "\"model\":\"-\"",
-        "pods[0].parameters.slo[0].model: \"-\" is not a name",
+        "pods[0].parameters.slo[0].model: \"-\" is not a valid name",
     ),
     (
         "\"window\":\"5ms\"",

@@ -236,7 +236,7 @@ const MODELS: [(&str, &str); 62] = [
     ("name: a, path: /b", "models[1].name: \"a\" is used twice"),
     (
         "name: a/b, path: /b",
-        "models[1].name: \"a/b\" is not a name",
+        "models[1].name: \"a/b\" is not a valid name",
     ),
     (
         "name: 7, path: /b",
@@ -373,7 +373,7 @@ const MODELS: [(&str, &str); 62] = [
     ),
     (
         "name: b, path: /b, categories: {'': [a]}",
-        "models[1].categories.\"\": is not a name",
+        "models[1].categories.\"\": is not a valid name",
     ),
     (
         "name: b, path: /b, slow: 1",

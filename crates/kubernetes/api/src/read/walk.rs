@@ -302,8 +302,8 @@ fn model_name_problem(text: &str) -> Option<String> {
         && text.ends_with(is_edge)
         && text.chars().all(|c| is_edge(c) || "._-".contains(c));
     (!is_name).then(|| {
-        "must consist of letters, digits, \"-\", \"_\" and \".\", and begin and end with a letter \
-         or digit, as in \"fraud-v2\""
+        "is not a valid name: use letters, digits, \"-\", \"_\" and \".\", with a letter or digit \
+         at both ends, as in \"fraud-v2\""
             .to_owned()
     })
 }

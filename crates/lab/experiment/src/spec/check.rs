@@ -157,7 +157,7 @@ fn check_name(field: &str, name: &str) -> Result<(), String> {
     match (1..=63).contains(&name.len()) && name.chars().all(is_usual) {
         true => Ok(()),
         false => Err(format!(
-            "{field}: {name:?} is invalid: write 1 to 63 of a-z, 0-9, '-', '_' and '.'"
+            "{field}: {name:?} is not a valid name: write 1 to 63 of a-z, 0-9, '-', '_' and '.'"
         )),
     }
 }

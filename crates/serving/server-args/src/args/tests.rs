@@ -114,8 +114,8 @@ fn conflicting_arguments_are_reported_by_name() {
         ),
         (&["--cpus-max", "0"], "from 1 to 8192"),
         (&["--model", "m=b"], "--model m is given twice"),
-        (&["--model", "=b"], "is not a name"),
-        (&["--model", "a/b=c"], "is not a name"),
+        (&["--model", "=b"], "\"\" is not a valid name"),
+        (&["--model", "a/b=c"], "\"a/b\" is not a valid name"),
         (&["--model", "b="], "has neither a path nor a URL"),
         (&["--slo", "x=2ms"], "--slo x: no --model has this name"),
         (
