@@ -148,8 +148,8 @@ fn hidden_processes(host: &HostRoot) -> Option<String> {
 const NO_SYS_NICE: &str =
     "this process has no CAP_SYS_NICE: masks of other processes cannot be written";
 
-const FOREIGN_SCHEDULER: &str = "a sched_ext scheduler is active: masks are not written, because \
-                                 it may starve pinned threads";
+const FOREIGN_SCHEDULER: &str =
+    "a sched_ext scheduler is active: masks are not written, because it may starve pinned threads";
 
 /// Why no mask is written. A decision of the operator takes precedence over a limitation of the
 /// system.

@@ -107,8 +107,11 @@ fn run_placer(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restor
             Ok(Progress::Stopped) => return placer.restore(&mut record),
             Err(error) => {
                 if record_failure(stats, &error) {
-                    tracing::warn!(category = error.category(), %error, "placing failed; it is \
-                                                                         retried");
+                    tracing::warn!(
+                        category = error.category(),
+                        %error,
+                        "placing failed; it is retried"
+                    );
                     wake();
                 }
                 let pause = PLACER_PAUSE_MIN.saturating_mul(1 << failures.min(8));

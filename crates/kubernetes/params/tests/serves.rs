@@ -92,8 +92,8 @@ async fn only_the_address_of_the_connection_identifies_a_pod() {
                 }
                 (Err(status), None) => {
                     assert_eq!(status.code(), Code::PermissionDenied);
-                    let words = "no pod of this node that belongs to an \
-                                 InferenceDeployment has the address 127.0.0.9";
+                    let words = "no pod of this node that belongs to an InferenceDeployment has \
+                                 the address 127.0.0.9";
                     assert!(status.message().contains(words), "{status}");
                 }
                 (asked, _) => panic!("{header}: {asked:?}"),

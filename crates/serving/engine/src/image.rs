@@ -130,8 +130,10 @@ impl PlacedImage {
         };
         let unknown = |error: OsError| {
             let cause = describe(&error);
-            tracing::warn!(%cause, "the kernel does not report the NUMA nodes of the pages of an \
-                                    image");
+            tracing::warn!(
+                %cause,
+                "the kernel does not report the NUMA nodes of the pages of an image"
+            );
         };
         Self {
             memory,

@@ -105,7 +105,7 @@ impl RepositoryCall {
             (Self::Unload, UNLOAD_DEPENDENTS) => refused("it must be true or false"),
             (Self::Load, "config") => refused(
                 "how a model is served is in the settings: edit them, and leave this parameter \
-                     out",
+                 out",
             ),
             (Self::Load, name) if name.starts_with(FILE) => refused(
                 "a model is loaded from its source in the settings: edit the source, and leave \

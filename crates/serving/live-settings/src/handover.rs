@@ -230,8 +230,9 @@ impl Handover {
     pub fn keep_unloaded(&self, names: &BTreeSet<String>) {
         match serde_json::to_vec(names) {
             Ok(text) => self.keep_bytes(UNLOADED, &[], &text),
-            Err(error) => tracing::error!(%error, "the names of unloaded models cannot be \
-                                                   serialized"),
+            Err(error) => {
+                tracing::error!(%error, "the names of unloaded models cannot be serialized");
+            }
         }
     }
 

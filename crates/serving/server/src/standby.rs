@@ -161,8 +161,7 @@ impl Standby {
             Ok(parameters) => effective.inherit_stream(Some(parameters)),
             Err(error) => tracing::error!(
                 error,
-                "the parameters of the previous front cannot be \
-                                                  applied"
+                "the parameters of the previous front cannot be applied"
             ),
         }
     }

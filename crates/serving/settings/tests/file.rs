@@ -117,8 +117,8 @@ fn threads_of_a_model_are_at_most_those_of_a_worker() {
     assert_eq!((of("4"), of("auto")), (Ok(()), Ok(())));
     assert_eq!(
         of("5").unwrap_err().to_string(),
-        "models[0].threads: 5 is above the 4 threads of a worker of this server: write auto or at most 4, \
-         or start it with more --threads"
+        "models[0].threads: 5 is above the 4 threads of a worker of this server: write auto or at \
+         most 4, or start it with more --threads"
     );
 }
 

@@ -121,8 +121,10 @@ impl Supervisor {
             Ok(file) => file,
             Err(error) => {
                 let program = self.program.display();
-                return tracing::error!(%error, "{program} cannot be opened: the server is not \
-                                                upgraded");
+                return tracing::error!(
+                    %error,
+                    "{program} cannot be opened: the server is not upgraded"
+                );
             }
         };
         let mut next = Generation::upgrade(file, listeners);

@@ -188,8 +188,8 @@ fn threads_of_a_model_change_without_a_restart_and_more_than_a_worker_has_are_re
     let error = refused["settings_error"].as_str().unwrap();
     assert!(
         error.ends_with(
-            "models[0].threads: 3 is above the 2 threads of a worker of this server: write auto or at most \
-             2, or start it with more --threads"
+            "models[0].threads: 3 is above the 2 threads of a worker of this server: write auto or \
+             at most 2, or start it with more --threads"
         ),
         "{error}"
     );
