@@ -127,7 +127,7 @@ fn the_text_has_a_letter_for_each_deployment() {
         "cpu 0   +3",
         "A0.0*",
         "B0.2",
-        "+n n threads of others",
+        "+n stands for n threads of others",
     ] {
         assert!(ran.out.contains(words), "{words}: {}", ran.out);
     }

@@ -39,7 +39,7 @@ impl State {
         reply: oneshot::Sender<Installed>,
         out: &mut Outbox,
     ) {
-        self.reject("a newer version replaced it", out);
+        self.reject("another model is being installed", out);
         self.rollout.candidate = Some(Candidate {
             edition,
             reply,

@@ -382,7 +382,7 @@ fn front_threads(requested: Option<usize>, cpus: usize) -> Result<usize, String>
         Some(count) if (1..=max).contains(&count) => Ok(count),
         Some(count) => Err(format!(
             "--front-threads {count} is not between 1 and {max}, the number of cpus that this \
-             server may use, but at most {FRONT_THREADS_MAX}"
+             server may use (at most {FRONT_THREADS_MAX})"
         )),
     }
 }

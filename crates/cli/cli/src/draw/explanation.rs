@@ -260,7 +260,7 @@ fn runner_up(why: &Explanation) -> String {
     let unsaid = if why.complete {
         ""
     } else {
-        " Not everything was tried within the time limit."
+        " Not everything was tried within the time limit: this covers only what was tried."
     };
     let equal = match why.equal {
         0 => "No single exchange or shift costs nothing.".to_owned(),

@@ -40,7 +40,7 @@ pub(crate) fn joint_text(plan: &JointPlan) -> String {
     text += &cores_text(&machine, &on_cpus);
     text += "Aw.r is the thread of rank r in worker w of deployment A, * marks main threads";
     if !plan.problem.obstacles.is_empty() {
-        text += ",\n+n n threads of others";
+        text += ",\n+n stands for n threads of others";
     }
     let is_moved = plan.moves.iter().any(|moves| !moves.is_empty());
     text += if is_moved {

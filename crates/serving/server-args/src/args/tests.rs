@@ -35,7 +35,7 @@ fn front_threads_default_to_a_quarter_of_the_cpus_within_bounds() {
     assert_eq!(threads, [1, 1, 1, 1, 2, 2, 3, 16, 16]);
     assert_eq!(front_threads(Some(2), 2), Ok(2));
     let error = "--front-threads 3 is not between 1 and 2, the number of cpus that this server may \
-                 use, but at most 256";
+                 use (at most 256)";
     assert_eq!(front_threads(Some(3), 2), Err(error.to_owned()));
     assert_eq!(front_threads(Some(256), 512), Ok(256));
     assert!(front_threads(Some(257), 512).is_err());

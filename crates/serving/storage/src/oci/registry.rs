@@ -122,7 +122,10 @@ impl<'a> Registry<'a> {
         match scheme.to_ascii_lowercase().as_str() {
             "basic" => password.ok_or_else(|| self.access_problem("401", "without credentials")),
             "bearer" => self.token(challenge, password.as_deref()),
-            _ => Err(self.access_problem("401", "because its authentication is not supported")),
+            _ => {
+                let why = "because it supports neither Basic nor Bearer authentication";
+                Err(self.access_problem("401", why))
+            }
         }
     }
 
