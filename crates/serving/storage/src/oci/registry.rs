@@ -123,7 +123,7 @@ impl<'a> Registry<'a> {
             "basic" => password.ok_or_else(|| self.access_problem("401", "without credentials")),
             "bearer" => self.token(challenge, password.as_deref()),
             _ => {
-                let why = "because it supports neither Basic nor Bearer authentication";
+                let why = "because the registry offers neither Basic nor Bearer authentication";
                 Err(self.access_problem("401", why))
             }
         }
