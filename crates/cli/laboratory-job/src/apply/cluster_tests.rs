@@ -355,7 +355,7 @@ async fn is_edited(rig: &Rig) {
     rig.kubectl(&["patch", "infd", "fraud", "--type=merge", "-p", edit]);
     let end = apply.revert(&applied, &patches.backward).await;
     assert!(
-        end.contains("edited meanwhile, so it is left as it is"),
+        end.contains("edited meanwhile and is left unchanged"),
         "{end}"
     );
     let again = apply

@@ -154,10 +154,7 @@ impl Apply {
         let ObjectKey { namespace, name } = &self.key;
         match self.patch_if_unedited(applied, backward).await {
             Ok(Some(_)) => format!("{} has its previous values again", self.key),
-            Ok(None) => format!(
-                "{} was edited meanwhile, so it is left as it is now",
-                self.key
-            ),
+            Ok(None) => format!("{} was edited meanwhile and is left unchanged", self.key),
             Err(failure) => format!(
                 "{}: cannot restore its previous values ({}); to do that: kubectl patch infd \
                  {name} -n {namespace} --type=merge -p '{}'",
