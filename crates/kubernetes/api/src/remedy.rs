@@ -11,8 +11,7 @@ pub fn remedy_of(reason: &str) -> Option<&'static str> {
         }
         "NamespaceTerminating" => "the namespace is being deleted: use another one",
         "AdmissionDenied" => {
-            "change the spec as the policy or webhook in the message requires, or exempt this \
-             namespace"
+            "change the spec as the policy or webhook requires, or exempt this namespace from it"
         }
         "MissingPermission" => {
             "grant the controller the permission in the message: helm upgrade restores its roles, \
@@ -23,9 +22,7 @@ pub fn remedy_of(reason: &str) -> Option<&'static str> {
             "it is retried every second, because the API server discovers new kinds within half a \
              minute; if the error persists, install the custom resource definitions"
         }
-        "WriteFailed" => {
-            "it is retried; if the error persists, see the log of the webhook or the API server"
-        }
+        "WriteFailed" => "it is retried; if it still fails, see the webhook's or API server's log",
         "SchemaOutdated" => {
             "the custom resource definitions and the controller have different versions: install \
              the definitions of the controller's version"
@@ -40,10 +37,7 @@ pub fn remedy_of(reason: &str) -> Option<&'static str> {
             "free resources on a node, lower spec.resources, correct node selectors in \
              spec.template, or create the volume claim in the message"
         }
-        "SchedulingGated" => {
-            "the pod waits until its scheduling gates are removed, by their controller or from \
-             spec.template"
-        }
+        "SchedulingGated" => "remove the gate from spec.template or wait until its controller does",
         "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
             "correct the image in spec.template (or the chart's server.image), or add imagePullSecrets"
         }
@@ -68,16 +62,13 @@ pub fn remedy_of(reason: &str) -> Option<&'static str> {
         "TopologyAffinityError" | "SMTAlignmentError" | "UnexpectedAdmissionError" => {
             "request cpus in spec.resources that the node's CPU and topology managers can allocate"
         }
-        "FailedCreatePodSandBox" => {
-            "check the container runtime and the network plugin of the node"
-        }
+        "FailedCreatePodSandBox" => "check the container runtime and network plugin of the node",
         "EventsUnread" => {
             "allow the controller to list events.k8s.io events: helm upgrade restores its roles"
         }
         // Pods serve with problems.
         "StandbyStartFailed" => {
-            "see the log of the server: kubectl logs; a limit of processes or memory is the usual \
-             cause"
+            "see the log of the server: kubectl logs; often a limit of processes or memory"
         }
         "FrequentRespawns" => {
             "see the log of the server before workers ended: kubectl logs; at signal 9 raise \
