@@ -10,10 +10,7 @@ pub enum ExplainError {
     #[error(transparent)]
     Problem(#[from] ProblemError),
     /// The mapping does not fit this problem.
-    #[error(
-        "the mapping does not fit this problem: {}",
-        .0.first().map_or_else(String::new, ToString::to_string)
-    )]
+    #[error("the mapping does not fit this problem: {}", .0.first().map_or_else(String::new, ToString::to_string))]
     Mapping(Vec<Violation>),
     /// The mapping has no such thread.
     #[error(
