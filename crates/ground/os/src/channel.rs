@@ -114,7 +114,7 @@ mod tests {
     fn messages_keep_borders_and_order_and_carry_memory() {
         let (front, worker) = Channel::pair().unwrap();
         assert!(worker.receive().unwrap().is_none());
-        let memory = SharedMemory::holding("test", b"model").unwrap();
+        let memory = SharedMemory::create_sealed("test", b"model").unwrap();
         front
             .send(b"one", &[memory.as_fd(), memory.as_fd()])
             .unwrap();

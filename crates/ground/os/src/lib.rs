@@ -59,7 +59,7 @@ pub use cpus::{SchedExt, read_online, read_sched_ext};
 pub use descriptors::{raise_descriptor_limit, read_descriptor_limit};
 pub use error::OsError;
 pub use existing_file::open_existing;
-pub use fifo::{LineFifo, Written};
+pub use fifo::{LineFifo, WriteStatus};
 pub use fifo_reader::FifoReader;
 pub use heap::{collect_mimalloc, map_large_allocations, release_free_memory};
 pub use host::HostRoot;
@@ -72,9 +72,9 @@ pub use memory_limit::read_memory_left;
 pub use memory_nodes::{MemoryNodes, NodeId};
 pub use permission::{Pinning, is_read_only, probe_pinning, read_hidepid};
 pub use pidfd::PidFd;
-pub use poll::{Poll, PollKey, Wake};
+pub use poll::{Poll, PollKey, Waker};
 pub use priority::{PriorityChange, lower_thread_priority, raise_thread_priority, shorten_slice};
-pub use probe::{UserMasks, probe_user_masks};
+pub use probe::{MaskRestoration, probe_mask_restoration};
 pub use process::{
     LastPid, TaskDirectory, ThreadOwner, read_children, read_cmdline, read_comm, read_stat,
     read_task_comm, read_task_stat, read_tasks, read_thread_owner,

@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn every_page_of_a_mapping_lies_somewhere() {
-        let memory = SharedMemory::holding("test", &[1; 40_000]).unwrap();
+        let memory = SharedMemory::create_sealed("test", &[1; 40_000]).unwrap();
         let mapping = memory.map_read().unwrap();
         let bytes = mapping.bytes_by_node().unwrap();
         assert_eq!(bytes.iter().map(|(_, bytes)| bytes).sum::<u64>(), 40_960);

@@ -8,10 +8,10 @@ mod change;
 mod elimination;
 mod histogram;
 mod interval;
-mod served;
+mod request_counters;
 
 pub use change::Change;
-pub use elimination::{EQUAL, Look, compare, looks};
+pub use elimination::{ArmComparison, EQUIVALENCE_RATIO, compare, comparison_rounds};
 pub use histogram::histogram_quantile;
 pub use interval::{CONFIDENCE, Claim, Interval, SampleMean, median};
-pub use served::{Served, ServedWindow, metric_sum};
+pub use request_counters::{RequestCounters, RequestWindow, metric_sum};

@@ -123,7 +123,7 @@ proptest! {
         let own = Distances { cpu, l1, l2, l3, numa, package, machine };
         let [l1, l2, l3, numa, package, machine] = given;
         let overrides = DistanceOverrides { l1, l2, l3, numa, package, machine };
-        let result = overrides.over(own);
+        let result = overrides.apply_to(own);
         if overrides.validate().is_ok() {
             prop_assert_eq!(result.validate(), Ok(()));
         }

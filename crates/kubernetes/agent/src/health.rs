@@ -4,8 +4,8 @@
 use std::process::Command;
 
 use albacore_os::{
-    HostRoot, Kubepods, KubepodsError, Pid, Pinning, SchedExt, UserMasks, is_read_only,
-    probe_pinning, probe_user_masks, read_hidepid, read_sched_ext, read_stat,
+    HostRoot, Kubepods, KubepodsError, MaskRestoration, Pid, Pinning, SchedExt, is_read_only,
+    probe_mask_restoration, probe_pinning, read_hidepid, read_sched_ext, read_stat,
 };
 use albacore_plan::Enforcement;
 
@@ -18,7 +18,7 @@ use crate::placer_stats::{FILES_EXHAUSTED, PlacerStats};
 pub(crate) struct SelfTest {
     has_sys_nice: bool,
     has_read_only_cgroups: bool,
-    user_masks: Option<UserMasks>,
+    mask_restoration: Option<MaskRestoration>,
 }
 
 impl SelfTest {
@@ -28,7 +28,7 @@ impl SelfTest {
         Self {
             has_sys_nice: probe_pinning(host) == Pinning::Permitted,
             has_read_only_cgroups: is_read_only(&host.cgroup).unwrap_or(false),
-            user_masks: enforces.then(|| probe_user_masks(host, sleeper())),
+            mask_restoration: enforces.then(|| probe_mask_restoration(host, sleeper())),
         }
     }
 
@@ -41,7 +41,7 @@ impl SelfTest {
     }
 
     fn mask_memory(&self) -> Option<MaskMemory> {
-        let found = self.user_masks.as_ref()?;
+        let found = self.mask_restoration.as_ref()?;
         Some(mask_memory(found, self.has_read_only_cgroups))
     }
 }
@@ -187,21 +187,21 @@ fn not_enforcing(
     is_sched_ext.then(|| Reason::new("SchedExt", FOREIGN_SCHEDULER))
 }
 
-fn mask_memory(found: &UserMasks, is_read_only: bool) -> MaskMemory {
+fn mask_memory(found: &MaskRestoration, is_read_only: bool) -> MaskMemory {
     let (status, code, text) = match found {
-        UserMasks::Remembered => ("True", "Tried", "the kernel restores a mask with its cpus"),
-        UserMasks::Forgotten => (
+        MaskRestoration::Restored => ("True", "Tried", "the kernel restores a mask with its cpus"),
+        MaskRestoration::Lost => (
             "False",
             "Tried",
             "any change of a cpuset wipes its masks: they are written again",
         ),
         // Only informative: every mask is read back after its cpuset changed.
-        UserMasks::Unknown { .. } if is_read_only => (
+        MaskRestoration::Unknown { .. } if is_read_only => (
             "Unknown",
             "ReadOnlyCgroups",
             "the cgroups are mounted read-only: what the kernel does was not tried",
         ),
-        UserMasks::Unknown { reason } => ("Unknown", "NotTried", reason.as_str()),
+        MaskRestoration::Unknown { reason } => ("Unknown", "NotTried", reason.as_str()),
     };
     MaskMemory {
         status,

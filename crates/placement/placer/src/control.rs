@@ -5,7 +5,7 @@ use std::sync::mpsc::{
 };
 use std::time::Duration;
 
-use albacore_os::Wake;
+use albacore_os::Waker;
 use albacore_plan::SubjectPolicy;
 use albacore_topology::Topology;
 
@@ -65,7 +65,7 @@ impl<T> ControlReply<T> {
 #[derive(Clone, Debug)]
 pub struct Handle {
     pub(crate) sender: SyncSender<ControlRequest>,
-    pub(crate) wake: Wake,
+    pub(crate) wake: Waker,
 }
 
 impl Handle {

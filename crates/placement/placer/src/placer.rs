@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use albacore_os::{
-    FileWatch, Micros, OsError, Pid, Poll, PollKey, SchedExt, UeventSocket, Wake, read_online,
+    FileWatch, Micros, OsError, Pid, Poll, PollKey, SchedExt, UeventSocket, Waker, read_online,
     read_sched_ext, read_sysfs,
 };
 use albacore_plan::SubjectPolicy;
@@ -115,7 +115,7 @@ struct Controls {
 
 impl Controls {
     fn new(poll: &Poll) -> Result<Self, OsError> {
-        let wake = Wake::new()?;
+        let wake = Waker::new()?;
         poll.add(&wake, CONTROL_KEY)?;
         let (sender, receiver) = sync_channel(CONTROLS_MAX);
         let handle = Handle { sender, wake };

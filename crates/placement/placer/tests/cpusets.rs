@@ -6,7 +6,7 @@ mod prefork;
 
 use std::time::Duration;
 
-use albacore_os::{HostRoot, UserMasks, probe_user_masks};
+use albacore_os::{HostRoot, MaskRestoration, probe_mask_restoration};
 use albacore_placer::{Placer, PlacerConfig, PlacerError, Report, SlotState, SubjectConfig};
 use albacore_plan::{MaskDriftCause, PlacementWarning, ServerKind};
 use prefork::group::{Group, two};
@@ -172,7 +172,10 @@ fn a_container_without_a_cpu_waits_until_it_has_one_and_the_loop_sleeps() {
 fn the_probe_of_this_kernel_gives_an_answer() {
     let mut sleep = std::process::Command::new("sleep");
     sleep.arg("60");
-    let answer = probe_user_masks(&HostRoot::live(), sleep);
+    let answer = probe_mask_restoration(&HostRoot::live(), sleep);
     println!("user masks: {answer:?}");
-    assert!(!matches!(answer, UserMasks::Unknown { .. }), "{answer:?}");
+    assert!(
+        !matches!(answer, MaskRestoration::Unknown { .. }),
+        "{answer:?}"
+    );
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use albacore_plan::SubjectPolicy;
-use albacore_statistics::{Look, compare, looks};
+use albacore_statistics::{ArmComparison, compare, comparison_rounds};
 
 use crate::arm::Arm;
 use crate::limits::{LOAD_WINDOW_MIN, REPEAT_PAUSE, SETTLE_SHARE};
@@ -292,7 +292,8 @@ impl TrialRun {
             }
         }
         self.rounds += 1;
-        let is_comparison_round = looks(usize::from(self.spec.rounds)).contains(&self.rounds);
+        let is_comparison_round =
+            comparison_rounds(usize::from(self.spec.rounds)).contains(&self.rounds);
         let is_decided = is_comparison_round && self.eliminate_worse();
         if self.arms[self.resting_arm].elimination.is_some() {
             self.resting_arm = self.comparison().candidates().first().copied().unwrap_or(0);
@@ -326,15 +327,15 @@ impl TrialRun {
         let remaining = |record: &ArmRecord| record.elimination.is_none().then(|| record.scores());
         let scores: Vec<Option<Vec<f64>>> = self.arms.iter().map(remaining).collect();
         let confidence = confidence(&self.arms);
-        let Some(look) = Look::at(&scores, confidence) else {
+        let Some(comparison) = ArmComparison::of(&scores, confidence) else {
             return false;
         };
-        let leader = self.arms[look.leader].scores();
-        for &index in &look.behind {
+        let leader = self.arms[comparison.leader].scores();
+        for &index in &comparison.behind {
             let interval = compare(&leader, &self.arms[index].scores(), confidence);
             self.arms[index].elimination = interval.map(Elimination::Behind);
         }
-        look.is_decided
+        comparison.is_decided
     }
 
     fn finish(&mut self, now: Instant) {

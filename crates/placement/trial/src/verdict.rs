@@ -5,7 +5,7 @@
 //! waiting time), or by the CPU time per request if the primary figure is not worse; in both cases
 //! by more than the noise, and by more than a user would notice.
 
-use albacore_statistics::{Claim, EQUAL, Interval, compare};
+use albacore_statistics::{Claim, EQUIVALENCE_RATIO, Interval, compare};
 
 use crate::arm::Arm;
 use crate::limits::FALSE_CLAIMS;
@@ -72,7 +72,7 @@ impl ArmRecord {
     }
 
     fn is_behind(&self) -> bool {
-        matches!(self.elimination, Some(Elimination::Behind(interval)) if interval.ratio > EQUAL)
+        matches!(self.elimination, Some(Elimination::Behind(interval)) if interval.ratio > EQUIVALENCE_RATIO)
     }
 
     fn is_same(&self) -> bool {
@@ -117,8 +117,8 @@ impl Comparison<'_> {
     }
 
     fn beats(&self, one: usize, other: usize) -> Option<DecidingFigure> {
-        let is_gain = |i: Interval| i.claim() == Claim::Faster && i.ratio > EQUAL;
-        let is_loss = |i: Interval| i.claim() == Claim::Slower && i.ratio < 1.0 / EQUAL;
+        let is_gain = |i: Interval| i.claim() == Claim::Faster && i.ratio > EQUIVALENCE_RATIO;
+        let is_loss = |i: Interval| i.claim() == Claim::Slower && i.ratio < 1.0 / EQUIVALENCE_RATIO;
         let first = self.ratio(DecidingFigure::Primary, one, other);
         if first.is_some_and(is_gain) {
             return Some(DecidingFigure::Primary);

@@ -113,7 +113,7 @@ impl PlacedImage {
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Self, OsError> {
-        let memory = SharedMemory::holding("albacore-model", bytes)?;
+        let memory = SharedMemory::create_sealed("albacore-model", bytes)?;
         let mapping = memory.map_read()?;
         Ok(Self::from_memory(memory, &mapping))
     }
@@ -158,7 +158,7 @@ impl PlacedImage {
     #[cfg(test)]
     pub(super) fn on(node: Option<NodeId>) -> Self {
         Self {
-            memory: SharedMemory::holding("test", format!("{node:?}").as_bytes()).unwrap(),
+            memory: SharedMemory::create_sealed("test", format!("{node:?}").as_bytes()).unwrap(),
             node,
             huge_bytes: 0,
         }

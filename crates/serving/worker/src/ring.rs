@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use albacore_os::futex::{self, Reach};
+use albacore_os::futex;
 use albacore_os::{FUTEX_BYTES, OsError, SharedMemory, Words};
 
 use crate::command::EditionId;
@@ -270,7 +270,7 @@ impl Ring {
 
     /// Wakes the worker. This takes microseconds: no lock should be held.
     pub fn wake(&self) {
-        futex::wake(Reach::Machine, self.futex(DOORBELL), 1);
+        futex::wake(futex::Scope::ProcessShared, self.futex(DOORBELL), 1);
     }
 
     /// Whether the worker has reported ready.
@@ -377,7 +377,7 @@ impl Ring {
             }
             self.futex(WAITING).store(1, Ordering::SeqCst);
             if doorbell.load(Ordering::SeqCst) == last {
-                futex::wait(Reach::Machine, doorbell, last, None);
+                futex::wait(futex::Scope::ProcessShared, doorbell, last, None);
             }
             self.futex(WAITING).store(0, Ordering::Relaxed);
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use albacore_api::{InferenceDeployment, read_deployment};
 use albacore_cluster::{ApiResource, DynamicObject, ErrorClass, ObjectKey};
 use albacore_command::{Failure, sentence};
-use albacore_statistics::{Change, ServedWindow};
+use albacore_statistics::{Change, RequestWindow};
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -100,7 +100,7 @@ impl Apply {
     async fn watch(
         &self,
         applied: &DynamicObject,
-        before: &[ServedWindow],
+        before: &[RequestWindow],
     ) -> Result<Change, Failure> {
         self.wait_until_in_force().await?;
         eprintln!("measuring the pods of {} after the change", self.key);

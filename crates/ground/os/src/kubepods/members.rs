@@ -23,7 +23,7 @@ pub struct Members {
     /// runtime.
     pub root: Option<Pid>,
     /// Number of processes that do not descend from the root: `kubectl exec`, exec probes, orphans.
-    pub entered: usize,
+    pub foreign_processes: usize,
 }
 
 /// Finds the processes of a container: those listed in its cgroup or, if they have no pid in this
@@ -81,11 +81,11 @@ impl Members {
             }
             false
         };
-        let entered = processes.iter().filter(|pid| !descends(pid)).count();
+        let foreign_processes = processes.iter().filter(|pid| !descends(pid)).count();
         Self {
             processes,
             root,
-            entered,
+            foreign_processes,
         }
     }
 }
