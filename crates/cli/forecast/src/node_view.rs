@@ -18,7 +18,7 @@ pub struct NodeView {
     pub name: String,
     pub machine: Topology,
     pub pods: Vec<PodView>,
-    fixed_threads: Vec<CpuId>,
+    obstacle_cpus: Vec<CpuId>,
     /// Why its agent does not write masks, according to its report.
     pub not_enforcing: Option<String>,
 }
@@ -75,7 +75,7 @@ impl NodeView {
             name,
             machine,
             pods,
-            fixed_threads: fixed.map(CpuId).collect(),
+            obstacle_cpus: fixed.map(CpuId).collect(),
             not_enforcing: enforcing.map(|c| format!("{}: {}", c.reason, c.message)),
         })
     }
@@ -131,7 +131,7 @@ impl NodeView {
         NodeProblem {
             machine: &self.machine,
             members,
-            fixed_threads: self.fixed_threads.clone(),
+            obstacle_cpus: self.obstacle_cpus.clone(),
             known: containers.iter().fold(CpuSet::new(), |all, c| all.union(c)),
             containers,
         }

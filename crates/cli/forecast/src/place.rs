@@ -22,7 +22,7 @@ pub(crate) struct Placed {
 pub(crate) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
     let problem = node.joint();
     if is_joint(&problem) {
-        let solved = solve_together(&problem, &node.freely_moved())?;
+        let solved = solve_together(&problem, &node.cold_deployments())?;
         return Ok(Placed {
             mappings: solved.mappings,
             certificate: Some(solved.certificate),
@@ -75,7 +75,7 @@ pub(crate) fn place_separately(
         threads: policy.threads,
         mode: policy.mode,
         topology,
-        distances: policy.distances.over(machine.distances()),
+        distances: policy.distances.apply_to(machine.distances()),
         current: None,
     };
     Ok(match policy.placement {

@@ -280,7 +280,7 @@ impl PodFacts {
     /// Threads per worker that the CPU quota lets run at once, if fewer than requested.
     pub(crate) fn quota_threads(&self) -> Option<u16> {
         let state = self.state.as_ref()?;
-        (state.policy.threads < state.threads_asked).then_some(state.policy.threads)
+        (state.policy.threads < state.threads_requested).then_some(state.policy.threads)
     }
 
     /// Threads of workers that are hot, once measured.
@@ -306,7 +306,7 @@ impl PodFacts {
 /// Sentence for a warning that is not otherwise visible in the status or the table.
 fn warning_text(warning: &PlacementWarning) -> Option<String> {
     match warning {
-        PlacementWarning::NameTwice { worker, pid } => Some(format!(
+        PlacementWarning::DuplicateWorkerName { worker, pid } => Some(format!(
             "process {} claims to be worker {} as well and is not placed",
             pid.0, worker.0
         )),

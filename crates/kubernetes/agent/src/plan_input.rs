@@ -37,7 +37,7 @@ pub(crate) fn omitted(facts: &NodeFacts) -> Option<(&'static str, ConditionState
 /// The CPUs of fixed threads, which plans leave free.
 pub(crate) fn fixed_threads(facts: &NodeFacts) -> Option<String> {
     let states = facts.pods.iter().filter_map(placed_state);
-    let fixed = states.flat_map(|state| &state.fixed_threads);
+    let fixed = states.flat_map(|state| &state.obstacle_cpus);
     let mut cpus: Vec<u32> = fixed.map(|cpu| cpu.0.into()).collect();
     cpus.sort_unstable();
     (!cpus.is_empty()).then(|| number_runs_text(&cpus))

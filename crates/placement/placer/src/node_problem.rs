@@ -38,7 +38,7 @@ pub struct NodeProblem<'a> {
     /// In the order in which they were added; each has a cpu of the machine.
     pub members: Vec<Member>,
     /// The cpus of other subjects' threads with a single cpu, once per thread.
-    pub fixed_threads: Vec<CpuId>,
+    pub obstacle_cpus: Vec<CpuId>,
     /// The cpusets of all subjects that are containers.
     pub containers: Vec<CpuSet>,
     /// The union of the cpusets of all subjects.
@@ -48,7 +48,7 @@ pub struct NodeProblem<'a> {
 impl NodeProblem<'_> {
     /// Indexes of the deployments of the joint problem that are running and may be moved at no
     /// cost.
-    pub fn freely_moved(&self) -> Vec<usize> {
+    pub fn cold_deployments(&self) -> Vec<usize> {
         let runs_cold = |member: &Member| member.current.is_some() && !member.is_warm;
         let members = self.members.iter().enumerate();
         let cold = members.filter(|(_, member)| runs_cold(member));
@@ -59,7 +59,7 @@ impl NodeProblem<'_> {
         let online = self.machine.cpuset();
         let mut weights: BTreeMap<CpuId, u32> = BTreeMap::new();
         let noisy = noisy_siblings(self.machine, &self.containers, &self.known);
-        let fixed = self.fixed_threads.iter().copied();
+        let fixed = self.obstacle_cpus.iter().copied();
         for cpu in fixed
             .filter(|&cpu| online.contains(cpu))
             .chain(noisy.iter())
@@ -98,7 +98,7 @@ pub fn is_joint(problem: &JointProblem) -> bool {
 
 /// The placer's solution of a joint problem.
 ///
-/// The freely moved deployments are also solved as if they were not running yet. That solution is
+/// The cold deployments are also solved as if they were not running yet. That solution is
 /// used only if it is better, so that they are not moved without a gain; its move counts exclude
 /// them.
 ///
@@ -106,14 +106,14 @@ pub fn is_joint(problem: &JointProblem) -> bool {
 /// The joint problem exceeds the solver's limits, or the solution does not pass its check.
 pub fn solve_together(
     problem: &JointProblem,
-    freely_moved: &[usize],
+    cold_deployments: &[usize],
 ) -> Result<JointSolution, PlacerError> {
     let from_current = solve_checked(problem)?;
-    if freely_moved.is_empty() {
+    if cold_deployments.is_empty() {
         return Ok(from_current);
     }
     let mut anew = problem.clone();
-    for &index in freely_moved {
+    for &index in cold_deployments {
         anew.deployments[index].current = None;
     }
     let found = solve_checked(&anew)?;
@@ -195,11 +195,11 @@ pub fn threads_within_quota(workers: u16, threads: u16, millicpus: Option<u32>) 
 /// The distances requested by all members; the machine's own if they differ.
 fn common_distances(members: &[Member], machine: &Topology) -> Distances {
     let own = machine.distances();
-    let mut asked = members
+    let mut requested = members
         .iter()
-        .map(|member| member.policy.distances.over(own));
-    let first = asked.next().unwrap_or(own);
-    if asked.all(|other| other == first) {
+        .map(|member| member.policy.distances.apply_to(own));
+    let first = requested.next().unwrap_or(own);
+    if requested.all(|other| other == first) {
         first
     } else {
         own
@@ -279,12 +279,12 @@ mod tests {
                 member(machine.cpuset(), running, is_warm),
                 member([CpuId(4)].into_iter().collect(), &[], false),
             ],
-            fixed_threads: Vec::new(),
+            obstacle_cpus: Vec::new(),
             containers: Vec::new(),
             known: machine.cpuset(),
             machine: &machine,
         };
-        let solved = solve_together(&node.joint(), &node.freely_moved()).unwrap();
+        let solved = solve_together(&node.joint(), &node.cold_deployments()).unwrap();
         solved.mappings[0].cpus.iter().map(|cpu| cpu.0).collect()
     }
 

@@ -73,7 +73,7 @@ fn workers_that_replace_those_of_the_same_names_are_placed_once_these_have_ended
             Report::Warning { warning, .. } => warning,
             _ => return false,
         };
-        matches!(warning, PlacementWarning::NameTwice { .. })
+        matches!(warning, PlacementWarning::DuplicateWorkerName { .. })
     };
     // As during a rolling restart: both generations serve.
     server.order("again");

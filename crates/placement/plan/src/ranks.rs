@@ -43,7 +43,7 @@ pub(crate) fn index_workers<'a>(
             }
             // Two processes with one name: while a worker is replaced, both may exist briefly.
             Some(worker) if named.is_some() => {
-                warnings.push(PlacementWarning::NameTwice {
+                warnings.push(PlacementWarning::DuplicateWorkerName {
                     worker,
                     pid: process.id.pid,
                 });

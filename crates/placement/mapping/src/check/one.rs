@@ -42,11 +42,11 @@ pub enum Violation {
         problem: u16,
     },
     /// Rule (1): the mapping has too few or too many threads.
-    #[error("rule (1): the mapping places {placed} threads, the problem has {asked}")]
+    #[error("rule (1): the mapping places {placed} threads, the problem has {requested}")]
     OtherCount {
         /// Entries of the mapping.
         placed: usize,
-        asked: usize,
+        requested: usize,
     },
     /// Rule (1): a thread is on a cpu outside the cpuset.
     #[error(

@@ -108,13 +108,17 @@ pub(super) fn validate(problem: &JointProblem) -> Result<(), JointError> {
     validate_obstacles(problem, &machine)
 }
 
-fn validate_one(deployment: usize, asked: &Deployment, machine: &CpuSet) -> Result<(), JointError> {
-    validate_size(asked.workers, asked.threads)
+fn validate_one(
+    deployment: usize,
+    requested: &Deployment,
+    machine: &CpuSet,
+) -> Result<(), JointError> {
+    validate_size(requested.workers, requested.threads)
         .map_err(|error| JointError::Deployment { deployment, error })?;
-    if asked.cpuset.is_empty() {
+    if requested.cpuset.is_empty() {
         return Err(JointError::EmptyCpuset { deployment });
     }
-    let outside = asked.cpuset.difference(machine);
+    let outside = requested.cpuset.difference(machine);
     if !outside.is_empty() {
         return Err(JointError::OutsideMachine {
             deployment,
