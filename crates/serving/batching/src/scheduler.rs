@@ -33,7 +33,7 @@ mod workers;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::admission::{Ahead, GroupBoard, QueueBoard, QueueFull, WorkersBoard};
+use crate::admission::{GroupBoard, QueueBoard, QueueFull, RowsAhead, WorkersBoard};
 use crate::auto::{Auto, FrontCost};
 use crate::batch::{Batch, Entry};
 use crate::deadlines::{self, Completion, Delays};
@@ -378,13 +378,13 @@ impl Scheduler {
         &self,
         queue: QueueIndex,
         rows: usize,
-        after: Ahead,
+        ahead: RowsAhead,
         time: Nanos,
         now: Nanos,
     ) -> Nanos {
         self.boards.get(queue.0).map_or(Nanos(0), |board| {
             let waiting = board.rows().saturating_sub(rows);
-            board.needed(rows, waiting, after, time, now)
+            board.needed(rows, waiting, ahead, time, now)
         })
     }
 

@@ -434,7 +434,7 @@ impl Engine {
             threads: self.shared.parallelism.threads,
             each_worker: state.counters.workers.clone(),
             worker_restarts_total: state.counters.worker_restarts_total,
-            worker_last_end: state.counters.worker_last_end.clone(),
+            worker_last_exit: state.counters.worker_last_exit.clone(),
             worker_hangs_total: state.counters.worker_hangs_total,
             replayed_batches_total: state.counters.replayed_batches_total,
             arena_used_bytes: memory.used,

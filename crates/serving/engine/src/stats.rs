@@ -194,7 +194,7 @@ pub struct Stats {
     /// Restarts of lost workers.
     pub worker_restarts_total: u64,
     /// Exit status of the last lost worker; `None` if none was lost.
-    pub worker_last_end: Option<String>,
+    pub worker_last_exit: Option<String>,
     /// Workers that were killed because they hung.
     pub worker_hangs_total: u64,
     /// Batches replayed because their worker was lost.

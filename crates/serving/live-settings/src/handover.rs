@@ -183,7 +183,7 @@ impl Handover {
     }
 
     fn keep(&self, key: impl Into<String>, fds: &[BorrowedFd<'_>]) {
-        self.send(&FrontMessage::Keep { key: key.into() }, fds);
+        self.send(&FrontMessage::Store { key: key.into() }, fds);
     }
 
     pub fn keep_listeners(&self, listeners: &[Listeners]) {
@@ -209,7 +209,7 @@ impl Handover {
     /// Records that no parameters of a params stream are effective.
     pub fn forget_parameters(&self) {
         let key = PARAMETERS.to_owned();
-        self.send(&FrontMessage::Forget { key }, &[]);
+        self.send(&FrontMessage::Remove { key }, &[]);
     }
 
     /// Does nothing if `record` is `None`, for a model that is not served.
@@ -236,31 +236,31 @@ impl Handover {
 
     pub fn forget_model(&self, name: &str) {
         let key = format!("{MODEL}{name}");
-        self.send(&FrontMessage::Forget { key }, &[]);
+        self.send(&FrontMessage::Remove { key }, &[]);
     }
 
     fn keep_bytes(&self, key: &str, fds: &[BorrowedFd<'_>], bytes: &[u8]) {
-        match SharedMemory::holding("albacore-kept", bytes) {
+        match SharedMemory::create_sealed("albacore-handover", bytes) {
             Ok(memory) => {
                 let all: Vec<_> = fds.iter().copied().chain([memory.as_fd()]).collect();
                 self.keep(key, &all);
             }
-            Err(error) => tracing::error!(%error, "{key} cannot be kept for another front"),
+            Err(error) => tracing::error!(%error, "{key} cannot be stored for another front"),
         }
     }
 }
 
 /// A model installed by the previous front.
-pub struct KeptModel {
+pub struct StoredModel {
     pub model: LoadedModel,
     pub record: ModelRecord,
 }
 
 /// A value stored by the previous front.
-pub enum Kept {
+pub enum StoredValue {
     Listeners(Vec<Listeners>),
     Settings(Box<LoadedSettings>),
-    Model(Box<KeptModel>),
+    Model(Box<StoredModel>),
     /// A message of the params stream.
     Parameters(Vec<u8>),
     /// Names of models unloaded by API calls.
@@ -271,7 +271,7 @@ pub enum Kept {
 
 /// Why a stored value cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum KeptError {
+pub enum StoredValueError {
     #[error(transparent)]
     Memory(#[from] OsError),
     #[error("a description of models cannot be read")]
@@ -284,7 +284,7 @@ pub enum KeptError {
     Descriptor,
 }
 
-impl Kept {
+impl StoredValue {
     /// Returns whether `key` is the key of params stream parameters.
     pub fn is_parameters(key: &str) -> bool {
         key == PARAMETERS
@@ -296,27 +296,27 @@ impl Kept {
     }
 
     /// Reads the value stored under `key`. Models are checked.
-    pub fn read(key: &str, fds: Vec<OwnedFd>) -> Result<Self, KeptError> {
+    pub fn read(key: &str, fds: Vec<OwnedFd>) -> Result<Self, StoredValueError> {
         let mut fds = fds.into_iter();
         if key == LISTENERS {
             return Ok(Self::Listeners(listeners(fds)?));
         }
         if key == SETTINGS {
-            let text = fds.next().ok_or(KeptError::Descriptor)?;
+            let text = fds.next().ok_or(StoredValueError::Descriptor)?;
             let text = SharedMemory::open(text)?.map_read()?;
             let sha256 = albacore_storage::sha256(text.as_slice());
             let settings = parse_settings(text.as_slice(), sha256);
             return Ok(Self::Settings(Box::new(
-                settings.map_err(KeptError::Settings)?,
+                settings.map_err(StoredValueError::Settings)?,
             )));
         }
         if key == PARAMETERS {
-            let message = fds.next().ok_or(KeptError::Descriptor)?;
+            let message = fds.next().ok_or(StoredValueError::Descriptor)?;
             let message = SharedMemory::open(message)?.map_read()?;
             return Ok(Self::Parameters(message.as_slice().to_vec()));
         }
         if key == UNLOADED {
-            let names = fds.next().ok_or(KeptError::Descriptor)?;
+            let names = fds.next().ok_or(StoredValueError::Descriptor)?;
             let names = SharedMemory::open(names)?.map_read()?;
             return Ok(Self::Unloaded(serde_json::from_slice(names.as_slice())?));
         }
@@ -324,24 +324,24 @@ impl Kept {
             return Ok(Self::Other);
         }
         let (Some(image), Some(record)) = (fds.next(), fds.next()) else {
-            return Err(KeptError::Descriptor);
+            return Err(StoredValueError::Descriptor);
         };
         let record = SharedMemory::open(record)?.map_read()?;
         let record: ModelRecord = serde_json::from_slice(record.as_slice())?;
         let model = LoadedModel::reopen(image, record.info());
-        let model = model.map_err(|reason| KeptError::Model {
+        let model = model.map_err(|reason| StoredValueError::Model {
             name: record.name.clone(),
             reason,
         })?;
-        Ok(Self::Model(Box::new(KeptModel { model, record })))
+        Ok(Self::Model(Box::new(StoredModel { model, record })))
     }
 }
 
-fn listeners(mut fds: impl Iterator<Item = OwnedFd>) -> Result<Vec<Listeners>, KeptError> {
+fn listeners(mut fds: impl Iterator<Item = OwnedFd>) -> Result<Vec<Listeners>, StoredValueError> {
     let mut all = Vec::new();
     // bound: the number of descriptors of one message
     while let Some(http) = fds.next() {
-        let grpc = fds.next().ok_or(KeptError::Descriptor)?;
+        let grpc = fds.next().ok_or(StoredValueError::Descriptor)?;
         all.push(Listeners {
             http: TcpListener::from(http),
             grpc: TcpListener::from(grpc),

@@ -17,13 +17,13 @@ use tokio::task::JoinHandle;
 
 use crate::event_loops::EventLoops;
 use crate::front::{self, FrontSetup};
-use crate::standby::KeptState;
-use albacore_live_settings::config_watcher::{ConfigWatcher, LoadedSettings, Served};
+use crate::standby::StoredState;
+use albacore_live_settings::config_watcher::{ConfigTargets, ConfigWatcher, LoadedSettings};
 use albacore_live_settings::control::Control;
 use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
 use albacore_live_settings::events::{ServerEvent, emit};
 use albacore_live_settings::handover::{Handover, Listeners, ModelRecord, Restored};
-use albacore_live_settings::model_control::{Orders, model_control};
+use albacore_live_settings::model_control::{ModelControlReceiver, model_control};
 use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
 use albacore_server_args::{ModelControlMode, ModelSource, ServerConfig};
 
@@ -58,7 +58,7 @@ pub(crate) struct PreparedFront {
     storage: Arc<Storage>,
     handover: Handover,
     /// Requests to load and unload models; taken when their thread is started.
-    orders: Option<Orders>,
+    model_calls: Option<ModelControlReceiver>,
     /// Memory of the connection counter.
     connections: SharedMemory,
     accept_signal: watch::Sender<bool>,
@@ -105,9 +105,9 @@ pub(crate) async fn run_upgrade(
     control: Control,
     models: StartModels,
 ) -> anyhow::Result<ExitCode> {
-    let kept_state = KeptState::receive(&control).await?;
-    let event_loops = EventLoops::start(kept_state.listeners.len())?;
-    let (listeners, mode) = (kept_state.listeners, StartMode::Upgrade);
+    let stored_state = StoredState::receive(&control).await?;
+    let event_loops = EventLoops::start(stored_state.listeners.len())?;
+    let (listeners, mode) = (stored_state.listeners, StartMode::Upgrade);
     run_with_mode(process, control, models, listeners, &event_loops, mode).await
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn prepare(
     let connections = SharedMemory::create("albacore-connections", 2 * FUTEX_BYTES)?;
     let (accept_signal, may_accept) = watch::channel(false);
     let (stop, shutdown) = watch::channel(ShutdownStage::Serving);
-    let (calls, orders) = model_control();
+    let (calls, model_calls) = model_control();
     let is_explicit = config.model_control == ModelControlMode::Explicit;
     let setup = FrontSetup {
         listeners,
@@ -191,7 +191,7 @@ pub(crate) fn prepare(
         shutdown,
         sends_envoy_health_header: config.envoy_health_header,
         load_reports: config.load_reports,
-        own_routes: config.own_routes.clone(),
+        platform_routes: config.platform_routes.clone(),
         shared_memory_bytes_max: config.shared_memory_bytes_max,
         stream_idle_max: config.stream_idle_max,
         model_control: is_explicit.then_some(calls),
@@ -209,7 +209,7 @@ pub(crate) fn prepare(
         config,
         storage: Arc::new(storage),
         handover,
-        orders: Some(orders),
+        model_calls: Some(model_calls),
         connections,
         accept_signal,
         stop,
@@ -230,13 +230,16 @@ fn start_params_client(
 
 impl PreparedFront {
     /// The state shared with the thread that loads models; can be taken once.
-    fn served(&mut self) -> anyhow::Result<Served> {
-        Ok(Served {
+    fn config_targets(&mut self) -> anyhow::Result<ConfigTargets> {
+        Ok(ConfigTargets {
             engine: Arc::clone(&self.engine),
             config: Arc::clone(&self.effective),
             status: Arc::clone(&self.status),
             storage: Arc::clone(&self.storage),
-            orders: self.orders.take().context("models are loaded already")?,
+            model_calls: self
+                .model_calls
+                .take()
+                .context("models are loaded already")?,
             poll_period: self.config.model_poll,
             handover: self.handover.clone(),
         })
@@ -249,8 +252,8 @@ impl PreparedFront {
         settings: LoadedSettings,
         restored: &Restored,
     ) -> anyhow::Result<ConfigWatcher> {
-        let served = self.served()?;
-        Ok(ConfigWatcher::start(file, settings, served, restored)?)
+        let targets = self.config_targets()?;
+        Ok(ConfigWatcher::start(file, settings, targets, restored)?)
     }
 
     /// Starts to load and unload the models of the command line by calls, if enabled.
@@ -264,9 +267,9 @@ impl PreparedFront {
         };
         is_explicit
             .then(|| {
-                let served = self.served()?;
+                let targets = self.config_targets()?;
                 Ok(ConfigWatcher::start_without_file(
-                    &models, served, restored,
+                    &models, targets, restored,
                 )?)
             })
             .transpose()

@@ -26,7 +26,7 @@ use albacore_storage::Storage;
 use crate::cli_models::CliModel;
 use crate::effective_config::EffectiveConfig;
 use crate::handover::{Handover, Restored};
-use crate::model_control::Orders;
+use crate::model_control::ModelControlReceiver;
 use crate::model_status::StatusStore;
 pub use file_stamp::FileStamp;
 pub use load::log_iterations_notice;
@@ -41,14 +41,14 @@ pub struct ConfigWatcher {
 }
 
 /// The components that settings are applied to.
-pub struct Served {
+pub struct ConfigTargets {
     pub engine: Arc<Engine>,
     pub config: Arc<EffectiveConfig>,
     pub status: Arc<StatusStore>,
     pub storage: Arc<Storage>,
     pub handover: Handover,
     /// Receives API calls that load and unload models.
-    pub orders: Orders,
+    pub model_calls: ModelControlReceiver,
     /// Interval at which object stores are polled for new versions of models.
     pub poll_period: Duration,
 }
@@ -81,10 +81,10 @@ impl ConfigWatcher {
     pub fn start(
         file: PathBuf,
         settings: LoadedSettings,
-        served: Served,
+        targets: ConfigTargets,
         restored: &Restored,
     ) -> Result<Self, WatchError> {
-        let mut watch_loop = WatchLoop::new(Some(file), served);
+        let mut watch_loop = WatchLoop::new(Some(file), targets);
         watch_loop.apply(settings)?;
         watch_loop.restore(restored);
         Self::spawn(watch_loop)
@@ -98,10 +98,10 @@ impl ConfigWatcher {
     /// [`WatchError::Thread`].
     pub fn start_without_file(
         models: &[CliModel],
-        served: Served,
+        targets: ConfigTargets,
         restored: &Restored,
     ) -> Result<Self, WatchError> {
-        let mut watch_loop = WatchLoop::new(None, served);
+        let mut watch_loop = WatchLoop::new(None, targets);
         watch_loop.add_cli_models(models);
         watch_loop.restore(restored);
         Self::spawn(watch_loop)

@@ -14,13 +14,13 @@ use super::file_stamp::{FileStamp, stamp};
 use super::load::{self, LoadAttempt, LoadContext, LoadRequest};
 use super::settings_file::{self, LoadedSettings};
 use super::watched_model::WatchedModel;
-use super::{ApplyError, Served};
+use super::{ApplyError, ConfigTargets};
 use crate::cli_models::CliModel;
 use crate::effective_config::{EffectiveConfig, ModelConfig};
 use crate::events::{ServerEvent, emit};
 use crate::handover::{Handover, ModelRecord, Restored};
 use crate::limits::POLL_PERIOD;
-use crate::model_control::{LoopMessage, Orders};
+use crate::model_control::{LoopMessage, ModelControlReceiver};
 use crate::model_status::{LoadState, ModelStatus, StatusStore};
 
 /// State of the thread.
@@ -40,21 +40,21 @@ pub(super) struct WatchLoop {
     poll_period: Duration,
     /// Number of load attempts started so far.
     attempts: u64,
-    calls: Orders,
+    calls: ModelControlReceiver,
 }
 
 impl WatchLoop {
     /// Must be called inside the engine's runtime.
-    pub(super) fn new(file: Option<PathBuf>, served: Served) -> Self {
-        let Served {
+    pub(super) fn new(file: Option<PathBuf>, targets: ConfigTargets) -> Self {
+        let ConfigTargets {
             engine,
             config,
             status,
             storage,
             handover,
-            orders,
+            model_calls,
             poll_period,
-        } = served;
+        } = targets;
         let context = Arc::new(LoadContext {
             engine,
             storage,
@@ -72,7 +72,7 @@ impl WatchLoop {
             models: Vec::new(),
             poll_period,
             attempts: 0,
-            calls: orders,
+            calls: model_calls,
         }
     }
 

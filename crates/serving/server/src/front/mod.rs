@@ -43,7 +43,7 @@ use albacore_live_settings::effective_config::EffectiveConfig;
 use albacore_live_settings::handover::Listeners;
 use albacore_live_settings::model_control::ModelControl;
 use albacore_live_settings::model_status::StatusStore;
-use albacore_server_args::{LoadReportMode, OwnRoutes};
+use albacore_server_args::{LoadReportMode, PlatformRoutes};
 use dispatch::Services;
 use grpc::GrpcService;
 use http::HttpService;
@@ -76,7 +76,7 @@ struct Front {
     config: Arc<EffectiveConfig>,
     metrics: Arc<Metrics>,
     load_reports: Arc<LoadReporter>,
-    own_routes: Arc<OwnRoutes>,
+    platform_routes: Arc<PlatformRoutes>,
     regions: Arc<Regions>,
     /// Idle timeout of infer streams.
     stream_idle_max: Duration,
@@ -131,7 +131,7 @@ pub(crate) struct FrontSetup {
     /// Whether replies announce the shutdown to Envoy.
     pub(crate) sends_envoy_health_header: bool,
     pub(crate) load_reports: LoadReportMode,
-    pub(crate) own_routes: OwnRoutes,
+    pub(crate) platform_routes: PlatformRoutes,
     /// Limit of the system shared memory that clients may register, bytes; 0 disables it.
     pub(crate) shared_memory_bytes_max: u64,
     /// Idle timeout of infer streams.
@@ -161,7 +161,7 @@ pub(crate) async fn serve(
         shutdown,
         sends_envoy_health_header,
         load_reports,
-        own_routes,
+        platform_routes,
         shared_memory_bytes_max,
         stream_idle_max,
         model_control,
@@ -183,7 +183,7 @@ pub(crate) async fn serve(
         config,
         metrics: Arc::new(metrics),
         load_reports,
-        own_routes: Arc::new(own_routes),
+        platform_routes: Arc::new(platform_routes),
         regions: Arc::new(Regions::new(shared_memory_bytes_max)),
         stream_idle_max,
         model_control,

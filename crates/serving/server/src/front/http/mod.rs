@@ -40,7 +40,8 @@ impl HttpService {
     ) -> HttpReply {
         let (head, body) = request.into_parts();
         let (headers, conn) = (&head.headers, active.conn());
-        let result = match route::parse(&head.method, head.uri.path(), &self.front.own_routes) {
+        let result = match route::parse(&head.method, head.uri.path(), &self.front.platform_routes)
+        {
             Ok(Route::Infer(path)) => {
                 let target = InferTarget::new(path, InferForm::OpenInference);
                 return self.infer(headers, &target, body, conn).await;
