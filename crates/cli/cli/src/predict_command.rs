@@ -61,8 +61,8 @@ pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     }
 }
 
-fn threads(asked: Option<usize>) -> Result<usize, Failure> {
-    match asked {
+fn threads(requested: Option<usize>) -> Result<usize, Failure> {
+    match requested {
         None => Ok(thread::available_parallelism().map_or(1, NonZero::get)),
         Some(0) => Err(Failure::Usage(
             "--threads 0: at least 1 is needed".to_owned(),
