@@ -15,7 +15,7 @@ pub(crate) fn restrict(requested: Option<&CpuSet>) -> Result<Option<CpuSet>, Fai
     let (host, me) = (HostRoot::live(), current_thread());
     let mask = read_mask(&host, me).map_err(|e| failed(&e))?;
     if let Some(requested) = requested {
-        let checked = requested.check_choice(&mask);
+        let checked = requested.check_selection(&mask);
         checked.map_err(|e| Failure::Usage(format!("--cpus {e}")))?;
         write_mask(me, requested).map_err(|e| failed(&e))?;
         return Ok(Some(requested.clone()));

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use albacore_topology::CpuSet;
 
 use crate::limits::CGROUP_DEPTH_MAX;
-use crate::read::{parse_cpus, read_text, read_text_if_present};
+use crate::read::{parse_cpus, read_optional_text, read_text};
 use crate::{HostRoot, OsError, Pid, read_online};
 
 /// Version of the hierarchy that contains the cpusets.
@@ -188,7 +188,7 @@ impl Cgroup {
     ) -> Result<EffectiveCpuset, OsError> {
         for directory in self.ancestry() {
             let source = directory.join(self.version.effective_file());
-            if let Some(text) = read_text_if_present(&source)? {
+            if let Some(text) = read_optional_text(&source)? {
                 return Ok(EffectiveCpuset {
                     cpus: parse_cpus(&source, &text)?.intersection(&online),
                     source,

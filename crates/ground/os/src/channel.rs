@@ -153,6 +153,6 @@ mod tests {
         let (front, _worker) = Channel::pair().unwrap();
         let mut sent = (0..10_000).map(|_| front.send(&[7; MESSAGE_BYTES_MAX], &[]));
         let refused = sent.find_map(Result::err).unwrap();
-        assert!(refused.is_full());
+        assert!(refused.is_queue_full());
     }
 }

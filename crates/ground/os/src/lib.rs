@@ -4,7 +4,6 @@
 //! Readers take a [`HostRoot`], so that they also run on recorded trees.
 
 mod alarm;
-mod arrival;
 mod cgroup;
 mod cgroup_subtree;
 mod channel;
@@ -35,6 +34,7 @@ mod probe;
 mod process;
 mod quota;
 mod read;
+mod receive_timestamps;
 mod shared_memory;
 mod signals;
 mod spawn;
@@ -47,7 +47,6 @@ mod usage;
 pub use albacore_values::{Micros, Pid, Tid};
 
 pub use alarm::Alarm;
-pub use arrival::{ArrivalReader, Arrived, stamp_arrivals};
 pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, EffectiveFile, find_cgroup};
 pub use cgroup_subtree::CgroupSubtree;
 pub use channel::{Channel, ReceivedMessage};
@@ -68,18 +67,21 @@ pub use kubepods::{
     Container, Isolation, Kubepods, KubepodsError, Members, Neighbors, read_members,
 };
 pub use mask::{MaskError, read_mask, write_mask};
-pub use memory_limit::read_memory_left;
+pub use memory_limit::read_available_memory;
 pub use memory_nodes::{MemoryNodes, NodeId};
 pub use permission::{Pinning, is_read_only, probe_pinning, read_hidepid};
 pub use pidfd::PidFd;
 pub use poll::{Poll, PollKey, Waker};
-pub use priority::{PriorityChange, lower_thread_priority, raise_thread_priority, shorten_slice};
+pub use priority::{
+    PriorityChange, lower_thread_priority, raise_thread_priority, shorten_time_slice,
+};
 pub use probe::{MaskRestoration, probe_mask_restoration};
 pub use process::{
     LastPid, TaskDirectory, ThreadOwner, read_children, read_cmdline, read_comm, read_stat,
     read_task_comm, read_task_stat, read_tasks, read_thread_owner,
 };
 pub use quota::{CpuQuota, quota_files, read_cpu_quota};
+pub use receive_timestamps::{TimestampedRead, TimestampedReader, enable_receive_timestamps};
 pub use shared_memory::{Extent, FUTEX_BYTES, ReadMapping, SharedMemory, Words};
 pub use signals::Signals;
 pub use spawn::{Spawn, SpawnOutput, become_subreaper, reap_orphans};

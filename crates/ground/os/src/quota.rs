@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::kubepods::subdirectories;
-use crate::read::read_text_if_present;
+use crate::read::read_optional_text;
 use crate::{Cgroup, CgroupVersion, HostRoot, OsError};
 
 /// CPU quota of a cgroup, and its throttling statistics.
@@ -38,7 +38,7 @@ pub fn read_cpu_quota(host: &HostRoot, cgroup: &Cgroup) -> Result<CpuQuota, OsEr
             continue;
         };
         quota.millicpus = Some(quota.millicpus.map_or(millicpus, |m| m.min(millicpus)));
-        if let Some(text) = read_text_if_present(&directory.join("cpu.stat"))? {
+        if let Some(text) = read_optional_text(&directory.join("cpu.stat"))? {
             let value = |name: &str| field(&text, name).unwrap_or(0);
             quota.periods += value("nr_periods");
             quota.throttled_periods += value("nr_throttled");
@@ -96,7 +96,7 @@ fn read_limit(version: CgroupVersion, directory: &Path) -> Result<Option<u32>, O
     let (quota, period) = match version {
         CgroupVersion::V2 => {
             let path = directory.join("cpu.max");
-            let Some(text) = read_text_if_present(&path)? else {
+            let Some(text) = read_optional_text(&path)? else {
                 return Ok(None);
             };
             let (quota, period) = text
@@ -110,7 +110,7 @@ fn read_limit(version: CgroupVersion, directory: &Path) -> Result<Option<u32>, O
         }
         CgroupVersion::V1 => {
             let path = directory.join("cpu.cfs_quota_us");
-            let Some(text) = read_text_if_present(&path)? else {
+            let Some(text) = read_optional_text(&path)? else {
                 return Ok(None);
             };
             let quota = number(&path, &text)?;
@@ -118,7 +118,7 @@ fn read_limit(version: CgroupVersion, directory: &Path) -> Result<Option<u32>, O
                 return Ok(None);
             }
             let path = directory.join("cpu.cfs_period_us");
-            let text = read_text_if_present(&path)?.unwrap_or_default();
+            let text = read_optional_text(&path)?.unwrap_or_default();
             (quota, number(&path, &text)?)
         }
     };

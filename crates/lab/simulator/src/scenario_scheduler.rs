@@ -1,6 +1,6 @@
 //! The scheduler of `albacore-batching` with the release and drop rules of a scenario.
 
-use albacore_batching::auto::{Auto, QueueFacts};
+use albacore_batching::auto::{Auto, QueueProperties};
 use albacore_batching::deadlines::{
     Completion, Cost, DeadlineActions, DeadlineConfig, DeadlineEvent, DeadlineScheduler, Dropped,
     QueueParams, Release,
@@ -155,7 +155,7 @@ impl ScenarioScheduler {
         if !self.auto.is_due(now) || !self.queues.iter().any(is_auto) {
             return;
         }
-        let facts = |rules: &QueueRules| QueueFacts {
+        let facts = |rules: &QueueRules| QueueProperties {
             cost: Some(rules.cost),
             mean_cost: Some(rules.cost),
             objective: Some(rules.objective),

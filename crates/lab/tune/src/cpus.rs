@@ -40,7 +40,7 @@ impl Cpus {
         let whole = parse_sysfs(&files).map_err(|e| failed(e.to_string()))?;
         let allowed = read_mask(&host, current_thread()).map_err(|e| failed(e.to_string()))?;
         let servers = requested.unwrap_or(&allowed);
-        let checked = servers.check_choice(&allowed);
+        let checked = servers.check_selection(&allowed);
         checked.map_err(|e| TuneError::Usage(format!("--cpus {e}")))?;
         let topology = whole.restrict(servers).map_err(|e| failed(e.to_string()))?;
         let others = allowed.difference(servers);

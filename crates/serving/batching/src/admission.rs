@@ -344,13 +344,16 @@ impl QueueBoard {
         time: Nanos,
         now: Nanos,
     ) -> Result<(), Nanos> {
-        check(self.needed(rows, self.rows(), ahead, time, now), time)
+        check(
+            self.expected_reply_time(rows, self.rows(), ahead, time, now),
+            time,
+        )
     }
 
     /// Expected time to answer `rows` behind those of the `waiting` rows of the queue that run
     /// before them, given by [`RowsAhead`] and the deadline `now + time`. 0 if the costs are not known,
     /// or if the rows would run at once.
-    pub(crate) fn needed(
+    pub(crate) fn expected_reply_time(
         &self,
         rows: usize,
         waiting: usize,

@@ -16,7 +16,7 @@ mod scheduler;
 mod shares;
 mod units;
 
-pub use actions::{Abandoned, Actions, Dispatch};
+pub use actions::{AbandonedRequest, Actions, Dispatch};
 pub use admission::{QueueBoard, QueueFull, RowsAhead, admit_early};
 pub use albacore_values::{Nanos, WorkerIndex};
 pub use auto::Prefer;

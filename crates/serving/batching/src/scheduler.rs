@@ -374,7 +374,7 @@ impl Scheduler {
     /// Expected time to answer `rows` reserved rows of a queue behind those that run before them,
     /// if they are due within `time`.
     #[must_use]
-    pub fn needed(
+    pub fn expected_reply_time(
         &self,
         queue: QueueIndex,
         rows: usize,
@@ -384,7 +384,7 @@ impl Scheduler {
     ) -> Nanos {
         self.boards.get(queue.0).map_or(Nanos(0), |board| {
             let waiting = board.rows().saturating_sub(rows);
-            board.needed(rows, waiting, ahead, time, now)
+            board.expected_reply_time(rows, waiting, ahead, time, now)
         })
     }
 

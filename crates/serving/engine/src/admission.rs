@@ -378,7 +378,7 @@ impl Admission {
 
     /// Records a request of this model that ends without a result; returns how long to hold its
     /// reply. `is_counted`: it was rejected, and counted, by admission.
-    pub(crate) fn hold_error(&self, slot: usize, is_counted: bool, now: Nanos) -> Duration {
+    pub(crate) fn error_reply_delay(&self, slot: usize, is_counted: bool, now: Nanos) -> Duration {
         let board = &self.slots[slot];
         if !is_counted {
             board.unread.fetch_add(1, Ordering::Relaxed);

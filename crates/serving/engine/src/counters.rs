@@ -5,7 +5,7 @@ use albacore_batching::{Nanos, Slo};
 use super::model_window::{KindLoad, ModelWindow};
 use super::tallies::KindTally;
 use super::window::{IdleWindow, Load, Outcomes};
-use super::{DispatchReason, Kind, ModelStats, Sharing, WorkerStats};
+use super::{DispatchReason, Kind, ModelStats, WorkDivision, WorkerStats};
 
 /// Counters of one model.
 #[derive(Debug)]
@@ -184,7 +184,7 @@ impl Counters {
     }
 
     /// Counts how a worker's threads divided a finished batch.
-    pub(super) fn count_sharing(&mut self, model: usize, kind: Kind, sharing: Sharing) {
+    pub(super) fn count_work_division(&mut self, model: usize, kind: Kind, sharing: WorkDivision) {
         self.count(model, |stats| stats.of(kind).shared[sharing as usize] += 1);
     }
 

@@ -186,34 +186,34 @@ impl Handover {
         self.send(&FrontMessage::Store { key: key.into() }, fds);
     }
 
-    pub fn keep_listeners(&self, listeners: &[Listeners]) {
+    pub fn store_listeners(&self, listeners: &[Listeners]) {
         let pairs = listeners.iter();
         let fds = pairs.flat_map(|pair| [pair.http.as_fd(), pair.grpc.as_fd()]);
         self.keep(LISTENERS, &fds.collect::<Vec<_>>());
     }
 
     /// Keeps the memory in which this front counts its connections.
-    pub fn keep_connections(&self, memory: &SharedMemory) {
+    pub fn store_connections(&self, memory: &SharedMemory) {
         self.keep(CONNECTIONS, &[memory.as_fd()]);
     }
 
-    pub fn keep_settings(&self, text: &[u8]) {
+    pub fn store_settings(&self, text: &[u8]) {
         self.keep_bytes(SETTINGS, &[], text);
     }
 
     /// Keeps the effective message of the params stream.
-    pub fn keep_parameters(&self, message: &[u8]) {
+    pub fn store_parameters(&self, message: &[u8]) {
         self.keep_bytes(PARAMETERS, &[], message);
     }
 
     /// Records that no parameters of a params stream are effective.
-    pub fn forget_parameters(&self) {
+    pub fn remove_parameters(&self) {
         let key = PARAMETERS.to_owned();
         self.send(&FrontMessage::Remove { key }, &[]);
     }
 
     /// Does nothing if `record` is `None`, for a model that is not served.
-    pub fn keep_model(&self, edition: &Edition, record: Option<&ModelRecord>) {
+    pub fn store_model(&self, edition: &Edition, record: Option<&ModelRecord>) {
         let Some(record) = record else {
             return;
         };
@@ -227,14 +227,14 @@ impl Handover {
     }
 
     /// Replaces the set of models that must stay unloaded.
-    pub fn keep_unloaded(&self, names: &BTreeSet<String>) {
+    pub fn store_unloaded(&self, names: &BTreeSet<String>) {
         match serde_json::to_vec(names) {
             Ok(text) => self.keep_bytes(UNLOADED, &[], &text),
             Err(error) => tracing::error!(%error, "names of models cannot be written"),
         }
     }
 
-    pub fn forget_model(&self, name: &str) {
+    pub fn remove_model(&self, name: &str) {
         let key = format!("{MODEL}{name}");
         self.send(&FrontMessage::Remove { key }, &[]);
     }
@@ -359,7 +359,7 @@ impl ModelRecord {
 
 /// Metadata of the models of the previous front.
 #[derive(Clone, Debug, Default)]
-pub struct Restored {
+pub struct RestoredModels {
     /// Served models by name.
     pub records: BTreeMap<String, ModelRecord>,
     /// Names of the models unloaded by API calls.

@@ -22,7 +22,7 @@ use albacore_live_settings::config_watcher::{ConfigTargets, ConfigWatcher, Loade
 use albacore_live_settings::control::Control;
 use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
 use albacore_live_settings::events::{ServerEvent, emit};
-use albacore_live_settings::handover::{Handover, Listeners, ModelRecord, Restored};
+use albacore_live_settings::handover::{Handover, Listeners, ModelRecord, RestoredModels};
 use albacore_live_settings::model_control::{ModelControlReceiver, model_control};
 use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
 use albacore_server_args::{ModelControlMode, ModelSource, ServerConfig};
@@ -125,7 +125,7 @@ async fn run_with_mode(
                 prepare(process, models, batching, listeners, event_loops)?;
             front.effective.set_settings(batching, params)?;
             front.status.update(|status| status.models = statuses);
-            let restored = front.keep_models();
+            let restored = front.store_models();
             let watcher = front.start_model_control(&restored)?;
             (front, accepting, watcher)
         }
@@ -133,7 +133,7 @@ async fn run_with_mode(
             let batching = settings.settings.batching;
             let (mut front, accepting) =
                 prepare(process, Vec::new(), batching, listeners, event_loops)?;
-            let watcher = front.watch(file, *settings, &Restored::default())?;
+            let watcher = front.watch(file, *settings, &RestoredModels::default())?;
             (front, accepting, Some(watcher))
         }
     };
@@ -250,7 +250,7 @@ impl PreparedFront {
         &mut self,
         file: PathBuf,
         settings: LoadedSettings,
-        restored: &Restored,
+        restored: &RestoredModels,
     ) -> anyhow::Result<ConfigWatcher> {
         let targets = self.config_targets()?;
         Ok(ConfigWatcher::start(file, settings, targets, restored)?)
@@ -259,7 +259,7 @@ impl PreparedFront {
     /// Starts to load and unload the models of the command line by calls, if enabled.
     pub(crate) fn start_model_control(
         &mut self,
-        restored: &Restored,
+        restored: &RestoredModels,
     ) -> anyhow::Result<Option<ConfigWatcher>> {
         let is_explicit = self.config.model_control == ModelControlMode::Explicit;
         let ModelSource::Arguments { models, .. } = self.config.models.clone() else {
@@ -276,15 +276,15 @@ impl PreparedFront {
     }
 
     /// Keeps the models of the command line for later fronts.
-    fn keep_models(&self) -> Restored {
-        let mut restored = Restored::default();
+    fn store_models(&self) -> RestoredModels {
+        let mut restored = RestoredModels::default();
         let status = self.status.snapshot();
         for edition in self.engine.models() {
             let mut models = status.models.iter();
             let model = models.find(|model| model.name == edition.info().name);
             if let Some(model) = model {
                 let record = ModelRecord::new(&edition, model, String::new(), None);
-                self.handover.keep_model(&edition, record.as_ref());
+                self.handover.store_model(&edition, record.as_ref());
                 let record = record.map(|record| (record.name.clone(), record));
                 restored.records.extend(record);
             }
@@ -295,7 +295,7 @@ impl PreparedFront {
     /// Starts to accept connections.
     pub(crate) fn start_accepting(&self) {
         self.accept_signal.send_replace(true);
-        self.handover.keep_connections(&self.connections);
+        self.handover.store_connections(&self.connections);
     }
 
     /// Returns if the workers cannot be started; otherwise never.
@@ -307,7 +307,7 @@ impl PreparedFront {
                 ..
             }
         );
-        match self.engine.workers_up().await {
+        match self.engine.wait_for_workers().await {
             // As in any ready server, the start of its workers is retried.
             Err(error) if was_ready => {
                 tracing::warn!(%error, "not every worker is up");
@@ -316,7 +316,7 @@ impl PreparedFront {
             up => up?,
         }
         if !was_ready {
-            self.status.all_loaded().await;
+            self.status.wait_until_loaded().await;
             self.engine.serve();
             match mode {
                 StartMode::Upgrade => {
@@ -377,7 +377,7 @@ impl PreparedFront {
             ended = ended => (Some(ended), None),
             result = &mut accepting => (None, Some(result)),
             Err(error) = self.get_ready(&mode) => return Err(error.into()),
-            broken = self.engine.broken() => {
+            broken = self.engine.wait_for_failure() => {
                 eprintln!("albacore-server: {broken}");
                 return Ok(ExitCode::from(EXIT_BROKEN_INVARIANT));
             }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use albacore_live_settings::config_watcher::{self, LoadedSettings};
 use albacore_live_settings::control::Control;
 use albacore_live_settings::effective_config::ModelConfig;
-use albacore_live_settings::handover::{Listeners, Restored, StoredModel, StoredValue};
+use albacore_live_settings::handover::{Listeners, RestoredModels, StoredModel, StoredValue};
 use albacore_live_settings::model_status::ModelStatus;
 use albacore_server_args::ModelSource;
 use albacore_supervision::{FrontMessage, SupervisorMessage};
@@ -68,7 +68,7 @@ pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Resu
     let mut standby = Standby {
         front,
         settings: None,
-        restored: Restored::default(),
+        restored: RestoredModels::default(),
     };
     if let ModelSource::Arguments { models, batching } = &standby.front.config.models {
         let params = models.iter().map(|model| model.config()).collect();
@@ -125,7 +125,7 @@ pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Resu
 struct Standby {
     front: PreparedFront,
     settings: Option<Box<LoadedSettings>>,
-    restored: Restored,
+    restored: RestoredModels,
 }
 
 impl Standby {

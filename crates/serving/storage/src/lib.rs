@@ -33,4 +33,4 @@ pub use folder::{model_file, model_folders, watched_files};
 pub use limits::BYTES_DEFAULT;
 pub use mlmodel::{Estimator, PythonModel};
 pub use receive::{Fetched, sha256};
-pub use storage::{Storage, has_versions, redacted};
+pub use storage::{Storage, is_versioned, redacted};

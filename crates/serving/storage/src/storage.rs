@@ -72,7 +72,7 @@ impl Storage {
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Fetched, StorageError> {
         // Without a known version, the result always contains a file.
-        let fetched = self.fetch_unless(source, None, expected, is_wanted)?;
+        let fetched = self.fetch_if_changed(source, None, expected, is_wanted)?;
         fetched.ok_or_else(|| StorageError {
             location: redacted(source),
             problem: Problem::Replaced,
@@ -84,7 +84,7 @@ impl Storage {
     ///
     /// # Errors
     /// [`StorageError`].
-    pub fn fetch_unless(
+    pub fn fetch_if_changed(
         &self,
         source: &Source,
         known: Option<&str>,
@@ -212,7 +212,7 @@ struct Request<'a> {
 
 /// Returns whether files of a source have versions, so that polling for a new one is cheap.
 #[must_use]
-pub fn has_versions(source: &Source) -> bool {
+pub fn is_versioned(source: &Source) -> bool {
     match source {
         Source::Path(_) => false,
         Source::Url(url) => is_object(url),

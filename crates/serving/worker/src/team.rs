@@ -153,7 +153,7 @@ impl Team {
         match BatchSplit::new(&segments, self.threads_for(ring), &self.times(models)) {
             None => compute_rows(ring, models, context, &segments, 0..usize::MAX),
             Some(split) => {
-                ring.set_sharing(split.sharing());
+                ring.set_work_division(split.work_division());
                 self.finished.store(0, Ordering::Relaxed);
                 let generation =
                     self.generation.load(Ordering::Relaxed).wrapping_add(1) % SHUT_DOWN;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use albacore_api::SERVER_CONTAINER;
 use albacore_cluster::{ApiResource, DynamicObject, ErrorClass, ObjectKey};
 use albacore_command::{Failure, sentence};
-use albacore_statistics::{Change, RequestCounters, RequestWindow};
+use albacore_statistics::{RegressionCheck, RequestCounters, RequestWindow};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Apply;
@@ -94,7 +94,7 @@ impl Apply {
 
     /// Measures the requests served in `count` windows.
     pub(super) async fn measure(&self, count: u32) -> Result<Vec<RequestWindow>, Failure> {
-        let length = self.time / Change::WINDOWS;
+        let length = self.time / RegressionCheck::WINDOWS;
         let mut before = self.request_counters().await?;
         let mut windows = Vec::new();
         for _ in 0..count {
@@ -105,7 +105,7 @@ impl Apply {
             let grown = grown.filter_map(|(pod, counters)| counters.since(before.get(pod)?));
             let window = RequestWindow::of(grown);
             let requests = window.map_or(0.0, |window| window.requests);
-            let least = Change::REQUESTS_MIN;
+            let least = RegressionCheck::REQUESTS_MIN;
             let window = window.filter(|window| window.requests >= least);
             windows.push(window.ok_or_else(|| {
                 let seconds = length.as_secs_f64();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use albacore_bench::ServerAddress;
 use albacore_os::Signals;
-use albacore_statistics::{Change, RequestWindow};
+use albacore_statistics::{RegressionCheck, RequestWindow};
 
 use crate::configuration::Configuration;
 use crate::error::TuneError;
@@ -34,7 +34,7 @@ impl Watch {
         server.request_counters()?;
         Ok(Self {
             server,
-            window: time / Change::WINDOWS,
+            window: time / RegressionCheck::WINDOWS,
         })
     }
 
@@ -43,13 +43,13 @@ impl Watch {
     pub(super) fn measure(&self, signals: &Signals) -> Result<Vec<RequestWindow>, TuneError> {
         let mut before = self.server.request_counters()?;
         let mut windows = Vec::new();
-        for _ in 0..Change::WINDOWS {
+        for _ in 0..RegressionCheck::WINDOWS {
             sleep(self.window, signals)?;
             let after = self.server.request_counters()?;
             let window = RequestWindow::of(after.since(&before));
             let seconds = self.window.as_secs_f64();
             let requests = window.map_or(0.0, |window| window.requests);
-            let least = Change::REQUESTS_MIN;
+            let least = RegressionCheck::REQUESTS_MIN;
             let window = window.filter(|window| window.requests >= least);
             windows.push(window.ok_or_else(|| {
                 TuneError::Failed(format!(

@@ -334,7 +334,7 @@ impl State {
             .count_worker_batch(worker, batch.rows, elapsed.0);
         self.counters.count_batch(slot, batch.rows, compute_nanos);
         self.counters
-            .count_sharing(slot, batch.kind, ring.sharing());
+            .count_work_division(slot, batch.kind, ring.work_division());
         self.inboxes.record(batch.queue, batch.rows, compute_nanos);
         let work = &self.queue_costs;
         let work = work.work_of(batch.queue, batch.rows, &self.scheduler);

@@ -19,13 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use albacore_engine::{Engine, NoSlot};
+use albacore_engine::{Engine, ModelSlotsExhausted};
 use albacore_settings::ValidationError;
 use albacore_storage::Storage;
 
 use crate::cli_models::CliModel;
 use crate::effective_config::EffectiveConfig;
-use crate::handover::{Handover, Restored};
+use crate::handover::{Handover, RestoredModels};
 use crate::model_control::ModelControlReceiver;
 use crate::model_status::StatusStore;
 pub use file_stamp::FileStamp;
@@ -66,7 +66,7 @@ pub enum WatchError {
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error(transparent)]
-    Models(#[from] NoSlot),
+    Models(#[from] ModelSlotsExhausted),
     /// A model uses more threads than a worker has.
     #[error(transparent)]
     Threads(#[from] ValidationError),
@@ -82,7 +82,7 @@ impl ConfigWatcher {
         file: PathBuf,
         settings: LoadedSettings,
         targets: ConfigTargets,
-        restored: &Restored,
+        restored: &RestoredModels,
     ) -> Result<Self, WatchError> {
         let mut watch_loop = WatchLoop::new(Some(file), targets);
         watch_loop.apply(settings)?;
@@ -99,7 +99,7 @@ impl ConfigWatcher {
     pub fn start_without_file(
         models: &[CliModel],
         targets: ConfigTargets,
-        restored: &Restored,
+        restored: &RestoredModels,
     ) -> Result<Self, WatchError> {
         let mut watch_loop = WatchLoop::new(None, targets);
         watch_loop.add_cli_models(models);

@@ -64,7 +64,7 @@ fn an_object_is_downloaded_once_per_node_and_version() {
     let known = node.fetch(url, &variables).version;
     let source = Source::Url(url.to_owned());
     let server = node.server(&variables);
-    let again = server.fetch_unless(&source, known.as_deref(), None, &|| true);
+    let again = server.fetch_if_changed(&source, known.as_deref(), None, &|| true);
     assert!(again.unwrap().is_none());
     store.delete("shared.ubj");
     let error = server.fetch(&source, None, &|| true).unwrap_err();
@@ -279,10 +279,10 @@ fn a_changed_mlmodel_of_an_unchanged_object_is_detected() {
             is_predict_proba: function == "predict_proba",
         });
         let known = before.and_then(|fetched| fetched.version);
-        let now = plain.fetch_unless(&source, known.as_deref(), None, &|| true);
+        let now = plain.fetch_if_changed(&source, known.as_deref(), None, &|| true);
         let now = now.unwrap().unwrap();
         assert_eq!((now.python, now.sha256), (expected, digest), "{function}");
-        let again = plain.fetch_unless(&source, now.version.as_deref(), None, &|| true);
+        let again = plain.fetch_if_changed(&source, now.version.as_deref(), None, &|| true);
         assert!(again.unwrap().is_none(), "{function}");
         for sha256 in [None, Some(digest), None] {
             let fetched = node.server(&variables).fetch(&source, sha256, &|| true);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use albacore_connections::{ActiveRequest, ConnState, Handler};
 use albacore_engine::{Kind, ModelInfo};
-use albacore_extensions::Regions;
+use albacore_extensions::SharedMemoryRegions;
 use albacore_rows::Table;
 use albacore_server_args::PlatformRoutes;
 use hyper::body::Incoming;
@@ -31,7 +31,7 @@ pub fn http_body(bytes: &[u8], json_bytes: Option<usize>) {
     ];
     let tables = tables.into_iter().flatten();
     let tables = tables.map(|table| HttpInferRequest::from_table(&model, table, Kind::Value));
-    let regions = Regions::new(0);
+    let regions = SharedMemoryRegions::new(0);
     let call = HttpInferRequest::parse(&model, bytes, json_bytes, &regions);
     let calls = std::iter::once(call).chain(tables);
     for call in calls.flatten() {

@@ -90,7 +90,12 @@ impl HttpService {
     /// Path of the only model; the name is empty if there are several models.
     fn only_model(&self) -> ModelPath<'static> {
         ModelPath {
-            name: self.front.engine.only_name().unwrap_or_default().into(),
+            name: self
+                .front
+                .engine
+                .single_model_name()
+                .unwrap_or_default()
+                .into(),
             version: "".into(),
         }
     }
@@ -189,7 +194,7 @@ impl HttpService {
             }
             Route::Ready => not_ready(),
             Route::Ping => scoring::ping(engine.is_ready()),
-            Route::Version => scoring::text(StatusCode::OK, metadata::VERSION_OF_SERVER),
+            Route::Version => scoring::text(StatusCode::OK, metadata::SERVER_VERSION),
             Route::Model(ModelPath { name, version }) => {
                 let model = validate::find_model(engine, self.front.event_loop, name, version)?;
                 reply::json(

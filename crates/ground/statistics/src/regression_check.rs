@@ -9,7 +9,7 @@ const LOAD_FACTOR_MAX: f64 = 1.5;
 
 /// Comparison of a number of windows before a change with as many after it.
 #[derive(Debug)]
-pub struct Change {
+pub struct RegressionCheck {
     before: RequestWindow,
     after: RequestWindow,
     /// p99 before divided by p99 after: above 1 the servers became faster.
@@ -18,7 +18,7 @@ pub struct Change {
     in_time: Option<Interval>,
 }
 
-impl Change {
+impl RegressionCheck {
     /// Number of windows on each side of the change.
     pub const WINDOWS: u32 = 10;
 
@@ -52,7 +52,7 @@ impl Change {
     /// change is not blamed. A load that fell is no excuse: closed-loop clients send less to slower
     /// servers.
     #[must_use]
-    pub fn is_worse(&self) -> bool {
+    pub fn is_regression(&self) -> bool {
         let is_slower = |of: &Option<Interval>| {
             of.is_some_and(|of| of.claim() == Claim::Slower && of.ratio * EQUIVALENCE_RATIO < 1.0)
         };
@@ -108,22 +108,27 @@ mod tests {
     #[test]
     fn a_change_is_worse_only_beyond_the_noise_and_not_under_a_heavier_load() {
         let before = windows(0.01, 0.01, 1_000.0);
-        let is_worse = |after: &[RequestWindow]| Change::between(&before, after).is_worse();
-        assert!(!is_worse(&before));
-        assert!(!is_worse(&windows(0.005, 0.01, 1_000.0)));
-        assert!(!is_worse(&windows(0.0101, 0.01, 1_000.0)), "within 2 %");
-        assert!(is_worse(&windows(0.012, 0.01, 1_000.0)), "slower");
-        assert!(is_worse(&windows(0.01, 0.2, 1_000.0)), "more are late");
-        let busier = Change::between(&before, &windows(0.02, 0.2, 3_000.0));
-        assert!(!busier.is_worse() && busier.text().contains("not comparable"));
-        let fewer = Change::between(&before, &windows(0.02, 0.01, 500.0));
-        assert!(fewer.is_worse(), "clients that wait send less");
+        let is_regression =
+            |after: &[RequestWindow]| RegressionCheck::between(&before, after).is_regression();
+        assert!(!is_regression(&before));
+        assert!(!is_regression(&windows(0.005, 0.01, 1_000.0)));
+        assert!(
+            !is_regression(&windows(0.0101, 0.01, 1_000.0)),
+            "within 2 %"
+        );
+        assert!(is_regression(&windows(0.012, 0.01, 1_000.0)), "slower");
+        assert!(is_regression(&windows(0.01, 0.2, 1_000.0)), "more are late");
+        let busier = RegressionCheck::between(&before, &windows(0.02, 0.2, 3_000.0));
+        assert!(!busier.is_regression() && busier.text().contains("not comparable"));
+        let fewer = RegressionCheck::between(&before, &windows(0.02, 0.01, 500.0));
+        assert!(fewer.is_regression(), "clients that wait send less");
         assert!(fewer.text().contains("1000 requests before and 500 after"));
     }
 
     #[test]
     fn a_change_is_described_by_both_figures() {
-        let change = Change::between(&windows(0.01, 0.0, 500.0), &windows(0.02, 0.01, 500.0));
+        let change =
+            RegressionCheck::between(&windows(0.01, 0.0, 500.0), &windows(0.02, 0.01, 500.0));
         let text = change.text();
         assert!(
             text.contains("10.00 ms before, 20.00 ms after (2.00x"),
