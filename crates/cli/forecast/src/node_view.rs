@@ -7,7 +7,7 @@ use albacore_plan::{
     Enforcement, MainThread, PlacementMethod, SubjectPolicy, masks_hash, parse_mapping_text,
 };
 use albacore_solver::{Mapping, Slot};
-use albacore_topology::{CpuId, CpuSet, Topology, parse_number_runs, parse_topology_text};
+use albacore_topology::{CpuId, CpuSet, Topology, decode_run_length, parse_topology_text};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::limits::{NODE_FIXED_THREADS_MAX, REPORT_AGE_MAX};
@@ -66,7 +66,7 @@ impl NodeView {
             }
         }
         let fixed = status.fixed_threads.as_deref().unwrap_or_default();
-        let fixed = parse_number_runs(fixed, NODE_FIXED_THREADS_MAX)
+        let fixed = decode_run_length(fixed, NODE_FIXED_THREADS_MAX)
             .map_err(|e| format!("fixedThreads of its report: {}", sentence(&e)))?;
         let fixed = fixed.into_iter().filter_map(|cpu| u16::try_from(cpu).ok());
         let mut conditions = status.conditions.iter();

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use albacore_api::{NodePlacement, policy_of};
-use albacore_placer::{Member, NodeProblem, is_joint, solve_together};
+use albacore_placer::{Member, NodeProblem, is_joint, place_joint};
 use albacore_plan::{PlacementMethod, SubjectPolicy, mapping_text};
 use albacore_solver::{Mapping, Mode};
 use albacore_topology::{
-    CpuId, CpuSet, Topology, number_runs_text, parse_synthetic, topology_text,
+    CpuId, CpuSet, Topology, encode_run_length, parse_synthetic, topology_text,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ fn report(machine: &Topology, members: &[Member], fixed: &[CpuId]) -> NodePlacem
     let fixed: Vec<u32> = fixed.iter().map(|cpu| cpu.0.into()).collect();
     let object = json!({"metadata": {"name": "n"}, "status": {
         "lastVerificationTime": NOW, "cpuTopology": topology_text(machine),
-        "fixedThreads": (!fixed.is_empty()).then(|| number_runs_text(&fixed)),
+        "fixedThreads": (!fixed.is_empty()).then(|| encode_run_length(&fixed)),
         "pods": pods.rev().collect::<Vec<_>>()}});
     serde_json::from_value(object).unwrap()
 }
@@ -139,7 +139,7 @@ proptest! {
         prop_assert_eq!(new_plan.assignments, Assignment::all(own_mapping));
         let joint = node.joint();
         if is_joint(&joint) {
-            let solved = solve_together(&joint, &node.cold_deployments()).unwrap();
+            let solved = place_joint(&joint, &node.cold_deployments()).unwrap();
             prop_assert_eq!(new_plan.certificate.objective, solved.certificate.objective);
             prop_assert_eq!(&placed.mappings, &solved.mappings);
         }

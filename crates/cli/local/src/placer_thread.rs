@@ -94,7 +94,7 @@ fn drive(placer: &mut Placer, messages: &SyncSender<Message>) -> Result<(), Plac
                 Ok(rows) => send(PlacerMessage::Table(
                     rows,
                     placer.states(),
-                    Box::new(placer.figures().clone()),
+                    Box::new(placer.counters().clone()),
                 )),
                 Err(error) => break Err(error),
             }

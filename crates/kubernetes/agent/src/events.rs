@@ -173,7 +173,7 @@ impl PodHistory {
             )
         });
         let trial = &pod.trial;
-        let without_reports = trial.progress.clone().filter(|_| trial.lacks_reports);
+        let without_reports = trial.progress.clone().filter(|_| trial.is_missing_reports);
         let refused = match &pod.desired.action {
             PodAction::Refuse { reason } => Some(reason.clone()),
             _ => None,

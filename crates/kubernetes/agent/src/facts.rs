@@ -49,7 +49,7 @@ pub(crate) struct TrialFacts {
     /// Any other decision of the trial.
     pub(crate) decided: Option<String>,
     /// Whether a latency report that the trial needed is missing.
-    pub(crate) lacks_reports: bool,
+    pub(crate) is_missing_reports: bool,
     /// Period in which the server has to report its latency for the trial.
     pub(crate) report_period: Option<Duration>,
 }

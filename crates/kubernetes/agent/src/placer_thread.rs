@@ -45,7 +45,7 @@ impl PlacerThread {
                 }
             };
             drop(ready.send(Ok((placer.handle(), placer.machine().clone()))));
-            let connected = use_connector.then(|| placer.listen_for_spawns());
+            let connected = use_connector.then(|| placer.subscribe_spawn_events());
             if let Some(Err(error)) = connected {
                 tracing::warn!(%error, "new threads are found by polling");
                 stats.lock().polling_reason = Some(error.to_string());

@@ -123,7 +123,7 @@ impl SlotSnapshot {
     }
 
     fn read_counters(&mut self, placer: &Handle, metrics: &AgentMetrics) {
-        let Ok(pending) = placer.figures() else {
+        let Ok(pending) = placer.counters() else {
             return;
         };
         let Ok(figures) = pending.wait(ANSWER_TIME_MAX) else {

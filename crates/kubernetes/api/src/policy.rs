@@ -2,7 +2,7 @@
 //! independent of YAML, and this crate is independent of planning.
 
 use albacore_plan::{DistanceOverrides, Enforcement, MainThread, PlacementMethod, SubjectPolicy};
-use albacore_trial::{Arm, Figure, TrialSpec};
+use albacore_trial::{Arm, TrialMetric, TrialSpec};
 
 use crate::PlaceAnnotation;
 use crate::deployment::{self, InferenceDeploymentSpec, LevelDistances, PlacementPolicy, TrialArm};
@@ -118,9 +118,9 @@ pub fn trial_of(spec: &InferenceDeploymentSpec) -> Option<TrialSpec> {
         window: trial.window.duration(),
         rounds: trial.windows,
         arms: arms.collect(),
-        figure: match spec.is_built_in() {
-            true => Figure::Latency,
-            false => Figure::RunDelay,
+        metric: match spec.is_built_in() {
+            true => TrialMetric::Latency,
+            false => TrialMetric::RunDelay,
         },
     })
 }

@@ -10,7 +10,7 @@ mod problem;
 pub use albacore_values::WorkerIndex;
 pub use check::{
     CheckReport, JointReport, JointViolation, Violation, certificate_errors, check, check_joint,
-    check_solution, counted_bound, counted_joint_bound, cpu_volumes, objective, report,
+    check_solution, counting_bound, cpu_volumes, joint_counting_bound, objective, report,
     report_joint, unproven_claim,
 };
 pub use contention::{BUSY_MAX, BusyMapping, busy_by_dispatch_order, contention};

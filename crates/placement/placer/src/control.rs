@@ -169,8 +169,8 @@ impl Handle {
     ///
     /// # Errors
     /// As [`Handle::add`].
-    pub fn figures(&self) -> Result<ControlReply<PlacerCounters>, ControlError> {
-        self.request(|placer, _| placer.figures().clone())
+    pub fn counters(&self) -> Result<ControlReply<PlacerCounters>, ControlError> {
+        self.request(|placer, _| placer.counters().clone())
     }
 
     /// Ends the loop: [`Placer::run`] then restores all masks and returns.

@@ -21,7 +21,7 @@ use albacore_solver::{
 };
 use albacore_topology::{CpuId, CpuSet, Topology};
 
-use crate::node_problem::{Member, NodeProblem, is_joint, solve_together};
+use crate::node_problem::{Member, NodeProblem, is_joint, place_joint};
 use crate::solve_rate::SolveRate;
 use crate::subject::{PassContext, Subject};
 use crate::worker_weights::reorder_workers;
@@ -113,7 +113,7 @@ impl JointSolver {
             self.subjects.clear();
             return Ok(());
         }
-        let solved = solve_together(&input.problem, &input.cold_deployments);
+        let solved = place_joint(&input.problem, &input.cold_deployments);
         let took = start.elapsed();
         self.rate.spend(took);
         let solved = solved?;
@@ -183,7 +183,7 @@ impl JointInput {
                 mapping: mapping.clone(),
                 certificate: joint.certificate.clone(),
             };
-            Some((self.problem.alone(deployment)?, solution))
+            Some((self.problem.single_problem(deployment)?, solution))
         };
         placed.filter_map(answer).collect()
     }

@@ -34,7 +34,7 @@ pub use error::PlacerError;
 /// Times in microseconds; the relative error of a quantile is at most 25 %.
 pub type MicrosHistogram = albacore_values::LogHistogram<4>;
 pub use node_problem::{
-    Member, NodeProblem, improve_alone, is_joint, solve_alone, solve_together, threads_within_quota,
+    Member, NodeProblem, improve_single, is_joint, place_joint, place_single, threads_within_quota,
 };
 pub use placer::{Placer, Progress};
 pub use priority::raise_thread_priority;

@@ -1,7 +1,7 @@
 //! The joint placement problem of all subjects of a machine, as a value: solved by the placer for
 //! its subjects, and by other programs to predict the placer's result.
 //!
-//! A single member without obstacles is not a joint problem and is solved by [`solve_alone`]. Cpus
+//! A single member without obstacles is not a joint problem and is solved by [`place_single`]. Cpus
 //! outside of all cpusets that are SMT siblings of a container's cpus count as obstacles on their
 //! cores.
 
@@ -16,7 +16,7 @@ use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 
 use crate::PlacerError;
 use crate::limits::{IMPROVEMENT_BUDGET, JOINT_MOVE_COST, NUMA_MOVE_COST, SOLVE_BUDGET};
-use crate::move_hysteresis::keep_unless_worth_moving;
+use crate::move_hysteresis::apply_move_hysteresis;
 
 /// A server that is placed by the solver.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,7 +90,7 @@ impl NodeProblem<'_> {
 }
 
 /// True if the members are placed together; false for a single one that is solved by
-/// [`solve_alone`].
+/// [`place_single`].
 pub fn is_joint(problem: &JointProblem) -> bool {
     let members = problem.deployments.len();
     members > 1 || (members == 1 && !problem.obstacles.is_empty())
@@ -104,7 +104,7 @@ pub fn is_joint(problem: &JointProblem) -> bool {
 ///
 /// # Errors
 /// The joint problem exceeds the solver's limits, or the solution does not pass its check.
-pub fn solve_together(
+pub fn place_joint(
     problem: &JointProblem,
     cold_deployments: &[usize],
 ) -> Result<JointSolution, PlacerError> {
@@ -150,7 +150,7 @@ fn net_objective(problem: &JointProblem, solution: &JointSolution) -> i64 {
 ///
 /// # Errors
 /// The problem exceeds the solver's limits.
-pub fn solve_alone(
+pub fn place_single(
     method: PlacementMethod,
     problem: &Problem,
     is_warm: bool,
@@ -159,7 +159,7 @@ pub fn solve_alone(
         PlacementMethod::RoundRobin => round_robin(problem),
         PlacementMethod::Tuna | PlacementMethod::None => {
             let found = solve(problem, &mut WorkBudget::of_time(SOLVE_BUDGET))?;
-            Ok(keep_unless_worth_moving(problem, found, is_warm))
+            Ok(apply_move_hysteresis(problem, found, is_warm))
         }
     }
 }
@@ -167,8 +167,8 @@ pub fn solve_alone(
 /// Runs the placer's longer search for a first solution that is not proven optimal.
 ///
 /// # Errors
-/// As [`solve_alone`].
-pub fn improve_alone(
+/// As [`place_single`].
+pub fn improve_single(
     problem: &Problem,
     solution: Solution,
     is_warm: bool,
@@ -178,7 +178,7 @@ pub fn improve_alone(
         ..problem.clone()
     };
     let found = improve(&from, &mut WorkBudget::of_time(IMPROVEMENT_BUDGET))?;
-    Ok(keep_unless_worth_moving(&from, found, is_warm))
+    Ok(apply_move_hysteresis(&from, found, is_warm))
 }
 
 /// Number of threads per worker that a CPU quota lets run concurrently. Further threads share their
@@ -284,7 +284,7 @@ mod tests {
             known: machine.cpuset(),
             machine: &machine,
         };
-        let solved = solve_together(&node.joint(), &node.cold_deployments()).unwrap();
+        let solved = place_joint(&node.joint(), &node.cold_deployments()).unwrap();
         solved.mappings[0].cpus.iter().map(|cpu| cpu.0).collect()
     }
 

@@ -238,7 +238,7 @@ impl Placer {
     }
 
     /// Counters and histograms since the start.
-    pub fn figures(&self) -> &PlacerCounters {
+    pub fn counters(&self) -> &PlacerCounters {
         &self.figures
     }
 

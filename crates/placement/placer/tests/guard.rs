@@ -138,7 +138,7 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
         assert!(is_right, "{root:?}: {error}");
     }
     placer.step(Duration::ZERO, &mut |_| {}).unwrap();
-    assert_eq!(placer.figures().setaffinity_calls, 0);
+    assert_eq!(placer.counters().setaffinity_calls, 0);
     let after: Vec<_> = unmanaged.iter().map(|s| mask_of(Tid(s.pid().0))).collect();
     assert_eq!(after, masks);
     fs::remove_dir(nested).unwrap();

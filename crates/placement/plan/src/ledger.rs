@@ -164,7 +164,7 @@ impl Ledger {
     }
 
     /// Drops all back-offs and change counts: every mask is written again with the next plan.
-    pub fn forget_changes(&mut self) {
+    pub fn clear_changes(&mut self) {
         self.changes.clear();
     }
 

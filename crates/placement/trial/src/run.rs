@@ -10,7 +10,7 @@ use crate::arm::Arm;
 use crate::limits::{LOAD_WINDOW_MIN, REPEAT_PAUSE, SETTLE_SHARE};
 use crate::load_watch::LoadWatch;
 use crate::order::Order;
-use crate::sample::{Figure, Sample, WindowStats, measure};
+use crate::sample::{Sample, TrialMetric, WindowStats, measure};
 use crate::verdict::{ArmRecord, Comparison, Elimination, Verdict, confidence};
 
 /// Configuration of a trial by a deployment.
@@ -21,7 +21,7 @@ pub struct TrialSpec {
     pub rounds: u16,
     /// The arms in addition to the deployment's own.
     pub arms: Vec<Arm>,
-    pub figure: Figure,
+    pub metric: TrialMetric,
 }
 
 /// State of a trial: running, or its verdict.
@@ -72,7 +72,7 @@ pub struct TrialRun {
     window_started_at: Instant,
     /// The sample at the start of the window, and its time.
     window_start: Option<(Sample, Instant)>,
-    lacks_reports: bool,
+    is_missing_reports: bool,
     verdict: Option<Verdict>,
     /// Set after the verdict.
     load_watch: Option<LoadWatch>,
@@ -97,7 +97,7 @@ impl TrialRun {
             trial_started_at: now,
             window_started_at: now,
             window_start: None,
-            lacks_reports: false,
+            is_missing_reports: false,
             verdict: None,
             load_watch: None,
             repeat_reason: None,
@@ -125,7 +125,7 @@ impl TrialRun {
     fn comparison(&self) -> Comparison<'_> {
         Comparison {
             arms: &self.arms,
-            figure: self.spec.figure,
+            metric: self.spec.metric,
         }
     }
 
@@ -136,7 +136,7 @@ impl TrialRun {
             return None;
         }
         let arm = self.arms[self.current()].arm;
-        if self.lacks_reports {
+        if self.is_missing_reports {
             return Some(format!(
                 "trial: no latency is reported, so {arm} stays; the server needs albacore-params of \
                  its node"
@@ -164,24 +164,24 @@ impl TrialRun {
 
     /// True if the server had reported no latency when the last sample was due.
     #[must_use]
-    pub const fn lacks_reports(&self) -> bool {
-        self.lacks_reports
+    pub const fn is_missing_reports(&self) -> bool {
+        self.is_missing_reports
     }
 
-    /// The figure that is compared.
+    /// The metric that is compared.
     #[must_use]
-    pub const fn figure(&self) -> Figure {
-        self.spec.figure
+    pub const fn metric(&self) -> TrialMetric {
+        self.spec.metric
     }
 
     /// Handles a due sample without a latency report: restarts the trial without changing the
     /// placement. True if the state or its text changed.
-    pub fn report_missing(&mut self, now: Instant) -> bool {
+    pub fn handle_missing_report(&mut self, now: Instant) -> bool {
         if let Some(watch) = &mut self.load_watch {
             watch.add_sample(None, now);
             return false;
         }
-        self.lacks_reports = true;
+        self.is_missing_reports = true;
         self.restart(now);
         true
     }
@@ -198,7 +198,7 @@ impl TrialRun {
         if self.verdict.is_some() {
             return self.add_load(sample, now);
         }
-        self.lacks_reports = false;
+        self.is_missing_reports = false;
         let Some(sample) = sample else {
             self.restart_round(now);
             return true;
@@ -207,7 +207,7 @@ impl TrialRun {
             self.window_start = Some((sample, now));
             return true;
         };
-        match measure(self.spec.figure, &first, &sample, now.duration_since(at)) {
+        match measure(self.spec.metric, &first, &sample, now.duration_since(at)) {
             Some(stats) => {
                 let arm = self.current();
                 self.pending_arms.pop_front();
@@ -345,7 +345,7 @@ impl TrialRun {
         let loads: Vec<f64> = windows.map(|window| window.load).collect();
         let load = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
         let window = self.spec.window.max(LOAD_WINDOW_MIN);
-        self.load_watch = Some(LoadWatch::new(self.spec.figure, load, window, now));
+        self.load_watch = Some(LoadWatch::new(self.spec.metric, load, window, now));
     }
 }
 

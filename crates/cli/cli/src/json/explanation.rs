@@ -1,7 +1,8 @@
 //! An explanation as JSON: the numbers in the sentences of the text output.
 
 use albacore_solver::{
-    Alternative, CoreSharing, Explanation, Group, Place, Share, Slot, SpeedShare, ThreadExplanation,
+    Alternative, AlternativeCpu, CoreSharing, Explanation, Group, Share, Slot, SpeedShare,
+    ThreadExplanation,
 };
 use albacore_topology::Level;
 use serde_json::{Value, json};
@@ -109,7 +110,7 @@ fn of_thread(why: &ThreadExplanation) -> Value {
     })
 }
 
-fn place(place: &Place) -> Value {
+fn place(place: &AlternativeCpu) -> Value {
     let nearness = match place.nearness {
         Level::L1 => "core",
         level => level.name(),

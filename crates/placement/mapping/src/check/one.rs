@@ -7,7 +7,7 @@
 //! one figure: how far its right-hand side would have to move for the mapping to satisfy it.
 //! [`check`] reports the figures, [`check_solution`] compares them with the relaxations that a
 //! [`Solution`] admits. **Proof sketch.** Each `fn` below is one constraint. **Limits.** Quadratic
-//! in T and W. A counted bound is recounted (`counted_bound`) if it is to prove optimality; a bound
+//! in T and W. A counted bound is recounted (`counting_bound`) if it is to prove optimality; a bound
 //! from Lagrangian relaxation or from a search is only compared with the objective.
 
 use albacore_topology::{Cpu, CpuId};
@@ -16,7 +16,7 @@ use super::fill_levels::cpu_volumes;
 use super::placed::{Placed, value};
 use super::{main_rules, several};
 use crate::{
-    Certificate, JointProblem, Mapping, Problem, Proof, Relaxation, Slot, Solution, counted_bound,
+    Certificate, JointProblem, Mapping, Problem, Proof, Relaxation, Slot, Solution, counting_bound,
     relaxed_by,
 };
 
@@ -227,7 +227,7 @@ pub fn unproven_claim(problem: &Problem, stated: &Certificate) -> Option<Violati
     if inconsistent.is_some() || stated.proof != Proof::Bound {
         return inconsistent;
     }
-    let (bound, counted) = (stated.bound, counted_bound(problem, &stated.relaxed));
+    let (bound, counted) = (stated.bound, counting_bound(problem, &stated.relaxed));
     (counted > bound).then_some(Violation::Unconfirmed { bound, counted })
 }
 

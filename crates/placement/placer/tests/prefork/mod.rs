@@ -192,7 +192,7 @@ impl Run {
     }
 
     pub(crate) fn calls(&self) -> u64 {
-        self.placer.figures().setaffinity_calls
+        self.placer.counters().setaffinity_calls
     }
 
     pub(crate) fn restore(&mut self) -> albacore_placer::Restored {

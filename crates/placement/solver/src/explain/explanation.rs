@@ -150,7 +150,7 @@ pub struct Alternative {
 
 /// A rule that limits the objective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Binding {
+pub struct BindingConstraint {
     pub rule: Rule,
     /// Lower bound on the gain of the objective if this rule alone were dropped, beyond any gain
     /// that is possible with it.
@@ -179,7 +179,7 @@ pub struct Explanation {
     /// every mapping that keeps the rules.
     pub parts: i64,
     /// Rules that limit the objective, the costliest first.
-    pub binding: Vec<Binding>,
+    pub binding: Vec<BindingConstraint>,
     /// Number of single exchanges and shifts that keep every rule and cost nothing.
     pub equal: u64,
     /// The best single exchange or shift that keeps every rule and gains; `None` if there is none.

@@ -6,7 +6,7 @@ use crate::explain::checked_mapping::CheckedMapping;
 use crate::explain::counted_mapping::Change;
 use crate::explain::groups::Groups;
 use crate::explain::single_changes::{ChangeSummary, climb_without, try_all};
-use crate::{Binding, CoreSharing, ExplainError, Explanation, Rule, SpeedShare};
+use crate::{BindingConstraint, CoreSharing, ExplainError, Explanation, Rule, SpeedShare};
 
 /// Explains `mapping`, as far as `budget` allows.
 ///
@@ -39,7 +39,7 @@ pub fn explain(
         complete &= gain > 0;
         if gain > anyway {
             let gain = gain - anyway;
-            binding.push(Binding { rule, gain });
+            binding.push(BindingConstraint { rule, gain });
         }
     }
     binding.sort_by_key(|b| std::cmp::Reverse(b.gain));

@@ -35,7 +35,7 @@ impl CachedSolution {
 
     /// Returns the solution of `problem` if it is the cached problem, with the same mappings in
     /// force or with the solution in force.
-    pub fn answer(&self, problem: &JointProblem) -> Option<JointSolution> {
+    pub fn get(&self, problem: &JointProblem) -> Option<JointSolution> {
         if self.is_same_problem(problem, CurrentMappings::SameAsSolution) {
             return Some(JointSolution {
                 gained: 0,
