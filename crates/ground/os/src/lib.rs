@@ -3,7 +3,6 @@
 //!
 //! Readers take a [`HostRoot`], so that they also run on recorded trees.
 
-mod alarm;
 mod cgroup;
 mod cgroup_subtree;
 mod channel;
@@ -41,13 +40,15 @@ mod spawn;
 mod stat;
 mod sysfs_tree;
 mod terminal;
+mod timer;
 mod uevent;
 mod usage;
 
 pub use albacore_values::{Micros, Pid, Tid};
 
-pub use alarm::Alarm;
-pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, EffectiveFile, find_cgroup};
+pub use cgroup::{
+    Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, EffectiveCpusetFile, find_cgroup,
+};
 pub use cgroup_subtree::CgroupSubtree;
 pub use channel::{Channel, ReceivedMessage};
 pub use child::{Child, ChildOutput, Exit, current_thread, inherited_fd, set_thread_name};
@@ -88,5 +89,6 @@ pub use spawn::{Spawn, SpawnOutput, become_subreaper, reap_orphans};
 pub use stat::{Stat, StatError, parse_stat};
 pub use sysfs_tree::read_sysfs;
 pub use terminal::terminal_lines;
+pub use timer::Timer;
 pub use uevent::UeventSocket;
 pub use usage::{ProcessUsage, ThreadTimes, read_task_demand, read_thread_times, read_usage};

@@ -26,7 +26,7 @@ pub fn read_available_memory(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<
         ),
     };
     let mut least: Option<u64> = None;
-    for directory in cgroup.ancestry() {
+    for directory in cgroup.ancestors() {
         // infallible: the path of an ancestor starts with the mount point.
         let below = directory.strip_prefix(&cgroup.mount).unwrap_or(directory);
         let directory = mount.join(below);

@@ -47,7 +47,10 @@ fn try_probe(host: &HostRoot, sleeper: Command) -> Result<bool, String> {
     }
     let me = Pid(nix::unistd::getpid().as_raw());
     let own = find_cgroup(host, me).map_err(|e| e.to_string())?;
-    let cpus = own.read_effective(host).map_err(|e| e.to_string())?.cpus;
+    let cpus = own
+        .read_effective_cpuset(host)
+        .map_err(|e| e.to_string())?
+        .cpus;
     let mut ids = cpus.iter();
     let (Some(low), Some(high)) = (ids.next(), ids.next()) else {
         return Err(format!("the cpuset {cpus} has only one cpu"));

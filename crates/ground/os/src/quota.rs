@@ -30,7 +30,7 @@ pub fn read_cpu_quota(host: &HostRoot, cgroup: &Cgroup) -> Result<CpuQuota, OsEr
     let Some(mount) = find_cpu_mount(host, cgroup)? else {
         return Ok(quota);
     };
-    for directory in cgroup.ancestry() {
+    for directory in cgroup.ancestors() {
         // infallible: the path of an ancestor starts with the mount point.
         let below = directory.strip_prefix(&cgroup.mount).unwrap_or(directory);
         let directory = mount.join(below);
@@ -66,7 +66,7 @@ pub fn quota_files(host: &HostRoot, cgroup: &Cgroup) -> Result<Vec<PathBuf>, OsE
         let below = at.strip_prefix(&cgroup.mount).unwrap_or(at);
         mount.join(below).join(name)
     };
-    let files = cgroup.ancestry().map(file);
+    let files = cgroup.ancestors().map(file);
     Ok(files.filter(|file| file.exists()).collect())
 }
 

@@ -10,8 +10,8 @@ use crate::interval::{Claim, Interval, SampleMean};
 /// Arms whose ratio is below this count as equal.
 pub const EQUIVALENCE_RATIO: f64 = 1.02;
 
-/// Numbers of rounds after which arms are compared, of at most `rounds_max`: half of them, three quarters
-/// and all.
+/// Numbers of rounds after which arms are compared, of at most `rounds_max`: half of them, three
+/// quarters and all.
 #[must_use]
 pub const fn comparison_rounds(rounds_max: usize) -> [usize; 3] {
     [
@@ -38,8 +38,8 @@ pub struct ArmComparison {
     pub leader: usize,
     /// Arms that are worse than the leader by more than the noise.
     pub behind: Vec<usize>,
-    /// True if every other arm is either in `behind` or at most a factor [`EQUIVALENCE_RATIO`] worse than the
-    /// leader.
+    /// True if every other arm is either in `behind` or at most a factor [`EQUIVALENCE_RATIO`]
+    /// worse than the leader.
     pub is_decided: bool,
 }
 

@@ -23,5 +23,5 @@ pub use level::Level;
 pub use machine::{Cpu, Topology, TopologyError};
 pub use run_length::{RunLengthError, decode_run_length, encode_run_length};
 pub use synthetic::{SyntheticError, parse_synthetic};
-pub use sysfs::{SysfsError, SysfsText, parse_sysfs, sysfs_paths};
+pub use sysfs::{SysfsError, SysfsFiles, parse_sysfs, sysfs_paths};
 pub use topology_text::{TopologyTextError, parse_topology_text, topology_text};

@@ -136,7 +136,7 @@ pub(crate) fn of(
         mix: request.options.mix.clone(),
         arrivals: request.options.arrivals.clone(),
         cpus: context.cpus.count(),
-        topology: context.cpus.topology.hash_text(),
+        topology: context.cpus.topology.hash_hex(),
         machine: context.cpus.description(),
         seconds: context.elapsed(),
         steps,

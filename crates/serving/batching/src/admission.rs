@@ -351,8 +351,8 @@ impl QueueBoard {
     }
 
     /// Expected time to answer `rows` behind those of the `waiting` rows of the queue that run
-    /// before them, given by [`RowsAhead`] and the deadline `now + time`. 0 if the costs are not known,
-    /// or if the rows would run at once.
+    /// before them, given by [`RowsAhead`] and the deadline `now + time`. 0 if the costs are not
+    /// known, or if the rows would run at once.
     pub(crate) fn expected_reply_time(
         &self,
         rows: usize,

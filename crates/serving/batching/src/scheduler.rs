@@ -34,7 +34,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::admission::{GroupBoard, QueueBoard, QueueFull, RowsAhead, WorkersBoard};
-use crate::auto::{Auto, FrontCost};
+use crate::auto::{AutoPolicy, FrontCost};
 use crate::batch::{Batch, Entry};
 use crate::deadlines::{self, Completion, Delays};
 use crate::policy::BatchBounds;
@@ -125,7 +125,7 @@ pub struct Scheduler {
     /// Batching of queues that override that of `config`.
     own_batching: Vec<Option<ModelBatching>>,
     /// Which queues are deferred under [`Policy::Auto`].
-    auto: Auto,
+    auto: AutoPolicy,
     /// Queues whose choice has not been reported yet.
     changed_choices: Vec<QueueIndex>,
     shares: FairShares,
@@ -184,7 +184,7 @@ impl Scheduler {
             core_actions: deadlines::DeadlineActions::default(),
             profiles: Vec::new(),
             own_batching: Vec::new(),
-            auto: Auto::default(),
+            auto: AutoPolicy::default(),
             changed_choices: Vec::new(),
             shares: FairShares::default(),
             ranks: Vec::new(),

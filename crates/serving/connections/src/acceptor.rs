@@ -128,8 +128,8 @@ struct Acceptor<H> {
 
 /// Accepts connections until `shutdown` reaches a closing stage and serves their requests with
 /// `handler`; returns when the last connection of this share is closed. Arrivals at `socket` should
-/// be timestamped ([`albacore_os::enable_receive_timestamps`]); otherwise [`ConnState::arrival`] is the time
-/// of the read.
+/// be timestamped ([`albacore_os::enable_receive_timestamps`]); otherwise [`ConnState::arrival`] is
+/// the time of the read.
 pub async fn serve<H: Handler>(
     socket: TcpListener,
     share: LoopAcceptor,

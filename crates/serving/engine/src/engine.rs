@@ -98,9 +98,9 @@ impl Engine {
         Self::start_on(config, models, observer, &[event_loop], host)
     }
 
-    /// Starts an engine without waiting for its workers; [`Engine::wait_until_ready`] waits for them. They
-    /// are started, or taken over from another front, once their host has listed the running ones.
-    /// Each event loop collects the results of its requests.
+    /// Starts an engine without waiting for its workers; [`Engine::wait_until_ready`] waits for
+    /// them. They are started, or taken over from another front, once their host has listed the
+    /// running ones. Each event loop collects the results of its requests.
     ///
     /// # Errors
     /// Memory, descriptors or threads cannot be created.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use albacore_batching::Nanos;
-use albacore_os::{Alarm, Channel, Clock, OsError, Tid, Waker};
+use albacore_os::{Channel, Clock, OsError, Tid, Timer, Waker};
 use albacore_values::Micros;
 use albacore_worker::Command;
 use arc_swap::ArcSwap;
@@ -59,7 +59,7 @@ pub(super) struct SharedState {
     pub(super) front_turns: FrontTurns,
     /// The models, for lookups; written while the state is locked.
     pub(super) catalog: ArcSwap<CatalogView>,
-    alarm: Alarm,
+    alarm: Timer,
     clock: Clock,
     loop_threads: Box<[Tid]>,
     state: Mutex<State>,
@@ -120,7 +120,7 @@ impl SharedState {
             memory,
             front_turns: FrontTurns::new(loops),
             catalog: ArcSwap::default(),
-            alarm: Alarm::new()?,
+            alarm: Timer::new()?,
             clock: Clock::new()?,
             loop_threads: event_loops.iter().filter_map(|it| it.thread).collect(),
             state: Mutex::new(state),

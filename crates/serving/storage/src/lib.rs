@@ -28,7 +28,7 @@ mod web;
 use no_store as store;
 
 pub use cache::CacheUse;
-pub use error::{Problem, StorageError};
+pub use error::{StorageError, StorageErrorKind};
 pub use folder::{model_file, model_folders, watched_files};
 pub use limits::BYTES_DEFAULT;
 pub use mlmodel::{Estimator, PythonModel};

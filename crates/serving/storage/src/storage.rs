@@ -6,7 +6,7 @@ use albacore_settings::{Digest, Source};
 use ureq::Agent;
 
 use crate::cache::{self, Cache, CacheUse, VersionRecord};
-use crate::error::{Problem, StorageError};
+use crate::error::{StorageError, StorageErrorKind};
 use crate::receive::{Fetched, StoreResponse, Transfer};
 use crate::scheme::is_object;
 use crate::variables::Variables;
@@ -75,7 +75,7 @@ impl Storage {
         let fetched = self.fetch_if_changed(source, None, expected, is_wanted)?;
         fetched.ok_or_else(|| StorageError {
             location: redacted(source),
-            problem: Problem::Replaced,
+            problem: StorageErrorKind::Replaced,
         })
     }
 
@@ -125,7 +125,7 @@ impl Storage {
         cache: &Cache,
         request: Request<'_>,
         transfer: Transfer<'_>,
-    ) -> Result<Option<Fetched>, Problem> {
+    ) -> Result<Option<Fetched>, StorageErrorKind> {
         let Request {
             url,
             known,
@@ -178,7 +178,7 @@ impl Storage {
         &self,
         request: Request<'_>,
         transfer: Transfer<'_>,
-    ) -> Result<StoreResponse, Problem> {
+    ) -> Result<StoreResponse, StorageErrorKind> {
         let Request {
             url,
             known,

@@ -279,7 +279,7 @@ impl Ring {
     }
 
     /// Whether the worker has begun the batch `sequence`.
-    pub fn is_begun(&self, sequence: u32) -> bool {
+    pub fn is_started(&self, sequence: u32) -> bool {
         self.futex(BEGUN).load(Ordering::Acquire) == sequence
     }
 

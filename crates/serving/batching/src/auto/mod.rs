@@ -111,7 +111,7 @@ struct AutoQueue {
     choice: Choice,
     is_worthwhile: bool,
     is_bursty: bool,
-    /// The choice last reported by [`Auto::take_changed`].
+    /// The choice last reported by [`AutoPolicy::take_changed`].
     reported: Option<bool>,
     /// When the choice last changed.
     changed: Option<Nanos>,
@@ -144,13 +144,13 @@ struct Conditions {
 
 /// The choices for all queues of a scheduler.
 #[derive(Clone, Debug, Default)]
-pub struct Auto {
+pub struct AutoPolicy {
     queues: Vec<AutoQueue>,
     front: Option<FrontCost>,
     next: Nanos,
 }
 
-impl Auto {
+impl AutoPolicy {
     pub fn add_queue(&mut self) {
         self.queues.push(AutoQueue::default());
     }
@@ -199,7 +199,7 @@ impl Auto {
         }
     }
 
-    /// Whether [`Auto::decide`] is due.
+    /// Whether [`AutoPolicy::decide`] is due.
     #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
         now >= self.next

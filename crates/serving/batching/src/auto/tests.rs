@@ -6,7 +6,7 @@ const MS: u64 = 1_000_000;
 
 /// The view of a scheduler: one or more queues with equal costs, 8 workers.
 struct Driver {
-    auto: Auto,
+    auto: AutoPolicy,
     facts: Vec<QueueProperties>,
     now: u64,
     /// Whether the first queue was deferred, after each decision.
@@ -15,7 +15,7 @@ struct Driver {
 
 impl Driver {
     fn new(cost: Cost, objective: u64, prefer: Prefer) -> Self {
-        let mut auto = Auto::default();
+        let mut auto = AutoPolicy::default();
         auto.add_queue();
         Self {
             auto,

@@ -148,7 +148,7 @@ impl WorkerSlot {
         self.is_held = false;
         self.needs_attach = false;
         let ended = self.incarnation.take();
-        let has_begun = ended.is_some_and(|ended| ended.ring.is_begun(self.sequence));
+        let has_begun = ended.is_some_and(|ended| ended.ring.is_started(self.sequence));
         match exit {
             _ if !has_begun => 0,
             _ if self.is_hung => HANG_BLAME,

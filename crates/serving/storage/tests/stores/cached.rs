@@ -6,7 +6,9 @@ use std::sync::Barrier;
 use std::time::{Duration, SystemTime};
 
 use albacore_settings::Source;
-use albacore_storage::{CacheUse, Estimator, Fetched, Problem, PythonModel, Storage, sha256};
+use albacore_storage::{
+    CacheUse, Estimator, Fetched, PythonModel, Storage, StorageErrorKind, sha256,
+};
 use tempfile::TempDir;
 
 use crate::registry::Registry;
@@ -221,7 +223,10 @@ fn a_cached_digest_is_served_without_its_registry() {
     let server = node.server(&variables);
     let tagged = Source::Url(format!("{base}:v1"));
     let error = server.fetch(&tagged, None, &|| true).unwrap_err();
-    assert!(matches!(error.problem, Problem::Network(_)), "{error}");
+    assert!(
+        matches!(error.problem, StorageErrorKind::Network(_)),
+        "{error}"
+    );
     let found = server.fetch(&tagged, Some(sha256(&bytes)), &|| true);
     assert_eq!(found.unwrap().cache, CacheUse::Read);
 }
@@ -241,7 +246,10 @@ fn waiting_for_a_lock_ends_on_cancellation() {
         .collect();
     let source = Source::Url("s3://models/any.ubj".to_owned());
     let error = server.fetch(&source, None, &|| false).unwrap_err();
-    assert!(matches!(error.problem, Problem::Cancelled), "{error}");
+    assert!(
+        matches!(error.problem, StorageErrorKind::Cancelled),
+        "{error}"
+    );
     drop(held);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use albacore_settings::Source;
-use albacore_storage::{Problem, is_versioned, sha256};
+use albacore_storage::{StorageErrorKind, is_versioned, sha256};
 
 use crate::seaweed::{READER, Seaweed};
 use crate::{Variables, model, refusal, storage, variables};
@@ -45,7 +45,10 @@ fn an_object_is_fetched_with_credentials_and_checked() {
     );
     let other = sha256(b"other");
     let error = storage.fetch(&source, Some(other), &|| true).unwrap_err();
-    assert!(matches!(error.problem, Problem::Digest { .. }), "{error}");
+    assert!(
+        matches!(error.problem, StorageErrorKind::Digest { .. }),
+        "{error}"
+    );
 }
 
 #[test]

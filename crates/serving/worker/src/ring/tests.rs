@@ -52,9 +52,9 @@ fn a_batch_and_its_segment_states_cross_the_ring() {
     worker.set_work_division(WorkDivision::Trees);
     assert_eq!(front.work_division(), WorkDivision::Trees);
     assert_eq!(front.state(1), SegmentState::Pending);
-    assert!(!front.is_begun(sequence));
+    assert!(!front.is_started(sequence));
     worker.begin(sequence);
-    assert!(front.is_begun(sequence));
+    assert!(front.is_started(sequence));
     worker.fail(1, "why");
     assert!(!front.is_finished(sequence));
     worker.finish(sequence, 2, Duration::from_nanos(9));
