@@ -265,7 +265,7 @@ fn machine_of(status: &NodePlacementStatus) -> Result<Topology, String> {
     };
     let machine = parse_topology_text(text)
         .map_err(|e| format!("cpuTopology of its report: {}", sentence(&e)))?;
-    let hash = machine.hash_text();
+    let hash = machine.hash_hex();
     match &status.topology {
         Some(reported) if *reported != hash => Err(format!(
             "cpuTopology of its report has the hash {hash}, but topology is {reported}: take the \

@@ -22,6 +22,9 @@ pub(crate) fn restrict(requested: Option<&CpuSet>) -> Result<Option<CpuSet>, Fai
     }
     let own = Pid(std::process::id() as i32);
     let cgroup = find_cgroup(&host, own).map_err(|e| failed(&e))?;
-    let cpuset = cgroup.read_effective(&host).map_err(|e| failed(&e))?.cpus;
+    let cpuset = cgroup
+        .read_effective_cpuset(&host)
+        .map_err(|e| failed(&e))?
+        .cpus;
     Ok((!cpuset.is_subset(&mask)).then_some(mask))
 }

@@ -72,7 +72,7 @@ impl Reason {
 
 /// How the kernel treats masks when cpusets change.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct MaskMemory {
+pub(crate) struct MaskRestorationState {
     /// Whether it restores them after a cpuset grows again: `True`, `False` or `Unknown`.
     pub(crate) status: &'static str,
     pub(crate) reason: Reason,
@@ -86,7 +86,7 @@ pub(crate) struct Health {
     /// Reasons why the agent is degraded.
     pub(crate) degraded: Vec<Reason>,
     /// `None` if it was not probed.
-    pub(crate) mask_memory: Option<MaskMemory>,
+    pub(crate) mask_restoration_state: Option<MaskRestorationState>,
 }
 
 /// State of the node and its pods.

@@ -10,7 +10,7 @@ use albacore_os::{
 use albacore_plan::Enforcement;
 
 use crate::desired::{KillSwitch, NODE_ANNOTATION, NodeRules};
-use crate::facts::{Health, MaskMemory, Reason};
+use crate::facts::{Health, MaskRestorationState, Reason};
 use crate::placer_stats::{FILES_EXHAUSTED, PlacerStats};
 
 /// Results of the probes run once at startup.
@@ -40,9 +40,9 @@ impl SelfTest {
         }
     }
 
-    fn mask_memory(&self) -> Option<MaskMemory> {
+    fn mask_restoration_state(&self) -> Option<MaskRestorationState> {
         let found = self.mask_restoration.as_ref()?;
-        Some(mask_memory(found, self.has_read_only_cgroups))
+        Some(mask_restoration_state(found, self.has_read_only_cgroups))
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn health(
         return Health {
             not_enforcing: not_enforcing(host, test, rules, false),
             degraded: vec![Reason::new("FilesExhausted", &failure.message)],
-            mask_memory: test.mask_memory(),
+            mask_restoration_state: test.mask_restoration_state(),
         };
     }
     let is_sched_ext = matches!(read_sched_ext(host), Ok(SchedExt::Enabled));
@@ -90,7 +90,7 @@ pub(crate) fn health(
     Health {
         not_enforcing: not_enforcing(host, test, rules, is_sched_ext),
         degraded,
-        mask_memory: test.mask_memory(),
+        mask_restoration_state: test.mask_restoration_state(),
     }
 }
 
@@ -187,7 +187,7 @@ fn not_enforcing(
     is_sched_ext.then(|| Reason::new("SchedExt", FOREIGN_SCHEDULER))
 }
 
-fn mask_memory(found: &MaskRestoration, is_read_only: bool) -> MaskMemory {
+fn mask_restoration_state(found: &MaskRestoration, is_read_only: bool) -> MaskRestorationState {
     let (status, code, text) = match found {
         MaskRestoration::Restored => ("True", "Tried", "the kernel restores a mask with its cpus"),
         MaskRestoration::Lost => (
@@ -203,7 +203,7 @@ fn mask_memory(found: &MaskRestoration, is_read_only: bool) -> MaskMemory {
         ),
         MaskRestoration::Unknown { reason } => ("Unknown", "NotTried", reason.as_str()),
     };
-    MaskMemory {
+    MaskRestorationState {
         status,
         reason: Reason::new(code, text),
     }

@@ -82,7 +82,7 @@ fn the_agent_applies_the_plan_computed_from_its_report() {
     rig.wait_for_verified(&one, 3);
     let status = rig.status();
     let topology = parse_topology_text(status["cpuTopology"].as_str().unwrap()).unwrap();
-    assert_eq!(status["topology"], topology.hash_text());
+    assert_eq!(status["topology"], topology.hash_hex());
 
     let two = new_pod(&cli, &one);
     let two = roll_out(&cli, &one, two);

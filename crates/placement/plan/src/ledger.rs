@@ -146,7 +146,7 @@ impl Ledger {
     }
 
     /// The thread that was in a slot.
-    pub fn thread_in(&self, slot: Slot) -> Option<ThreadId> {
+    pub fn thread_at(&self, slot: Slot) -> Option<ThreadId> {
         self.slots.get(&slot).copied()
     }
 

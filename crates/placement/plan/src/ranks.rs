@@ -114,7 +114,7 @@ pub(crate) fn rank_threads(
                 .filter(|thread| thread.id.tid.0 != process.id.pid.0)
         };
         for rank in 1..threads {
-            if let Some(before) = ledger.thread_in(slot(rank))
+            if let Some(before) = ledger.thread_at(slot(rank))
                 && peers().any(|thread| thread.id == before)
             {
                 slots.insert(slot(rank), before);

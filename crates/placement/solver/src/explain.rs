@@ -29,7 +29,8 @@ mod whole;
 pub use difference::{Move, difference};
 pub use error::ExplainError;
 pub use explanation::{
-    Alternative, BindingConstraint, CoreSharing, Explanation, Group, PairCounts, Share, SpeedShare,
+    Alternative, BindingConstraint, CoreSharing, Explanation, Group, PairCounts, SpeedClass,
+    ThreadDistribution,
 };
 pub use rules::Rule;
 pub use thread::{AlternativeCpu, ThreadExplanation, explain_thread};

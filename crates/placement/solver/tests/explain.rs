@@ -5,7 +5,7 @@ mod machines;
 
 use albacore_solver::{
     AlternativeCpu, BindingConstraint, ExplainError, Mapping, Mode, Problem, Rank, Rule, Slot,
-    SpeedShare, WorkBudget, WorkerIndex, check, difference, explain, explain_thread, round_robin,
+    SpeedClass, WorkBudget, WorkerIndex, check, difference, explain, explain_thread, round_robin,
     solve,
 };
 use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, CpuSet, Level, Topology};
@@ -260,7 +260,7 @@ fn what_cores_of_each_speed_hold_is_explained() {
     let problem = problem(topology, (4, 2, Mode::Scatter));
     let mapping = solved(&problem);
     let explained = explain(&problem, &mapping, &mut WorkBudget::unlimited()).unwrap();
-    let share = |capacity, threads, mains| SpeedShare {
+    let share = |capacity, threads, mains| SpeedClass {
         capacity,
         cores: 4,
         cpus: 8,

@@ -1,8 +1,8 @@
 //! An explanation as JSON: the numbers in the sentences of the text output.
 
 use albacore_solver::{
-    Alternative, AlternativeCpu, CoreSharing, Explanation, Group, Share, Slot, SpeedShare,
-    ThreadExplanation,
+    Alternative, AlternativeCpu, CoreSharing, Explanation, Group, Slot, SpeedClass,
+    ThreadDistribution, ThreadExplanation,
 };
 use albacore_topology::Level;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ pub(super) fn of(plan: &SinglePlan) -> Option<Value> {
     Some(json)
 }
 
-fn share(share: &Share) -> Value {
+fn share(share: &ThreadDistribution) -> Value {
     json!({
         "units": share.units,
         "least": share.least,
@@ -45,7 +45,7 @@ fn share(share: &Share) -> Value {
     })
 }
 
-fn speed(speed: &SpeedShare) -> Value {
+fn speed(speed: &SpeedClass) -> Value {
     json!({
         "capacity": speed.capacity,
         "cores": speed.cores,

@@ -7,8 +7,8 @@
 //! one figure: how far its right-hand side would have to move for the mapping to satisfy it.
 //! [`check`] reports the figures, [`check_solution`] compares them with the relaxations that a
 //! [`Solution`] admits. **Proof sketch.** Each `fn` below is one constraint. **Limits.** Quadratic
-//! in T and W. A counted bound is recounted (`counting_bound`) if it is to prove optimality; a bound
-//! from Lagrangian relaxation or from a search is only compared with the objective.
+//! in T and W. A counted bound is recounted (`counting_bound`) if it is to prove optimality; a
+//! bound from Lagrangian relaxation or from a search is only compared with the objective.
 
 use albacore_topology::{Cpu, CpuId};
 
@@ -172,7 +172,7 @@ pub fn check_solution(
     let stated = &solution.certificate;
     let mut violations = certificate_errors(report.objective, &report.relaxed, stated);
     violations.extend(match problem.topology.is_uniform() {
-        true => unproven_claim(problem, stated),
+        true => check_proof(problem, stated),
         false => inconsistent_claim(stated)
             .or_else(|| unconfirmed_where_speeds_differ(problem, solution)),
     });
@@ -222,7 +222,7 @@ pub fn certificate_errors(
 /// Returns a violation if the proof that a certificate states does not hold, for any mapping on
 /// cores that are equally fast; used by [`check_solution`]. A counted bound that is to prove
 /// optimality is recounted.
-pub fn unproven_claim(problem: &Problem, stated: &Certificate) -> Option<Violation> {
+pub fn check_proof(problem: &Problem, stated: &Certificate) -> Option<Violation> {
     let inconsistent = inconsistent_claim(stated);
     if inconsistent.is_some() || stated.proof != Proof::Bound {
         return inconsistent;

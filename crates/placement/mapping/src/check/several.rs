@@ -22,8 +22,8 @@ use super::one::inconsistent_claim;
 use super::placed::{Placed, value};
 use super::{balance, bound, main_rules};
 use crate::{
-    Certificate, Mapping, Proof, Relaxation, Violation, certificate_errors, counting_bound,
-    unproven_claim,
+    Certificate, Mapping, Proof, Relaxation, Violation, certificate_errors, check_proof,
+    counting_bound,
 };
 use crate::{Deployment, JointProblem, JointSolution};
 
@@ -96,7 +96,7 @@ pub fn check_joint(
     let mut violations: Vec<_> = errors.collect();
     let alone = only(problem).and_then(|one| problem.single_problem(one));
     let unproven = match alone {
-        Some(alone) => unproven_claim(&alone, stated),
+        Some(alone) => check_proof(&alone, stated),
         None => {
             inconsistent_claim(stated).or_else(|| unconfirmed(problem, &solution.mappings, stated))
         }

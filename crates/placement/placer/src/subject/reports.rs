@@ -256,7 +256,7 @@ impl Subject {
     }
 
     fn row(&self, slot: Slot, now: Micros) -> SlotRow {
-        let thread = self.ledger.thread_in(slot);
+        let thread = self.ledger.thread_at(slot);
         let pid = self.workers.pid(slot.worker);
         let known = thread
             .zip(pid)

@@ -195,7 +195,7 @@ impl Run {
         self.placer.counters().setaffinity_calls
     }
 
-    pub(crate) fn restore(&mut self) -> albacore_placer::Restored {
+    pub(crate) fn restore(&mut self) -> albacore_placer::RestoreSummary {
         let reports = &mut self.reports;
         self.placer.restore(&mut |r| reports.push(r.clone()))
     }

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::limits::{GROUP_AGE_MICROS, NON_FORKING_AGE_MICROS, WRAPPERS_MAX};
 use crate::{Ledger, Observation, Pid, Process, ProcessId, ServerKind, parse_thread_name};
 
-/// The worker processes of an observation, if the policy requests `requested` workers and `ledger` is
-/// the state before the plan.
+/// The worker processes of an observation, if the policy requests `requested` workers and `ledger`
+/// is the state before the plan.
 pub(super) fn find(
     observation: &Observation,
     requested: u16,

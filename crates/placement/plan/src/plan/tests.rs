@@ -170,7 +170,7 @@ impl World {
             worker: WorkerIndex(worker),
             rank: Rank(rank),
         };
-        self.ledger.thread_in(slot).unwrap()
+        self.ledger.thread_at(slot).unwrap()
     }
 
     fn worker(&self, worker: u16) -> Pid {
