@@ -29,8 +29,7 @@ mod whole;
 pub use difference::{Move, difference};
 pub use error::ExplainError;
 pub use explanation::{
-    Alternative, BindingConstraint, CoreSharing, Explanation, Group, PairCounts, SpeedClass,
-    ThreadDistribution,
+    Alternative, BindingConstraint, CoreSharing, Explanation, Group, PairCounts, SpeedClass, Volume,
 };
 pub use rules::Rule;
 pub use thread::{AlternativeCpu, ThreadExplanation, explain_thread};

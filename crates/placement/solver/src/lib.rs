@@ -47,7 +47,7 @@ pub use albacore_mapping::{
 pub use error::{ProblemError, validate, validate_size};
 pub use explain::{
     Alternative, AlternativeCpu, BindingConstraint, CoreSharing, ExplainError, Explanation, Group,
-    Move, PairCounts, Rule, SpeedClass, ThreadDistribution, ThreadExplanation, difference, explain,
+    Move, PairCounts, Rule, SpeedClass, ThreadExplanation, Volume, difference, explain,
     explain_thread,
 };
 pub use joint::{CachedSolution, JointError, solve_joint};

@@ -4,7 +4,7 @@
 
 use albacore_api::counted;
 use albacore_solver::{
-    Alternative, Explanation, Group, Mode, PairCounts, Proof, SpeedClass, ThreadDistribution,
+    Alternative, Explanation, Group, Mode, PairCounts, Proof, SpeedClass, Volume,
 };
 use albacore_topology::{Cpu, Level};
 
@@ -87,8 +87,8 @@ fn volume(plan: &SinglePlan, why: &Explanation) -> String {
 
 /// Formats as `each must hold 2` or `12 must hold 2 and 4 must hold 1`; adds the actual counts if
 /// they violate the rule.
-fn shared(share: &ThreadDistribution, noun: &str) -> String {
-    let &ThreadDistribution {
+fn shared(share: &Volume, noun: &str) -> String {
+    let &Volume {
         units,
         least,
         most,

@@ -2,7 +2,7 @@
 
 use albacore_solver::{
     Alternative, AlternativeCpu, CoreSharing, Explanation, Group, Slot, SpeedClass,
-    ThreadDistribution, ThreadExplanation,
+    ThreadExplanation, Volume,
 };
 use albacore_topology::Level;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ pub(super) fn of(plan: &SinglePlan) -> Option<Value> {
     Some(json)
 }
 
-fn share(share: &ThreadDistribution) -> Value {
+fn share(share: &Volume) -> Value {
     json!({
         "units": share.units,
         "least": share.least,

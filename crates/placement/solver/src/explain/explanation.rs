@@ -34,7 +34,7 @@ impl PairCounts {
 
 /// Distribution of W x T threads over cpus, or over cores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ThreadDistribution {
+pub struct Volume {
     /// Number of cpus or cores.
     pub units: u32,
     /// Fewest threads per unit by the rule: floor(WT / units).
@@ -164,9 +164,9 @@ pub struct Explanation {
     pub objective: i64,
     /// Threads over cpus, rule (8). Where cores differ in speed, `least` and `most` are the fewest
     /// and most threads held, here and in `cores`.
-    pub cpus: ThreadDistribution,
+    pub cpus: Volume,
     /// Threads over cores, rule (8+).
-    pub cores: ThreadDistribution,
+    pub cores: Volume,
     /// Most mains on one core: ceil(W/P).
     pub mains_per_core: u32,
     /// By the speed of cores, the fastest first; empty if all are equally fast.

@@ -108,17 +108,13 @@ pub(super) fn validate(problem: &JointProblem) -> Result<(), JointError> {
     validate_obstacles(problem, &machine)
 }
 
-fn validate_one(
-    deployment: usize,
-    requested: &Deployment,
-    machine: &CpuSet,
-) -> Result<(), JointError> {
-    validate_size(requested.workers, requested.threads)
+fn validate_one(deployment: usize, spec: &Deployment, machine: &CpuSet) -> Result<(), JointError> {
+    validate_size(spec.workers, spec.threads)
         .map_err(|error| JointError::Deployment { deployment, error })?;
-    if requested.cpuset.is_empty() {
+    if spec.cpuset.is_empty() {
         return Err(JointError::EmptyCpuset { deployment });
     }
-    let outside = requested.cpuset.difference(machine);
+    let outside = spec.cpuset.difference(machine);
     if !outside.is_empty() {
         return Err(JointError::OutsideMachine {
             deployment,
