@@ -61,8 +61,8 @@ pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     }
 }
 
-fn threads(asked: Option<usize>) -> Result<usize, Failure> {
-    match asked {
+fn threads(requested: Option<usize>) -> Result<usize, Failure> {
+    match requested {
         None => Ok(thread::available_parallelism().map_or(1, NonZero::get)),
         Some(0) => Err(Failure::Usage("--threads 0: must be at least 1".to_owned())),
         Some(n) if n > PREDICT_THREADS_MAX => Err(Failure::Usage(format!(

@@ -82,7 +82,7 @@ impl Restored {
     fn restore_process(&mut self, host: &HostRoot, pid: Pid, is_dry: bool) {
         let cpuset = find_cgroup(host, pid)
             .map_err(|e| sentence(&e))
-            .and_then(|c| c.read_effective(host).map_err(|e| sentence(&e)));
+            .and_then(|c| c.read_effective_cpuset(host).map_err(|e| sentence(&e)));
         let cpuset = match cpuset {
             Ok(effective) => effective.cpus,
             Err(_) if read_stat(host, pid).is_err() => return,

@@ -56,9 +56,9 @@ async fn wait(cluster: &Cluster, key: &ObjectKey) -> Result<String, Failure> {
     while start.elapsed() < NODE_RESTORE_TIME_MAX {
         let found = cluster.get(&kind, key).await;
         let found = found.map_err(|error| {
-            let says = sentence(&error);
+            let message = sentence(&error);
             Failure::Failed(format!(
-                "the annotation is set, but the report of the agent cannot be read: {says}"
+                "the annotation is set, but the report of the agent cannot be read: {message}"
             ))
         })?;
         let placement = found

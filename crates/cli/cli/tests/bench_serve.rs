@@ -108,12 +108,12 @@ fn a_load_is_sent_as_drawn_and_every_request_is_accounted_for() {
         );
     }
     let over_grpc = format!("bench serve grpc://{grpc} {model} --rate 100 --arrivals gamma:0.5");
-    let asked: Value = {
+    let requested: Value = {
         let (status, body) = albacore_load::get(http, "/v2/models/fraud").unwrap();
         assert_eq!(status, 200);
         serde_json::from_slice(&body).unwrap()
     };
-    let known = asked["inputs"][0]["shape"][1].as_u64().unwrap();
+    let known = requested["inputs"][0]["shape"][1].as_u64().unwrap();
     let run = &runs(&albacore_words(&format!("{over_grpc} --features {known}")))[0];
     assert_eq!(count(run, "good"), count(run, "sent"), "{run}");
 

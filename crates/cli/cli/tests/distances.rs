@@ -81,7 +81,7 @@ fn two_cpus_of_this_machine_are_measured_and_the_file_is_planned_with() {
     assert!(text.contains(&format!("from {path}")), "{text}");
     let refused = plan(&["--distances", path, "--topology", MACHINE]);
     let hash = written["topology"].as_str().unwrap();
-    let machine = parse_synthetic(MACHINE).unwrap().hash_text();
+    let machine = parse_synthetic(MACHINE).unwrap().hash_hex();
     assert_refused(&refused, 64, &[path, hash, &machine, "measure again"]);
 
     let measured = albacore(&[
@@ -246,7 +246,7 @@ fn wrong_distances_are_refused_with_what_to_do() {
     let file = folder.path().join("wrong.json");
     let path = file.to_str().unwrap();
     let right = json!({
-        "topology": machine.hash_text(),
+        "topology": machine.hash_hex(),
         "distances": {"cpu": 1, "l1": 4, "l2": 10, "l3": 50, "numa": 90, "package": 200, "machine": 250},
         "matrix": {"cpus": [0, 1], "cycles": [[null, 4], [4, null]]},
     });

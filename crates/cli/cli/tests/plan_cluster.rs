@@ -377,7 +377,10 @@ fn an_edit_is_shown_before_it_is_applied() {
     assert_eq!(report["restarting_fields"], json!(["spec.threads"]));
     let pod = &report["nodes"][0]["pods"][0];
     assert_eq!(
-        (pod["goes"].as_array().unwrap().len(), &pod["is_confirmed"]),
+        (
+            pod["removed"].as_array().unwrap().len(),
+            &pod["is_confirmed"]
+        ),
         (2, &json!(false))
     );
     let main = diff(&json!({"placement": {"mainThread": "WorkerSet"}}), "diff");

@@ -62,7 +62,7 @@ fn pinned_threads_get_all_cpus_of_their_cgroup_again() {
     let host = HostRoot::live();
     let tree = Tree::start();
     let cgroup = find_cgroup(&host, tree.pid()).unwrap();
-    let cpuset = cgroup.read_effective(&host).unwrap().cpus;
+    let cpuset = cgroup.read_effective_cpuset(&host).unwrap().cpus;
     assert!(
         cpuset.len() >= 2,
         "this test needs two cpus, there is {cpuset}"

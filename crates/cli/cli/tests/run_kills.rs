@@ -164,8 +164,8 @@ fn workers_of_a_replacing_binary_get_the_cpus_of_their_predecessors() {
     let front = until(address, |state| state["front"]["pid"].is_u64())["front"]["pid"].clone();
     let stat = std::fs::read_to_string(format!("/proc/{front}/stat")).unwrap();
     let supervisor = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap();
-    let asked = Command::new("kill").args(["-USR2", supervisor]).status();
-    assert!(asked.unwrap().success());
+    let requested = Command::new("kill").args(["-USR2", supervisor]).status();
+    assert!(requested.unwrap().success());
     until(address, |state| {
         state["front"]["upgrades"] == 1 && state["workers"]["alive"] == 2
     });

@@ -259,7 +259,7 @@ fn pods_outside_of_deployments(plane: &ControlPlane) {
     }
     let json = as_user(admin, "status pod/web-1 --output json");
     let json: Value = serde_json::from_str(&json.out).unwrap();
-    assert_eq!(json["pods"][0]["asked"]["counted"], json!(["threads"]));
+    assert_eq!(json["pods"][0]["requested"]["counted"], json!(["threads"]));
     assert_eq!(json["pods"][0]["placement"]["threads_verified"], 4);
     assert_eq!(json["deployments"], json!([]));
 

@@ -145,7 +145,10 @@ fn what_was_measured_before_an_interrupt_is_kept() {
     let found = outcome(&results);
     assert_eq!(found["endedEarly"], "interrupted");
     assert_eq!(found["cpus"], 1);
-    assert!(lines.contains(found["ranOn"].as_str().unwrap()), "{lines}");
+    assert!(
+        lines.contains(found["machine"].as_str().unwrap()),
+        "{lines}"
+    );
     assert!(
         !found["measured"][0]["windows"]
             .as_array()

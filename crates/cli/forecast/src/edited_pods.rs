@@ -215,11 +215,11 @@ impl NextPlacement {
     fn problem<'a>(&self, view: &'a NodeView) -> NodeProblem<'a> {
         let mut problem = view.problem(self.members.clone(), &[]);
         for cpu in &self.fixed_before {
-            if let Some(at) = problem.fixed_threads.iter().position(|fixed| fixed == cpu) {
-                problem.fixed_threads.swap_remove(at);
+            if let Some(at) = problem.obstacle_cpus.iter().position(|fixed| fixed == cpu) {
+                problem.obstacle_cpus.swap_remove(at);
             }
         }
-        problem.fixed_threads.extend(&self.fixed_after);
+        problem.obstacle_cpus.extend(&self.fixed_after);
         problem
     }
 }

@@ -95,7 +95,7 @@ fn planned(
     let mut problem = view.problem(members, &new_containers);
     let is_obstacle = policy.placement == PlacementMethod::RoundRobin;
     if is_obstacle && policy.enforcement == Enforcement::Enforce {
-        problem.fixed_threads.extend(&mapping.cpus);
+        problem.obstacle_cpus.extend(&mapping.cpus);
     }
     let placed = place(&problem)?;
     Ok(Some(NewPlan {

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 pub struct Newcomer {
     /// Policy with the threads that the CPU quota can run.
     pub policy: SubjectPolicy,
-    pub threads_asked: u16,
+    pub threads_requested: u16,
     /// CPUs requested by all its containers.
     pub requested: f64,
     /// Whole CPUs that a kubelet with the static CPU manager policy assigns exclusively to the
@@ -23,7 +23,7 @@ impl Newcomer {
     /// The new pod of a valid deployment.
     pub fn of(deployment: &InferenceDeployment) -> Self {
         let spec = &deployment.spec;
-        let asked = policy_of(spec);
+        let requested = policy_of(spec);
         let template = spec.template.as_ref().and_then(|t| t.spec.as_ref());
         let containers = template.map_or(&[][..], |pod| &pod.containers);
         let is_server = |c: &&Container| c.name == SERVER_CONTAINER;
@@ -42,10 +42,13 @@ impl Newcomer {
             .limit
             .filter(|cpus| *cpus >= 1.0 && cpus.fract() == 0.0);
         let millicpus = server.limit.map(|cpus| (cpus * 1_000.0).round() as u32);
-        let threads = threads_within_quota(asked.workers, asked.threads, millicpus);
+        let threads = threads_within_quota(requested.workers, requested.threads, millicpus);
         Self {
-            threads_asked: asked.threads,
-            policy: SubjectPolicy { threads, ..asked },
+            threads_requested: requested.threads,
+            policy: SubjectPolicy {
+                threads,
+                ..requested
+            },
             requested: others
                 .iter()
                 .chain([&server])
@@ -126,7 +129,7 @@ mod tests {
             let it = newcomer(&json!({"resources": {"limits": limits, "requests": requests}}));
             (
                 it.policy.threads,
-                it.threads_asked,
+                it.threads_requested,
                 it.requested,
                 it.exclusive,
             )

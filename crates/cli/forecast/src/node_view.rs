@@ -7,7 +7,7 @@ use albacore_plan::{
     Enforcement, MainThread, PlacementMethod, SubjectPolicy, masks_hash, parse_mapping_text,
 };
 use albacore_solver::{Mapping, Slot};
-use albacore_topology::{CpuId, CpuSet, Topology, parse_number_runs, parse_topology_text};
+use albacore_topology::{CpuId, CpuSet, Topology, decode_run_length, parse_topology_text};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::limits::{NODE_FIXED_THREADS_MAX, REPORT_AGE_MAX};
@@ -18,7 +18,7 @@ pub struct NodeView {
     pub name: String,
     pub machine: Topology,
     pub pods: Vec<PodView>,
-    fixed_threads: Vec<CpuId>,
+    obstacle_cpus: Vec<CpuId>,
     /// Why its agent does not write masks, according to its report.
     pub not_enforcing: Option<String>,
 }
@@ -66,7 +66,7 @@ impl NodeView {
             }
         }
         let fixed = status.fixed_threads.as_deref().unwrap_or_default();
-        let fixed = parse_number_runs(fixed, NODE_FIXED_THREADS_MAX)
+        let fixed = decode_run_length(fixed, NODE_FIXED_THREADS_MAX)
             .map_err(|e| format!("fixedThreads of its report: {}", sentence(&e)))?;
         let fixed = fixed.into_iter().filter_map(|cpu| u16::try_from(cpu).ok());
         let mut conditions = status.conditions.iter();
@@ -75,7 +75,7 @@ impl NodeView {
             name,
             machine,
             pods,
-            fixed_threads: fixed.map(CpuId).collect(),
+            obstacle_cpus: fixed.map(CpuId).collect(),
             not_enforcing: enforcing.map(|c| format!("{}: {}", c.reason, c.message)),
         })
     }
@@ -131,7 +131,7 @@ impl NodeView {
         NodeProblem {
             machine: &self.machine,
             members,
-            fixed_threads: self.fixed_threads.clone(),
+            obstacle_cpus: self.obstacle_cpus.clone(),
             known: containers.iter().fold(CpuSet::new(), |all, c| all.union(c)),
             containers,
         }
@@ -265,7 +265,7 @@ fn machine_of(status: &NodePlacementStatus) -> Result<Topology, String> {
     };
     let machine = parse_topology_text(text)
         .map_err(|e| format!("cpuTopology of its report: {}", sentence(&e)))?;
-    let hash = machine.hash_text();
+    let hash = machine.hash_hex();
     match &status.topology {
         Some(reported) if *reported != hash => Err(format!(
             "cpuTopology of its report has the hash {hash}, but topology is {reported}: use the \

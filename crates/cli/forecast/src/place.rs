@@ -1,7 +1,7 @@
 //! Runs the placer's solver on the problem of a node.
 
 use albacore_placer::{
-    Member, NodeProblem, PlacerError, improve_alone, is_joint, solve_alone, solve_together,
+    Member, NodeProblem, PlacerError, improve_single, is_joint, place_joint, place_single,
 };
 use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
 use albacore_solver::{
@@ -22,7 +22,7 @@ pub(crate) struct Placed {
 pub(crate) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
     let problem = node.joint();
     if is_joint(&problem) {
-        let solved = solve_together(&problem, &node.freely_moved())?;
+        let solved = place_joint(&problem, &node.cold_deployments())?;
         return Ok(Placed {
             mappings: solved.mappings,
             certificate: Some(solved.certificate),
@@ -31,7 +31,7 @@ pub(crate) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
     let alone = problem
         .deployments
         .first()
-        .and_then(|one| problem.alone(one));
+        .and_then(|one| problem.single_problem(one));
     let Some(alone) = alone else {
         return Ok(Placed {
             mappings: Vec::new(),
@@ -53,9 +53,9 @@ fn place_alone(
     method: PlacementMethod,
     is_warm: bool,
 ) -> Result<(Mapping, Certificate), ProblemError> {
-    let mut solution = solve_alone(method, problem, is_warm)?;
+    let mut solution = place_single(method, problem, is_warm)?;
     if method == PlacementMethod::Tuna && !solution.certificate.optimal {
-        solution = improve_alone(problem, solution, is_warm)?;
+        solution = improve_single(problem, solution, is_warm)?;
     }
     Ok((solution.mapping, solution.certificate))
 }
@@ -75,7 +75,7 @@ pub(crate) fn place_separately(
         threads: policy.threads,
         mode: policy.mode,
         topology,
-        distances: policy.distances.over(machine.distances()),
+        distances: policy.distances.apply_to(machine.distances()),
         current: None,
     };
     Ok(match policy.placement {
@@ -104,7 +104,7 @@ pub(crate) fn objective_in_force(node: &NodeProblem<'_>) -> Option<i64> {
         let report = report_joint(&problem, &mappings).ok()?;
         return Some(report.objective);
     }
-    let alone = problem.alone(problem.deployments.first()?)?;
+    let alone = problem.single_problem(problem.deployments.first()?)?;
     let report = check(&alone, mappings.first()?).ok()?;
     Some(report.objective)
 }

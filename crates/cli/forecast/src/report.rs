@@ -166,9 +166,9 @@ pub struct PodDiff {
     pub is_confirmed: bool,
     pub moves: Vec<ThreadMove>,
     /// Threads that have a planned CPU only after the edit.
-    pub comes: Vec<Assignment>,
+    pub added: Vec<Assignment>,
     /// Threads that have a planned CPU only before the edit.
-    pub goes: Vec<Assignment>,
+    pub removed: Vec<Assignment>,
 }
 
 impl PodDiff {
@@ -185,12 +185,12 @@ impl PodDiff {
             is_of_deployment: false,
             is_confirmed: false,
             moves: Vec::new(),
-            comes: Vec::new(),
-            goes: Vec::new(),
+            added: Vec::new(),
+            removed: Vec::new(),
         };
         for (slot, to) in slots(after) {
             match at(before, slot) {
-                None => diff.comes.push(Assignment::new(slot, to)),
+                None => diff.added.push(Assignment::new(slot, to)),
                 Some(from) if from != to => diff.moves.push(ThreadMove {
                     worker: slot.worker.0,
                     rank: slot.rank.0,
@@ -203,11 +203,11 @@ impl PodDiff {
         let gone = slots(before)
             .into_iter()
             .filter(|(slot, _)| at(after, *slot).is_none());
-        diff.goes = gone.map(|(slot, cpu)| Assignment::new(slot, cpu)).collect();
+        diff.removed = gone.map(|(slot, cpu)| Assignment::new(slot, cpu)).collect();
         diff
     }
 
     pub fn is_empty(&self) -> bool {
-        self.moves.is_empty() && self.comes.is_empty() && self.goes.is_empty()
+        self.moves.is_empty() && self.added.is_empty() && self.removed.is_empty()
     }
 }

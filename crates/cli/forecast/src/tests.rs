@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use albacore_api::{NodePlacement, policy_of};
-use albacore_placer::{Member, NodeProblem, is_joint, solve_together};
+use albacore_placer::{Member, NodeProblem, is_joint, place_joint};
 use albacore_plan::{PlacementMethod, SubjectPolicy, mapping_text};
 use albacore_solver::{Mapping, Mode};
 use albacore_topology::{
-    CpuId, CpuSet, Topology, number_runs_text, parse_synthetic, topology_text,
+    CpuId, CpuSet, Topology, encode_run_length, parse_synthetic, topology_text,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ fn report(machine: &Topology, members: &[Member], fixed: &[CpuId]) -> NodePlacem
     let fixed: Vec<u32> = fixed.iter().map(|cpu| cpu.0.into()).collect();
     let object = json!({"metadata": {"name": "n"}, "status": {
         "lastVerificationTime": NOW, "cpuTopology": topology_text(machine),
-        "fixedThreads": (!fixed.is_empty()).then(|| number_runs_text(&fixed)),
+        "fixedThreads": (!fixed.is_empty()).then(|| encode_run_length(&fixed)),
         "pods": pods.rev().collect::<Vec<_>>()}});
     serde_json::from_value(object).unwrap()
 }
@@ -90,7 +90,7 @@ fn problem<'a>(machine: &'a Topology, members: Vec<Member>, fixed: &[CpuId]) -> 
             .iter()
             .fold(CpuSet::new(), |all, m| all.union(&m.cpuset)),
         members,
-        fixed_threads: fixed.to_vec(),
+        obstacle_cpus: fixed.to_vec(),
     }
 }
 
@@ -139,7 +139,7 @@ proptest! {
         prop_assert_eq!(new_plan.assignments, Assignment::all(own_mapping));
         let joint = node.joint();
         if is_joint(&joint) {
-            let solved = solve_together(&joint, &node.freely_moved()).unwrap();
+            let solved = place_joint(&joint, &node.cold_deployments()).unwrap();
             prop_assert_eq!(new_plan.certificate.objective, solved.certificate.objective);
             prop_assert_eq!(&placed.mappings, &solved.mappings);
         }
@@ -176,7 +176,7 @@ proptest! {
             let pod = diff.pods.iter().find(|pod| pod.pod == format!("a/p{at}")).unwrap();
             let expected = PodDiff::between(member.current.as_ref(), Some(after));
             prop_assert_eq!(&pod.moves, &expected.moves);
-            prop_assert_eq!((pod.comes.len(), pod.goes.len()), (0, 0));
+            prop_assert_eq!((pod.added.len(), pod.removed.len()), (0, 0));
         }
     }
 }
@@ -232,7 +232,7 @@ fn restarted_pods_and_pods_no_longer_placed_are_shown_as_removed_and_added() {
         };
         let mut diff = diff_on(&view(&report), &edit, &own).unwrap();
         let pod = diff.pods.remove(0);
-        (pod.moves.len(), pod.comes.len(), pod.goes.len())
+        (pod.moves.len(), pod.added.len(), pod.removed.len())
     };
     assert_eq!(diff(&spec(2, 2, "Scatter", "Tuna"), true).1, 2);
     assert_eq!(diff(&spec(1, 1, "Scatter", "Tuna"), true).2, 1);

@@ -29,10 +29,10 @@ pub(crate) struct JobClient {
 impl JobClient {
     /// Converts a failed request.
     pub(crate) fn failed(&self, error: &ClusterError) -> Failure {
-        let says = sentence(error);
+        let message = sentence(error);
         Failure::Failed(match error.class() {
-            ErrorClass::Forbidden => format!("{says}; {}", self.subject.rights()),
-            _ => says,
+            ErrorClass::Forbidden => format!("{message}; {}", self.subject.rights()),
+            _ => message,
         })
     }
 

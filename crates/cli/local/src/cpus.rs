@@ -10,18 +10,21 @@ use albacore_topology::CpuSet;
 ///
 /// # Errors
 /// This process may not use a requested CPU, or the mask cannot be read.
-pub(crate) fn restrict(asked: Option<&CpuSet>) -> Result<Option<CpuSet>, Failure> {
+pub(crate) fn restrict(requested: Option<&CpuSet>) -> Result<Option<CpuSet>, Failure> {
     let failed = |error: &dyn std::error::Error| Failure::Failed(sentence(error));
     let (host, me) = (HostRoot::live(), current_thread());
     let mask = read_mask(&host, me).map_err(|e| failed(&e))?;
-    if let Some(asked) = asked {
-        let checked = asked.check_choice(&mask);
+    if let Some(requested) = requested {
+        let checked = requested.check_selection(&mask);
         checked.map_err(|e| Failure::Usage(format!("--cpus {e}")))?;
-        write_mask(me, asked).map_err(|e| failed(&e))?;
-        return Ok(Some(asked.clone()));
+        write_mask(me, requested).map_err(|e| failed(&e))?;
+        return Ok(Some(requested.clone()));
     }
     let own = Pid(std::process::id() as i32);
     let cgroup = find_cgroup(&host, own).map_err(|e| failed(&e))?;
-    let cpuset = cgroup.read_effective(&host).map_err(|e| failed(&e))?.cpus;
+    let cpuset = cgroup
+        .read_effective_cpuset(&host)
+        .map_err(|e| failed(&e))?
+        .cpus;
     Ok((!cpuset.is_subset(&mask)).then_some(mask))
 }

@@ -353,10 +353,10 @@ fn quantiles(times: &MicrosHistogram) -> Value {
 /// A warning as a sentence.
 fn warning_text(warning: &PlacementWarning) -> String {
     match warning {
-        PlacementWarning::FoundWorkers { found, asked } => {
-            format!("found {found} of {asked} workers")
+        PlacementWarning::WorkerCountMismatch { found, requested } => {
+            format!("found {found} of {requested} workers")
         }
-        PlacementWarning::NameTwice { worker, pid } => {
+        PlacementWarning::DuplicateWorkerName { worker, pid } => {
             format!(
                 "process {} also has the name of worker {}; the older process is used",
                 pid.0, worker.0
@@ -365,9 +365,12 @@ fn warning_text(warning: &PlacementWarning) -> String {
         PlacementWarning::MissingThreads {
             worker,
             found,
-            asked,
+            requested,
         } => {
-            format!("worker {} has {found} of {asked} compute threads", worker.0)
+            format!(
+                "worker {} has {found} of {requested} compute threads",
+                worker.0
+            )
         }
         PlacementWarning::ExtraThreads { worker, count } => format!(
             "worker {} has {count} more threads than spec.threads; they get the cpus of their worker",

@@ -14,7 +14,7 @@ pub(crate) fn node_snapshot(
 ) -> NodeSnapshot {
     let parameters = Parameters {
         report,
-        ..Parameters::of_settings(&server.settings, generation)
+        ..Parameters::from_settings(&server.settings, generation)
     };
     let name = "albacore-run";
     let pod = ServingPod {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use albacore_os::{LineFifo, Pid, PidFd, Spawn, SpawnOutput, Written};
+use albacore_os::{LineFifo, Pid, PidFd, Spawn, SpawnOutput, WriteStatus};
 use albacore_settings::agent_stream::NodeSnapshot;
 
 use crate::message::Message;
@@ -101,7 +101,7 @@ impl ParamsProcess {
             command,
             environment: Vec::new(),
             directory: None,
-            output: SpawnOutput::Ours,
+            output: SpawnOutput::Inherited,
         };
         let (snapshots, receiver) = sync_channel(1);
         let feed_writer = std::thread::spawn(move || write_feed(pipe, first, &receiver));
@@ -204,7 +204,7 @@ fn write_feed(mut pipe: LineFifo, mut now: NodeSnapshot, snapshots: &Receiver<No
             (true, Ok(line)) => pipe.offer(line.trim_end()),
             _ => pipe.flush(),
         };
-        let is_waiting = !matches!(written, Ok(Written::Whole));
+        let is_waiting = !matches!(written, Ok(WriteStatus::Complete));
         let period = if is_waiting {
             RETRY_PERIOD
         } else {

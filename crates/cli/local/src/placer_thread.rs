@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use albacore_placer::{
-    Handle, Placer, PlacerConfig, PlacerCounters, PlacerError, Progress, Report, SlotRow,
+    Placer, PlacerConfig, PlacerCounters, PlacerError, PlacerHandle, Progress, Report, SlotRow,
     SubjectConfig, SubjectId, SubjectState, raise_thread_priority,
 };
 use albacore_topology::CpuSet;
@@ -26,7 +26,7 @@ pub(crate) enum PlacerMessage {
 }
 
 pub(crate) struct PlacerThread {
-    pub(crate) handle: Handle,
+    pub(crate) handle: PlacerHandle,
     pub(crate) subject: SubjectId,
     thread: JoinHandle<()>,
 }
@@ -94,7 +94,7 @@ fn drive(placer: &mut Placer, messages: &SyncSender<Message>) -> Result<(), Plac
                 Ok(rows) => send(PlacerMessage::Table(
                     rows,
                     placer.states(),
-                    Box::new(placer.figures().clone()),
+                    Box::new(placer.counters().clone()),
                 )),
                 Err(error) => break Err(error),
             }

@@ -145,7 +145,7 @@ impl ServerProcess {
         if let Some(status) = self.exit.take() {
             return Err(self.exit_failure(&status));
         }
-        let asked = Instant::now();
+        let requested = Instant::now();
         let timeout = match self.handle.terminate() {
             Ok(()) => timeout,
             // The server has just exited, or it belongs to another user.
@@ -153,7 +153,7 @@ impl ServerProcess {
         };
         self.wait(messages, timeout, line);
         if self.exit.is_none() {
-            let waited = asked.elapsed().as_secs_f64();
+            let waited = requested.elapsed().as_secs_f64();
             return Err(self.kill(messages, waited, line));
         }
         match &self.exit {
@@ -386,7 +386,7 @@ pub(crate) fn forward_signals(messages: SyncSender<Message>) -> Result<(), Failu
     std::thread::spawn(move || {
         // bound: one iteration per signal; ends with the receiver
         while poll.wait(Duration::from_secs(3600)).is_ok() {
-            let count = signals.take();
+            let count = signals.termination_count();
             if count > 0 && messages.send(Message::Signal(count)).is_err() {
                 return;
             }

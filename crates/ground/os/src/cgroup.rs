@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use albacore_topology::CpuSet;
 
 use crate::limits::CGROUP_DEPTH_MAX;
-use crate::read::{parse_cpus, read_text, read_text_if_present};
+use crate::read::{parse_cpus, read_optional_text, read_text};
 use crate::{HostRoot, OsError, Pid, read_online};
 
 /// Version of the hierarchy that contains the cpusets.
@@ -133,7 +133,7 @@ pub(crate) fn parse_membership(text: &str) -> Option<(CgroupVersion, &str, &str)
 
 impl Cgroup {
     /// This cgroup and its ancestors up to the mount point, nearest first.
-    pub fn ancestry(&self) -> impl Iterator<Item = &Path> {
+    pub fn ancestors(&self) -> impl Iterator<Item = &Path> {
         let mount = self.mount.as_path();
         self.directory
             .ancestors()
@@ -144,7 +144,7 @@ impl Cgroup {
     /// Files to watch for writes that can change the effective cpuset: `cpuset.cpus` of the cgroup
     /// and of its ancestors.
     pub fn watched_files(&self) -> Vec<PathBuf> {
-        self.ancestry()
+        self.ancestors()
             .map(|d| d.join("cpuset.cpus"))
             .filter(|file| file.exists())
             .collect()
@@ -155,12 +155,12 @@ impl Cgroup {
     ///
     /// # Errors
     /// Neither the cgroup nor any ancestor has a file that can be opened.
-    pub fn open_effective(&self) -> Result<EffectiveFile, OsError> {
+    pub fn open_effective_cpuset(&self) -> Result<EffectiveCpusetFile, OsError> {
         let mut refusal = None;
-        for directory in self.ancestry() {
+        for directory in self.ancestors() {
             let path = directory.join(self.version.effective_file());
             match File::open(&path) {
-                Ok(file) => return Ok(EffectiveFile { path, file }),
+                Ok(file) => return Ok(EffectiveCpusetFile { path, file }),
                 Err(source) => refusal = refusal.or(Some(OsError::read(&path, source))),
             }
         }
@@ -173,22 +173,22 @@ impl Cgroup {
     ///
     /// # Errors
     /// A file cannot be read or does not contain a cpu list.
-    pub fn read_effective(&self, host: &HostRoot) -> Result<EffectiveCpuset, OsError> {
-        self.read_effective_of(host, read_online(host)?)
+    pub fn read_effective_cpuset(&self, host: &HostRoot) -> Result<EffectiveCpuset, OsError> {
+        self.read_effective_cpuset_of(host, read_online(host)?)
     }
 
-    /// As [`Cgroup::read_effective`], with the online cpus already read.
+    /// As [`Cgroup::read_effective_cpuset`], with the online cpus already read.
     ///
     /// # Errors
-    /// As [`Cgroup::read_effective`].
-    pub fn read_effective_of(
+    /// As [`Cgroup::read_effective_cpuset`].
+    pub fn read_effective_cpuset_of(
         &self,
         host: &HostRoot,
         online: CpuSet,
     ) -> Result<EffectiveCpuset, OsError> {
-        for directory in self.ancestry() {
+        for directory in self.ancestors() {
             let source = directory.join(self.version.effective_file());
-            if let Some(text) = read_text_if_present(&source)? {
+            if let Some(text) = read_optional_text(&source)? {
                 return Ok(EffectiveCpuset {
                     cpus: parse_cpus(&source, &text)?.intersection(&online),
                     source,
@@ -204,12 +204,12 @@ impl Cgroup {
 
 /// Open effective cpuset file.
 #[derive(Debug)]
-pub struct EffectiveFile {
+pub struct EffectiveCpusetFile {
     path: PathBuf,
     file: File,
 }
 
-impl EffectiveFile {
+impl EffectiveCpusetFile {
     /// Reads the effective cpuset, without offline cpus.
     ///
     /// # Errors
@@ -229,7 +229,7 @@ impl EffectiveFile {
     }
 }
 
-impl AsFd for EffectiveFile {
+impl AsFd for EffectiveCpusetFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

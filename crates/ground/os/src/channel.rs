@@ -114,7 +114,7 @@ mod tests {
     fn messages_keep_borders_and_order_and_carry_memory() {
         let (front, worker) = Channel::pair().unwrap();
         assert!(worker.receive().unwrap().is_none());
-        let memory = SharedMemory::holding("test", b"model").unwrap();
+        let memory = SharedMemory::create_sealed("test", b"model").unwrap();
         front
             .send(b"one", &[memory.as_fd(), memory.as_fd()])
             .unwrap();
@@ -153,6 +153,6 @@ mod tests {
         let (front, _worker) = Channel::pair().unwrap();
         let mut sent = (0..10_000).map(|_| front.send(&[7; MESSAGE_BYTES_MAX], &[]));
         let refused = sent.find_map(Result::err).unwrap();
-        assert!(refused.is_full());
+        assert!(refused.is_queue_full());
     }
 }

@@ -55,7 +55,7 @@ const IGNORED: [Signal; 4] = [
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChildOutput {
     Discarded,
-    Ours,
+    Inherited,
 }
 
 /// A running child process. Dropping it kills the child and waits for it.
@@ -91,7 +91,7 @@ impl Child {
             .stdin(Stdio::null())
             .stdout(match output {
                 ChildOutput::Discarded => Stdio::null(),
-                ChildOutput::Ours => Stdio::inherit(),
+                ChildOutput::Inherited => Stdio::inherit(),
             });
         let before_exec = move || -> io::Result<()> {
             die_with_parent(parent, Signal::SIGKILL)?;

@@ -61,8 +61,8 @@ impl Clock {
         read_clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
     }
 
-    /// The beginning of the tick in which a thread started.
-    pub fn start(&self, ticks: u64) -> Micros {
+    /// Converts clock ticks, as of a start time in `stat`, to the beginning of the tick.
+    pub fn ticks_to_micros(&self, ticks: u64) -> Micros {
         Micros((u128::from(ticks) * 1_000_000 / u128::from(self.ticks_per_second)) as u64)
     }
 }
@@ -106,7 +106,7 @@ mod tests {
             .unwrap();
         let after = clock.now().unwrap();
         let stat = read_stat(&HostRoot::live(), Pid(child.id() as i32)).unwrap();
-        let start = clock.start(stat.start_ticks);
+        let start = clock.ticks_to_micros(stat.start_ticks);
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(

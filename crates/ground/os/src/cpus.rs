@@ -2,7 +2,7 @@
 
 use albacore_topology::CpuSet;
 
-use crate::read::{parse_cpus, read_text, read_text_if_present};
+use crate::read::{parse_cpus, read_optional_text, read_text};
 use crate::{HostRoot, OsError};
 
 /// Reads the online cpus.
@@ -28,7 +28,7 @@ pub enum SchedExt {
 /// # Errors
 /// The file exists but cannot be read.
 pub fn read_sched_ext(host: &HostRoot) -> Result<SchedExt, OsError> {
-    let text = read_text_if_present(&host.sys.join("kernel/sched_ext/state"))?;
+    let text = read_optional_text(&host.sys.join("kernel/sched_ext/state"))?;
     Ok(match text.as_deref().map(str::trim) {
         None | Some("disabled") => SchedExt::Disabled,
         // `enabling` and `disabling` are transitions.

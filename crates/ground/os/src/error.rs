@@ -66,7 +66,7 @@ impl OsError {
     }
 
     /// True if a message was not sent because the receiver's queue is full.
-    pub fn is_full(&self) -> bool {
+    pub fn is_queue_full(&self) -> bool {
         matches!(self, Self::Call { source, .. } if source.kind() == io::ErrorKind::WouldBlock)
     }
 

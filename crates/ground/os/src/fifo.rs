@@ -30,12 +30,12 @@ pub struct LineFifo {
 
 /// State of the newest line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Written {
+pub enum WriteStatus {
     /// Completely written to the pipe.
-    Whole,
+    Complete,
     /// The reader does not keep up, so all or part of the line is pending. Call [`LineFifo::flush`]
     /// later.
-    Waiting,
+    Pending,
     NoReader,
 }
 
@@ -63,7 +63,7 @@ impl LineFifo {
     ///
     /// # Errors
     /// The pipe cannot be opened or written.
-    pub fn offer(&mut self, line: &str) -> Result<Written, OsError> {
+    pub fn offer(&mut self, line: &str) -> Result<WriteStatus, OsError> {
         let mut bytes = line.as_bytes().to_vec();
         bytes.push(b'\n');
         self.next = Some(bytes);
@@ -74,24 +74,24 @@ impl LineFifo {
     ///
     /// # Errors
     /// As [`LineFifo::offer`].
-    pub fn flush(&mut self) -> Result<Written, OsError> {
+    pub fn flush(&mut self) -> Result<WriteStatus, OsError> {
         if self.pipe.is_none() {
             self.open()?;
         }
         // bound: two lines, and one more iteration for each partial write.
         loop {
             let Some(pipe) = &mut self.pipe else {
-                return Ok(Written::NoReader);
+                return Ok(WriteStatus::NoReader);
             };
             if self.rest.is_empty() {
                 match self.next.take() {
                     Some(line) => self.rest = line,
-                    None => return Ok(Written::Whole),
+                    None => return Ok(WriteStatus::Complete),
                 }
             }
             match pipe.write(&self.rest) {
                 Ok(count) => drop(self.rest.drain(..count)),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(Written::Waiting),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(WriteStatus::Pending),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => self.forget_reader(),
                 Err(e) => return Err(OsError::read(&self.path, e)),
@@ -160,20 +160,20 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("feed");
         let mut fifo = LineFifo::new(&path).unwrap();
-        assert_eq!(fifo.offer("no reader").unwrap(), Written::NoReader);
+        assert_eq!(fifo.offer("no reader").unwrap(), WriteStatus::NoReader);
         let mut from = reader(&path);
-        assert_eq!(fifo.offer("one").unwrap(), Written::Whole);
+        assert_eq!(fifo.offer("one").unwrap(), WriteStatus::Complete);
         assert_eq!(read(&mut from), b"\none\n");
         // Far more than the capacity of a pipe: the first is partially written, of the others only
         // the last is kept.
         let long = |letter: &str| letter.repeat(300_000);
         for letter in ["a", "b", "c", "d"] {
-            assert_eq!(fifo.offer(&long(letter)).unwrap(), Written::Waiting);
+            assert_eq!(fifo.offer(&long(letter)).unwrap(), WriteStatus::Pending);
         }
         let mut got = Vec::new();
         for _ in 0..100 {
             got.extend(read(&mut from));
-            if fifo.flush().unwrap() == Written::Whole {
+            if fifo.flush().unwrap() == WriteStatus::Complete {
                 break;
             }
         }
@@ -188,11 +188,14 @@ mod tests {
         let path = directory.path().join("feed");
         let mut fifo = LineFifo::new(&path).unwrap();
         let from = reader(&path);
-        assert_eq!(fifo.offer(&"x".repeat(300_000)).unwrap(), Written::Waiting);
+        assert_eq!(
+            fifo.offer(&"x".repeat(300_000)).unwrap(),
+            WriteStatus::Pending
+        );
         drop(from);
-        assert_eq!(fifo.offer("after").unwrap(), Written::NoReader);
+        assert_eq!(fifo.offer("after").unwrap(), WriteStatus::NoReader);
         let mut from = reader(&path);
-        assert_eq!(fifo.offer("again").unwrap(), Written::Whole);
+        assert_eq!(fifo.offer("again").unwrap(), WriteStatus::Complete);
         assert_eq!(read(&mut from), b"\nagain\n");
     }
 
@@ -205,7 +208,7 @@ mod tests {
         let mut dying = OpenOptions::new().write(true).open(&path).unwrap();
         dying.write_all(b"{\"node\": \"tor").unwrap();
         drop(dying);
-        assert_eq!(fifo.offer("whole").unwrap(), Written::Whole);
+        assert_eq!(fifo.offer("whole").unwrap(), WriteStatus::Complete);
         assert_eq!(read(&mut from), b"{\"node\": \"tor\nwhole\n");
     }
 

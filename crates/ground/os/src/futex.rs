@@ -8,25 +8,25 @@ use nix::libc;
 
 /// Scope of a futex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reach {
+pub enum Scope {
     /// Threads of this process only (FUTEX_PRIVATE_FLAG), which is cheaper.
-    Process,
+    ProcessPrivate,
     /// Threads of every process that maps the word.
-    Machine,
+    ProcessShared,
 }
 
-impl Reach {
+impl Scope {
     fn flag(self) -> libc::c_int {
         match self {
-            Self::Process => libc::FUTEX_PRIVATE_FLAG,
-            Self::Machine => 0,
+            Self::ProcessPrivate => libc::FUTEX_PRIVATE_FLAG,
+            Self::ProcessShared => 0,
         }
     }
 }
 
 /// Blocks while `word` is `expected`, until woken or until `timeout` expires. May wake spuriously:
 /// check the word again.
-pub fn wait(reach: Reach, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+pub fn wait(scope: Scope, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     let timeout = timeout.map(|t| libc::timespec {
         // time_t on all 64-bit machines; libc plans to rename it for musl.
         tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
@@ -42,7 +42,7 @@ pub fn wait(reach: Reach, word: &AtomicU32, expected: u32, timeout: Option<Durat
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
-            libc::FUTEX_WAIT | reach.flag(),
+            libc::FUTEX_WAIT | scope.flag(),
             expected,
             timeout,
         );
@@ -50,14 +50,14 @@ pub fn wait(reach: Reach, word: &AtomicU32, expected: u32, timeout: Option<Durat
 }
 
 /// Wakes at most `count` waiters on `word`; returns the number of waiters woken.
-pub fn wake(reach: Reach, word: &AtomicU32, count: u32) -> usize {
+pub fn wake(scope: Scope, word: &AtomicU32, count: u32) -> usize {
     let count = libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX);
     // SAFETY: the kernel uses the address of the word as a key and does not access the word.
     let woken = unsafe {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
-            libc::FUTEX_WAKE | reach.flag(),
+            libc::FUTEX_WAKE | scope.flag(),
             count,
         )
     };
@@ -78,20 +78,25 @@ mod tests {
             let theirs = memory.map_words().unwrap();
             move || {
                 while theirs.futexes()[3].load(Ordering::Acquire) == 0 {
-                    wait(Reach::Machine, &theirs.futexes()[3], 0, None);
+                    wait(Scope::ProcessShared, &theirs.futexes()[3], 0, None);
                 }
             }
         });
         ours.futexes()[3].store(1, Ordering::Release);
-        wake(Reach::Machine, &ours.futexes()[3], 1);
+        wake(Scope::ProcessShared, &ours.futexes()[3], 1);
         sleeper.join().unwrap();
     }
 
     #[test]
     fn a_changed_word_and_a_timeout_end_the_sleep() {
         let word = AtomicU32::new(1);
-        wait(Reach::Process, &word, 0, None);
-        wait(Reach::Process, &word, 1, Some(Duration::from_millis(1)));
-        assert_eq!(wake(Reach::Process, &word, 1), 0);
+        wait(Scope::ProcessPrivate, &word, 0, None);
+        wait(
+            Scope::ProcessPrivate,
+            &word,
+            1,
+            Some(Duration::from_millis(1)),
+        );
+        assert_eq!(wake(Scope::ProcessPrivate, &word, 1), 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::read::read_text_if_present;
+use crate::read::read_optional_text;
 use crate::{Cgroup, CgroupVersion, HostRoot, OsError};
 
 /// Bytes left below the limits of a cgroup and its ancestors; on v1, those of the memory
@@ -10,7 +10,7 @@ use crate::{Cgroup, CgroupVersion, HostRoot, OsError};
 ///
 /// # Errors
 /// A file exists but cannot be read or parsed.
-pub fn read_memory_left(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<u64>, OsError> {
+pub fn read_available_memory(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<u64>, OsError> {
     let (mount, limit, usage, idle) = match cgroup.version {
         CgroupVersion::V2 => (
             cgroup.mount.clone(),
@@ -26,7 +26,7 @@ pub fn read_memory_left(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<u64>,
         ),
     };
     let mut least: Option<u64> = None;
-    for directory in cgroup.ancestry() {
+    for directory in cgroup.ancestors() {
         // infallible: the path of an ancestor starts with the mount point.
         let below = directory.strip_prefix(&cgroup.mount).unwrap_or(directory);
         let directory = mount.join(below);
@@ -34,7 +34,7 @@ pub fn read_memory_left(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<u64>,
             continue;
         };
         let used = read_number(&directory.join(usage))?.unwrap_or(0);
-        let stat = read_text_if_present(&directory.join("memory.stat"))?.unwrap_or_default();
+        let stat = read_optional_text(&directory.join("memory.stat"))?.unwrap_or_default();
         let mut fields = stat.lines().filter_map(|line| line.split_once(' '));
         let idle = fields.find(|&(key, _)| key == idle);
         let idle: u64 = idle.and_then(|(_, bytes)| bytes.parse().ok()).unwrap_or(0);
@@ -46,7 +46,7 @@ pub fn read_memory_left(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<u64>,
 
 /// A number of bytes; `None` for `max` or if the file does not exist.
 fn read_number(path: &Path) -> Result<Option<u64>, OsError> {
-    match read_text_if_present(path)?.as_deref().map(str::trim) {
+    match read_optional_text(path)?.as_deref().map(str::trim) {
         None | Some("max") => Ok(None),
         Some(text) => text
             .parse()
@@ -78,7 +78,7 @@ mod tests {
                 mount,
                 directory,
             };
-            read_memory_left(&host, &cgroup).unwrap()
+            read_available_memory(&host, &cgroup).unwrap()
         };
         assert_eq!(left(CgroupVersion::V2, ""), None);
         write("pod/memory.max", "1000\n");

@@ -10,7 +10,7 @@ use std::path::Path;
 use albacore_topology::CpuSet;
 
 use crate::limits::MAPS_BYTES_MAX;
-use crate::read::{parse_cpus, read_text_if_present};
+use crate::read::{parse_cpus, read_optional_text};
 use crate::shared_memory::ReadMapping;
 use crate::{HostRoot, MaskError, OsError, Tid, current_thread, read_mask, write_mask};
 
@@ -31,7 +31,7 @@ impl MemoryNodes {
     pub fn read(host: &HostRoot) -> Result<Self, OsError> {
         let folder = host.sys.join("devices/system/node");
         let list = |path: &Path| -> Result<CpuSet, OsError> {
-            parse_cpus(path, &read_text_if_present(path)?.unwrap_or_default())
+            parse_cpus(path, &read_optional_text(path)?.unwrap_or_default())
         };
         let ids = list(&folder.join("has_memory"))?;
         if let (Some(only), 1) = (ids.first(), ids.len()) {
@@ -49,7 +49,7 @@ impl MemoryNodes {
 
     /// The only node; `None` if there are several, or none is known.
     #[must_use]
-    pub fn only(&self) -> Option<NodeId> {
+    pub fn single_node(&self) -> Option<NodeId> {
         match self.0[..] {
             [(node, _)] => Some(node),
             _ => None,
@@ -57,7 +57,7 @@ impl MemoryNodes {
     }
 
     #[must_use]
-    pub fn has_several(&self) -> bool {
+    pub fn has_multiple_nodes(&self) -> bool {
         self.0.len() > 1
     }
 
@@ -83,7 +83,7 @@ impl MemoryNodes {
     ///
     /// # Errors
     /// See [`MaskError`]: the cpuset contains no cpu of the node, or a sandbox forbids the call.
-    pub fn move_to(&self, node: NodeId) -> Result<(), MaskError> {
+    pub fn migrate_to(&self, node: NodeId) -> Result<(), MaskError> {
         let known = self.0.iter().find(|&&(known, _)| known == node);
         let cpus = known.map(|(_, cpus)| cpus.clone()).unwrap_or_default();
         // infallible: a process id is a positive i32.
@@ -112,7 +112,7 @@ impl ReadMapping {
     ///
     /// # Errors
     /// `/proc/self/smaps` cannot be read or parsed.
-    pub fn huge_bytes(&self) -> Result<u64, OsError> {
+    pub fn huge_page_bytes(&self) -> Result<u64, OsError> {
         self.touch();
         let path = Path::new("/proc/self/smaps");
         let text = read_maps(path)?;
@@ -187,13 +187,16 @@ mod tests {
         };
         write("has_memory", "1\n");
         let one = MemoryNodes::read(&host).unwrap();
-        assert_eq!((one.only(), one.has_several()), (Some(NodeId(1)), false));
+        assert_eq!(
+            (one.single_node(), one.has_multiple_nodes()),
+            (Some(NodeId(1)), false)
+        );
         write("has_memory", "0-1,3\n");
         write("node0/cpulist", "0-3\n");
         write("node1/cpulist", "4-7\n");
         write("node3/cpulist", "\n");
         let two = MemoryNodes::read(&host).unwrap();
-        assert_eq!((two.only(), two.has_several()), (None, true));
+        assert_eq!((two.single_node(), two.has_multiple_nodes()), (None, true));
         let node = |mask: &str| two.node_of(&mask.parse().unwrap());
         assert_eq!(
             ["0", "1-3", "4,7", "3-4", "", "8"].map(node),
@@ -206,7 +209,7 @@ mod tests {
                 None
             ]
         );
-        assert!(two.move_to(NodeId(2)).is_err(), "there is no such node");
+        assert!(two.migrate_to(NodeId(2)).is_err(), "there is no such node");
     }
 
     #[test]
@@ -238,10 +241,10 @@ mod tests {
 
     #[test]
     fn every_page_of_a_mapping_lies_somewhere() {
-        let memory = SharedMemory::holding("test", &[1; 40_000]).unwrap();
+        let memory = SharedMemory::create_sealed("test", &[1; 40_000]).unwrap();
         let mapping = memory.map_read().unwrap();
         let bytes = mapping.bytes_by_node().unwrap();
         assert_eq!(bytes.iter().map(|(_, bytes)| bytes).sum::<u64>(), 40_960);
-        assert_eq!(mapping.huge_bytes().unwrap(), 0);
+        assert_eq!(mapping.huge_page_bytes().unwrap(), 0);
     }
 }

@@ -76,11 +76,11 @@ impl Poll {
 
 /// Wakes the thread that waits for it; clones wake the same thread.
 #[derive(Clone, Debug)]
-pub struct Wake {
+pub struct Waker {
     eventfd: Arc<EventFd>,
 }
 
-impl Wake {
+impl Waker {
     /// Creates a waker.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Wake {
     }
 }
 
-impl AsFd for Wake {
+impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.eventfd.as_fd()
     }
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn poll_returns_on_process_exit_and_on_wake() {
         let poll = Poll::new().unwrap();
-        let wake = Wake::new().unwrap();
+        let wake = Waker::new().unwrap();
         poll.add(&wake, PollKey(1)).unwrap();
         assert_eq!(poll.wait(Duration::ZERO).unwrap(), []);
         wake.clone().wake();

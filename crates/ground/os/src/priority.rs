@@ -52,7 +52,7 @@ pub fn lower_thread_priority() -> bool {
 /// time is unchanged, but its scheduling latency is lower. For threads with short bursts of work
 /// that other threads wait for. Returns false on failure; older kernels accept the call without any
 /// effect.
-pub fn shorten_slice() -> bool {
+pub fn shorten_time_slice() -> bool {
     set_attributes(own_nice()).is_ok()
 }
 

@@ -18,11 +18,11 @@ use crate::{
 
 /// Effect on a thread's affinity mask when its cpuset shrinks and grows again.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum UserMasks {
+pub enum MaskRestoration {
     /// The requested mask is restored (6.2 and later, and some older distribution kernels).
-    Remembered,
+    Restored,
     /// The mask is lost: the thread may run on the whole cpuset.
-    Forgotten,
+    Lost,
     /// Not determined.
     Unknown {
         /// The reason, as a sentence.
@@ -32,12 +32,12 @@ pub enum UserMasks {
 
 /// Runs the test in a temporary cgroup with `sleeper`, a program that sleeps. Takes a few
 /// milliseconds and needs two cpus and the permission to create a cgroup; otherwise returns
-/// [`UserMasks::Unknown`].
-pub fn probe_user_masks(host: &HostRoot, sleeper: Command) -> UserMasks {
+/// [`MaskRestoration::Unknown`].
+pub fn probe_mask_restoration(host: &HostRoot, sleeper: Command) -> MaskRestoration {
     match try_probe(host, sleeper) {
-        Ok(true) => UserMasks::Remembered,
-        Ok(false) => UserMasks::Forgotten,
-        Err(reason) => UserMasks::Unknown { reason },
+        Ok(true) => MaskRestoration::Restored,
+        Ok(false) => MaskRestoration::Lost,
+        Err(reason) => MaskRestoration::Unknown { reason },
     }
 }
 
@@ -47,7 +47,10 @@ fn try_probe(host: &HostRoot, sleeper: Command) -> Result<bool, String> {
     }
     let me = Pid(nix::unistd::getpid().as_raw());
     let own = find_cgroup(host, me).map_err(|e| e.to_string())?;
-    let cpus = own.read_effective(host).map_err(|e| e.to_string())?.cpus;
+    let cpus = own
+        .read_effective_cpuset(host)
+        .map_err(|e| e.to_string())?
+        .cpus;
     let mut ids = cpus.iter();
     let (Some(low), Some(high)) = (ids.next(), ids.next()) else {
         return Err(format!("the cpuset has fewer than two cpus: {cpus}"));
@@ -139,7 +142,7 @@ mod tests {
         let host = HostRoot::live();
         let mut sleep = Command::new("sleep");
         sleep.arg("60");
-        let answer = probe_user_masks(&host, sleep);
+        let answer = probe_mask_restoration(&host, sleep);
         let own = find_cgroup(&host, Pid(nix::unistd::getpid().as_raw())).unwrap();
         let left = own
             .directory
@@ -149,7 +152,7 @@ mod tests {
             "{} is left after {answer:?}",
             left.display()
         );
-        if let UserMasks::Unknown { reason } = answer {
+        if let MaskRestoration::Unknown { reason } = answer {
             assert!(!reason.is_empty());
         }
     }

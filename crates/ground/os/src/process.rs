@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use albacore_values::{Pid, Tid};
 
 use crate::limits::TASKS_MAX;
-use crate::read::{read_bytes, read_text, read_text_if_present};
+use crate::read::{read_bytes, read_optional_text, read_text};
 use crate::{HostRoot, OsError, Stat, parse_stat};
 
 fn process(host: &HostRoot, pid: Pid) -> PathBuf {
@@ -110,7 +110,7 @@ pub fn read_children(host: &HostRoot, pid: Pid) -> Result<Vec<Pid>, OsError> {
     let mut children = Vec::new();
     for tid in read_tasks(host, pid)? {
         let directory = task(host, pid, tid);
-        match read_text_if_present(&directory.join("children"))? {
+        match read_optional_text(&directory.join("children"))? {
             Some(text) => {
                 children.extend(
                     text.split_ascii_whitespace()

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::kubepods::subdirectories;
-use crate::read::read_text_if_present;
+use crate::read::read_optional_text;
 use crate::{Cgroup, CgroupVersion, HostRoot, OsError};
 
 /// CPU quota of a cgroup, and its throttling statistics.
@@ -30,7 +30,7 @@ pub fn read_cpu_quota(host: &HostRoot, cgroup: &Cgroup) -> Result<CpuQuota, OsEr
     let Some(mount) = find_cpu_mount(host, cgroup)? else {
         return Ok(quota);
     };
-    for directory in cgroup.ancestry() {
+    for directory in cgroup.ancestors() {
         // infallible: the path of an ancestor starts with the mount point.
         let below = directory.strip_prefix(&cgroup.mount).unwrap_or(directory);
         let directory = mount.join(below);
@@ -38,7 +38,7 @@ pub fn read_cpu_quota(host: &HostRoot, cgroup: &Cgroup) -> Result<CpuQuota, OsEr
             continue;
         };
         quota.millicpus = Some(quota.millicpus.map_or(millicpus, |m| m.min(millicpus)));
-        if let Some(text) = read_text_if_present(&directory.join("cpu.stat"))? {
+        if let Some(text) = read_optional_text(&directory.join("cpu.stat"))? {
             let value = |name: &str| field(&text, name).unwrap_or(0);
             quota.periods += value("nr_periods");
             quota.throttled_periods += value("nr_throttled");
@@ -66,7 +66,7 @@ pub fn quota_files(host: &HostRoot, cgroup: &Cgroup) -> Result<Vec<PathBuf>, OsE
         let below = at.strip_prefix(&cgroup.mount).unwrap_or(at);
         mount.join(below).join(name)
     };
-    let files = cgroup.ancestry().map(file);
+    let files = cgroup.ancestors().map(file);
     Ok(files.filter(|file| file.exists()).collect())
 }
 
@@ -96,7 +96,7 @@ fn read_limit(version: CgroupVersion, directory: &Path) -> Result<Option<u32>, O
     let (quota, period) = match version {
         CgroupVersion::V2 => {
             let path = directory.join("cpu.max");
-            let Some(text) = read_text_if_present(&path)? else {
+            let Some(text) = read_optional_text(&path)? else {
                 return Ok(None);
             };
             let (quota, period) = text
@@ -110,7 +110,7 @@ fn read_limit(version: CgroupVersion, directory: &Path) -> Result<Option<u32>, O
         }
         CgroupVersion::V1 => {
             let path = directory.join("cpu.cfs_quota_us");
-            let Some(text) = read_text_if_present(&path)? else {
+            let Some(text) = read_optional_text(&path)? else {
                 return Ok(None);
             };
             let quota = number(&path, &text)?;
@@ -118,7 +118,7 @@ fn read_limit(version: CgroupVersion, directory: &Path) -> Result<Option<u32>, O
                 return Ok(None);
             }
             let path = directory.join("cpu.cfs_period_us");
-            let text = read_text_if_present(&path)?.unwrap_or_default();
+            let text = read_optional_text(&path)?.unwrap_or_default();
             (quota, number(&path, &text)?)
         }
     };

@@ -34,7 +34,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, OsError> {
 }
 
 /// As [`read_text`], or `None` if the file does not exist.
-pub(crate) fn read_text_if_present(path: &Path) -> Result<Option<String>, OsError> {
+pub(crate) fn read_optional_text(path: &Path) -> Result<Option<String>, OsError> {
     match read_text(path) {
         Ok(text) => Ok(Some(text)),
         Err(OsError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),

@@ -61,7 +61,7 @@ impl SharedMemory {
     ///
     /// # Errors
     /// As [`SharedMemory::create`].
-    pub fn holding(name: &str, contents: &[u8]) -> Result<Self, OsError> {
+    pub fn create_sealed(name: &str, contents: &[u8]) -> Result<Self, OsError> {
         if contents.len() >= HUGE_PAGE_BYTES {
             let memory = Self::create(name, contents.len())?;
             let written = memory.write_mapped(contents);

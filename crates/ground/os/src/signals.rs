@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-use crate::{OsError, Wake};
+use crate::{OsError, Waker};
 
 /// The eventfd to which the handler writes; -1 before it exists.
 static HANDLER_FD: AtomicI32 = AtomicI32::new(-1);
@@ -24,7 +24,7 @@ static UPGRADE_SIGNALS: AtomicU32 = AtomicU32::new(0);
 /// recent instance receives the signals.
 #[derive(Debug)]
 pub struct Signals {
-    wake: Wake,
+    wake: Waker,
 }
 
 extern "C" fn on_signal(signal: libc::c_int) {
@@ -61,12 +61,12 @@ impl Signals {
     ///
     /// # Errors
     /// As [`Signals::install`].
-    pub fn install_with_upgrades() -> Result<Self, OsError> {
+    pub fn install_with_sigusr2() -> Result<Self, OsError> {
         Self::install_for(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR2])
     }
 
     fn install_for(signals: &[Signal]) -> Result<Self, OsError> {
-        let wake = Wake::new()?;
+        let wake = Waker::new()?;
         // The handler may run at any time, so its duplicate of the descriptor is never closed.
         let copy = nix::unistd::dup(&wake).map_err(|e| OsError::call("dup", e))?;
         HANDLER_FD.store(copy.as_raw_fd(), Ordering::SeqCst);
@@ -84,13 +84,13 @@ impl Signals {
     }
 
     /// Number of SIGINT and SIGTERM received so far; clears the readiness of the descriptor.
-    pub fn take(&self) -> u32 {
+    pub fn termination_count(&self) -> u32 {
         self.wake.clear();
         TERMINATION_SIGNALS.load(Ordering::SeqCst)
     }
 
     /// Number of SIGUSR2 received so far.
-    pub fn upgrades(&self) -> u32 {
+    pub fn upgrade_count(&self) -> u32 {
         UPGRADE_SIGNALS.load(Ordering::SeqCst)
     }
 }

@@ -33,8 +33,8 @@ pub struct Spawn {
 /// Destination of the output of a started command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SpawnOutput {
-    /// Inherited.
-    Ours,
+    /// stdout and stderr of this process.
+    Inherited,
     /// stdout is piped (`Child::stdout`), stderr is inherited.
     Pipe,
     /// stdout is piped (`Child::stdout`), stderr is appended to this file.
@@ -86,7 +86,7 @@ impl Spawn {
                 })
         };
         match &self.output {
-            SpawnOutput::Ours => {}
+            SpawnOutput::Inherited => {}
             SpawnOutput::Pipe => {
                 command.stdout(Stdio::piped());
             }
@@ -190,7 +190,7 @@ mod tests {
             command: vec!["/no/such/server".into()],
             environment: Vec::new(),
             directory: None,
-            output: SpawnOutput::Ours,
+            output: SpawnOutput::Inherited,
         };
         assert!(
             spawn

@@ -2,24 +2,24 @@
 
 use std::path::Path;
 
-use albacore_topology::{CpuSet, SysfsText, sysfs_paths};
+use albacore_topology::{CpuSet, SysfsFiles, sysfs_paths};
 
 use crate::OsError;
-use crate::read::{parse_cpus, read_text, read_text_if_present};
+use crate::read::{parse_cpus, read_optional_text, read_text};
 
 /// Reads the files of `/sys/devices/system` or of a copy at `system` that describe cpus and caches.
 /// Files that do not exist are omitted.
 ///
 /// # Errors
 /// `cpu/online` or `node/online` is not a cpu list, or a file exists but cannot be read.
-pub fn read_sysfs(system: &Path) -> Result<SysfsText, OsError> {
+pub fn read_sysfs(system: &Path) -> Result<SysfsFiles, OsError> {
     let list = |name: &str| -> Result<CpuSet, OsError> {
         let path = system.join(name);
-        parse_cpus(&path, &read_text_if_present(&path)?.unwrap_or_default())
+        parse_cpus(&path, &read_optional_text(&path)?.unwrap_or_default())
     };
-    let mut files = SysfsText::new();
+    let mut files = SysfsFiles::new();
     for name in sysfs_paths(&list("cpu/online")?, &list("node/online")?) {
-        let text = match read_text_if_present(&system.join(&name)) {
+        let text = match read_optional_text(&system.join(&name)) {
             // The cpu lists by core type (cpu_core, cpu_atom) are in the parent directory.
             Ok(None) => read_kinds_above(system, &name)?,
             other => other?,

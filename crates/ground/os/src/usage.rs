@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::read::{read_text, read_text_if_present};
+use crate::read::{read_optional_text, read_text};
 use crate::{HostRoot, Micros, OsError, Pid, Tid, read_task_stat, read_tasks};
 
 /// Total usage of the live threads of a process. Threads that have exited are not included, so only
@@ -43,7 +43,7 @@ pub fn read_usage(host: &HostRoot, pid: Pid) -> Result<ProcessUsage, OsError> {
         usage.running_micros += running / 1_000;
         usage.waiting_micros += waiting / 1_000;
         usage.threads += 1;
-        let moved = match read_text_if_present(&directory.join("sched")) {
+        let moved = match read_optional_text(&directory.join("sched")) {
             Ok(text) => text.as_deref().and_then(migrations),
             Err(e) if e.is_gone() => Some(0),
             Err(e) => return Err(e),

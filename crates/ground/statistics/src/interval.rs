@@ -28,7 +28,7 @@ pub enum Claim {
     Faster,
     Slower,
     /// The interval includes 1.
-    Open,
+    Inconclusive,
 }
 
 /// Mean of a sample, and its variance for the interval.
@@ -102,7 +102,7 @@ impl Interval {
         } else if self.high < 1.0 {
             Claim::Slower
         } else {
-            Claim::Open
+            Claim::Inconclusive
         }
     }
 }
@@ -139,7 +139,7 @@ mod tests {
             (half - 9.925 * 0.083_551 / 3_f64.sqrt()).abs() < 1e-3,
             "{half}"
         );
-        assert_eq!(one.claim(), Claim::Open);
+        assert_eq!(one.claim(), Claim::Inconclusive);
         // The same sample twice: half the variance, and 4 degrees of freedom: 4.604
         let both = interval(&[&logarithms, &logarithms]);
         let half = (both.high / both.ratio).ln();
@@ -163,7 +163,7 @@ mod tests {
             let (one, other) = (sample(5), sample(3));
             let intervals = [interval(&[&one]), interval(&[&one, &other])];
             for (claims, interval) in claims.iter_mut().zip(intervals) {
-                *claims += usize::from(interval.claim() != Claim::Open);
+                *claims += usize::from(interval.claim() != Claim::Inconclusive);
             }
         }
         assert!(

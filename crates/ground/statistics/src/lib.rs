@@ -4,14 +4,14 @@
 //! Used by `albacore experiment`, `albacore tune` and trials of placements on live pods.
 #![forbid(unsafe_code)]
 
-mod change;
 mod elimination;
 mod histogram;
 mod interval;
-mod served;
+mod regression_check;
+mod request_counters;
 
-pub use change::Change;
-pub use elimination::{EQUAL, Look, compare, looks};
+pub use elimination::{ArmComparison, EQUIVALENCE_RATIO, compare, comparison_rounds};
 pub use histogram::histogram_quantile;
 pub use interval::{CONFIDENCE, Claim, Interval, SampleMean, median};
-pub use served::{Served, ServedWindow, metric_sum};
+pub use regression_check::RegressionCheck;
+pub use request_counters::{RequestCounters, RequestWindow, metric_sum};

@@ -38,7 +38,7 @@ pub enum CpuSetError {
 
 /// Reason why the cpus given by a user cannot be used; printed after the name of the option.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum CpuChoiceError {
+pub enum CpuSelectionError {
     #[error("is empty: give at least one of the cpus that this process may use, {allowed}")]
     Empty { allowed: CpuSet },
     #[error(
@@ -162,15 +162,15 @@ impl CpuSet {
     ///
     /// # Errors
     /// The set is empty, or contains a cpu that is not allowed.
-    pub fn check_choice(&self, allowed: &Self) -> Result<(), CpuChoiceError> {
+    pub fn check_selection(&self, allowed: &Self) -> Result<(), CpuSelectionError> {
         let others = self.difference(allowed);
         let allowed = allowed.clone();
         if self.is_empty() {
-            return Err(CpuChoiceError::Empty { allowed });
+            return Err(CpuSelectionError::Empty { allowed });
         }
         if !others.is_empty() {
             let chosen = self.clone();
-            return Err(CpuChoiceError::NotAllowed {
+            return Err(CpuSelectionError::NotAllowed {
                 chosen,
                 others,
                 allowed,
@@ -319,7 +319,7 @@ mod tests {
     fn a_cpu_choice_is_within_the_allowed_cpus() {
         let choose = |text| {
             set(text)
-                .check_choice(&set("0-3"))
+                .check_selection(&set("0-3"))
                 .map_err(|e| e.to_string())
         };
         assert_eq!((choose("0-3"), choose("2")), (Ok(()), Ok(())));

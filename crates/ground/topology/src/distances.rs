@@ -151,7 +151,7 @@ impl DistanceOverrides {
     /// Applies the overrides to `base`. The other levels of `base` are raised to overrides of
     /// nearer levels and lowered to overrides of farther levels. The result is valid if both inputs
     /// are.
-    pub fn over(&self, base: Distances) -> Distances {
+    pub fn apply_to(&self, base: Distances) -> Distances {
         let own = [
             base.l1,
             base.l2,
@@ -239,7 +239,7 @@ mod tests {
 
     fn over(text: &str) -> Distances {
         let overrides: DistanceOverrides = text.parse().unwrap();
-        overrides.over(Distances::default())
+        overrides.apply_to(Distances::default())
     }
 
     #[test]

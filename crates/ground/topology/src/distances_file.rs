@@ -103,7 +103,7 @@ impl DistancesFile {
     /// # Errors
     /// It was measured on another machine.
     pub fn distances_of(&self, machine: &Topology) -> Result<Distances, DistancesFileError> {
-        let hash = machine.hash_text();
+        let hash = machine.hash_hex();
         if self.topology == hash {
             return Ok(self.distances);
         }
@@ -138,7 +138,7 @@ impl DistancesFile {
             inner
         };
         Self {
-            topology: machine.hash_text(),
+            topology: machine.hash_hex(),
             distances: Distances {
                 cpu: own.cpu,
                 l1: mean(Level::L1),
@@ -209,13 +209,13 @@ mod tests {
     #[test]
     fn a_file_is_read_back_and_is_of_one_machine() {
         let machine = parse_synthetic("l3:1 core:2 pu:2").unwrap();
-        let file = DistancesFile::parse(&file(&machine.hash_text(), "70", MATRIX)).unwrap();
+        let file = DistancesFile::parse(&file(&machine.hash_hex(), "70", MATRIX)).unwrap();
         let text = serde_json::to_string(&file).unwrap();
         assert_eq!(DistancesFile::parse(&text).unwrap(), file);
         assert_eq!(file.distances_of(&machine).unwrap().l3, 70);
         let other = parse_synthetic("l3:1 core:4 pu:1").unwrap();
         let error = file.distances_of(&other).unwrap_err().to_string();
-        assert!(error.contains(&other.hash_text()), "{error}");
+        assert!(error.contains(&other.hash_hex()), "{error}");
     }
 
     #[test]

@@ -197,7 +197,7 @@ impl Topology {
     }
 
     /// [`hash64`](Self::hash64) as 16 hexadecimal digits.
-    pub fn hash_text(&self) -> String {
+    pub fn hash_hex(&self) -> String {
         format!("{:016x}", self.hash64())
     }
 

@@ -37,7 +37,7 @@ use crate::{Cpu, CpuId, CpuSet, CpuSetError, Topology, TopologyError};
 /// File contents by path below `/sys/devices/system` (`cpu/online`, `node/node0/cpulist`); files
 /// that do not exist are absent. `cpu_atom/cpus` and `cpu_lowpower/cpus` of `/sys/devices` are
 /// stored under exactly these names.
-pub type SysfsText = BTreeMap<String, String>;
+pub type SysfsFiles = BTreeMap<String, String>;
 
 /// Error of parsing sysfs files.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -117,7 +117,7 @@ const EFFICIENT_LISTS: [&str; 2] = ["cpu_atom/cpus", "cpu_lowpower/cpus"];
 ///
 /// # Errors
 /// `cpu/online` is missing or empty, or a file has invalid content; the error contains its path.
-pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
+pub fn parse_sysfs(files: &SysfsFiles) -> Result<Topology, SysfsError> {
     let online = files.get("cpu/online").ok_or(SysfsError::NoOnline)?;
     let online: CpuSet = parse_list("cpu/online", online)?;
     let machine = SysfsReader {
@@ -167,7 +167,7 @@ pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
 
 /// The files and the online cpus; results are indexed by position in `ids`.
 struct SysfsReader<'a> {
-    files: &'a SysfsText,
+    files: &'a SysfsFiles,
     online: CpuSet,
     ids: Vec<CpuId>,
 }

@@ -2,13 +2,13 @@
 //! node so that plans for it can be made elsewhere.
 //!
 //! `cpus=0-255 core=0-127x2 l3=0-15*8x2 numa=0-1*64x2 distances=1,4,10,50,100,200,200`: the ids,
-//! then the domain of each cpu per level as encoded by [`number_runs_text`]. A missing level has
+//! then the domain of each cpu per level as encoded by [`encode_run_length`]. A missing level has
 //! the same domains as the next inner level, a missing `core` one core per cpu, numbered from 0.
 //! `capacity` is omitted if all cores have the maximum, `distances` (in the order of
 //! [`Level::ALL`]) if the machine's own are unknown.
 
 use crate::limits::{TOPOLOGY_TEXT_BYTES_MAX, TOPOLOGY_TEXT_CPUS_MAX};
-use crate::number_runs::{NumberRunsError, number_runs_text, parse_number_runs};
+use crate::run_length::{RunLengthError, decode_run_length, encode_run_length};
 use crate::{
     CAPACITY_MAX, Cpu, CpuSet, CpuSetError, Distances, DistancesError, Level, Topology,
     TopologyError,
@@ -48,7 +48,7 @@ pub enum TopologyTextError {
         /// The invalid value.
         value: String,
         #[source]
-        source: NumberRunsError,
+        source: RunLengthError,
     },
     #[error("{name} has {numbers} numbers, but cpus has {cpus} cpus")]
     OtherCount {
@@ -99,13 +99,13 @@ pub fn topology_text(machine: &Topology) -> String {
     for (name, domain) in LEVELS {
         let domains: Vec<u32> = cpus.iter().map(domain).collect();
         if domains != inside {
-            fields.push(format!("{name}={}", number_runs_text(&domains)));
+            fields.push(format!("{name}={}", encode_run_length(&domains)));
         }
         inside = domains;
     }
     if cpus.iter().any(|cpu| cpu.capacity != CAPACITY_MAX) {
         let capacities: Vec<u32> = cpus.iter().map(|cpu| cpu.capacity.into()).collect();
-        fields.push(format!("{CAPACITY}={}", number_runs_text(&capacities)));
+        fields.push(format!("{CAPACITY}={}", encode_run_length(&capacities)));
     }
     if machine.has_node_distances() {
         let distances = machine.distances();
@@ -223,7 +223,7 @@ impl<'a> Fields<'a> {
         let Some(value) = self.get(name) else {
             return Ok(None);
         };
-        let parsed = parse_number_runs(value, TOPOLOGY_TEXT_CPUS_MAX);
+        let parsed = decode_run_length(value, TOPOLOGY_TEXT_CPUS_MAX);
         let numbers = parsed.map_err(|source| TopologyTextError::Numbers {
             name,
             value: value.to_owned(),

@@ -7,7 +7,7 @@
 )]
 
 use albacore_topology::{
-    Cpu, CpuSet, DistanceOverrides, Distances, SysfsText, Topology, parse_synthetic, parse_sysfs,
+    Cpu, CpuSet, DistanceOverrides, Distances, SysfsFiles, Topology, parse_synthetic, parse_sysfs,
 };
 use proptest::prelude::*;
 
@@ -45,8 +45,8 @@ fn assert_lawful(machine: &Topology) {
 }
 
 /// A machine with two packages of two cores of two cpus each, with all files.
-fn whole() -> SysfsText {
-    let mut files = SysfsText::from([
+fn whole() -> SysfsFiles {
+    let mut files = SysfsFiles::from([
         ("cpu/online".to_owned(), "0-7\n".to_owned()),
         ("node/online".to_owned(), "0-1\n".to_owned()),
         ("node/node0/cpulist".to_owned(), "0-3\n".to_owned()),
@@ -123,7 +123,7 @@ proptest! {
         let own = Distances { cpu, l1, l2, l3, numa, package, machine };
         let [l1, l2, l3, numa, package, machine] = given;
         let overrides = DistanceOverrides { l1, l2, l3, numa, package, machine };
-        let result = overrides.over(own);
+        let result = overrides.apply_to(own);
         if overrides.validate().is_ok() {
             prop_assert_eq!(result.validate(), Ok(()));
         }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use albacore_topology::{
-    CAPACITY_MAX, Cpu, CpuSet, Distances, SysfsError, SysfsText, Topology, TopologyError,
+    CAPACITY_MAX, Cpu, CpuSet, Distances, SysfsError, SysfsFiles, Topology, TopologyError,
     parse_sysfs, sysfs_paths,
 };
 
@@ -21,8 +21,8 @@ fn sample_dir(name: &str) -> PathBuf {
 }
 
 /// All files of the sample, by relative path.
-fn sample(name: &str) -> SysfsText {
-    fn walk(root: &Path, dir: &Path, files: &mut SysfsText) {
+fn sample(name: &str) -> SysfsFiles {
+    fn walk(root: &Path, dir: &Path, files: &mut SysfsFiles) {
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
@@ -187,8 +187,8 @@ fn a_copy_of_a_firecracker_vm_has_two_cores_under_one_l3() {
 }
 
 /// Two packages with two NUMA nodes of two cores each; one L3 per package.
-fn sub_numa_clusters() -> SysfsText {
-    let mut files = SysfsText::from([
+fn sub_numa_clusters() -> SysfsFiles {
+    let mut files = SysfsFiles::from([
         ("cpu/online".to_owned(), "0-7\n".to_owned()),
         ("node/online".to_owned(), "0-4\n".to_owned()),
         ("node/node4/cpulist".to_owned(), "\n".to_owned()),
@@ -268,7 +268,7 @@ fn rows_of_distances_are_positive_numbers_of_the_nodes_that_are_online() {
 
 #[test]
 fn clusters_share_an_l2_and_dies_an_l3_where_no_cache_is_shown() {
-    let mut files = SysfsText::from([("cpu/online".to_owned(), "0-7".to_owned())]);
+    let mut files = SysfsFiles::from([("cpu/online".to_owned(), "0-7".to_owned())]);
     for cpu in 0..8 {
         let cluster = cpu / 2 * 2;
         for (file, text) in [
@@ -296,7 +296,7 @@ fn the_listed_paths_are_all_that_is_looked_at() {
                 .parse::<CpuSet>()
                 .unwrap()
         };
-        let mut listed = SysfsText::new();
+        let mut listed = SysfsFiles::new();
         for path in sysfs_paths(&set("cpu/online"), &set("node/online")) {
             if let Some(text) = all.get(&path) {
                 listed.insert(path, text.clone());
@@ -308,7 +308,7 @@ fn the_listed_paths_are_all_that_is_looked_at() {
 
 #[test]
 fn without_topology_files_every_cpu_is_a_core() {
-    let m = parse_sysfs(&SysfsText::from([("cpu/online".into(), "0-1,5\n".into())])).unwrap();
+    let m = parse_sysfs(&SysfsFiles::from([("cpu/online".into(), "0-1,5\n".into())])).unwrap();
     assert_eq!(groups(&m, |c| c.core), "0 | 1 | 5");
     assert_eq!(groups(&m, |c| c.l3), "0-1,5");
 }
@@ -364,5 +364,5 @@ fn wrong_files_are_named() {
             "{path} {text:?}: {error}"
         );
     }
-    assert_eq!(parse_sysfs(&SysfsText::new()), Err(SysfsError::NoOnline));
+    assert_eq!(parse_sysfs(&SysfsFiles::new()), Err(SysfsError::NoOnline));
 }

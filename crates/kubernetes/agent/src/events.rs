@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use albacore_api::counted;
 use albacore_cluster::{EventDraft, ObjectEvent};
-use albacore_placer::Restored;
+use albacore_placer::RestoreSummary;
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::desired::PodAction;
@@ -173,7 +173,7 @@ impl PodHistory {
             )
         });
         let trial = &pod.trial;
-        let without_reports = trial.progress.clone().filter(|_| trial.lacks_reports);
+        let without_reports = trial.progress.clone().filter(|_| trial.is_missing_reports);
         let refused = match &pod.desired.action {
             PodAction::Refuse { reason } => Some(reason.clone()),
             _ => None,
@@ -230,7 +230,11 @@ fn back_off_note(back_off: &BackOffSummary) -> String {
 }
 
 /// Event for masks that were given back because the pod is no longer placed.
-pub(crate) fn restored_event(pod: &ObjectReference, masks: &Restored, why: &str) -> ObjectEvent {
+pub(crate) fn restored_event(
+    pod: &ObjectReference,
+    masks: &RestoreSummary,
+    why: &str,
+) -> ObjectEvent {
     restored(masks.count as u64, masks.errors_total as u64, why).regarding(pod.clone())
 }
 

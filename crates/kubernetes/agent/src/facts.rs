@@ -49,7 +49,7 @@ pub(crate) struct TrialFacts {
     /// Any other decision of the trial.
     pub(crate) decided: Option<String>,
     /// Whether a latency report that the trial needed is missing.
-    pub(crate) lacks_reports: bool,
+    pub(crate) is_missing_reports: bool,
     /// Period in which the server has to report its latency for the trial.
     pub(crate) report_period: Option<Duration>,
 }
@@ -72,7 +72,7 @@ impl Reason {
 
 /// How the kernel treats masks when cpusets change.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct MaskMemory {
+pub(crate) struct MaskRestorationState {
     /// Whether it restores them after a cpuset grows again: `True`, `False` or `Unknown`.
     pub(crate) status: &'static str,
     pub(crate) reason: Reason,
@@ -86,7 +86,7 @@ pub(crate) struct Health {
     /// Reasons why the agent is degraded.
     pub(crate) degraded: Vec<Reason>,
     /// `None` if it was not probed.
-    pub(crate) mask_memory: Option<MaskMemory>,
+    pub(crate) mask_restoration_state: Option<MaskRestorationState>,
 }
 
 /// State of the node and its pods.
@@ -280,7 +280,7 @@ impl PodFacts {
     /// Threads per worker that the CPU quota lets run at once, if fewer than requested.
     pub(crate) fn quota_threads(&self) -> Option<u16> {
         let state = self.state.as_ref()?;
-        (state.policy.threads < state.threads_asked).then_some(state.policy.threads)
+        (state.policy.threads < state.threads_requested).then_some(state.policy.threads)
     }
 
     /// Threads of workers that are hot, once measured.
@@ -306,7 +306,7 @@ impl PodFacts {
 /// Sentence for a warning that is not otherwise visible in the status or the table.
 fn warning_text(warning: &PlacementWarning) -> Option<String> {
     match warning {
-        PlacementWarning::NameTwice { worker, pid } => Some(format!(
+        PlacementWarning::DuplicateWorkerName { worker, pid } => Some(format!(
             "process {} also has the name of worker {} and is not placed",
             pid.0, worker.0
         )),

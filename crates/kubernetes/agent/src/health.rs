@@ -4,13 +4,13 @@
 use std::process::Command;
 
 use albacore_os::{
-    HostRoot, Kubepods, KubepodsError, Pid, Pinning, SchedExt, UserMasks, is_read_only,
-    probe_pinning, probe_user_masks, read_hidepid, read_sched_ext, read_stat,
+    HostRoot, Kubepods, KubepodsError, MaskRestoration, Pid, Pinning, SchedExt, is_read_only,
+    probe_mask_restoration, probe_pinning, read_hidepid, read_sched_ext, read_stat,
 };
 use albacore_plan::Enforcement;
 
 use crate::desired::{KillSwitch, NODE_ANNOTATION, NodeRules};
-use crate::facts::{Health, MaskMemory, Reason};
+use crate::facts::{Health, MaskRestorationState, Reason};
 use crate::placer_stats::{FILES_EXHAUSTED, PlacerStats};
 
 /// Results of the probes run once at startup.
@@ -18,7 +18,7 @@ use crate::placer_stats::{FILES_EXHAUSTED, PlacerStats};
 pub(crate) struct SelfTest {
     has_sys_nice: bool,
     has_read_only_cgroups: bool,
-    user_masks: Option<UserMasks>,
+    mask_restoration: Option<MaskRestoration>,
 }
 
 impl SelfTest {
@@ -28,7 +28,7 @@ impl SelfTest {
         Self {
             has_sys_nice: probe_pinning(host) == Pinning::Permitted,
             has_read_only_cgroups: is_read_only(&host.cgroup).unwrap_or(false),
-            user_masks: enforces.then(|| probe_user_masks(host, sleeper())),
+            mask_restoration: enforces.then(|| probe_mask_restoration(host, sleeper())),
         }
     }
 
@@ -40,9 +40,9 @@ impl SelfTest {
         }
     }
 
-    fn mask_memory(&self) -> Option<MaskMemory> {
-        let found = self.user_masks.as_ref()?;
-        Some(mask_memory(found, self.has_read_only_cgroups))
+    fn mask_restoration_state(&self) -> Option<MaskRestorationState> {
+        let found = self.mask_restoration.as_ref()?;
+        Some(mask_restoration_state(found, self.has_read_only_cgroups))
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn health(
         return Health {
             not_enforcing: not_enforcing(host, test, rules, false),
             degraded: vec![Reason::new("FilesExhausted", &failure.message)],
-            mask_memory: test.mask_memory(),
+            mask_restoration_state: test.mask_restoration_state(),
         };
     }
     let is_sched_ext = matches!(read_sched_ext(host), Ok(SchedExt::Enabled));
@@ -91,7 +91,7 @@ pub(crate) fn health(
     Health {
         not_enforcing: not_enforcing(host, test, rules, is_sched_ext),
         degraded,
-        mask_memory: test.mask_memory(),
+        mask_restoration_state: test.mask_restoration_state(),
     }
 }
 
@@ -189,27 +189,27 @@ fn not_enforcing(
     is_sched_ext.then(|| Reason::new("SchedExt", FOREIGN_SCHEDULER))
 }
 
-fn mask_memory(found: &UserMasks, is_read_only: bool) -> MaskMemory {
+fn mask_restoration_state(found: &MaskRestoration, is_read_only: bool) -> MaskRestorationState {
     let (status, code, text) = match found {
-        UserMasks::Remembered => (
+        MaskRestoration::Restored => (
             "True",
             "Tried",
             "the kernel restores a mask when its cpus return",
         ),
-        UserMasks::Forgotten => (
+        MaskRestoration::Lost => (
             "False",
             "Tried",
             "any change of a cpuset resets its masks: they are written again",
         ),
         // Only informative: every mask is read back after its cpuset changed.
-        UserMasks::Unknown { .. } if is_read_only => (
+        MaskRestoration::Unknown { .. } if is_read_only => (
             "Unknown",
             "ReadOnlyCgroups",
             "the cgroups are mounted read-only: the behavior of the kernel was not tested",
         ),
-        UserMasks::Unknown { reason } => ("Unknown", "NotTried", reason.as_str()),
+        MaskRestoration::Unknown { reason } => ("Unknown", "NotTried", reason.as_str()),
     };
-    MaskMemory {
+    MaskRestorationState {
         status,
         reason: Reason::new(code, text),
     }

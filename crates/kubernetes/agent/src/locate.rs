@@ -28,7 +28,7 @@ pub(crate) struct ContainerProcesses {
     pub(crate) server_kind: ServerKind,
     /// Processes that entered the container from outside (`kubectl exec`, probes): counted, never
     /// placed.
-    pub(crate) entered: usize,
+    pub(crate) foreign_processes: usize,
 }
 
 /// Why a container is not placed.
@@ -106,7 +106,7 @@ pub(crate) fn locate(
         root,
         cgroup: container.cgroup,
         server_kind: server_kind(host, root),
-        entered: members.entered,
+        foreign_processes: members.foreign_processes,
     })
 }
 

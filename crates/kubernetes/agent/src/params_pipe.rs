@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use albacore_api::InferenceDeployment;
-use albacore_os::{LineFifo, OsError, Written};
+use albacore_os::{LineFifo, OsError, WriteStatus};
 use albacore_settings::agent_stream::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
 
 use crate::facts::PodFacts;
@@ -100,7 +100,7 @@ pub(crate) struct ParamsPipe {
     due: Option<Instant>,
     /// The last line, kept for a reader that opens the pipe later.
     line: String,
-    written: Written,
+    written: WriteStatus,
 }
 
 impl ParamsPipe {
@@ -116,7 +116,7 @@ impl ParamsPipe {
             pods: Vec::new(),
             due: None,
             line: String::new(),
-            written: Written::Whole,
+            written: WriteStatus::Complete,
         })
     }
 
@@ -146,12 +146,12 @@ impl ParamsPipe {
     /// Continues a line that was written partly, or writes it again if there was no reader.
     pub(crate) fn flush(&mut self) {
         match self.written {
-            Written::Whole => {}
-            Written::Waiting => {
+            WriteStatus::Complete => {}
+            WriteStatus::Pending => {
                 let written = self.pipe.flush();
                 self.record_write(written);
             }
-            Written::NoReader => self.offer(),
+            WriteStatus::NoReader => self.offer(),
         }
     }
 
@@ -160,19 +160,19 @@ impl ParamsPipe {
         self.record_write(written);
     }
 
-    fn record_write(&mut self, written: Result<Written, OsError>) {
+    fn record_write(&mut self, written: Result<WriteStatus, OsError>) {
         self.written = written.unwrap_or_else(|error| {
             tracing::debug!(%error, "the parameters cannot be written; it is retried");
-            Written::NoReader
+            WriteStatus::NoReader
         });
     }
 
     /// Time of the next write or flush.
     pub(crate) fn next(&self, now: Instant) -> Instant {
         match self.written {
-            Written::Whole => self.due.unwrap_or(now),
-            Written::Waiting => now + FEED_RETRY,
-            Written::NoReader => now + FEED_POLL,
+            WriteStatus::Complete => self.due.unwrap_or(now),
+            WriteStatus::Pending => now + FEED_RETRY,
+            WriteStatus::NoReader => now + FEED_POLL,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use albacore_api::PodPlacement;
 use albacore_os::{Cgroup, HostRoot};
 use albacore_placer::{
-    ControlError, ControlReply, Handle, PlacerError, Restored, SubjectConfig, SubjectId,
+    ControlError, ControlReply, PlacerError, PlacerHandle, RestoreSummary, SubjectConfig, SubjectId,
 };
 use albacore_plan::{Enforcement, SubjectPolicy};
 
@@ -187,9 +187,9 @@ impl PlacedPods {
     pub(crate) fn sync(
         &mut self,
         desired: &[DesiredPod],
-        placer: &Handle,
+        placer: &PlacerHandle,
         now: Instant,
-    ) -> Vec<(String, Restored)> {
+    ) -> Vec<(String, RestoreSummary)> {
         self.needs_sync = false;
         self.poll_answers(Duration::ZERO, now);
         self.remove_undesired_lookups(desired);
@@ -224,9 +224,9 @@ impl PlacedPods {
     fn send_commands(
         &mut self,
         desired: &[DesiredPod],
-        placer: &Handle,
+        placer: &PlacerHandle,
         now: Instant,
-    ) -> Vec<(String, ControlReply<Restored>)> {
+    ) -> Vec<(String, ControlReply<RestoreSummary>)> {
         let mut removals = Vec::new();
         for (count, command) in commands(desired, &self.placed).into_iter().enumerate() {
             let is_accepted = count < COMMANDS_MAX
@@ -249,13 +249,13 @@ impl PlacedPods {
         removals
     }
 
-    fn remove(&mut self, uid: &str, placer: &Handle) -> Option<ControlReply<Restored>> {
+    fn remove(&mut self, uid: &str, placer: &PlacerHandle) -> Option<ControlReply<RestoreSummary>> {
         let pending = placer.remove(self.placed.get(uid)?.id).ok()?;
         self.placed.remove(uid);
         Some(pending)
     }
 
-    fn set_policy(&mut self, uid: &str, policy: SubjectPolicy, placer: &Handle) -> bool {
+    fn set_policy(&mut self, uid: &str, policy: SubjectPolicy, placer: &PlacerHandle) -> bool {
         let Some(pod) = self.placed.get_mut(uid) else {
             return true;
         };
@@ -266,7 +266,7 @@ impl PlacedPods {
         is_accepted
     }
 
-    fn retry(&mut self, uid: &str, generation: i64, placer: &Handle) -> bool {
+    fn retry(&mut self, uid: &str, generation: i64, placer: &PlacerHandle) -> bool {
         let Some(pod) = self.placed.get_mut(uid) else {
             return true;
         };
@@ -279,7 +279,7 @@ impl PlacedPods {
 
     /// Sends a pod to the placer if its processes are found; returns false if the placer did not
     /// accept the command.
-    fn add(&mut self, desired: &DesiredPod, placer: &Handle, now: Instant) -> bool {
+    fn add(&mut self, desired: &DesiredPod, placer: &PlacerHandle, now: Instant) -> bool {
         let uid = &desired.pod.uid;
         let PodAction::Place {
             container,

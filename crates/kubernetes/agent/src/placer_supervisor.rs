@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use albacore_os::HostRoot;
-use albacore_placer::{Handle, PlacerConfig, Restored};
+use albacore_placer::{PlacerConfig, PlacerHandle, RestoreSummary};
 use albacore_topology::Topology;
 
 use crate::limits::PLACER_PAUSE_MAX;
@@ -55,7 +55,7 @@ impl PlacerSupervisor {
         self.thread.is_some()
     }
 
-    pub(crate) fn handle(&self) -> Option<&Handle> {
+    pub(crate) fn handle(&self) -> Option<&PlacerHandle> {
         self.thread.as_ref().map(|thread| &thread.handle)
     }
 
@@ -98,7 +98,7 @@ impl PlacerSupervisor {
     }
 
     /// Stops the placer, which gives back all remaining masks.
-    pub(crate) fn stop(&mut self) -> Restored {
+    pub(crate) fn stop(&mut self) -> RestoreSummary {
         self.thread
             .take()
             .map(PlacerThread::stop)

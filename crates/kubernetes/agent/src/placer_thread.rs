@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use albacore_placer::{
-    Handle, Placer, PlacerConfig, PlacerError, Progress, Report, Restored, raise_thread_priority,
+    Placer, PlacerConfig, PlacerError, PlacerHandle, Progress, Report, RestoreSummary,
+    raise_thread_priority,
 };
 use albacore_topology::Topology;
 use k8s_openapi::jiff::Timestamp;
@@ -19,8 +20,8 @@ use crate::placer_stats::{PlacerFailure, SharedStats};
 pub(crate) type WakeFn = Arc<dyn Fn() + Send + Sync>;
 
 pub(crate) struct PlacerThread {
-    pub(crate) handle: Handle,
-    thread: JoinHandle<Restored>,
+    pub(crate) handle: PlacerHandle,
+    thread: JoinHandle<RestoreSummary>,
 }
 
 impl PlacerThread {
@@ -41,11 +42,11 @@ impl PlacerThread {
                 Ok(placer) => placer,
                 Err(error) => {
                     drop(ready.send(Err(error)));
-                    return Restored::default();
+                    return RestoreSummary::default();
                 }
             };
             drop(ready.send(Ok((placer.handle(), placer.machine().clone()))));
-            let connected = use_connector.then(|| placer.listen_for_spawns());
+            let connected = use_connector.then(|| placer.subscribe_spawn_events());
             if let Some(Err(error)) = connected {
                 tracing::warn!(%error, "new threads are found by polling");
                 stats.lock().polling_reason = Some(error.to_string());
@@ -74,7 +75,7 @@ impl PlacerThread {
     }
 
     /// Stops the placer; returns the masks that it gave back.
-    pub(crate) fn stop(self) -> Restored {
+    pub(crate) fn stop(self) -> RestoreSummary {
         // The placer has ended, or it accepts the command, because each step drains the queue.
         for _ in 0..100 {
             if self.handle.stop() != Err(albacore_placer::ControlError::Full) {
@@ -88,7 +89,7 @@ impl PlacerThread {
 
 /// Runs the placer until the stop command, then gives every mask back. Failed steps are retried
 /// with an increasing backoff.
-fn run_placer(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restored {
+fn run_placer(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> RestoreSummary {
     let mut record = |report: &Report| {
         stats.lock().record(report, Timestamp::now());
         wake();

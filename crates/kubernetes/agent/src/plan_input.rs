@@ -5,7 +5,7 @@ use albacore_api::{ConditionState, NodePlacementStatus, PodMapping};
 use albacore_placer::{SubjectId, SubjectState};
 use albacore_plan::mapping_text;
 use albacore_topology::limits::TOPOLOGY_TEXT_BYTES_MAX;
-use albacore_topology::{number_runs_text, topology_text};
+use albacore_topology::{encode_run_length, topology_text};
 
 use crate::facts::{NodeFacts, PodFacts};
 use crate::limits::MAPPINGS_BYTES_PER_20_PODS;
@@ -37,10 +37,10 @@ pub(crate) fn omitted(facts: &NodeFacts) -> Option<(&'static str, ConditionState
 /// The CPUs of fixed threads, which plans leave free.
 pub(crate) fn fixed_threads(facts: &NodeFacts) -> Option<String> {
     let states = facts.pods.iter().filter_map(placed_state);
-    let fixed = states.flat_map(|state| &state.fixed_threads);
+    let fixed = states.flat_map(|state| &state.obstacle_cpus);
     let mut cpus: Vec<u32> = fixed.map(|cpu| cpu.0.into()).collect();
     cpus.sort_unstable();
-    (!cpus.is_empty()).then(|| number_runs_text(&cpus))
+    (!cpus.is_empty()).then(|| encode_run_length(&cpus))
 }
 
 /// Omits the mappings if they are too large together; returns the bytes of all plan inputs.

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use albacore_cluster::{EventRecorder, MetricsRegistry};
-use albacore_placer::Restored;
+use albacore_placer::RestoreSummary;
 use albacore_settings::agent_stream::ServingPod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -104,7 +104,7 @@ impl Publisher {
     pub(crate) fn record_restored<'a>(
         &self,
         desired: impl Iterator<Item = &'a DesiredPod> + Clone,
-        all: Vec<(String, Restored)>,
+        all: Vec<(String, RestoreSummary)>,
     ) {
         for (uid, restored) in all {
             let Some(desired) = desired.clone().find(|desired| desired.pod.uid == uid) else {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use albacore_os::{HostRoot, raise_descriptor_limit};
 use albacore_placer::{SubjectId, mapping_hash, read_workers};
 use albacore_plan::{Enforcement, PlacementWarning};
-use albacore_trial::Reading;
+use albacore_trial::SubjectSnapshot;
 
 use crate::cluster_view::ClusterView;
 use crate::desired::{DesiredPod, KillSwitch, NodeRules, PodAction};
@@ -231,7 +231,7 @@ impl ReconcileLoop {
         // Read in every iteration: a report received before a sample is due is not used for it.
         let reports = self.inputs.latency_reports.as_mut();
         let latest = reports.map_or_else(LatestLatency::new, |reports| {
-            reports.read(|uid| self.trials.takes_reports(uid))
+            reports.read(|uid| self.trials.uses_latency_reports(uid))
         });
         let (placed, slots, host) = (&self.placed, &self.slots, &self.options.host);
         let read = |desired: &DesiredPod| {
@@ -242,7 +242,7 @@ impl ReconcileLoop {
                 PodAction::Place { policy, .. } => mapping_hash(policy, slots.rows(id), state?),
                 _ => None,
             };
-            Some(Reading { usage, mapping })
+            Some(SubjectSnapshot { usage, mapping })
         };
         self.trials.advance(&self.desired, &latest, read, now)
     }

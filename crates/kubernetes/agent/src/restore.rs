@@ -86,7 +86,7 @@ impl Restoration {
         host: &HostRoot,
         container: &ContainerCgroup,
     ) -> Result<(), albacore_os::OsError> {
-        let cpuset = container.cgroup.read_effective(host)?.cpus;
+        let cpuset = container.cgroup.read_effective_cpuset(host)?.cpus;
         if cpuset.is_empty() {
             return Ok(());
         }

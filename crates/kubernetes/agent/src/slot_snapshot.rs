@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use albacore_os::Pid;
-use albacore_placer::{Handle, SlotRow, SubjectId, SubjectState};
+use albacore_placer::{PlacerHandle, SlotRow, SubjectId, SubjectState};
 use albacore_topology::Topology;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -73,7 +73,7 @@ impl SlotSnapshot {
     /// it changed.
     pub(crate) fn refresh(
         &mut self,
-        placer: &Handle,
+        placer: &PlacerHandle,
         version: u64,
         is_forced: bool,
         metrics: &AgentMetrics,
@@ -99,7 +99,7 @@ impl SlotSnapshot {
         is_changed
     }
 
-    fn read_states(&mut self, placer: &Handle) {
+    fn read_states(&mut self, placer: &PlacerHandle) {
         let Ok(pending) = placer.states() else { return };
         let Ok(states) = pending.wait(ANSWER_TIME_MAX) else {
             return;
@@ -110,7 +110,7 @@ impl SlotSnapshot {
 
     /// Reads the machine again, because CPUs may have gone offline or come online (P25) and
     /// distances may have been measured; returns true if it changed.
-    fn read_machine(&mut self, placer: &Handle) -> bool {
+    fn read_machine(&mut self, placer: &PlacerHandle) -> bool {
         let Ok(pending) = placer.machine() else {
             return false;
         };
@@ -122,8 +122,8 @@ impl SlotSnapshot {
         is_changed
     }
 
-    fn read_counters(&mut self, placer: &Handle, metrics: &AgentMetrics) {
-        let Ok(pending) = placer.figures() else {
+    fn read_counters(&mut self, placer: &PlacerHandle, metrics: &AgentMetrics) {
+        let Ok(pending) = placer.counters() else {
             return;
         };
         let Ok(figures) = pending.wait(ANSWER_TIME_MAX) else {
@@ -140,7 +140,7 @@ impl SlotSnapshot {
     }
 }
 
-fn read_rows(placer: &Handle) -> Option<BTreeMap<SubjectId, Vec<SlotRow>>> {
+fn read_rows(placer: &PlacerHandle) -> Option<BTreeMap<SubjectId, Vec<SlotRow>>> {
     let table = placer.table().ok()?.wait(ANSWER_TIME_MAX).ok()?.ok()?;
     let mut rows: BTreeMap<SubjectId, Vec<SlotRow>> = BTreeMap::new();
     for mut row in table {

@@ -154,7 +154,7 @@ fn conditions(facts: &NodeFacts) -> Vec<(&'static str, ConditionState)> {
         None => state("True", "MasksWritten", ""),
         Some(reason) => state("False", reason.code, &reason.message),
     };
-    let memory = health.mask_memory.as_ref();
+    let memory = health.mask_restoration_state.as_ref();
     let memory = memory.map(|m| state(m.status, m.reason.code, &m.reason.message));
     let degraded = health.degraded.first().map(|first| {
         let all: Vec<&str> = health.degraded.iter().map(|r| r.message.as_str()).collect();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
-use albacore_trial::{Outcome, Reading, SubjectTrial, TrialRun, TrialSpec, TrialState};
+use albacore_trial::{Outcome, SubjectSnapshot, SubjectTrial, TrialRun, TrialSpec, TrialState};
 
 use crate::desired::{DesiredPod, PodAction};
 use crate::facts::TrialFacts;
@@ -85,7 +85,7 @@ impl Trials {
         &mut self,
         desired: &[DesiredPod],
         latest: &LatestLatency,
-        read: impl Fn(&DesiredPod) -> Option<Reading>,
+        read: impl Fn(&DesiredPod) -> Option<SubjectSnapshot>,
         now: Instant,
     ) -> bool {
         let mut is_changed = false;
@@ -107,9 +107,9 @@ impl Trials {
     }
 
     /// Whether latency reports of a pod are used.
-    pub(crate) fn takes_reports(&self, uid: &str) -> bool {
+    pub(crate) fn uses_latency_reports(&self, uid: &str) -> bool {
         let trial = self.trials.get(uid);
-        trial.is_some_and(|t| t.trial.takes_reports())
+        trial.is_some_and(|t| t.trial.uses_latency_reports())
     }
 
     /// The state of a pod's trial for status and events.
@@ -120,7 +120,7 @@ impl Trials {
         let trial = &trial.trial;
         let mut facts = TrialFacts {
             progress: trial.run().progress(),
-            lacks_reports: trial.run().lacks_reports(),
+            is_missing_reports: trial.run().is_missing_reports(),
             report_period: trial.report_period(),
             ..TrialFacts::default()
         };

@@ -53,8 +53,8 @@ fn an_annotated_pod_is_placed_reported_and_released() {
     );
     pod.wait_until_pinned(4);
     rig.wait_for_verified(&pod, 4);
-    let asked = json!({"container": "server", "workers": 2, "threads": 2, "mode": "Scatter"});
-    assert_eq!(rig.entry(&pod)["annotation"], asked);
+    let requested = json!({"container": "server", "workers": 2, "threads": 2, "mode": "Scatter"});
+    assert_eq!(rig.entry(&pod)["annotation"], requested);
     rig.wait_for_event(POD, "PlacementVerified");
     let shown: Value = serde_json::from_str(
         &rig.run_command(&["dump", "--pod", "default/web-1"])

@@ -82,7 +82,7 @@ fn the_agent_applies_the_plan_computed_from_its_report() {
     rig.wait_for_verified(&one, 3);
     let status = rig.status();
     let topology = parse_topology_text(status["cpuTopology"].as_str().unwrap()).unwrap();
-    assert_eq!(status["topology"], topology.hash_text());
+    assert_eq!(status["topology"], topology.hash_hex());
 
     let two = new_pod(&cli, &one);
     let two = roll_out(&cli, &one, two);
@@ -158,7 +158,7 @@ fn after(diff: &Value, pod: &str, before: &[u64], threads: usize) -> Vec<u64> {
     {
         cpus[index / old * threads + index % old] = Some(*cpu);
     }
-    for (list, field) in [("moves", "to"), ("comes", "cpu")] {
+    for (list, field) in [("moves", "to"), ("added", "cpu")] {
         for one in diff[list].as_array().unwrap() {
             cpus[at(one, threads)] = Some(one[field].as_u64().unwrap());
         }
@@ -211,7 +211,7 @@ fn edits(cli: &Cli<'_>, one: &Pod, two: &Pod) {
     let pods = report["nodes"][0]["pods"].as_array().unwrap();
     let of = |name: &str| pods.iter().find(|pod| pod["pod"] == name).unwrap();
     assert_eq!(
-        of("default/two-2")["goes"].as_array().unwrap().len(),
+        of("default/two-2")["removed"].as_array().unwrap().len(),
         4,
         "{report:#}"
     );

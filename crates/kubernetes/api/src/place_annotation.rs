@@ -96,12 +96,12 @@ impl PlaceAnnotation {
         if !problems.is_empty() {
             return Err(PlaceAnnotationError::Invalid { problems });
         }
-        let asked: Self =
+        let requested: Self =
             serde_json::from_value(value).map_err(|error| PlaceAnnotationError::Invalid {
                 problems: vec![error.to_string()],
             })?;
-        asked.check_slots()?;
-        Ok(asked)
+        requested.check_slots()?;
+        Ok(requested)
     }
 
     fn check_slots(&self) -> Result<(), PlaceAnnotationError> {
@@ -171,14 +171,14 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_none() {
-        let asked = PlaceAnnotation::read("{}").unwrap();
-        assert_eq!(asked, PlaceAnnotation::default());
+        let requested = PlaceAnnotation::read("{}").unwrap();
+        assert_eq!(requested, PlaceAnnotation::default());
         let text = r#"{"workers": 4, "threads": 2, "mode": "Compact", "container": "app"}"#;
-        let asked = PlaceAnnotation::read(text).unwrap();
-        assert_eq!((asked.workers, asked.threads), (Some(4), Some(2)));
-        assert_eq!(asked.mode, Some(Mode::Compact));
-        assert_eq!(asked.container.as_deref(), Some("app"));
-        assert_eq!(asked.enforcement, None);
+        let requested = PlaceAnnotation::read(text).unwrap();
+        assert_eq!((requested.workers, requested.threads), (Some(4), Some(2)));
+        assert_eq!(requested.mode, Some(Mode::Compact));
+        assert_eq!(requested.container.as_deref(), Some("app"));
+        assert_eq!(requested.enforcement, None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! independent of YAML, and this crate is independent of planning.
 
 use albacore_plan::{DistanceOverrides, Enforcement, MainThread, PlacementMethod, SubjectPolicy};
-use albacore_trial::{Arm, Figure, TrialSpec};
+use albacore_trial::{Arm, TrialMetric, TrialSpec};
 
 use crate::PlaceAnnotation;
 use crate::deployment::{self, InferenceDeploymentSpec, LevelDistances, PlacementPolicy, TrialArm};
@@ -84,13 +84,17 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
 
 /// The placement policy of a pod that opted in by its annotation. `workers` and `threads` are the
 /// observed numbers, used if the annotation omits them.
-pub fn policy_of_annotation(asked: &PlaceAnnotation, workers: u16, threads: u16) -> SubjectPolicy {
+pub fn policy_of_annotation(
+    requested: &PlaceAnnotation,
+    workers: u16,
+    threads: u16,
+) -> SubjectPolicy {
     SubjectPolicy {
-        workers: asked.workers.unwrap_or(workers),
-        threads: asked.threads.unwrap_or(threads),
-        mode: asked.mode.unwrap_or_default().into(),
+        workers: requested.workers.unwrap_or(workers),
+        threads: requested.threads.unwrap_or(threads),
+        mode: requested.mode.unwrap_or_default().into(),
         placement: PlacementMethod::Tuna,
-        enforcement: match asked.enforcement.unwrap_or_default() {
+        enforcement: match requested.enforcement.unwrap_or_default() {
             deployment::Enforcement::Enforce => Enforcement::Enforce,
             deployment::Enforcement::Observe => Enforcement::Observe,
         },
@@ -114,9 +118,9 @@ pub fn trial_of(spec: &InferenceDeploymentSpec) -> Option<TrialSpec> {
         window: trial.window.duration(),
         rounds: trial.windows,
         arms: arms.collect(),
-        figure: match spec.is_built_in() {
-            true => Figure::Latency,
-            false => Figure::RunDelay,
+        metric: match spec.is_built_in() {
+            true => TrialMetric::Latency,
+            false => TrialMetric::RunDelay,
         },
     })
 }

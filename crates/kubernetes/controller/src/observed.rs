@@ -168,7 +168,7 @@ impl ObservedPod {
     pub(crate) fn respawns(&self) -> Option<PodRespawns<'_>> {
         let server = self.state.as_ref().map(|state| PodRespawns {
             count: state.workers.restarts,
-            cause: state.workers.last_end.as_deref().unwrap_or("unknown"),
+            cause: state.workers.last_exit.as_deref().unwrap_or("unknown"),
         });
         let agent = self.placement.as_ref().map(|placement| PodRespawns {
             count: placement.respawns,

@@ -115,7 +115,7 @@ mod tests {
             state: Some(ServerState {
                 workers: WorkerStates {
                     restarts,
-                    last_end: Some("signal 9".to_owned()),
+                    last_exit: Some("signal 9".to_owned()),
                     ..WorkerStates::default()
                 },
                 ..ServerState::default()

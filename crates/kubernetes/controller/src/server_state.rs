@@ -62,7 +62,8 @@ pub(crate) struct WorkerStates {
     /// Respawns since the server started.
     pub(crate) restarts: i64,
     /// How the last worker exited.
-    pub(crate) last_end: Option<String>,
+    #[serde(rename = "last_end")]
+    pub(crate) last_exit: Option<String>,
 }
 
 /// Requests by result.

@@ -188,7 +188,7 @@ fn line(settings: &Settings, generation: u64) -> String {
         uid: "1".to_owned(),
         deployment: "live".to_owned(),
         generation,
-        parameters: agent_stream::Parameters::of_settings(settings, generation),
+        parameters: agent_stream::Parameters::from_settings(settings, generation),
     };
     let line = agent_stream::NodeSnapshot {
         node: "n".to_owned(),

@@ -149,7 +149,7 @@ pub fn json(bench: &Bench, probes: &[Probe], found: Option<HighestRate>) -> Valu
         "highest": found.map(|found| json!({
             "rate": found.rate,
             "goodput": found.goodput,
-            "is_generators": found.is_generator_limited,
+            "is_generator_limited": found.is_generator_limited,
         })),
     })
 }

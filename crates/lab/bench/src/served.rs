@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use albacore_load::get;
-use albacore_statistics::Served;
+use albacore_statistics::RequestCounters;
 
 use crate::error::BenchError;
 
@@ -32,7 +32,7 @@ impl ServerAddress {
 
     /// # Errors
     /// The server does not answer, or is not an Albacore server.
-    pub fn served(&self) -> Result<Served, BenchError> {
+    pub fn request_counters(&self) -> Result<RequestCounters, BenchError> {
         let url = format!("{}/metrics", self.url);
         let asked = get(self.address, "/metrics");
         let (status, body) = asked.map_err(|source| BenchError::Fetch {
@@ -40,8 +40,8 @@ impl ServerAddress {
             source,
         })?;
         let text = String::from_utf8(body).ok().filter(|_| status == 200);
-        let served = text.and_then(|text| Served::parse(&text));
-        served.ok_or_else(|| {
+        let counters = text.and_then(|text| RequestCounters::parse(&text));
+        counters.ok_or_else(|| {
             let what = "it reports no request metrics of an Albacore server";
             BenchError::Failed(format!("{url}: {what} (status {status})"))
         })

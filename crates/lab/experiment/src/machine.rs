@@ -46,7 +46,7 @@ impl Machine {
             governor: text(&cpu_folder.join("cpu0/cpufreq/scaling_governor")),
             smt: text(&cpu_folder.join("smt/control")),
             mitigations: mitigations(&cpu_folder.join("vulnerabilities")),
-            topology: topology.hash_text(),
+            topology: topology.hash_hex(),
         })
     }
 

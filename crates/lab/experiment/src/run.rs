@@ -195,7 +195,7 @@ impl Run<'_> {
     }
 
     fn stop_if_interrupted(&self) -> Result<(), ExperimentError> {
-        match self.signals.take() {
+        match self.signals.termination_count() {
             0 => Ok(()),
             _ => Err(ExperimentError::Interrupted {
                 done: self.done.len(),

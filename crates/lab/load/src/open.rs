@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use albacore_os::Alarm;
+use albacore_os::Timer;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, LocalSet};
@@ -85,7 +85,7 @@ impl Run {
         times: &[Duration],
         connections: &mut Vec<Connection>,
     ) -> Result<Vec<JoinHandle<Connection>>, LoadError> {
-        let alarm = Alarm::new()?;
+        let alarm = Timer::new()?;
         let readable = readable(
             alarm
                 .as_fd()

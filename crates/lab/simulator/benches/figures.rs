@@ -58,14 +58,14 @@ fn scenario(workers: usize, models: Vec<Model>, requests: u64) -> Scenario {
     }
 }
 
-fn with_source(mut scenario: Scenario, asked: ArrivalProcess, popular: Popularity) -> Scenario {
+fn with_source(mut scenario: Scenario, requested: ArrivalProcess, popular: Popularity) -> Scenario {
     if let Source::Drawn {
         process,
         popularity,
         ..
     } = &mut scenario.source
     {
-        (*process, *popularity) = (asked, popular);
+        (*process, *popularity) = (requested, popular);
     }
     scenario
 }
@@ -180,7 +180,8 @@ fn policies(names: &str) -> Vec<(&'static str, Policy, DropPolicy, f64)> {
             0.0,
         ),
     ];
-    let is_asked = |name: &str| names.is_empty() || names.split(',').any(|asked| asked == name);
+    let is_asked =
+        |name: &str| names.is_empty() || names.split(',').any(|requested| requested == name);
     all.into_iter()
         .filter(|(name, ..)| is_asked(name))
         .collect()
@@ -404,9 +405,9 @@ fn search(
     name: &str,
     base: &Scenario,
     seeds: std::ops::Range<u64>,
-    asked: Vec<(&'static str, Policy, DropPolicy, f64)>,
+    requested: Vec<(&'static str, Policy, DropPolicy, f64)>,
 ) {
-    for (label, policy, drop, early) in asked {
+    for (label, policy, drop, early) in requested {
         let mut found = Vec::new();
         for seed in seeds.clone() {
             let scenario = Scenario {
@@ -471,8 +472,8 @@ fn main() {
         let base = set(name, requests).unwrap();
         if let Some(rates) = option("at") {
             let rates = rates.split(',').map(|rate| rate.parse().unwrap());
-            let asked = policies(option("policies").unwrap_or(""));
-            print_at(name, &base, rates.collect(), seeds.clone(), &asked);
+            let requested = policies(option("policies").unwrap_or(""));
+            print_at(name, &base, rates.collect(), seeds.clone(), &requested);
             continue;
         }
         let prefers = match option("judge") {
@@ -484,7 +485,7 @@ fn main() {
             judge(name, &base, seeds.clone(), prefers);
             continue;
         }
-        let asked = policies(option("policies").unwrap_or(""));
-        search(name, &base, seeds.clone(), asked);
+        let requested = policies(option("policies").unwrap_or(""));
+        search(name, &base, seeds.clone(), requested);
     }
 }

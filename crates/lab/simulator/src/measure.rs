@@ -1,7 +1,7 @@
 //! Counters of a simulation, and the figures derived from them.
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Departure, Member};
+use albacore_batching::deadlines::{DispatchedBatch, Member};
 use albacore_values::LogHistogram;
 
 /// Largest batch size with a separate count; larger batches are counted as this size.
@@ -126,7 +126,12 @@ impl Recorder {
         self.is_over = true;
     }
 
-    pub(crate) fn dispatched(&mut self, worker: usize, departure: &Departure, members: &[Member]) {
+    pub(crate) fn dispatched(
+        &mut self,
+        worker: usize,
+        departure: &DispatchedBatch,
+        members: &[Member],
+    ) {
         let (start, end) = (departure.start.0, departure.end.0);
         self.busy_until[worker] = end;
         if !self.is_measuring {

@@ -1,6 +1,6 @@
 //! The scheduler of `albacore-batching` with the release and drop rules of a scenario.
 
-use albacore_batching::auto::{Auto, QueueFacts};
+use albacore_batching::auto::{AutoPolicy, QueueProperties};
 use albacore_batching::deadlines::{
     Completion, Cost, DeadlineActions, DeadlineConfig, DeadlineEvent, DeadlineScheduler, Dropped,
     QueueParams, Release,
@@ -36,7 +36,7 @@ pub(crate) struct QueueRules {
 pub(crate) struct ScenarioScheduler {
     core: DeadlineScheduler,
     queues: Vec<QueueRules>,
-    auto: Auto,
+    auto: AutoPolicy,
     prefer: Prefer,
     workers: usize,
     /// Drops caused by parameter changes before an event.
@@ -55,7 +55,7 @@ impl ScenarioScheduler {
         let mut scheduler = Self {
             core: DeadlineScheduler::new(config),
             queues: Vec::new(),
-            auto: Auto::default(),
+            auto: AutoPolicy::default(),
             prefer: scenario.prefer(),
             workers: 0,
             dropped: Vec::new(),
@@ -155,7 +155,7 @@ impl ScenarioScheduler {
         if !self.auto.is_due(now) || !self.queues.iter().any(is_auto) {
             return;
         }
-        let facts = |rules: &QueueRules| QueueFacts {
+        let facts = |rules: &QueueRules| QueueProperties {
             cost: Some(rules.cost),
             mean_cost: Some(rules.cost),
             objective: Some(rules.objective),

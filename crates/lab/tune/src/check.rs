@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use albacore_bench::Staircase;
-use albacore_statistics::EQUAL;
+use albacore_statistics::EQUIVALENCE_RATIO;
 use serde::Serialize;
 
 use crate::Context;
@@ -46,7 +46,7 @@ pub(crate) fn is_own_kept(sustained: &[Sustained], race: &Race) -> bool {
     let arm = arms.find(|arm| arm.configuration == own.configuration);
     let is_open = arm.is_some_and(|arm| arm.eliminated_after.is_none());
     let overlaps = own.quartiles[1] >= chosen.quartiles[0];
-    own.goodput * EQUAL >= chosen.goodput || (is_open && overlaps)
+    own.goodput * EQUIVALENCE_RATIO >= chosen.goodput || (is_open && overlaps)
 }
 
 /// Measures the winner, and the file's own configuration if different.

@@ -58,7 +58,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`TuneError::Interrupted`] after SIGINT or SIGTERM.
     pub(crate) fn stop_if_interrupted(&self) -> Result<(), TuneError> {
-        match self.signals.take() {
+        match self.signals.termination_count() {
             0 => Ok(()),
             _ => Err(TuneError::Interrupted),
         }

@@ -33,14 +33,14 @@ pub(crate) struct Cpus {
 
 impl Cpus {
     /// A requested cpu is not allowed for this process; the topology cannot be read.
-    pub(crate) fn read(asked: Option<&CpuSet>) -> Result<Self, TuneError> {
+    pub(crate) fn read(requested: Option<&CpuSet>) -> Result<Self, TuneError> {
         let host = HostRoot::live();
         let files =
             read_sysfs(&host.sys.join("devices/system")).map_err(|e| failed(e.to_string()))?;
         let whole = parse_sysfs(&files).map_err(|e| failed(e.to_string()))?;
         let allowed = read_mask(&host, current_thread()).map_err(|e| failed(e.to_string()))?;
-        let servers = asked.unwrap_or(&allowed);
-        let checked = servers.check_choice(&allowed);
+        let servers = requested.unwrap_or(&allowed);
+        let checked = servers.check_selection(&allowed);
         checked.map_err(|e| TuneError::Usage(format!("--cpus {e}")))?;
         let topology = whole.restrict(servers).map_err(|e| failed(e.to_string()))?;
         let others = allowed.difference(servers);

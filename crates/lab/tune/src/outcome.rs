@@ -36,7 +36,7 @@ pub struct Outcome {
     pub cpus: usize,
     pub topology: String,
     /// Description of the cpus of servers and load generator.
-    pub ran_on: String,
+    pub machine: String,
     pub seconds: f64,
     pub steps: Vec<Step>,
     /// Number of ranked candidates, the time of ranking, and the best predictions.
@@ -89,7 +89,7 @@ pub struct Measured {
     pub limit: Limit,
     pub windows: Vec<Window>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub left_out: Option<usize>,
+    pub eliminated_after: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
     /// Ratio of the chosen one's score to this one's, with its 99 % interval.
@@ -136,8 +136,8 @@ pub(crate) fn of(
         mix: request.options.mix.clone(),
         arrivals: request.options.arrivals.clone(),
         cpus: context.cpus.count(),
-        topology: context.cpus.topology.hash_text(),
-        ran_on: context.cpus.description(),
+        topology: context.cpus.topology.hash_hex(),
+        machine: context.cpus.description(),
         seconds: context.elapsed(),
         steps,
         candidates: ranking.all,
@@ -193,7 +193,7 @@ fn measured(arm: Arm, ranking: &Ranking, limit: Limit, context: &Context<'_>) ->
         limit,
         configuration: arm.configuration,
         windows: arm.windows,
-        left_out: arm.eliminated_after,
+        eliminated_after: arm.eliminated_after,
         failed,
         chosen_is_better: arm.winner_is_better,
     }
@@ -287,7 +287,7 @@ impl Outcome {
             mix: "1".to_owned(),
             arrivals: "poisson".to_owned(),
             cpus: 2,
-            ran_on: String::new(),
+            machine: String::new(),
             topology: String::new(),
             seconds: 1.0,
             steps: Vec::new(),

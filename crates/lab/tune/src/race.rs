@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use albacore_bench::Staircase;
 use albacore_random::Xoshiro256;
-use albacore_statistics::{CONFIDENCE, Claim, EQUAL, Interval, Look, compare, looks};
+use albacore_statistics::{
+    ArmComparison, CONFIDENCE, Claim, EQUIVALENCE_RATIO, Interval, compare, comparison_rounds,
+};
 
 use crate::Context;
 use crate::configuration::Configuration;
@@ -31,7 +33,7 @@ const BLOCK: usize = 4;
 
 /// Numbers of values at which candidates are compared. Each comparison has a confidence of 99 %:
 /// with few of them, the probability of a false claim is below 5 %.
-const COMPARISONS: [usize; 3] = looks(8);
+const COMPARISONS: [usize; 3] = comparison_rounds(8);
 
 /// Final step factor of the rates: about the noise of a window.
 const STEP: f64 = 1.06;
@@ -277,15 +279,15 @@ impl Race {
 
     /// Eliminates candidates that are significantly behind the leader.
     fn compare_and_eliminate(&mut self, context: &mut Context<'_>) {
-        let Some(look) = Look::at(&self.racing_blocks(), CONFIDENCE) else {
+        let Some(comparison) = ArmComparison::of(&self.racing_blocks(), CONFIDENCE) else {
             return;
         };
-        for &index in &look.behind {
+        for &index in &comparison.behind {
             self.arms[index].eliminated_after = Some(self.rounds);
         }
-        let leader = look.leader;
+        let leader = comparison.leader;
         self.winner = leader;
-        self.is_decided = look.is_decided;
+        self.is_decided = comparison.is_decided;
         let racing = self.arms.iter().filter(|arm| arm.is_racing()).count();
         let (rounds, name) = (self.rounds, self.arms[leader].configuration.name());
         let score = self.arms[leader].score().unwrap_or_default();
@@ -350,7 +352,9 @@ impl Race {
         let is_fixed = context.request.options.rate.is_some();
         let is_kept = |&index: &usize| {
             let arm = &self.arms[index];
-            let is_equal = arm.score().is_some_and(|score| score * EQUAL >= best);
+            let is_equal = arm
+                .score()
+                .is_some_and(|score| score * EQUIVALENCE_RATIO >= best);
             let is_open = || self.compare(leader, index).map(|i| i.claim()) != Some(Claim::Faster);
             let is_own = arm.configuration == context.deployment.current;
             arm.is_racing() && (is_equal || (is_fixed && is_own && is_open()))
@@ -441,7 +445,7 @@ mod tests {
                     arms: whole.arms.iter().map(|arm| first(arm, values)).collect(),
                     ..rounds([1_000.0; 2], 0, &mut Xoshiro256::new(1, 1))
                 };
-                part.compare(0, 1).unwrap().claim() != Claim::Open
+                part.compare(0, 1).unwrap().claim() != Claim::Inconclusive
             });
             claims += usize::from(is_claimed);
         }

@@ -12,10 +12,10 @@ mod one;
 mod placed;
 mod several;
 
-pub use bound::counted_bound;
+pub use bound::counting_bound;
 pub use fill_levels::cpu_volumes;
 pub use one::{
-    CheckReport, Violation, certificate_errors, check, check_solution, objective, report,
-    unproven_claim,
+    CheckReport, Violation, certificate_errors, check, check_proof, check_solution, objective,
+    report,
 };
-pub use several::{JointReport, JointViolation, check_joint, counted_joint_bound, report_joint};
+pub use several::{JointReport, JointViolation, check_joint, joint_counting_bound, report_joint};

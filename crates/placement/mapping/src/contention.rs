@@ -26,7 +26,7 @@ pub struct BusyMapping<'a> {
 /// Utilization of each thread in percent, slot by slot, with a dispatcher that always takes the
 /// lowest idle worker, averaged over loads of 1 to `workers` busy workers: worker w, counted from
 /// 0, is busy at W - w of W loads.
-pub fn busy_by_dispatch_order(workers: u16, threads: u16) -> Vec<u8> {
+pub fn dispatch_order_utilization(workers: u16, threads: u16) -> Vec<u8> {
     let all = u32::from(workers);
     let share = |worker: u32| ((all - worker) * u32::from(BUSY_MAX)).div_ceil(all) as u8;
     let each = |worker| std::iter::repeat_n(share(worker), threads.into());
@@ -87,9 +87,9 @@ mod tests {
 
     #[test]
     fn low_workers_are_busy_at_more_loads() {
-        assert_eq!(busy_by_dispatch_order(4, 1), [100, 75, 50, 25]);
-        assert_eq!(busy_by_dispatch_order(1, 2), [100, 100]);
-        assert_eq!(busy_by_dispatch_order(3, 1), [100, 67, 34]);
+        assert_eq!(dispatch_order_utilization(4, 1), [100, 75, 50, 25]);
+        assert_eq!(dispatch_order_utilization(1, 2), [100, 100]);
+        assert_eq!(dispatch_order_utilization(3, 1), [100, 67, 34]);
     }
 
     #[test]

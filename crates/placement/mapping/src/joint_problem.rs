@@ -64,7 +64,7 @@ impl JointProblem {
 
     /// The problem of one deployment without the others; `None` if its cpuset contains no cpu of
     /// the machine.
-    pub fn alone(&self, deployment: &Deployment) -> Option<Problem> {
+    pub fn single_problem(&self, deployment: &Deployment) -> Option<Problem> {
         Some(Problem {
             workers: deployment.workers,
             threads: deployment.threads,

@@ -10,10 +10,10 @@ mod problem;
 pub use albacore_values::WorkerIndex;
 pub use check::{
     CheckReport, JointReport, JointViolation, Violation, certificate_errors, check, check_joint,
-    check_solution, counted_bound, counted_joint_bound, cpu_volumes, objective, report,
-    report_joint, unproven_claim,
+    check_proof, check_solution, counting_bound, cpu_volumes, joint_counting_bound, objective,
+    report, report_joint,
 };
-pub use contention::{BUSY_MAX, BusyMapping, busy_by_dispatch_order, contention};
+pub use contention::{BUSY_MAX, BusyMapping, contention, dispatch_order_utilization};
 pub use joint_problem::{Deployment, JointProblem, JointSolution, Obstacle};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Proof, ProvenBound, Rank, Relaxation, Slot, Solution,

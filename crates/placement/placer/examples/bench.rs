@@ -128,7 +128,7 @@ fn spawns(rounds: usize) {
     }
     tell(
         "birth_to_verified_respawn",
-        &placer.figures().respawn_micros,
+        &placer.counters().respawn_micros,
     );
     drop(placer);
     let threads = 4 + rounds as u16;
@@ -141,7 +141,7 @@ fn spawns(rounds: usize) {
     }
     tell(
         "birth_to_verified_new_thread",
-        &placer.figures().new_thread_micros,
+        &placer.counters().new_thread_micros,
     );
 }
 
@@ -175,12 +175,12 @@ fn steady(seconds: u64) {
 
 fn measure(placer: &mut Placer, seconds: u64, figure: &str, workers: u16, threads: u16) {
     run(placer, Duration::from_secs(12));
-    let slowdown = placer.figures().slowdown;
-    let (before, calls) = (cost().0, placer.figures().setaffinity_calls);
+    let slowdown = placer.counters().slowdown;
+    let (before, calls) = (cost().0, placer.counters().setaffinity_calls);
     run(placer, Duration::from_secs(seconds));
     let (after, kib) = cost();
     let share = (after - before).as_secs_f64() / seconds as f64 * 100.0;
-    let calls = placer.figures().setaffinity_calls - calls;
+    let calls = placer.counters().setaffinity_calls - calls;
     println!(
         r#"{{"figure":"{figure}","workers":{workers},"threads":{threads},"core_percent":{share:.2},"resident_kib":{kib},"setaffinity_calls":{calls},"slowdown":{slowdown}}}"#
     );

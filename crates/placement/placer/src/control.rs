@@ -5,12 +5,12 @@ use std::sync::mpsc::{
 };
 use std::time::Duration;
 
-use albacore_os::Wake;
+use albacore_os::Waker;
 use albacore_plan::SubjectPolicy;
 use albacore_topology::Topology;
 
 use crate::{
-    Placer, PlacerCounters, PlacerError, Report, Restored, SlotRow, SubjectConfig, SubjectId,
+    Placer, PlacerCounters, PlacerError, Report, RestoreSummary, SlotRow, SubjectConfig, SubjectId,
     SubjectState,
 };
 
@@ -63,12 +63,12 @@ impl<T> ControlReply<T> {
 
 /// Sends control messages to one placer; clones send to the same one.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct PlacerHandle {
     pub(crate) sender: SyncSender<ControlRequest>,
-    pub(crate) wake: Wake,
+    pub(crate) wake: Waker,
 }
 
-impl Handle {
+impl PlacerHandle {
     /// Sends a control message and wakes the loop.
     fn send(
         &self,
@@ -109,7 +109,7 @@ impl Handle {
     /// Sets the policy of a subject.
     ///
     /// # Errors
-    /// As [`Handle::add`].
+    /// As [`PlacerHandle::add`].
     pub fn set_policy(
         &self,
         subject: SubjectId,
@@ -127,7 +127,7 @@ impl Handle {
     /// again.
     ///
     /// # Errors
-    /// As [`Handle::add`].
+    /// As [`PlacerHandle::add`].
     pub fn retry_now(&self, subject: SubjectId) -> Result<(), ControlError> {
         self.send(move |placer, _| placer.retry_now(subject))
     }
@@ -136,15 +136,15 @@ impl Handle {
     /// exist.
     ///
     /// # Errors
-    /// As [`Handle::add`].
-    pub fn remove(&self, subject: SubjectId) -> Result<ControlReply<Restored>, ControlError> {
+    /// As [`PlacerHandle::add`].
+    pub fn remove(&self, subject: SubjectId) -> Result<ControlReply<RestoreSummary>, ControlError> {
         self.request(move |placer, report| placer.remove(subject, report))
     }
 
     /// Requests the state of every slot, [`Placer::table`].
     ///
     /// # Errors
-    /// As [`Handle::add`].
+    /// As [`PlacerHandle::add`].
     pub fn table(&self) -> Result<ControlReply<Result<Vec<SlotRow>, PlacerError>>, ControlError> {
         self.request(|placer, _| placer.table())
     }
@@ -152,7 +152,7 @@ impl Handle {
     /// Requests the overall state of every subject, [`Placer::states`].
     ///
     /// # Errors
-    /// As [`Handle::add`].
+    /// As [`PlacerHandle::add`].
     pub fn states(&self) -> Result<ControlReply<Vec<SubjectState>>, ControlError> {
         self.request(|placer, _| placer.states())
     }
@@ -160,7 +160,7 @@ impl Handle {
     /// Requests the topology used for planning, [`Placer::machine`].
     ///
     /// # Errors
-    /// As [`Handle::add`].
+    /// As [`PlacerHandle::add`].
     pub fn machine(&self) -> Result<ControlReply<Topology>, ControlError> {
         self.request(|placer, _| placer.machine().clone())
     }
@@ -168,15 +168,15 @@ impl Handle {
     /// Requests counters and histograms, [`Placer::figures`].
     ///
     /// # Errors
-    /// As [`Handle::add`].
-    pub fn figures(&self) -> Result<ControlReply<PlacerCounters>, ControlError> {
-        self.request(|placer, _| placer.figures().clone())
+    /// As [`PlacerHandle::add`].
+    pub fn counters(&self) -> Result<ControlReply<PlacerCounters>, ControlError> {
+        self.request(|placer, _| placer.counters().clone())
     }
 
     /// Ends the loop: [`Placer::run`] then restores all masks and returns.
     ///
     /// # Errors
-    /// As [`Handle::add`].
+    /// As [`PlacerHandle::add`].
     pub fn stop(&self) -> Result<(), ControlError> {
         self.send(|placer, _| placer.stop())
     }

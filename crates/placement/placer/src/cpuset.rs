@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use albacore_os::{
-    Cgroup, CgroupError, CgroupSubtree, EffectiveCpuset, EffectiveFile, HostRoot, OsError, Pid,
-    find_cgroup, read_online,
+    Cgroup, CgroupError, CgroupSubtree, EffectiveCpuset, EffectiveCpusetFile, HostRoot, OsError,
+    Pid, find_cgroup, read_online,
 };
 use albacore_topology::CpuSet;
 
@@ -21,7 +21,7 @@ pub(crate) struct CpusetView {
     cgroups: Vec<Cgroup>,
     /// Their effective cpuset files, kept open while descriptors are available; by index into
     /// `cgroups`.
-    files: BTreeMap<usize, EffectiveFile>,
+    files: BTreeMap<usize, EffectiveCpusetFile>,
     /// Descriptors with this number or above are not kept open.
     descriptors: i32,
     /// Processes in other cgroups are ignored.
@@ -107,7 +107,7 @@ impl CpusetView {
         let mut common: Option<CpuSet> = None;
         let mut first: Option<CpuSet> = None;
         for at in 0..self.cgroups.len() {
-            let effective = match self.read_effective(at, host, online) {
+            let effective = match self.read_effective_cpuset(at, host, online) {
                 Ok(effective) => effective,
                 // A removed cgroup no longer contains processes.
                 Err(e) if e.is_gone() => continue,
@@ -136,7 +136,7 @@ impl CpusetView {
     }
 
     /// Reads the effective cpuset of one of the cgroups.
-    fn read_effective(
+    fn read_effective_cpuset(
         &mut self,
         at: usize,
         host: &HostRoot,
@@ -149,11 +149,15 @@ impl CpusetView {
         self.files.remove(&at);
         let cgroup = &self.cgroups[at];
         // The kernel assigns the lowest free descriptor, so a high number means that few are left.
-        let few = |file: &EffectiveFile| file.as_fd().as_raw_fd() >= self.descriptors;
-        if let Some(file) = cgroup.open_effective().ok().filter(|file| !few(file)) {
+        let few = |file: &EffectiveCpusetFile| file.as_fd().as_raw_fd() >= self.descriptors;
+        if let Some(file) = cgroup
+            .open_effective_cpuset()
+            .ok()
+            .filter(|file| !few(file))
+        {
             self.files.insert(at, file);
         }
-        cgroup.read_effective_of(host, online.clone())
+        cgroup.read_effective_cpuset_of(host, online.clone())
     }
 
     /// Counts another change if the last one was recent: an old kernel may still be overwriting

@@ -9,7 +9,7 @@
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use albacore_os::{Wake, lower_thread_priority};
+use albacore_os::{Waker, lower_thread_priority};
 use albacore_solver::{Problem, ProblemError, Solution, WorkBudget, improve};
 
 use crate::SubjectId;
@@ -45,7 +45,7 @@ impl Improver {
         &mut self,
         subject: SubjectId,
         problem: Problem,
-        wake: Wake,
+        wake: Waker,
     ) -> std::io::Result<()> {
         let search = move || {
             // On failure the search only takes longer.

@@ -21,7 +21,7 @@ use albacore_solver::{
 };
 use albacore_topology::{CpuId, CpuSet, Topology};
 
-use crate::node_problem::{Member, NodeProblem, is_joint, solve_together};
+use crate::node_problem::{Member, NodeProblem, is_joint, place_joint};
 use crate::solve_rate::SolveRate;
 use crate::subject::{PassContext, Subject};
 use crate::worker_weights::reorder_workers;
@@ -45,7 +45,7 @@ struct JointInput {
     members: Vec<SubjectId>,
     problem: JointProblem,
     /// Deployments that may be moved at no cost.
-    freely_moved: Vec<usize>,
+    cold_deployments: Vec<usize>,
 }
 
 impl JointSolver {
@@ -72,7 +72,10 @@ impl JointSolver {
         let is_joint = is_joint(&input.problem);
         for subject in subjects.values_mut() {
             let is_member = is_joint && input.members.contains(&subject.id());
-            let distances = subject.policy().distances.over(context.machine.distances());
+            let distances = subject
+                .policy()
+                .distances
+                .apply_to(context.machine.distances());
             let are_ignored = is_member && distances != input.problem.distances;
             let before = std::mem::replace(&mut subject.are_distances_ignored, are_ignored);
             subject.schedule.request_if(before != are_ignored);
@@ -110,7 +113,7 @@ impl JointSolver {
             self.subjects.clear();
             return Ok(());
         }
-        let solved = solve_together(&input.problem, &input.freely_moved);
+        let solved = place_joint(&input.problem, &input.cold_deployments);
         let took = start.elapsed();
         self.rate.spend(took);
         let solved = solved?;
@@ -140,12 +143,12 @@ fn adopt_if_new(
 impl JointInput {
     fn of(subjects: &BTreeMap<SubjectId, Subject>, machine: &Topology, now: Micros) -> Self {
         let online = machine.cpuset();
-        let (mut ids, mut members, mut fixed_threads) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ids, mut members, mut obstacle_cpus) = (Vec::new(), Vec::new(), Vec::new());
         // A subject without a root has ended, and its masks are about to be restored.
         let inside = subjects.values().filter(|s| s.tree.has_root());
         for subject in inside.clone() {
             let cpuset = subject.cpuset.cpus.intersection(&online);
-            fixed_threads.extend(subject.obstacle_cpus());
+            obstacle_cpus.extend(subject.obstacle_cpus());
             if subject.is_solved() && !cpuset.is_empty() {
                 ids.push(subject.id());
                 members.push(Member {
@@ -160,13 +163,13 @@ impl JointInput {
         let node = NodeProblem {
             machine,
             members,
-            fixed_threads,
+            obstacle_cpus,
             containers: contained.map(|s| s.cpuset.cpus.clone()).collect(),
             known: inside.fold(CpuSet::new(), |all, s| all.union(&s.cpuset.cpus)),
         };
         Self {
             problem: node.joint(),
-            freely_moved: node.freely_moved(),
+            cold_deployments: node.cold_deployments(),
             members: ids,
         }
     }
@@ -180,7 +183,7 @@ impl JointInput {
                 mapping: mapping.clone(),
                 certificate: joint.certificate.clone(),
             };
-            Some((self.problem.alone(deployment)?, solution))
+            Some((self.problem.single_problem(deployment)?, solution))
         };
         placed.filter_map(answer).collect()
     }

@@ -29,16 +29,16 @@ mod worker_weights;
 
 pub use config::{PlacerConfig, SubjectConfig, SubjectId};
 pub(crate) use control::ControlRequest;
-pub use control::{ControlError, ControlReply, Handle};
+pub use control::{ControlError, ControlReply, PlacerHandle};
 pub use error::PlacerError;
 /// Times in microseconds; the relative error of a quantile is at most 25 %.
 pub type MicrosHistogram = albacore_values::LogHistogram<4>;
 pub use node_problem::{
-    Member, NodeProblem, improve_alone, is_joint, solve_alone, solve_together, threads_within_quota,
+    Member, NodeProblem, improve_single, is_joint, place_joint, place_single, threads_within_quota,
 };
 pub use placer::{Placer, Progress};
 pub use priority::raise_thread_priority;
-pub use report::{PlacerCounters, Report, Restored, SpawnKind};
+pub use report::{PlacerCounters, Report, RestoreSummary, SpawnKind};
 pub use state::SubjectState;
 pub use table::{FrontRow, LoadClass, SlotRow, SlotState};
 pub use trial_reading::{mapping_hash, read_workers};

@@ -77,7 +77,7 @@ impl MeasuredDistances {
     fn file_of(&self, machine: &Topology) -> Option<PathBuf> {
         let path = self.path.as_ref()?;
         Some(match path.is_dir() {
-            true => path.join(format!("{}.json", machine.hash_text())),
+            true => path.join(format!("{}.json", machine.hash_hex())),
             false => path.clone(),
         })
     }

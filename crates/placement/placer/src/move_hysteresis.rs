@@ -23,11 +23,7 @@ pub(crate) fn is_warm(not_before: Micros, now: Micros) -> bool {
 }
 
 /// Returns `found`, or the mapping in force if changing to `found` gains less than it costs.
-pub(crate) fn keep_unless_worth_moving(
-    problem: &Problem,
-    found: Solution,
-    is_warm: bool,
-) -> Solution {
+pub(crate) fn apply_move_hysteresis(problem: &Problem, found: Solution, is_warm: bool) -> Solution {
     let Some(current) = &problem.current else {
         return found;
     };
@@ -108,7 +104,7 @@ mod tests {
 
     fn answer(problem: &Problem, is_warm: bool) -> Solution {
         let found = solve(problem, &mut WorkBudget::unlimited()).unwrap();
-        keep_unless_worth_moving(problem, found, is_warm)
+        apply_move_hysteresis(problem, found, is_warm)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The joint placement problem of all subjects of a machine, as a value: solved by the placer for
 //! its subjects, and by other programs to predict the placer's result.
 //!
-//! A single member without obstacles is not a joint problem and is solved by [`solve_alone`]. Cpus
+//! A single member without obstacles is not a joint problem and is solved by [`place_single`]. Cpus
 //! outside of all cpusets that are SMT siblings of a container's cpus count as obstacles on their
 //! cores.
 
@@ -16,7 +16,7 @@ use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 
 use crate::PlacerError;
 use crate::limits::{IMPROVEMENT_BUDGET, JOINT_MOVE_COST, NUMA_MOVE_COST, SOLVE_BUDGET};
-use crate::move_hysteresis::keep_unless_worth_moving;
+use crate::move_hysteresis::apply_move_hysteresis;
 
 /// A server that is placed by the solver.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ pub struct NodeProblem<'a> {
     /// In the order in which they were added; each has a cpu of the machine.
     pub members: Vec<Member>,
     /// The cpus of other subjects' threads with a single cpu, once per thread.
-    pub fixed_threads: Vec<CpuId>,
+    pub obstacle_cpus: Vec<CpuId>,
     /// The cpusets of all subjects that are containers.
     pub containers: Vec<CpuSet>,
     /// The union of the cpusets of all subjects.
@@ -48,7 +48,7 @@ pub struct NodeProblem<'a> {
 impl NodeProblem<'_> {
     /// Indexes of the deployments of the joint problem that are running and may be moved at no
     /// cost.
-    pub fn freely_moved(&self) -> Vec<usize> {
+    pub fn cold_deployments(&self) -> Vec<usize> {
         let runs_cold = |member: &Member| member.current.is_some() && !member.is_warm;
         let members = self.members.iter().enumerate();
         let cold = members.filter(|(_, member)| runs_cold(member));
@@ -59,7 +59,7 @@ impl NodeProblem<'_> {
         let online = self.machine.cpuset();
         let mut weights: BTreeMap<CpuId, u32> = BTreeMap::new();
         let noisy = noisy_siblings(self.machine, &self.containers, &self.known);
-        let fixed = self.fixed_threads.iter().copied();
+        let fixed = self.obstacle_cpus.iter().copied();
         for cpu in fixed
             .filter(|&cpu| online.contains(cpu))
             .chain(noisy.iter())
@@ -90,7 +90,7 @@ impl NodeProblem<'_> {
 }
 
 /// True if the members are placed together; false for a single one that is solved by
-/// [`solve_alone`].
+/// [`place_single`].
 pub fn is_joint(problem: &JointProblem) -> bool {
     let members = problem.deployments.len();
     members > 1 || (members == 1 && !problem.obstacles.is_empty())
@@ -98,22 +98,22 @@ pub fn is_joint(problem: &JointProblem) -> bool {
 
 /// The placer's solution of a joint problem.
 ///
-/// The freely moved deployments are also solved as if they were not running yet. That solution is
+/// The cold deployments are also solved as if they were not running yet. That solution is
 /// used only if it is better, so that they are not moved without a gain; its move counts exclude
 /// them.
 ///
 /// # Errors
 /// The joint problem exceeds the solver's limits, or the solution does not pass its check.
-pub fn solve_together(
+pub fn place_joint(
     problem: &JointProblem,
-    freely_moved: &[usize],
+    cold_deployments: &[usize],
 ) -> Result<JointSolution, PlacerError> {
     let from_current = solve_checked(problem)?;
-    if freely_moved.is_empty() {
+    if cold_deployments.is_empty() {
         return Ok(from_current);
     }
     let mut anew = problem.clone();
-    for &index in freely_moved {
+    for &index in cold_deployments {
         anew.deployments[index].current = None;
     }
     let found = solve_checked(&anew)?;
@@ -150,7 +150,7 @@ fn net_objective(problem: &JointProblem, solution: &JointSolution) -> i64 {
 ///
 /// # Errors
 /// The problem exceeds the solver's limits.
-pub fn solve_alone(
+pub fn place_single(
     method: PlacementMethod,
     problem: &Problem,
     is_warm: bool,
@@ -159,7 +159,7 @@ pub fn solve_alone(
         PlacementMethod::RoundRobin => round_robin(problem),
         PlacementMethod::Tuna | PlacementMethod::None => {
             let found = solve(problem, &mut WorkBudget::of_time(SOLVE_BUDGET))?;
-            Ok(keep_unless_worth_moving(problem, found, is_warm))
+            Ok(apply_move_hysteresis(problem, found, is_warm))
         }
     }
 }
@@ -167,8 +167,8 @@ pub fn solve_alone(
 /// Runs the placer's longer search for a first solution that is not proven optimal.
 ///
 /// # Errors
-/// As [`solve_alone`].
-pub fn improve_alone(
+/// As [`place_single`].
+pub fn improve_single(
     problem: &Problem,
     solution: Solution,
     is_warm: bool,
@@ -178,7 +178,7 @@ pub fn improve_alone(
         ..problem.clone()
     };
     let found = improve(&from, &mut WorkBudget::of_time(IMPROVEMENT_BUDGET))?;
-    Ok(keep_unless_worth_moving(&from, found, is_warm))
+    Ok(apply_move_hysteresis(&from, found, is_warm))
 }
 
 /// Number of threads per worker that a CPU quota lets run concurrently. Further threads share their
@@ -195,11 +195,11 @@ pub fn threads_within_quota(workers: u16, threads: u16, millicpus: Option<u32>) 
 /// The distances requested by all members; the machine's own if they differ.
 fn common_distances(members: &[Member], machine: &Topology) -> Distances {
     let own = machine.distances();
-    let mut asked = members
+    let mut requested = members
         .iter()
-        .map(|member| member.policy.distances.over(own));
-    let first = asked.next().unwrap_or(own);
-    if asked.all(|other| other == first) {
+        .map(|member| member.policy.distances.apply_to(own));
+    let first = requested.next().unwrap_or(own);
+    if requested.all(|other| other == first) {
         first
     } else {
         own
@@ -279,12 +279,12 @@ mod tests {
                 member(machine.cpuset(), running, is_warm),
                 member([CpuId(4)].into_iter().collect(), &[], false),
             ],
-            fixed_threads: Vec::new(),
+            obstacle_cpus: Vec::new(),
             containers: Vec::new(),
             known: machine.cpuset(),
             machine: &machine,
         };
-        let solved = solve_together(&node.joint(), &node.freely_moved()).unwrap();
+        let solved = place_joint(&node.joint(), &node.cold_deployments()).unwrap();
         solved.mappings[0].cpus.iter().map(|cpu| cpu.0).collect()
     }
 

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use albacore_os::{
-    FileWatch, Micros, OsError, Pid, Poll, PollKey, SchedExt, UeventSocket, Wake, read_online,
+    FileWatch, Micros, OsError, Pid, Poll, PollKey, SchedExt, UeventSocket, Waker, read_online,
     read_sched_ext, read_sysfs,
 };
 use albacore_plan::SubjectPolicy;
@@ -26,10 +26,10 @@ use crate::limits::{
 };
 use crate::measured_distances::MeasuredDistances;
 use crate::process::ProcessReader;
-use crate::report::{PlacerCounters, Report, Restored};
+use crate::report::{PlacerCounters, Report, RestoreSummary};
 use crate::subject::{PassContext, Subject};
 use crate::{
-    ControlRequest, Handle, PlacerConfig, PlacerError, SlotRow, SubjectConfig, SubjectId,
+    ControlRequest, PlacerConfig, PlacerError, PlacerHandle, SlotRow, SubjectConfig, SubjectId,
     SubjectState,
 };
 use spawn_detection::SpawnDetector;
@@ -53,7 +53,7 @@ fn process_key(subject: SubjectId, pid: Pid) -> PollKey {
 pub enum Progress {
     /// Call [`Placer::step`] again.
     Running,
-    /// [`Handle::stop`] was called.
+    /// [`PlacerHandle::stop`] was called.
     Stopped,
 }
 
@@ -110,21 +110,21 @@ impl EventSources {
 #[derive(Debug)]
 struct Controls {
     receiver: Receiver<ControlRequest>,
-    handle: Handle,
+    handle: PlacerHandle,
 }
 
 impl Controls {
     fn new(poll: &Poll) -> Result<Self, OsError> {
-        let wake = Wake::new()?;
+        let wake = Waker::new()?;
         poll.add(&wake, CONTROL_KEY)?;
         let (sender, receiver) = sync_channel(CONTROLS_MAX);
-        let handle = Handle { sender, wake };
+        let handle = PlacerHandle { sender, wake };
         Ok(Self { receiver, handle })
     }
 }
 
 /// Places the threads of its subjects and keeps them placed. Single-threaded; other threads use a
-/// [`Handle`].
+/// [`PlacerHandle`].
 #[derive(Debug)]
 pub struct Placer {
     config: PlacerConfig,
@@ -180,7 +180,7 @@ impl Placer {
     }
 
     /// Returns a handle that sends control messages from any thread.
-    pub fn handle(&self) -> Handle {
+    pub fn handle(&self) -> PlacerHandle {
         self.controls.handle.clone()
     }
 
@@ -238,7 +238,7 @@ impl Placer {
     }
 
     /// Counters and histograms since the start.
-    pub fn figures(&self) -> &PlacerCounters {
+    pub fn counters(&self) -> &PlacerCounters {
         &self.figures
     }
 
@@ -254,10 +254,10 @@ impl Placer {
         subjects.map(|s| s.state(topology_hash)).collect()
     }
 
-    /// Runs until [`Handle::stop`], then restores all masks. An error is reported once and the step
-    /// is retried with exponential backoff: neither a subject that cannot be placed nor a shortage
-    /// of file descriptors ends the loop.
-    pub fn run(&mut self, report: &mut dyn FnMut(&Report)) -> Restored {
+    /// Runs until [`PlacerHandle::stop`], then restores all masks. An error is reported once and
+    /// the step is retried with exponential backoff: neither a subject that cannot be placed nor a
+    /// shortage of file descriptors ends the loop.
+    pub fn run(&mut self, report: &mut dyn FnMut(&Report)) -> RestoreSummary {
         let (mut reported, mut pause) = (String::new(), ERROR_PAUSE_MIN);
         // bound: one wait per iteration, and a pause after an error; ends with `stop`
         while !self.is_stopped {
@@ -340,8 +340,8 @@ impl Placer {
     }
 
     /// Restores all masks of all subjects, continuing after errors.
-    pub fn restore(&mut self, report: &mut dyn FnMut(&Report)) -> Restored {
-        let mut all = Restored::default();
+    pub fn restore(&mut self, report: &mut dyn FnMut(&Report)) -> RestoreSummary {
+        let mut all = RestoreSummary::default();
         for id in self.subjects.keys().copied().collect::<Vec<_>>() {
             all.add(self.restore_one(id, report));
         }
@@ -349,9 +349,9 @@ impl Placer {
         all
     }
 
-    fn restore_one(&mut self, id: SubjectId, report: &mut dyn FnMut(&Report)) -> Restored {
+    fn restore_one(&mut self, id: SubjectId, report: &mut dyn FnMut(&Report)) -> RestoreSummary {
         let Some(mut subject) = self.subjects.remove(&id) else {
-            return Restored::default();
+            return RestoreSummary::default();
         };
         let restored = subject.restore(&mut PassContext {
             reader: &self.reader,

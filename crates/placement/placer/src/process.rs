@@ -133,7 +133,7 @@ impl LiveProcess {
             },
             count: 0,
             listed_at: not_before,
-            not_before: not_before.max(reader.clock.start(stat.start_ticks)),
+            not_before: not_before.max(reader.clock.ticks_to_micros(stat.start_ticks)),
             loads_read_at: Micros(0),
         };
         process.read_cmdline(reader)?;
@@ -358,7 +358,7 @@ fn read_demand(reader: &ProcessReader, pid: Pid, tid: Tid) -> Result<Micros, OsE
         return Ok(demand);
     }
     let stat = read_task_stat(&reader.host, pid, tid)?;
-    Ok(reader.clock.start(stat.cpu_ticks))
+    Ok(reader.clock.ticks_to_micros(stat.cpu_ticks))
 }
 
 fn read_thread(
@@ -385,7 +385,7 @@ fn read_thread(
         comm: String::from_utf8_lossy(&stat.comm).into_owned(),
         mask,
         cpu_ticks: stat.cpu_ticks,
-        not_before: horizon.max(reader.clock.start(stat.start_ticks)),
+        not_before: horizon.max(reader.clock.ticks_to_micros(stat.start_ticks)),
         read_at: reader.clock.now()?,
         load: ThreadLoad::default(),
     }))

@@ -159,10 +159,10 @@ pub enum Report {
     Released {
         subject: SubjectId,
         /// The restored masks.
-        restored: Restored,
+        restored: RestoreSummary,
     },
     /// Masks were restored.
-    Restored(Restored),
+    Restored(RestoreSummary),
     /// An operation failed. It is retried, and reported again only after it succeeded in between.
     Failed {
         /// As [`crate::PlacerError::category`].
@@ -174,7 +174,7 @@ pub enum Report {
 
 /// Result of restoring masks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Restored {
+pub struct RestoreSummary {
     /// Number of masks restored and verified.
     pub count: usize,
     /// The first few errors, as sentences.
@@ -214,7 +214,7 @@ pub struct PlacerCounters {
     pub slowdown: u32,
 }
 
-impl Restored {
+impl RestoreSummary {
     /// Adds the result of another subject.
     pub(crate) fn add(&mut self, other: Self) {
         self.count += other.count;

@@ -17,7 +17,7 @@ pub struct SubjectState {
     pub cpuset: CpuSet,
     /// The effective policy: as requested, except that a CPU quota may reduce `threads`.
     pub policy: SubjectPolicy,
-    pub threads_asked: u16,
+    pub threads_requested: u16,
     pub workers_found: usize,
     /// Number of workers and threads found in its process tree, independent of the policy.
     pub shape: Option<ServerShape>,
@@ -32,7 +32,7 @@ pub struct SubjectState {
     pub respawns: u64,
     /// Processes in its cgroup that do not descend from its root (`kubectl exec`, probes); never
     /// placed.
-    pub entered: usize,
+    pub foreign_processes: usize,
     /// Its CPU quota and throttling statistics, counted by the kernel since its cgroup was created.
     pub quota: CpuQuota,
     /// True if it was throttled since the check before the last.
@@ -51,7 +51,7 @@ pub struct SubjectState {
     pub is_solved: bool,
     /// The cpus of threads that count as obstacles, once per thread: hot threads that belong to no
     /// worker, and for a subject that is not solved, all threads known to have a single cpu.
-    pub fixed_threads: Vec<CpuId>,
+    pub obstacle_cpus: Vec<CpuId>,
     /// Hot threads of workers according to the weights in force; `None` until measured.
     pub hot_threads: Option<usize>,
     /// Hash of the topology of the online machine.

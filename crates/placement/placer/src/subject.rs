@@ -226,7 +226,7 @@ impl Subject {
 
     /// Ends all back-offs: masks that another program keeps changing are written again.
     pub(crate) fn retry_now(&mut self) {
-        self.ledger.forget_changes();
+        self.ledger.clear_changes();
         self.schedule.request();
     }
 

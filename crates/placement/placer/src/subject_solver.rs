@@ -7,8 +7,8 @@ use albacore_solver::{Mapping, Problem, ProblemError, Solution};
 use albacore_topology::{Cpu, Distances};
 
 use crate::limits::JOINT_PERIOD;
-use crate::move_hysteresis::{is_warm, keep_unless_worth_moving};
-use crate::node_problem::solve_alone;
+use crate::move_hysteresis::{apply_move_hysteresis, is_warm};
+use crate::node_problem::place_single;
 use crate::solve_rate::SolveRate;
 
 /// The mapping in force, and the problem that it solves.
@@ -127,7 +127,7 @@ impl SubjectSolver {
         if !is_in_force || !is_same(known, problem) {
             return false;
         }
-        let kept = keep_unless_worth_moving(problem, found, is_warm);
+        let kept = apply_move_hysteresis(problem, found, is_warm);
         let is_other = kept.mapping != solution.mapping;
         *solution = kept;
         is_other
@@ -185,7 +185,7 @@ impl SubjectSolver {
         if !wait.is_zero() {
             return Ok(SolveOutcome::Deferred(wait));
         }
-        let solution = solve_alone(policy.placement, &wanted, is_server_warm(observation))?;
+        let solution = place_single(policy.placement, &wanted, is_server_warm(observation))?;
         let took = start.elapsed();
         self.rate.spend(took);
         self.is_stale = false;

@@ -6,7 +6,7 @@ mod prefork;
 
 use std::time::Duration;
 
-use albacore_os::{HostRoot, UserMasks, probe_user_masks};
+use albacore_os::{HostRoot, MaskRestoration, probe_mask_restoration};
 use albacore_placer::{Placer, PlacerConfig, PlacerError, Report, SlotState, SubjectConfig};
 use albacore_plan::{MaskDriftCause, PlacementWarning, ServerKind};
 use prefork::group::{Group, two};
@@ -122,14 +122,14 @@ fn a_mask_that_is_lost_with_a_cpuset_is_counted_as_widened_and_repaired() {
     let server = PreforkServer::start_in(&group, 1, 2);
     let mut run = Run::inside(&group, server.pid(), policy(1, 2));
     run.until_placed();
-    assert_eq!(run.placer.figures().widened, 0);
+    assert_eq!(run.placer.counters().widened, 0);
     // Simulates an old kernel, which overwrites masks on every cpuset change, so that this is
     // tested on every kernel.
     let tid = run.rows()[1].tid.unwrap();
     prefork::taskset(tid, &both);
     group.set(&both);
     run.until("repaired", |run| {
-        run.placer.figures().widened == 1 && run.is_placed()
+        run.placer.counters().widened == 1 && run.is_placed()
     });
     let state = run.placer.states().remove(0);
     assert_eq!(state.widened, 1);
@@ -164,7 +164,7 @@ fn a_container_without_a_cpu_waits_until_it_has_one_and_the_loop_sleeps() {
     }
     let state = placer.states().remove(0);
     assert!(state.cpuset.is_empty() && state.warnings.contains(&PlacementWarning::EmptyCpuset));
-    assert_eq!(placer.figures().setaffinity_calls, 0);
+    assert_eq!(placer.counters().setaffinity_calls, 0);
     assert!(turns < 400, "{turns} turns in 600 ms");
 }
 
@@ -172,7 +172,10 @@ fn a_container_without_a_cpu_waits_until_it_has_one_and_the_loop_sleeps() {
 fn the_probe_of_this_kernel_gives_an_answer() {
     let mut sleep = std::process::Command::new("sleep");
     sleep.arg("60");
-    let answer = probe_user_masks(&HostRoot::live(), sleep);
+    let answer = probe_mask_restoration(&HostRoot::live(), sleep);
     println!("user masks: {answer:?}");
-    assert!(!matches!(answer, UserMasks::Unknown { .. }), "{answer:?}");
+    assert!(
+        !matches!(answer, MaskRestoration::Unknown { .. }),
+        "{answer:?}"
+    );
 }

@@ -59,7 +59,7 @@ fn a_storm_of_forks_changes_no_mask_of_anybody_else() {
     let before = canaries.masks();
     let server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
-    run.placer.listen_for_spawns().unwrap();
+    run.placer.subscribe_spawn_events().unwrap();
     run.until_placed();
     let forks = 10_000 * soak();
     let storm = format!("n=0; while [ $n -lt {forks} ]; do (:); n=$((n+1)); done");
@@ -77,7 +77,7 @@ fn a_storm_of_forks_changes_no_mask_of_anybody_else() {
     }
     run.until_placed();
     assert_eq!(canaries.masks(), before);
-    let figures = run.placer.figures();
+    let figures = run.placer.counters();
     assert!(figures.spawn_events > 0);
     println!(
         "forks {forks}, heard {}, lost {}, respawned {}, p99 {:?} us",
@@ -98,7 +98,7 @@ fn births_that_the_kernel_announces_are_placed() {
     // As every thread that drives a placer: at the default priority the figure would depend on the
     // load of the machine.
     raise_thread_priority(&mut |_| {});
-    run.placer.listen_for_spawns().unwrap();
+    run.placer.subscribe_spawn_events().unwrap();
     run.for_a_while(Duration::from_millis(1_500));
     for round in 0..rounds {
         server.order(&format!("thread {}", round % 2));
@@ -111,7 +111,7 @@ fn births_that_the_kernel_announces_are_placed() {
         let wanted = 4 + usize::from(round) + 1;
         run.until("placed", |run| found(run) >= wanted);
     }
-    let times = &run.placer.figures().new_thread_micros;
+    let times = &run.placer.counters().new_thread_micros;
     println!(
         "announced spawns: {} threads, p50 {:?} us, p99 {:?} us",
         times.count(),
@@ -327,14 +327,14 @@ fn once_settled_many_threads_cost_little_and_no_mask_is_written() {
     });
     run.for_a_while(Duration::from_secs(5));
     let time = Duration::from_secs(if soak() > 1 { 30 } else { 5 });
-    let (calls, cpu) = (run.calls(), run.placer.figures().cpu_micros);
+    let (calls, cpu) = (run.calls(), run.placer.counters().cpu_micros);
     run.for_a_while(time);
-    let cpu = run.placer.figures().cpu_micros - cpu;
+    let cpu = run.placer.counters().cpu_micros - cpu;
     println!(
         "{all} threads of {} servers settled for {time:?}: {:.2} % of a core, slowdown {}",
         servers.len(),
         cpu as f64 / time.as_micros() as f64 * 100.0,
-        run.placer.figures().slowdown
+        run.placer.counters().slowdown
     );
     assert_eq!(run.calls(), calls);
 }

@@ -138,7 +138,7 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
         assert!(is_right, "{root:?}: {error}");
     }
     placer.step(Duration::ZERO, &mut |_| {}).unwrap();
-    assert_eq!(placer.figures().setaffinity_calls, 0);
+    assert_eq!(placer.counters().setaffinity_calls, 0);
     let after: Vec<_> = unmanaged.iter().map(|s| mask_of(Tid(s.pid().0))).collect();
     assert_eq!(after, masks);
     fs::remove_dir(nested).unwrap();
@@ -152,11 +152,11 @@ fn a_process_that_enters_a_container_is_counted_and_not_placed() {
     let unmanaged = UnmanagedProcess::in_group(&own.directory);
     let mut run = Run::inside(&own, server.pid(), policy(1, 2));
     run.until_placed();
-    run.until("counted", |run| state(run).entered == 1);
+    run.until("counted", |run| state(run).foreign_processes == 1);
     assert!(
         state(&run)
             .warnings
-            .contains(&PlacementWarning::Entered { count: 1 })
+            .contains(&PlacementWarning::ForeignProcesses { count: 1 })
     );
     assert_eq!(mask_of(Tid(unmanaged.pid().0)), Some(both));
 }
@@ -221,13 +221,13 @@ fn a_quota_below_the_requested_threads_places_as_many_as_may_run_at_once() {
     });
     let state = state(&run);
     assert_eq!(
-        (state.threads_asked, state.quota.millicpus),
+        (state.threads_requested, state.quota.millicpus),
         (2, Some(1300))
     );
-    let warning = PlacementWarning::Quota {
+    let warning = PlacementWarning::LimitedByQuota {
         millicpus: 1300,
         threads: 1,
-        asked: 2,
+        requested: 2,
     };
     assert!(state.warnings.contains(&warning), "{:?}", state.warnings);
     // All threads of the worker are on the cpus of the placed threads: one.

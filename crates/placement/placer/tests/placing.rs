@@ -73,7 +73,7 @@ fn workers_that_replace_those_of_the_same_names_are_placed_once_these_have_ended
             Report::Warning { warning, .. } => warning,
             _ => return false,
         };
-        matches!(warning, PlacementWarning::NameTwice { .. })
+        matches!(warning, PlacementWarning::DuplicateWorkerName { .. })
     };
     // As during a rolling restart: both generations serve.
     server.order("again");
@@ -130,7 +130,7 @@ fn a_killed_worker_is_placed_again_in_its_own_slots_and_no_other_worker_moves() 
                 assert!(old.slot.worker == worker || old.tid == new.tid);
             }
         }
-        let figures = run.placer.figures();
+        let figures = run.placer.counters();
         assert_eq!(figures.respawns, 25);
         assert!(figures.respawn_micros.count() >= 25);
         println!(
@@ -202,7 +202,7 @@ fn a_thread_that_starts_late_gets_the_cpus_of_its_worker() {
         )
     };
     assert_eq!(run.reports.iter().filter(|r| born(r)).count(), 2);
-    assert_eq!(run.placer.figures().new_thread_micros.count(), 2);
+    assert_eq!(run.placer.counters().new_thread_micros.count(), 2);
     // An extra thread beyond T gets all cpus of its worker. The server's worker indexes may differ
     // from the placer's.
     server.order("thread 0");

@@ -224,10 +224,10 @@ fn measured_distances_hold_while_their_file_is_good_and_of_this_machine() {
             distances,
             matrix: None,
         };
-        let name = format!("{}.json", machine.hash_text());
+        let name = format!("{}.json", machine.hash_hex());
         fs::write(folder.join(name), file.to_json().unwrap()).unwrap();
     };
-    write(machine.hash_text(), measured);
+    write(machine.hash_hex(), measured);
     run.until("the file is used", |run| {
         run.placer.machine().distances() == measured
     });
@@ -241,7 +241,7 @@ fn measured_distances_hold_while_their_file_is_good_and_of_this_machine() {
     assert!(problem.contains("0123456789abcdef"), "{problem}");
 
     let falling = Distances { l3: 7, ..measured };
-    write(machine.hash_text(), falling);
+    write(machine.hash_hex(), falling);
     run.until("distances that fall are refused", |run| {
         problems(run).len() == 3
     });

@@ -52,7 +52,7 @@ fn hot_threads_that_share_a_cpu_are_parted_and_then_stay() {
         rows.iter().all(|row| row.load.is_none()),
         "nothing is measured yet"
     );
-    let before = run.placer.figures().solves;
+    let before = run.placer.counters().solves;
     assert!(until_weighed(&mut run), "they contend for a cpu");
     run.until_placed();
     let rows = run.rows();
@@ -71,7 +71,7 @@ fn hot_threads_that_share_a_cpu_are_parted_and_then_stay() {
         .map(cpu)
         .collect();
     assert_ne!(hot_cpus[0], hot_cpus[1]);
-    assert_eq!(run.placer.figures().solves, before + 1);
+    assert_eq!(run.placer.counters().solves, before + 1);
     // Stable from now on.
     let calls = run.calls();
     run.for_a_while(Duration::from_secs(15));

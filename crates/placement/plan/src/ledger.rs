@@ -146,7 +146,7 @@ impl Ledger {
     }
 
     /// The thread that was in a slot.
-    pub fn thread_in(&self, slot: Slot) -> Option<ThreadId> {
+    pub fn thread_at(&self, slot: Slot) -> Option<ThreadId> {
         self.slots.get(&slot).copied()
     }
 
@@ -164,7 +164,7 @@ impl Ledger {
     }
 
     /// Drops all back-offs and change counts: every mask is written again with the next plan.
-    pub fn forget_changes(&mut self) {
+    pub fn clear_changes(&mut self) {
         self.changes.clear();
     }
 

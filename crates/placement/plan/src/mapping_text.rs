@@ -1,8 +1,8 @@
 //! A mapping as one line of text: `4x6:0-23` is 4 workers with 6 threads each, followed by the cpu
-//! of each thread, ordered by worker and rank, as encoded by [`number_runs_text`].
+//! of each thread, ordered by worker and rank, as encoded by [`encode_run_length`].
 
 use albacore_solver::Mapping;
-use albacore_topology::{CpuId, CpuSet, NumberRunsError, number_runs_text, parse_number_runs};
+use albacore_topology::{CpuId, CpuSet, RunLengthError, decode_run_length, encode_run_length};
 
 use crate::limits::MAPPING_THREADS_MAX;
 
@@ -17,7 +17,7 @@ pub enum MappingTextError {
         text: String,
     },
     #[error("cpus of the mapping")]
-    Cpus(#[from] NumberRunsError),
+    Cpus(#[from] RunLengthError),
     /// A cpu id above the kernel's maximum.
     #[error(
         "cpu {cpu} of the mapping is out of range: the largest cpu id is {}",
@@ -38,7 +38,7 @@ pub fn mapping_text(mapping: &Mapping) -> String {
     let threads = usize::from(mapping.threads.max(1));
     let workers = mapping.cpus.len() / threads;
     let cpus: Vec<u32> = mapping.cpus.iter().map(|cpu| cpu.0.into()).collect();
-    format!("{workers}x{threads}:{}", number_runs_text(&cpus))
+    format!("{workers}x{threads}:{}", encode_run_length(&cpus))
 }
 
 /// Parses a text of [`mapping_text`].
@@ -54,7 +54,7 @@ pub fn parse_mapping_text(text: &str) -> Result<Mapping, MappingTextError> {
     let (workers, threads, cpus) = size.ok_or_else(|| MappingTextError::Size {
         text: text.to_owned(),
     })?;
-    let cpus = parse_number_runs(cpus, MAPPING_THREADS_MAX)?;
+    let cpus = decode_run_length(cpus, MAPPING_THREADS_MAX)?;
     if cpus.len() != usize::from(workers) * usize::from(threads) {
         let cpus = cpus.len();
         return Err(MappingTextError::OtherCount {

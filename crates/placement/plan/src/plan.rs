@@ -57,13 +57,13 @@ pub struct PlanStep {
 #[non_exhaustive]
 pub enum PlacementWarning {
     /// The number of workers differs from the requested one.
-    FoundWorkers {
+    WorkerCountMismatch {
         /// Number of workers found.
         found: usize,
-        asked: u16,
+        requested: u16,
     },
     /// The thread names of two processes claim the same worker; the older process is used.
-    NameTwice {
+    DuplicateWorkerName {
         worker: WorkerIndex,
         /// The process that is ignored.
         pid: Pid,
@@ -73,7 +73,7 @@ pub enum PlacementWarning {
         worker: WorkerIndex,
         /// Number of threads found.
         found: usize,
-        asked: u16,
+        requested: u16,
     },
     /// A worker has more than T threads; the extra ones get all cpus of their worker.
     ExtraThreads { worker: WorkerIndex, count: usize },
@@ -97,12 +97,12 @@ pub enum PlacementWarning {
     InheritedAffinity { pid: Pid, mask: CpuSet },
     /// The CPU quota of the cgroup is lower than the number of threads requested: fewer threads are
     /// placed, and the remaining ones share their cpus.
-    Quota {
+    LimitedByQuota {
         /// The quota in millicpus.
         millicpus: u32,
         /// Number of threads per worker that are placed.
         threads: u16,
-        asked: u16,
+        requested: u16,
     },
     /// The policy's distances are ignored, because another subject on this machine has different
     /// ones and all subjects are planned together.
@@ -113,7 +113,7 @@ pub enum PlacementWarning {
     Throttled,
     /// The container contains processes that were not started by its root process (`kubectl exec`);
     /// they are not placed and may run on any of its cpus.
-    Entered { count: usize },
+    ForeignProcesses { count: usize },
 }
 
 /// Steps to execute, and findings of the observation.
@@ -235,7 +235,7 @@ pub fn problem(
         threads: policy.threads,
         mode: policy.mode,
         topology: observation.machine.restrict(&observation.cpuset).ok()?,
-        distances: policy.distances.over(observation.machine.distances()),
+        distances: policy.distances.apply_to(observation.machine.distances()),
         current: current.cloned(),
     })
 }
@@ -278,10 +278,13 @@ pub(crate) fn plan_with_roles(
         .filter(|p| roles.of(p) == Role::Worker)
         .collect();
     if workers.len() != usize::from(policy.workers) {
-        draft.plan.warnings.push(PlacementWarning::FoundWorkers {
-            found: workers.len(),
-            asked: policy.workers,
-        });
+        draft
+            .plan
+            .warnings
+            .push(PlacementWarning::WorkerCountMismatch {
+                found: workers.len(),
+                requested: policy.workers,
+            });
     }
     draft.place(workers, mapping);
     draft.place_front(roles, mapping);

@@ -43,7 +43,7 @@ pub(crate) fn index_workers<'a>(
             }
             // Two processes with one name: while a worker is replaced, both may exist briefly.
             Some(worker) if named.is_some() => {
-                warnings.push(PlacementWarning::NameTwice {
+                warnings.push(PlacementWarning::DuplicateWorkerName {
                     worker,
                     pid: process.id.pid,
                 });
@@ -114,7 +114,7 @@ pub(crate) fn rank_threads(
                 .filter(|thread| thread.id.tid.0 != process.id.pid.0)
         };
         for rank in 1..threads {
-            if let Some(before) = ledger.thread_in(slot(rank))
+            if let Some(before) = ledger.thread_at(slot(rank))
                 && peers().any(|thread| thread.id == before)
             {
                 slots.insert(slot(rank), before);

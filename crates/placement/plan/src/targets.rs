@@ -96,12 +96,12 @@ impl TargetBuilder<'_> {
             mask,
         };
         let found = ranked.slots.len();
-        let (asked, is_short) = (policy.threads, found < usize::from(policy.threads));
+        let (requested, is_short) = (policy.threads, found < usize::from(policy.threads));
         if is_short {
             warnings.push(PlacementWarning::MissingThreads {
                 worker,
                 found,
-                asked,
+                requested,
             });
         }
         let pins_main = policy.main_thread == MainThread::Pinned;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use albacore_solver::{
     CachedSolution, Deployment, JointProblem, JointSolution, Mode, WorkBudget, check_joint,
-    counted_joint_bound, solve_joint,
+    joint_counting_bound, solve_joint,
 };
 use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, CpuSet, Distances, Topology};
 
@@ -159,7 +159,7 @@ fn run(name: &str, problem: &JointProblem) {
     let start = Instant::now();
     check_joint(problem, &solution).expect("every answer is valid");
     let check_micros = start.elapsed().as_micros();
-    let counted = counted_joint_bound(problem, &solution);
+    let counted = joint_counting_bound(problem, &solution);
     let is_counted = counted.is_some_and(|counted| counted <= stated.bound);
     println!(
         "{name}\t{threads}\t{}\t{}\t{:?}\t{is_counted}\t{:.2}\t{:.1}\t{:.1}\t{check_micros}\t{respawn_micros:.1}\t\
@@ -183,7 +183,7 @@ fn respawned(problem: &JointProblem, solution: &JointSolution, again: &JointProb
     let mut nanos = Vec::new();
     for _ in 0..RESPAWNS {
         let start = Instant::now();
-        let answer = cached.answer(again);
+        let answer = cached.get(again);
         nanos.push(start.elapsed().as_nanos());
         assert!(answer.is_some_and(|answer| answer.moved == 0));
     }

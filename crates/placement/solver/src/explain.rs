@@ -29,8 +29,8 @@ mod whole;
 pub use difference::{Move, difference};
 pub use error::ExplainError;
 pub use explanation::{
-    Alternative, Binding, CoreSharing, Explanation, Group, PairCounts, Share, SpeedShare,
+    Alternative, BindingConstraint, CoreSharing, Explanation, Group, PairCounts, SpeedClass, Volume,
 };
 pub use rules::Rule;
-pub use thread::{Place, ThreadExplanation, explain_thread};
+pub use thread::{AlternativeCpu, ThreadExplanation, explain_thread};
 pub use whole::explain;

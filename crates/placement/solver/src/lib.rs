@@ -40,14 +40,15 @@ mod worker_order;
 pub use albacore_mapping::{
     BUSY_MAX, BusyMapping, Certificate, CheckReport, Deployment, JointProblem, JointReport,
     JointSolution, JointViolation, Mapping, Mode, Obstacle, Problem, Proof, ProvenBound, Rank,
-    Relaxation, Slot, Solution, Violation, WorkerIndex, busy_by_dispatch_order, certificate_errors,
-    check, check_joint, check_solution, contention, counted_bound, counted_joint_bound, objective,
-    relaxed_by, report_joint, unproven_claim,
+    Relaxation, Slot, Solution, Violation, WorkerIndex, certificate_errors, check, check_joint,
+    check_proof, check_solution, contention, counting_bound, dispatch_order_utilization,
+    joint_counting_bound, objective, relaxed_by, report_joint,
 };
 pub use error::{ProblemError, validate, validate_size};
 pub use explain::{
-    Alternative, Binding, CoreSharing, ExplainError, Explanation, Group, Move, PairCounts, Place,
-    Rule, Share, SpeedShare, ThreadExplanation, difference, explain, explain_thread,
+    Alternative, AlternativeCpu, BindingConstraint, CoreSharing, ExplainError, Explanation, Group,
+    Move, PairCounts, Rule, SpeedClass, ThreadExplanation, Volume, difference, explain,
+    explain_thread,
 };
 pub use joint::{CachedSolution, JointError, solve_joint};
 pub use rule_limits::{RuleLimits, full_mains};

@@ -41,22 +41,22 @@ impl WorkBudget {
     }
 
     /// Whether no more work may begin.
-    pub fn is_spent(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.left.is_some_and(|left| left <= 0)
     }
 
     /// Number of steps beyond the budget: a piece of work that has begun is completed.
-    pub fn overdrawn(&self) -> u64 {
+    pub fn overrun(&self) -> u64 {
         self.left.map_or(0, |left| left.min(0).unsigned_abs())
     }
 
     /// Charges the steps of the next piece of work; returns true if the budget was already spent,
     /// in which case the work must not begin.
     pub(crate) fn spend(&mut self, steps: usize) -> bool {
-        let is_spent = self.is_spent();
-        if let Some(left) = self.left.as_mut().filter(|_| !is_spent) {
+        let is_exhausted = self.is_exhausted();
+        if let Some(left) = self.left.as_mut().filter(|_| !is_exhausted) {
             *left = left.saturating_sub(i64::try_from(steps).unwrap_or(i64::MAX));
         }
-        is_spent
+        is_exhausted
     }
 }

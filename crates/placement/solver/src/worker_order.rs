@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use albacore_mapping::{BUSY_MAX, BusyMapping, busy_by_dispatch_order};
+use albacore_mapping::{BUSY_MAX, BusyMapping, dispatch_order_utilization};
 use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, Topology};
 
 use crate::levels::{CORE, number_domains};
@@ -42,7 +42,7 @@ impl ExchangeRule {
 /// least contention.
 pub(crate) fn in_dispatch_order(topology: &Topology, mapping: Mapping) -> Mapping {
     let threads = usize::from(mapping.threads).max(1);
-    let busy = busy_by_dispatch_order((mapping.cpus.len() / threads) as u16, mapping.threads);
+    let busy = dispatch_order_utilization((mapping.cpus.len() / threads) as u16, mapping.threads);
     let placed = BusyMapping {
         mapping: &mapping,
         busy: &busy,
@@ -61,7 +61,7 @@ pub(crate) fn order_new(problem: &JointProblem, mappings: &mut [Mapping]) {
     let busy: Vec<Vec<u8>> = problem
         .deployments
         .iter()
-        .map(|of| busy_by_dispatch_order(of.workers, of.threads))
+        .map(|of| dispatch_order_utilization(of.workers, of.threads))
         .collect();
     let placed = mappings.iter().zip(&busy);
     let placed = placed.map(|(mapping, busy)| BusyMapping { mapping, busy });

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 /// The problem with its solution in force.
 fn in_force(problem: &JointProblem, cached: &CachedSolution) -> JointProblem {
     let mut next = problem.clone();
-    let answer = cached.answer(problem).unwrap();
+    let answer = cached.get(problem).unwrap();
     for (deployment, mapping) in next.deployments.iter_mut().zip(answer.mappings) {
         deployment.current = Some(mapping);
     }
@@ -33,10 +33,10 @@ proptest! {
     ) {
         let solution = solve_joint(&problem, &mut WorkBudget::of_steps(0)).unwrap();
         let cached = CachedSolution::new(problem.clone(), solution.clone());
-        prop_assert_eq!(cached.answer(&problem), Some(solution.clone()));
+        prop_assert_eq!(cached.get(&problem), Some(solution.clone()));
         let respawned = in_force(&problem, &cached);
         prop_assert!(cached.is_in_force(&respawned));
-        let answer = cached.answer(&respawned).unwrap();
+        let answer = cached.get(&respawned).unwrap();
         check_joint(&respawned, &answer).unwrap();
         prop_assert_eq!(&answer.mappings, &solution.mappings);
         prop_assert_eq!(answer.certificate, solution.certificate);
@@ -66,7 +66,7 @@ proptest! {
                 prop_assume!(problem.deployments[0].current.as_ref() != Some(current));
             }
         }
-        prop_assert_eq!(cached.answer(&other), None);
+        prop_assert_eq!(cached.get(&other), None);
         prop_assert!(!cached.is_in_force(&other));
     }
 }

@@ -5,7 +5,7 @@ mod machines;
 
 use albacore_solver::{
     Certificate, Mode, Problem, ProblemError, Relaxation, Solution, WorkBudget, check_solution,
-    counted_bound, round_robin, solve,
+    counting_bound, round_robin, solve,
 };
 use albacore_topology::{CpuId, CpuSet, Distances};
 use machines::{ARTICLE, Shape, problem};
@@ -38,7 +38,7 @@ fn all_72_cases_of_the_article_are_optimal_without_any_relaxation() {
                     ..
                 } = solved(&problem).certificate;
                 assert_eq!(
-                    counted_bound(&problem, &relaxed),
+                    counting_bound(&problem, &relaxed),
                     bound,
                     "confirmed by counts"
                 );

@@ -110,7 +110,7 @@ fn rule_1_wrong_counts_and_foreign_cpus_are_refused() {
         refused(2, &[0, 1]),
         [Violation::OtherCount {
             placed: 2,
-            asked: 4
+            requested: 4
         }]
     );
     let slot = Slot {

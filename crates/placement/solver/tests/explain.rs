@@ -4,8 +4,9 @@
 mod machines;
 
 use albacore_solver::{
-    Binding, ExplainError, Mapping, Mode, Place, Problem, Rank, Rule, Slot, SpeedShare, WorkBudget,
-    WorkerIndex, check, difference, explain, explain_thread, round_robin, solve,
+    AlternativeCpu, BindingConstraint, ExplainError, Mapping, Mode, Problem, Rank, Rule, Slot,
+    SpeedClass, WorkBudget, WorkerIndex, check, difference, explain, explain_thread, round_robin,
+    solve,
 };
 use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, CpuSet, Level, Topology};
 use machines::{ARTICLE, Shape, at_two_speeds, capacities, modes, problem, topologies};
@@ -84,7 +85,7 @@ proptest! {
         let explained = explain_thread(&problem, &mapping, slot).unwrap();
         prop_assert_eq!(explained.places.len(), problem.topology.cpus().len() - 1);
         let value = check(&problem, &mapping).unwrap().objective;
-        for Place { cpu, partner, gain, forbidden, .. } in &explained.places {
+        for AlternativeCpu { cpu, partner, gain, forbidden, .. } in &explained.places {
             let after = changed(&problem, &mapping, slot, *cpu, *partner);
             prop_assert_eq!(check(&problem, &after).unwrap().objective - value, *gain);
             for rule in Rule::ALL.into_iter().filter(|&rule| rule != Rule::EqualRanks) {
@@ -132,7 +133,7 @@ fn the_rule_that_keeps_compact_workers_off_one_core_is_named_with_its_price() {
     let problem = problem(ARTICLE.topology(), (2, 2, Mode::Compact));
     let explained = explain(&problem, &solved(&problem), &mut WorkBudget::unlimited()).unwrap();
     // both workers could have their 2 threads on one core, 4 apart instead of 50
-    let wanted = Binding {
+    let wanted = BindingConstraint {
         rule: Rule::CoreVolume,
         gain: 2 * 46,
     };
@@ -259,7 +260,7 @@ fn what_cores_of_each_speed_hold_is_explained() {
     let problem = problem(topology, (4, 2, Mode::Scatter));
     let mapping = solved(&problem);
     let explained = explain(&problem, &mapping, &mut WorkBudget::unlimited()).unwrap();
-    let share = |capacity, threads, mains| SpeedShare {
+    let share = |capacity, threads, mains| SpeedClass {
         capacity,
         cores: 4,
         cpus: 8,

@@ -7,8 +7,8 @@ mod machines;
 
 use albacore_solver::{
     Certificate, Deployment, JointError, JointProblem, JointSolution, JointViolation, Mapping,
-    Mode, Obstacle, Problem, Proof, Violation, WorkBudget, check_joint, counted_joint_bound, solve,
-    solve_joint,
+    Mode, Obstacle, Problem, Proof, Violation, WorkBudget, check_joint, joint_counting_bound,
+    solve, solve_joint,
 };
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 use joint_problems::{
@@ -58,7 +58,7 @@ proptest! {
         prop_assume!(!is_alone(&problem));
         let solution = solve_joint(&problem, &mut budget(questions)).unwrap();
         let stated = &solution.certificate;
-        let counted = counted_joint_bound(&problem, &solution).unwrap();
+        let counted = joint_counting_bound(&problem, &solution).unwrap();
         // tiny problems are enumerated and small ones solved as an integer program, which prove
         // more than counts
         let ways = |d: &Deployment| (d.cpuset.len() as f64).powi((d.workers * d.threads).into());

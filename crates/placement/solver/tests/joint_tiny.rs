@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use albacore_solver::{
     Deployment, JointProblem, JointReport, JointViolation, Mapping, Mode, Proof, WorkBudget,
-    check_joint, counted_joint_bound, report_joint, solve_joint,
+    check_joint, joint_counting_bound, report_joint, solve_joint,
 };
 use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, Distances, Topology};
 use joint_problems::{
@@ -213,7 +213,7 @@ fn is_solved_as_by_brute_force(problem: &JointProblem) -> Result<(), TestCaseErr
     if problem.move_cost == 0 {
         prop_assert!(solution.certificate.optimal, "proven");
     }
-    let counted = counted_joint_bound(problem, &solution).unwrap();
+    let counted = joint_counting_bound(problem, &solution).unwrap();
     prop_assert!(
         counted >= best.most.1.0,
         "no mapping exceeds what the checker counts"
@@ -232,7 +232,7 @@ fn is_solved_as_by_brute_force(problem: &JointProblem) -> Result<(), TestCaseErr
         breaches(&report) > best.most.0 || bound >= best.most.1.0,
         "a bound"
     );
-    let counted = counted_joint_bound(problem, &hasty).unwrap();
+    let counted = joint_counting_bound(problem, &hasty).unwrap();
     prop_assert!(
         counted >= best.most.1.0 || breaches(&report) > best.most.0,
         "a count"

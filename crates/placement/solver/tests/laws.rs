@@ -5,7 +5,7 @@
 mod machines;
 
 use albacore_solver::{
-    Mode, Problem, Relaxation, Solution, WorkBudget, check, check_solution, counted_bound,
+    Mode, Problem, Relaxation, Solution, WorkBudget, check, check_solution, counting_bound,
     round_robin, solve,
 };
 use albacore_topology::parse_synthetic;
@@ -45,7 +45,7 @@ fn is_honest(problem: &Problem, solution: &Solution) -> Result<(), TestCaseError
         TestCaseError::fail(format!("{violations:?} of {:?}", solution.certificate))
     })?;
     prop_assert_eq!(&report.relaxed, &solution.certificate.relaxed);
-    let counted = counted_bound(problem, &report.relaxed);
+    let counted = counting_bound(problem, &report.relaxed);
     prop_assert!(counted >= report.objective, "{counted} below a mapping");
     for relaxed in &report.relaxed {
         prop_assert!(!["2", "3", "8"].contains(&relaxed.rule), "{relaxed:?}");
@@ -230,13 +230,13 @@ proptest! {
         problem in problems(), more in prop::collection::vec((0..RULES.len(), 1..4u32), 1..4)
     ) {
         let mut relaxed = solve(&problem, &mut budget(0)).unwrap().certificate.relaxed;
-        let mut bound = counted_bound(&problem, &relaxed);
+        let mut bound = counting_bound(&problem, &relaxed);
         for (rule, more) in more {
             match relaxed.iter_mut().find(|r| r.rule == RULES[rule]) {
                 Some(relaxed) => relaxed.amount += more,
                 None => relaxed.push(Relaxation { rule: RULES[rule], amount: more }),
             }
-            let loosened = counted_bound(&problem, &relaxed);
+            let loosened = counting_bound(&problem, &relaxed);
             prop_assert!(loosened >= bound, "{loosened} below {bound} with {relaxed:?}");
             bound = loosened;
         }
@@ -251,7 +251,7 @@ proptest! {
         let mut farther = problem.clone();
         farther.distances.machine += more;
         let (bound, grown) =
-            (counted_bound(&problem, &relaxed), counted_bound(&farther, &relaxed));
+            (counting_bound(&problem, &relaxed), counting_bound(&farther, &relaxed));
         prop_assert!(grown >= bound, "{grown} below {bound}");
     }
 }
@@ -266,9 +266,9 @@ fn a_large_problem_ends_soon_after_its_budget() {
         let mut budget = budget(pieces);
         let solution = solve(&large, &mut budget);
         check_solution(&large, &solution.unwrap()).unwrap();
-        assert!(budget.is_spent());
+        assert!(budget.is_exhausted());
         // about 20 ms on a usual machine
-        assert!(budget.overdrawn() < 20_000_000, "{}", budget.overdrawn());
+        assert!(budget.overrun() < 20_000_000, "{}", budget.overrun());
     }
 }
 

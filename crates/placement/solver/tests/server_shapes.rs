@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use albacore_solver::{Mode, Problem, Solution, WorkBudget, check_solution, solve};
-use albacore_topology::{Cpu, CpuSet, SysfsText, Topology, parse_sysfs};
+use albacore_topology::{Cpu, CpuSet, SysfsFiles, Topology, parse_sysfs};
 
 /// A regular server: number of each unit in the next larger one.
 #[derive(Clone, Copy)]
@@ -56,9 +56,9 @@ const ARM_128: Server = Server {
 impl Server {
     /// Contents of its `/sys/devices/system`, with ids as in Linux: the first threads of all cores,
     /// then their second threads.
-    fn sysfs(self) -> SysfsText {
+    fn sysfs(self) -> SysfsFiles {
         let cores = self.packages * self.cores;
-        let mut files = SysfsText::new();
+        let mut files = SysfsFiles::new();
         let mut put = |path: String, text: String| files.insert(path, text + "\n");
         put(
             "cpu/online".to_owned(),
@@ -116,7 +116,7 @@ impl Server {
 
 /// 8 fast cores of 2 threads and 16 slow ones in clusters of four; one L3.
 fn hybrid() -> Topology {
-    let mut files = SysfsText::from([
+    let mut files = SysfsFiles::from([
         ("cpu/online".to_owned(), "0-31".to_owned()),
         ("cpu_core/cpus".to_owned(), "0-15".to_owned()),
         ("cpu_atom/cpus".to_owned(), "16-31".to_owned()),

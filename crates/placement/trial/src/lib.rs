@@ -19,6 +19,6 @@ mod verdict;
 pub use arm::Arm;
 pub use limits::{LOAD_REPORT_PERIOD, REPORT_PERIOD, REPORT_WAIT_MAX};
 pub use run::{TrialRun, TrialSpec, TrialState};
-pub use sample::{Figure, LatencyHistogram, PodUsage, Sample};
-pub use subject_trial::{Reading, SubjectTrial};
+pub use sample::{LatencyHistogram, PodUsage, Sample, TrialMetric};
+pub use subject_trial::{SubjectSnapshot, SubjectTrial};
 pub use verdict::{Outcome, Verdict};

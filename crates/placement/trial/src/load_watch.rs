@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use crate::limits::{LOAD_FACTOR, LOAD_WINDOWS};
-use crate::sample::{Figure, Sample, measure};
+use crate::sample::{Sample, TrialMetric, measure};
 
 /// Load averages after the verdict, per window.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadWatch {
-    figure: Figure,
+    metric: TrialMetric,
     /// Mean load of the trial's windows.
     trial_load: f64,
     window: Duration,
@@ -20,9 +20,9 @@ pub(crate) struct LoadWatch {
 }
 
 impl LoadWatch {
-    pub(crate) fn new(figure: Figure, load: f64, window: Duration, now: Instant) -> Self {
+    pub(crate) fn new(metric: TrialMetric, load: f64, window: Duration, now: Instant) -> Self {
         Self {
-            figure,
+            metric,
             trial_load: load,
             window,
             due: now,
@@ -46,7 +46,7 @@ impl LoadWatch {
             return;
         };
         let stats = first
-            .and_then(|(first, at)| measure(self.figure, &first, &sample, now.duration_since(at)));
+            .and_then(|(first, at)| measure(self.metric, &first, &sample, now.duration_since(at)));
         self.window_start = Some((sample, now));
         let Some(stats) = stats else {
             return;
@@ -61,9 +61,9 @@ impl LoadWatch {
 
     /// Reason to repeat the trial, human-readable.
     pub(crate) fn change(&self) -> Option<String> {
-        let what = match self.figure {
-            Figure::Latency => "requests/s",
-            Figure::RunDelay => "cpu s/s",
+        let what = match self.metric {
+            TrialMetric::Latency => "requests/s",
+            TrialMetric::RunDelay => "cpu s/s",
         };
         let number = |load: f64| match load >= 10.0 {
             true => format!("{load:.0}"),

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use albacore_plan::SubjectPolicy;
-use albacore_statistics::{Look, compare, looks};
+use albacore_statistics::{ArmComparison, compare, comparison_rounds};
 
 use crate::arm::Arm;
 use crate::limits::{LOAD_WINDOW_MIN, REPEAT_PAUSE, SETTLE_SHARE};
 use crate::load_watch::LoadWatch;
 use crate::order::Order;
-use crate::sample::{Figure, Sample, WindowStats, measure};
+use crate::sample::{Sample, TrialMetric, WindowStats, measure};
 use crate::verdict::{ArmRecord, Comparison, Elimination, Verdict, confidence};
 
 /// Configuration of a trial by a deployment.
@@ -21,7 +21,7 @@ pub struct TrialSpec {
     pub rounds: u16,
     /// The arms in addition to the deployment's own.
     pub arms: Vec<Arm>,
-    pub figure: Figure,
+    pub metric: TrialMetric,
 }
 
 /// State of a trial: running, or its verdict.
@@ -72,7 +72,7 @@ pub struct TrialRun {
     window_started_at: Instant,
     /// The sample at the start of the window, and its time.
     window_start: Option<(Sample, Instant)>,
-    lacks_reports: bool,
+    is_missing_reports: bool,
     verdict: Option<Verdict>,
     /// Set after the verdict.
     load_watch: Option<LoadWatch>,
@@ -97,7 +97,7 @@ impl TrialRun {
             trial_started_at: now,
             window_started_at: now,
             window_start: None,
-            lacks_reports: false,
+            is_missing_reports: false,
             verdict: None,
             load_watch: None,
             repeat_reason: None,
@@ -125,7 +125,7 @@ impl TrialRun {
     fn comparison(&self) -> Comparison<'_> {
         Comparison {
             arms: &self.arms,
-            figure: self.spec.figure,
+            metric: self.spec.metric,
         }
     }
 
@@ -136,7 +136,7 @@ impl TrialRun {
             return None;
         }
         let arm = self.arms[self.current()].arm;
-        if self.lacks_reports {
+        if self.is_missing_reports {
             return Some(format!(
                 "trial: no latency is reported, so {arm} stays; the server needs albacore-params of \
                  its node"
@@ -164,24 +164,24 @@ impl TrialRun {
 
     /// True if the server had reported no latency when the last sample was due.
     #[must_use]
-    pub const fn lacks_reports(&self) -> bool {
-        self.lacks_reports
+    pub const fn is_missing_reports(&self) -> bool {
+        self.is_missing_reports
     }
 
-    /// The figure that is compared.
+    /// The metric that is compared.
     #[must_use]
-    pub const fn figure(&self) -> Figure {
-        self.spec.figure
+    pub const fn metric(&self) -> TrialMetric {
+        self.spec.metric
     }
 
     /// Handles a due sample without a latency report: restarts the trial without changing the
     /// placement. True if the state or its text changed.
-    pub fn report_missing(&mut self, now: Instant) -> bool {
+    pub fn handle_missing_report(&mut self, now: Instant) -> bool {
         if let Some(watch) = &mut self.load_watch {
             watch.add_sample(None, now);
             return false;
         }
-        self.lacks_reports = true;
+        self.is_missing_reports = true;
         self.restart(now);
         true
     }
@@ -198,7 +198,7 @@ impl TrialRun {
         if self.verdict.is_some() {
             return self.add_load(sample, now);
         }
-        self.lacks_reports = false;
+        self.is_missing_reports = false;
         let Some(sample) = sample else {
             self.restart_round(now);
             return true;
@@ -207,7 +207,7 @@ impl TrialRun {
             self.window_start = Some((sample, now));
             return true;
         };
-        match measure(self.spec.figure, &first, &sample, now.duration_since(at)) {
+        match measure(self.spec.metric, &first, &sample, now.duration_since(at)) {
             Some(stats) => {
                 let arm = self.current();
                 self.pending_arms.pop_front();
@@ -292,7 +292,8 @@ impl TrialRun {
             }
         }
         self.rounds += 1;
-        let is_comparison_round = looks(usize::from(self.spec.rounds)).contains(&self.rounds);
+        let is_comparison_round =
+            comparison_rounds(usize::from(self.spec.rounds)).contains(&self.rounds);
         let is_decided = is_comparison_round && self.eliminate_worse();
         if self.arms[self.resting_arm].elimination.is_some() {
             self.resting_arm = self.comparison().candidates().first().copied().unwrap_or(0);
@@ -326,15 +327,15 @@ impl TrialRun {
         let remaining = |record: &ArmRecord| record.elimination.is_none().then(|| record.scores());
         let scores: Vec<Option<Vec<f64>>> = self.arms.iter().map(remaining).collect();
         let confidence = confidence(&self.arms);
-        let Some(look) = Look::at(&scores, confidence) else {
+        let Some(comparison) = ArmComparison::of(&scores, confidence) else {
             return false;
         };
-        let leader = self.arms[look.leader].scores();
-        for &index in &look.behind {
+        let leader = self.arms[comparison.leader].scores();
+        for &index in &comparison.behind {
             let interval = compare(&leader, &self.arms[index].scores(), confidence);
             self.arms[index].elimination = interval.map(Elimination::Behind);
         }
-        look.is_decided
+        comparison.is_decided
     }
 
     fn finish(&mut self, now: Instant) {
@@ -344,7 +345,7 @@ impl TrialRun {
         let loads: Vec<f64> = windows.map(|window| window.load).collect();
         let load = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
         let window = self.spec.window.max(LOAD_WINDOW_MIN);
-        self.load_watch = Some(LoadWatch::new(self.spec.figure, load, window, now));
+        self.load_watch = Some(LoadWatch::new(self.spec.metric, load, window, now));
     }
 }
 

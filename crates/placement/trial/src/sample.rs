@@ -6,9 +6,9 @@ use albacore_statistics::histogram_quantile;
 
 use crate::limits::{CPU_MICROS_MIN, REQUESTS_MIN, RUN_DELAY_MIN};
 
-/// Figure by which arms are compared.
+/// Metric by which arms are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Figure {
+pub enum TrialMetric {
     /// The p99 of the server's own latency histogram, then the CPU time per request.
     Latency,
     /// Run-queue waiting time of the server's threads per second of their CPU time: for servers
@@ -23,7 +23,7 @@ pub type LatencyHistogram = Vec<(f64, u64)>;
 /// Counters of a pod at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Sample {
-    /// Reported by the server; empty with [`Figure::RunDelay`]. Untrusted: any number must be
+    /// Reported by the server; empty with [`TrialMetric::RunDelay`]. Untrusted: any number must be
     /// accepted without a panic.
     pub latency: LatencyHistogram,
     pub usage: PodUsage,
@@ -57,7 +57,7 @@ pub(crate) struct WindowStats {
 /// Measures between two samples; `None` if the counters were reset, belong to different processes,
 /// or contain too few events.
 pub(crate) fn measure(
-    figure: Figure,
+    metric: TrialMetric,
     first: &Sample,
     last: &Sample,
     time: Duration,
@@ -70,8 +70,8 @@ pub(crate) fn measure(
     let migrations = first.usage.migrations.zip(last.usage.migrations);
     let migrations = migrations.and_then(|(a, b)| b.checked_sub(a));
     let migrations_per_second = migrations.map(|count| count as f64 / seconds);
-    match figure {
-        Figure::Latency => {
+    match metric {
+        TrialMetric::Latency => {
             let counts = difference(&first.latency, &last.latency)?;
             let requests = counts.last()?.1;
             (requests >= REQUESTS_MIN).then(|| WindowStats {
@@ -81,7 +81,7 @@ pub(crate) fn measure(
                 load: requests as f64 / seconds,
             })
         }
-        Figure::RunDelay => {
+        TrialMetric::RunDelay => {
             let [before, after] = [first, last].map(|sample| sample.usage.waiting_micros);
             let waiting = after.checked_sub(before)?;
             (cpu >= CPU_MICROS_MIN).then(|| WindowStats {
@@ -118,7 +118,8 @@ mod tests {
             },
         };
         let second = Duration::from_secs(1);
-        let of = |first: &Sample, last: &Sample| measure(Figure::RunDelay, first, last, second);
+        let of =
+            |first: &Sample, last: &Sample| measure(TrialMetric::RunDelay, first, last, second);
         let zero = sample(0, 0);
         let stats = of(&zero, &sample(500_000, 50_000)).unwrap();
         assert_eq!((stats.primary, stats.load), (0.1, 0.5));

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{LOAD_REPORT_PERIOD, REPORT_PERIOD, REPORT_WAIT_MAX};
 use crate::run::{TrialRun, TrialState};
-use crate::sample::{Figure, LatencyHistogram, PodUsage, Sample};
+use crate::sample::{LatencyHistogram, PodUsage, Sample, TrialMetric};
 
 /// Kernel counters and active mapping of a subject at one moment.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct SubjectSnapshot {
     pub usage: PodUsage,
     /// Hash of the active mapping.
     pub mapping: Option<u32>,
@@ -41,7 +41,7 @@ impl SubjectTrial {
     }
 
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         matches!(self.run.state(), TrialState::Over(_))
     }
 
@@ -54,23 +54,23 @@ impl SubjectTrial {
     /// True if a sample of a window waits for a report. Samples of the load are not urgent.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.waits_since.is_some() && !self.is_over()
+        self.waits_since.is_some() && !self.is_finished()
     }
 
     /// True if latency reports are used.
     #[must_use]
-    pub fn takes_reports(&self) -> bool {
-        self.run.figure() == Figure::Latency && self.run.due().is_some()
+    pub fn uses_latency_reports(&self) -> bool {
+        self.run.metric() == TrialMetric::Latency && self.run.due().is_some()
     }
 
     /// Required latency report interval of the server; `None` if no reports are needed.
     #[must_use]
     pub fn report_period(&self) -> Option<Duration> {
-        let period = match self.is_over() {
+        let period = match self.is_finished() {
             true => LOAD_REPORT_PERIOD,
             false => REPORT_PERIOD,
         };
-        self.takes_reports().then_some(period)
+        self.uses_latency_reports().then_some(period)
     }
 
     /// Adds a sample if one is due and its report has arrived, or stops waiting for the report;
@@ -79,13 +79,13 @@ impl SubjectTrial {
     pub fn advance(
         &mut self,
         latency: Option<&LatencyHistogram>,
-        read: impl FnOnce() -> Option<Reading>,
+        read: impl FnOnce() -> Option<SubjectSnapshot>,
         now: Instant,
     ) -> bool {
         if self.run.due().is_none_or(|due| due > now) {
             return false;
         }
-        if self.run.figure() == Figure::RunDelay {
+        if self.run.metric() == TrialMetric::RunDelay {
             return self.add(LatencyHistogram::new(), read(), now);
         }
         let Some(since) = self.waits_since else {
@@ -96,13 +96,18 @@ impl SubjectTrial {
         let is_changed = match latency {
             Some(latency) => self.add(latency.clone(), read(), now),
             None if now.duration_since(since) < REPORT_WAIT_MAX => return false,
-            None => self.run.report_missing(now),
+            None => self.run.handle_missing_report(now),
         };
         self.waits_since = None;
         is_changed
     }
 
-    fn add(&mut self, latency: LatencyHistogram, reading: Option<Reading>, now: Instant) -> bool {
+    fn add(
+        &mut self,
+        latency: LatencyHistogram,
+        reading: Option<SubjectSnapshot>,
+        now: Instant,
+    ) -> bool {
         let mapping = reading.as_ref().and_then(|reading| reading.mapping);
         let usage = reading.map(|reading| reading.usage);
         let sample = usage.map(|usage| Sample { latency, usage });

@@ -1,15 +1,15 @@
 //! Evaluates the windows of a trial.
 //!
 //! The deployment's own arm is kept unless another one beats it; if no arm beats the kernel's
-//! placement, placement is withdrawn. One arm beats another by the primary figure (p99, or the
-//! waiting time), or by the CPU time per request if the primary figure is not worse; in both cases
+//! placement, placement is withdrawn. One arm beats another by the primary metric (p99, or the
+//! waiting time), or by the CPU time per request if the primary metric is not worse; in both cases
 //! by more than the noise, and by more than a user would notice.
 
-use albacore_statistics::{Claim, EQUAL, Interval, compare};
+use albacore_statistics::{Claim, EQUIVALENCE_RATIO, Interval, compare};
 
 use crate::arm::Arm;
 use crate::limits::FALSE_CLAIMS;
-use crate::sample::{Figure, WindowStats};
+use crate::sample::{TrialMetric, WindowStats};
 
 /// Result for the deployment's own arm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +28,7 @@ pub struct Verdict {
     /// The arm that is kept.
     pub winner: Arm,
     pub outcome: Outcome,
-    /// Human-readable: each arm with its ratio and interval, the deciding figure first.
+    /// Human-readable: each arm with its ratio and interval, the deciding metric first.
     pub text: String,
 }
 
@@ -58,7 +58,7 @@ impl ArmRecord {
         }
     }
 
-    /// Negative logarithms of the primary figure; larger is better.
+    /// Negative logarithms of the primary metric; larger is better.
     pub(crate) fn scores(&self) -> Vec<f64> {
         let score = |window: &WindowStats| -window.primary.max(1e-9).ln();
         self.windows.iter().map(score).collect()
@@ -72,7 +72,7 @@ impl ArmRecord {
     }
 
     fn is_behind(&self) -> bool {
-        matches!(self.elimination, Some(Elimination::Behind(interval)) if interval.ratio > EQUAL)
+        matches!(self.elimination, Some(Elimination::Behind(interval)) if interval.ratio > EQUIVALENCE_RATIO)
     }
 
     fn is_same(&self) -> bool {
@@ -92,9 +92,9 @@ pub(crate) fn confidence(arms: &[ArmRecord]) -> f64 {
     1.0 - FALSE_CLAIMS / measured.saturating_sub(1).max(1) as f64
 }
 
-/// Figure by which one arm beats another.
+/// Metric by which one arm beats another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum DecidingFigure {
+enum DecidingMetric {
     Primary,
     CpuTime,
 }
@@ -103,31 +103,31 @@ enum DecidingFigure {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comparison<'a> {
     pub(crate) arms: &'a [ArmRecord],
-    pub(crate) figure: Figure,
+    pub(crate) metric: TrialMetric,
 }
 
 impl Comparison<'_> {
-    /// The ratio of a figure of `other` to that of `one`: above 1, `one` is better.
-    fn ratio(&self, by: DecidingFigure, one: usize, other: usize) -> Option<Interval> {
+    /// The ratio of a metric of `other` to that of `one`: above 1, `one` is better.
+    fn ratio(&self, by: DecidingMetric, one: usize, other: usize) -> Option<Interval> {
         let scores = [one, other].map(|index| match by {
-            DecidingFigure::Primary => self.arms[index].scores(),
-            DecidingFigure::CpuTime => self.arms[index].cpu_scores(),
+            DecidingMetric::Primary => self.arms[index].scores(),
+            DecidingMetric::CpuTime => self.arms[index].cpu_scores(),
         });
         compare(&scores[0], &scores[1], confidence(self.arms))
     }
 
-    fn beats(&self, one: usize, other: usize) -> Option<DecidingFigure> {
-        let is_gain = |i: Interval| i.claim() == Claim::Faster && i.ratio > EQUAL;
-        let is_loss = |i: Interval| i.claim() == Claim::Slower && i.ratio < 1.0 / EQUAL;
-        let first = self.ratio(DecidingFigure::Primary, one, other);
+    fn beats(&self, one: usize, other: usize) -> Option<DecidingMetric> {
+        let is_gain = |i: Interval| i.claim() == Claim::Faster && i.ratio > EQUIVALENCE_RATIO;
+        let is_loss = |i: Interval| i.claim() == Claim::Slower && i.ratio < 1.0 / EQUIVALENCE_RATIO;
+        let first = self.ratio(DecidingMetric::Primary, one, other);
         if first.is_some_and(is_gain) {
-            return Some(DecidingFigure::Primary);
+            return Some(DecidingMetric::Primary);
         }
-        let cpu = self.ratio(DecidingFigure::CpuTime, one, other)?;
-        (is_gain(cpu) && !first.is_some_and(is_loss)).then_some(DecidingFigure::CpuTime)
+        let cpu = self.ratio(DecidingMetric::CpuTime, one, other)?;
+        (is_gain(cpu) && !first.is_some_and(is_loss)).then_some(DecidingMetric::CpuTime)
     }
 
-    /// Arms that were not eliminated, best first by the primary figure.
+    /// Arms that were not eliminated, best first by the primary metric.
     pub(crate) fn candidates(&self) -> Vec<usize> {
         let mean = |index: &usize| {
             let scores = self.arms[*index].scores();
@@ -142,27 +142,27 @@ impl Comparison<'_> {
     }
 
     /// The arm that beats the deployment's own, which is the first.
-    fn better_than_own(&self) -> Option<(usize, DecidingFigure)> {
+    fn better_than_own(&self) -> Option<(usize, DecidingMetric)> {
         let candidates = self.candidates();
         let others = candidates.iter().filter(|&&index| index != 0);
-        let beating: Vec<(usize, DecidingFigure)> = others
+        let beating: Vec<(usize, DecidingMetric)> = others
             .filter_map(|&index| Some((index, self.beats(index, 0)?)))
             .collect();
         let by_first = beating
             .iter()
-            .find(|(_, by)| *by == DecidingFigure::Primary);
+            .find(|(_, by)| *by == DecidingMetric::Primary);
         let leader = candidates.first().filter(|_| self.arms[0].is_behind());
         by_first
             .or(beating.first())
             .copied()
-            .or(leader.map(|&leader| (leader, DecidingFigure::Primary)))
+            .or(leader.map(|&leader| (leader, DecidingMetric::Primary)))
     }
 
     /// The verdict after the last window.
     pub(crate) fn judge(&self) -> Verdict {
         let (mut winner, mut by) = self
             .better_than_own()
-            .unwrap_or((0, DecidingFigure::Primary));
+            .unwrap_or((0, DecidingMetric::Primary));
         let kernel = self.arms.iter().position(|arm| arm.arm == Arm::None);
         let all = 0..self.arms.len();
         if let Some(kernel) = kernel.filter(|&kernel| !self.arms[kernel].is_behind()) {
@@ -186,7 +186,7 @@ impl Comparison<'_> {
             }
             _ => (Outcome::Changed, format!("trial: {name} instead of {own}")),
         };
-        let figures = self.figures(winner, by == DecidingFigure::CpuTime);
+        let figures = self.figures(winner, by == DecidingMetric::CpuTime);
         Verdict {
             winner: name,
             outcome,
@@ -194,17 +194,17 @@ impl Comparison<'_> {
         }
     }
 
-    /// `; p99 relative to X: Y 1.20 (1.10 to 1.31)`, and likewise for each figure.
+    /// `; p99 relative to X: Y 1.20 (1.10 to 1.31)`, and likewise for each metric.
     pub(crate) fn figures(&self, base: usize, is_cpu_first: bool) -> String {
-        let name = match self.figure {
-            Figure::Latency => "p99",
-            Figure::RunDelay => "time waited for a cpu (no latency)",
+        let name = match self.metric {
+            TrialMetric::Latency => "p99",
+            TrialMetric::RunDelay => "time waited for a cpu (no latency)",
         };
         let to = self.arms[base].arm;
         let mut parts = vec![
-            self.ratios(DecidingFigure::Primary, base)
+            self.ratios(DecidingMetric::Primary, base)
                 .map(|ratios| format!("; {name} relative to {to}: {ratios}")),
-            self.ratios(DecidingFigure::CpuTime, base)
+            self.ratios(DecidingMetric::CpuTime, base)
                 .map(|ratios| format!("; cpu time per request: {ratios}")),
         ];
         if is_cpu_first {
@@ -215,7 +215,7 @@ impl Comparison<'_> {
         parts.into_iter().flatten().collect()
     }
 
-    fn ratios(&self, by: DecidingFigure, base: usize) -> Option<String> {
+    fn ratios(&self, by: DecidingMetric, base: usize) -> Option<String> {
         let others = (0..self.arms.len()).filter(|&index| index != base);
         let texts = others.filter_map(|index| {
             let Interval {

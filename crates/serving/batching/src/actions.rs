@@ -22,7 +22,7 @@ pub struct Dispatch {
 
 /// Abandon a request: alone in its batch, it reached [`crate::BLAME_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Abandoned {
+pub struct AbandonedRequest {
     pub key: RequestKey,
     /// Workers that were lost while running it.
     pub losses: u32,
@@ -32,7 +32,7 @@ pub struct Abandoned {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actions {
     pub dispatches: Vec<Dispatch>,
-    pub abandoned: Vec<Abandoned>,
+    pub abandoned: Vec<AbandonedRequest>,
     /// Send [`crate::Event::Timer`] at this time unless another event comes first. Replaces the
     /// previous timer, `None` clears it.
     pub timer: Option<Nanos>,

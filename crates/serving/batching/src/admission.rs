@@ -27,7 +27,7 @@ use crate::{Nanos, Profile};
 
 /// The waiting requests that run before a request that arrives now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ahead {
+pub enum RowsAhead {
     /// Requests that can be in time.
     InTime,
     All,
@@ -337,18 +337,27 @@ impl QueueBoard {
     ///
     /// # Errors
     /// They could not; contains how much sooner the workers would have to be free.
-    pub fn admit(&self, rows: usize, after: Ahead, time: Nanos, now: Nanos) -> Result<(), Nanos> {
-        check(self.needed(rows, self.rows(), after, time, now), time)
+    pub fn admit(
+        &self,
+        rows: usize,
+        ahead: RowsAhead,
+        time: Nanos,
+        now: Nanos,
+    ) -> Result<(), Nanos> {
+        check(
+            self.expected_reply_time(rows, self.rows(), ahead, time, now),
+            time,
+        )
     }
 
     /// Expected time to answer `rows` behind those of the `waiting` rows of the queue that run
-    /// before them, given by [`Ahead`] and the deadline `now + time`. 0 if the costs are not known,
-    /// or if the rows would run at once.
-    pub(crate) fn needed(
+    /// before them, given by [`RowsAhead`] and the deadline `now + time`. 0 if the costs are not
+    /// known, or if the rows would run at once.
+    pub(crate) fn expected_reply_time(
         &self,
         rows: usize,
         waiting: usize,
-        after: Ahead,
+        ahead: RowsAhead,
         time: Nanos,
         now: Nanos,
     ) -> Nanos {
@@ -359,18 +368,18 @@ impl QueueBoard {
             return Nanos(0);
         }
         let due = now.saturating_add(time);
-        let before = self.rows_before(waiting, after, due);
+        let before = self.rows_before(waiting, ahead, due);
         self.time_for(before, rows as u64, now)
     }
 
     /// The number of waiting rows that run before a request with the deadline `due`: none if the
     /// first of them has a later deadline.
-    fn rows_before(&self, waiting: usize, after: Ahead, due: Nanos) -> u64 {
+    fn rows_before(&self, waiting: usize, ahead: RowsAhead, due: Nanos) -> u64 {
         let in_time = || waiting.saturating_sub(self.rows_late.load(Ordering::Relaxed));
-        let rows = match after {
-            Ahead::All => waiting,
-            Ahead::InTime if self.first_due.get().is_some_and(|first| first > due) => 0,
-            Ahead::InTime => in_time(),
+        let rows = match ahead {
+            RowsAhead::All => waiting,
+            RowsAhead::InTime if self.first_due.get().is_some_and(|first| first > due) => 0,
+            RowsAhead::InTime => in_time(),
         };
         rows as u64
     }
@@ -422,7 +431,7 @@ impl QueueBoard {
             None => self.workers.until_free(now),
             Some(_) => {
                 let due = now.saturating_add(time);
-                let before = self.rows_before(waiting, Ahead::InTime, due);
+                let before = self.rows_before(waiting, RowsAhead::InTime, due);
                 self.time_for(before, 0, now)
             }
         }

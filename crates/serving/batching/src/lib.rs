@@ -16,8 +16,8 @@ mod scheduler;
 mod shares;
 mod units;
 
-pub use actions::{Abandoned, Actions, Dispatch};
-pub use admission::{Ahead, QueueBoard, QueueFull, admit_early};
+pub use actions::{AbandonedRequest, Actions, Dispatch};
+pub use admission::{QueueBoard, QueueFull, RowsAhead, admit_early};
 pub use albacore_values::{Nanos, WorkerIndex};
 pub use auto::Prefer;
 pub use limits::BLAME_MAX;

@@ -33,8 +33,8 @@ mod workers;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::admission::{Ahead, GroupBoard, QueueBoard, QueueFull, WorkersBoard};
-use crate::auto::{Auto, FrontCost};
+use crate::admission::{GroupBoard, QueueBoard, QueueFull, RowsAhead, WorkersBoard};
+use crate::auto::{AutoPolicy, FrontCost};
 use crate::batch::{Batch, Entry};
 use crate::deadlines::{self, Completion, Delays};
 use crate::policy::BatchBounds;
@@ -125,7 +125,7 @@ pub struct Scheduler {
     /// Batching of queues that override that of `config`.
     own_batching: Vec<Option<ModelBatching>>,
     /// Which queues are deferred under [`Policy::Auto`].
-    auto: Auto,
+    auto: AutoPolicy,
     /// Queues whose choice has not been reported yet.
     changed_choices: Vec<QueueIndex>,
     shares: FairShares,
@@ -184,7 +184,7 @@ impl Scheduler {
             core_actions: deadlines::DeadlineActions::default(),
             profiles: Vec::new(),
             own_batching: Vec::new(),
-            auto: Auto::default(),
+            auto: AutoPolicy::default(),
             changed_choices: Vec::new(),
             shares: FairShares::default(),
             ranks: Vec::new(),
@@ -374,17 +374,17 @@ impl Scheduler {
     /// Expected time to answer `rows` reserved rows of a queue behind those that run before them,
     /// if they are due within `time`.
     #[must_use]
-    pub fn needed(
+    pub fn expected_reply_time(
         &self,
         queue: QueueIndex,
         rows: usize,
-        after: Ahead,
+        ahead: RowsAhead,
         time: Nanos,
         now: Nanos,
     ) -> Nanos {
         self.boards.get(queue.0).map_or(Nanos(0), |board| {
             let waiting = board.rows().saturating_sub(rows);
-            board.needed(rows, waiting, after, time, now)
+            board.expected_reply_time(rows, waiting, ahead, time, now)
         })
     }
 

@@ -179,7 +179,7 @@ fn a_batch_of_a_lost_worker_is_replayed_first_and_abandoned_after_two_losses() {
     assert_eq!(driver.ready(1, 4), [(1, vec![0])], "before what waits");
     assert_eq!(driver.actions.dispatches[0].losses, 1);
     assert_eq!(driver.lost(1, 5), []);
-    let abandoned = Abandoned {
+    let abandoned = AbandonedRequest {
         key: RequestKey(0),
         losses: 2,
     };

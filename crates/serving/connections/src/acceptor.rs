@@ -46,7 +46,7 @@ type Handover = (std::net::TcpStream, OpenGuard);
 
 /// The part of a port that one event loop serves.
 #[derive(Debug)]
-pub struct PortShare {
+pub struct LoopAcceptor {
     peers: Arc<[Peer]>,
     index: usize,
     handovers: mpsc::Receiver<Handover>,
@@ -58,11 +58,11 @@ pub struct PortShare {
 
 /// Divides a port among this number of event loops; all of them count their connections in `total`.
 #[must_use]
-pub fn divide_port(
+pub fn create_acceptors(
     loops: usize,
     limit_metrics: &LimitMetrics,
     total: &ConnectionCount,
-) -> Vec<PortShare> {
+) -> Vec<LoopAcceptor> {
     let channels = (0..loops).map(|_| mpsc::channel(HANDOVERS_MAX));
     let (senders, receivers): (Vec<_>, Vec<_>) = channels.unzip();
     let peer = |handovers| Peer {
@@ -73,7 +73,7 @@ pub fn divide_port(
     let peers: Arc<[Peer]> = senders.into_iter().map(peer).collect();
     let unsent_bytes = UnsentBytes::default();
     let listening = Arc::new(Barrier::new(loops));
-    let share = |(index, handovers)| PortShare {
+    let share = |(index, handovers)| LoopAcceptor {
         peers: Arc::clone(&peers),
         index,
         handovers,
@@ -128,15 +128,15 @@ struct Acceptor<H> {
 
 /// Accepts connections until `shutdown` reaches a closing stage and serves their requests with
 /// `handler`; returns when the last connection of this share is closed. Arrivals at `socket` should
-/// be timestamped ([`albacore_os::stamp_arrivals`]); otherwise [`ConnState::arrival`] is the time
-/// of the read.
+/// be timestamped ([`albacore_os::enable_receive_timestamps`]); otherwise [`ConnState::arrival`] is
+/// the time of the read.
 pub async fn serve<H: Handler>(
     socket: TcpListener,
-    share: PortShare,
+    share: LoopAcceptor,
     mut shutdown: watch::Receiver<ShutdownStage>,
     handler: Arc<H>,
 ) {
-    let PortShare {
+    let LoopAcceptor {
         peers,
         index,
         mut handovers,
@@ -373,7 +373,7 @@ mod tests {
         let memory = albacore_os::SharedMemory::create("test", 8192).unwrap();
         let total = ConnectionCount::new(memory.map_words().unwrap());
         let total_open = || memory.map_words().unwrap().words()[0].load(Ordering::Relaxed);
-        for share in divide_port(3, &LimitMetrics::default(), &total) {
+        for share in create_acceptors(3, &LimitMetrics::default(), &total) {
             let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
             addresses.push(socket.local_addr().unwrap());
             let handler = Arc::new(CountingHandler::default());

@@ -19,7 +19,7 @@ mod shutdown;
 mod socket;
 mod state;
 
-pub use acceptor::{PortShare, divide_port, serve};
+pub use acceptor::{LoopAcceptor, create_acceptors, serve};
 pub use connection::{Handler, serve_stream};
 pub use connection_count::ConnectionCount;
 pub use head::{HeadError, check_head};

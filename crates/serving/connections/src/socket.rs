@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use albacore_os::ArrivalReader;
+use albacore_os::TimestampedReader;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -15,7 +15,7 @@ use crate::state::ConnState;
 /// A socket whose reads measure the waiting time of the bytes.
 pub(crate) struct TimedSocket {
     socket: TcpStream,
-    reader: ArrivalReader,
+    reader: TimestampedReader,
     conn: Arc<ConnState>,
 }
 
@@ -24,7 +24,7 @@ impl TimedSocket {
     pub(crate) fn new(socket: TcpStream, conn: Arc<ConnState>) -> Self {
         Self {
             socket,
-            reader: ArrivalReader::default(),
+            reader: TimestampedReader::default(),
             conn,
         }
     }

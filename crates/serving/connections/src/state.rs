@@ -293,7 +293,7 @@ impl ConnState {
 
     /// Records that the client abandoned a request. A client that abandons most of its requests is
     /// disconnected, because it only wastes the server's work.
-    pub fn request_abandoned(&self) {
+    pub fn record_abandoned_request(&self) {
         self.count(Limit::Aborted);
         let abandoned = self.requests_abandoned.fetch_add(1, Ordering::Relaxed) + 1;
         let begun = self.requests_begun.load(Ordering::Relaxed);
@@ -480,7 +480,7 @@ impl Drop for ActiveRequest {
             self.conn.stream_closed();
         }
         if !self.is_answered {
-            self.conn.request_abandoned();
+            self.conn.record_abandoned_request();
         }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use albacore_batching::{Ahead, Nanos, QueueBoard, admit_early};
+use albacore_batching::{Nanos, QueueBoard, RowsAhead, admit_early};
 
 use crate::LoopIndex;
 use crate::front_time_limit::FrontTimeLimit;
@@ -65,10 +65,10 @@ impl RequestTerms {
     }
 
     /// The queued requests that run before one of this priority.
-    pub(crate) fn ahead(priority: Priority) -> Ahead {
+    pub(crate) fn ahead(priority: Priority) -> RowsAhead {
         match priority {
-            Priority::High | Priority::Normal => Ahead::InTime,
-            Priority::Low => Ahead::All,
+            Priority::High | Priority::Normal => RowsAhead::InTime,
+            Priority::Low => RowsAhead::All,
         }
     }
 }
@@ -378,7 +378,7 @@ impl Admission {
 
     /// Records a request of this model that ends without a result; returns how long to hold its
     /// reply. `is_counted`: it was rejected, and counted, by admission.
-    pub(crate) fn hold_error(&self, slot: usize, is_counted: bool, now: Nanos) -> Duration {
+    pub(crate) fn error_reply_delay(&self, slot: usize, is_counted: bool, now: Nanos) -> Duration {
         let board = &self.slots[slot];
         if !is_counted {
             board.unread.fetch_add(1, Ordering::Relaxed);

@@ -42,7 +42,7 @@ pub(super) struct Declared {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("requests of too many removed models are still running: try again when they are done")]
-pub struct NoSlot;
+pub struct ModelSlotsExhausted;
 
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
@@ -68,7 +68,7 @@ impl CatalogView {
     }
 
     /// The name of the model, if there is only one.
-    pub(super) fn only_name(&self) -> Option<&str> {
+    pub(super) fn single_model_name(&self) -> Option<&str> {
         match &self.0[..] {
             [(name, _)] => Some(name),
             _ => None,
@@ -142,7 +142,7 @@ impl Catalog {
     }
 
     /// Declares a model; a slot is reused once no request uses an edition in it.
-    pub(super) fn declare(&mut self, name: &str) -> Result<Declared, NoSlot> {
+    pub(super) fn declare(&mut self, name: &str) -> Result<Declared, ModelSlotsExhausted> {
         if let Some(slot) = self.slot_of(name) {
             let is_new = false;
             return Ok(Declared { slot, is_new });
@@ -154,7 +154,7 @@ impl Catalog {
         let free = self.slots.iter().enumerate().find(is_free);
         let slot = free.map_or(self.slots.len(), |(at, _)| at);
         if slot >= SLOTS_MAX {
-            return Err(NoSlot);
+            return Err(ModelSlotsExhausted);
         }
         let declared = ModelSlot {
             name: name.to_owned(),

@@ -5,7 +5,7 @@ use albacore_batching::{Nanos, Slo};
 use super::model_window::{KindLoad, ModelWindow};
 use super::tallies::KindTally;
 use super::window::{IdleWindow, Load, Outcomes};
-use super::{DispatchReason, Kind, ModelStats, Sharing, WorkerStats};
+use super::{DispatchReason, Kind, ModelStats, WorkDivision, WorkerStats};
 
 /// Counters of one model.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Counters {
     pub(super) workers: Vec<WorkerStats>,
     pub(super) worker_restarts_total: u64,
     /// Exit status of the last restarted worker.
-    pub(super) worker_last_end: Option<String>,
+    pub(super) worker_last_exit: Option<String>,
     pub(super) worker_hangs_total: u64,
     pub(super) replayed_batches_total: u64,
     /// Moving average of the time per row on one worker, from dispatch to completion.
@@ -37,7 +37,7 @@ impl Counters {
             idle: IdleWindow::new(),
             workers: Vec::new(),
             worker_restarts_total: 0,
-            worker_last_end: None,
+            worker_last_exit: None,
             worker_hangs_total: 0,
             replayed_batches_total: 0,
             nanos_per_row: 0,
@@ -184,7 +184,7 @@ impl Counters {
     }
 
     /// Counts how a worker's threads divided a finished batch.
-    pub(super) fn count_sharing(&mut self, model: usize, kind: Kind, sharing: Sharing) {
+    pub(super) fn count_work_division(&mut self, model: usize, kind: Kind, sharing: WorkDivision) {
         self.count(model, |stats| stats.of(kind).shared[sharing as usize] += 1);
     }
 

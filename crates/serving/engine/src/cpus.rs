@@ -80,7 +80,7 @@ impl Cpus {
     fn read_cgroup(&self) -> Option<usize> {
         let pid = Pid(i32::try_from(std::process::id()).ok()?);
         let cgroup = albacore_os::find_cgroup(&self.host, pid).ok()?;
-        let cpuset = cgroup.read_effective(&self.host).ok();
+        let cpuset = cgroup.read_effective_cpuset(&self.host).ok();
         let quota = albacore_os::read_cpu_quota(&self.host, &cgroup).ok();
         let whole = |millicpus: u32| millicpus.div_ceil(1000) as usize;
         let quota = quota.and_then(|quota| quota.millicpus).map(whole);

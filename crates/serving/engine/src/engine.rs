@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::LoopIndex;
-use crate::catalog::NoSlot;
+use crate::catalog::ModelSlotsExhausted;
 use crate::error::{InstallError, ModelLookupError, StartError};
 use crate::event::Observer;
 use crate::event_loop::EventLoop;
@@ -98,9 +98,9 @@ impl Engine {
         Self::start_on(config, models, observer, &[event_loop], host)
     }
 
-    /// Starts an engine without waiting for its workers; [`Engine::started`] waits for them. They
-    /// are started, or taken over from another front, once their host has listed the running ones.
-    /// Each event loop collects the results of its requests.
+    /// Starts an engine without waiting for its workers; [`Engine::wait_until_ready`] waits for
+    /// them. They are started, or taken over from another front, once their host has listed the
+    /// running ones. Each event loop collects the results of its requests.
     ///
     /// # Errors
     /// Memory, descriptors or threads cannot be created.
@@ -139,7 +139,7 @@ impl Engine {
                 state.propose(edition, reply, out);
                 state.promote(out);
             }
-            Ok::<_, NoSlot>(())
+            Ok::<_, ModelSlotsExhausted>(())
         })?;
         let (breaks, broken) = tokio::sync::watch::channel(None);
         let complete = |(index, event_loop): (usize, &EventLoop)| {
@@ -163,7 +163,7 @@ impl Engine {
             .spawn(move || {
                 let _guard = ExitGuard(breaks, "the workers are no longer supervised");
                 // At a takeover, all requests wait until the workers are attached.
-                albacore_os::shorten_slice();
+                albacore_os::shorten_time_slice();
                 if let Err(error) = supervisor.run() {
                     tracing::error!(%error, "workers can no longer be supervised");
                 }
@@ -190,9 +190,9 @@ impl Engine {
     /// Waits until every worker is up; then the engine becomes ready.
     ///
     /// # Errors
-    /// See [`Engine::workers_up`].
-    pub async fn started(&self) -> Result<(), StartError> {
-        self.workers_up().await?;
+    /// See [`Engine::wait_for_workers`].
+    pub async fn wait_until_ready(&self) -> Result<(), StartError> {
+        self.wait_for_workers().await?;
         self.serve();
         Ok(())
     }
@@ -206,7 +206,7 @@ impl Engine {
     ///
     /// # Errors
     /// Workers exit before they are ready, or take too long. The engine must then be stopped.
-    pub async fn workers_up(&self) -> Result<(), StartError> {
+    pub async fn wait_for_workers(&self) -> Result<(), StartError> {
         let workers = self.shared.parallelism.workers;
         let outcome = self.shared.wait_until(|state| {
             if state.workers.ready() == workers {
@@ -227,7 +227,7 @@ impl Engine {
 
     /// Resolves if a part of the engine stops unexpectedly: requests may then remain unanswered,
     /// and the process should exit. Otherwise does not resolve before [`Engine::stop`].
-    pub async fn broken(&self) -> &'static str {
+    pub async fn wait_for_failure(&self) -> &'static str {
         let mut broken = self.broken.clone();
         let what = broken.wait_for(Option::is_some).await;
         what.ok()
@@ -251,8 +251,12 @@ impl Engine {
 
     /// The name of the only model, loaded or not; takes no lock.
     #[must_use]
-    pub fn only_name(&self) -> Option<String> {
-        self.shared.catalog.load().only_name().map(str::to_owned)
+    pub fn single_model_name(&self) -> Option<String> {
+        self.shared
+            .catalog
+            .load()
+            .single_model_name()
+            .map(str::to_owned)
     }
 
     /// The current edition of the model `name`, which will compute the handle's request.
@@ -280,8 +284,8 @@ impl Engine {
     /// answered.
     ///
     /// # Errors
-    /// [`NoSlot`]; the models listed before it are declared.
-    pub fn declare(&self, models: &[(&str, Option<Slo>)]) -> Result<(), NoSlot> {
+    /// [`ModelSlotsExhausted`]; the models listed before it are declared.
+    pub fn declare(&self, models: &[(&str, Option<Slo>)]) -> Result<(), ModelSlotsExhausted> {
         let names: Vec<&str> = models.iter().map(|&(name, _)| name).collect();
         self.shared.update(|state, now, out| {
             state.catalog.keep_only(&names);
@@ -316,7 +320,7 @@ impl Engine {
     /// reply, so that errors leave the front time for other replies. `is_refusal`: it ends by a
     /// [`crate::Refusal`].
     #[must_use]
-    pub fn hold_error(&self, model: &str, is_refusal: bool) -> Duration {
+    pub fn error_reply_delay(&self, model: &str, is_refusal: bool) -> Duration {
         let published = self.shared.catalog.load();
         let Ok(edition) = published.find(model) else {
             return Duration::ZERO;
@@ -325,7 +329,7 @@ impl Engine {
         self.shared.refresh_admission(now);
         self.shared
             .admission
-            .hold_error(edition.slot, is_refusal, now)
+            .error_reply_delay(edition.slot, is_refusal, now)
     }
 
     /// Compute threads of each worker.
@@ -379,8 +383,8 @@ impl Engine {
     /// Must be called before the workers are taken over. Declares the model if necessary.
     ///
     /// # Errors
-    /// [`NoSlot`].
-    pub fn restore(&self, model: LoadedModel, number: u64) -> Result<(), NoSlot> {
+    /// [`ModelSlotsExhausted`].
+    pub fn restore(&self, model: LoadedModel, number: u64) -> Result<(), ModelSlotsExhausted> {
         self.shared.update(|state, _, out| {
             let slot = match state.catalog.slot_of(&model.info.name) {
                 Some(slot) => slot,
@@ -437,7 +441,7 @@ impl Engine {
             threads: self.shared.parallelism.threads,
             each_worker: state.counters.workers.clone(),
             worker_restarts_total: state.counters.worker_restarts_total,
-            worker_last_end: state.counters.worker_last_end.clone(),
+            worker_last_exit: state.counters.worker_last_exit.clone(),
             worker_hangs_total: state.counters.worker_hangs_total,
             replayed_batches_total: state.counters.replayed_batches_total,
             arena_used_bytes: memory.used,

@@ -2,7 +2,7 @@
 
 use albacore_os::OsError;
 
-use crate::catalog::NoSlot;
+use crate::catalog::ModelSlotsExhausted;
 use crate::limits::{INSTALL_DEADLINE, STARTUP_DEADLINE};
 
 /// A model of this name cannot be used.
@@ -33,7 +33,7 @@ pub enum StartError {
     Os(#[from] OsError),
     /// More models than slots.
     #[error("there are too many models")]
-    Models(#[from] NoSlot),
+    Models(#[from] ModelSlotsExhausted),
     /// A thread or a descriptor of the front could not be created.
     #[error("the workers cannot be supervised")]
     Io(#[from] std::io::Error),

@@ -66,12 +66,12 @@ impl PlacedImage {
     /// thread can be pinned there.
     pub(super) fn write(bytes: &[u8]) -> Result<Self, OsError> {
         let nodes = memory_nodes();
-        if !nodes.has_several() {
+        if !nodes.has_multiple_nodes() {
             return Self::from_bytes(bytes);
         }
         let writer = || {
             // Without pinning, the image may be spread over several nodes; this is measured.
-            let moved = nodes.current().map(|node| nodes.move_to(node));
+            let moved = nodes.current().map(|node| nodes.migrate_to(node));
             if let Some(Err(error)) = moved {
                 tracing::debug!(%error, "an image is written on whatever node");
             }
@@ -96,7 +96,7 @@ impl PlacedImage {
     /// Copies the image to another node. The calling thread stays pinned to that node.
     pub(super) fn copy_to(&self, node: NodeId) -> Result<Self, CopyError> {
         check_memory_limit(self.bytes())?;
-        memory_nodes().move_to(node)?;
+        memory_nodes().migrate_to(node)?;
         let source = self.memory.map_read()?;
         let copy = Self::from_bytes(source.as_slice())?;
         match copy.node == Some(node) {
@@ -114,7 +114,7 @@ impl PlacedImage {
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Self, OsError> {
-        let memory = SharedMemory::holding("albacore-model", bytes)?;
+        let memory = SharedMemory::create_sealed("albacore-model", bytes)?;
         let mapping = memory.map_read()?;
         Ok(Self::from_memory(memory, &mapping))
     }
@@ -122,11 +122,11 @@ impl PlacedImage {
     fn from_memory(memory: SharedMemory, mapping: &ReadMapping) -> Self {
         let huge_bytes = match memory.bytes() {
             ..MEASURED_BYTES_MIN => Ok(0),
-            _ => mapping.huge_bytes(),
+            _ => mapping.huge_page_bytes(),
         };
         let node = match memory_nodes() {
-            nodes if nodes.has_several() => mapping.bytes_by_node().map(|by| main_node(&by)),
-            nodes => Ok(nodes.only()),
+            nodes if nodes.has_multiple_nodes() => mapping.bytes_by_node().map(|by| main_node(&by)),
+            nodes => Ok(nodes.single_node()),
         };
         let unknown = |error: OsError| {
             let cause = describe(&error);
@@ -150,7 +150,7 @@ impl PlacedImage {
         self.memory.bytes() as u64
     }
 
-    pub(super) fn huge_bytes(&self) -> u64 {
+    pub(super) fn huge_page_bytes(&self) -> u64 {
         self.huge_bytes
     }
 
@@ -162,7 +162,7 @@ impl PlacedImage {
     #[cfg(test)]
     pub(super) fn on(node: Option<NodeId>) -> Self {
         Self {
-            memory: SharedMemory::holding("test", format!("{node:?}").as_bytes()).unwrap(),
+            memory: SharedMemory::create_sealed("test", format!("{node:?}").as_bytes()).unwrap(),
             node,
             huge_bytes: 0,
         }
@@ -183,7 +183,7 @@ fn check_memory_limit(bytes: u64) -> Result<(), CopyError> {
     let host = HostRoot::live();
     let cgroup = albacore_os::find_cgroup(&host, pid)?;
     let needed = bytes.saturating_mul(COPY_MEMORY_FACTOR);
-    match albacore_os::read_memory_left(&host, &cgroup)? {
+    match albacore_os::read_available_memory(&host, &cgroup)? {
         Some(left) if left < needed => Err(CopyError::MemoryLimit { left, needed }),
         _ => Ok(()),
     }
@@ -208,8 +208,8 @@ mod tests {
         let fd = written.fd().try_clone_to_owned().unwrap();
         let (opened, mapping) = PlacedImage::open(fd).unwrap();
         assert_eq!(mapping.as_slice(), [7; 5000]);
-        assert_eq!((opened.bytes(), opened.huge_bytes()), (5000, 0));
-        if let Some(only) = memory_nodes().only() {
+        assert_eq!((opened.bytes(), opened.huge_page_bytes()), (5000, 0));
+        if let Some(only) = memory_nodes().single_node() {
             assert_eq!((written.node(), opened.node()), (Some(only), Some(only)));
         }
     }

@@ -58,8 +58,10 @@ mod window;
 pub use albacore_batching::auto::{Choice, FrontCost};
 pub use albacore_batching::{BatchingParams, ModelBatching, Policy, Prefer, Slo};
 pub use albacore_trees::{ElementType, IterationRange, Iterations, Kind};
-pub use albacore_worker::{KindSet, LoopIndex, OutputInfo, Sharing, kind_name, kind_or_unread};
-pub use catalog::NoSlot;
+pub use albacore_worker::{
+    KindSet, LoopIndex, OutputInfo, WorkDivision, kind_name, kind_or_unread,
+};
+pub use catalog::ModelSlotsExhausted;
 pub use columns::{CategoryTable, Columns, UnknownCategory};
 pub use cpus::usable_cpus;
 pub use engine::{Engine, EngineConfig, FlushHandle};

@@ -22,7 +22,7 @@ pub(super) struct NodeWatch {
 impl NodeWatch {
     pub(super) fn new() -> Option<Self> {
         let nodes = memory_nodes();
-        nodes.has_several().then(|| Self {
+        nodes.has_multiple_nodes().then(|| Self {
             nodes,
             checked_at: Instant::now(),
             copying: None,

@@ -62,7 +62,7 @@ impl ModelHandle {
     /// Sets a time limit from now on: the request is rejected if it cannot be answered by then, and
     /// overtakes requests of its model with later deadlines.
     #[must_use]
-    pub fn within(mut self, time: Duration) -> Self {
+    pub fn with_time_limit(mut self, time: Duration) -> Self {
         let nanos = Nanos::from(time);
         self.terms.deadline = Some(self.shared.now().saturating_add(nanos));
         self
@@ -71,7 +71,7 @@ impl ModelHandle {
     /// Sets the arrival time of the request: its wait for the front since then counts against its
     /// time limit.
     #[must_use]
-    pub fn arrived_at(mut self, arrival: Instant) -> Self {
+    pub fn with_arrival_time(mut self, arrival: Instant) -> Self {
         let waited = Nanos::from(arrival.elapsed());
         self.terms.arrival = self.shared.now().saturating_sub(waited);
         self

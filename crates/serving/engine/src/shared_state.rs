@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use albacore_batching::Nanos;
-use albacore_os::{Alarm, Channel, Clock, OsError, Tid, Wake};
+use albacore_os::{Channel, Clock, OsError, Tid, Timer, Waker};
 use albacore_values::Micros;
 use albacore_worker::Command;
 use arc_swap::ArcSwap;
@@ -45,8 +45,8 @@ pub(super) struct SharedState {
     pub(super) files: ArenaFiles,
     pub(super) parallelism: Parallelism,
     /// Wakes the completion task of an event loop; every worker of this front has all of them.
-    pub(super) done: Box<[Wake]>,
-    pub(super) supervise: Wake,
+    pub(super) done: Box<[Waker]>,
+    pub(super) supervise: Waker,
     pub(super) observer: Observer,
     pub(super) changed: Notify,
     pub(super) reply_latency: Arc<ReplyLatency>,
@@ -59,7 +59,7 @@ pub(super) struct SharedState {
     pub(super) front_turns: FrontTurns,
     /// The models, for lookups; written while the state is locked.
     pub(super) catalog: ArcSwap<CatalogView>,
-    alarm: Alarm,
+    alarm: Timer,
     clock: Clock,
     loop_threads: Box<[Tid]>,
     state: Mutex<State>,
@@ -108,8 +108,8 @@ impl SharedState {
         Ok(Self {
             files,
             parallelism,
-            done: (0..loops).map(|_| Wake::new()).collect::<Result<_, _>>()?,
-            supervise: Wake::new()?,
+            done: (0..loops).map(|_| Waker::new()).collect::<Result<_, _>>()?,
+            supervise: Waker::new()?,
             observer,
             changed: Notify::new(),
             reply_latency: Arc::default(),
@@ -120,7 +120,7 @@ impl SharedState {
             memory,
             front_turns: FrontTurns::new(loops),
             catalog: ArcSwap::default(),
-            alarm: Alarm::new()?,
+            alarm: Timer::new()?,
             clock: Clock::new()?,
             loop_threads: event_loops.iter().filter_map(|it| it.thread).collect(),
             state: Mutex::new(state),

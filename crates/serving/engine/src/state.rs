@@ -14,7 +14,7 @@ use albacore_worker::Segment;
 use tokio::sync::oneshot;
 
 use super::candidate::{Installed, Rollout};
-use super::catalog::{Catalog, Declared, NoSlot};
+use super::catalog::{Catalog, Declared, ModelSlotsExhausted};
 use super::counters::Counters;
 use super::queues::{QueueCosts, first_queue, kind_of, queue_of, queues_of, slot_of};
 use super::{EngineEvent, Failure, Kind, KindSet, ModelStats};
@@ -171,7 +171,11 @@ impl State {
     }
 
     /// Declares a model; returns its slot.
-    pub(super) fn declare(&mut self, name: &str, objective: Option<Slo>) -> Result<usize, NoSlot> {
+    pub(super) fn declare(
+        &mut self,
+        name: &str,
+        objective: Option<Slo>,
+    ) -> Result<usize, ModelSlotsExhausted> {
         let Declared { slot, is_new } = self.catalog.declare(name)?;
         let slots = self.catalog.slots();
         self.queue_costs

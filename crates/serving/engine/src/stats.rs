@@ -9,7 +9,7 @@ use albacore_batching::{ModelBatching, ModelLoad};
 
 use super::model_window::{KindLoad, model_load};
 use super::window::{Load, Outcomes};
-use super::{Histogram, Kind, Sharing};
+use super::{Histogram, Kind, WorkDivision};
 
 /// Counters of one model's requests since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -94,8 +94,8 @@ pub struct KindStats {
     pub total_nanos: Histogram,
     /// Batches by dispatch reason, in the order of [`DispatchReason::ALL`].
     pub dispatch_reasons: [u64; DispatchReason::ALL.len()],
-    /// Finished batches by how threads divided them, in the order of [`Sharing::ALL`].
-    pub shared: [u64; Sharing::ALL.len()],
+    /// Finished batches by how threads divided them, in the order of [`WorkDivision::ALL`].
+    pub shared: [u64; WorkDivision::ALL.len()],
 }
 
 /// An image of a model's current edition.
@@ -194,7 +194,7 @@ pub struct Stats {
     /// Restarts of lost workers.
     pub worker_restarts_total: u64,
     /// Exit status of the last lost worker; `None` if none was lost.
-    pub worker_last_end: Option<String>,
+    pub worker_last_exit: Option<String>,
     /// Workers that were killed because they hung.
     pub worker_hangs_total: u64,
     /// Batches replayed because their worker was lost.
@@ -262,7 +262,7 @@ impl KindStats {
             compute_nanos: Histogram::durations(),
             total_nanos: Histogram::durations(),
             dispatch_reasons: [0; DispatchReason::ALL.len()],
-            shared: [0; Sharing::ALL.len()],
+            shared: [0; WorkDivision::ALL.len()],
         }
     }
 }

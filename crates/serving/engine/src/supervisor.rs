@@ -319,7 +319,7 @@ impl Supervisor {
             let is_stopping = state.phase >= Phase::Stopping;
             if !is_stopping {
                 state.counters.count_restart(worker);
-                state.counters.worker_last_end = Some(ended.clone());
+                state.counters.worker_last_exit = Some(ended.clone());
             }
             (failures, ended, is_stopping)
         });

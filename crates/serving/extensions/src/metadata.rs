@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::limits::METADATA_NAMES_BYTES_MAX;
-use crate::tensors::{INPUT, VERSION, advertised, input_datatype, output_name};
+use crate::tensors::{INPUT, VERSION, advertised_outputs, input_datatype, output_name};
 use albacore_engine::{Columns, KindSet, ModelInfo};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::labels::{BYTES, LABEL};
@@ -28,7 +28,7 @@ pub struct ServerMetadata {
 }
 
 /// Version of this build.
-pub const VERSION_OF_SERVER: &str = env!("CARGO_PKG_VERSION");
+pub const SERVER_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Describes this server; `has_shared_memory` adds the shared memory extension.
 #[must_use]
@@ -36,7 +36,7 @@ pub fn server(has_shared_memory: bool) -> ServerMetadata {
     let [always @ .., _] = &EXTENSIONS;
     ServerMetadata {
         name: "albacore-server",
-        version: VERSION_OF_SERVER,
+        version: SERVER_VERSION,
         extensions: if has_shared_memory {
             &EXTENSIONS
         } else {
@@ -114,7 +114,7 @@ pub fn describe(model: &ModelInfo, outputs: KindSet) -> ModelMetadata<'_> {
         shape: any_rows(&[model.features]),
         parameters: input_parameters(&model.columns),
     };
-    let outputs = advertised(model, outputs).map(|output| TensorMetadata {
+    let outputs = advertised_outputs(model, outputs).map(|output| TensorMetadata {
         name: output_name(output.kind),
         datatype: Datatype::from_element(output.element).name(),
         shape: any_rows(&output.row_shape),

@@ -8,7 +8,7 @@ use albacore_proto::inference::{
 use albacore_rows::datatype::Datatype;
 use albacore_rows::labels::LABEL;
 
-use crate::tensors::{INPUT, advertised, input_datatype, output_name};
+use crate::tensors::{INPUT, advertised_outputs, input_datatype, output_name};
 
 /// Configuration of a model with `workers` instances and the batching `params`.
 #[must_use]
@@ -29,7 +29,7 @@ pub fn model_config(
         data_type: data_type(input_datatype(model)).into(),
         dims: vec![i64::try_from(model.features).unwrap_or(i64::MAX)],
     };
-    let outputs = advertised(model, outputs).map(|output| ModelOutput {
+    let outputs = advertised_outputs(model, outputs).map(|output| ModelOutput {
         name: output_name(output.kind).to_owned(),
         data_type: data_type(Datatype::from_element(output.element)).into(),
         dims: dims(&output.row_shape),

@@ -99,14 +99,14 @@ struct Region {
 
 /// The registered regions of a server.
 #[derive(Debug)]
-pub struct Regions {
+pub struct SharedMemoryRegions {
     folder: PathBuf,
     /// Limit of the total size of all regions, bytes; 0 if the extension is off.
     limit: u64,
     registered: Mutex<BTreeMap<String, Arc<Region>>>,
 }
 
-impl Regions {
+impl SharedMemoryRegions {
     /// Limits the total size of all regions to `limit` bytes; 0 disables the extension.
     #[must_use]
     pub fn new(limit: u64) -> Self {

@@ -30,7 +30,10 @@ pub fn input_datatype(model: &ModelInfo) -> Datatype {
 }
 
 /// The outputs of `model` whose kind is in `outputs`.
-pub fn advertised(model: &ModelInfo, outputs: KindSet) -> impl Iterator<Item = &OutputInfo> {
+pub fn advertised_outputs(
+    model: &ModelInfo,
+    outputs: KindSet,
+) -> impl Iterator<Item = &OutputInfo> {
     let all = model.outputs.iter();
     all.filter(move |output| outputs.contains(output.kind))
 }

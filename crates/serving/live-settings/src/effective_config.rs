@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use albacore_engine::{BatchingParams, Engine, NoSlot, Slo};
+use albacore_engine::{BatchingParams, Engine, ModelSlotsExhausted, Slo};
 use albacore_proto::params::LatencyReport;
 use albacore_settings::agent_stream::{ModelParameters, Parameters};
 use albacore_settings::{Model, ModelBatching};
@@ -92,7 +92,7 @@ impl EffectiveConfig {
         &self,
         batching: BatchingParams,
         models: Vec<ModelConfig>,
-    ) -> Result<(), NoSlot> {
+    ) -> Result<(), ModelSlotsExhausted> {
         let mut sources = self.lock();
         sources.settings_batching = batching;
         sources.settings_models = models;
@@ -148,7 +148,7 @@ impl EffectiveConfig {
     }
 
     /// Records that the stream ended or could not be opened.
-    pub fn stream_lost(&self) {
+    pub fn set_stream_disconnected(&self) {
         let mut sources = self.lock();
         if sources.stream.is_some() {
             sources.lost_at.get_or_insert_with(Instant::now);
@@ -233,7 +233,7 @@ impl EffectiveConfig {
     }
 
     /// Applies the effective configuration to the engine.
-    fn apply(&self, sources: &Sources) -> Result<(), NoSlot> {
+    fn apply(&self, sources: &Sources) -> Result<(), ModelSlotsExhausted> {
         let models: Vec<ModelConfig> = sources.models().collect();
         let names = models.iter().map(|config| &*config.parameters.model);
         let objectives: Vec<_> = names

@@ -183,37 +183,37 @@ impl Handover {
     }
 
     fn keep(&self, key: impl Into<String>, fds: &[BorrowedFd<'_>]) {
-        self.send(&FrontMessage::Keep { key: key.into() }, fds);
+        self.send(&FrontMessage::Store { key: key.into() }, fds);
     }
 
-    pub fn keep_listeners(&self, listeners: &[Listeners]) {
+    pub fn store_listeners(&self, listeners: &[Listeners]) {
         let pairs = listeners.iter();
         let fds = pairs.flat_map(|pair| [pair.http.as_fd(), pair.grpc.as_fd()]);
         self.keep(LISTENERS, &fds.collect::<Vec<_>>());
     }
 
     /// Keeps the memory in which this front counts its connections.
-    pub fn keep_connections(&self, memory: &SharedMemory) {
+    pub fn store_connections(&self, memory: &SharedMemory) {
         self.keep(CONNECTIONS, &[memory.as_fd()]);
     }
 
-    pub fn keep_settings(&self, text: &[u8]) {
+    pub fn store_settings(&self, text: &[u8]) {
         self.keep_bytes(SETTINGS, &[], text);
     }
 
     /// Keeps the effective message of the params stream.
-    pub fn keep_parameters(&self, message: &[u8]) {
+    pub fn store_parameters(&self, message: &[u8]) {
         self.keep_bytes(PARAMETERS, &[], message);
     }
 
     /// Records that no parameters of a params stream are effective.
-    pub fn forget_parameters(&self) {
+    pub fn remove_parameters(&self) {
         let key = PARAMETERS.to_owned();
-        self.send(&FrontMessage::Forget { key }, &[]);
+        self.send(&FrontMessage::Remove { key }, &[]);
     }
 
     /// Does nothing if `record` is `None`, for a model that is not served.
-    pub fn keep_model(&self, edition: &Edition, record: Option<&ModelRecord>) {
+    pub fn store_model(&self, edition: &Edition, record: Option<&ModelRecord>) {
         let Some(record) = record else {
             return;
         };
@@ -227,7 +227,7 @@ impl Handover {
     }
 
     /// Replaces the set of models that must stay unloaded.
-    pub fn keep_unloaded(&self, names: &BTreeSet<String>) {
+    pub fn store_unloaded(&self, names: &BTreeSet<String>) {
         match serde_json::to_vec(names) {
             Ok(text) => self.keep_bytes(UNLOADED, &[], &text),
             Err(error) => {
@@ -236,13 +236,13 @@ impl Handover {
         }
     }
 
-    pub fn forget_model(&self, name: &str) {
+    pub fn remove_model(&self, name: &str) {
         let key = format!("{MODEL}{name}");
-        self.send(&FrontMessage::Forget { key }, &[]);
+        self.send(&FrontMessage::Remove { key }, &[]);
     }
 
     fn keep_bytes(&self, key: &str, fds: &[BorrowedFd<'_>], bytes: &[u8]) {
-        match SharedMemory::holding("albacore-kept", bytes) {
+        match SharedMemory::create_sealed("albacore-handover", bytes) {
             Ok(memory) => {
                 let all: Vec<_> = fds.iter().copied().chain([memory.as_fd()]).collect();
                 self.keep(key, &all);
@@ -253,16 +253,16 @@ impl Handover {
 }
 
 /// A model installed by the previous front.
-pub struct KeptModel {
+pub struct StoredModel {
     pub model: LoadedModel,
     pub record: ModelRecord,
 }
 
 /// A value stored by the previous front.
-pub enum Kept {
+pub enum StoredValue {
     Listeners(Vec<Listeners>),
     Settings(Box<LoadedSettings>),
-    Model(Box<KeptModel>),
+    Model(Box<StoredModel>),
     /// A message of the params stream.
     Parameters(Vec<u8>),
     /// Names of models unloaded by API calls.
@@ -273,7 +273,7 @@ pub enum Kept {
 
 /// Why a stored value cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum KeptError {
+pub enum StoredValueError {
     #[error(transparent)]
     Memory(#[from] OsError),
     #[error("a stored record cannot be parsed")]
@@ -286,7 +286,7 @@ pub enum KeptError {
     Descriptor,
 }
 
-impl Kept {
+impl StoredValue {
     /// Returns whether `key` is the key of params stream parameters.
     pub fn is_parameters(key: &str) -> bool {
         key == PARAMETERS
@@ -298,27 +298,27 @@ impl Kept {
     }
 
     /// Reads the value stored under `key`. Models are checked.
-    pub fn read(key: &str, fds: Vec<OwnedFd>) -> Result<Self, KeptError> {
+    pub fn read(key: &str, fds: Vec<OwnedFd>) -> Result<Self, StoredValueError> {
         let mut fds = fds.into_iter();
         if key == LISTENERS {
             return Ok(Self::Listeners(listeners(fds)?));
         }
         if key == SETTINGS {
-            let text = fds.next().ok_or(KeptError::Descriptor)?;
+            let text = fds.next().ok_or(StoredValueError::Descriptor)?;
             let text = SharedMemory::open(text)?.map_read()?;
             let sha256 = albacore_storage::sha256(text.as_slice());
             let settings = parse_settings(text.as_slice(), sha256);
             return Ok(Self::Settings(Box::new(
-                settings.map_err(KeptError::Settings)?,
+                settings.map_err(StoredValueError::Settings)?,
             )));
         }
         if key == PARAMETERS {
-            let message = fds.next().ok_or(KeptError::Descriptor)?;
+            let message = fds.next().ok_or(StoredValueError::Descriptor)?;
             let message = SharedMemory::open(message)?.map_read()?;
             return Ok(Self::Parameters(message.as_slice().to_vec()));
         }
         if key == UNLOADED {
-            let names = fds.next().ok_or(KeptError::Descriptor)?;
+            let names = fds.next().ok_or(StoredValueError::Descriptor)?;
             let names = SharedMemory::open(names)?.map_read()?;
             return Ok(Self::Unloaded(serde_json::from_slice(names.as_slice())?));
         }
@@ -326,24 +326,24 @@ impl Kept {
             return Ok(Self::Other);
         }
         let (Some(image), Some(record)) = (fds.next(), fds.next()) else {
-            return Err(KeptError::Descriptor);
+            return Err(StoredValueError::Descriptor);
         };
         let record = SharedMemory::open(record)?.map_read()?;
         let record: ModelRecord = serde_json::from_slice(record.as_slice())?;
         let model = LoadedModel::reopen(image, record.info());
-        let model = model.map_err(|reason| KeptError::Model {
+        let model = model.map_err(|reason| StoredValueError::Model {
             name: record.name.clone(),
             reason,
         })?;
-        Ok(Self::Model(Box::new(KeptModel { model, record })))
+        Ok(Self::Model(Box::new(StoredModel { model, record })))
     }
 }
 
-fn listeners(mut fds: impl Iterator<Item = OwnedFd>) -> Result<Vec<Listeners>, KeptError> {
+fn listeners(mut fds: impl Iterator<Item = OwnedFd>) -> Result<Vec<Listeners>, StoredValueError> {
     let mut all = Vec::new();
     // bound: the number of descriptors of one message
     while let Some(http) = fds.next() {
-        let grpc = fds.next().ok_or(KeptError::Descriptor)?;
+        let grpc = fds.next().ok_or(StoredValueError::Descriptor)?;
         all.push(Listeners {
             http: TcpListener::from(http),
             grpc: TcpListener::from(grpc),
@@ -361,7 +361,7 @@ impl ModelRecord {
 
 /// Metadata of the models of the previous front.
 #[derive(Clone, Debug, Default)]
-pub struct Restored {
+pub struct RestoredModels {
     /// Served models by name.
     pub records: BTreeMap<String, ModelRecord>,
     /// Names of the models unloaded by API calls.

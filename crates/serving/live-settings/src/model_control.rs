@@ -55,7 +55,7 @@ pub(crate) enum LoopMessage {
 
 /// The receiving end of a [`ModelControl`], for the thread that loads models.
 #[derive(Debug)]
-pub struct Orders {
+pub struct ModelControlReceiver {
     pub(crate) sender: SyncSender<LoopMessage>,
     pub(crate) receiver: Receiver<LoopMessage>,
 }
@@ -103,13 +103,13 @@ fn lock(busy: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<String>> {
 
 /// Creates both ends. Calls wait until the thread that owns the receiving end runs.
 #[must_use]
-pub fn model_control() -> (ModelControl, Orders) {
+pub fn model_control() -> (ModelControl, ModelControlReceiver) {
     let (sender, receiver) = sync_channel(MESSAGES_MAX);
     let control = ModelControl {
         sender: sender.clone(),
         busy: Arc::default(),
     };
-    (control, Orders { sender, receiver })
+    (control, ModelControlReceiver { sender, receiver })
 }
 
 impl ModelControl {
@@ -167,8 +167,8 @@ impl ModelCall {
 mod tests {
     use super::*;
 
-    fn call(orders: &Orders) -> ModelCall {
-        match orders.receiver.recv().unwrap() {
+    fn call(receiver: &ModelControlReceiver) -> ModelCall {
+        match receiver.receiver.recv().unwrap() {
             LoopMessage::Call(call) => call,
             other => panic!("{other:?}"),
         }
@@ -176,7 +176,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_call_for_a_model_runs_at_a_time() {
-        let (control, orders) = model_control();
+        let (control, receiver) = model_control();
         let busy = Err(ModelControlError::Busy("a".to_owned()));
         let first = tokio::spawn({
             let control = control.clone();
@@ -189,7 +189,7 @@ mod tests {
             async move { control.run("b", ModelAction::Unload).await }
         });
         tokio::task::yield_now().await;
-        let (of_a, of_b) = (call(&orders), call(&orders));
+        let (of_a, of_b) = (call(&receiver), call(&receiver));
         assert_eq!((of_a.model(), of_a.action), ("a", ModelAction::Load));
         assert_eq!((of_b.model(), of_b.action), ("b", ModelAction::Unload));
         // The call continues if the client disconnects.
@@ -201,21 +201,21 @@ mod tests {
         assert_eq!(other.await.unwrap(), Ok(()));
         let again = tokio::spawn(async move { control.run("a", ModelAction::Load).await });
         tokio::task::yield_now().await;
-        call(&orders).reply(Err("no file".to_owned()));
+        call(&receiver).reply(Err("no file".to_owned()));
         let failed = again.await.unwrap().unwrap_err().to_string();
         assert_eq!(failed, "model \"a\" cannot be loaded: no file");
     }
 
     #[tokio::test]
     async fn a_call_fails_when_the_thread_exits() {
-        let (control, orders) = model_control();
+        let (control, receiver) = model_control();
         let gone = Err(ModelControlError::Gone("a".to_owned()));
         let call = tokio::spawn({
             let control = control.clone();
             async move { control.run("a", ModelAction::Load).await }
         });
         tokio::task::yield_now().await;
-        drop(orders);
+        drop(receiver);
         assert_eq!(call.await.unwrap(), gone);
         assert_eq!(control.run("a", ModelAction::Load).await, gone);
     }

@@ -124,7 +124,7 @@ impl StatusStore {
     }
 
     /// Waits until each model was loaded once or was unloaded by an API call.
-    pub async fn all_loaded(&self) {
+    pub async fn wait_until_loaded(&self) {
         // The sender lives as long as the store.
         let _ = self.all_loaded.subscribe().wait_for(|&loaded| loaded).await;
     }

@@ -33,7 +33,7 @@ pub async fn run(endpoint: ParamsEndpoint, config: Arc<EffectiveConfig>, handove
         let mut messages = 0_u64;
         let start = Instant::now();
         let error = receive(&endpoint, &config, &handover, &mut messages).await;
-        config.stream_lost();
+        config.set_stream_disconnected();
         if messages > 0 {
             reported_error = None;
         }
@@ -52,7 +52,7 @@ pub async fn run(endpoint: ParamsEndpoint, config: Arc<EffectiveConfig>, handove
         sleep(with_jitter(backoff)).await;
         backoff = (backoff * 2).min(PARAMS_BACKOFF_MAX);
         if config.expire_stream(PARAMS_RETENTION) {
-            handover.forget_parameters();
+            handover.remove_parameters();
             emit(&ServerEvent::ParametersForgotten {
                 place: endpoint.to_string(),
             });
@@ -85,7 +85,7 @@ async fn receive(
                     *messages += 1;
                     let decoded = decode::parameters(&message, config.threads());
                     if apply(config, decoded) {
-                        handover.keep_parameters(&message.encode_to_vec());
+                        handover.store_parameters(&message.encode_to_vec());
                     }
                 }
                 Ok(None) => return "the stream ended".to_owned(),

@@ -12,7 +12,7 @@ use albacore_settings::Source;
 use albacore_storage::BYTES_DEFAULT;
 use clap::{Parser, ValueEnum};
 
-use crate::container_args::{ContainerArgs, OwnRoutes};
+use crate::container_args::{ContainerArgs, PlatformRoutes};
 use crate::kserve_args::KserveArgs;
 use crate::limits::{
     BATCH_ROWS_MAX, CPUS_MAX, FRONT_THREAD_CPUS, FRONT_THREADS_AUTO_MAX, FRONT_THREADS_MAX,
@@ -249,7 +249,7 @@ pub struct ServerConfig {
     pub front_threads: usize,
     pub models: ModelSource,
     /// Paths requested by Vertex AI.
-    pub own_routes: OwnRoutes,
+    pub platform_routes: PlatformRoutes,
     /// Maximum size of a model file in bytes.
     pub model_bytes_max: u64,
     /// CA certificates of the servers that models are fetched from.
@@ -282,7 +282,7 @@ impl Args {
     /// # Errors
     /// A message with the name of the argument and the remedy.
     pub fn check(self) -> Result<ServerConfig, String> {
-        let own_routes = self.container.routes()?;
+        let platform_routes = self.container.routes()?;
         let http = self.container.http(self.http);
         let models = match &self.settings {
             Some(file) => ModelSource::SettingsFile(file.clone()),
@@ -304,7 +304,7 @@ impl Args {
             cpus_max: self.cpus_max,
             front_threads: front_threads(self.front_threads, cpus(self.cpus_max))?,
             models,
-            own_routes,
+            platform_routes,
             model_bytes_max: self.model_bytes_max,
             ca_file: self.ca_file,
             model_cache: self

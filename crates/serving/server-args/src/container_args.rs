@@ -65,7 +65,7 @@ pub enum ContainerCommand {
 
 /// Paths requested by a platform, served in addition to the standard paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnRoutes {
+pub struct PlatformRoutes {
     /// Path of health checks.
     pub health: Option<String>,
     /// Path of predictions.
@@ -116,7 +116,7 @@ impl ContainerArgs {
     ///
     /// # Errors
     /// A path does not begin with a slash, or both are the same.
-    pub(crate) fn routes(&self) -> Result<OwnRoutes, String> {
+    pub(crate) fn routes(&self) -> Result<PlatformRoutes, String> {
         let named = |name: &str, path: &Option<String>| match path.as_deref() {
             None | Some("") => Ok(None),
             Some(path) if path.starts_with('/') => Ok(Some(path.to_owned())),
@@ -129,7 +129,7 @@ impl ContainerArgs {
         if health.is_some() && health == predict {
             return Err("AIP_HEALTH_ROUTE and AIP_PREDICT_ROUTE are the same path".to_owned());
         }
-        Ok(OwnRoutes { health, predict })
+        Ok(PlatformRoutes { health, predict })
     }
 }
 
@@ -232,10 +232,10 @@ mod tests {
         ]);
         let config = config.unwrap();
         assert_eq!(config.http, "[::]:8085".parse().unwrap());
-        let routes = OwnRoutes {
+        let routes = PlatformRoutes {
             health: Some("/v1/endpoints/1".to_owned()),
             predict: Some("/v1/endpoints/1:predict".to_owned()),
         };
-        assert_eq!(config.own_routes, routes);
+        assert_eq!(config.platform_routes, routes);
     }
 }

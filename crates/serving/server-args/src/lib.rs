@@ -10,5 +10,5 @@ pub use args::{
     Args, LoadReportMode, ModelControlMode, ModelSource, ParamsEndpoint, PolicyName, PreferName,
     ServerConfig,
 };
-pub use container_args::{ContainerArgs, OwnRoutes};
+pub use container_args::{ContainerArgs, PlatformRoutes};
 pub use kserve_args::KserveArgs;

@@ -72,7 +72,7 @@ async fn roundtrip(file: &str, threads: usize, rows: usize) {
     let start = Instant::now();
     let engine =
         Engine::start(&config(1, threads), Path::new(PROGRAM), load(file), silent).unwrap();
-    engine.started().await.unwrap();
+    engine.wait_until_ready().await.unwrap();
     let started = start.elapsed();
     let mut times = Vec::with_capacity(MEASURED);
     let mut compute = Duration::ZERO;
@@ -111,7 +111,7 @@ async fn respawns() {
         observer,
     )
     .unwrap();
-    engine.started().await.unwrap();
+    engine.wait_until_ready().await.unwrap();
     println!(
         "W=4 T=2: all workers ready {:.1?} after the start",
         start.elapsed()

@@ -140,7 +140,7 @@ async fn submit_until(
     is_over: &Arc<AtomicBool>,
     answered: &Arc<AtomicU64>,
 ) {
-    engine.started().await.unwrap();
+    engine.wait_until_ready().await.unwrap();
     let clients: Vec<_> = (0..IN_FLIGHT)
         .map(|_| {
             let (engine, is_over) = (Arc::clone(engine), Arc::clone(is_over));

@@ -65,7 +65,7 @@ impl LoopThread {
             .spawn(move || {
                 // A worker occupies its CPU for milliseconds, and an event loop on the same CPU
                 // should preempt it soon.
-                albacore_os::shorten_slice();
+                albacore_os::shorten_time_slice();
                 // Cannot fail, because the receiver waits for this message.
                 let _ = started.send(albacore_os::current_thread());
                 // Ends when the sender is dropped; nothing is sent.

@@ -77,7 +77,7 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         tracing::debug!(%error, "the main thread cannot be named");
     }
     // At a takeover clients wait for this thread, which does little otherwise.
-    albacore_os::shorten_slice();
+    albacore_os::shorten_time_slice();
     let result = start(config, front_arguments);
     match front_arguments.role {
         // The supervisor reports why there is no standby.
@@ -148,7 +148,7 @@ fn run_front(
             (FrontRole::First, Some(models)) => {
                 let event_loops = EventLoops::start(process.config.front_threads)?;
                 let listeners = listen(&process.config)?;
-                handover.keep_listeners(&listeners);
+                handover.store_listeners(&listeners);
                 serve::run_first(process, control, models, listeners, &event_loops).await
             }
             (FrontRole::Upgrade, Some(models)) => {

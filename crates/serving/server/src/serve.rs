@@ -17,13 +17,13 @@ use tokio::task::JoinHandle;
 
 use crate::event_loops::EventLoops;
 use crate::front::{self, FrontSetup};
-use crate::standby::KeptState;
-use albacore_live_settings::config_watcher::{ConfigWatcher, LoadedSettings, Served};
+use crate::standby::StoredState;
+use albacore_live_settings::config_watcher::{ConfigTargets, ConfigWatcher, LoadedSettings};
 use albacore_live_settings::control::Control;
 use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
 use albacore_live_settings::events::{ServerEvent, emit};
-use albacore_live_settings::handover::{Handover, Listeners, ModelRecord, Restored};
-use albacore_live_settings::model_control::{Orders, model_control};
+use albacore_live_settings::handover::{Handover, Listeners, ModelRecord, RestoredModels};
+use albacore_live_settings::model_control::{ModelControlReceiver, model_control};
 use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
 use albacore_server_args::{ModelControlMode, ModelSource, ServerConfig};
 
@@ -58,7 +58,7 @@ pub(crate) struct PreparedFront {
     storage: Arc<Storage>,
     handover: Handover,
     /// Requests to load and unload models; taken when their thread is started.
-    orders: Option<Orders>,
+    model_calls: Option<ModelControlReceiver>,
     /// Memory of the connection counter.
     connections: SharedMemory,
     accept_signal: watch::Sender<bool>,
@@ -105,9 +105,9 @@ pub(crate) async fn run_upgrade(
     control: Control,
     models: StartModels,
 ) -> anyhow::Result<ExitCode> {
-    let kept_state = KeptState::receive(&control).await?;
-    let event_loops = EventLoops::start(kept_state.listeners.len())?;
-    let (listeners, mode) = (kept_state.listeners, StartMode::Upgrade);
+    let stored_state = StoredState::receive(&control).await?;
+    let event_loops = EventLoops::start(stored_state.listeners.len())?;
+    let (listeners, mode) = (stored_state.listeners, StartMode::Upgrade);
     run_with_mode(process, control, models, listeners, &event_loops, mode).await
 }
 
@@ -125,7 +125,7 @@ async fn run_with_mode(
                 prepare(process, models, batching, listeners, event_loops)?;
             front.effective.set_settings(batching, params)?;
             front.status.update(|status| status.models = statuses);
-            let restored = front.keep_models();
+            let restored = front.store_models();
             let watcher = front.start_model_control(&restored)?;
             (front, accepting, watcher)
         }
@@ -133,7 +133,7 @@ async fn run_with_mode(
             let batching = settings.settings.batching;
             let (mut front, accepting) =
                 prepare(process, Vec::new(), batching, listeners, event_loops)?;
-            let watcher = front.watch(file, *settings, &Restored::default())?;
+            let watcher = front.watch(file, *settings, &RestoredModels::default())?;
             (front, accepting, Some(watcher))
         }
     };
@@ -181,7 +181,7 @@ pub(crate) fn prepare(
     let connections = SharedMemory::create("albacore-connections", 2 * FUTEX_BYTES)?;
     let (accept_signal, may_accept) = watch::channel(false);
     let (stop, shutdown) = watch::channel(ShutdownStage::Serving);
-    let (calls, orders) = model_control();
+    let (calls, model_calls) = model_control();
     let is_explicit = config.model_control == ModelControlMode::Explicit;
     let setup = FrontSetup {
         listeners,
@@ -191,7 +191,7 @@ pub(crate) fn prepare(
         shutdown,
         sends_envoy_health_header: config.envoy_health_header,
         load_reports: config.load_reports,
-        own_routes: config.own_routes.clone(),
+        platform_routes: config.platform_routes.clone(),
         shared_memory_bytes_max: config.shared_memory_bytes_max,
         stream_idle_max: config.stream_idle_max,
         model_control: is_explicit.then_some(calls),
@@ -209,7 +209,7 @@ pub(crate) fn prepare(
         config,
         storage: Arc::new(storage),
         handover,
-        orders: Some(orders),
+        model_calls: Some(model_calls),
         connections,
         accept_signal,
         stop,
@@ -230,13 +230,16 @@ fn start_params_client(
 
 impl PreparedFront {
     /// The state shared with the thread that loads models; can be taken once.
-    fn served(&mut self) -> anyhow::Result<Served> {
-        Ok(Served {
+    fn config_targets(&mut self) -> anyhow::Result<ConfigTargets> {
+        Ok(ConfigTargets {
             engine: Arc::clone(&self.engine),
             config: Arc::clone(&self.effective),
             status: Arc::clone(&self.status),
             storage: Arc::clone(&self.storage),
-            orders: self.orders.take().context("models are loaded already")?,
+            model_calls: self
+                .model_calls
+                .take()
+                .context("models are loaded already")?,
             poll_period: self.config.model_poll,
             handover: self.handover.clone(),
         })
@@ -247,16 +250,16 @@ impl PreparedFront {
         &mut self,
         file: PathBuf,
         settings: LoadedSettings,
-        restored: &Restored,
+        restored: &RestoredModels,
     ) -> anyhow::Result<ConfigWatcher> {
-        let served = self.served()?;
-        Ok(ConfigWatcher::start(file, settings, served, restored)?)
+        let targets = self.config_targets()?;
+        Ok(ConfigWatcher::start(file, settings, targets, restored)?)
     }
 
     /// Starts to load and unload the models of the command line by calls, if enabled.
     pub(crate) fn start_model_control(
         &mut self,
-        restored: &Restored,
+        restored: &RestoredModels,
     ) -> anyhow::Result<Option<ConfigWatcher>> {
         let is_explicit = self.config.model_control == ModelControlMode::Explicit;
         let ModelSource::Arguments { models, .. } = self.config.models.clone() else {
@@ -264,24 +267,24 @@ impl PreparedFront {
         };
         is_explicit
             .then(|| {
-                let served = self.served()?;
+                let targets = self.config_targets()?;
                 Ok(ConfigWatcher::start_without_file(
-                    &models, served, restored,
+                    &models, targets, restored,
                 )?)
             })
             .transpose()
     }
 
     /// Keeps the models of the command line for later fronts.
-    fn keep_models(&self) -> Restored {
-        let mut restored = Restored::default();
+    fn store_models(&self) -> RestoredModels {
+        let mut restored = RestoredModels::default();
         let status = self.status.snapshot();
         for edition in self.engine.models() {
             let mut models = status.models.iter();
             let model = models.find(|model| model.name == edition.info().name);
             if let Some(model) = model {
                 let record = ModelRecord::new(&edition, model, String::new(), None);
-                self.handover.keep_model(&edition, record.as_ref());
+                self.handover.store_model(&edition, record.as_ref());
                 let record = record.map(|record| (record.name.clone(), record));
                 restored.records.extend(record);
             }
@@ -292,7 +295,7 @@ impl PreparedFront {
     /// Starts to accept connections.
     pub(crate) fn start_accepting(&self) {
         self.accept_signal.send_replace(true);
-        self.handover.keep_connections(&self.connections);
+        self.handover.store_connections(&self.connections);
     }
 
     /// Returns if the workers cannot be started; otherwise never.
@@ -304,7 +307,7 @@ impl PreparedFront {
                 ..
             }
         );
-        match self.engine.workers_up().await {
+        match self.engine.wait_for_workers().await {
             // As in any ready server, the start of its workers is retried.
             Err(error) if was_ready => {
                 tracing::warn!(%error, "not every worker is up");
@@ -313,7 +316,7 @@ impl PreparedFront {
             up => up?,
         }
         if !was_ready {
-            self.status.all_loaded().await;
+            self.status.wait_until_loaded().await;
             self.engine.serve();
             match mode {
                 StartMode::Upgrade => {
@@ -374,7 +377,7 @@ impl PreparedFront {
             ended = ended => (Some(ended), None),
             result = &mut accepting => (None, Some(result)),
             Err(error) = self.get_ready(&mode) => return Err(error.into()),
-            broken = self.engine.broken() => {
+            broken = self.engine.wait_for_failure() => {
                 eprintln!("albacore-server: {broken}");
                 return Ok(ExitCode::from(EXIT_BROKEN_INVARIANT));
             }

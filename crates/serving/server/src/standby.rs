@@ -1,4 +1,4 @@
-//! A standby front: it replicates the state kept by the serving front, and takes over on request.
+//! A standby front: it replicates the state stored by the serving front, and takes over on request.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use albacore_live_settings::config_watcher::{self, LoadedSettings};
 use albacore_live_settings::control::Control;
 use albacore_live_settings::effective_config::ModelConfig;
-use albacore_live_settings::handover::{Kept, KeptModel, Listeners, Restored};
+use albacore_live_settings::handover::{Listeners, RestoredModels, StoredModel, StoredValue};
 use albacore_live_settings::model_status::ModelStatus;
 use albacore_server_args::ModelSource;
 use albacore_supervision::{FrontMessage, SupervisorMessage};
@@ -14,46 +14,46 @@ use albacore_supervision::{FrontMessage, SupervisorMessage};
 use crate::event_loops::EventLoops;
 use crate::serve::{Accepting, FrontProcess, PreparedFront, StartMode, prepare};
 
-/// The state kept by the serving front.
+/// The state stored by the serving front.
 #[derive(Default)]
-pub(crate) struct KeptState {
+pub(crate) struct StoredState {
     pub(crate) listeners: Vec<Listeners>,
     settings: Option<Box<LoadedSettings>>,
-    models: Vec<KeptModel>,
+    models: Vec<StoredModel>,
     /// A message of the params stream.
     parameters: Option<Vec<u8>>,
     /// The models that were unloaded by calls.
     unloaded: BTreeSet<String>,
 }
 
-impl KeptState {
-    /// Receives all state kept so far.
+impl StoredState {
+    /// Receives all state stored so far.
     pub(crate) async fn receive(control: &Control) -> anyhow::Result<Self> {
-        let mut kept_state = Self::default();
-        // bound: number of kept entries; ends with the supervisor
+        let mut stored_state = Self::default();
+        // bound: number of stored entries; ends with the supervisor
         loop {
             match control.next().await? {
-                (SupervisorMessage::Kept { key }, fds) => match Kept::read(&key, fds)? {
-                    Kept::Listeners(listeners) => kept_state.listeners = listeners,
-                    Kept::Settings(settings) => kept_state.settings = Some(settings),
-                    Kept::Model(model) => kept_state.models.push(*model),
-                    Kept::Parameters(message) => kept_state.parameters = Some(message),
-                    Kept::Unloaded(names) => kept_state.unloaded = names,
-                    Kept::Other => {}
+                (SupervisorMessage::Stored { key }, fds) => match StoredValue::read(&key, fds)? {
+                    StoredValue::Listeners(listeners) => stored_state.listeners = listeners,
+                    StoredValue::Settings(settings) => stored_state.settings = Some(settings),
+                    StoredValue::Model(model) => stored_state.models.push(*model),
+                    StoredValue::Parameters(message) => stored_state.parameters = Some(message),
+                    StoredValue::Unloaded(names) => stored_state.unloaded = names,
+                    StoredValue::Other => {}
                 },
-                (SupervisorMessage::AllKept, _) => return Ok(kept_state),
+                (SupervisorMessage::AllStored, _) => return Ok(stored_state),
                 _ => {}
             }
         }
     }
 }
 
-/// Prepares a front, applies the changes kept by the serving front, and takes over on request.
+/// Prepares a front, applies the changes stored by the serving front, and takes over on request.
 pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Result<ExitCode> {
     let handover = process.handover.clone();
-    let kept_state = KeptState::receive(&control).await?;
-    let event_loops = EventLoops::start(kept_state.listeners.len())?;
-    let batching = match (&process.config.models, &kept_state.settings) {
+    let stored_state = StoredState::receive(&control).await?;
+    let event_loops = EventLoops::start(stored_state.listeners.len())?;
+    let batching = match (&process.config.models, &stored_state.settings) {
         (ModelSource::Arguments { batching, .. }, _) => *batching,
         (ModelSource::SettingsFile(_), Some(settings)) => settings.settings.batching,
         (ModelSource::SettingsFile(file), None) => {
@@ -63,40 +63,40 @@ pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Resu
                 .batching
         }
     };
-    let listeners = kept_state.listeners;
+    let listeners = stored_state.listeners;
     let (front, accepting) = prepare(process, Vec::new(), batching, listeners, &event_loops)?;
     let mut standby = Standby {
         front,
         settings: None,
-        restored: Restored::default(),
+        restored: RestoredModels::default(),
     };
     if let ModelSource::Arguments { models, batching } = &standby.front.config.models {
         let params = models.iter().map(|model| model.config()).collect();
         standby.front.effective.set_settings(*batching, params)?;
     }
-    if let Some(settings) = kept_state.settings {
+    if let Some(settings) = stored_state.settings {
         standby.set_settings(settings)?;
     }
-    for model in kept_state.models {
+    for model in stored_state.models {
         standby.restore(model)?;
     }
-    for name in &kept_state.unloaded {
+    for name in &stored_state.unloaded {
         standby.release_model(name);
     }
-    standby.restored.unloaded = kept_state.unloaded;
-    if let Some(message) = kept_state.parameters {
+    standby.restored.unloaded = stored_state.unloaded;
+    if let Some(message) = stored_state.parameters {
         standby.set_parameters(&message);
     }
     handover.send(&FrontMessage::Prepared, &[]);
     // bound: one pass per change; ends with the supervisor
     let mode = loop {
         match control.next().await? {
-            (SupervisorMessage::Kept { key }, fds) => standby.apply(&key, fds)?,
-            (SupervisorMessage::Forgotten { key }, _) if Kept::is_parameters(&key) => {
+            (SupervisorMessage::Stored { key }, fds) => standby.apply(&key, fds)?,
+            (SupervisorMessage::Removed { key }, _) if StoredValue::is_parameters(&key) => {
                 standby.front.effective.inherit_stream(None);
             }
-            (SupervisorMessage::Forgotten { key }, _) => {
-                Kept::model_name(&key)
+            (SupervisorMessage::Removed { key }, _) => {
+                StoredValue::model_name(&key)
                     .into_iter()
                     .for_each(|name| standby.release_model(name));
             }
@@ -121,27 +121,27 @@ pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Resu
     standby.serve(accepting, control, mode).await
 }
 
-/// A prepared front with the state kept by the serving front.
+/// A prepared front with the state stored by the serving front.
 struct Standby {
     front: PreparedFront,
     settings: Option<Box<LoadedSettings>>,
-    restored: Restored,
+    restored: RestoredModels,
 }
 
 impl Standby {
     fn apply(&mut self, key: &str, fds: Vec<std::os::fd::OwnedFd>) -> anyhow::Result<()> {
-        match Kept::read(key, fds)? {
-            Kept::Settings(settings) => self.set_settings(settings),
-            Kept::Model(model) => self.restore(*model),
-            Kept::Parameters(message) => {
+        match StoredValue::read(key, fds)? {
+            StoredValue::Settings(settings) => self.set_settings(settings),
+            StoredValue::Model(model) => self.restore(*model),
+            StoredValue::Parameters(message) => {
                 self.set_parameters(&message);
                 Ok(())
             }
-            Kept::Unloaded(names) => {
+            StoredValue::Unloaded(names) => {
                 self.restored.unloaded = names;
                 Ok(())
             }
-            Kept::Listeners(_) | Kept::Other => Ok(()),
+            StoredValue::Listeners(_) | StoredValue::Other => Ok(()),
         }
     }
 
@@ -166,8 +166,8 @@ impl Standby {
         }
     }
 
-    fn restore(&mut self, kept: KeptModel) -> anyhow::Result<()> {
-        let KeptModel { model, record } = kept;
+    fn restore(&mut self, stored: StoredModel) -> anyhow::Result<()> {
+        let StoredModel { model, record } = stored;
         let records = &mut self.restored.records;
         let known = records.get(&record.name);
         // The record of the same edition may have changed.

@@ -175,7 +175,7 @@ fn kill_front(server: &Running) -> Duration {
     let request = infer("small", 1, 0, &["output"]);
     let front = PidFd::open(Pid(server.front().cast_signed())).unwrap();
     // Reduces the scheduling delay of this thread on busy CPUs, which is not time of the server.
-    albacore_os::shorten_slice();
+    albacore_os::shorten_time_slice();
     let start = Instant::now();
     front.kill().unwrap();
     loop {

@@ -228,10 +228,10 @@ async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocol
 /// after it is requested; it continues as long as the socket is open.
 fn timestamped_listener() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    albacore_os::stamp_arrivals(&listener).unwrap();
+    albacore_os::enable_receive_timestamps(&listener).unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (accepted, _) = listener.accept().unwrap();
-    let mut reader = albacore_os::ArrivalReader::default();
+    let mut reader = albacore_os::TimestampedReader::default();
     let start = Instant::now();
     let mut is_stamped = || {
         client.write_all(b"x").unwrap();

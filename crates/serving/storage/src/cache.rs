@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime};
 
 use albacore_settings::Digest;
 
-use crate::error::{Problem, StorageError};
+use crate::error::{StorageError, StorageErrorKind};
 use crate::limits::{
     LOCK_FILES, LOCK_POLL_PERIOD, LOCK_WAIT_MAX, PARTIAL_AGE_MAX, VERSION_BYTES_MAX,
     VERSION_RECORD_BYTES_MAX, VERSION_RECORDS_MAX,
@@ -59,7 +59,7 @@ impl Cache {
         let usable = fs::create_dir_all(folder).and_then(|()| cache.lock_file(0).map(drop));
         usable.map_err(|error| StorageError {
             location: folder.display().to_string(),
-            problem: Problem::Cache(error),
+            problem: StorageErrorKind::Cache(error),
         })?;
         Ok(cache)
     }
@@ -73,7 +73,7 @@ impl Cache {
         }
         let file = File::open(&path).ok()?;
         let bytes = file.metadata().ok()?.len();
-        let mut fetched = receive(&file, transfer, Some(bytes), Problem::File).ok()?;
+        let mut fetched = receive(&file, transfer, Some(bytes), StorageErrorKind::File).ok()?;
         if fetched.sha256 != digest {
             return None;
         }
@@ -192,7 +192,7 @@ impl Cache {
         &self,
         key: Digest,
         transfer: Transfer<'_>,
-    ) -> Result<Option<File>, Problem> {
+    ) -> Result<Option<File>, StorageErrorKind> {
         let Ok(file) = self.lock_file(key.0[0]) else {
             return Ok(None);
         };
@@ -205,7 +205,7 @@ impl Cache {
                 Err(_) => return Ok(None),
             }
             if !(transfer.is_wanted)() {
-                return Err(Problem::Cancelled);
+                return Err(StorageErrorKind::Cancelled);
             }
             std::thread::sleep(LOCK_POLL_PERIOD);
         }

@@ -11,12 +11,12 @@ use crate::limits::{FOLDER_ENTRIES_MAX, REDIRECTS_MAX};
 pub struct StorageError {
     /// Path or URL; a URL is shown without credentials and query.
     pub location: String,
-    pub problem: Problem,
+    pub problem: StorageErrorKind,
 }
 
 /// Cause of a failed fetch; the message continues a sentence that begins with the path or URL.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
+pub enum StorageErrorKind {
     #[error("cannot be read: {0}")]
     File(std::io::Error),
     /// A device or a pipe.

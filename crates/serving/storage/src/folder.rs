@@ -3,7 +3,7 @@
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::limits::FOLDER_ENTRIES_MAX;
 use crate::mlmodel::{self, Mlmodel, PythonModel};
 
@@ -25,13 +25,18 @@ const OTHER_FILES: [&str; 5] = [
 ///
 /// # Errors
 /// The folder cannot be read, or has no or several such files.
-pub fn model_file(path: &Path) -> Result<PathBuf, Problem> {
+pub fn model_file(path: &Path) -> Result<PathBuf, StorageErrorKind> {
     Ok(resolve_file(path)?.0)
 }
 
 /// Like [`model_file`]; also returns the Python model that the folder's `MLmodel` describes.
-pub(crate) fn resolve_file(path: &Path) -> Result<(PathBuf, Option<PythonModel>), Problem> {
-    if !std::fs::metadata(path).map_err(Problem::File)?.is_dir() {
+pub(crate) fn resolve_file(
+    path: &Path,
+) -> Result<(PathBuf, Option<PythonModel>), StorageErrorKind> {
+    if !std::fs::metadata(path)
+        .map_err(StorageErrorKind::File)?
+        .is_dir()
+    {
         return Ok((path.to_owned(), None));
     }
     let (named, python) = match mlmodel::read_folder(path)? {
@@ -47,14 +52,17 @@ pub(crate) fn resolve_file(path: &Path) -> Result<(PathBuf, Option<PythonModel>)
 ///
 /// # Errors
 /// See [`model_file`].
-pub fn watched_files(path: &Path) -> Result<Vec<PathBuf>, Problem> {
+pub fn watched_files(path: &Path) -> Result<Vec<PathBuf>, StorageErrorKind> {
     let (file, python) = resolve_file(path)?;
     let described = python.map(|_| path.join(mlmodel::FILE));
     Ok([Some(file), described].into_iter().flatten().collect())
 }
 
 /// Selects the model file of a folder from its files and the one named by `MLmodel`, if any.
-pub(crate) fn choose_model(files: &[String], named: Option<String>) -> Result<String, Problem> {
+pub(crate) fn choose_model(
+    files: &[String],
+    named: Option<String>,
+) -> Result<String, StorageErrorKind> {
     // If `MLmodel` names a pickle, its converted file is preferred, if present.
     if let Some(file) = named.as_deref().filter(|name| is_model(name)) {
         return Ok(file.to_owned());
@@ -64,8 +72,8 @@ pub(crate) fn choose_model(files: &[String], named: Option<String>) -> Result<St
         // Of any format: the reader reports it.
         (None, _, Some(named), _) => Ok(named),
         (None, _, None, [only]) | (Some(only), None, _, _) => Ok(only.clone()),
-        (None, _, None, _) => Err(Problem::NoModelFile),
-        (Some(first), Some(second), _, _) => Err(Problem::SeveralModelFiles {
+        (None, _, None, _) => Err(StorageErrorKind::NoModelFile),
+        (Some(first), Some(second), _, _) => Err(StorageErrorKind::SeveralModelFiles {
             first: first.clone(),
             second: second.clone(),
         }),
@@ -77,10 +85,10 @@ pub(crate) fn choose_model(files: &[String], named: Option<String>) -> Result<St
 ///
 /// # Errors
 /// The folder cannot be read, or has no folders.
-pub fn model_folders(path: &Path) -> Result<Vec<(String, PathBuf)>, Problem> {
+pub fn model_folders(path: &Path) -> Result<Vec<(String, PathBuf)>, StorageErrorKind> {
     let names = visible_names(path, |found| found.is_dir())?;
     if names.is_empty() {
-        return Err(Problem::NoFolders);
+        return Err(StorageErrorKind::NoFolders);
     }
     let named = |name: String| {
         let folder = path.join(&name);
@@ -90,16 +98,19 @@ pub fn model_folders(path: &Path) -> Result<Vec<(String, PathBuf)>, Problem> {
 }
 
 /// Returns the sorted names of the visible entries whose metadata match.
-fn visible_names(folder: &Path, matches: fn(&Metadata) -> bool) -> Result<Vec<String>, Problem> {
+fn visible_names(
+    folder: &Path,
+    matches: fn(&Metadata) -> bool,
+) -> Result<Vec<String>, StorageErrorKind> {
     let mut names = Vec::new();
     for (count, entry) in std::fs::read_dir(folder)
-        .map_err(Problem::File)?
+        .map_err(StorageErrorKind::File)?
         .enumerate()
     {
         if count >= FOLDER_ENTRIES_MAX {
-            return Err(Problem::FolderTooLarge);
+            return Err(StorageErrorKind::FolderTooLarge);
         }
-        let entry = entry.map_err(Problem::File)?;
+        let entry = entry.map_err(StorageErrorKind::File)?;
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };

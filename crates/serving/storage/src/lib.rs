@@ -28,9 +28,9 @@ mod web;
 use no_store as store;
 
 pub use cache::CacheUse;
-pub use error::{Problem, StorageError};
+pub use error::{StorageError, StorageErrorKind};
 pub use folder::{model_file, model_folders, watched_files};
 pub use limits::BYTES_DEFAULT;
 pub use mlmodel::{Estimator, PythonModel};
 pub use receive::{Fetched, sha256};
-pub use storage::{Storage, has_versions, redacted};
+pub use storage::{Storage, is_versioned, redacted};

@@ -9,7 +9,7 @@ use std::path::{Component, Path};
 
 use albacore_settings::yaml_tree::{self, Kind, Node};
 
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::limits::MLMODEL_BYTES_MAX;
 
 pub(crate) const FILE: &str = "MLmodel";
@@ -82,7 +82,7 @@ impl std::fmt::Display for PythonModel {
 }
 
 /// Reads the `MLmodel` file of a folder; `None` if it cannot be opened or is not MLflow's.
-pub(crate) fn read_folder(folder: &Path) -> Result<Option<Mlmodel>, Problem> {
+pub(crate) fn read_folder(folder: &Path) -> Result<Option<Mlmodel>, StorageErrorKind> {
     match File::open(folder.join(FILE)) {
         Ok(file) => read(file),
         Err(_) => Ok(None),
@@ -94,22 +94,22 @@ pub(crate) fn read_folder(folder: &Path) -> Result<Option<Mlmodel>, Problem> {
 /// # Errors
 /// There is no flavor of tree models, the path of the file is outside of the folder, or MLflow's
 /// predictions are not supported.
-pub(crate) fn read(mlmodel: impl Read) -> Result<Option<Mlmodel>, Problem> {
+pub(crate) fn read(mlmodel: impl Read) -> Result<Option<Mlmodel>, StorageErrorKind> {
     let mut text = String::new();
     let read = mlmodel.take(MLMODEL_BYTES_MAX).read_to_string(&mut text);
-    read.map_err(|error| Problem::Mlmodel(format!("cannot be read: {error}")))?;
+    read.map_err(|error| StorageErrorKind::Mlmodel(format!("cannot be read: {error}")))?;
     if text.len() as u64 == MLMODEL_BYTES_MAX {
         let problem = format!("has more than {MLMODEL_BYTES_MAX} bytes");
-        return Err(Problem::Mlmodel(problem));
+        return Err(StorageErrorKind::Mlmodel(problem));
     }
-    let tree = yaml_tree::parse(&text).map_err(Problem::Mlmodel)?;
+    let tree = yaml_tree::parse(&text).map_err(StorageErrorKind::Mlmodel)?;
     let Some(flavors) = tree.get("flavors") else {
         return Ok(None);
     };
     let (flavor, path) = flavor_file(flavors)?;
     let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     if !Path::new(path).components().all(is_inside) {
-        return Err(Problem::Mlmodel(format!(
+        return Err(StorageErrorKind::Mlmodel(format!(
             "names the file {path:?}, which is outside of the folder"
         )));
     }
@@ -123,7 +123,7 @@ pub(crate) fn read(mlmodel: impl Read) -> Result<Option<Mlmodel>, Problem> {
     Ok(Some(Mlmodel { file, python }))
 }
 
-fn estimator(flavors: &Node, flavor: &str) -> Result<Estimator, Problem> {
+fn estimator(flavors: &Node, flavor: &str) -> Result<Estimator, StorageErrorKind> {
     if flavor == SKLEARN {
         return Ok(Estimator::Sklearn);
     }
@@ -135,7 +135,7 @@ fn estimator(flavors: &Node, flavor: &str) -> Result<Estimator, Problem> {
         None | Some("xgboost.core.Booster" | "lightgbm.basic.Booster") => Ok(Estimator::Booster),
         Some(class) if CLASSIFIER_CLASSES.contains(&class) => Ok(Estimator::Classifier),
         Some(class) if REGRESSOR_CLASSES.contains(&class) => Ok(Estimator::Regressor),
-        Some(class) => Err(Problem::Mlmodel(format!(
+        Some(class) => Err(StorageErrorKind::Mlmodel(format!(
             "has the model_class {class:?}, whose predict function is not supported: save its \
              booster with mlflow.{flavor}"
         ))),
@@ -144,15 +144,15 @@ fn estimator(flavors: &Node, flavor: &str) -> Result<Estimator, Problem> {
 
 /// Returns whether MLflow calls `predict_proba`; only the scikit-learn flavor has functions other
 /// than `predict`.
-fn is_predict_proba(flavor: &str, function: &str) -> Result<bool, Problem> {
+fn is_predict_proba(flavor: &str, function: &str) -> Result<bool, StorageErrorKind> {
     match (flavor, function) {
         (_, "predict") => Ok(false),
         (SKLEARN, "predict_proba") => Ok(true),
-        (SKLEARN, _) => Err(Problem::Mlmodel(format!(
+        (SKLEARN, _) => Err(StorageErrorKind::Mlmodel(format!(
             "has the predict_fn {function:?}, which is not supported: save the model again with \
              pyfunc_predict_fn=\"predict\" or \"predict_proba\""
         ))),
-        _ => Err(Problem::Mlmodel(format!(
+        _ => Err(StorageErrorKind::Mlmodel(format!(
             "has the predict_fn {function:?}, which the flavor {flavor} of MLflow does not have: \
              save the model again with mlflow.{flavor}"
         ))),
@@ -160,7 +160,7 @@ fn is_predict_proba(flavor: &str, function: &str) -> Result<bool, Problem> {
 }
 
 /// Returns the flavor of tree models, and the path of its file.
-fn flavor_file(flavors: &Node) -> Result<(&'static str, &str), Problem> {
+fn flavor_file(flavors: &Node) -> Result<(&'static str, &str), StorageErrorKind> {
     for (flavor, fields) in FLAVORS {
         let Some(found) = flavors.get(flavor) else {
             continue;
@@ -169,7 +169,7 @@ fn flavor_file(flavors: &Node) -> Result<(&'static str, &str), Problem> {
             .into_iter()
             .find_map(|field| found.get(field)?.text());
         return named.map(|file| (flavor, file)).ok_or_else(|| {
-            Problem::Mlmodel(format!(
+            StorageErrorKind::Mlmodel(format!(
                 "has no {} in its flavor {flavor}: save the model again with mlflow.{flavor}",
                 fields[0]
             ))
@@ -179,7 +179,7 @@ fn flavor_file(flavors: &Node) -> Result<(&'static str, &str), Problem> {
         Kind::Map(entries) => entries.iter().map(|entry| entry.key.as_str()).collect(),
         _ => Vec::new(),
     };
-    Err(Problem::Mlmodel(format!(
+    Err(StorageErrorKind::Mlmodel(format!(
         "has the flavors {names:?}, none of which is xgboost, lightgbm or sklearn: save the trees \
          with mlflow.xgboost or mlflow.lightgbm"
     )))

@@ -2,7 +2,7 @@
 
 use ureq::Agent;
 
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::receive::{StoreResponse, Transfer};
 use crate::variables::Variables;
 
@@ -18,8 +18,8 @@ pub(crate) fn fetch(
     _: &str,
     _: Option<&str>,
     _: Transfer<'_>,
-) -> Result<StoreResponse, Problem> {
-    Err(Problem::Store {
+) -> Result<StoreResponse, StorageErrorKind> {
+    Err(StorageErrorKind::Store {
         found: "is in an object store, but this program was built without object stores".to_owned(),
         remedy: "build it with the feature object-storage, or name a path or an http(s) URL"
             .to_owned(),

@@ -14,7 +14,7 @@ use albacore_settings::OciReference;
 use ureq::Agent;
 
 use crate::cache::{Cache, CacheUse};
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::receive::{Fetched, Transfer, receive, sha256};
 use crate::variables::Variables;
 use crate::web::explain;
@@ -32,8 +32,8 @@ pub(crate) fn fetch(
     url: &str,
     cache: Option<&Cache>,
     transfer: Transfer<'_>,
-) -> Result<Fetched, Problem> {
-    let reference = OciReference::parse(url).ok_or(Problem::Artifact)?;
+) -> Result<Fetched, StorageErrorKind> {
+    let reference = OciReference::parse(url).ok_or(StorageErrorKind::Artifact)?;
     let mut registry = Registry::new(agent, variables, &reference);
     let cached = |digest| cache?.read(digest, transfer);
     let manifest = match reference.digest.and_then(cached) {
@@ -55,11 +55,11 @@ pub(crate) fn fetch(
 fn fetch_manifest(
     registry: &mut Registry<'_>,
     reference: &OciReference<'_>,
-) -> Result<Fetched, Problem> {
+) -> Result<Fetched, StorageErrorKind> {
     let bytes = registry.manifest(reference)?;
     let found = sha256(&bytes);
     match reference.digest {
-        Some(expected) if expected != found => Err(Problem::Digest { expected, found }),
+        Some(expected) if expected != found => Err(StorageErrorKind::Digest { expected, found }),
         _ => Ok(Fetched {
             bytes,
             sha256: found,
@@ -74,16 +74,16 @@ fn fetch_layer(
     registry: &mut Registry<'_>,
     layer: &Layer,
     transfer: Transfer<'_>,
-) -> Result<Fetched, Problem> {
+) -> Result<Fetched, StorageErrorKind> {
     let blob = Blob::open(registry, layer.digest, layer.bytes)?;
-    let failed = |error: io::Error| match error.downcast::<Problem>() {
+    let failed = |error: io::Error| match error.downcast::<StorageErrorKind>() {
         Ok(problem) => problem,
         Err(error) => explain(error.into()),
     };
     let fetched = receive(blob, transfer, Some(layer.bytes), failed)?;
     let (expected, found) = (layer.digest, fetched.sha256);
     if expected != found {
-        return Err(Problem::Digest { expected, found });
+        return Err(StorageErrorKind::Digest { expected, found });
     }
     Ok(fetched)
 }

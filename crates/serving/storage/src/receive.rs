@@ -6,7 +6,7 @@ use albacore_settings::Digest;
 use sha2::{Digest as _, Sha256};
 
 use crate::cache::CacheUse;
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::limits::CHUNK_BYTES;
 use crate::mlmodel::PythonModel;
 
@@ -33,9 +33,9 @@ pub struct Fetched {
 
 impl Fetched {
     /// Returns the file, or an error if its digest is not the expected one.
-    pub(crate) fn check_digest(self, expected: Option<Digest>) -> Result<Self, Problem> {
+    pub(crate) fn check_digest(self, expected: Option<Digest>) -> Result<Self, StorageErrorKind> {
         match expected {
-            Some(expected) if expected != self.sha256 => Err(Problem::Digest {
+            Some(expected) if expected != self.sha256 => Err(StorageErrorKind::Digest {
                 expected,
                 found: self.sha256,
             }),
@@ -72,11 +72,11 @@ pub(crate) fn receive(
     mut source: impl Read,
     transfer: Transfer<'_>,
     announced: Option<u64>,
-    map_error: impl Fn(io::Error) -> Problem,
-) -> Result<Fetched, Problem> {
+    map_error: impl Fn(io::Error) -> StorageErrorKind,
+) -> Result<Fetched, StorageErrorKind> {
     let bytes_max = transfer.bytes_max;
     if announced.is_some_and(|bytes| bytes > bytes_max) {
-        return Err(Problem::TooLarge { bytes_max });
+        return Err(StorageErrorKind::TooLarge { bytes_max });
     }
     let mut bytes = Vec::new();
     let mut hash = Sha256::new();
@@ -84,7 +84,7 @@ pub(crate) fn receive(
     // bound: bytes_max
     loop {
         if !(transfer.is_wanted)() {
-            return Err(Problem::Cancelled);
+            return Err(StorageErrorKind::Cancelled);
         }
         let read = match source.read(&mut chunk) {
             Ok(0) => {
@@ -101,11 +101,11 @@ pub(crate) fn receive(
             Err(error) => return Err(map_error(error)),
         };
         if (bytes.len() + read.len()) as u64 > bytes_max {
-            return Err(Problem::TooLarge { bytes_max });
+            return Err(StorageErrorKind::TooLarge { bytes_max });
         }
         if bytes.try_reserve(read.len()).is_err() {
             let bytes_read = bytes.len();
-            return Err(Problem::Memory { bytes_read });
+            return Err(StorageErrorKind::Memory { bytes_read });
         }
         bytes.extend_from_slice(read);
         hash.update(read);

@@ -6,7 +6,7 @@ use albacore_settings::{Digest, Source};
 use ureq::Agent;
 
 use crate::cache::{self, Cache, CacheUse, VersionRecord};
-use crate::error::{Problem, StorageError};
+use crate::error::{StorageError, StorageErrorKind};
 use crate::receive::{Fetched, StoreResponse, Transfer};
 use crate::scheme::is_object;
 use crate::variables::Variables;
@@ -72,10 +72,10 @@ impl Storage {
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Fetched, StorageError> {
         // Without a known version, the result always contains a file.
-        let fetched = self.fetch_unless(source, None, expected, is_wanted)?;
+        let fetched = self.fetch_if_changed(source, None, expected, is_wanted)?;
         fetched.ok_or_else(|| StorageError {
             location: redacted(source),
-            problem: Problem::Replaced,
+            problem: StorageErrorKind::Replaced,
         })
     }
 
@@ -84,7 +84,7 @@ impl Storage {
     ///
     /// # Errors
     /// [`StorageError`].
-    pub fn fetch_unless(
+    pub fn fetch_if_changed(
         &self,
         source: &Source,
         known: Option<&str>,
@@ -125,7 +125,7 @@ impl Storage {
         cache: &Cache,
         request: Request<'_>,
         transfer: Transfer<'_>,
-    ) -> Result<Option<Fetched>, Problem> {
+    ) -> Result<Option<Fetched>, StorageErrorKind> {
         let Request {
             url,
             known,
@@ -178,7 +178,7 @@ impl Storage {
         &self,
         request: Request<'_>,
         transfer: Transfer<'_>,
-    ) -> Result<StoreResponse, Problem> {
+    ) -> Result<StoreResponse, StorageErrorKind> {
         let Request {
             url,
             known,
@@ -212,7 +212,7 @@ struct Request<'a> {
 
 /// Returns whether files of a source have versions, so that polling for a new one is cheap.
 #[must_use]
-pub fn has_versions(source: &Source) -> bool {
+pub fn is_versioned(source: &Source) -> bool {
     match source {
         Source::Path(_) => false,
         Source::Url(url) => is_object(url),

@@ -24,7 +24,7 @@ use object_store::{GetOptions, ObjectStore as _};
 use tokio::runtime::Runtime;
 use ureq::Agent;
 
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::limits::TRANSFER_MAX;
 use crate::mlmodel::PythonModel;
 use crate::receive::{StoreResponse, Transfer, receive};
@@ -45,14 +45,14 @@ pub(crate) fn fetch(
     url: &str,
     known: Option<&str>,
     transfer: Transfer<'_>,
-) -> Result<StoreResponse, Problem> {
+) -> Result<StoreResponse, StorageErrorKind> {
     let address = Address::parse(url)?;
     let journal = Arc::new(Journal::new(address.store, variables.clone()));
     // The timers are used for the backoff of retries; requests block this thread.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
-        .map_err(Problem::File)?;
+        .map_err(StorageErrorKind::File)?;
     let client = address.open(
         variables,
         Connector {
@@ -187,7 +187,7 @@ mod tests {
         let variables = Variables::new(variables);
         let fetched = fetch(&agent, &variables, "s3://bucket/key", None, transfer);
         let error = fetched.map(|_| ()).unwrap_err();
-        assert!(matches!(error, Problem::Slow(_)), "{error}");
+        assert!(matches!(error, StorageErrorKind::Slow(_)), "{error}");
         silent.set_nonblocking(true).unwrap();
         let connections = silent.incoming().map_while(Result::ok).count();
         assert_eq!(connections, 1);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 
 /// Prefixes of the variables of stores.
 const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
@@ -80,7 +80,7 @@ impl Variables {
     }
 
     /// Returns user name and password for a registry, in base64, from Docker's configuration.
-    pub(crate) fn docker_login(&self, host: &str) -> Result<Option<String>, Problem> {
+    pub(crate) fn docker_login(&self, host: &str) -> Result<Option<String>, StorageErrorKind> {
         let home = || Some(PathBuf::from(self.value("HOME")?).join(".docker"));
         let folder = self.value("DOCKER_CONFIG").map(PathBuf::from).or_else(home);
         let files = folder.map(|folder| DOCKER_CONFIG_FILES.map(|name| folder.join(name)));
@@ -88,7 +88,7 @@ impl Variables {
         let Some(file) = file else {
             return Ok(None);
         };
-        let wrong = |found: &str| Problem::Store {
+        let wrong = |found: &str| StorageErrorKind::Store {
             found: format!("needs credentials, and {} {found}", file.display()),
             remedy: format!("write \"auth\" of {host} there, as `docker login` does"),
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Error};
 
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::limits::{
     CONNECT_MAX, REDIRECTS_MAX, RESPONSE_MAX, ROOTS_BYTES_MAX, SILENCE_MAX, TRANSFER_MAX,
 };
@@ -32,34 +32,38 @@ pub(crate) fn agent(roots: Option<RootCerts>) -> Agent {
 }
 
 /// Reads the CA certificates of a PEM file.
-pub(crate) fn read_roots(path: &Path) -> Result<RootCerts, Problem> {
+pub(crate) fn read_roots(path: &Path) -> Result<RootCerts, StorageErrorKind> {
     let read = std::fs::metadata(path).and_then(|found| match found.len() {
         0..=ROOTS_BYTES_MAX => std::fs::read(path),
         _ => Err(std::io::Error::other("it is larger than 4 MiB")),
     });
-    let bytes = read.map_err(|error| Problem::Roots(error.to_string()))?;
+    let bytes = read.map_err(|error| StorageErrorKind::Roots(error.to_string()))?;
     let mut found = Vec::new();
     for item in parse_pem(&bytes) {
         match item {
             Ok(PemItem::Certificate(certificate)) => found.push(certificate),
             Ok(_) => {}
-            Err(error) => return Err(Problem::Roots(error.to_string())),
+            Err(error) => return Err(StorageErrorKind::Roots(error.to_string())),
         }
     }
     if found.is_empty() {
-        return Err(Problem::Roots("it has no certificate".to_owned()));
+        return Err(StorageErrorKind::Roots("it has no certificate".to_owned()));
     }
     Ok(RootCerts::from(found))
 }
 
-pub(crate) fn fetch(agent: &Agent, url: &str, transfer: Transfer<'_>) -> Result<Fetched, Problem> {
+pub(crate) fn fetch(
+    agent: &Agent,
+    url: &str,
+    transfer: Transfer<'_>,
+) -> Result<Fetched, StorageErrorKind> {
     let is_https = url.starts_with("https://");
     let request = agent.get(url).config().https_only(is_https).build();
     let response = request.call().map_err(explain)?;
     let status = response.status().as_u16();
     if status != 200 {
         let remedy = remedy(status);
-        return Err(Problem::Status { status, remedy });
+        return Err(StorageErrorKind::Status { status, remedy });
     }
     let body = response.into_body();
     let announced = body.content_length();
@@ -78,16 +82,16 @@ fn remedy(status: u16) -> &'static str {
     }
 }
 
-pub(crate) fn explain(error: Error) -> Problem {
+pub(crate) fn explain(error: Error) -> StorageErrorKind {
     match error {
-        Error::TooManyRedirects => Problem::Redirects,
-        Error::RequireHttpsOnly(_) => Problem::Downgrade,
-        Error::Timeout(timeout) => Problem::Slow(waited_for(timeout)),
+        Error::TooManyRedirects => StorageErrorKind::Redirects,
+        Error::RequireHttpsOnly(_) => StorageErrorKind::Downgrade,
+        Error::Timeout(timeout) => StorageErrorKind::Slow(waited_for(timeout)),
         Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-            Problem::Slow(seconds("a piece of the file", SILENCE_MAX))
+            StorageErrorKind::Slow(seconds("a piece of the file", SILENCE_MAX))
         }
-        Error::Io(error) => Problem::Network(error.to_string()),
-        error => Problem::Network(error.to_string()),
+        Error::Io(error) => StorageErrorKind::Network(error.to_string()),
+        error => StorageErrorKind::Network(error.to_string()),
     }
 }
 

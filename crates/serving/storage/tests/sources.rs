@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use albacore_settings::{Digest, Source};
-use albacore_storage::{Fetched, Problem, Storage, StorageError, sha256};
+use albacore_storage::{Fetched, Storage, StorageError, StorageErrorKind, sha256};
 
 const MODEL: &[u8] = b"the bytes of a model";
 
@@ -114,7 +114,7 @@ fn files_and_urls_are_fetched_and_checked() {
         assert_eq!((fetched.bytes.as_slice(), fetched.sha256), (MODEL, digest));
         assert_eq!(fetch(&source, None).unwrap().sha256, digest);
         let error = fetch(&source, Some(sha256(b"other"))).unwrap_err();
-        assert!(matches!(error.problem, Problem::Digest { found, .. } if found == digest));
+        assert!(matches!(error.problem, StorageErrorKind::Digest { found, .. } if found == digest));
         assert!(error.to_string().contains(&digest.to_string()), "{error}");
     }
     let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -206,7 +206,10 @@ fn a_cancelled_transfer_ends_promptly() {
     let error = storage
         .fetch(&url(address, "/dripping"), None, &is_wanted)
         .unwrap_err();
-    assert!(matches!(error.problem, Problem::Cancelled), "{error}");
+    assert!(
+        matches!(error.problem, StorageErrorKind::Cancelled),
+        "{error}"
+    );
     assert!(start.elapsed() < Duration::from_secs(20));
 }
 
@@ -258,9 +261,15 @@ fn https_trusts_only_the_given_roots_and_never_falls_back_to_http() {
     let fetched = storage.fetch(&url("/model"), None, &|| true).unwrap();
     assert_eq!(fetched.bytes, MODEL);
     let error = storage.fetch(&url("/down"), None, &|| true).unwrap_err();
-    assert!(matches!(error.problem, Problem::Downgrade), "{error}");
+    assert!(
+        matches!(error.problem, StorageErrorKind::Downgrade),
+        "{error}"
+    );
     let error = fetch(&url("/model"), None).unwrap_err();
-    assert!(matches!(error.problem, Problem::Network(_)), "{error}");
+    assert!(
+        matches!(error.problem, StorageErrorKind::Network(_)),
+        "{error}"
+    );
     std::fs::write(&roots, "nothing").unwrap();
     let error = Storage::new(4096, Some(&roots)).unwrap_err().to_string();
     assert!(

@@ -109,7 +109,7 @@ impl Front {
         };
         let all = own.texts().map(OsString::from).into_iter();
         let all: Vec<OsString> = all.chain(arguments.iter().cloned()).collect();
-        let child = Child::start(program, &all, &inherited, ChildOutput::Ours)?;
+        let child = Child::start(program, &all, &inherited, ChildOutput::Inherited)?;
         poll.add(&child, ANY)?;
         poll.add(&control, ANY)?;
         Ok(Self {

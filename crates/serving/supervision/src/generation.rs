@@ -132,7 +132,7 @@ impl Generation {
         let (number, poll) = (environment.fronts_started, &environment.poll);
         let mut front = Front::start(&self.program, &environment.arguments, role, number, poll)?;
         self.store.send_all(&mut front.control);
-        front.control.send(&SupervisorMessage::AllKept, &[]);
+        front.control.send(&SupervisorMessage::AllStored, &[]);
         Ok(front)
     }
 
@@ -216,9 +216,9 @@ impl Generation {
                 let standby = self.standby.as_mut().map(|standby| &mut standby.control);
                 match message {
                     // The listening sockets are about to be closed.
-                    FrontMessage::Keep { .. } if self.is_ending => {}
-                    FrontMessage::Keep { key } => self.store.insert(key, fds, standby),
-                    FrontMessage::Forget { key } => self.store.remove(key, standby),
+                    FrontMessage::Store { .. } if self.is_ending => {}
+                    FrontMessage::Store { key } => self.store.insert(key, fds, standby),
+                    FrontMessage::Remove { key } => self.store.remove(key, standby),
                     FrontMessage::Ready => {
                         front.is_ready = true;
                         self.was_ready = true;
@@ -245,8 +245,8 @@ impl Generation {
                     }
                     FrontMessage::Failed { reason } => front.failure = Some(reason),
                     // Only the serving front stores descriptors.
-                    FrontMessage::Keep { .. }
-                    | FrontMessage::Forget { .. }
+                    FrontMessage::Store { .. }
+                    | FrontMessage::Remove { .. }
                     | FrontMessage::Ready => {}
                 }
             }

@@ -52,7 +52,7 @@ impl Link {
         // bound: SEND_TIMEOUT
         loop {
             match self.channel.send(&bytes, fds) {
-                Err(error) if error.is_full() && start.elapsed() < SEND_TIMEOUT => {
+                Err(error) if error.is_queue_full() && start.elapsed() < SEND_TIMEOUT => {
                     std::thread::sleep(RESEND_PERIOD);
                 }
                 sent => return Ok(sent?),

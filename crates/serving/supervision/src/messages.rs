@@ -1,4 +1,6 @@
 //! Messages between the supervisor and its processes; descriptors are passed with the message.
+//!
+//! The two sides may be of different versions during an upgrade: the names in JSON do not change.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,20 +10,16 @@ use albacore_os::Exit;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FrontMessage {
     /// Store the descriptors of this message for other fronts, replacing previous ones.
-    Keep {
-        key: String,
-    },
-    Forget {
-        key: String,
-    },
+    #[serde(rename = "Keep")]
+    Store { key: String },
+    #[serde(rename = "Forget")]
+    Remove { key: String },
     /// A standby is prepared to serve.
     Prepared,
     /// Every worker is up, and every model is loaded.
     Ready,
     /// The reason why this front exits.
-    Failed {
-        reason: String,
-    },
+    Failed { reason: String },
 }
 
 /// A message from the supervisor to a front.
@@ -29,14 +27,17 @@ pub enum FrontMessage {
 pub enum SupervisorMessage {
     /// Descriptors stored by the serving front have changed; the new ones are passed with the
     /// message.
-    Kept {
+    #[serde(rename = "Kept")]
+    Stored {
         key: String,
     },
-    Forgotten {
+    #[serde(rename = "Forgotten")]
+    Removed {
         key: String,
     },
     /// All descriptors were sent that were stored when this front started.
-    AllKept,
+    #[serde(rename = "AllKept")]
+    AllStored,
     /// Serve from now on.
     Serve {
         predecessor: Option<Predecessor>,

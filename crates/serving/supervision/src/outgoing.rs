@@ -43,7 +43,7 @@ impl Outgoing {
         while let Some((bytes, fds)) = self.waiting.front() {
             let fds: Vec<BorrowedFd<'_>> = fds.iter().map(|fd| fd.as_fd()).collect();
             match self.link.try_send(bytes, &fds) {
-                Err(error) if error.is_full() => return,
+                Err(error) if error.is_queue_full() => return,
                 Err(error) => {
                     tracing::debug!(%error, "a message cannot be sent");
                     self.waiting.clear();

@@ -37,7 +37,7 @@ impl Store {
     ) {
         let fds: Vec<SharedFd> = fds.into_iter().map(Arc::new).collect();
         if let Some(standby) = standby {
-            standby.send(&SupervisorMessage::Kept { key: key.clone() }, &fds);
+            standby.send(&SupervisorMessage::Stored { key: key.clone() }, &fds);
         }
         self.0.insert(key, fds);
     }
@@ -45,7 +45,7 @@ impl Store {
     pub(crate) fn remove(&mut self, key: String, standby: Option<&mut Outgoing>) {
         self.0.remove(&key);
         if let Some(standby) = standby {
-            standby.send(&SupervisorMessage::Forgotten { key }, &[]);
+            standby.send(&SupervisorMessage::Removed { key }, &[]);
         }
     }
 
@@ -56,7 +56,7 @@ impl Store {
 
     pub(crate) fn send_all(&self, front: &mut Outgoing) {
         for (key, fds) in &self.0 {
-            front.send(&SupervisorMessage::Kept { key: key.clone() }, fds);
+            front.send(&SupervisorMessage::Stored { key: key.clone() }, fds);
         }
     }
 

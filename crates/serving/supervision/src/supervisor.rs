@@ -41,7 +41,7 @@ struct Supervisor {
 pub fn supervise(program: &Path, arguments: Vec<OsString>) -> Result<u8, OsError> {
     // Clients wait while a front is replaced. The supervisor uses little cpu time.
     albacore_os::raise_thread_priority();
-    let signals = Signals::install_with_upgrades()?;
+    let signals = Signals::install_with_sigusr2()?;
     let poll = Poll::new()?;
     poll.add(&signals, ANY)?;
     let mut environment = Environment {
@@ -68,14 +68,14 @@ impl Supervisor {
     fn run(mut self) -> Result<u8, OsError> {
         // bound: one pass for each signal, message and exit of a process, and each PASS_PERIOD
         loop {
-            if self.signals.take() > 0 && !self.is_stopping {
+            if self.signals.termination_count() > 0 && !self.is_stopping {
                 self.next = None;
                 if let Some(end) = self.current.end(&SupervisorMessage::Drain)? {
                     return Ok(self.exit_code(end));
                 }
                 self.is_stopping = true;
             }
-            let requested = self.signals.upgrades();
+            let requested = self.signals.upgrade_count();
             if std::mem::replace(&mut self.upgrades_requested, requested) != requested {
                 self.start_upgrade();
             }

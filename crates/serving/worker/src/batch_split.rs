@@ -11,7 +11,7 @@ use super::models::Table;
 use crate::kind::KindSet;
 use crate::limits::{PARALLEL_ROWS, PARALLEL_SHAP_ROWS, PIECES_PER_THREAD, SHARING_PAYS};
 use crate::limits::{TREE_JOBS_MAX, TREE_PARTS_PER_THREAD};
-use crate::ring::{Ring, Segment, Sharing};
+use crate::ring::{Ring, Segment, WorkDivision};
 
 /// How a batch is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,21 +141,25 @@ impl BatchSplit {
             each.map(|time| time.unwrap_or(f64::INFINITY)),
             times.wake_latency,
         ) {
-            Sharing::Alone => None,
-            Sharing::Rows => Self::by_rows(total, threads, alone, times.wake_latency),
-            Sharing::Trees => Self::by_trees(jobs(segments).count(), threads),
+            WorkDivision::SingleThread => None,
+            WorkDivision::Rows => Self::by_rows(total, threads, alone, times.wake_latency),
+            WorkDivision::Trees => Self::by_trees(jobs(segments).count(), threads),
         }
     }
 
     /// The fastest way, given the time of one thread alone, and the time of each thread if split by
     /// rows or by trees.
-    pub(super) fn best(alone: f64, [by_rows, by_trees]: [f64; 2], wake_latency: f64) -> Sharing {
+    pub(super) fn best(
+        alone: f64,
+        [by_rows, by_trees]: [f64; 2],
+        wake_latency: f64,
+    ) -> WorkDivision {
         if alone < SHARING_PAYS * wake_latency || alone <= by_rows.min(by_trees) + wake_latency {
-            Sharing::Alone
+            WorkDivision::SingleThread
         } else if by_rows <= by_trees {
-            Sharing::Rows
+            WorkDivision::Rows
         } else {
-            Sharing::Trees
+            WorkDivision::Trees
         }
     }
 
@@ -209,10 +213,10 @@ impl BatchSplit {
         }
     }
 
-    pub(super) fn sharing(self) -> Sharing {
+    pub(super) fn work_division(self) -> WorkDivision {
         match self {
-            Self::Rows { .. } => Sharing::Rows,
-            Self::Trees { .. } => Sharing::Trees,
+            Self::Rows { .. } => WorkDivision::Rows,
+            Self::Trees { .. } => WorkDivision::Trees,
         }
     }
 }

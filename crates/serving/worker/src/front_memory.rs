@@ -7,7 +7,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use albacore_os::{Extent, OsError, ReadMapping, SharedMemory, Wake};
+use albacore_os::{Extent, OsError, ReadMapping, SharedMemory, Waker};
 
 use crate::ring::Ring;
 
@@ -18,7 +18,7 @@ pub(super) struct View {
 }
 
 /// The event loops of the front.
-pub(super) struct EventLoops(Vec<Wake>);
+pub(super) struct EventLoops(Vec<Waker>);
 
 /// Maps the memory once for each thread.
 pub(super) fn map(fds: Vec<OwnedFd>, threads: usize) -> Result<(Vec<View>, EventLoops), String> {
@@ -38,14 +38,14 @@ pub(super) fn map(fds: Vec<OwnedFd>, threads: usize) -> Result<(Vec<View>, Event
         (0..threads).map(view).collect()
     };
     let views = views().map_err(|error| error.to_string())?;
-    Ok((views, EventLoops(fds.map(Wake::inherited).collect())))
+    Ok((views, EventLoops(fds.map(Waker::inherited).collect())))
 }
 
 impl EventLoops {
     /// Wakes the event loop named by the ring.
     pub(super) fn notify(&self, ring: &Ring) {
         let wake = self.0.get(ring.event_loop().0);
-        wake.or(self.0.first()).into_iter().for_each(Wake::wake);
+        wake.or(self.0.first()).into_iter().for_each(Waker::wake);
     }
 }
 

@@ -26,4 +26,4 @@ pub use inherited::arguments;
 pub use kind::{KindSet, kind_name, kind_or_unread};
 pub use layout::{Layout, OutputInfo, outputs_of};
 pub use program::{SUBCOMMAND, main};
-pub use ring::{ComputeLimits, LoopIndex, Ring, Segment, SegmentState, Sharing};
+pub use ring::{ComputeLimits, LoopIndex, Ring, Segment, SegmentState, WorkDivision};

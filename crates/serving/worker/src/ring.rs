@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use albacore_os::futex::{self, Reach};
+use albacore_os::futex;
 use albacore_os::{FUTEX_BYTES, OsError, SharedMemory, Words};
 
 use crate::command::EditionId;
@@ -87,24 +87,24 @@ impl SegmentState {
 
 /// How the threads of a worker divided a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
+pub enum WorkDivision {
     /// One thread computed it.
-    Alone,
+    SingleThread,
     /// Each thread computed some of the rows.
     Rows,
     /// Each thread computed some of the model's trees, for all rows.
     Trees,
 }
 
-impl Sharing {
+impl WorkDivision {
     /// In the order of their words.
-    pub const ALL: [Self; 3] = [Self::Alone, Self::Rows, Self::Trees];
+    pub const ALL: [Self; 3] = [Self::SingleThread, Self::Rows, Self::Trees];
 
     /// Name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Alone => "alone",
+            Self::SingleThread => "alone",
             Self::Rows => "rows",
             Self::Trees => "trees",
         }
@@ -211,7 +211,7 @@ impl Ring {
             SPIN_NANOS,
             u64::try_from(limits.spin.as_nanos()).unwrap_or(0),
         );
-        store(SHARING, Sharing::Alone as u64);
+        store(SHARING, WorkDivision::SingleThread as u64);
         store(EVENT_LOOP, limits.event_loop.0 as u64);
         self.submit_words(sequence, segments.len(), false)
     }
@@ -270,7 +270,7 @@ impl Ring {
 
     /// Wakes the worker. This takes microseconds: no lock should be held.
     pub fn wake(&self) {
-        futex::wake(Reach::Machine, self.futex(DOORBELL), 1);
+        futex::wake(futex::Scope::ProcessShared, self.futex(DOORBELL), 1);
     }
 
     /// Whether the worker has reported ready.
@@ -279,7 +279,7 @@ impl Ring {
     }
 
     /// Whether the worker has begun the batch `sequence`.
-    pub fn is_begun(&self, sequence: u32) -> bool {
+    pub fn is_started(&self, sequence: u32) -> bool {
         self.futex(BEGUN).load(Ordering::Acquire) == sequence
     }
 
@@ -303,11 +303,11 @@ impl Ring {
     }
 
     /// How threads divided the batch, as reported.
-    pub fn sharing(&self) -> Sharing {
+    pub fn work_division(&self) -> WorkDivision {
         let word = self.word(SHARING).load(Ordering::Relaxed);
         let known = usize::try_from(word).ok();
-        let known = known.and_then(|at| Sharing::ALL.get(at).copied());
-        known.unwrap_or(Sharing::Alone)
+        let known = known.and_then(|at| WorkDivision::ALL.get(at).copied());
+        known.unwrap_or(WorkDivision::SingleThread)
     }
 
     /// The reported reason of a failed segment.
@@ -377,7 +377,7 @@ impl Ring {
             }
             self.futex(WAITING).store(1, Ordering::SeqCst);
             if doorbell.load(Ordering::SeqCst) == last {
-                futex::wait(Reach::Machine, doorbell, last, None);
+                futex::wait(futex::Scope::ProcessShared, doorbell, last, None);
             }
             self.futex(WAITING).store(0, Ordering::Relaxed);
         }
@@ -395,7 +395,7 @@ impl Ring {
     }
 
     /// Reports how the threads divide the batch.
-    pub(crate) fn set_sharing(&self, sharing: Sharing) {
+    pub(crate) fn set_work_division(&self, sharing: WorkDivision) {
         self.word(SHARING).store(sharing as u64, Ordering::Relaxed);
     }
 

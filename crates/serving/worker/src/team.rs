@@ -22,7 +22,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use albacore_os::futex::{self, Reach};
+use albacore_os::futex;
 
 use super::batch_split::{BatchSplit, SharedBatch, TimeEstimates};
 use super::front_memory::MemoryChange;
@@ -109,7 +109,11 @@ impl Team {
         let start = Instant::now();
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
         // infallible: at most THREADS_MAX.
-        futex::wake(Reach::Process, &self.generation, self.threads as u32 - 1);
+        futex::wake(
+            futex::Scope::ProcessPrivate,
+            &self.generation,
+            self.threads as u32 - 1,
+        );
         // bound: WAKE_PROBE_TIMEOUT.
         loop {
             let acknowledged = self.acknowledged.load(Ordering::Acquire);
@@ -119,7 +123,7 @@ impl Team {
             }
             let remaining = WAKE_PROBE_TIMEOUT.checked_sub(elapsed)?;
             futex::wait(
-                Reach::Process,
+                futex::Scope::ProcessPrivate,
                 &self.acknowledged,
                 acknowledged,
                 Some(remaining),
@@ -135,7 +139,7 @@ impl Team {
             if started as usize + 1 >= self.threads {
                 return;
             }
-            futex::wait(Reach::Process, &self.started, started, None);
+            futex::wait(futex::Scope::ProcessPrivate, &self.started, started, None);
         }
     }
 
@@ -149,7 +153,7 @@ impl Team {
         match BatchSplit::new(&segments, self.threads_for(ring), &self.times(models)) {
             None => compute_rows(ring, models, context, &segments, 0..usize::MAX),
             Some(split) => {
-                ring.set_sharing(split.sharing());
+                ring.set_work_division(split.work_division());
                 self.finished.store(0, Ordering::Relaxed);
                 let generation =
                     self.generation.load(Ordering::Relaxed).wrapping_add(1) % SHUT_DOWN;
@@ -158,7 +162,7 @@ impl Team {
                 self.generation.store(generation, Ordering::Release);
                 // infallible: at most THREADS_MAX.
                 let peers = self.threads_for(ring) as u32 - 1;
-                futex::wake(Reach::Process, &self.generation, peers);
+                futex::wake(futex::Scope::ProcessPrivate, &self.generation, peers);
                 let batch = SharedBatch {
                     generation,
                     split,
@@ -187,7 +191,7 @@ impl Team {
     pub(super) fn wake_peers(&self) {
         let generation = self.generation.load(Ordering::Relaxed).wrapping_add(1) % SHUT_DOWN;
         self.generation.store(generation, Ordering::Release);
-        futex::wake(Reach::Process, &self.generation, u32::MAX);
+        futex::wake(futex::Scope::ProcessPrivate, &self.generation, u32::MAX);
     }
 
     /// Rank 0, between two batches.
@@ -205,7 +209,7 @@ impl Team {
         change: impl Fn() -> MemoryChange,
     ) {
         self.started.fetch_add(1, Ordering::Release);
-        futex::wake(Reach::Process, &self.started, 1);
+        futex::wake(futex::Scope::ProcessPrivate, &self.started, 1);
         let mut last_generation = 0;
         // bound: one pass for each shared batch; ends with the worker.
         loop {
@@ -214,14 +218,19 @@ impl Team {
                 return;
             }
             if generation == last_generation {
-                futex::wait(Reach::Process, &self.generation, last_generation, None);
+                futex::wait(
+                    futex::Scope::ProcessPrivate,
+                    &self.generation,
+                    last_generation,
+                    None,
+                );
                 continue;
             }
             last_generation = generation;
             context.change(change());
             if self.is_wake_probe.load(Ordering::Acquire) {
                 self.acknowledged.store(generation, Ordering::Release);
-                futex::wake(Reach::Process, &self.acknowledged, 1);
+                futex::wake(futex::Scope::ProcessPrivate, &self.acknowledged, 1);
                 continue;
             }
             let mut segments = std::mem::take(&mut context.segments);
@@ -249,7 +258,7 @@ impl Team {
     /// Stops the peers.
     pub(super) fn shut_down(&self) {
         self.generation.store(SHUT_DOWN, Ordering::Release);
-        futex::wake(Reach::Process, &self.generation, u32::MAX);
+        futex::wake(futex::Scope::ProcessPrivate, &self.generation, u32::MAX);
     }
 
     /// Computes pieces until none are left, and calls `after_each` after each of them.
@@ -277,7 +286,7 @@ impl Team {
                 }
             }
             if self.finished.fetch_add(1, Ordering::AcqRel) + 1 == split.pieces() {
-                futex::wake(Reach::Process, &self.finished, 1);
+                futex::wake(futex::Scope::ProcessPrivate, &self.finished, 1);
             }
             after_each(context);
         }
@@ -315,7 +324,7 @@ impl Team {
             if finished >= split.pieces() {
                 return;
             }
-            futex::wait(Reach::Process, &self.finished, finished, None);
+            futex::wait(futex::Scope::ProcessPrivate, &self.finished, finished, None);
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) fn are_read_from_a_config_map(rig: &mut Rig) {
     let system = HostRoot::live().sys.join("devices/system");
     let hash = parse_sysfs(&read_sysfs(&system).unwrap())
         .unwrap()
-        .hash_text();
+        .hash_hex();
     let agent = rig.agent();
     put(rig, "create", &hash, "of-another-machine");
     rig.wait_until("the file of another machine is refused", || {

@@ -164,10 +164,10 @@ fn names_of(pods: &[Pod]) -> BTreeSet<String> {
 /// Notes on a deployment that apply to every node.
 fn notes(deployment: &InferenceDeployment, newcomer: &Newcomer) -> Vec<String> {
     let mut notes = Vec::new();
-    let (placed, asked) = (newcomer.policy.threads, newcomer.threads_asked);
-    if placed < asked {
+    let (placed, requested) = (newcomer.policy.threads, newcomer.threads_requested);
+    if placed < requested {
         notes.push(format!(
-            "the cpu limit lets {placed} of {asked} threads of each worker run at once: these are \
+            "the cpu limit lets {placed} of {requested} threads of each worker run at once: these are \
              placed, the others share the cpus of their worker"
         ));
     }

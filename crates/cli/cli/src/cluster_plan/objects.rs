@@ -52,14 +52,14 @@ impl Source {
             return Err(Failure::Usage(format!("{file}: {what}")));
         };
         let namespace = match (&metadata.namespace, &self.namespace) {
-            (Some(own), Some(asked)) if own != asked => {
+            (Some(own), Some(requested)) if own != requested => {
                 return Err(Failure::Usage(format!(
-                    "--namespace {asked}: {file} has metadata.namespace \"{own}\"; leave one of \
+                    "--namespace {requested}: {file} has metadata.namespace \"{own}\"; leave one of \
                      them out"
                 )));
             }
             (Some(own), _) => own.as_str(),
-            (None, Some(asked)) => asked.as_str(),
+            (None, Some(requested)) => requested.as_str(),
             (None, None) => self.cluster.namespace(),
         };
         Ok(ObjectKey::new(namespace, name))
@@ -143,9 +143,9 @@ impl Source {
 
 impl Nodes {
     /// The nodes selected by `--node`, or all nodes.
-    pub(super) fn selected(&self, asked: &[String]) -> Result<Vec<String>, Failure> {
+    pub(super) fn selected(&self, requested: &[String]) -> Result<Vec<String>, Failure> {
         let known: BTreeSet<&String> = self.reports.keys().chain(self.objects.keys()).collect();
-        for name in asked {
+        for name in requested {
             if !known.contains(name) {
                 let known: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
                 let known = match known.is_empty() {
@@ -157,9 +157,9 @@ impl Nodes {
                 )));
             }
         }
-        Ok(match asked.is_empty() {
+        Ok(match requested.is_empty() {
             true => known.into_iter().cloned().collect(),
-            false => asked.to_vec(),
+            false => requested.to_vec(),
         })
     }
 

@@ -200,7 +200,7 @@ fn pod_diff_text(text: &mut String, pod: &PodDiff) {
     if !pod.moves.is_empty() {
         line(text, "moves", &moves_list(&pod.moves));
     }
-    for (label, threads) in [("comes", &pod.comes), ("goes", &pod.goes)] {
+    for (label, threads) in [("added", &pod.added), ("removed", &pod.removed)] {
         let list = threads
             .iter()
             .map(|t| format!("{}.{} cpu {}", t.worker, t.rank, t.cpu));

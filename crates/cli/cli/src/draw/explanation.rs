@@ -4,7 +4,7 @@
 
 use albacore_api::counted;
 use albacore_solver::{
-    Alternative, Explanation, Group, Mode, PairCounts, Proof, Share, SpeedShare,
+    Alternative, Explanation, Group, Mode, PairCounts, Proof, SpeedClass, Volume,
 };
 use albacore_topology::{Cpu, Level};
 
@@ -50,7 +50,7 @@ fn order(why: &Explanation) -> String {
 fn volume(plan: &SinglePlan, why: &Explanation) -> String {
     let slots = u32::from(plan.problem.workers) * u32::from(plan.problem.threads);
     if !why.speeds.is_empty() {
-        let of_speed = |speed: &SpeedShare| {
+        let of_speed = |speed: &SpeedClass| {
             let noun = if speed.cores == 1 { "has" } else { "have" };
             format!(
                 "{} of capacity {} {noun} {}, {} of them main",
@@ -87,8 +87,8 @@ fn volume(plan: &SinglePlan, why: &Explanation) -> String {
 
 /// Formats as `each must hold 2` or `12 must hold 2 and 4 must hold 1`; adds the actual counts if
 /// they violate the rule.
-fn shared(share: &Share, noun: &str) -> String {
-    let &Share {
+fn shared(share: &Volume, noun: &str) -> String {
+    let &Volume {
         units,
         least,
         most,

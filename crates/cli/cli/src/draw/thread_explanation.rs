@@ -2,7 +2,7 @@
 //! equal cost on one line.
 
 use albacore_api::counted;
-use albacore_solver::{Mode, Place, Slot, ThreadExplanation};
+use albacore_solver::{AlternativeCpu, Mode, Slot, ThreadExplanation};
 use albacore_topology::Level;
 
 use super::columns::{listed, paragraph, ranges};
@@ -75,12 +75,12 @@ fn role(plan: &SinglePlan, why: &ThreadExplanation) -> String {
 
 /// The CPUs at one level of distance, grouped by equal cost or by the same violated rules, the best
 /// first.
-fn groups_by_cost(why: &ThreadExplanation, nearness: Level) -> Vec<Vec<&Place>> {
-    let of = |place: &Place| match place.forbidden.is_empty() {
+fn groups_by_cost(why: &ThreadExplanation, nearness: Level) -> Vec<Vec<&AlternativeCpu>> {
+    let of = |place: &AlternativeCpu| match place.forbidden.is_empty() {
         true => (0, -place.gain, Vec::new()),
         false => (1, 0, place.forbidden.clone()),
     };
-    let mut groups = std::collections::BTreeMap::<_, Vec<&Place>>::new();
+    let mut groups = std::collections::BTreeMap::<_, Vec<&AlternativeCpu>>::new();
     for place in why.places.iter().filter(|place| place.nearness == nearness) {
         groups.entry(of(place)).or_default().push(place);
     }
@@ -98,7 +98,7 @@ fn partner_kind(slot: Slot, other: Slot) -> &'static str {
 }
 
 /// The sentence for one group of CPUs; a rule is spelled out at its first mention.
-fn sentence(slot: Slot, places: &[&Place], named_rules: &mut Vec<&'static str>) -> String {
+fn sentence(slot: Slot, places: &[&AlternativeCpu], named_rules: &mut Vec<&'static str>) -> String {
     let mut partners: Vec<&str> = Vec::new();
     for other in places.iter().filter_map(|place| place.partner) {
         let kind = partner_kind(slot, other);

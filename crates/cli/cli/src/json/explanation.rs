@@ -1,7 +1,8 @@
 //! An explanation as JSON: the numbers in the sentences of the text output.
 
 use albacore_solver::{
-    Alternative, CoreSharing, Explanation, Group, Place, Share, Slot, SpeedShare, ThreadExplanation,
+    Alternative, AlternativeCpu, CoreSharing, Explanation, Group, Slot, SpeedClass,
+    ThreadExplanation, Volume,
 };
 use albacore_topology::Level;
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ pub(super) fn of(plan: &SinglePlan) -> Option<Value> {
     Some(json)
 }
 
-fn share(share: &Share) -> Value {
+fn share(share: &Volume) -> Value {
     json!({
         "units": share.units,
         "least": share.least,
@@ -44,7 +45,7 @@ fn share(share: &Share) -> Value {
     })
 }
 
-fn speed(speed: &SpeedShare) -> Value {
+fn speed(speed: &SpeedClass) -> Value {
     json!({
         "capacity": speed.capacity,
         "cores": speed.cores,
@@ -109,7 +110,7 @@ fn of_thread(why: &ThreadExplanation) -> Value {
     })
 }
 
-fn place(place: &Place) -> Value {
+fn place(place: &AlternativeCpu) -> Value {
     let nearness = match place.nearness {
         Level::L1 => "core",
         level => level.name(),

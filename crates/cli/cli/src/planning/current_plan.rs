@@ -24,13 +24,13 @@ pub(super) fn read_single(path: &Path, (workers, threads): (u16, u16)) -> Result
         let what = "deployments: this is a plan of several deployments; give their files with -f";
         return Err(refused(path, what));
     }
-    for (field, asked) in [("workers", workers), ("threads", threads)] {
+    for (field, requested) in [("workers", workers), ("threads", threads)] {
         let Some(there) = value.get(field) else {
             continue;
         };
-        if there.as_u64() != Some(asked.into()) {
+        if there.as_u64() != Some(requested.into()) {
             let what = format!(
-                "{field} is {there}, but --{field} is {asked}: give the plan of the same workers and threads"
+                "{field} is {there}, but --{field} is {requested}: give the plan of the same workers and threads"
             );
             return Err(refused(path, &what));
         }

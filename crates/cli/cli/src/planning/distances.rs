@@ -42,7 +42,9 @@ pub(super) fn plan_distances(
 ) -> Result<PlanDistances, Failure> {
     let own = machine.distances();
     let (cycles, source) = match arg {
-        Some(DistancesArg::Overrides(overrides)) => (overrides.over(own), DistancesSource::Option),
+        Some(DistancesArg::Overrides(overrides)) => {
+            (overrides.apply_to(own), DistancesSource::Option)
+        }
         Some(DistancesArg::File(path)) => {
             let cycles = read_distances(path, machine)?;
             (cycles, DistancesSource::File(path.clone()))
@@ -57,15 +59,17 @@ pub(super) fn plan_distances(
 impl PlanDistances {
     /// Applies the distances requested by deployments if all of them request the same, as on a
     /// node. Levels given on the command line take precedence.
-    pub(super) fn of_deployments(self, asked: &[DistanceOverrides]) -> Self {
-        let mut asked = asked.iter().map(|overrides| overrides.over(self.cycles));
-        let Some(first) = asked
+    pub(super) fn of_deployments(self, requested: &[DistanceOverrides]) -> Self {
+        let mut requested = requested
+            .iter()
+            .map(|overrides| overrides.apply_to(self.cycles));
+        let Some(first) = requested
             .next()
             .filter(|_| self.source != DistancesSource::Option)
         else {
             return self;
         };
-        let (cycles, source) = match asked.all(|other| other == first) {
+        let (cycles, source) = match requested.all(|other| other == first) {
             true if first == self.cycles => return self,
             true => (first, DistancesSource::Deployments),
             false => (self.cycles, DistancesSource::DeploymentsDiffer),

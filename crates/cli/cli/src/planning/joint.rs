@@ -65,7 +65,7 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     };
     let mut names: Vec<String> = Vec::new();
     let mut deployments = Vec::new();
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     for file in &args.file {
         let (name, deployment, distances) = deployment(file, &usable, &mut in_force)?;
         if let Some(other) = names.iter().position(|other| *other == name) {
@@ -77,9 +77,9 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
         }
         names.push(name);
         deployments.push(deployment);
-        asked.push(distances);
+        requested.push(distances);
     }
-    let distances = distances.of_deployments(&asked);
+    let distances = distances.of_deployments(&requested);
     let obstacle = |&crate::args::ObstacleArg { cpu, weight }| Obstacle { cpu, weight };
     let problem = JointProblem {
         topology: whole,

@@ -22,7 +22,7 @@ pub(super) struct AnnotatedPodReport {
     #[serde(flatten)]
     pub(super) pod: PodReport,
     /// Its request, including detected counts; `None` if no agent has reported it.
-    pub(super) asked: Option<AnnotationReport>,
+    pub(super) requested: Option<AnnotationReport>,
     /// Why its placement is not as requested, as far as the pod itself shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<String>,
@@ -55,7 +55,7 @@ impl AnnotatedPodReport {
         let mut reported = reported.flat_map(|status| &status.pods);
         let entry = reported.find(|entry| entry.is_of(&namespace, name, uid));
         Self {
-            asked: entry
+            requested: entry
                 .and_then(|entry| entry.annotation.as_ref())
                 .map(AnnotationReport::of),
             refusal: text.and_then(|text| Some(PlaceAnnotation::read(text).err()?.to_string())),
@@ -69,10 +69,11 @@ impl AnnotatedPodReport {
     pub(super) fn findings(&self) -> Vec<Finding> {
         let about = format!("pod {}", self.pod.name);
         if !self.has_opted_in {
-            let says = "has not opted in: it has neither an InferenceDeployment nor the annotation";
+            let message =
+                "has not opted in: it has neither an InferenceDeployment nor the annotation";
             let remedy = "annotate the template of its Deployment: spec.template.metadata.\
                           annotations, albacore.dev/place: '{\"workers\": 4, \"threads\": 4}'";
-            return vec![finding(&about, says.to_owned(), remedy)];
+            return vec![finding(&about, message.to_owned(), remedy)];
         }
         if let Some(refusal) = &self.refusal {
             let remedy = "correct the annotation; nothing of the pod is placed until then";
@@ -83,17 +84,17 @@ impl AnnotatedPodReport {
 }
 
 impl AnnotationReport {
-    fn of(asked: &AnnotatedPod) -> Self {
+    fn of(requested: &AnnotatedPod) -> Self {
         let is_counted = |source: CountSource| source == CountSource::ProcessTree;
         let counted = [
-            ("workers", is_counted(asked.workers_from)),
-            ("threads", is_counted(asked.threads_from)),
+            ("workers", is_counted(requested.workers_from)),
+            ("threads", is_counted(requested.threads_from)),
         ];
         Self {
-            container: asked.container.clone(),
-            workers: asked.workers,
-            threads: asked.threads,
-            mode: format!("{:?}", asked.mode),
+            container: requested.container.clone(),
+            workers: requested.workers,
+            threads: requested.threads,
+            mode: format!("{:?}", requested.mode),
             counted: counted
                 .iter()
                 .filter(|(_, is)| *is)
@@ -147,9 +148,9 @@ pub(super) async fn read_annotated(
     let found = cluster.annotated(&kind, namespace, NOT_ENDED, PLACE_ANNOTATION);
     let mut keys = found.await.unwrap_or_else(|error| {
         // If the user may not list pods, the error is already reported for the pods of deployments.
-        let says = sentence(&error);
-        if !unread.contains(&says) {
-            unread.push(says);
+        let message = sentence(&error);
+        if !unread.contains(&message) {
+            unread.push(message);
         }
         Vec::new()
     });

@@ -16,16 +16,15 @@ pub(super) struct Finding {
     /// Name of the deployment, pod or model.
     pub(super) about: String,
     /// The problem, as a sentence.
-    pub(super) says: String,
+    pub(super) message: String,
     /// Empty if waiting is sufficient.
-    #[serde(rename = "way_out")]
     pub(super) remedy: String,
 }
 
-pub(super) fn finding(about: &str, says: String, remedy: &str) -> Finding {
+pub(super) fn finding(about: &str, message: String, remedy: &str) -> Finding {
     Finding {
         about: about.to_owned(),
-        says,
+        message,
         remedy: remedy.to_owned(),
     }
 }
@@ -38,10 +37,10 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
         found.push(finding(&about, "is being deleted".to_owned(), ""));
     }
     if of.conditions.is_empty() {
-        let says = "has no status: no controller has seen it".to_owned();
+        let message = "has no status: no controller has seen it".to_owned();
         let remedy = "check that the controller runs and may write status: kubectl get pods -A -l \
                       app.kubernetes.io/name=albacore; kubectl get events";
-        found.push(finding(&about, says, remedy));
+        found.push(finding(&about, message, remedy));
     }
     // Reconciling reports rejections by the API server; ordinary progress has no remedy.
     for kind in [
@@ -74,8 +73,8 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
     let is_said = !found.is_empty();
     for model in of.models.iter().filter(|model| model.is_slo_missed()) {
         let objective = model.slo.as_deref().unwrap_or("its latency");
-        let says = format!("misses its objective of {objective}: {}", model.figures());
-        found.push(finding(&format!("model {}", model.name), says, ""));
+        let message = format!("misses its objective of {objective}: {}", model.figures());
+        found.push(finding(&format!("model {}", model.name), message, ""));
     }
     for condition in &of.conditions {
         let is_wrong = condition.status != "True" && !is_problem_condition(&condition.kind);
@@ -110,8 +109,8 @@ fn of_condition(about: &str, condition: &ConditionReport) -> Finding {
     // The controller appends the remedy to the message.
     let bare = remedy.and_then(|remedy| message.strip_suffix(remedy)?.strip_suffix("; "));
     let message = bare.unwrap_or(message);
-    let says = format!("{kind} is {status} ({reason}): {message}");
-    finding(about, says, remedy.unwrap_or(general_remedy(condition)))
+    let message = format!("{kind} is {status} ({reason}): {message}");
+    finding(about, message, remedy.unwrap_or(general_remedy(condition)))
 }
 
 fn general_remedy(condition: &ConditionReport) -> &'static str {
@@ -137,9 +136,9 @@ pub(super) fn of_pod(pod: &PodReport) -> Vec<Finding> {
     match &pod.placement {
         Some(placement) => found.extend(of_placement(&about, placement)),
         None if pod.node.is_some() && pod.phase == "Running" => {
-            let says = "is not placed: the agent of its node has not reported it".to_owned();
+            let message = "is not placed: the agent of its node has not reported it".to_owned();
             let remedy = "check that the agent runs on this node";
-            found.push(finding(&about, says, remedy));
+            found.push(finding(&about, message, remedy));
         }
         None => {}
     }
@@ -152,18 +151,18 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
         found.push(finding(about, reason.clone(), ""));
     }
     if let Some(threads) = of.quota_threads {
-        let says = format!(
+        let message = format!(
             "its cpu limit lets {} of each worker run at once",
             counted(threads, "thread")
         );
         let remedy = "raise resources.limits.cpu to W x T cpus, or lower its threads";
-        found.push(finding(about, says, remedy));
+        found.push(finding(about, message, remedy));
     }
     if let (true, Some(at)) = (of.is_unknown(), &of.last_verification) {
-        let says = format!("the agent of its node has verified nothing since {at}");
+        let message = format!("the agent of its node has verified nothing since {at}");
         let remedy = "check that it runs: kubectl get pods -A -o wide -l \
                       app.kubernetes.io/component=agent";
-        found.push(finding(about, says, remedy));
+        found.push(finding(about, message, remedy));
     }
     let threads = (
         of.threads_verified,
@@ -179,23 +178,23 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
         let Some(verified) = verified.filter(|&verified| verified < all) else {
             continue;
         };
-        let says = format!("{verified} of {all} {what}");
+        let message = format!("{verified} of {all} {what}");
         let remedy = "this is normal for a moment after a respawn; if it persists, the last drift \
                       shows what writes masks";
-        found.push(finding(about, says, remedy));
+        found.push(finding(about, message, remedy));
     }
     if of.drift_cause.as_deref() == Some("ForeignWrite") {
-        let says = format!("another program changed {}", counted(of.drifts, "mask"));
+        let message = format!("another program changed {}", counted(of.drifts, "mask"));
         let remedy = "unset OMP_PROC_BIND, KMP_AFFINITY and taskset in the pod, or set \
                        spec.placement.policy: None (of an annotated pod remove the annotation)";
-        found.push(finding(about, says, remedy));
+        found.push(finding(about, message, remedy));
     }
     if of.isolation == "none" {
-        let says =
+        let message =
             "shares its cpus with other processes of the node: pinned threads are not isolated";
         let remedy = "for exclusive cpus set whole cpus in spec.resources, requests equal to \
                       limits, on a node with the static CPU manager policy";
-        found.push(finding(about, says.to_owned(), remedy));
+        found.push(finding(about, message.to_owned(), remedy));
     }
     found
 }

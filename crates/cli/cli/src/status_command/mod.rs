@@ -105,11 +105,11 @@ fn in_sentences(name: &str, found: &[Finding], report: &Report) -> String {
     }
     for Finding {
         about,
-        says,
+        message,
         remedy,
     } in found
     {
-        let _ = writeln!(text, "{about}: {says}"); // infallible: a String
+        let _ = writeln!(text, "{about}: {message}"); // infallible: a String
         if !remedy.is_empty() {
             let _ = writeln!(text, "  -> {remedy}"); // infallible: a String
         }

@@ -97,12 +97,12 @@ fn put_deployment(lines: &mut Vec<String>, of: &DeploymentReport, is_full: bool)
 
 /// Prints a pod without a deployment.
 fn put_annotated(lines: &mut Vec<String>, of: &AnnotatedPodReport) {
-    let asked = match (&of.asked, of.has_opted_in) {
-        (Some(asked), _) => asked.in_words(),
+    let requested = match (&of.requested, of.has_opted_in) {
+        (Some(requested), _) => requested.in_words(),
         (None, true) => "by its annotation or label".to_owned(),
         (None, false) => "has not opted in".to_owned(),
     };
-    lines.push(format!("{}/{}  {asked}", of.namespace, of.pod.name));
+    lines.push(format!("{}/{}  {requested}", of.namespace, of.pod.name));
     if let Some(refusal) = &of.refusal {
         lines.push(format!("│  {refusal}"));
     }

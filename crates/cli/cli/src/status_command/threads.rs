@@ -34,9 +34,9 @@ pub(super) async fn add(cluster: &Cluster, report: &mut Report) {
     let agents: Vec<Pod> = match cluster.list(&kind, None, AGENTS).await {
         Ok(found) => typed(found, &mut report.unread),
         Err(error) => {
-            let says = sentence(&error);
+            let message = sentence(&error);
             report.unread.push(format!(
-                "threads, because the agents cannot be listed: {says}"
+                "threads, because the agents cannot be listed: {message}"
             ));
             return;
         }
@@ -56,7 +56,7 @@ pub(super) async fn add(cluster: &Cluster, report: &mut Report) {
             let key = format!("{namespace}/{}", pod.name);
             match dump_threads(cluster, &agents, pod, &key).await {
                 Ok(threads) => pod.threads = Some(threads),
-                Err(says) => unread.push(format!("threads of pod {key}: {says}")),
+                Err(message) => unread.push(format!("threads of pod {key}: {message}")),
             }
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use albacore_api::{InferenceDeployment, read_deployment};
 use albacore_cluster::{ApiResource, DynamicObject, ErrorClass, ObjectKey};
 use albacore_command::{Failure, sentence};
-use albacore_statistics::{Change, ServedWindow};
+use albacore_statistics::{RegressionCheck, RequestWindow};
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -59,7 +59,7 @@ impl Apply {
         let mut interrupts = Interrupts::new()?;
         eprintln!("measuring the pods of {key} before the change");
         let before = interrupts
-            .interruptible(self.measure(Change::WINDOWS))
+            .interruptible(self.measure(RegressionCheck::WINDOWS))
             .await;
         let before = before.map_err(|failure| unchanged(&failure))?;
         // not interruptible: whether it took effect has to be known
@@ -72,7 +72,7 @@ impl Apply {
             .interruptible(self.watch(&applied, &before))
             .await
         {
-            Ok(change) if !change.is_worse() => {
+            Ok(change) if !change.is_regression() => {
                 return Ok(format!("{}. {key} keeps the chosen values.", change.text()));
             }
             Ok(change) => format!("{}: worse beyond the noise", change.text()),
@@ -101,13 +101,13 @@ impl Apply {
     async fn watch(
         &self,
         applied: &DynamicObject,
-        before: &[ServedWindow],
-    ) -> Result<Change, Failure> {
+        before: &[RequestWindow],
+    ) -> Result<RegressionCheck, Failure> {
         self.wait_until_in_force().await?;
         eprintln!("measuring the pods of {} after the change", self.key);
-        let after = self.measure(Change::WINDOWS).await?;
+        let after = self.measure(RegressionCheck::WINDOWS).await?;
         match is_unedited(&self.read_current().await?, applied) {
-            true => Ok(Change::between(before, &after)),
+            true => Ok(RegressionCheck::between(before, &after)),
             false => Err(Failure::Failed(
                 "the deployment was edited during the measurement, so there is no result"
                     .to_owned(),

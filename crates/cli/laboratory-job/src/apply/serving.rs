@@ -7,7 +7,7 @@ use std::time::Instant;
 use albacore_api::SERVER_CONTAINER;
 use albacore_cluster::{ApiResource, DynamicObject, ErrorClass, ObjectKey};
 use albacore_command::{Failure, sentence};
-use albacore_statistics::{Change, Served, ServedWindow};
+use albacore_statistics::{RegressionCheck, RequestCounters, RequestWindow};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Apply;
@@ -93,19 +93,19 @@ impl Apply {
     }
 
     /// Measures the requests served in `count` windows.
-    pub(super) async fn measure(&self, count: u32) -> Result<Vec<ServedWindow>, Failure> {
-        let length = self.time / Change::WINDOWS;
-        let mut before = self.served().await?;
+    pub(super) async fn measure(&self, count: u32) -> Result<Vec<RequestWindow>, Failure> {
+        let length = self.time / RegressionCheck::WINDOWS;
+        let mut before = self.request_counters().await?;
         let mut windows = Vec::new();
         for _ in 0..count {
             tokio::time::sleep(length).await;
-            let after = self.served().await?;
+            let after = self.request_counters().await?;
             // an autoscaler adds and removes pods: only pods present in the whole window count
             let grown = after.iter();
-            let grown = grown.filter_map(|(pod, served)| served.since(before.get(pod)?));
-            let window = ServedWindow::of(grown);
+            let grown = grown.filter_map(|(pod, counters)| counters.since(before.get(pod)?));
+            let window = RequestWindow::of(grown);
             let requests = window.map_or(0.0, |window| window.requests);
-            let least = Change::REQUESTS_MIN;
+            let least = RegressionCheck::REQUESTS_MIN;
             let window = window.filter(|window| window.requests >= least);
             windows.push(window.ok_or_else(|| {
                 let seconds = length.as_secs_f64();
@@ -122,7 +122,7 @@ impl Apply {
     }
 
     /// The counters of the ready pods, by uid.
-    async fn served(&self) -> Result<BTreeMap<String, Served>, Failure> {
+    async fn request_counters(&self) -> Result<BTreeMap<String, RequestCounters>, Failure> {
         let kind = ApiResource::erase::<Pod>(&());
         let label = format!("{DEPLOYMENT}={}", self.key.name);
         let namespace = Some(self.key.namespace.as_str());
@@ -135,9 +135,9 @@ impl Apply {
         for (port, pod) in ready.take(WATCHED_PODS_MAX) {
             let key = ObjectKey::of(&pod);
             let text = self.job.cluster.get_from_pod(&key, port, "/metrics").await;
-            match text.as_deref().map(Served::parse) {
-                Ok(Some(served)) => {
-                    found.insert(pod.metadata.uid.unwrap_or_default(), served);
+            match text.as_deref().map(RequestCounters::parse) {
+                Ok(Some(counters)) => {
+                    found.insert(pod.metadata.uid.unwrap_or_default(), counters);
                 }
                 Ok(None) => {
                     silent = format!("pod {key}: /metrics has no request metrics of Albacore")

@@ -6,7 +6,7 @@ use std::time::Instant;
 use albacore_os::{HostRoot, Pid};
 use albacore_placer::{SubjectId, SubjectState, mapping_hash, read_workers};
 use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
-use albacore_trial::{Reading, SubjectTrial, TrialRun, TrialSpec, TrialState};
+use albacore_trial::{SubjectSnapshot, SubjectTrial, TrialRun, TrialSpec, TrialState};
 
 use super::Run;
 use super::restart::PlacementState;
@@ -53,7 +53,7 @@ impl Run {
             let state = states.iter().find(|state| state.subject == subject)?;
             let pids: BTreeSet<Pid> = self.rows.iter().filter_map(|row| row.pid).collect();
             let pids: Vec<Pid> = pids.into_iter().collect();
-            Some(Reading {
+            Some(SubjectSnapshot {
                 usage: read_workers(&HostRoot::live(), &pids, Some(state))?,
                 mapping: mapping_hash(&policy, &self.rows, state),
             })
@@ -108,7 +108,7 @@ impl Run {
         let run = of.trial.run();
         let text = match run.state() {
             TrialState::Over(verdict) => Some(verdict.text),
-            TrialState::Window(_) => run.progress().filter(|_| run.lacks_reports()),
+            TrialState::Window(_) => run.progress().filter(|_| run.is_missing_reports()),
         };
         if of.reported == text {
             return;

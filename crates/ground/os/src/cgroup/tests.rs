@@ -24,7 +24,7 @@ fn host(membership: &str, files: &[(&str, &str)]) -> (tempfile::TempDir, HostRoo
 fn effective(host: &HostRoot) -> (String, PathBuf) {
     let found = find_cgroup(host, Pid(7))
         .unwrap()
-        .read_effective(host)
+        .read_effective_cpuset(host)
         .unwrap();
     (
         found.cpus.to_string(),
@@ -64,7 +64,7 @@ fn without_any_cpuset_file_the_online_cpus_hold() {
     let (_keep, host) = host("0::/\n", &[("cgroup.procs", "")]);
     let found = find_cgroup(&host, Pid(7))
         .unwrap()
-        .read_effective(&host)
+        .read_effective_cpuset(&host)
         .unwrap();
     assert_eq!(
         (found.cpus.to_string(), found.source.ends_with("cpu/online")),
@@ -123,8 +123,8 @@ fn the_cpuset_of_this_process_holds_its_mask() {
     let host = HostRoot::live();
     let me = Pid(std::process::id() as i32);
     let cgroup = find_cgroup(&host, me).unwrap();
-    let cpuset = cgroup.read_effective(&host).unwrap().cpus;
+    let cpuset = cgroup.read_effective_cpuset(&host).unwrap().cpus;
     let mask = crate::read_mask(&host, crate::Tid(me.0)).unwrap();
     assert!(mask.is_subset(&cpuset), "{mask} in {cpuset}");
-    assert!(cgroup.ancestry().last().unwrap() == cgroup.mount);
+    assert!(cgroup.ancestors().last().unwrap() == cgroup.mount);
 }

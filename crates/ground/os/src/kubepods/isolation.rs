@@ -59,7 +59,7 @@ impl Neighbors {
             if !sees_none && is_idle(host, &pids) {
                 continue;
             }
-            match cgroup.read_effective(host) {
+            match cgroup.read_effective_cpuset(host) {
                 Ok(effective) => containers.push((cgroup.directory, effective.cpus)),
                 Err(e) if e.is_gone() => {}
                 Err(e) => return Err(e),

@@ -11,7 +11,7 @@ use super::{Container, subdirectories};
 use crate::cgroup::parse_membership;
 use crate::limits::{CGROUPS_MAX, TASKS_MAX};
 use crate::process::numbers_in;
-use crate::read::{read_text, read_text_if_present};
+use crate::read::{read_optional_text, read_text};
 use crate::{Cgroup, CgroupVersion, HostRoot, OsError, Pid, read_stat};
 
 /// Snapshot of the processes of a container.
@@ -23,7 +23,7 @@ pub struct Members {
     /// runtime.
     pub root: Option<Pid>,
     /// Number of processes that do not descend from the root: `kubectl exec`, exec probes, orphans.
-    pub entered: usize,
+    pub foreign_processes: usize,
 }
 
 /// Finds the processes of a container: those listed in its cgroup or, if they have no pid in this
@@ -81,11 +81,11 @@ impl Members {
             }
             false
         };
-        let entered = processes.iter().filter(|pid| !descends(pid)).count();
+        let foreign_processes = processes.iter().filter(|pid| !descends(pid)).count();
         Self {
             processes,
             root,
-            entered,
+            foreign_processes,
         }
     }
 }
@@ -138,7 +138,7 @@ fn scan(host: &HostRoot, container: &Container) -> Result<Vec<Pid>, OsError> {
     let mut pids = Vec::new();
     for pid in numbers_in(host.proc.clone())? {
         let path = host.proc.join(format!("{pid}/cgroup"));
-        let text = match read_text_if_present(&path) {
+        let text = match read_optional_text(&path) {
             Ok(Some(text)) => text,
             Ok(None) => continue,
             Err(e) if e.is_gone() => continue,

@@ -102,7 +102,7 @@ fn containers_of_all_samples_are_found_with_their_processes() {
         let expected = Members {
             processes: vec![Pid(700), Pid(701), Pid(705)],
             root: Some(Pid(700)),
-            entered: 1,
+            foreign_processes: 1,
         };
         assert_eq!(members, expected, "{}", sample.node);
         // The same ids in other pods and containers do not match.

@@ -32,7 +32,7 @@ fn extents_of_different_mappings_do_not_join() {
 
 #[test]
 fn a_file_that_holds_contents_cannot_be_mapped_writable() {
-    let memory = SharedMemory::holding("test", b"model").unwrap();
+    let memory = SharedMemory::create_sealed("test", b"model").unwrap();
     assert_eq!(memory.map_read().unwrap().as_slice(), b"model");
     assert!(memory.map_extent().is_err());
     let again = SharedMemory::open(memory.as_fd().try_clone_to_owned().unwrap()).unwrap();
@@ -42,7 +42,7 @@ fn a_file_that_holds_contents_cannot_be_mapped_writable() {
 #[test]
 fn large_contents_are_written_as_small_ones_are() {
     let contents: Vec<u8> = (0..HUGE_PAGE_BYTES + 5).map(|at| at as u8).collect();
-    let memory = SharedMemory::holding("test", &contents).unwrap();
+    let memory = SharedMemory::create_sealed("test", &contents).unwrap();
     assert_eq!(memory.bytes(), contents.len());
     assert!(memory.map_read().unwrap().as_slice() == contents);
     assert!(memory.map_extent().is_err(), "sealed");
@@ -64,7 +64,7 @@ fn children_that_start_meanwhile_do_not_keep_contents_from_being_sealed() {
             child.status().unwrap();
         }
     };
-    let hold = |_| SharedMemory::holding("test", &contents).map(drop);
+    let hold = |_| SharedMemory::create_sealed("test", &contents).map(drop);
     let held: Result<Vec<()>, OsError> = std::thread::scope(|scope| {
         scope.spawn(start_children);
         let held = (0..100).map(hold).collect();

@@ -135,7 +135,7 @@ fn a_lasting_problem_is_reported_when_it_begins() {
     pod.not_placed = Some(NotPlaced::Unsupported("gVisor".to_owned()));
     pod.trial.withdrawn = Some("no gain".to_owned());
     pod.trial.progress = Some("trial: no latency".to_owned());
-    pod.trial.lacks_reports = true;
+    pod.trial.is_missing_reports = true;
     let all = [
         "CpusetEmpty",
         "Throttled",

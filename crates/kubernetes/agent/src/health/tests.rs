@@ -21,7 +21,7 @@ fn self_test(has_sys_nice: bool) -> SelfTest {
     SelfTest {
         has_sys_nice,
         has_read_only_cgroups: false,
-        user_masks: None,
+        mask_restoration: None,
     }
 }
 

@@ -39,14 +39,14 @@ fn state(threads: u16) -> albacore_placer::SubjectState {
         subject: SubjectId(0),
         cpuset: Default::default(),
         policy: SubjectPolicy { threads, ..policy },
-        threads_asked: 2,
+        threads_requested: 2,
         workers_found: 2,
         shape: None,
         warnings: Vec::new(),
         drifts: Default::default(),
         widened: 0,
         respawns: 0,
-        entered: 0,
+        foreign_processes: 0,
         quota: Default::default(),
         is_throttled: false,
         is_refused: false,
@@ -54,7 +54,7 @@ fn state(threads: u16) -> albacore_placer::SubjectState {
         plan_hash: None,
         mapping: None,
         is_solved: true,
-        fixed_threads: Vec::new(),
+        obstacle_cpus: Vec::new(),
         hot_threads: Some(3),
         topology_hash: 7,
     }
@@ -178,7 +178,7 @@ fn fixed_threads_of_pods_that_are_not_planned_are_reported() {
     let mut facts = facts(usual_pods().take(2).collect());
     let state = facts.pods[1].state.as_mut().unwrap();
     state.is_solved = false;
-    state.fixed_threads = [7, 3, 3].map(CpuId).to_vec();
+    state.obstacle_cpus = [7, 3, 3].map(CpuId).to_vec();
     let status = StatusBuilder::default().build(&facts, &at(0));
     assert_eq!(status.fixed_threads.as_deref(), Some("3*2,7"));
     let orders = status
@@ -394,7 +394,7 @@ proptest! {
                 subject: SubjectId(number as _),
                 mapping: Some(mapping()),
                 is_solved: number % 3 != 0,
-                fixed_threads: mapping().cpus,
+                obstacle_cpus: mapping().cpus,
                 ..state(quota)
             });
             pod.stats.cause = Some(DriftCause::CpusetChange);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use albacore_trial::{
-    Arm, Figure, LOAD_REPORT_PERIOD, LatencyHistogram, PodUsage, REPORT_PERIOD, REPORT_WAIT_MAX,
+    Arm, LOAD_REPORT_PERIOD, LatencyHistogram, PodUsage, REPORT_PERIOD, REPORT_WAIT_MAX,
+    TrialMetric,
 };
 
 use super::*;
@@ -11,14 +12,14 @@ use crate::pods_for_tests::{opted_in_pod, place, policy};
 
 const WINDOW: Duration = Duration::from_secs(10);
 
-fn desired(figure: Figure) -> DesiredPod {
+fn desired(metric: TrialMetric) -> DesiredPod {
     let mut action = place(policy(1, 2));
     if let PodAction::Place { trial, .. } = &mut action {
         *trial = Some(TrialSpec {
             window: WINDOW,
             rounds: 8,
             arms: vec![Arm::Compact, Arm::None],
-            figure,
+            metric,
         });
     }
     DesiredPod {
@@ -30,17 +31,17 @@ fn desired(figure: Figure) -> DesiredPod {
 /// A node with one pod on trial whose server answers 1,000 requests between two reports.
 struct Node {
     trials: Trials,
-    figure: Figure,
+    metric: TrialMetric,
     now: Instant,
     answered: [u64; 2],
     usage: PodUsage,
 }
 
 impl Node {
-    fn new(figure: Figure) -> Self {
+    fn new(metric: TrialMetric) -> Self {
         let mut node = Self {
             trials: Trials::default(),
-            figure,
+            metric,
             now: Instant::now(),
             answered: [0; 2],
             usage: PodUsage {
@@ -53,7 +54,7 @@ impl Node {
     }
 
     fn arm(&mut self) -> Arm {
-        let mut desired = vec![desired(self.figure)];
+        let mut desired = vec![desired(self.metric)];
         self.trials.apply(&mut desired, self.now);
         let PodAction::Place { policy, .. } = &desired[0].action else {
             panic!("{desired:?}")
@@ -64,12 +65,12 @@ impl Node {
     fn advance(&mut self, latency: Option<LatencyHistogram>) -> bool {
         let latest = latency.map(|latency| ("u".to_owned(), latency));
         let latest: LatestLatency = latest.into_iter().collect();
-        let reading = Reading {
+        let reading = SubjectSnapshot {
             usage: self.usage.clone(),
             mapping: None,
         };
         let read = |_: &DesiredPod| Some(reading.clone());
-        let desired = [desired(self.figure)];
+        let desired = [desired(self.metric)];
         self.trials.advance(&desired, &latest, read, self.now)
     }
 
@@ -88,7 +89,7 @@ impl Node {
 #[test]
 fn the_reported_latency_decides_a_trial() {
     for winner in [Arm::Scatter, Arm::Compact, Arm::None] {
-        let mut node = Node::new(Figure::Latency);
+        let mut node = Node::new(TrialMetric::Latency);
         while node.trials.facts("u").progress.is_some() {
             let period = node.trials.facts("u").report_period;
             assert_eq!(period, Some(REPORT_PERIOD));
@@ -108,7 +109,7 @@ fn the_reported_latency_decides_a_trial() {
 
 #[test]
 fn a_custom_server_is_judged_by_the_wait_time_of_its_threads() {
-    let mut node = Node::new(Figure::RunDelay);
+    let mut node = Node::new(TrialMetric::RunDelay);
     assert_eq!(node.trials.facts("u").report_period, None);
     while node.trials.facts("u").progress.is_some() {
         node.now = node.trials.next().unwrap();
@@ -127,7 +128,7 @@ fn a_custom_server_is_judged_by_the_wait_time_of_its_threads() {
 
 #[test]
 fn a_report_from_before_a_sample_is_due_does_not_count() {
-    let mut node = Node::new(Figure::Latency);
+    let mut node = Node::new(TrialMetric::Latency);
     let early = || Some(vec![(f64::INFINITY, 7)]);
     assert!(!node.advance(early()) && !node.trials.is_waiting());
     node.now = node.trials.next().unwrap();
@@ -140,7 +141,7 @@ fn a_report_from_before_a_sample_is_due_does_not_count() {
 
 #[test]
 fn without_reports_the_plan_stays_and_that_is_reported() {
-    let mut node = Node::new(Figure::Latency);
+    let mut node = Node::new(TrialMetric::Latency);
     // bound: the arms of the first round
     while node.arm() != Arm::None {
         node.report(true);
@@ -154,17 +155,17 @@ fn without_reports_the_plan_stays_and_that_is_reported() {
         assert!(node.advance(None));
         assert_eq!(node.arm(), Arm::Scatter);
         let facts = node.trials.facts("u");
-        assert!(facts.lacks_reports && facts.withdrawn.is_none());
+        assert!(facts.is_missing_reports && facts.withdrawn.is_none());
     }
     node.report(true);
-    assert!(!node.trials.facts("u").lacks_reports);
+    assert!(!node.trials.facts("u").is_missing_reports);
 }
 
 #[test]
 fn a_node_that_only_observes_measures_nothing() {
-    let mut node = Node::new(Figure::Latency);
+    let mut node = Node::new(TrialMetric::Latency);
     node.report(true);
-    let mut desired = vec![desired(Figure::Latency)];
+    let mut desired = vec![desired(TrialMetric::Latency)];
     if let PodAction::Place { policy, .. } = &mut desired[0].action {
         policy.enforcement = Enforcement::Observe;
     }

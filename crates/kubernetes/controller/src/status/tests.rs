@@ -635,7 +635,7 @@ fn workers_that_keep_ending_are_reported() {
     );
     for (pod, restarts) in case.pods.iter_mut().zip([31, 2]) {
         let workers = &mut pod.state.as_mut().unwrap().workers;
-        (workers.restarts, workers.last_end) = (restarts, Some("signal 9".to_owned()));
+        (workers.restarts, workers.last_exit) = (restarts, Some("signal 9".to_owned()));
     }
     assert_eq!(workers(&case).respawns, 33);
     assert_eq!(workers(&case).last_cause.as_deref(), Some("a: signal 9"));

@@ -85,7 +85,7 @@ pub fn run_input(
 /// Waits for the file; returns false after a timeout or a signal.
 fn wait(path: &Path, time: Duration, signals: &Signals) -> bool {
     let begin = Instant::now();
-    while begin.elapsed() < time && signals.take() == 0 {
+    while begin.elapsed() < time && signals.termination_count() == 0 {
         if path.exists() {
             return true;
         }

@@ -38,7 +38,7 @@ fn quality(results: &Results) -> Vec<String> {
     let same = compare(results, Arm::KernelAgain, Arm::Kernel);
     let claims = same
         .iter()
-        .filter(|one| one.interval.claim() != Claim::Open);
+        .filter(|one| one.interval.claim() != Claim::Inconclusive);
     let claims = claims.count();
     if let Some(all) = pooled(&same) {
         said.push(format!(
@@ -93,7 +93,7 @@ fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
         verdict(&all),
         count(Claim::Faster),
         count(Claim::Slower),
-        count(Claim::Open),
+        count(Claim::Inconclusive),
     )];
     let cpus = results.header.machine.cpus;
     for (group, members) in by_subscription(&comparisons, cpus) {
@@ -136,7 +136,7 @@ fn compact_or_scatter(results: &Results) -> Vec<String> {
         let answer = match interval.claim() {
             Claim::Faster => "yes",
             Claim::Slower => "no, Scatter beats it",
-            Claim::Open => "open",
+            Claim::Inconclusive => "open",
         };
         let plural = if threads == 1 { "" } else { "s" };
         Some(format!(
@@ -151,6 +151,6 @@ fn verdict(interval: &Interval) -> &'static str {
     match interval.claim() {
         Claim::Faster => "faster",
         Claim::Slower => "slower",
-        Claim::Open => "no difference can be claimed",
+        Claim::Inconclusive => "no difference can be claimed",
     }
 }

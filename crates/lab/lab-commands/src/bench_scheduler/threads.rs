@@ -229,7 +229,7 @@ impl<'a> ModelThread<'a> {
         let now = now(self.begin);
         let departure =
             self.queue
-                .granted(now, free, u64::MAX, &mut self.members, &mut self.dropped);
+                .take_batch(now, free, u64::MAX, &mut self.members, &mut self.dropped);
         self.members.clear();
         let next = self.queue.candidate(now, &mut self.dropped);
         self.count_drops();

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use albacore_batching::{
-    Actions, Ahead, Arrival, Config, Event, Nanos, Position, QueueIndex, RequestKey, Scheduler,
+    Actions, Arrival, Config, Event, Nanos, Position, QueueIndex, RequestKey, RowsAhead, Scheduler,
     WorkerIndex,
 };
 use albacore_random::Xoshiro256;
@@ -248,7 +248,7 @@ impl<'a> Server<'a> {
         let is_in_time = objective.is_none_or(|objective| {
             let time = objective.saturating_sub(Nanos(waited));
             self.scheduler.board(index).is_some_and(|board| {
-                let admitted = board.admit(rows, Ahead::InTime, time, Nanos(now));
+                let admitted = board.admit(rows, RowsAhead::InTime, time, Nanos(now));
                 admitted.is_ok()
             })
         });

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use albacore_os::Signals;
-use albacore_statistics::Change;
+use albacore_statistics::RegressionCheck;
 
 use crate::error::TuneError;
 use crate::outcome::Outcome;
@@ -80,9 +80,9 @@ pub fn apply(
         let what = format!("{error}; {file} keeps the chosen values, which were not verified");
         TuneError::Failed(what)
     })?;
-    let change = Change::between(&before, &after);
+    let change = RegressionCheck::between(&before, &after);
     let text = change.text();
-    if change.is_worse() {
+    if change.is_regression() {
         undo()?;
         return Err(TuneError::Failed(format!(
             "{text}: worse beyond the noise, so {file} was restored; restart its server if workers \

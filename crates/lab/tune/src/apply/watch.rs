@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use albacore_bench::ServerAddress;
 use albacore_os::Signals;
-use albacore_statistics::{Change, ServedWindow};
+use albacore_statistics::{RegressionCheck, RequestWindow};
 
 use crate::configuration::Configuration;
 use crate::error::TuneError;
@@ -31,25 +31,25 @@ impl Watch {
     pub(super) fn connect(url: &str, time: Duration) -> Result<Self, TuneError> {
         let server = ServerAddress::parse(url)
             .map_err(|error| TuneError::Usage(format!("--watch: {error}")))?;
-        server.served()?;
+        server.request_counters()?;
         Ok(Self {
             server,
-            window: time / Change::WINDOWS,
+            window: time / RegressionCheck::WINDOWS,
         })
     }
 
     /// # Errors
     /// The server does not answer, was restarted, or gets too few requests; a signal was received.
-    pub(super) fn measure(&self, signals: &Signals) -> Result<Vec<ServedWindow>, TuneError> {
-        let mut before = self.server.served()?;
+    pub(super) fn measure(&self, signals: &Signals) -> Result<Vec<RequestWindow>, TuneError> {
+        let mut before = self.server.request_counters()?;
         let mut windows = Vec::new();
-        for _ in 0..Change::WINDOWS {
+        for _ in 0..RegressionCheck::WINDOWS {
             sleep(self.window, signals)?;
-            let after = self.server.served()?;
-            let window = ServedWindow::of(after.since(&before));
+            let after = self.server.request_counters()?;
+            let window = RequestWindow::of(after.since(&before));
             let seconds = self.window.as_secs_f64();
             let requests = window.map_or(0.0, |window| window.requests);
-            let least = Change::REQUESTS_MIN;
+            let least = RegressionCheck::REQUESTS_MIN;
             let window = window.filter(|window| window.requests >= least);
             windows.push(window.ok_or_else(|| {
                 TuneError::Failed(format!(
@@ -83,8 +83,8 @@ impl Watch {
             let begin = Instant::now();
             // a server that is restarting does not answer
             let is_there = || {
-                let served = self.server.served().ok();
-                served.is_some_and(|of| (of.workers, of.threads) == (workers, threads))
+                let counters = self.server.request_counters().ok();
+                counters.is_some_and(|of| (of.workers, of.threads) == (workers, threads))
             };
             while !is_there() {
                 if begin.elapsed() >= RESTART_TIME_MAX {
@@ -102,7 +102,7 @@ impl Watch {
 fn sleep(time: Duration, signals: &Signals) -> Result<(), TuneError> {
     let begin = Instant::now();
     while begin.elapsed() < time {
-        if signals.take() != 0 {
+        if signals.termination_count() != 0 {
             return Err(TuneError::Failed("interrupted while watching".to_owned()));
         }
         std::thread::sleep(POLL.min(time.saturating_sub(begin.elapsed())));

@@ -29,7 +29,7 @@ pub(super) fn page(outcome: &Outcome) -> String {
         outcome.percentile,
         escape(&outcome.mix),
         escape(&outcome.arrivals),
-        outcome.ran_on,
+        outcome.machine,
         outcome.seconds,
         pareto::draw(outcome),
         measured(outcome),

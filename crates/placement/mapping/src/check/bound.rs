@@ -11,7 +11,7 @@ mod speeds;
 
 use albacore_topology::{Cpu, Distances, Topology};
 
-pub use one::counted_bound;
+pub use one::counting_bound;
 pub(super) use several::counted;
 
 /// Returns the number of a cpu's domain on one level.

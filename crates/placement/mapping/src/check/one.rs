@@ -7,8 +7,8 @@
 //! one figure: how far its right-hand side would have to move for the mapping to satisfy it.
 //! [`check`] reports the figures, [`check_solution`] compares them with the relaxations that a
 //! [`Solution`] admits. **Proof sketch.** Each `fn` below is one constraint. **Limits.** Quadratic
-//! in T and W. A counted bound is recounted (`counted_bound`) if it is to prove optimality; a bound
-//! from Lagrangian relaxation or from a search is only compared with the objective.
+//! in T and W. A counted bound is recounted (`counting_bound`) if it is to prove optimality; a
+//! bound from Lagrangian relaxation or from a search is only compared with the objective.
 
 use albacore_topology::{Cpu, CpuId};
 
@@ -16,7 +16,7 @@ use super::fill_levels::cpu_volumes;
 use super::placed::{Placed, value};
 use super::{main_rules, several};
 use crate::{
-    Certificate, JointProblem, Mapping, Problem, Proof, Relaxation, Slot, Solution, counted_bound,
+    Certificate, JointProblem, Mapping, Problem, Proof, Relaxation, Slot, Solution, counting_bound,
     relaxed_by,
 };
 
@@ -42,11 +42,11 @@ pub enum Violation {
         problem: u16,
     },
     /// Rule (1): the mapping has too few or too many threads.
-    #[error("rule (1): the mapping places {placed} threads, the problem has {asked}")]
+    #[error("rule (1): the mapping places {placed} threads, the problem has {requested}")]
     OtherCount {
         /// Entries of the mapping.
         placed: usize,
-        asked: usize,
+        requested: usize,
     },
     /// Rule (1): a thread is on a cpu outside the cpuset.
     #[error(
@@ -172,7 +172,7 @@ pub fn check_solution(
     let stated = &solution.certificate;
     let mut violations = certificate_errors(report.objective, &report.relaxed, stated);
     violations.extend(match problem.topology.is_uniform() {
-        true => unproven_claim(problem, stated),
+        true => check_proof(problem, stated),
         false => inconsistent_claim(stated)
             .or_else(|| unconfirmed_where_speeds_differ(problem, solution)),
     });
@@ -222,12 +222,12 @@ pub fn certificate_errors(
 /// Returns a violation if the proof that a certificate states does not hold, for any mapping on
 /// cores that are equally fast; used by [`check_solution`]. A counted bound that is to prove
 /// optimality is recounted.
-pub fn unproven_claim(problem: &Problem, stated: &Certificate) -> Option<Violation> {
+pub fn check_proof(problem: &Problem, stated: &Certificate) -> Option<Violation> {
     let inconsistent = inconsistent_claim(stated);
     if inconsistent.is_some() || stated.proof != Proof::Bound {
         return inconsistent;
     }
-    let (bound, counted) = (stated.bound, counted_bound(problem, &stated.relaxed));
+    let (bound, counted) = (stated.bound, counting_bound(problem, &stated.relaxed));
     (counted > bound).then_some(Violation::Unconfirmed { bound, counted })
 }
 

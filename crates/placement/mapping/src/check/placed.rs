@@ -34,7 +34,7 @@ impl<'a> Placed<'a> {
             let placed = mapping.cpus.len();
             return Err(vec![Violation::OtherCount {
                 placed,
-                asked: expected,
+                requested: expected,
             }]);
         }
         let machine = topology.cpus();

@@ -22,8 +22,8 @@ use super::one::inconsistent_claim;
 use super::placed::{Placed, value};
 use super::{balance, bound, main_rules};
 use crate::{
-    Certificate, Mapping, Proof, Relaxation, Violation, certificate_errors, counted_bound,
-    unproven_claim,
+    Certificate, Mapping, Proof, Relaxation, Violation, certificate_errors, check_proof,
+    counting_bound,
 };
 use crate::{Deployment, JointProblem, JointSolution};
 
@@ -94,9 +94,9 @@ pub fn check_joint(
     let errors = certificate_errors(report.objective, &report.relaxed, stated);
     let errors = errors.into_iter().map(JointViolation::Stated);
     let mut violations: Vec<_> = errors.collect();
-    let alone = only(problem).and_then(|one| problem.alone(one));
+    let alone = only(problem).and_then(|one| problem.single_problem(one));
     let unproven = match alone {
-        Some(alone) => unproven_claim(&alone, stated),
+        Some(alone) => check_proof(&alone, stated),
         None => {
             inconsistent_claim(stated).or_else(|| unconfirmed(problem, &solution.mappings, stated))
         }
@@ -141,10 +141,10 @@ pub(super) fn unconfirmed(
 /// Upper bound of the objective of all mappings that relax no rule beyond what the solution admits,
 /// counted from the problem and the loads that every balanced placement has. `None` if the mappings
 /// are not placed on the cpusets. The solution's own bound may be lower if it rests on a search.
-pub fn counted_joint_bound(problem: &JointProblem, solution: &JointSolution) -> Option<i64> {
+pub fn joint_counting_bound(problem: &JointProblem, solution: &JointSolution) -> Option<i64> {
     let admitted = &solution.certificate.relaxed;
-    match only(problem).and_then(|one| problem.alone(one)) {
-        Some(alone) => Some(counted_bound(&alone, admitted)),
+    match only(problem).and_then(|one| problem.single_problem(one)) {
+        Some(alone) => Some(counting_bound(&alone, admitted)),
         None => {
             let placed = placed(problem, &solution.mappings).ok()?;
             Some(bound::counted(problem, &placed, admitted))
@@ -236,7 +236,7 @@ fn rules_for_one(
         violation,
     };
     // rule (1) has already rejected an empty cpuset
-    let Some(alone) = problem.alone(deployment) else {
+    let Some(alone) = problem.single_problem(deployment) else {
         return Ok(Vec::new());
     };
     match crate::check(&alone, mapping) {

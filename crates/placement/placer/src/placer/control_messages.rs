@@ -2,7 +2,7 @@
 
 use super::{CONTROL_KEY, Placer};
 use crate::limits::CONTROLS_MAX;
-use crate::report::{Report, Restored};
+use crate::report::{Report, RestoreSummary};
 use crate::{ControlRequest, SubjectId};
 
 use albacore_os::PollKey;
@@ -26,7 +26,11 @@ impl Placer {
     }
 
     /// Restores the masks of a subject and removes it.
-    pub(crate) fn remove(&mut self, id: SubjectId, report: &mut dyn FnMut(&Report)) -> Restored {
+    pub(crate) fn remove(
+        &mut self,
+        id: SubjectId,
+        report: &mut dyn FnMut(&Report),
+    ) -> RestoreSummary {
         let restored = self.restore_one(id, report);
         self.subjects.remove(&id);
         report(&Report::Restored(restored.clone()));

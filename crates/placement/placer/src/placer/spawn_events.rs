@@ -23,7 +23,7 @@ impl Placer {
     ///
     /// # Errors
     /// The kernel sends no events here; spawns are only polled.
-    pub fn listen_for_spawns(&mut self) -> Result<(), ConnectorError> {
+    pub fn subscribe_spawn_events(&mut self) -> Result<(), ConnectorError> {
         let connector = ProcConnector::open()?;
         self.events.poll.add(&connector, CONNECTOR_KEY)?;
         self.events.spawn_events = Some(SpawnEvents {

@@ -34,7 +34,7 @@ impl Subject {
         let (mut known, mut cpus) = (0, Vec::new());
         for slot in Slot::all(workers, threads) {
             let process = ledger.worker(slot.worker).map(|id| id.pid);
-            let thread = ledger.thread_in(slot).map(|id| id.tid);
+            let thread = ledger.thread_at(slot).map(|id| id.tid);
             let mask = process
                 .zip(thread)
                 .and_then(|(pid, tid)| Some(self.tree.thread(pid, tid)?.mask.clone()))

@@ -16,7 +16,7 @@ use crate::process::ProcessReader;
 pub(crate) struct ContainerState {
     pub(crate) quota: CpuQuota,
     pub(crate) is_throttled: bool,
-    pub(crate) entered: usize,
+    pub(crate) foreign_processes: usize,
     /// A check has succeeded before.
     is_known: bool,
 }
@@ -37,7 +37,7 @@ impl Subject {
         let members = subtree.cgroup().read_processes()?;
         // 0 is a process of another PID namespace, which cannot be matched with the tree.
         let is_stranger = |pid: &&Pid| pid.0 != 0 && self.tree.get(**pid).is_none();
-        self.container.entered = members.iter().filter(is_stranger).count();
+        self.container.foreign_processes = members.iter().filter(is_stranger).count();
         let threads = self.threads_within_quota();
         let is_other = self.policy.set_threads(threads);
         Ok(is_other || before != self.container_warnings())
@@ -53,9 +53,9 @@ impl Subject {
 
     /// T, or the number of threads per worker that the quota lets run concurrently.
     pub(crate) fn threads_within_quota(&self) -> u16 {
-        let asked = self.policy.requested();
+        let requested = self.policy.requested();
         let millicpus = self.container.quota.millicpus;
-        threads_within_quota(asked.workers, asked.threads, millicpus)
+        threads_within_quota(requested.workers, requested.threads, millicpus)
     }
 
     /// Warnings that do not come from a plan.
@@ -64,10 +64,10 @@ impl Subject {
         if let Some(millicpus) = self.container.quota.millicpus
             && self.policy().threads < self.policy.requested().threads
         {
-            warnings.push(PlacementWarning::Quota {
+            warnings.push(PlacementWarning::LimitedByQuota {
                 millicpus,
                 threads: self.policy().threads,
-                asked: self.policy.requested().threads,
+                requested: self.policy.requested().threads,
             });
         }
         if self.container.is_throttled {
@@ -80,9 +80,9 @@ impl Subject {
         if count > 0 {
             warnings.push(PlacementWarning::SlowMains { count });
         }
-        if self.container.entered > 0 {
-            let count = self.container.entered;
-            warnings.push(PlacementWarning::Entered { count });
+        if self.container.foreign_processes > 0 {
+            let count = self.container.foreign_processes;
+            warnings.push(PlacementWarning::ForeignProcesses { count });
         }
         warnings
     }

@@ -205,14 +205,14 @@ impl Subject {
             subject: self.id,
             cpuset: self.cpuset.cpus.clone(),
             policy: self.policy().clone(),
-            threads_asked: self.policy.requested().threads,
+            threads_requested: self.policy.requested().threads,
             workers_found: self.workers.count(),
             shape: self.shape,
             warnings: self.warnings.clone(),
             drifts: self.verification.drifts().clone(),
             widened: self.verification.widened(),
             respawns: self.workers.total_respawns(),
-            entered: self.container.entered,
+            foreign_processes: self.container.foreign_processes,
             quota: self.container.quota,
             is_throttled: self.container.is_throttled,
             is_refused: self.policy.is_refused(),
@@ -220,7 +220,7 @@ impl Subject {
             plan_hash: pair.map(|(problem, mapping)| plan_hash(problem, mapping)),
             mapping: pair.map(|(_, mapping)| mapping.clone()),
             is_solved: self.is_solved(),
-            fixed_threads: self.obstacle_cpus(),
+            obstacle_cpus: self.obstacle_cpus(),
             hot_threads: self.hot_threads(),
             topology_hash,
         }
@@ -256,7 +256,7 @@ impl Subject {
     }
 
     fn row(&self, slot: Slot, now: Micros) -> SlotRow {
-        let thread = self.ledger.thread_in(slot);
+        let thread = self.ledger.thread_at(slot);
         let pid = self.workers.pid(slot.worker);
         let known = thread
             .zip(pid)

@@ -8,12 +8,12 @@ use super::{PassContext, Subject};
 use crate::PlacerError;
 use crate::execute::{ExecutedStep, StepOutcome, execute};
 use crate::limits::{RESTORE_ERRORS_MAX, RESTORE_PASSES_MAX};
-use crate::report::Restored;
+use crate::report::RestoreSummary;
 
 impl Subject {
     /// Restores all masks, despite errors, until a check of the tree finds nothing left to restore.
-    pub(crate) fn restore(&mut self, context: &mut PassContext<'_>) -> Restored {
-        let mut restored = Restored::default();
+    pub(crate) fn restore(&mut self, context: &mut PassContext<'_>) -> RestoreSummary {
+        let mut restored = RestoreSummary::default();
         let mut restored_threads = BTreeSet::new();
         let policy = SubjectPolicy {
             placement: PlacementMethod::None,

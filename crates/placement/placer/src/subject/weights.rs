@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_os::Micros;
 use albacore_plan::ServerKind;
-use albacore_solver::{BUSY_MAX, Slot, busy_by_dispatch_order};
+use albacore_solver::{BUSY_MAX, Slot, dispatch_order_utilization};
 use albacore_topology::{CpuId, CpuSet};
 
 use super::Subject;
@@ -59,7 +59,7 @@ impl Subject {
     fn measured_weights(&self) -> Option<Weights> {
         let mut weights = Weights::default();
         for slot in Slot::all(self.policy().workers, self.policy().threads) {
-            let thread = self.ledger.thread_in(slot);
+            let thread = self.ledger.thread_at(slot);
             let pid = self.workers.pid(slot.worker);
             let known = thread
                 .zip(pid)
@@ -106,7 +106,7 @@ impl Subject {
             Some(LoadClass::Hot) | None => BUSY_MAX,
         };
         match (&self.weights.in_force, self.server_kind) {
-            (None, ServerKind::Named) => busy_by_dispatch_order(workers, threads),
+            (None, ServerKind::Named) => dispatch_order_utilization(workers, threads),
             _ => Slot::all(workers, threads).map(share).collect(),
         }
     }

@@ -192,10 +192,10 @@ impl Run {
     }
 
     pub(crate) fn calls(&self) -> u64 {
-        self.placer.figures().setaffinity_calls
+        self.placer.counters().setaffinity_calls
     }
 
-    pub(crate) fn restore(&mut self) -> albacore_placer::Restored {
+    pub(crate) fn restore(&mut self) -> albacore_placer::RestoreSummary {
         let reports = &mut self.reports;
         self.placer.restore(&mut |r| reports.push(r.clone()))
     }

@@ -171,20 +171,20 @@ proptest! {
     fn planner_and_lint_agree_on_random_process_trees(
         processes in prop::collection::vec(random_process(), 1..14),
         is_named in any::<bool>(),
-        asked in 1..5u16,
+        requested in 1..5u16,
         arbiter in prop::option::of(any::<Index>()),
         command in prop::sample::select(&COMMANDS[..]),
     ) {
         let observation = tree(server_kind(is_named), &processes);
-        let (policy, ledger) = (policy(asked), ledger(&observation, arbiter, command));
-        let roles = find_roles(&observation, asked, &ledger);
+        let (policy, ledger) = (policy(requested), ledger(&observation, arbiter, command));
+        let roles = find_roles(&observation, requested, &ledger);
         let planned: BTreeSet<ProcessId> = observation
             .processes
             .iter()
             .filter(|process| roles.of(process) == Role::Worker)
             .map(|process| process.id)
             .collect();
-        prop_assert_eq!(workers::find(&observation, asked, &ledger), planned);
+        prop_assert_eq!(workers::find(&observation, requested, &ledger), planned);
         let proposed = plan_by(&observation, &policy, &ledger, &roles);
         let linted = lint(proposed, &input(&observation, &policy, &ledger));
         prop_assert!(linted.is_ok(), "{:?}", linted.err());

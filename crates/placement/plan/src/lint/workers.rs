@@ -11,13 +11,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::limits::{GROUP_AGE_MICROS, NON_FORKING_AGE_MICROS, WRAPPERS_MAX};
 use crate::{Ledger, Observation, Pid, Process, ProcessId, ServerKind, parse_thread_name};
 
-/// The worker processes of an observation, if the policy requests `asked` workers and `ledger` is
-/// the state before the plan.
-pub(super) fn find(observation: &Observation, asked: u16, ledger: &Ledger) -> BTreeSet<ProcessId> {
+/// The worker processes of an observation, if the policy requests `requested` workers and `ledger`
+/// is the state before the plan.
+pub(super) fn find(
+    observation: &Observation,
+    requested: u16,
+    ledger: &Ledger,
+) -> BTreeSet<ProcessId> {
     let tree = ProcessTree::of(observation);
     let workers = match observation.server_kind {
         ServerKind::Named => tree.named_workers(),
-        ServerKind::PreFork => tree.forked_workers(asked, ledger),
+        ServerKind::PreFork => tree.forked_workers(requested, ledger),
     };
     workers.into_iter().map(|process| process.id).collect()
 }
@@ -87,7 +91,7 @@ impl<'a> ProcessTree<'a> {
 
     /// The workers of a pre-fork server: the group of similar children of its arbiter, which is the
     /// first process with such a group on the path of largest subtrees.
-    fn forked_workers(&self, asked: u16, ledger: &Ledger) -> Vec<&'a Process> {
+    fn forked_workers(&self, requested: u16, ledger: &Ledger) -> Vec<&'a Process> {
         let mut path = self.root();
         // bound: one level of the tree per iteration
         for _ in 0..WRAPPERS_MAX {
@@ -96,7 +100,7 @@ impl<'a> ProcessTree<'a> {
             let children = self.children(here);
             if children.is_empty() {
                 let is_old = self.age_micros(here) >= NON_FORKING_AGE_MICROS;
-                let serves_alone = asked == 1 && is_old && !is_known;
+                let serves_alone = requested == 1 && is_old && !is_known;
                 return if serves_alone { vec![here] } else { Vec::new() };
             }
             let known = ledger.command_pattern.as_deref().filter(|_| is_known);

@@ -170,7 +170,7 @@ impl World {
             worker: WorkerIndex(worker),
             rank: Rank(rank),
         };
-        self.ledger.thread_in(slot).unwrap()
+        self.ledger.thread_at(slot).unwrap()
     }
 
     fn worker(&self, worker: u16) -> Pid {
@@ -401,7 +401,7 @@ fn a_mask_that_is_changed_before_it_is_read_back_counts_as_changed() {
     assert!(matches!(noted, Some(PlacementWarning::BackedOff { .. })));
     assert_eq!(world.plan_only().steps.len(), 1, "the other thread");
     // An edit of the deployment resets the back-off.
-    world.ledger.forget_changes();
+    world.ledger.clear_changes();
     assert_eq!(world.plan_only().steps.len(), 2);
 }
 

@@ -123,8 +123,8 @@ fn one_worker_of_a_forking_server_is_found_and_a_server_without_forks_is_its_own
 #[test]
 fn a_slowly_importing_arbiter_is_no_worker_where_several_are_requested() {
     let alone = observation(ServerKind::PreFork, vec![process(1, 0, GUNICORN)]);
-    let is_worker = |asked| {
-        let roles = find_roles(&alone, asked, &Ledger::default());
+    let is_worker = |requested| {
+        let roles = find_roles(&alone, requested, &Ledger::default());
         roles.of(&alone.processes[0]) == Role::Worker
     };
     assert_eq!([1, 2, 8].map(is_worker), [true, false, false]);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use albacore_solver::{
-    Certificate, Mode, Problem, Solution, Stage, WorkBudget, check_solution, counted_bound,
+    Certificate, Mode, Problem, Solution, Stage, WorkBudget, check_solution, counting_bound,
     solve_with_stage,
 };
 use albacore_topology::{Distances, Topology};
@@ -72,7 +72,7 @@ pub(crate) fn run(name: &str, topology: &Topology, size: (u16, u16, Mode)) -> Ro
         stated.optimal,
         row.gap * 100.0,
         label(stage),
-        counted_bound(&problem, &stated.relaxed) <= stated.bound,
+        counting_bound(&problem, &stated.relaxed) <= stated.bound,
         relaxed.join(", ")
     );
     row

@@ -13,7 +13,7 @@ use crate::single::allowed::Allowed;
 use crate::single::assignment::Assignment;
 use crate::single::domains::{CORE, CPU};
 use crate::single::local_search::Search;
-use crate::{Mapping, Share};
+use crate::{Mapping, Volume};
 
 /// `thread` moves to cpu `to`; `partner`, if any, moves to the previous cpu of `thread`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,13 +148,13 @@ impl<'a> CountedMapping<'a> {
     }
 
     /// Distribution of the threads over cpus.
-    pub(crate) fn share_of_cpus(&self) -> Share {
+    pub(crate) fn share_of_cpus(&self) -> Volume {
         let rule = self.search.domains.rules.cpu_volume;
         self.share(rule, &self.search.volume)
     }
 
     /// Distribution of the threads over cores.
-    pub(crate) fn share_of_cores(&self) -> Share {
+    pub(crate) fn share_of_cores(&self) -> Volume {
         self.share(
             self.search.domains.rules.core_volume,
             &self.search.core_volume,
@@ -163,7 +163,7 @@ impl<'a> CountedMapping<'a> {
 
     /// Where cores differ in speed, no limit applies to all units: `least` and `most` are then the
     /// fewest and most threads held.
-    fn share(&self, rule: (u32, u32), volume: &[u32]) -> Share {
+    fn share(&self, rule: (u32, u32), volume: &[u32]) -> Volume {
         let units = volume.len() as u32;
         let rest = self.threads() as u32 % units;
         let held = (
@@ -173,7 +173,7 @@ impl<'a> CountedMapping<'a> {
         let is_uniform = self.limits.checked.is_uniform();
         let (least, most) = if is_uniform { rule } else { held };
         let fullest = volume.iter().filter(|&&held| held == most).count() as u32;
-        Share {
+        Volume {
             units,
             least,
             most,

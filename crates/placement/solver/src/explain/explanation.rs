@@ -34,7 +34,7 @@ impl PairCounts {
 
 /// Distribution of W x T threads over cpus, or over cores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Share {
+pub struct Volume {
     /// Number of cpus or cores.
     pub units: u32,
     /// Fewest threads per unit by the rule: floor(WT / units).
@@ -49,7 +49,7 @@ pub struct Share {
 
 /// Threads on the cores of one speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SpeedShare {
+pub struct SpeedClass {
     /// In units where [`CAPACITY_MAX`](albacore_topology::CAPACITY_MAX) is a full core.
     pub capacity: u16,
     pub cores: u32,
@@ -58,7 +58,7 @@ pub struct SpeedShare {
     pub mains: u32,
 }
 
-impl SpeedShare {
+impl SpeedClass {
     /// The fastest first; empty if all cores are equally fast.
     pub(crate) fn of(problem: &Problem, mapping: &Mapping) -> Vec<Self> {
         let cpus = problem.topology.cpus();
@@ -150,7 +150,7 @@ pub struct Alternative {
 
 /// A rule that limits the objective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Binding {
+pub struct BindingConstraint {
     pub rule: Rule,
     /// Lower bound on the gain of the objective if this rule alone were dropped, beyond any gain
     /// that is possible with it.
@@ -164,13 +164,13 @@ pub struct Explanation {
     pub objective: i64,
     /// Threads over cpus, rule (8). Where cores differ in speed, `least` and `most` are the fewest
     /// and most threads held, here and in `cores`.
-    pub cpus: Share,
+    pub cpus: Volume,
     /// Threads over cores, rule (8+).
-    pub cores: Share,
+    pub cores: Volume,
     /// Most mains on one core: ceil(W/P).
     pub mains_per_core: u32,
     /// By the speed of cores, the fastest first; empty if all are equally fast.
-    pub speeds: Vec<SpeedShare>,
+    pub speeds: Vec<SpeedClass>,
     /// `None` if no two workers share a core.
     pub sharing: Option<CoreSharing>,
     pub mains: Group,
@@ -179,7 +179,7 @@ pub struct Explanation {
     /// every mapping that keeps the rules.
     pub parts: i64,
     /// Rules that limit the objective, the costliest first.
-    pub binding: Vec<Binding>,
+    pub binding: Vec<BindingConstraint>,
     /// Number of single exchanges and shifts that keep every rule and cost nothing.
     pub equal: u64,
     /// The best single exchange or shift that keeps every rule and gains; `None` if there is none.

@@ -12,7 +12,7 @@ use crate::explain::single_changes::changes_of;
 /// Another cpu for the thread, with the best change that moves it there: one that keeps every rule
 /// or, if there is none, one that breaks the fewest rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct AlternativeCpu {
     pub cpu: CpuId,
     /// The innermost level that it shares with the thread's own cpu.
     pub nearness: Level,
@@ -34,7 +34,7 @@ pub struct ThreadExplanation {
     /// Sum of its distances to the other threads of its worker, clock cycles.
     pub to_worker: i64,
     /// Every other cpu, in ascending order of id.
-    pub places: Vec<Place>,
+    pub places: Vec<AlternativeCpu>,
 }
 
 /// Evaluates one thread on each of the other cpus: the cost, and the rules that forbid it.
@@ -72,7 +72,7 @@ pub fn explain_thread(
     }
     let place = |(change, broken, gain): (Change, Rules, i64)| {
         let cpu = checked.domains.ids[change.to];
-        Some(Place {
+        Some(AlternativeCpu {
             cpu,
             nearness: Level::of(here, problem.topology.cpu(cpu)?),
             partner: change.partner.map(|p| checked.domains.slot(p)),
@@ -80,7 +80,7 @@ pub fn explain_thread(
             forbidden: broken.iter().collect(),
         })
     };
-    let mut places: Vec<Place> = best.into_iter().flatten().filter_map(place).collect();
+    let mut places: Vec<AlternativeCpu> = best.into_iter().flatten().filter_map(place).collect();
     places.sort_by_key(|place| place.cpu);
     let others = |keep: &dyn Fn(Slot) -> bool| {
         let others = mapping

@@ -6,7 +6,7 @@ use crate::explain::checked_mapping::CheckedMapping;
 use crate::explain::counted_mapping::Change;
 use crate::explain::groups::Groups;
 use crate::explain::single_changes::{ChangeSummary, climb_without, try_all};
-use crate::{Binding, CoreSharing, ExplainError, Explanation, Rule, SpeedShare};
+use crate::{BindingConstraint, CoreSharing, ExplainError, Explanation, Rule, SpeedClass};
 
 /// Explains `mapping`, as far as `budget` allows.
 ///
@@ -39,7 +39,7 @@ pub fn explain(
         complete &= gain > 0;
         if gain > anyway {
             let gain = gain - anyway;
-            binding.push(Binding { rule, gain });
+            binding.push(BindingConstraint { rule, gain });
         }
     }
     binding.sort_by_key(|b| std::cmp::Reverse(b.gain));
@@ -52,7 +52,7 @@ pub fn explain(
         objective: mains.cycles + sign * workers.iter().map(|w| w.cycles).sum::<i64>(),
         cpus: counted.share_of_cpus(),
         cores: counted.share_of_cores(),
-        speeds: SpeedShare::of(problem, mapping),
+        speeds: SpeedClass::of(problem, mapping),
         sharing: CoreSharing::of(problem, mapping),
         mains_per_core: checked.core_mains,
         parts: mains.alone + sign * workers.iter().map(|w| w.alone).sum::<i64>(),

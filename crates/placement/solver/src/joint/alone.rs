@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Returns the answer of [`solve`], unless it gains less than its moves cost.
-pub(super) fn solve_alone(
+pub(super) fn solve_single(
     problem: &JointProblem,
     instance: &Instance,
     alone: &Problem,

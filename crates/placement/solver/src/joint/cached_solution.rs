@@ -35,7 +35,7 @@ impl CachedSolution {
 
     /// Returns the solution of `problem` if it is the cached problem, with the same mappings in
     /// force or with the solution in force.
-    pub fn answer(&self, problem: &JointProblem) -> Option<JointSolution> {
+    pub fn get(&self, problem: &JointProblem) -> Option<JointSolution> {
         if self.is_same_problem(problem, CurrentMappings::SameAsSolution) {
             return Some(JointSolution {
                 gained: 0,
@@ -73,9 +73,9 @@ impl CachedSolution {
 
     fn has_current(&self, problem: &JointProblem, force: CurrentMappings) -> bool {
         let in_force = problem.deployments.iter().map(|d| d.current.as_ref());
-        let asked = self.problem.deployments.iter();
+        let requested = self.problem.deployments.iter();
         match force {
-            CurrentMappings::SameAsProblem => in_force.eq(asked.map(|d| d.current.as_ref())),
+            CurrentMappings::SameAsProblem => in_force.eq(requested.map(|d| d.current.as_ref())),
             CurrentMappings::SameAsSolution => in_force.eq(self.solution.mappings.iter().map(Some)),
         }
     }

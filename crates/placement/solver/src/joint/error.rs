@@ -108,13 +108,13 @@ pub(super) fn validate(problem: &JointProblem) -> Result<(), JointError> {
     validate_obstacles(problem, &machine)
 }
 
-fn validate_one(deployment: usize, asked: &Deployment, machine: &CpuSet) -> Result<(), JointError> {
-    validate_size(asked.workers, asked.threads)
+fn validate_one(deployment: usize, spec: &Deployment, machine: &CpuSet) -> Result<(), JointError> {
+    validate_size(spec.workers, spec.threads)
         .map_err(|error| JointError::Deployment { deployment, error })?;
-    if asked.cpuset.is_empty() {
+    if spec.cpuset.is_empty() {
         return Err(JointError::EmptyCpuset { deployment });
     }
-    let outside = asked.cpuset.difference(machine);
+    let outside = spec.cpuset.difference(machine);
     if !outside.is_empty() {
         return Err(JointError::OutsideMachine {
             deployment,

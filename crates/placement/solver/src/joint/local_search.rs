@@ -29,7 +29,7 @@ pub(super) fn apply_move(search: &mut SearchState<'_>, step: Move) {
 }
 
 /// Whether a thread may shift from a cpu to another without unbalancing loads.
-pub(super) fn keeps_balance_if_shifted(search: &SearchState<'_>, from: usize, to: usize) -> bool {
+pub(super) fn is_balanced_shift(search: &SearchState<'_>, from: usize, to: usize) -> bool {
     let (a, b) = (search.instance.core(from), search.instance.core(to));
     let order = &search.instance.fill_order;
     // equal fill levels on cores of different speed imply equal loads
@@ -57,7 +57,7 @@ fn evaluate_shift(search: &SearchState<'_>, thread: usize, to: usize) -> Option<
     } = search.threads[thread];
     let from = usize::from(cpu);
     let legal = from != to
-        && keeps_balance_if_shifted(search, from, to)
+        && is_balanced_shift(search, from, to)
         && search.has_room(tenant, worker, to)
         && search.has_ranks(tenant, to, main.into(), (!main).into());
     let mains = if main { search.mains_gain(from, to) } else { 0 };
@@ -171,7 +171,7 @@ impl GainTable {
         let (there, back) = (search.mains_gain(a, b), search.mains_gain(b, a));
         let unlike = (main_a + peer_b + there > 0 && search.violation_change(a, b, 1, 0) <= 0)
             || (peer_a + main_b + back > 0 && search.violation_change(b, a, 1, 0) <= 0);
-        let may_shift = keeps_balance_if_shifted(search, a, b);
+        let may_shift = is_balanced_shift(search, a, b);
         alike || unlike || (may_shift && (peer_a > 0 || main_a + there > 0))
     }
 }
@@ -303,7 +303,7 @@ impl LocalSearch {
         }
         self.refresh(search, cpu, budget);
         for other in (0..search.instance.cpus).filter(|&other| other != cpu) {
-            if budget.is_spent() {
+            if budget.is_exhausted() {
                 return;
             }
             self.refresh(search, other, budget);
@@ -353,7 +353,7 @@ fn best_between(search: &SearchState<'_>, a: usize, b: usize) -> Option<Move> {
             let step = Move::Exchange(first as usize, second as usize);
             consider(search, step, &mut best);
         }
-        if keeps_balance_if_shifted(search, a, b) {
+        if is_balanced_shift(search, a, b) {
             consider(search, Move::Shift(first as usize, b), &mut best);
         }
     }

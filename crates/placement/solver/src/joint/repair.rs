@@ -1,6 +1,6 @@
 //! Reduces the violation of the rules on mains, with priority over the score.
 
-use super::local_search::{apply_move, evaluate, keeps_balance_if_shifted};
+use super::local_search::{apply_move, evaluate, is_balanced_shift};
 use super::search_state::{CYCLE, Move, SearchState, Thread};
 use crate::WorkBudget;
 use crate::limits::FROZEN_COST;
@@ -52,7 +52,7 @@ fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Option<Mo
         }
     };
     for to in (0..search.instance.cpus).filter(|&to| to != from) {
-        if keeps_balance_if_shifted(search, from, to) {
+        if is_balanced_shift(search, from, to) {
             consider(Move::Shift(thread, to));
         }
         if main && search.violation_change(from, to, 1, 0) < 0 {

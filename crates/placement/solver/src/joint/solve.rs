@@ -13,7 +13,7 @@
 //! limits the search. With running threads the search is local: few moves and a good value, not
 //! proven optimal except on tiny problems or if the counts prove it.
 
-use super::alone::solve_alone;
+use super::alone::solve_single;
 use super::assignment::assign;
 use super::bound::upper_bound;
 use super::enumerate::{Key, RuleExcess, enumerate, sorted_loads};
@@ -49,9 +49,9 @@ pub fn solve_joint(
     if let [one] = &problem.deployments[..]
         && instance.fill_order.is_uniform()
         && instance.obstacles.iter().all(|&weight| weight == 0)
-        && let Some(alone) = problem.alone(one)
+        && let Some(alone) = problem.single_problem(one)
     {
-        return solve_alone(problem, &instance, &alone, budget);
+        return solve_single(problem, &instance, &alone, budget);
     }
     Ok(solve_instance(problem, &instance, budget))
 }
@@ -259,7 +259,7 @@ pub(super) fn first_placement<'a>(
     let mut search = SearchState::new(instance, rules, volume);
     assign(&mut search, volume, false);
     repair(&mut search, budget);
-    if search.core_mains_excess() > 0 && !budget.is_spent() {
+    if search.core_mains_excess() > 0 && !budget.is_exhausted() {
         let mut other = SearchState::new(instance, rules, volume);
         assign(&mut other, volume, true);
         repair(&mut other, budget);

@@ -54,7 +54,7 @@ pub(crate) fn lagrangian_bound(search: &Search<'_>, bound: i64, budget: &mut Wor
     for (outer, alone) in alone.into_iter().enumerate() {
         up_to = up_to.saturating_add(alone);
         let gains = (0..=outer).filter(|&level| domains.gain[level] > 0).count();
-        if gains > 1 && !budget.is_spent() {
+        if gains > 1 && !budget.is_exhausted() {
             let all = LevelGroup { inner: 0, outer };
             up_to = up_to.min(bound_of_group(search, all, budget));
         }

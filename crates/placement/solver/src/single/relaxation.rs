@@ -31,7 +31,7 @@ pub(crate) fn reduce_excess(domains: &Domains, volumes: &mut Volumes, budget: &m
     for order in [|excess: RuleExcess| excess, sum_last] {
         let mut least = order(excess(domains, volumes));
         for _ in 0..RELAXATION_STEPS_MAX {
-            if least == RuleExcess::default() || budget.is_spent() {
+            if least == RuleExcess::default() || budget.is_exhausted() {
                 return;
             }
             match better(domains, volumes, least, order, budget) {

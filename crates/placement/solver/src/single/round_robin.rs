@@ -15,7 +15,7 @@ use crate::single::domains::Domains;
 use crate::single::volumes::volumes;
 use crate::{
     Certificate, CheckReport, Mapping, Problem, ProblemError, Proof, ProvenBound, Solution,
-    counted_bound,
+    counting_bound,
 };
 
 /// Assigns threads to cpus in cyclic order.
@@ -42,7 +42,7 @@ pub fn round_robin(problem: &Problem) -> Result<Solution, ProblemError> {
 /// because the counts are those of equally fast cores.
 fn upper(problem: &Problem, report: &CheckReport) -> ProvenBound {
     if !problem.topology.is_uniform() {
-        let (bound, proof) = (counted_bound(problem, &report.relaxed), Proof::None);
+        let (bound, proof) = (counting_bound(problem, &report.relaxed), Proof::None);
         return ProvenBound { bound, proof };
     }
     let domains = Domains::of(problem);

@@ -138,7 +138,7 @@ impl SearchDriver<'_> {
     }
 
     fn is_finished(&self, budget: &WorkBudget) -> bool {
-        self.best.objective() >= self.upper.bound || budget.is_spent()
+        self.best.objective() >= self.upper.bound || budget.is_exhausted()
     }
 
     /// Runs a search on the best assignment; an improvement is attributed to `stage`.

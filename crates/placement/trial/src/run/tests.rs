@@ -28,7 +28,7 @@ fn spec(arms: &[Arm]) -> TrialSpec {
         window: Duration::from_secs(10),
         rounds: 8,
         arms: arms.to_vec(),
-        figure: Figure::Latency,
+        metric: TrialMetric::Latency,
     }
 }
 
@@ -315,11 +315,11 @@ fn a_server_that_stops_reporting_keeps_its_plan() {
         for _ in 0..windows {
             pod.window(FAST, None);
         }
-        assert!(!pod.trial.lacks_reports() || windows == 0);
+        assert!(!pod.trial.is_missing_reports() || windows == 0);
         pod.now = pod.trial.due().unwrap();
-        assert!(pod.trial.report_missing(pod.now));
+        assert!(pod.trial.handle_missing_report(pod.now));
         assert_eq!(pod.trial.state(), TrialState::Window(Arm::Scatter));
-        assert!(pod.trial.lacks_reports());
+        assert!(pod.trial.is_missing_reports());
         let progress = pod.trial.progress().unwrap();
         assert!(progress.starts_with("trial: no latency is reported, so Scatter stays"));
     }
@@ -388,9 +388,9 @@ fn reports_that_are_missing_after_the_verdict_change_nothing() {
     let mut pod = decided();
     for _ in 0..1000 {
         pod.now = pod.trial.due().unwrap();
-        assert!(!pod.trial.report_missing(pod.now));
+        assert!(!pod.trial.handle_missing_report(pod.now));
     }
-    assert!(!watch(&mut pod, 1000, 10) && !pod.trial.lacks_reports());
+    assert!(!watch(&mut pod, 1000, 10) && !pod.trial.is_missing_reports());
     assert_eq!(pod.trial.state().arm(), Arm::Compact);
 }
 
@@ -418,8 +418,8 @@ proptest! {
         ),
         is_latency in any::<bool>(),
     ) {
-        let figure = if is_latency { Figure::Latency } else { Figure::RunDelay };
-        let spec = TrialSpec { figure, rounds: 2, ..spec(&Arm::ALL) };
+        let metric = if is_latency { TrialMetric::Latency } else { TrialMetric::RunDelay };
+        let spec = TrialSpec { metric, rounds: 2, ..spec(&Arm::ALL) };
         let mut trial = TrialRun::new(spec, &policy(), 0, Instant::now());
         for (latency, number) in figures {
             let usage = PodUsage {

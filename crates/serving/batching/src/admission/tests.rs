@@ -104,7 +104,7 @@ fn concurrent_threads_overshoot_by_at_most_one_request_each_and_by_no_row() {
                     let (timed, sized) = (board(&scheduler, 0), board(&scheduler, 1));
                     // Each row takes 1 ms; the scheduler makes no step in between.
                     for _ in 0..40 {
-                        let in_time = timed.admit(1, Ahead::InTime, Nanos(20 * MS), Nanos(0));
+                        let in_time = timed.admit(1, RowsAhead::InTime, Nanos(20 * MS), Nanos(0));
                         if in_time.is_ok() && timed.reserve(1).is_ok() {
                             admitted.fetch_add(1, Ordering::Relaxed);
                         }

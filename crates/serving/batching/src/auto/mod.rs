@@ -90,7 +90,7 @@ pub fn deferred(objective: Nanos, window: Option<Nanos>) -> Release {
 
 /// Known properties of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueFacts {
+pub struct QueueProperties {
     /// Cost of a batch, with a safety margin; `None` while unknown.
     pub cost: Option<Cost>,
     /// Mean cost of a batch.
@@ -111,7 +111,7 @@ struct AutoQueue {
     choice: Choice,
     is_worthwhile: bool,
     is_bursty: bool,
-    /// The choice last reported by [`Auto::take_changed`].
+    /// The choice last reported by [`AutoPolicy::take_changed`].
     reported: Option<bool>,
     /// When the choice last changed.
     changed: Option<Nanos>,
@@ -144,13 +144,13 @@ struct Conditions {
 
 /// The choices for all queues of a scheduler.
 #[derive(Clone, Debug, Default)]
-pub struct Auto {
+pub struct AutoPolicy {
     queues: Vec<AutoQueue>,
     front: Option<FrontCost>,
     next: Nanos,
 }
 
-impl Auto {
+impl AutoPolicy {
     pub fn add_queue(&mut self) {
         self.queues.push(AutoQueue::default());
     }
@@ -199,7 +199,7 @@ impl Auto {
         }
     }
 
-    /// Whether [`Auto::decide`] is due.
+    /// Whether [`AutoPolicy::decide`] is due.
     #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
         now >= self.next
@@ -215,7 +215,7 @@ impl Auto {
     }
 
     /// Decides for all queues; `facts` are in queue order.
-    pub fn decide(&mut self, facts: &[QueueFacts], workers: usize, now: Nanos) {
+    pub fn decide(&mut self, facts: &[QueueProperties], workers: usize, now: Nanos) {
         self.next = now.saturating_add(DECISION_PERIOD);
         let front = self.front;
         let mut work = 0.0;
@@ -235,7 +235,7 @@ impl Auto {
 }
 
 impl AutoQueue {
-    fn measure(&mut self, facts: &QueueFacts, now: Nanos) {
+    fn measure(&mut self, facts: &QueueProperties, now: Nanos) {
         self.arrivals.set_objective(facts.objective);
         self.arrivals.advance(now);
         self.choice.dispersion = self.arrivals.dispersion();
@@ -244,7 +244,7 @@ impl AutoQueue {
 
     fn forecast(
         &self,
-        facts: &QueueFacts,
+        facts: &QueueProperties,
         workers: usize,
         front: Option<FrontCost>,
     ) -> Option<Forecast> {

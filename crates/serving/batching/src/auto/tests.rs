@@ -6,8 +6,8 @@ const MS: u64 = 1_000_000;
 
 /// The view of a scheduler: one or more queues with equal costs, 8 workers.
 struct Driver {
-    auto: Auto,
-    facts: Vec<QueueFacts>,
+    auto: AutoPolicy,
+    facts: Vec<QueueProperties>,
     now: u64,
     /// Whether the first queue was deferred, after each decision.
     history: Vec<(u64, bool)>,
@@ -15,11 +15,11 @@ struct Driver {
 
 impl Driver {
     fn new(cost: Cost, objective: u64, prefer: Prefer) -> Self {
-        let mut auto = Auto::default();
+        let mut auto = AutoPolicy::default();
         auto.add_queue();
         Self {
             auto,
-            facts: vec![QueueFacts {
+            facts: vec![QueueProperties {
                 cost: Some(cost),
                 mean_cost: Some(cost),
                 objective: Some(Nanos(objective * MS)),
@@ -118,7 +118,7 @@ fn a_small_gain_is_not_worth_a_wait() {
         (false, Reason::SmallGain)
     );
     // The drop rule targets batches of half of the objective.
-    let QueueFacts {
+    let QueueProperties {
         cost, objective, ..
     } = driver.facts[0];
     assert_eq!(choice.target_rows(&cost.unwrap(), objective.unwrap()), 42);
@@ -220,7 +220,7 @@ fn the_reason_is_a_sentence_with_figures() {
 fn a_queue_with_another_policy_counts_as_load_without_a_choice() {
     let mut driver = Driver::resnet(Prefer::ShortWaits);
     driver.auto.add_queue();
-    driver.facts.push(QueueFacts {
+    driver.facts.push(QueueProperties {
         prefer: None,
         ..driver.facts[0]
     });

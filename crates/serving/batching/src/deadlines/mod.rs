@@ -27,7 +27,7 @@ pub(crate) use cost::AtomicCost;
 pub use cost::Cost;
 pub use learner::{CostEstimate, CostLearner};
 pub use matchmaker::{Decision, Matchmaker};
-pub use request_queue::{Candidate, Departure, Member, QueueParams, RequestQueue};
+pub use request_queue::{Candidate, DispatchedBatch, Member, QueueParams, RequestQueue};
 pub use rules::{Delays, Release};
 pub use scheduler::{
     Completion, DeadlineActions, DeadlineConfig, DeadlineDispatch, DeadlineEvent,

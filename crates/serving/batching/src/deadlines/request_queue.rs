@@ -76,7 +76,7 @@ pub struct Member {
 
 /// A dispatched batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Departure {
+pub struct DispatchedBatch {
     /// When its worker starts it.
     pub start: Nanos,
     /// Expected completion time.
@@ -216,14 +216,14 @@ impl RequestQueue {
     /// Dispatches at most `rows_max` rows, but at least one request, to a worker that is free at
     /// `free`: appends the batch to `members`. Returns `None` if no request is left, or if the
     /// batch should wait; the worker stays free in that case.
-    pub fn granted(
+    pub fn take_batch(
         &mut self,
         now: Nanos,
         free: Nanos,
         rows_max: u64,
         members: &mut Vec<Member>,
         dropped: &mut Vec<Member>,
-    ) -> Option<Departure> {
+    ) -> Option<DispatchedBatch> {
         let mut candidate = self.update(StartBound { now, free }, dropped)?;
         let earliest = now.saturating_add(self.delays.of(candidate.rows)).max(free);
         if candidate.exec > earliest {
@@ -236,7 +236,7 @@ impl RequestQueue {
         if self.multi_row > 0 {
             self.multi_row = self.entries.iter().filter(|w| w.member.rows != 1).count();
         }
-        Some(Departure {
+        Some(DispatchedBatch {
             start: candidate.exec,
             end: candidate
                 .exec

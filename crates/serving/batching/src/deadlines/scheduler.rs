@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::matchmaker::{Decision, Matchmaker};
-use super::request_queue::{Departure, Member, QueueParams, RequestQueue};
+use super::request_queue::{DispatchedBatch, Member, QueueParams, RequestQueue};
 use super::rules::Delays;
 use crate::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
@@ -55,7 +55,7 @@ pub struct DeadlineDispatch {
     pub queue: QueueIndex,
     pub worker: WorkerIndex,
     /// Start, expected end and rows of the batch.
-    pub departure: Departure,
+    pub departure: DispatchedBatch,
     members: Range<usize>,
 }
 
@@ -303,7 +303,7 @@ impl DeadlineScheduler {
         };
         let first = actions.members.len();
         let rows_max = self.rows_max[queue.0];
-        let departure = part.granted(
+        let departure = part.take_batch(
             self.now,
             free,
             rows_max,

@@ -1,7 +1,7 @@
 //! Choices of policy `auto` for the queues that use it.
 
 use super::Scheduler;
-use crate::auto::{Choice, QueueFacts};
+use crate::auto::{Choice, QueueProperties};
 use crate::{Nanos, Profile, QueueIndex};
 
 impl Scheduler {
@@ -15,7 +15,7 @@ impl Scheduler {
         }
         let facts = |(queue, profile): (usize, &Profile)| {
             let batching = self.batching(QueueIndex(queue));
-            QueueFacts {
+            QueueProperties {
                 cost: profile.cost,
                 mean_cost: profile.mean_cost,
                 objective: profile.objective,

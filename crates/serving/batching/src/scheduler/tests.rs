@@ -284,7 +284,7 @@ fn admission_rejects_requests_that_would_be_late_but_never_the_only_one() {
     let admit = |driver: &Driver, rows, ms| {
         let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
         let now = Nanos(ms * MS);
-        board(driver, queue.0).admit(rows, Ahead::InTime, time, now)
+        board(driver, queue.0).admit(rows, RowsAhead::InTime, time, now)
     };
     assert_eq!(admit(&driver, 100, 0), Ok(()), "nothing is known for sure");
     driver.arrive(0, 0);
@@ -303,7 +303,7 @@ fn admission_rejects_requests_that_would_be_late_but_never_the_only_one() {
     assert_eq!((early(12), early(11)), (Err(Nanos(MS)), Ok(())));
     assert_eq!((early(5), early(4)), (Ok(()), Err(Nanos(MS))), "two run");
     let free = Ok(());
-    let other = board(&driver, 1).admit(1, Ahead::All, Nanos(1), Nanos(0));
+    let other = board(&driver, 1).admit(1, RowsAhead::All, Nanos(1), Nanos(0));
     assert_eq!(other, free, "nothing is known of its costs");
 }
 
@@ -315,7 +315,8 @@ fn admission_counts_running_batches_but_not_waiting_requests_of_other_queues() {
     for _ in 0..11 {
         driver.arrive(1, 0);
     }
-    let admit = |queue, ms| board(&driver, queue).admit(1, Ahead::InTime, Nanos(ms * MS), Nanos(0));
+    let admit =
+        |queue, ms| board(&driver, queue).admit(1, RowsAhead::InTime, Nanos(ms * MS), Nanos(0));
     // 6 ms run; ten rows of queue 1 wait, 15 ms.
     assert_eq!((admit(0, 12), admit(0, 11)), (Ok(()), Err(Nanos(MS))));
     assert_eq!((admit(1, 27), admit(1, 26)), (Ok(()), Err(Nanos(MS))));
@@ -349,7 +350,7 @@ fn a_queue_within_its_share_is_judged_by_what_it_costs_on_average() {
     }
     let admit = |driver: &Driver, queue, at| {
         let (time, now) = (Nanos(25 * MS), Nanos(at * MS));
-        board(driver, queue).admit(1, Ahead::InTime, time, now)
+        board(driver, queue).admit(1, RowsAhead::InTime, time, now)
     };
     driver.scheduler.note_request(QueueIndex(1), Nanos(0));
     driver.arrive(1, 0);
@@ -406,8 +407,8 @@ fn a_request_of_low_priority_yields_blocks_no_other_and_eventually_runs() {
     }
     let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
     let admit = |after| board(&driver, queue.0).admit(1, after, time, Nanos(0));
-    assert_eq!(admit(Ahead::InTime), Ok(()));
-    assert!(admit(Ahead::All).is_err(), "its like wait before it");
+    assert_eq!(admit(RowsAhead::InTime), Ok(()));
+    assert!(admit(RowsAhead::All).is_err(), "its like wait before it");
     let key = RequestKey(2);
     driver.step(Event::Withdrawn { queue, key }, 2);
     assert_eq!(driver.scheduler.queued_rows(), 9);

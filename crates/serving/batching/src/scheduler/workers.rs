@@ -4,7 +4,7 @@ use super::{Batch, Scheduler, Worker, late, queue_of};
 use crate::batch::Entry;
 use crate::deadlines::{self, DeadlineDispatch};
 use crate::limits::{BLAME_MAX, OVERDUE_AFTER, OVERDUE_PERIOD};
-use crate::{Abandoned, Actions, Nanos, QueueIndex, WorkerIndex};
+use crate::{AbandonedRequest, Actions, Nanos, QueueIndex, WorkerIndex};
 
 impl Scheduler {
     pub(super) fn worker_ready(&mut self, worker: WorkerIndex) {
@@ -83,10 +83,12 @@ impl Scheduler {
         let Some(mut half) = half else {
             let losses = batch.losses;
             let alone = batch.entries.iter();
-            actions.abandoned.extend(alone.map(|entry| Abandoned {
-                key: entry.key,
-                losses,
-            }));
+            actions
+                .abandoned
+                .extend(alone.map(|entry| AbandonedRequest {
+                    key: entry.key,
+                    losses,
+                }));
             return self.recycle(batch.entries);
         };
         (batch.blame, half.blame) = (BLAME_MAX / 2, BLAME_MAX / 2);

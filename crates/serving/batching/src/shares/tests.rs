@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::deadlines::Cost;
 use crate::{
-    Actions, Ahead, Arrival, BatchingParams, Config, Event, Policy, Position, Profile, QueueIndex,
-    RequestKey, Scheduler, WorkerIndex,
+    Actions, Arrival, BatchingParams, Config, Event, Policy, Position, Profile, QueueIndex,
+    RequestKey, RowsAhead, Scheduler, WorkerIndex,
 };
 
 const MS: u64 = 1_000_000;
@@ -249,7 +249,7 @@ proptest! {
             let time = Nanos(objective_ms * MS);
             world.scheduler.note_request(QueueIndex(0), now);
             let board = world.scheduler.board(QueueIndex(0)).unwrap();
-            let admitted = board.admit(1, Ahead::InTime, time, now);
+            let admitted = board.admit(1, RowsAhead::InTime, time, now);
             prop_assert_eq!(admitted, Ok(()));
             world.arrive(0);
         }

@@ -26,7 +26,7 @@ fn errors_are_paced_and_none_is_held_for_long() {
     let mut left = Vec::new();
     for number in 0..500_u64 {
         let now = start + number * 10_000;
-        let held = admission.hold_error(SLOT, true, Nanos(now));
+        let held = admission.error_reply_delay(SLOT, true, Nanos(now));
         assert!(held <= HOLD_MAX);
         left.push(now + held.as_nanos() as u64);
     }
@@ -34,18 +34,24 @@ fn errors_are_paced_and_none_is_held_for_long() {
     let last = left[left.len() - 1] - start;
     let allowed = last / PERIOD + ERRORS_AT_ONCE + 1;
     assert!(left.len() as u64 <= allowed, "{} of {allowed}", left.len());
-    let other = admission.hold_error(SLOT + 1, true, Nanos(start));
+    let other = admission.error_reply_delay(SLOT + 1, true, Nanos(start));
     assert_eq!(other, Duration::ZERO, "another model's errors");
     for _ in 0..10_000 {
-        assert!(admission.hold_error(SLOT, true, Nanos(start)) <= HOLD_MAX);
+        assert!(admission.error_reply_delay(SLOT, true, Nanos(start)) <= HOLD_MAX);
     }
-    assert_eq!(admission.hold_error(SLOT, true, Nanos(start)), HOLD_MAX);
+    assert_eq!(
+        admission.error_reply_delay(SLOT, true, Nanos(start)),
+        HOLD_MAX
+    );
 }
 
 #[test]
 fn counts_are_taken_once_by_kind_and_class() {
     let admission = admission(None);
-    assert_eq!(admission.hold_error(SLOT, false, Nanos(0)), Duration::ZERO);
+    assert_eq!(
+        admission.error_reply_delay(SLOT, false, Nanos(0)),
+        Duration::ZERO
+    );
     admission.count_shed(SLOT, Some(Kind::Contribs));
     admission.count_shed(SLOT, Some(Kind::Contribs));
     admission.count_shed(SLOT, None);

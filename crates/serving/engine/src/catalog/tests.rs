@@ -149,5 +149,5 @@ fn slots_are_bounded() {
         catalog.promote(edition);
         catalog.keep_only(&[]);
     }
-    assert_eq!(catalog.declare("more"), Err(NoSlot));
+    assert_eq!(catalog.declare("more"), Err(ModelSlotsExhausted));
 }

@@ -73,7 +73,7 @@ impl State {
         let ahead = RequestTerms::ahead(request.terms.priority);
         let needed = self
             .scheduler
-            .needed(queue, request.rows, ahead, time_left, now);
+            .expected_reply_time(queue, request.rows, ahead, time_left, now);
         let shortened = Nanos(time_left.0 / 2).max(needed.min(time_left));
         objective.saturating_sub(shortened)
     }

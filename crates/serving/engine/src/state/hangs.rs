@@ -247,7 +247,7 @@ impl State {
             suspects.push(Suspect { worker, since });
             // The thread that submitted the batch may have no cpu on which to wake the worker.
             if let Some(incarnation) = &worker_slot.incarnation
-                && !incarnation.ring.is_begun(worker_slot.sequence)
+                && !incarnation.ring.is_started(worker_slot.sequence)
             {
                 out.wakes.push(Arc::clone(incarnation));
             }

@@ -261,7 +261,7 @@ impl State {
                 model: model.clone(),
                 node: image.node().map(|node| node.0),
                 bytes: image.bytes(),
-                huge_bytes: image.huge_bytes(),
+                huge_bytes: image.huge_page_bytes(),
             })
         };
         let slots = self.workers.slots.iter();

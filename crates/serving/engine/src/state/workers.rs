@@ -148,7 +148,7 @@ impl WorkerSlot {
         self.is_held = false;
         self.needs_attach = false;
         let ended = self.incarnation.take();
-        let has_begun = ended.is_some_and(|ended| ended.ring.is_begun(self.sequence));
+        let has_begun = ended.is_some_and(|ended| ended.ring.is_started(self.sequence));
         match exit {
             _ if !has_begun => 0,
             _ if self.is_hung => HANG_BLAME,
@@ -334,7 +334,7 @@ impl State {
             .count_worker_batch(worker, batch.rows, elapsed.0);
         self.counters.count_batch(slot, batch.rows, compute_nanos);
         self.counters
-            .count_sharing(slot, batch.kind, ring.sharing());
+            .count_work_division(slot, batch.kind, ring.work_division());
         self.inboxes.record(batch.queue, batch.rows, compute_nanos);
         let work = &self.queue_costs;
         let work = work.work_of(batch.queue, batch.rows, &self.scheduler);

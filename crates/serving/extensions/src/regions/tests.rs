@@ -9,12 +9,12 @@ const LIMIT: u64 = 1_000;
 
 struct Shm {
     folder: tempfile::TempDir,
-    regions: Regions,
+    regions: SharedMemoryRegions,
 }
 
 fn shm() -> Shm {
     let folder = tempfile::tempdir().unwrap();
-    let regions = Regions::in_folder(folder.path(), LIMIT);
+    let regions = SharedMemoryRegions::in_folder(folder.path(), LIMIT);
     fs::write(folder.path().join("object"), [7; 100]).unwrap();
     Shm { folder, regions }
 }
@@ -192,7 +192,7 @@ fn sizes_and_numbers_are_bounded() {
 
 #[test]
 fn nothing_is_opened_while_the_extension_is_off() {
-    let regions = Regions::new(0);
+    let regions = SharedMemoryRegions::new(0);
     let off = "--shared-memory-bytes-max";
     let refused = regions.register(part("r", "object", 0, 1));
     assert!(refused.unwrap_err().to_string().contains(off));

@@ -159,7 +159,7 @@ pub(super) fn stamp_of(source: &Source) -> Option<FileStamp> {
 /// Returns whether the source is polled for new versions while it is served: true for object
 /// stores, unless the settings require a digest.
 pub(super) fn is_polled(request: &LoadRequest) -> bool {
-    request.sha256.is_none() && albacore_storage::has_versions(&request.source)
+    request.sha256.is_none() && albacore_storage::is_versioned(&request.source)
 }
 
 /// Starts an attempt and sends its result to `finished`. If file and settings equal those of the
@@ -210,7 +210,7 @@ fn load(
     let known = current.store_version.filter(|_| same.is_some());
     let fetched = context
         .storage
-        .fetch_unless(
+        .fetch_if_changed(
             &request.source,
             known.as_deref(),
             request.sha256,

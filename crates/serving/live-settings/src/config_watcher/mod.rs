@@ -19,14 +19,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use albacore_engine::{Engine, NoSlot};
+use albacore_engine::{Engine, ModelSlotsExhausted};
 use albacore_settings::ValidationError;
 use albacore_storage::Storage;
 
 use crate::cli_models::CliModel;
 use crate::effective_config::EffectiveConfig;
-use crate::handover::{Handover, Restored};
-use crate::model_control::Orders;
+use crate::handover::{Handover, RestoredModels};
+use crate::model_control::ModelControlReceiver;
 use crate::model_status::StatusStore;
 pub use file_stamp::FileStamp;
 pub use load::log_iterations_notice;
@@ -41,14 +41,14 @@ pub struct ConfigWatcher {
 }
 
 /// The components that settings are applied to.
-pub struct Served {
+pub struct ConfigTargets {
     pub engine: Arc<Engine>,
     pub config: Arc<EffectiveConfig>,
     pub status: Arc<StatusStore>,
     pub storage: Arc<Storage>,
     pub handover: Handover,
     /// Receives API calls that load and unload models.
-    pub orders: Orders,
+    pub model_calls: ModelControlReceiver,
     /// Interval at which object stores are polled for new versions of models.
     pub poll_period: Duration,
 }
@@ -66,7 +66,7 @@ pub enum WatchError {
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error(transparent)]
-    Models(#[from] NoSlot),
+    Models(#[from] ModelSlotsExhausted),
     /// A model uses more threads than a worker has.
     #[error(transparent)]
     Threads(#[from] ValidationError),
@@ -81,10 +81,10 @@ impl ConfigWatcher {
     pub fn start(
         file: PathBuf,
         settings: LoadedSettings,
-        served: Served,
-        restored: &Restored,
+        targets: ConfigTargets,
+        restored: &RestoredModels,
     ) -> Result<Self, WatchError> {
-        let mut watch_loop = WatchLoop::new(Some(file), served);
+        let mut watch_loop = WatchLoop::new(Some(file), targets);
         watch_loop.apply(settings)?;
         watch_loop.restore(restored);
         Self::spawn(watch_loop)
@@ -98,10 +98,10 @@ impl ConfigWatcher {
     /// [`WatchError::Thread`].
     pub fn start_without_file(
         models: &[CliModel],
-        served: Served,
-        restored: &Restored,
+        targets: ConfigTargets,
+        restored: &RestoredModels,
     ) -> Result<Self, WatchError> {
-        let mut watch_loop = WatchLoop::new(None, served);
+        let mut watch_loop = WatchLoop::new(None, targets);
         watch_loop.add_cli_models(models);
         watch_loop.restore(restored);
         Self::spawn(watch_loop)

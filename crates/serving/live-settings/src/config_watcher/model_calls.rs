@@ -23,8 +23,8 @@ impl WatchLoop {
             .collect();
         for call in calls {
             if self.unload(call.model()) {
-                self.handover.keep_unloaded(&self.unloaded());
-                self.handover.forget_model(call.model());
+                self.handover.store_unloaded(&self.unloaded());
+                self.handover.remove_model(call.model());
                 let model = call.model().to_owned();
                 emit(&ServerEvent::ModelUnloaded { model });
             }

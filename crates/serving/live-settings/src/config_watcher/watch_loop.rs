@@ -14,13 +14,13 @@ use super::file_stamp::{FileStamp, stamp};
 use super::load::{self, LoadAttempt, LoadContext, LoadRequest};
 use super::settings_file::{self, LoadedSettings};
 use super::watched_model::WatchedModel;
-use super::{ApplyError, Served};
+use super::{ApplyError, ConfigTargets};
 use crate::cli_models::CliModel;
 use crate::effective_config::{EffectiveConfig, ModelConfig};
 use crate::events::{ServerEvent, emit};
-use crate::handover::{Handover, ModelRecord, Restored};
+use crate::handover::{Handover, ModelRecord, RestoredModels};
 use crate::limits::POLL_PERIOD;
-use crate::model_control::{LoopMessage, Orders};
+use crate::model_control::{LoopMessage, ModelControlReceiver};
 use crate::model_status::{LoadState, ModelStatus, StatusStore};
 
 /// State of the thread.
@@ -40,21 +40,21 @@ pub(super) struct WatchLoop {
     poll_period: Duration,
     /// Number of load attempts started so far.
     attempts: u64,
-    calls: Orders,
+    calls: ModelControlReceiver,
 }
 
 impl WatchLoop {
     /// Must be called inside the engine's runtime.
-    pub(super) fn new(file: Option<PathBuf>, served: Served) -> Self {
-        let Served {
+    pub(super) fn new(file: Option<PathBuf>, targets: ConfigTargets) -> Self {
+        let ConfigTargets {
             engine,
             config,
             status,
             storage,
             handover,
-            orders,
+            model_calls,
             poll_period,
-        } = served;
+        } = targets;
         let context = Arc::new(LoadContext {
             engine,
             storage,
@@ -72,7 +72,7 @@ impl WatchLoop {
             models: Vec::new(),
             poll_period,
             attempts: 0,
-            calls: orders,
+            calls: model_calls,
         }
     }
 
@@ -152,9 +152,9 @@ impl WatchLoop {
         settings.check_threads(self.context.engine.threads())?;
         let models = settings.models.iter().map(ModelConfig::from).collect();
         self.config.set_settings(settings.batching, models)?;
-        self.handover.keep_settings(&text);
+        self.handover.store_settings(&text);
         if !self.config.has_parameters() {
-            self.handover.forget_parameters();
+            self.handover.remove_parameters();
         }
         self.sha256 = Some(sha256);
         self.remove_models_except(&settings.models);
@@ -177,7 +177,7 @@ impl WatchLoop {
 
     /// Takes over the models that the previous front installed. Models whose settings are unchanged
     /// are not loaded again, and models unloaded by API calls stay unloaded.
-    pub(super) fn restore(&mut self, restored: &Restored) {
+    pub(super) fn restore(&mut self, restored: &RestoredModels) {
         for name in &restored.unloaded {
             self.unload(name);
         }
@@ -212,7 +212,7 @@ impl WatchLoop {
         if let Some((edition, model)) = edition.zip(model) {
             let request = attempt.request.fingerprint();
             let record = ModelRecord::new(edition, model, request, attempt.stamp);
-            self.handover.keep_model(edition, record.as_ref());
+            self.handover.store_model(edition, record.as_ref());
         }
     }
 
@@ -223,12 +223,12 @@ impl WatchLoop {
             let is_retained = is_retained(&model.settings.name);
             if !is_retained {
                 model.cancel();
-                self.handover.forget_model(&model.settings.name);
+                self.handover.remove_model(&model.settings.name);
             }
             is_retained
         });
         if self.unloaded() != unloaded {
-            self.handover.keep_unloaded(&self.unloaded());
+            self.handover.store_unloaded(&self.unloaded());
         }
     }
 
@@ -295,7 +295,7 @@ impl WatchLoop {
         // A result for outdated settings is followed by another load, which answers the call.
         let call = is_current.then(|| model.take_load_call(&attempt)).flatten();
         // A load that was canceled by an unload call has not failed.
-        let is_current = is_current && !model.is_to_be_unloaded();
+        let is_current = is_current && !model.has_unload_call();
         let is_unloaded = model.is_unloaded;
         let result = attempt.result.clone().map(|file| file.digest);
         let request = attempt.request.clone();
@@ -313,7 +313,7 @@ impl WatchLoop {
             self.hand_over(&attempt);
         }
         if is_unloaded != was_unloaded {
-            self.handover.keep_unloaded(&self.unloaded());
+            self.handover.store_unloaded(&self.unloaded());
         }
         if is_changed {
             report(request, result, attempt.version);

@@ -157,14 +157,14 @@ impl WatchedModel {
     }
 
     /// Returns whether an unload call is pending.
-    pub(super) fn is_to_be_unloaded(&self) -> bool {
+    pub(super) fn has_unload_call(&self) -> bool {
         let call = self.pending_call.as_ref();
         call.is_some_and(|call| call.action == ModelAction::Unload)
     }
 
     /// Takes the pending unload call if no load is running.
     pub(super) fn take_unload_call(&mut self) -> Option<ModelCall> {
-        let is_due = self.running.is_none() && self.is_to_be_unloaded();
+        let is_due = self.running.is_none() && self.has_unload_call();
         self.pending_call.take_if(|_| is_due)
     }
 

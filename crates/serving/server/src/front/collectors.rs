@@ -20,7 +20,7 @@ use albacore_batching::deadlines::CostEstimate;
 use albacore_call_counts::{CallCounts, Durations, STAGE_NAMES};
 use albacore_engine::{
     Choice, DURATION_BOUNDS_NANOS, DispatchReason, Engine, Histogram, Kind, KindStats, Load,
-    LockTimes, MemoryStats, ModelStats, Outcomes, Sharing, Stats, WorkerStats, kind_name,
+    LockTimes, MemoryStats, ModelStats, Outcomes, Stats, WorkDivision, WorkerStats, kind_name,
     kind_or_unread,
 };
 use albacore_live_settings::effective_config::EffectiveConfig;
@@ -475,7 +475,7 @@ fn encode_kinds(families: &mut Families<'_>, models: &[ModelStats]) -> Result<()
     let help = "Batches by the reason of their dispatch: full, arrival, due, free worker, replay";
     families.counters("batches_left", help, None, reasons)?;
     let shared = kinds(models).flat_map(|(model, of)| {
-        let counts = Sharing::ALL.into_iter().zip(of.shared);
+        let counts = WorkDivision::ALL.into_iter().zip(of.shared);
         counts.map(move |(sharing, count)| {
             let kind = kind_name(of.kind);
             (

@@ -31,9 +31,11 @@ use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use albacore_connections::{ConnectionCount, LimitMetrics, PortShare, ShutdownStage, divide_port};
+use albacore_connections::{
+    ConnectionCount, LimitMetrics, LoopAcceptor, ShutdownStage, create_acceptors,
+};
 use albacore_engine::{Engine, EventLoop, KindSet, LoopIndex, ModelHandle, ModelInfo};
-use albacore_extensions::{Regions, model_config};
+use albacore_extensions::{SharedMemoryRegions, model_config};
 use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -43,7 +45,7 @@ use albacore_live_settings::effective_config::EffectiveConfig;
 use albacore_live_settings::handover::Listeners;
 use albacore_live_settings::model_control::ModelControl;
 use albacore_live_settings::model_status::StatusStore;
-use albacore_server_args::{LoadReportMode, OwnRoutes};
+use albacore_server_args::{LoadReportMode, PlatformRoutes};
 use dispatch::Services;
 use grpc::GrpcService;
 use http::HttpService;
@@ -76,8 +78,8 @@ struct Front {
     config: Arc<EffectiveConfig>,
     metrics: Arc<Metrics>,
     load_reports: Arc<LoadReporter>,
-    own_routes: Arc<OwnRoutes>,
-    regions: Arc<Regions>,
+    platform_routes: Arc<PlatformRoutes>,
+    regions: Arc<SharedMemoryRegions>,
     /// Idle timeout of infer streams.
     stream_idle_max: Duration,
     /// `None` if models are not loaded and unloaded by calls.
@@ -97,7 +99,7 @@ impl Front {
             kind,
             ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::Expired
         );
-        let delay = self.engine.hold_error(model, is_refusal);
+        let delay = self.engine.error_reply_delay(model, is_refusal);
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
@@ -131,7 +133,7 @@ pub(crate) struct FrontSetup {
     /// Whether replies announce the shutdown to Envoy.
     pub(crate) sends_envoy_health_header: bool,
     pub(crate) load_reports: LoadReportMode,
-    pub(crate) own_routes: OwnRoutes,
+    pub(crate) platform_routes: PlatformRoutes,
     /// Limit of the system shared memory that clients may register, bytes; 0 disables it.
     pub(crate) shared_memory_bytes_max: u64,
     /// Idle timeout of infer streams.
@@ -161,7 +163,7 @@ pub(crate) async fn serve(
         shutdown,
         sends_envoy_health_header,
         load_reports,
-        own_routes,
+        platform_routes,
         shared_memory_bytes_max,
         stream_idle_max,
         model_control,
@@ -183,14 +185,14 @@ pub(crate) async fn serve(
         config,
         metrics: Arc::new(metrics),
         load_reports,
-        own_routes: Arc::new(own_routes),
-        regions: Arc::new(Regions::new(shared_memory_bytes_max)),
+        platform_routes: Arc::new(platform_routes),
+        regions: Arc::new(SharedMemoryRegions::new(shared_memory_bytes_max)),
         stream_idle_max,
         model_control,
     };
     let body_budget = BodyBudget::default();
-    let http = divide_port(listeners.len(), &limit_metrics, &connections);
-    let grpc = divide_port(listeners.len(), &limit_metrics, &connections);
+    let http = create_acceptors(listeners.len(), &limit_metrics, &connections);
+    let grpc = create_acceptors(listeners.len(), &limit_metrics, &connections);
     // Dropping the set aborts the tasks on the event loops.
     let mut serving = JoinSet::new();
     let shares = listeners.into_iter().zip(http.into_iter().zip(grpc));
@@ -229,15 +231,15 @@ pub(crate) async fn serve(
 async fn serve_loop(
     services: Arc<Services>,
     listeners: Listeners,
-    (http, grpc): (PortShare, PortShare),
+    (http, grpc): (LoopAcceptor, LoopAcceptor),
     mut may_accept: watch::Receiver<bool>,
     shutdown: watch::Receiver<ShutdownStage>,
 ) -> Result<(), FrontError> {
     if may_accept.wait_for(|&may_accept| may_accept).await.is_err() {
         return Ok(());
     }
-    let port = |listener: StdListener, share: PortShare| {
-        albacore_os::stamp_arrivals(&listener)?;
+    let port = |listener: StdListener, share: LoopAcceptor| {
+        albacore_os::enable_receive_timestamps(&listener)?;
         let listener = TcpListener::from_std(listener)?;
         let (shutdown, services) = (shutdown.clone(), Arc::clone(&services));
         Ok::<_, FrontError>(albacore_connections::serve(

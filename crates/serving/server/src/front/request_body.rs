@@ -79,7 +79,7 @@ pub(super) fn count_error(error: &RequestError, conn: &ConnState) {
         ErrorKind::TooLarge => conn.count(Limit::BodyBytes),
         ErrorKind::Slow => conn.count(Limit::BodyTime),
         ErrorKind::Overloaded => conn.count(Limit::BodiesBytes),
-        _ => conn.request_abandoned(),
+        _ => conn.record_abandoned_request(),
     }
 }
 

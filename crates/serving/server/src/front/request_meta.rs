@@ -132,10 +132,10 @@ impl RequestMeta {
     pub(super) fn apply_to(&self, model: ModelHandle) -> ModelHandle {
         let model = model
             .with_priority(self.priority)
-            .arrived_at(self.complete_at);
+            .with_arrival_time(self.complete_at);
         match self.timeout {
             None => model,
-            Some(timeout) => model.within(timeout.saturating_sub(self.arrival.elapsed())),
+            Some(timeout) => model.with_time_limit(timeout.saturating_sub(self.arrival.elapsed())),
         }
     }
 

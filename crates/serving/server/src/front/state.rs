@@ -56,8 +56,8 @@ struct Workers {
     /// Restarts of workers since the server started.
     restarts: u64,
     /// Exit reason of the last restarted worker.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_end: Option<String>,
+    #[serde(rename = "last_end", skip_serializing_if = "Option::is_none")]
+    last_exit: Option<String>,
 }
 
 /// State of the front end.
@@ -241,7 +241,7 @@ pub(super) fn describe(
             wanted: stats.workers,
             alive: stats.workers_ready,
             restarts: stats.worker_restarts_total,
-            last_end: stats.worker_last_end.clone(),
+            last_exit: stats.worker_last_exit.clone(),
         },
         threads: stats.threads,
         batching: batching(params.of_models()),

@@ -11,7 +11,7 @@ use albacore_engine::{
     Engine, Kind, KindSet, LoopIndex, ModelHandle, ModelInfo, ModelLookupError, OutputInfo, Reply,
 };
 pub(super) use albacore_extensions::tensors::{INPUT, VERSION, input_datatype, output_name};
-use albacore_extensions::{Classification, RegionSlice, Regions};
+use albacore_extensions::{Classification, RegionSlice, SharedMemoryRegions};
 use albacore_rows::columns::{BinarySize, ColumnKind};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::labels::{self, LABEL};
@@ -311,7 +311,7 @@ impl RegionParameters<'_> {
     /// Finds the slice; `None` if no region is named. `tensor` is the name for errors.
     pub(super) fn find(
         &self,
-        regions: &Regions,
+        regions: &SharedMemoryRegions,
         tensor: &str,
     ) -> Result<Option<RegionSlice>, RequestError> {
         let Some(region) = self.region else {

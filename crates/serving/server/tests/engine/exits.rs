@@ -184,7 +184,7 @@ async fn a_worker_that_cannot_start_is_an_error_and_leaves_nothing() {
         let models = vec![model("m", SMALL[0])];
         let silent = Observer(Box::new(|_| {}));
         let engine = Engine::start(&config(2, 1), Path::new(program), models, silent).unwrap();
-        let error = engine.started().await.unwrap_err().to_string();
+        let error = engine.wait_until_ready().await.unwrap_err().to_string();
         assert!(
             error.contains("before it was ready") && error.contains(words),
             "{error}"

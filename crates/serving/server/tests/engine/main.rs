@@ -79,7 +79,7 @@ pub(crate) async fn start_with(config: EngineConfig, files: Vec<(String, Vec<u8>
         move |event| events.lock().unwrap().push(event)
     }));
     let engine = Arc::new(Engine::start(&config, Path::new(PROGRAM), models, observer).unwrap());
-    engine.started().await.unwrap();
+    engine.wait_until_ready().await.unwrap();
     assert!(engine.is_ready());
     Started {
         engine,

@@ -63,7 +63,7 @@ async fn requests_that_would_miss_their_deadline_are_refused_at_admission() {
     // Neither request completes, however long this thread takes.
     let worker = exits::stop_while_busy(&started).await;
     let within = |time| {
-        let model = started.model(0).within(time);
+        let model = started.model(0).with_time_limit(time);
         model.reserve(1000, ElementType::F32, kinds)
     };
     let refusal = within(Duration::from_millis(20)).unwrap_err();
@@ -72,11 +72,11 @@ async fn requests_that_would_miss_their_deadline_are_refused_at_admission() {
     let admit_early = |seconds| {
         started
             .model(0)
-            .within(Duration::from_secs(seconds))
+            .with_time_limit(Duration::from_secs(seconds))
             .admit_early()
     };
     assert_eq!(admit_early(3600), Ok(()));
-    let soon = started.model(0).within(Duration::from_millis(1));
+    let soon = started.model(0).with_time_limit(Duration::from_millis(1));
     let refusal = soon.admit_early().unwrap_err();
     assert!(matches!(refusal, Refusal::Late { .. }), "{refusal}");
     started
@@ -195,7 +195,7 @@ async fn queued_requests_run_in_order_of_priority() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expired_requests_are_refused_and_abandoned_ones_are_late_only_past_their_deadline() {
     let started = start(config(1, 1), &SMALL).await;
-    let model = started.model(0).within(Duration::ZERO);
+    let model = started.model(0).with_time_limit(Duration::ZERO);
     let refusal = model.reserve(1, ElementType::F32, value()).unwrap_err();
     assert_eq!(refusal, Refusal::Expired);
     let rows = started.rows(0, 1000, 3);
@@ -205,7 +205,7 @@ async fn expired_requests_are_refused_and_abandoned_ones_are_late_only_past_thei
         (Duration::from_secs(3600), 0),
         (Duration::from_millis(1), 1),
     ] {
-        let model = started.model(0).within(time);
+        let model = started.model(0).with_time_limit(time);
         let mut reservation = model.reserve(1, ElementType::F32, value()).unwrap();
         reservation.input_mut().fill(0);
         let reply = reservation.submit();
@@ -256,7 +256,7 @@ async fn time_before_submission_counts_toward_the_deadline() {
     // Requests must not arrive before the engine was started.
     tokio::time::sleep(3 * second).await;
     let reserve = |waited| {
-        let model = started.model(0).arrived_at(Instant::now() - waited);
+        let model = started.model(0).with_arrival_time(Instant::now() - waited);
         model.reserve(1, ElementType::F32, value())
     };
     let old = second * 9 / 10;

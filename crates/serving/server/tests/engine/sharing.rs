@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use albacore_engine::Sharing;
+use albacore_engine::WorkDivision;
 
 use super::*;
 
@@ -48,20 +48,20 @@ fn many_trees(trees: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn batches(started: &Started, sharing: Sharing) -> u64 {
+fn batches(started: &Started, sharing: WorkDivision) -> u64 {
     let stats = started.engine.stats();
     let kinds = stats.models.iter().flat_map(|model| &model.kinds);
     kinds.map(|of| of.shared[sharing as usize]).sum()
 }
 
-/// Sharing depends on times measured at load and at the start of workers; on a busy machine a
+/// Division depends on times measured at load and at the start of workers; on a busy machine a
 /// server shares less. Number of servers that are started before the test fails.
 const ATTEMPTS_MAX: usize = 10;
 
 /// Requests predictions in sequence and compares every bit; returns the number of batches for each
 /// way of sharing.
 async fn count_batches(started: &Started, rows: usize, kinds: KindSet) -> [u64; 3] {
-    let before = Sharing::ALL.map(|sharing| batches(started, sharing));
+    let before = WorkDivision::ALL.map(|sharing| batches(started, sharing));
     for call in 0..10 {
         let input = started.rows(0, rows, call);
         let reply = started.submit(0, kinds, &input).await.unwrap();
@@ -73,7 +73,7 @@ async fn count_batches(started: &Started, rows: usize, kinds: KindSet) -> [u64; 
             );
         }
     }
-    let mut counts = Sharing::ALL.map(|sharing| batches(started, sharing));
+    let mut counts = WorkDivision::ALL.map(|sharing| batches(started, sharing));
     for (count, before) in counts.iter_mut().zip(before) {
         *count -= before;
     }
@@ -113,8 +113,9 @@ async fn a_worker_with_one_thread_does_not_split_batches() {
         let expected = started.expected(0, Kind::Contribs, &input);
         assert_eq!(reply.output(Kind::Contribs), Some(&expected[..]));
     }
-    assert_eq!(batches(&started, Sharing::Alone), 2);
-    let shared = [Sharing::Rows, Sharing::Trees].map(|sharing| batches(&started, sharing));
+    assert_eq!(batches(&started, WorkDivision::SingleThread), 2);
+    let shared =
+        [WorkDivision::Rows, WorkDivision::Trees].map(|sharing| batches(&started, sharing));
     assert_eq!(shared, [0, 0]);
 }
 
@@ -161,7 +162,7 @@ async fn busy_neighbors_leave_a_batch_one_thread() {
         let reply = call.await.unwrap();
         assert_eq!(reply.output(Kind::Contribs), Some(&expected[..]));
     }
-    let alone = by(Sharing::Alone);
+    let alone = by(WorkDivision::SingleThread);
     assert!(alone >= workers as u64, "{alone} of {}", 8 * workers);
 }
 

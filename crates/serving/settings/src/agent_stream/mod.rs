@@ -128,7 +128,7 @@ impl Model {
 impl Parameters {
     /// Returns the parameters of a settings file, marked with the `generation` of their deployment.
     #[must_use]
-    pub fn of_settings(settings: &Settings, generation: u64) -> Self {
+    pub fn from_settings(settings: &Settings, generation: u64) -> Self {
         let slo = settings.models.iter().filter_map(|model| {
             let (model, slo) = (model.name.clone(), model.slo?);
             Some(ModelSlo { model, slo })

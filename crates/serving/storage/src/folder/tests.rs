@@ -69,7 +69,7 @@ fn a_file_path_is_returned_unchanged_and_volume_links_are_followed() {
     assert_eq!(model_file(&file).unwrap(), file);
     assert!(matches!(
         model_file(&root.join("absent")),
-        Err(Problem::File(_))
+        Err(StorageErrorKind::File(_))
     ));
 }
 
@@ -84,7 +84,7 @@ fn each_folder_is_a_model() {
     let expected = ["a", "b"].map(|name| (name.to_owned(), folder.path().join(name)));
     assert_eq!(found, expected);
     let none = model_folders(&folder.path().join("a"));
-    assert!(matches!(none, Err(Problem::NoFolders)));
+    assert!(matches!(none, Err(StorageErrorKind::NoFolders)));
 }
 
 #[test]
@@ -95,6 +95,6 @@ fn a_folder_with_too_many_files_is_rejected() {
     }
     assert!(matches!(
         model_file(folder.path()),
-        Err(Problem::FolderTooLarge)
+        Err(StorageErrorKind::FolderTooLarge)
     ));
 }

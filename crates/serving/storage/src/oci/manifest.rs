@@ -3,7 +3,7 @@
 use albacore_settings::Digest;
 use serde_json::Value;
 
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::folder::is_model;
 
 /// Annotation with the file name of a layer, as written by ORAS.
@@ -17,7 +17,7 @@ pub(super) struct Layer {
 }
 
 /// Returns the only layer, or the only one whose title has an extension of models.
-pub(super) fn model_layer(manifest: &[u8]) -> Result<Layer, Problem> {
+pub(super) fn model_layer(manifest: &[u8]) -> Result<Layer, StorageErrorKind> {
     let manifest: Value = serde_json::from_slice(manifest)
         .map_err(|error| problem(&format!("has a manifest that is not JSON ({error})")))?;
     if manifest.get("manifests").is_some() {
@@ -55,8 +55,8 @@ fn has_model_title(layer: &Value) -> bool {
     title.is_some_and(is_model)
 }
 
-fn problem(found: &str) -> Problem {
-    Problem::Store {
+fn problem(found: &str) -> StorageErrorKind {
+    StorageErrorKind::Store {
         found: found.to_owned(),
         remedy: "push the model file alone, as `oras push registry/repository:tag model.ubj` does"
             .to_owned(),

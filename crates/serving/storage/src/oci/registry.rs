@@ -8,7 +8,7 @@ use serde_json::Value;
 use ureq::http::Response;
 use ureq::{Agent, Body, BodyReader};
 
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::limits::{MANIFEST_BYTES_MAX, RETRIES_MAX, TRANSFER_MAX};
 use crate::variables::Variables;
 use crate::web::{explain, seconds};
@@ -51,7 +51,10 @@ impl<'a> Registry<'a> {
     }
 
     /// Returns the bytes of a manifest, without verifying them.
-    pub(super) fn manifest(&mut self, reference: &OciReference<'_>) -> Result<Vec<u8>, Problem> {
+    pub(super) fn manifest(
+        &mut self,
+        reference: &OciReference<'_>,
+    ) -> Result<Vec<u8>, StorageErrorKind> {
         let name = match (reference.digest, reference.tag) {
             (Some(digest), _) => format!("sha256:{digest}"),
             (None, tag) => tag.unwrap_or_default().to_owned(),
@@ -61,7 +64,7 @@ impl<'a> Registry<'a> {
     }
 
     /// Requests a path of the repository, starting at the byte `first`.
-    fn get(&mut self, path: &str, first: u64) -> Result<Response<Body>, Problem> {
+    fn get(&mut self, path: &str, first: u64) -> Result<Response<Body>, StorageErrorKind> {
         let mut response = self.send(path, first)?;
         // A token may have expired.
         if response.status() == 401 {
@@ -75,7 +78,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    fn send(&self, path: &str, first: u64) -> Result<Response<Body>, Problem> {
+    fn send(&self, path: &str, first: u64) -> Result<Response<Body>, StorageErrorKind> {
         let scheme = if self.is_https { "https" } else { "http" };
         let url = format!("{scheme}://{}/v2/{}/{path}", self.host, self.repository);
         let mut request = self
@@ -96,23 +99,25 @@ impl<'a> Registry<'a> {
         request.call().map_err(|error| self.explain(error))
     }
 
-    fn remaining_time(&self) -> Result<Duration, Problem> {
+    fn remaining_time(&self) -> Result<Duration, StorageErrorKind> {
         let remaining_time = self.deadline.saturating_duration_since(Instant::now());
-        let timed_out = || Problem::Slow(seconds("the whole file", TRANSFER_MAX));
+        let timed_out = || StorageErrorKind::Slow(seconds("the whole file", TRANSFER_MAX));
         (!remaining_time.is_zero())
             .then_some(remaining_time)
             .ok_or_else(timed_out)
     }
 
-    fn explain(&self, error: ureq::Error) -> Problem {
+    fn explain(&self, error: ureq::Error) -> StorageErrorKind {
         match explain(error) {
-            Problem::Network(text) => Problem::Network(format!("{}: {text}", self.host)),
+            StorageErrorKind::Network(text) => {
+                StorageErrorKind::Network(format!("{}: {text}", self.host))
+            }
             problem => problem,
         }
     }
 
     /// Returns the header that the challenge requests: a password, or a token obtained with it.
-    fn authorize(&self, response: &Response<Body>) -> Result<String, Problem> {
+    fn authorize(&self, response: &Response<Body>) -> Result<String, StorageErrorKind> {
         let challenge = response.headers().get("WWW-Authenticate");
         let challenge = challenge.and_then(|value| value.to_str().ok());
         let challenge = challenge.unwrap_or_default();
@@ -129,7 +134,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    fn token(&self, challenge: &str, password: Option<&str>) -> Result<String, Problem> {
+    fn token(&self, challenge: &str, password: Option<&str>) -> Result<String, StorageErrorKind> {
         let realm = parameter(challenge, "realm").unwrap_or_default();
         let mut request = self
             .agent
@@ -157,8 +162,8 @@ impl<'a> Registry<'a> {
         }
     }
 
-    fn access_problem(&self, status: &str, how: &str) -> Problem {
-        Problem::Store {
+    fn access_problem(&self, status: &str, how: &str) -> StorageErrorKind {
+        StorageErrorKind::Store {
             found: format!("cannot be accessed {how}: the registry answered {status}"),
             remedy: format!(
                 "add {} to config.json in the folder of DOCKER_CONFIG, or correct it there",
@@ -167,7 +172,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    fn status_problem(&self, status: u16, body: &[u8]) -> Problem {
+    fn status_problem(&self, status: u16, body: &[u8]) -> StorageErrorKind {
         let code = code(body);
         let status_text = format!("{status} {code}").trim_end().to_owned();
         let (what, remedy) = match status {
@@ -179,7 +184,7 @@ impl<'a> Registry<'a> {
             ),
             _ => ("was refused", "correct the URL"),
         };
-        Problem::Store {
+        StorageErrorKind::Store {
             found: format!("{what}: the registry answered {status_text}"),
             remedy: remedy.to_owned(),
         }
@@ -202,14 +207,14 @@ fn code(body: &[u8]) -> String {
 }
 
 /// Reads a manifest or another short response body.
-fn read_bounded(body: Body) -> Result<Vec<u8>, Problem> {
+fn read_bounded(body: Body) -> Result<Vec<u8>, StorageErrorKind> {
     let mut bytes = Vec::new();
     let mut body = body.into_reader().take(MANIFEST_BYTES_MAX + 1);
     body.read_to_end(&mut bytes)
         .map_err(|error| explain(error.into()))?;
     match bytes.len() as u64 {
         0..=MANIFEST_BYTES_MAX => Ok(bytes),
-        _ => Err(Problem::Store {
+        _ => Err(StorageErrorKind::Store {
             found: format!("has a manifest of more than {MANIFEST_BYTES_MAX} bytes"),
             remedy: "push the model file alone".to_owned(),
         }),
@@ -231,7 +236,7 @@ impl<'r, 'a> Blob<'r, 'a> {
         registry: &'r mut Registry<'a>,
         digest: Digest,
         bytes: u64,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, StorageErrorKind> {
         let path = format!("blobs/sha256:{digest}");
         let body = registry.get(&path, 0)?.into_body().into_reader();
         Ok(Self {

@@ -10,7 +10,7 @@ use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 use super::client::Connector;
 use super::limits::{PAUSE_MAX, PAUSE_MIN};
 use super::settings::{hide_secrets, settings};
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::limits::{RETRIES_MAX, TRANSFER_MAX};
 use crate::scheme::Store;
 use crate::variables::Variables;
@@ -51,7 +51,7 @@ impl<T: ObjectStore + PaginatedListStore> Client for T {}
 
 impl Address {
     /// Parses a URL without percent-decoding: the key is used as written.
-    pub(super) fn parse(url: &str) -> Result<Self, Problem> {
+    pub(super) fn parse(url: &str) -> Result<Self, StorageErrorKind> {
         let parts = url.split_once("://").and_then(|(scheme, rest)| {
             let (bucket, key) = rest.split_once('/')?;
             Some((Store::from_scheme(scheme)?, bucket, key))
@@ -62,7 +62,8 @@ impl Address {
                 if !bucket.is_empty() && bucket.chars().all(is_name) && !key.is_empty() =>
             {
                 let is_folder = key.ends_with('/');
-                let key = Path::parse(key).map_err(|error| Problem::Address(error.to_string()))?;
+                let key = Path::parse(key)
+                    .map_err(|error| StorageErrorKind::Address(error.to_string()))?;
                 Ok(Self {
                     store,
                     bucket: bucket.to_owned(),
@@ -70,7 +71,9 @@ impl Address {
                     is_folder,
                 })
             }
-            _ => Err(Problem::Address("invalid scheme, bucket or key".to_owned())),
+            _ => Err(StorageErrorKind::Address(
+                "invalid scheme, bucket or key".to_owned(),
+            )),
         }
     }
 
@@ -79,7 +82,7 @@ impl Address {
         &self,
         variables: &Variables,
         connector: Connector,
-    ) -> Result<Box<dyn Client>, Problem> {
+    ) -> Result<Box<dyn Client>, StorageErrorKind> {
         let retry = RetryConfig {
             backoff: BackoffConfig {
                 init_backoff: PAUSE_MIN,
@@ -124,7 +127,7 @@ impl Address {
                 .map(|client| Box::new(client) as _)
             }
         };
-        opened.map_err(|error| Problem::Store {
+        opened.map_err(|error| StorageErrorKind::Store {
             found: format!(
                 "cannot be fetched with this environment: {}",
                 hide_secrets(variables, &error.to_string())

@@ -21,7 +21,7 @@ use super::explain::Journal;
 use super::limits::{
     CREDENTIALS_CONNECT_TIMEOUT, CREDENTIALS_TIMEOUT, LISTING_BYTES_MAX, RESPONSE_BYTES_MAX,
 };
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::limits::{CHUNK_BYTES, TRANSFER_MAX};
 use crate::web::{explain, seconds};
 
@@ -74,7 +74,7 @@ impl Connector {
         self.journal.begin_request(is_object, &host);
         let remaining_time = self.deadline.saturating_duration_since(Instant::now());
         if remaining_time.is_zero() {
-            let problem = Problem::Slow(seconds("the whole file", TRANSFER_MAX));
+            let problem = StorageErrorKind::Slow(seconds("the whole file", TRANSFER_MAX));
             return Err(self.record_failure(problem, HttpErrorKind::Unknown));
         }
         let (parts, body) = request.into_parts();
@@ -142,7 +142,7 @@ impl Connector {
         self.agent.run(config.build())
     }
 
-    fn record_failure(&self, problem: Problem, kind: HttpErrorKind) -> HttpError {
+    fn record_failure(&self, problem: StorageErrorKind, kind: HttpErrorKind) -> HttpError {
         let reported = ReportedError(problem.to_string());
         self.journal.record_failure(problem);
         HttpError::new(kind, reported)

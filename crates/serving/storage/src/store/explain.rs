@@ -6,7 +6,7 @@ use ureq::http::HeaderMap;
 use ureq::http::header::ETAG;
 
 use super::settings::hide_secrets;
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::scheme::Store;
 use crate::variables::Variables;
 
@@ -45,7 +45,7 @@ struct LastRequest {
 #[derive(Debug)]
 enum Failure {
     Status { status: u16, code: String },
-    Problem(Problem),
+    StorageErrorKind(StorageErrorKind),
 }
 
 impl Journal {
@@ -68,8 +68,8 @@ impl Journal {
         last.failure = None;
     }
 
-    pub(super) fn record_failure(&self, problem: Problem) {
-        self.last().failure = Some(Failure::Problem(problem));
+    pub(super) fn record_failure(&self, problem: StorageErrorKind) {
+        self.last().failure = Some(Failure::StorageErrorKind(problem));
     }
 
     pub(super) fn record_status(&self, status: u16, body: &[u8]) {
@@ -83,7 +83,7 @@ impl Journal {
         let mut last = self.last();
         let version = headers.get(ETAG).map(|tag| tag.as_bytes().to_vec());
         if last.version.is_some() && last.version != version {
-            last.failure = Some(Failure::Problem(Problem::Replaced));
+            last.failure = Some(Failure::StorageErrorKind(StorageErrorKind::Replaced));
         }
         last.version = version;
     }
@@ -94,7 +94,7 @@ impl Journal {
     }
 
     /// Returns the cause of `error`, an error of `object_store`.
-    pub(super) fn explain(&self, error: &dyn std::error::Error) -> Problem {
+    pub(super) fn explain(&self, error: &dyn std::error::Error) -> StorageErrorKind {
         let mut last = self.last();
         let host = std::mem::take(&mut last.host);
         match (last.failure.take(), last.is_object) {
@@ -103,14 +103,14 @@ impl Journal {
                 &host,
                 &format!("answered {}", status_and_code(status, &code)),
             ),
-            (Some(Failure::Problem(problem)), false) => {
+            (Some(Failure::StorageErrorKind(problem)), false) => {
                 self.credentials_problem(&host, &problem.to_string())
             }
-            (Some(Failure::Problem(Problem::Network(text))), true) => {
-                Problem::Network(format!("{host}: {text}"))
+            (Some(Failure::StorageErrorKind(StorageErrorKind::Network(text))), true) => {
+                StorageErrorKind::Network(format!("{host}: {text}"))
             }
-            (Some(Failure::Problem(problem)), true) => problem,
-            (None, _) => Problem::Store {
+            (Some(Failure::StorageErrorKind(problem)), true) => problem,
+            (None, _) => StorageErrorKind::Store {
                 found: format!(
                     "cannot be fetched: {}",
                     hide_secrets(&self.variables, &error.to_string())
@@ -124,8 +124,8 @@ impl Journal {
         }
     }
 
-    fn credentials_problem(&self, host: &str, what: &str) -> Problem {
-        Problem::Store {
+    fn credentials_problem(&self, host: &str, what: &str) -> StorageErrorKind {
+        StorageErrorKind::Store {
             found: format!("needs credentials, and {host} gave none: it {what}"),
             remedy: format!(
                 "set {}, from a Secret in a pod, or give the pod a cloud identity",
@@ -134,7 +134,7 @@ impl Journal {
         }
     }
 
-    fn status_problem(&self, status: u16, code: &str) -> Problem {
+    fn status_problem(&self, status: u16, code: &str) -> StorageErrorKind {
         let (endpoint_variables, credential_variables) = (
             self.store.endpoint_variables(),
             self.store.credential_variables(),
@@ -171,7 +171,7 @@ impl Journal {
                 format!("correct the URL, or {endpoint_variables}"),
             ),
         };
-        Problem::Store {
+        StorageErrorKind::Store {
             found: format!(
                 "{what}: the store answered {}",
                 status_and_code(status, code)

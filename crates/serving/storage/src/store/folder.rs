@@ -9,7 +9,7 @@ use object_store::path::Path;
 use super::address::Client;
 use super::client::RequestKind;
 use super::explain::Journal;
-use crate::error::Problem;
+use crate::error::StorageErrorKind;
 use crate::limits::{FOLDER_ENTRIES_MAX, MLMODEL_BYTES_MAX};
 use crate::mlmodel::{Mlmodel, PythonModel};
 use crate::{folder, mlmodel};
@@ -22,7 +22,7 @@ pub(super) async fn model_key(
     client: &dyn Client,
     prefix: &Path,
     journal: &Journal,
-) -> Result<(Path, Option<PythonModel>), Problem> {
+) -> Result<(Path, Option<PythonModel>), StorageErrorKind> {
     let mut options = PaginatedListOptions {
         delimiter: Some("/".into()),
         max_keys: Some(FOLDER_ENTRIES_MAX),
@@ -33,7 +33,7 @@ pub(super) async fn model_key(
     let listed = client.list_paginated(Some(&folder), options).await;
     let listed = listed.map_err(|error| journal.explain(&error))?;
     if listed.page_token.is_some() {
-        return Err(Problem::FolderTooLarge);
+        return Err(StorageErrorKind::FolderTooLarge);
     }
     let objects = listed.result.objects.iter();
     let names = objects.filter_map(|object| object.location.filename());
@@ -50,7 +50,7 @@ pub(super) async fn model_key(
     };
     let file = folder::choose_model(&files, described)?;
     let key = Path::parse(format!("{prefix}/{file}"));
-    let key = key.map_err(|error| Problem::Address(error.to_string()))?;
+    let key = key.map_err(|error| StorageErrorKind::Address(error.to_string()))?;
     Ok((key, python))
 }
 
@@ -59,7 +59,7 @@ async fn read_mlmodel(
     client: &dyn Client,
     prefix: &Path,
     journal: &Journal,
-) -> Result<Option<Mlmodel>, Problem> {
+) -> Result<Option<Mlmodel>, StorageErrorKind> {
     let mut options = GetOptions::new();
     options.extensions.insert(RequestKind::Object);
     let key = prefix.clone().join(mlmodel::FILE);

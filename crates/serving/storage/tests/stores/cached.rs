@@ -6,7 +6,9 @@ use std::sync::Barrier;
 use std::time::{Duration, SystemTime};
 
 use albacore_settings::Source;
-use albacore_storage::{CacheUse, Estimator, Fetched, Problem, PythonModel, Storage, sha256};
+use albacore_storage::{
+    CacheUse, Estimator, Fetched, PythonModel, Storage, StorageErrorKind, sha256,
+};
 use tempfile::TempDir;
 
 use crate::registry::Registry;
@@ -64,7 +66,7 @@ fn an_object_is_downloaded_once_per_node_and_version() {
     let known = node.fetch(url, &variables).version;
     let source = Source::Url(url.to_owned());
     let server = node.server(&variables);
-    let again = server.fetch_unless(&source, known.as_deref(), None, &|| true);
+    let again = server.fetch_if_changed(&source, known.as_deref(), None, &|| true);
     assert!(again.unwrap().is_none());
     store.delete("shared.ubj");
     let error = server.fetch(&source, None, &|| true).unwrap_err();
@@ -221,7 +223,10 @@ fn a_cached_digest_is_served_without_its_registry() {
     let server = node.server(&variables);
     let tagged = Source::Url(format!("{base}:v1"));
     let error = server.fetch(&tagged, None, &|| true).unwrap_err();
-    assert!(matches!(error.problem, Problem::Network(_)), "{error}");
+    assert!(
+        matches!(error.problem, StorageErrorKind::Network(_)),
+        "{error}"
+    );
     let found = server.fetch(&tagged, Some(sha256(&bytes)), &|| true);
     assert_eq!(found.unwrap().cache, CacheUse::Read);
 }
@@ -241,7 +246,10 @@ fn waiting_for_a_lock_ends_on_cancellation() {
         .collect();
     let source = Source::Url("s3://models/any.ubj".to_owned());
     let error = server.fetch(&source, None, &|| false).unwrap_err();
-    assert!(matches!(error.problem, Problem::Cancelled), "{error}");
+    assert!(
+        matches!(error.problem, StorageErrorKind::Cancelled),
+        "{error}"
+    );
     drop(held);
 }
 
@@ -279,10 +287,10 @@ fn a_changed_mlmodel_of_an_unchanged_object_is_detected() {
             is_predict_proba: function == "predict_proba",
         });
         let known = before.and_then(|fetched| fetched.version);
-        let now = plain.fetch_unless(&source, known.as_deref(), None, &|| true);
+        let now = plain.fetch_if_changed(&source, known.as_deref(), None, &|| true);
         let now = now.unwrap().unwrap();
         assert_eq!((now.python, now.sha256), (expected, digest), "{function}");
-        let again = plain.fetch_unless(&source, now.version.as_deref(), None, &|| true);
+        let again = plain.fetch_if_changed(&source, now.version.as_deref(), None, &|| true);
         assert!(again.unwrap().is_none(), "{function}");
         for sha256 in [None, Some(digest), None] {
             let fetched = node.server(&variables).fetch(&source, sha256, &|| true);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use albacore_settings::Source;
-use albacore_storage::Problem;
+use albacore_storage::StorageErrorKind;
 
 use crate::{BYTES_MAX, Variables, fetch, model, refusal, storage, variables};
 
@@ -201,7 +201,7 @@ fn endless_objects_and_responses_are_bounded() {
     let error = fetch("s3://bucket/key", &keys(address)).unwrap_err();
     let is_cut = matches!(
         error.problem,
-        Problem::TooLarge {
+        StorageErrorKind::TooLarge {
             bytes_max: BYTES_MAX
         }
     );
@@ -341,5 +341,8 @@ fn a_cancelled_transfer_ends_promptly() {
     let error = storage(&keys(address))
         .fetch(&source, None, &is_wanted)
         .unwrap_err();
-    assert!(matches!(error.problem, Problem::Cancelled), "{error}");
+    assert!(
+        matches!(error.problem, StorageErrorKind::Cancelled),
+        "{error}"
+    );
 }

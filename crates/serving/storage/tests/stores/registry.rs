@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use albacore_settings::Source;
-use albacore_storage::{Problem, sha256};
+use albacore_storage::{StorageErrorKind, sha256};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use ureq::Agent;
@@ -135,7 +135,10 @@ fn an_artifact_is_fetched_by_tag_and_by_digest() {
     let error = storage
         .fetch(&source, Some(sha256(b"other")), &|| true)
         .unwrap_err();
-    assert!(matches!(error.problem, Problem::Digest { .. }), "{error}");
+    assert!(
+        matches!(error.problem, StorageErrorKind::Digest { .. }),
+        "{error}"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use albacore_settings::Source;
-use albacore_storage::{Problem, has_versions, sha256};
+use albacore_storage::{StorageErrorKind, is_versioned, sha256};
 
 use crate::seaweed::{READER, Seaweed};
 use crate::{Variables, model, refusal, storage, variables};
@@ -34,7 +34,7 @@ fn an_object_is_fetched_with_credentials_and_checked() {
     let bytes = model(1);
     seaweed.put("v1/fraud%20model.ubj", &bytes);
     let source = Source::Url("s3://models/v1/fraud model.ubj".to_owned());
-    assert!(has_versions(&source));
+    assert!(is_versioned(&source));
     let storage = storage(&reader(&seaweed.endpoint));
     let fetched = storage
         .fetch(&source, Some(sha256(&bytes)), &|| true)
@@ -45,7 +45,10 @@ fn an_object_is_fetched_with_credentials_and_checked() {
     );
     let other = sha256(b"other");
     let error = storage.fetch(&source, Some(other), &|| true).unwrap_err();
-    assert!(matches!(error.problem, Problem::Digest { .. }), "{error}");
+    assert!(
+        matches!(error.problem, StorageErrorKind::Digest { .. }),
+        "{error}"
+    );
 }
 
 #[test]
@@ -59,7 +62,7 @@ fn only_a_new_version_is_downloaded() {
     assert!(known.is_some_and(|known| !known.is_empty()));
     let unless = || {
         storage
-            .fetch_unless(&source, known, None, &|| true)
+            .fetch_if_changed(&source, known, None, &|| true)
             .unwrap()
     };
     assert!(unless().is_none());
@@ -150,7 +153,7 @@ fn the_model_of_a_folder_is_found_as_in_local_folders() {
         assert_eq!(fetched.sha256, sha256(&model(seed)), "{url}");
         let known = fetched.version.as_deref();
         assert!(known.is_some());
-        let again = storage.fetch_unless(&source, known, None, &|| true);
+        let again = storage.fetch_if_changed(&source, known, None, &|| true);
         assert!(again.unwrap().is_none(), "{url}");
     }
     for (folder, words) in [

@@ -36,9 +36,9 @@ fn small_batches_and_single_threads_do_not_share() {
 fn a_batch_is_shared_if_it_takes_longer_than_waking_a_peer() {
     let wake_latency = 20_000.0;
     let best = |alone: f64| BatchSplit::best(alone, [alone / 2.0, f64::INFINITY], wake_latency);
-    assert_eq!(best(wake_latency), Sharing::Alone);
-    assert_eq!(best(1.5 * wake_latency), Sharing::Alone);
-    assert_eq!(best(SHARING_PAYS * wake_latency), Sharing::Rows);
+    assert_eq!(best(wake_latency), WorkDivision::SingleThread);
+    assert_eq!(best(1.5 * wake_latency), WorkDivision::SingleThread);
+    assert_eq!(best(SHARING_PAYS * wake_latency), WorkDivision::Rows);
     let split = |time| BatchSplit::by_rows(100, 2, time, wake_latency);
     let (short, long) = (
         split(SHARING_PAYS * wake_latency),
@@ -54,20 +54,20 @@ fn trees_are_split_if_rows_would_leave_threads_idle() {
     // One row cannot be split.
     assert_eq!(
         BatchSplit::best(1e6, [1e6, 6e5], wake_latency),
-        Sharing::Trees
+        WorkDivision::Trees
     );
     assert_eq!(
         BatchSplit::best(1e6, [5e5, 6e5], wake_latency),
-        Sharing::Rows
+        WorkDivision::Rows
     );
     // The possible gain is too small.
     assert_eq!(
         BatchSplit::best(1e5, [1e5, 9e4], wake_latency),
-        Sharing::Alone
+        WorkDivision::SingleThread
     );
     assert_eq!(
         BatchSplit::best(4e4, [4e4, 2e4], wake_latency),
-        Sharing::Alone
+        WorkDivision::SingleThread
     );
 }
 

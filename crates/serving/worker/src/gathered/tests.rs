@@ -94,7 +94,7 @@ fn table(file: &str, kinds: KindSet) -> Table {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/models/");
     let bytes = std::fs::read(format!("{folder}{file}")).unwrap();
     let image = Image::compile(&Model::parse(&bytes).unwrap());
-    let memory = SharedMemory::holding("model", image.bytes()).unwrap();
+    let memory = SharedMemory::create_sealed("model", image.bytes()).unwrap();
     Table::of(EDITION, memory, kinds).unwrap()
 }
 
@@ -105,7 +105,7 @@ fn rows(bytes: usize) -> Arc<ReadMapping> {
         _ => ((index * 7919) % 1000) as f32 / 250.0 - 2.0,
     };
     let rows: Vec<f32> = (0..bytes / 4).map(value).collect();
-    let memory = SharedMemory::holding("rows", bytemuck::cast_slice(&rows)).unwrap();
+    let memory = SharedMemory::create_sealed("rows", bytemuck::cast_slice(&rows)).unwrap();
     Arc::new(memory.map_read().unwrap())
 }
 

@@ -45,13 +45,16 @@ fn a_batch_and_its_segment_states_cross_the_ring() {
     let mut segments = Vec::new();
     assert!(worker.read(&mut segments));
     assert_eq!(segments, [segment(1), segment(2)]);
-    assert_eq!((worker.threads(), front.sharing()), (3, Sharing::Alone));
-    worker.set_sharing(Sharing::Trees);
-    assert_eq!(front.sharing(), Sharing::Trees);
+    assert_eq!(
+        (worker.threads(), front.work_division()),
+        (3, WorkDivision::SingleThread)
+    );
+    worker.set_work_division(WorkDivision::Trees);
+    assert_eq!(front.work_division(), WorkDivision::Trees);
     assert_eq!(front.state(1), SegmentState::Pending);
-    assert!(!front.is_begun(sequence));
+    assert!(!front.is_started(sequence));
     worker.begin(sequence);
-    assert!(front.is_begun(sequence));
+    assert!(front.is_started(sequence));
     worker.fail(1, "why");
     assert!(!front.is_finished(sequence));
     worker.finish(sequence, 2, Duration::from_nanos(9));

@@ -20,8 +20,8 @@ use super::{Key, Level, farthest, fill, levels, pairs};
 use crate::{Mode, Problem, Relaxation, relaxed_by};
 
 /// Upper bound of the objective of all mappings that relax no rule beyond `relaxed`. Where cores
-/// differ in speed, of all mappings: see [`counted_joint_bound`](crate::counted_joint_bound).
-pub fn counted_bound(problem: &Problem, relaxed: &[Relaxation]) -> i64 {
+/// differ in speed, of all mappings: see [`joint_counting_bound`](crate::joint_counting_bound).
+pub fn counting_bound(problem: &Problem, relaxed: &[Relaxation]) -> i64 {
     if !problem.topology.is_uniform() {
         return any_mapping(problem);
     }

@@ -57,8 +57,12 @@ fn placed(nodes: [Option<NodeId>; 2]) -> (Harness, Vec<CopyTask>) {
 #[test]
 fn without_several_nodes_no_copies_or_commands_are_requested() {
     let watch = crate::node_watch::NodeWatch::new();
-    let has_several = crate::image::memory_nodes().has_several();
-    assert_eq!(watch.is_some(), has_several, "one comparison at the start");
+    let has_multiple_nodes = crate::image::memory_nodes().has_multiple_nodes();
+    assert_eq!(
+        watch.is_some(),
+        has_multiple_nodes,
+        "one comparison at the start"
+    );
     // Nodes are never reported there, and masks across several nodes are reported as none.
     let (mut harness, tasks) = placed([NONE, NONE]);
     assert!(tasks.is_empty());

@@ -193,7 +193,7 @@ fn an_unloaded_model_is_loaded_only_by_a_call() {
     let is_wanted = Arc::new(AtomicBool::new(true));
     model.record_start(1, Arc::clone(&is_wanted));
     send_call(&mut model, ModelAction::Unload);
-    assert!(!is_wanted.load(Ordering::Relaxed) && model.is_to_be_unloaded());
+    assert!(!is_wanted.load(Ordering::Relaxed) && model.has_unload_call());
     assert!(model.take_unload_call().is_none(), "a load is running");
     model.running = None;
     assert_eq!(model.due(now), None);

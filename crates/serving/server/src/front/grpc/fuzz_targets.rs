@@ -1,6 +1,6 @@
 //! gRPC fuzz target: framing, message and rows of an infer call.
 
-use albacore_extensions::Regions;
+use albacore_extensions::SharedMemoryRegions;
 use albacore_proto::inference::ModelInferRequest;
 use bytes::Bytes;
 use hyper::HeaderMap;
@@ -29,7 +29,8 @@ pub fn grpc_message(bytes: &[u8]) {
         return;
     };
     let model = fuzzed_model();
-    let Ok(input) = GrpcInferRequest::validate(&model, &request, &Regions::new(0)) else {
+    let Ok(input) = GrpcInferRequest::validate(&model, &request, &SharedMemoryRegions::new(0))
+    else {
         return;
     };
     if let Some(mut memory) = fuzzed_memory(input.rows, input.datatype.element()) {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use albacore_call_counts::SERVER_TIMING;
 use albacore_connections::{ConnState, Limit};
 use albacore_engine::{ElementType, Kind, KindSet, ModelInfo, OutputInfo, Reply};
-use albacore_extensions::{Classification, RegionSlice, Regions};
+use albacore_extensions::{Classification, RegionSlice, SharedMemoryRegions};
 use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_infer_request::InferInputTensor;
 use albacore_proto::inference::model_infer_response::InferOutputTensor;
@@ -203,7 +203,7 @@ impl<'a> GrpcInferRequest<'a> {
     pub(super) fn validate(
         model: &ModelInfo,
         request: &'a ModelInferRequest,
-        regions: &Regions,
+        regions: &SharedMemoryRegions,
     ) -> Result<Self, RequestError> {
         let (outputs, kinds) = requested_outputs(model, request, regions)?;
         if is_columnar(request) {
@@ -236,7 +236,7 @@ impl<'a> GrpcInferRequest<'a> {
         model: &ModelInfo,
         request: &'a ModelInferRequest,
         SelectedOutputs { outputs, kinds }: SelectedOutputs,
-        regions: &Regions,
+        regions: &SharedMemoryRegions,
     ) -> Result<Self, RequestError> {
         let declared = request.inputs.iter().map(|input| DeclaredColumn {
             name: &input.name,
@@ -302,7 +302,7 @@ impl<'a> GrpcInferRequest<'a> {
 fn requested_outputs(
     model: &ModelInfo,
     request: &ModelInferRequest,
-    regions: &Regions,
+    regions: &SharedMemoryRegions,
 ) -> Result<(Vec<RequestedOutput>, KindSet), RequestError> {
     if request.outputs.len() > TENSORS_MAX {
         let outputs = request.outputs.len();
@@ -394,7 +394,7 @@ impl<'a> GrpcInput<'a> {
     fn find(
         request: &'a ModelInferRequest,
         input: &'a InferInputTensor,
-        regions: &Regions,
+        regions: &SharedMemoryRegions,
     ) -> Result<Self, RequestError> {
         match &request.raw_input_contents[..] {
             [] => Self::new(input, None, regions),
@@ -409,7 +409,7 @@ impl<'a> GrpcInput<'a> {
     fn new(
         input: &'a InferInputTensor,
         raw: Option<&'a Bytes>,
-        regions: &Regions,
+        regions: &SharedMemoryRegions,
     ) -> Result<Self, RequestError> {
         if let Some(slice) = region(&input.parameters).find(regions, &input.name)? {
             let has_data = raw.is_some() || input.contents.is_some();

@@ -113,7 +113,7 @@ impl InferStream {
                 biased;
                 () = replies.closed() => {
                     if !running.is_empty() {
-                        self.conn.request_abandoned();
+                        self.conn.record_abandoned_request();
                     }
                     return;
                 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use albacore_connections::{ActiveRequest, ConnState, Handler};
 use albacore_engine::{Kind, ModelInfo};
-use albacore_extensions::Regions;
+use albacore_extensions::SharedMemoryRegions;
 use albacore_rows::Table;
-use albacore_server_args::OwnRoutes;
+use albacore_server_args::PlatformRoutes;
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -31,7 +31,7 @@ pub fn http_body(bytes: &[u8], json_bytes: Option<usize>) {
     ];
     let tables = tables.into_iter().flatten();
     let tables = tables.map(|table| HttpInferRequest::from_table(&model, table, Kind::Value));
-    let regions = Regions::new(0);
+    let regions = SharedMemoryRegions::new(0);
     let call = HttpInferRequest::parse(&model, bytes, json_bytes, &regions);
     let calls = std::iter::once(call).chain(tables);
     for call in calls.flatten() {
@@ -97,7 +97,7 @@ impl Handler for FuzzHandler {
 /// Processes a request like the server, except for the engine.
 async fn read(request: Request<Incoming>, conn: &ConnState) -> HttpReply {
     let (head, body) = request.into_parts();
-    let _ = route::parse(&head.method, head.uri.path(), &OwnRoutes::default());
+    let _ = route::parse(&head.method, head.uri.path(), &PlatformRoutes::default());
     let _ = ContentCoding::for_reply(&head.headers);
     let read = async {
         let _ = RequestMeta::new(std::time::Instant::now(), &head.headers)?;

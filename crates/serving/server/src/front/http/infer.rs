@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use albacore_connections::{ConnState, Limit};
 use albacore_engine::{Kind, ModelHandle, ModelInfo};
-use albacore_extensions::Regions;
+use albacore_extensions::SharedMemoryRegions;
 use albacore_rows::Table;
 use bytes::Bytes;
 use hyper::HeaderMap;
@@ -71,7 +71,7 @@ impl<'a> InferTarget<'a> {
         model: &ModelInfo,
         body: &'b [u8],
         form: BodyForm,
-        regions: &Regions,
+        regions: &SharedMemoryRegions,
     ) -> Result<HttpInferRequest<'b>, RequestError> {
         let kind = match (self.form, form) {
             (InferForm::OpenInference, form) => {

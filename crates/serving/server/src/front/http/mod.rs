@@ -40,7 +40,8 @@ impl HttpService {
     ) -> HttpReply {
         let (head, body) = request.into_parts();
         let (headers, conn) = (&head.headers, active.conn());
-        let result = match route::parse(&head.method, head.uri.path(), &self.front.own_routes) {
+        let result = match route::parse(&head.method, head.uri.path(), &self.front.platform_routes)
+        {
             Ok(Route::Infer(path)) => {
                 let target = InferTarget::new(path, InferForm::OpenInference);
                 return self.infer(headers, &target, body, conn).await;
@@ -89,7 +90,12 @@ impl HttpService {
     /// Path of the only model; the name is empty if there are several models.
     fn only_model(&self) -> ModelPath<'static> {
         ModelPath {
-            name: self.front.engine.only_name().unwrap_or_default().into(),
+            name: self
+                .front
+                .engine
+                .single_model_name()
+                .unwrap_or_default()
+                .into(),
             version: "".into(),
         }
     }
@@ -188,7 +194,7 @@ impl HttpService {
             }
             Route::Ready => not_ready(),
             Route::Ping => scoring::ping(engine.is_ready()),
-            Route::Version => scoring::text(StatusCode::OK, metadata::VERSION_OF_SERVER),
+            Route::Version => scoring::text(StatusCode::OK, metadata::SERVER_VERSION),
             Route::Model(ModelPath { name, version }) => {
                 let model = validate::find_model(engine, self.front.event_loop, name, version)?;
                 reply::json(

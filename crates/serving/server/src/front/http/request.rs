@@ -17,7 +17,7 @@ use super::super::validate::{
 };
 use super::bounded_list::BoundedList;
 use albacore_engine::{Kind, KindSet, ModelInfo};
-use albacore_extensions::{RegionSlice, Regions};
+use albacore_extensions::{RegionSlice, SharedMemoryRegions};
 use albacore_proto::array::SplitBody;
 use albacore_rows::columns::{BinarySize, ColumnTensors, DeclaredColumn, is_column};
 use albacore_rows::datatype::Datatype;
@@ -79,7 +79,7 @@ impl<'a> HttpInferRequest<'a> {
         model: &ModelInfo,
         body: &'a [u8],
         json_bytes: Option<usize>,
-        regions: &Regions,
+        regions: &SharedMemoryRegions,
     ) -> Result<Self, RequestError> {
         if json_bytes == Some(0) {
             return Self::parse_raw(model, body);
@@ -124,7 +124,7 @@ impl<'a> HttpInferRequest<'a> {
         model: &ModelInfo,
         document: InferBody<'_>,
         BodyData { text, json, binary }: BodyData<'a>,
-        regions: &Regions,
+        regions: &SharedMemoryRegions,
     ) -> Result<Self, RequestError> {
         let [input] = &document.inputs.0[..] else {
             let inputs = document.inputs.0.len();
@@ -171,7 +171,7 @@ impl<'a> HttpInferRequest<'a> {
         model: &ModelInfo,
         document: InferBody<'a>,
         mut binary: &'a [u8],
-        regions: &Regions,
+        regions: &SharedMemoryRegions,
     ) -> Result<Self, RequestError> {
         let inputs = &document.inputs.0;
         let declared: Vec<_> = inputs.iter().map(Input::column).collect();
@@ -404,7 +404,7 @@ struct OutputParameters<'a> {
 }
 
 impl OutputParameters<'_> {
-    fn form(&self, name: &str, regions: &Regions) -> Result<OutputForm, RequestError> {
+    fn form(&self, name: &str, regions: &SharedMemoryRegions) -> Result<OutputForm, RequestError> {
         let region = RegionParameters {
             region: self.shared_memory_region.as_deref(),
             byte_size: self.shared_memory_byte_size,
@@ -431,7 +431,7 @@ impl Input<'_> {
     }
 
     /// The slice with the values, if they are in shared memory.
-    fn region(&self, regions: &Regions) -> Result<Option<RegionSlice>, RequestError> {
+    fn region(&self, regions: &SharedMemoryRegions) -> Result<Option<RegionSlice>, RequestError> {
         let parameters = self.parameters.as_ref();
         let region = parameters.map(|parameters| RegionParameters {
             region: parameters.shared_memory_region.as_deref(),
@@ -535,7 +535,7 @@ impl<'a> InferBody<'a> {
     fn outputs(
         &self,
         model: &ModelInfo,
-        regions: &Regions,
+        regions: &SharedMemoryRegions,
     ) -> Result<(Vec<RequestedOutput>, KindSet), RequestError> {
         let binary_by_default = self
             .parameters

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use albacore_extensions::{RepositoryCall, UnsupportedCall};
-use albacore_server_args::OwnRoutes;
+use albacore_server_args::PlatformRoutes;
 use hyper::Method;
 
 use super::super::request_error::{ErrorKind, RequestError};
@@ -102,9 +102,9 @@ pub(super) struct RouteError {
 pub(super) fn parse<'a>(
     method: &Method,
     path: &'a str,
-    own_routes: &OwnRoutes,
+    platform_routes: &PlatformRoutes,
 ) -> Result<Route<'a>, RouteError> {
-    let route = own_route(path, own_routes).or_else(|| parse_path(path));
+    let route = platform_route(path, platform_routes).or_else(|| parse_path(path));
     let route = route.ok_or_else(|| RouteError {
         error: RequestError::new(
             ErrorKind::NotFound,
@@ -138,12 +138,12 @@ pub(super) fn parse<'a>(
     })
 }
 
-/// The call at a path configured by the platform (`OwnRoutes`).
-fn own_route(path: &str, own_routes: &OwnRoutes) -> Option<Route<'static>> {
-    if own_routes.predict.as_deref() == Some(path) {
+/// The call at a path configured by the platform (`PlatformRoutes`).
+fn platform_route(path: &str, platform_routes: &PlatformRoutes) -> Option<Route<'static>> {
+    if platform_routes.predict.as_deref() == Some(path) {
         return Some(Route::Invocations);
     }
-    (own_routes.health.as_deref() == Some(path)).then_some(Route::Ping)
+    (platform_routes.health.as_deref() == Some(path)).then_some(Route::Ping)
 }
 
 fn parse_path(path: &str) -> Option<Route<'_>> {

@@ -13,7 +13,7 @@ fn model() -> ModelInfo {
 /// Returns the rows of a body, or the error message.
 fn rows(body: &[u8], json_bytes: Option<usize>) -> Result<Vec<f32>, String> {
     let model = model();
-    let call = HttpInferRequest::parse(&model, body, json_bytes, &Regions::new(0))
+    let call = HttpInferRequest::parse(&model, body, json_bytes, &SharedMemoryRegions::new(0))
         .map_err(|error| error.to_string())?;
     let mut memory = vec![0; call.rows * 2 * call.datatype.element().bytes()];
     call.write_rows(&model, &mut memory)
@@ -32,7 +32,7 @@ fn unknown_keys_and_odd_parameters_are_tolerated() {
         "inputs": [{"name": "input", "shape": [1, 2], "datatype": "FP32", "parameters": null,
         "extra": {"deep": [[[]]]}, "data": [1.5, null]}], "outputs": null}"#;
     let model = model();
-    let call = HttpInferRequest::parse(&model, body, None, &Regions::new(0)).unwrap();
+    let call = HttpInferRequest::parse(&model, body, None, &SharedMemoryRegions::new(0)).unwrap();
     assert_eq!(call.id.as_deref(), Some("7"));
     assert_eq!(
         call.outputs,
@@ -51,7 +51,7 @@ fn a_per_output_choice_of_binary_overrides_that_of_the_request() {
     let body = br#"{"parameters": {"binary_data_output": true},
         "inputs": [{"name": "input", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}],
         "outputs": [{"name": "leaf"}, {"name": "output", "parameters": {"binary_data": false}}]}"#;
-    let call = HttpInferRequest::parse(&model(), body, None, &Regions::new(0))
+    let call = HttpInferRequest::parse(&model(), body, None, &SharedMemoryRegions::new(0))
         .unwrap()
         .outputs;
     assert_eq!(

@@ -12,7 +12,7 @@ fn model<'a>(name: &'a str, version: &'a str) -> ModelPath<'a> {
 }
 
 fn found<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, RouteError> {
-    parse(method, path, &OwnRoutes::default())
+    parse(method, path, &PlatformRoutes::default())
 }
 
 #[test]

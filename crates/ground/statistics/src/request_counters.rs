@@ -5,7 +5,7 @@ use crate::histogram::histogram_quantile;
 /// Counters of a server at one moment, or their increase over an interval. They restart at zero
 /// when the server restarts.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Served {
+pub struct RequestCounters {
     /// Requests answered within their latency objective.
     good: f64,
     /// Requests that were late, refused or failed.
@@ -19,7 +19,7 @@ pub struct Served {
 
 /// Requests answered between two moments.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct ServedWindow {
+pub struct RequestWindow {
     pub requests: f64,
     /// Share of requests that were late, refused or failed.
     pub bad: f64,
@@ -41,7 +41,7 @@ pub fn metric_sum(text: &str, name: &str, labels: &[(&str, &str)]) -> Option<f64
     values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
 }
 
-impl Served {
+impl RequestCounters {
     /// Parses the text of `/metrics`; `None` if it is not from an Albacore server.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -83,10 +83,10 @@ impl Served {
     }
 }
 
-impl ServedWindow {
+impl RequestWindow {
     /// Sums the counter increases of several servers; `None` if they answered no requests.
     #[must_use]
-    pub fn of(grown: impl IntoIterator<Item = Served>) -> Option<Self> {
+    pub fn of(grown: impl IntoIterator<Item = RequestCounters>) -> Option<Self> {
         let (mut good, mut bad, mut latency) = (0.0, 0.0, Vec::new());
         for server in grown {
             good += server.good;
@@ -118,7 +118,7 @@ fn merged(mut buckets: Vec<(f64, u64)>) -> Vec<(f64, u64)> {
 mod tests {
     use super::*;
 
-    fn served(good: u32, late: u32, buckets: [u32; 3]) -> Served {
+    fn served(good: u32, late: u32, buckets: [u32; 3]) -> RequestCounters {
         let [a, b, c] = buckets;
         let text = format!(
             "albacore_good_total{{model=\"m\"}} {good}\nalbacore_late_total{{model=\"m\"}} {late}\n\
@@ -128,7 +128,7 @@ mod tests {
              albacore_request_duration_seconds_bucket{{model=\"m\",le=\"+Inf\"}} {c}\n\
              albacore_request_duration_seconds_bucket{{model=\"n\",le=\"0.001\"}} 0\n"
         );
-        Served::parse(&text).unwrap()
+        RequestCounters::parse(&text).unwrap()
     }
 
     #[test]
@@ -136,12 +136,12 @@ mod tests {
         let before = served(10, 0, [10, 10, 10]);
         assert_eq!((before.workers, before.threads), (2, 3));
         let grown = served(100, 10, [60, 110, 110]).since(&before).unwrap();
-        let window = ServedWindow::of([grown.clone()]).unwrap();
+        let window = RequestWindow::of([grown.clone()]).unwrap();
         assert_eq!((window.requests, window.bad), (100.0, 0.1));
         assert!((window.p99 - 0.00198).abs() < 1e-9, "{window:?}");
         let beyond = served(110, 0, [10, 10, 110]).since(&before).unwrap();
-        assert_eq!(ServedWindow::of([beyond.clone()]).unwrap().p99, 0.002);
-        let both = ServedWindow::of([grown, beyond]).unwrap();
+        assert_eq!(RequestWindow::of([beyond.clone()]).unwrap().p99, 0.002);
+        let both = RequestWindow::of([grown, beyond]).unwrap();
         assert_eq!((both.requests, both.bad), (200.0, 0.05));
         assert_eq!(both.p99, 0.002, "half of them took longer");
     }
@@ -150,7 +150,7 @@ mod tests {
     fn counters_of_a_server_that_was_started_again_are_not_compared() {
         let before = served(10, 0, [10, 10, 10]);
         assert_eq!(served(5, 0, [5, 5, 5]).since(&before), None);
-        assert_eq!(ServedWindow::of(before.since(&before)), None);
+        assert_eq!(RequestWindow::of(before.since(&before)), None);
     }
 
     #[test]

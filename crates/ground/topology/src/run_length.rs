@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 /// Error of parsing a number sequence.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NumberRunsError {
+pub enum RunLengthError {
     /// A term has an invalid form.
     #[error("{term:?} is not FIRST[-LAST[/STEP]][*EACH][xTIMES]: write a list such as 0-15*8x2,16")]
     Term {
@@ -105,7 +105,7 @@ fn repeats(numbers: &[u32]) -> usize {
 }
 
 /// Encodes a sequence; empty for an empty one.
-pub fn number_runs_text(numbers: &[u32]) -> String {
+pub fn encode_run_length(numbers: &[u32]) -> String {
     let (mut text, mut rest) = (String::new(), numbers);
     // bound: a run has at least one number.
     while !rest.is_empty() {
@@ -119,17 +119,17 @@ pub fn number_runs_text(numbers: &[u32]) -> String {
     text
 }
 
-/// Decodes a text of [`number_runs_text`] with at most `max` numbers.
+/// Decodes a text of [`encode_run_length`] with at most `max` numbers.
 ///
 /// # Errors
 /// The error contains the invalid term.
-pub fn parse_number_runs(text: &str, max: usize) -> Result<Vec<u32>, NumberRunsError> {
+pub fn decode_run_length(text: &str, max: usize) -> Result<Vec<u32>, RunLengthError> {
     let mut numbers = Vec::new();
     if text.is_empty() {
         return Ok(numbers);
     }
     for term in text.split(',') {
-        let refused = || NumberRunsError::Term {
+        let refused = || RunLengthError::Term {
             term: term.to_owned(),
         };
         let run = parse_term(term).ok_or_else(refused)?;
@@ -137,7 +137,7 @@ pub fn parse_number_runs(text: &str, max: usize) -> Result<Vec<u32>, NumberRunsE
         let length = length.and_then(|length| length.checked_mul(run.times));
         if length.is_none_or(|length| length > max - numbers.len()) {
             let term = term.to_owned();
-            return Err(NumberRunsError::TooMany { term, max });
+            return Err(RunLengthError::TooMany { term, max });
         }
         for _ in 0..run.times {
             // infallible: the last number fits into u32.
@@ -208,8 +208,8 @@ mod tests {
             (&[0, 8, 3, 3, u32::MAX], "0,8,3*2,4294967295"),
             (&[], ""),
         ] {
-            assert_eq!(number_runs_text(numbers), text);
-            assert_eq!(parse_number_runs(text, 256).unwrap(), numbers, "{text}");
+            assert_eq!(encode_run_length(numbers), text);
+            assert_eq!(decode_run_length(text, 256).unwrap(), numbers, "{text}");
         }
     }
 
@@ -232,9 +232,9 @@ mod tests {
             "4294967296",
         ] {
             let text = format!("0-1,{term}");
-            let error = parse_number_runs(&text, 99).unwrap_err();
+            let error = decode_run_length(&text, 99).unwrap_err();
             let term = term.to_owned();
-            assert_eq!(error, NumberRunsError::Term { term }, "{text}");
+            assert_eq!(error, RunLengthError::Term { term }, "{text}");
         }
         for term in [
             "0-4",
@@ -244,7 +244,7 @@ mod tests {
             "0*4294967295x4294967295",
         ] {
             let text = format!("7,{term}");
-            let error = parse_number_runs(&text, 5).unwrap_err().to_string();
+            let error = decode_run_length(&text, 5).unwrap_err().to_string();
             assert!(
                 error.contains(term) && error.contains("more than 5"),
                 "{error}"
@@ -261,15 +261,15 @@ mod tests {
                 proptest::collection::vec(u32::MAX - 3..=u32::MAX, 0..20),
             ],
         ) {
-            let text = number_runs_text(&numbers);
-            prop_assert_eq!(parse_number_runs(&text, numbers.len()), Ok(numbers), "{}", text);
+            let text = encode_run_length(&numbers);
+            prop_assert_eq!(decode_run_length(&text, numbers.len()), Ok(numbers), "{}", text);
         }
 
         #[test]
         fn no_text_makes_more_than_it_may(text in "[0-9x*/,-]{0,30}", max in 0..50_usize) {
-            if let Ok(numbers) = parse_number_runs(&text, max) {
+            if let Ok(numbers) = decode_run_length(&text, max) {
                 prop_assert!(numbers.len() <= max);
-                prop_assert_eq!(parse_number_runs(&number_runs_text(&numbers), max), Ok(numbers));
+                prop_assert_eq!(decode_run_length(&encode_run_length(&numbers), max), Ok(numbers));
             }
         }
     }

@@ -10,11 +10,11 @@ use crate::OsError;
 
 /// Timer on the monotonic clock.
 #[derive(Debug)]
-pub struct Alarm {
+pub struct Timer {
     timerfd: TimerFd,
 }
 
-impl Alarm {
+impl Timer {
     /// Creates a disarmed timer.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Alarm {
     }
 }
 
-impl AsFd for Alarm {
+impl AsFd for Timer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.timerfd.as_fd()
     }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn an_alarm_is_readable_after_its_delay_and_can_be_moved() {
-        let (poll, alarm) = (Poll::new().unwrap(), Alarm::new().unwrap());
+        let (poll, alarm) = (Poll::new().unwrap(), Timer::new().unwrap());
         poll.add(&alarm, PollKey(1)).unwrap();
         alarm.set(Duration::from_secs(3600)).unwrap();
         assert_eq!(poll.wait(Duration::ZERO).unwrap(), []);

@@ -1,24 +1,24 @@
 //! Detects whether latency or success rate became worse after a parameter change under live load.
 
-use crate::elimination::{EQUAL, compare};
+use crate::elimination::{EQUIVALENCE_RATIO, compare};
 use crate::interval::{CONFIDENCE, Claim, Interval, median};
-use crate::served::ServedWindow;
+use crate::request_counters::RequestWindow;
 
 /// Load growth above this factor explains worse figures, so no regression is reported.
 const LOAD_FACTOR_MAX: f64 = 1.5;
 
 /// Comparison of a number of windows before a change with as many after it.
 #[derive(Debug)]
-pub struct Change {
-    before: ServedWindow,
-    after: ServedWindow,
+pub struct RegressionCheck {
+    before: RequestWindow,
+    after: RequestWindow,
     /// p99 before divided by p99 after: above 1 the servers became faster.
     p99: Option<Interval>,
     /// Share of requests answered in time, after divided by before.
     in_time: Option<Interval>,
 }
 
-impl Change {
+impl RegressionCheck {
     /// Number of windows on each side of the change.
     pub const WINDOWS: u32 = 10;
 
@@ -26,14 +26,14 @@ impl Change {
     pub const REQUESTS_MIN: f64 = 100.0;
 
     #[must_use]
-    pub fn between(before: &[ServedWindow], after: &[ServedWindow]) -> Self {
-        let interval = |score: fn(&ServedWindow) -> f64| {
-            let scores = |of: &[ServedWindow]| of.iter().map(score).collect::<Vec<f64>>();
+    pub fn between(before: &[RequestWindow], after: &[RequestWindow]) -> Self {
+        let interval = |score: fn(&RequestWindow) -> f64| {
+            let scores = |of: &[RequestWindow]| of.iter().map(score).collect::<Vec<f64>>();
             compare(&scores(after), &scores(before), CONFIDENCE)
         };
-        let typical = |windows: &[ServedWindow]| {
-            let of = |value: fn(&ServedWindow) -> f64| median(windows.iter().map(value).collect());
-            ServedWindow {
+        let typical = |windows: &[RequestWindow]| {
+            let of = |value: fn(&RequestWindow) -> f64| median(windows.iter().map(value).collect());
+            RequestWindow {
                 requests: of(|window| window.requests),
                 bad: of(|window| window.bad),
                 p99: of(|window| window.p99),
@@ -52,9 +52,9 @@ impl Change {
     /// change is not blamed. A load that fell is no excuse: closed-loop clients send less to slower
     /// servers.
     #[must_use]
-    pub fn is_worse(&self) -> bool {
+    pub fn is_regression(&self) -> bool {
         let is_slower = |of: &Option<Interval>| {
-            of.is_some_and(|of| of.claim() == Claim::Slower && of.ratio * EQUAL < 1.0)
+            of.is_some_and(|of| of.claim() == Claim::Slower && of.ratio * EQUIVALENCE_RATIO < 1.0)
         };
         !self.is_busier() && (is_slower(&self.p99) || is_slower(&self.in_time))
     }
@@ -95,9 +95,9 @@ impl Change {
 mod tests {
     use super::*;
 
-    fn windows(p99: f64, bad: f64, requests: f64) -> Vec<ServedWindow> {
+    fn windows(p99: f64, bad: f64, requests: f64) -> Vec<RequestWindow> {
         let noise = [1.0, 1.03, 0.98, 1.01, 0.97, 1.02, 1.0, 0.99, 1.04, 0.96];
-        let window = |noise: &f64| ServedWindow {
+        let window = |noise: &f64| RequestWindow {
             requests: requests * noise,
             bad: bad * noise,
             p99: p99 * noise,
@@ -108,22 +108,27 @@ mod tests {
     #[test]
     fn a_change_is_worse_only_beyond_the_noise_and_not_under_a_heavier_load() {
         let before = windows(0.01, 0.01, 1_000.0);
-        let is_worse = |after: &[ServedWindow]| Change::between(&before, after).is_worse();
-        assert!(!is_worse(&before));
-        assert!(!is_worse(&windows(0.005, 0.01, 1_000.0)));
-        assert!(!is_worse(&windows(0.0101, 0.01, 1_000.0)), "within 2 %");
-        assert!(is_worse(&windows(0.012, 0.01, 1_000.0)), "slower");
-        assert!(is_worse(&windows(0.01, 0.2, 1_000.0)), "more are late");
-        let busier = Change::between(&before, &windows(0.02, 0.2, 3_000.0));
-        assert!(!busier.is_worse() && busier.text().contains("not comparable"));
-        let fewer = Change::between(&before, &windows(0.02, 0.01, 500.0));
-        assert!(fewer.is_worse(), "clients that wait send less");
+        let is_regression =
+            |after: &[RequestWindow]| RegressionCheck::between(&before, after).is_regression();
+        assert!(!is_regression(&before));
+        assert!(!is_regression(&windows(0.005, 0.01, 1_000.0)));
+        assert!(
+            !is_regression(&windows(0.0101, 0.01, 1_000.0)),
+            "within 2 %"
+        );
+        assert!(is_regression(&windows(0.012, 0.01, 1_000.0)), "slower");
+        assert!(is_regression(&windows(0.01, 0.2, 1_000.0)), "more are late");
+        let busier = RegressionCheck::between(&before, &windows(0.02, 0.2, 3_000.0));
+        assert!(!busier.is_regression() && busier.text().contains("not comparable"));
+        let fewer = RegressionCheck::between(&before, &windows(0.02, 0.01, 500.0));
+        assert!(fewer.is_regression(), "clients that wait send less");
         assert!(fewer.text().contains("1000 requests before and 500 after"));
     }
 
     #[test]
     fn a_change_is_described_by_both_figures() {
-        let change = Change::between(&windows(0.01, 0.0, 500.0), &windows(0.02, 0.01, 500.0));
+        let change =
+            RegressionCheck::between(&windows(0.01, 0.0, 500.0), &windows(0.02, 0.01, 500.0));
         let text = change.text();
         assert!(
             text.contains("10.00 ms before, 20.00 ms after (2.00x"),

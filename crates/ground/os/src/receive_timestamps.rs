@@ -16,27 +16,27 @@ use crate::OsError;
 ///
 /// # Errors
 /// The descriptor is not a socket.
-pub fn stamp_arrivals(socket: &impl AsFd) -> Result<(), OsError> {
+pub fn enable_receive_timestamps(socket: &impl AsFd) -> Result<(), OsError> {
     setsockopt(&socket.as_fd(), ReceiveTimestampns, &true)
         .map_err(|e| OsError::call("setsockopt(SO_TIMESTAMPNS)", e))
 }
 
 /// Reads from a stream socket with receive timestamps.
 #[derive(Debug)]
-pub struct ArrivalReader {
+pub struct TimestampedReader {
     /// Buffer for control messages (cmsg), which contain the timestamp.
     control: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrived {
+pub struct TimestampedRead {
     /// Number of bytes read; 0 at the end of the stream.
     pub bytes: usize,
     /// How long the last byte waited in the receive queue; `None` without a timestamp.
     pub waited: Option<Duration>,
 }
 
-impl Default for ArrivalReader {
+impl Default for TimestampedReader {
     fn default() -> Self {
         Self {
             control: nix::cmsg_space!(TimeSpec),
@@ -44,14 +44,18 @@ impl Default for ArrivalReader {
     }
 }
 
-impl ArrivalReader {
+impl TimestampedReader {
     /// Reads the available bytes into the spare capacity of `buffer`, as `recv` does. The spare
     /// capacity is not zeroed first: it is larger than most requests, and zeroing it for a thousand
     /// connections would evict everything else from the caches.
     ///
     /// # Errors
     /// Those of `recvmsg`, among them [`io::ErrorKind::WouldBlock`].
-    pub fn receive(&mut self, socket: &impl AsFd, buffer: &mut impl BufMut) -> io::Result<Arrived> {
+    pub fn receive(
+        &mut self,
+        socket: &impl AsFd,
+        buffer: &mut impl BufMut,
+    ) -> io::Result<TimestampedRead> {
         let fd = socket.as_fd().as_raw_fd();
         let room = buffer.chunk_mut();
         let (start, length) = (room.as_mut_ptr(), room.len());
@@ -72,7 +76,7 @@ impl ArrivalReader {
                 _ => None,
             })
             .last();
-        Ok(Arrived {
+        Ok(TimestampedRead {
             bytes: message.bytes,
             // The timestamp is of the realtime clock, which can be set: a time in the future counts
             // as now.
@@ -93,10 +97,10 @@ mod tests {
     #[test]
     fn the_time_that_bytes_waited_is_measured() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        stamp_arrivals(&listener).unwrap();
+        enable_receive_timestamps(&listener).unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
-        let mut reader = ArrivalReader::default();
+        let mut reader = TimestampedReader::default();
         let pause = Duration::from_millis(30);
         // The kernel enables timestamping asynchronously: the first bytes may have no timestamp.
         let waited = (0..100).find_map(|_| {
@@ -117,7 +121,7 @@ mod tests {
     #[test]
     fn only_a_socket_can_be_stamped() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        let error = stamp_arrivals(&file).unwrap_err().to_string();
+        let error = enable_receive_timestamps(&file).unwrap_err().to_string();
         assert!(error.contains("SO_TIMESTAMPNS"), "{error}");
     }
 }
