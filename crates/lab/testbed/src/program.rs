@@ -18,11 +18,14 @@ use crate::{TestbedError, spawner};
 /// They cannot be built.
 pub fn programs() -> Result<PathBuf, TestbedError> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/cluster/build.sh");
-    folder_of(&script)
+    program_folder(&script)
 }
 
-/// Folder whose path a script prints.
-pub(crate) fn folder_of(script: &Path) -> Result<PathBuf, TestbedError> {
+/// Runs a script that builds or downloads programs, and returns the folder that it prints.
+///
+/// # Errors
+/// The script fails.
+pub fn program_folder(script: &Path) -> Result<PathBuf, TestbedError> {
     let output = Command::new(script)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

@@ -17,15 +17,12 @@ use tempfile::TempDir;
 use crate::supervisor::{DEVICE, NODE, READY};
 use crate::{TestbedError, product};
 
-/// The address of the node and of the control plane.
-pub(crate) const NODE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 123, 0, 2);
-
 /// The address of an emulated node.
 pub(crate) const GUEST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 123, 0, 3);
 
 /// The network, its supervisor, and the folder of its files and logs.
 #[derive(Debug)]
-pub(crate) struct TestNetwork {
+pub struct TestNetwork {
     supervisor: Child,
     commands: Option<ChildStdin>,
     replies: BufReader<ChildStdout>,
@@ -34,11 +31,14 @@ pub(crate) struct TestNetwork {
 }
 
 impl TestNetwork {
-    /// A network with a bridge, which has [`NODE_ADDRESS`].
+    /// The address of the node and of the control plane.
+    pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 123, 0, 2);
+
+    /// A network with a bridge, which has [`TestNetwork::ADDRESS`].
     ///
     /// # Errors
     /// The caller may not create a network, or there is no `ip`.
-    pub(crate) fn new() -> Result<Self, TestbedError> {
+    pub fn new() -> Result<Self, TestbedError> {
         Self::supervised(&["bridge"])
     }
 
@@ -55,7 +55,7 @@ impl TestNetwork {
     ) -> Result<Self, TestbedError> {
         let network = Self::supervised(&["device"])?;
         let (end, pid) = (veth_name(number), network.supervisor_pid().to_string());
-        let (with_mask, gateway) = (format!("{address}/24"), NODE_ADDRESS.to_string());
+        let (with_mask, gateway) = (format!("{address}/24"), Self::ADDRESS.to_string());
         let by = address.to_string();
         other.ip(&[
             "link", "add", &end, "type", "veth", "peer", "name", DEVICE, "netns", &pid,
@@ -194,7 +194,7 @@ impl TestNetwork {
     ///
     /// # Errors
     /// The network no longer exists.
-    pub(crate) fn within<T: Send>(
+    pub fn within<T: Send>(
         &self,
         work: impl FnOnce() -> T + Send,
     ) -> Result<T, TestbedError> {

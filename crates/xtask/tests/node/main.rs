@@ -19,6 +19,7 @@ mod observe;
 mod rig;
 mod seccomp;
 mod tune;
+mod tune_apply;
 
 use std::collections::BTreeSet;
 
@@ -60,6 +61,10 @@ fn a_release_runs_on_a_node() {
     rig.step("an experiment on the node", experiment::runs_as_a_job);
     rig.step("a search for a configuration", tune::measures_another_pod);
     if rig.is_release() {
+        rig.step(
+            "a configuration is applied under load",
+            tune_apply::keeps_what_is_no_worse,
+        );
         rig.step("gunicorn and XGBoost", gunicorn_is_placed);
         rig.step(
             "a Deployment that is annotated",

@@ -134,7 +134,7 @@ impl Guest {
         network: &[&str],
     ) -> std::result::Result<Vec<OsString>, TestbedError> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/bignode/kernel.sh");
-        let kernel = crate::program::folder_of(&script)?;
+        let kernel = crate::program::program_folder(&script)?;
         let disk = folder.join("disk.cpio");
         self.write(&disk, &kernel.join("modules"))
             .map_err(TestbedError::file(&disk))?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::task::Task;
 use crate::guest::console;
 use crate::supervisor::{MACHINE, Machine};
-use crate::test_network::{GUEST_ADDRESS, NODE_ADDRESS, TestNetwork};
+use crate::test_network::{GUEST_ADDRESS, TestNetwork};
 use crate::{Guest, Program, Size, TestbedError};
 
 /// Port of `albacore-testbed serve`.
@@ -92,7 +92,7 @@ impl Emulated {
     ) -> Result<Self, TestbedError> {
         let machine = Machine {
             address: format!("{GUEST_ADDRESS}/24"),
-            router: NODE_ADDRESS.to_string(),
+            router: TestNetwork::ADDRESS.to_string(),
         };
         let text =
             serde_json::to_string(&machine).map_err(|error| node_error(error.to_string()))?;

@@ -267,5 +267,5 @@ impl Host {
 /// Folder with containerd, runc and CNI plugins, which are downloaded at the first use.
 fn programs() -> Result<PathBuf, TestbedError> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/node/programs.sh");
-    crate::program::folder_of(&script)
+    crate::program::program_folder(&script)
 }

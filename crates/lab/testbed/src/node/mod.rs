@@ -10,9 +10,8 @@ mod task;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::control_plane::Place;
 use crate::limits::{GUEST_TIME_MAX, READY_TIME_MAX};
-use crate::test_network::{GUEST_ADDRESS, NODE_ADDRESS, TestNetwork};
+use crate::test_network::{GUEST_ADDRESS, TestNetwork};
 use crate::{ControlPlane, Options, TestbedError};
 pub use host::Host;
 pub use task::Task;
@@ -23,9 +22,9 @@ struct NodeNumber(u8);
 
 impl NodeNumber {
     fn address(self) -> Ipv4Addr {
-        let [a, b, c, first] = NODE_ADDRESS.octets();
+        let [a, b, c, first] = TestNetwork::ADDRESS.octets();
         match self.0 {
-            0 => NODE_ADDRESS,
+            0 => TestNetwork::ADDRESS,
             number => Ipv4Addr::new(a, b, c, first.saturating_add(10).saturating_add(number)),
         }
     }
@@ -115,13 +114,8 @@ impl Node {
     /// A requirement is missing on this machine, or the node is not ready in time.
     pub fn start(options: &NodeOptions) -> Result<Self, TestbedError> {
         let network = TestNetwork::new()?;
-        let place = Place {
-            address: NODE_ADDRESS,
-            command_prefix: network.command_prefix(),
-            parent: network.folder().to_owned(),
-        };
-        let mut plane = ControlPlane::start_at(
-            place,
+        let mut plane = ControlPlane::start_in(
+            &network,
             &Options {
                 controller_manager: true,
                 manager: options.manager.clone(),

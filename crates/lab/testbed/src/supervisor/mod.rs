@@ -22,7 +22,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::limits::{REMOVAL_PERIOD, REMOVAL_TIME_MAX};
-use crate::test_network::NODE_ADDRESS;
+use crate::test_network::TestNetwork;
 
 pub use guest::guest;
 pub use init::init;
@@ -78,7 +78,7 @@ fn run_until_input_ends(folder: &Path, has_bridge: bool) -> Result<()> {
 fn make_bridge() -> Result<()> {
     // A bridge without ports: kubelets reject loopback addresses, and this kernel may have no dummy
     // device.
-    let address = format!("{NODE_ADDRESS}/24");
+    let address = format!("{}/24", TestNetwork::ADDRESS);
     for words in [
         &["link", "add", DEVICE, "type", "bridge"][..],
         &["address", "add", &address, "dev", DEVICE],
