@@ -178,6 +178,19 @@ fn an_objective_that_nothing_meets_is_refused_with_one_that_can_be_met() {
 }
 
 #[test]
+fn the_benchmark_of_tune_takes_cpus() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write_deployment(folder.path());
+    albacore_testbed::product_of("albacore-lab-commands", "albacore-lab").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_albacore"));
+    command.args(["bench", "tune", "--cpus", "8191", "-f"]);
+    let done = command.arg(&file).output().unwrap();
+    let said = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(64), "{said}");
+    assert!(said.contains("--cpus 8191: "), "{said}");
+}
+
+#[test]
 fn bad_input_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = write_deployment(folder.path());

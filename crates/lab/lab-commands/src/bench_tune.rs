@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use albacore_bench::median;
 use albacore_command::{Failure, print};
+use albacore_topology::CpuSet;
 use albacore_tune::{
     Configuration, Measurement, Outcome, Place, Sustained, TuneOptions, TuneRequest, measure, tune,
     write_results,
@@ -33,6 +34,9 @@ pub(crate) struct BenchTuneArgs {
     /// Number of windows of 0.4 s for each candidate; 0: candidates are not measured one by one
     #[arg(long, value_name = "N", default_value_t = 12)]
     windows: usize,
+    /// CPUs for the servers, as in albacore tune
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuSet>,
     /// Folder for the results
     #[arg(long, value_name = "FOLDER", default_value = "bench-tune")]
     output: PathBuf,
@@ -48,7 +52,7 @@ pub(crate) fn run(args: &BenchTuneArgs) -> Result<(), Failure> {
         place: Place::Machine,
         file: args.file.clone(),
         folder: args.output.join(name),
-        cpus: None,
+        cpus: args.cpus.clone(),
         options: TuneOptions {
             latency: None,
             percentile: None,
