@@ -41,7 +41,7 @@ pub type ReadFile<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
     /// The scenario is invalid.
-    #[error("{0}")]
+    #[error(transparent)]
     Scenario(#[from] Invalid),
     /// A referenced file is invalid.
     #[error("{file}: {invalid}")]

@@ -219,6 +219,13 @@ const WRONG: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
+fn an_error_is_not_its_own_cause() {
+    let error = read_with(GOOD, &["workers=0"]).unwrap_err();
+    assert!(matches!(error, ScenarioError::Scenario(_)), "{error:?}");
+    assert!(std::error::Error::source(&error).is_none());
+}
+
+#[test]
 fn errors_name_line_and_key() {
     for (from, to, said) in WRONG {
         let sentence = refused(from, to);
