@@ -11,6 +11,7 @@ use std::time::Duration;
 use albacore_bench::Staircase;
 use albacore_random::Xoshiro256;
 use albacore_statistics::{CONFIDENCE, Claim, EQUAL, Interval, Look, compare, looks};
+use albacore_values::sentence;
 
 use crate::Context;
 use crate::configuration::Configuration;
@@ -248,7 +249,7 @@ impl Race {
             match running.and_then(|running| running.window(rate, length, seed)) {
                 Ok(window) => arm.record(window, is_fixed, context.deployment.bad_max()),
                 Err(error) => {
-                    let failed = error.to_string();
+                    let failed = sentence(&error);
                     arm.failed = Some(failed.clone());
                     let name = arm.configuration.name();
                     context.report(&format!("{name}: left out: {failed}"));
