@@ -287,7 +287,8 @@ fn drop_rule(mut fields: Fields, policy: Policy) -> Result<DropPolicy, Invalid> 
                 DropPolicy::window(Target::Rows(field.count(1, TARGET_MAX)?))
             }
             text => {
-                let problem = format!("{text:?} is not own, half or a number of rows");
+                let auto = if is_auto { "auto, " } else { "" };
+                let problem = format!("{text:?} is not {auto}own, half or a number of rows");
                 return Err(field.invalid(problem));
             }
         },
