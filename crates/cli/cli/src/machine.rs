@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use albacore_os::{HostRoot, read_sysfs};
-use albacore_topology::{CpuSet, Topology, parse_synthetic, parse_sysfs};
+use albacore_topology::{CpuSet, SysfsError, Topology, parse_synthetic, parse_sysfs};
 
 use crate::args::MachineArgs;
 use albacore_command::{Failure, sentence};
@@ -43,7 +43,19 @@ impl Machine {
 
 fn read_directory(system: &Path) -> Result<Topology, Failure> {
     let files = read_sysfs(system).map_err(|e| Failure::Failed(sentence(&e)))?;
-    parse_sysfs(&files).map_err(|e| Failure::file(system, &e))
+    parse_sysfs(&files).map_err(|e| refused(system, &e))
+}
+
+/// The failure for an invalid tree: a copy may be incomplete, this machine's own tree cannot.
+fn refused(system: &Path, error: &SysfsError) -> Failure {
+    let own = HostRoot::live().sys.join("devices/system");
+    let is_copy = system.canonicalize().map_or(true, |path| path != own);
+    let advice = match is_copy && error.is_unlike_kernel() {
+        true => ": the copy may be incomplete",
+        false => "",
+    };
+    let (path, what) = (system.display(), sentence(error));
+    Failure::Failed(format!("{path}: {what}{advice}"))
 }
 
 /// Restricts a machine to `cpuset`; `option` is the prefix of error messages, such as `--cpuset `.
@@ -76,4 +88,33 @@ pub(crate) fn restrict(
     whole
         .restrict(cpuset)
         .map_err(|e| Failure::usage(option.trim_end(), &e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_copy_is_said_to_be_incomplete() {
+        let files = [
+            ("cpu/online".to_owned(), "0".to_owned()),
+            ("cpu/cpu0/topology/core_id".to_owned(), String::new()),
+        ];
+        let error = parse_sysfs(&files.into()).unwrap_err();
+        let what = "cpu/cpu0/topology/core_id: \"\" is not a number";
+        let own = "/sys/devices/system";
+        assert_eq!(
+            refused(Path::new(own), &error).text(),
+            format!("{own}: {what}")
+        );
+        let copy = refused(Path::new("/copy"), &error);
+        let due = format!("/copy: {what}: the copy may be incomplete");
+        assert_eq!(copy.text(), due);
+        let none = parse_sysfs(&[].into()).unwrap_err();
+        assert!(
+            !refused(Path::new("/copy"), &none)
+                .text()
+                .contains("incomplete")
+        );
+    }
 }

@@ -1,7 +1,8 @@
 //! Errors of commands and their exit codes.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
+
+use albacore_values::sentence;
 
 /// Exit code of [`Failure::NotCompared`], as in `kubectl diff`.
 const NOT_COMPARED: u8 = 2;
@@ -69,17 +70,4 @@ pub fn report_refused_arguments(refused: &clap::Error) -> ExitCode {
         Ok(()) => ExitCode::from(USAGE),
         Err(_) => ExitCode::FAILURE,
     }
-}
-
-/// Formats an error with its sources on one line.
-pub fn sentence(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    // bound: the source chain of an error is finite.
-    while let Some(cause) = source {
-        // infallible: writing to a String.
-        let _ = write!(text, ": {cause}");
-        source = cause.source();
-    }
-    text
 }

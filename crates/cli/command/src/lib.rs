@@ -5,6 +5,8 @@ mod failure;
 mod output;
 mod programs;
 
-pub use failure::{Failure, report_refused_arguments, sentence};
+pub use albacore_values::sentence;
+
+pub use failure::{Failure, report_refused_arguments};
 pub use output::{Output, RunOutput, print, print_json};
 pub use programs::program_beside;

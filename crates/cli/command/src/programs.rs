@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::failure::{Failure, sentence};
+use crate::{Failure, sentence};
 
 /// Path of the program `name` in the directory of this program.
 ///

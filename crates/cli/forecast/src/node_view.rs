@@ -8,6 +8,7 @@ use albacore_plan::{
 };
 use albacore_solver::{Mapping, Slot};
 use albacore_topology::{CpuId, CpuSet, Topology, decode_run_length, parse_topology_text};
+use albacore_values::sentence;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::limits::{NODE_FIXED_THREADS_MAX, REPORT_AGE_MAX};
@@ -228,15 +229,6 @@ fn is_hash_of(reported: Option<&str>, mapping: &Mapping, machine: u64) -> bool {
         let hash = masks_hash(machine, masks.iter().map(|(slot, mask)| (*slot, mask)));
         hash.map(|hash| format!("{hash:08x}")).as_deref() == reported
     })
-}
-
-/// Formats an error with its sources on one line.
-fn sentence(error: &dyn std::error::Error) -> String {
-    let sources = std::iter::successors(Some(error), |error| error.source());
-    sources
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
 }
 
 fn refuse_old(status: &NodePlacementStatus, now: Timestamp) -> Result<(), String> {

@@ -73,6 +73,17 @@ pub enum CgroupError {
     /// `/proc/PID/cgroup` lists no hierarchy that can contain cpusets.
     #[error("process {} is in no cgroup hierarchy that can have a cpuset", pid.0)]
     None { pid: Pid },
+    /// The process is in the v1 hierarchy with the cpuset controller, but the hierarchy is not
+    /// mounted.
+    #[error(
+        "process {} is in the cpuset hierarchy of cgroup v1, which is not mounted at {}: \
+         mount it there", pid.0, mount.display()
+    )]
+    NotMounted {
+        pid: Pid,
+        /// Where its mount point was expected.
+        mount: PathBuf,
+    },
 }
 
 /// Finds the cgroup that determines the allowed cpus of a process.
@@ -94,7 +105,10 @@ pub fn find_cgroup(host: &HostRoot, pid: Pid) -> Result<Cgroup, CgroupError> {
             .iter()
             .map(|name| host.cgroup.join(name))
             .find(|mount| mount.is_dir())
-            .ok_or(CgroupError::None { pid })?,
+            .ok_or_else(|| CgroupError::NotMounted {
+                pid,
+                mount: host.cgroup.join("cpuset"),
+            })?,
         CgroupVersion::V2 => {
             let beside = host.cgroup.join("unified");
             if beside.is_dir() {

@@ -20,12 +20,19 @@ pub enum MaskError {
     /// cpuset.
     #[error("none of the cpus {mask} is in the cpuset of thread {} now", tid.0)]
     OutsideCpuset { tid: Tid, mask: CpuSet },
-    /// Permission denied.
+    /// Permission to write denied.
     #[error(
         "no permission to pin thread {}: run as the same user or root, or give CAP_SYS_NICE",
         tid.0
     )]
     NotPermitted { tid: Tid },
+    /// Permission to read denied. The kernel itself lets everyone read masks.
+    #[error(
+        "no permission to read the mask of thread {}: allow sched_getaffinity in the seccomp \
+         profile and in the security policy (SELinux, Smack)",
+        tid.0
+    )]
+    ReadNotPermitted { tid: Tid },
     /// Any other failure.
     #[error("cannot read or set the mask of thread {}", tid.0)]
     Other { tid: Tid, source: io::Error },
@@ -58,14 +65,21 @@ pub fn write_mask(tid: Tid, mask: &CpuSet) -> Result<(), MaskError> {
             tid,
             mask: mask.clone(),
         },
+        Errno::EPERM | Errno::EACCES => MaskError::NotPermitted { tid },
         errno => mask_error(tid, errno),
     })
+}
+
+fn read_error(tid: Tid, errno: Errno) -> MaskError {
+    match errno {
+        Errno::EPERM | Errno::EACCES => MaskError::ReadNotPermitted { tid },
+        errno => mask_error(tid, errno),
+    }
 }
 
 fn mask_error(tid: Tid, errno: Errno) -> MaskError {
     match errno {
         Errno::ESRCH => MaskError::Gone { tid },
-        Errno::EPERM | Errno::EACCES => MaskError::NotPermitted { tid },
         errno => MaskError::Other {
             tid,
             source: errno.into(),
@@ -108,7 +122,7 @@ fn read_live_mask(tid: Tid) -> Result<CpuSet, MaskError> {
         });
         return Ok(ids.collect());
     }
-    Err(mask_error(tid, Errno::last()))
+    Err(read_error(tid, Errno::last()))
 }
 
 fn read_recorded_mask(host: &HostRoot, tid: Tid) -> Result<CpuSet, MaskError> {
@@ -154,6 +168,16 @@ mod tests {
         assert_eq!(read_mask(&host, me()).unwrap(), one);
         write_mask(me(), &before).unwrap();
         assert_eq!(read_mask(&host, me()).unwrap(), before);
+    }
+
+    #[test]
+    fn a_mask_that_may_not_be_read_is_not_called_one_that_may_not_be_set() {
+        for errno in [Errno::EPERM, Errno::EACCES] {
+            let text = read_error(me(), errno).to_string();
+            assert!(text.starts_with("no permission to read the mask"), "{text}");
+        }
+        let gone = read_error(me(), Errno::ESRCH);
+        assert!(matches!(gone, MaskError::Gone { .. }));
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub fn probe_pinning(host: &HostRoot) -> Pinning {
             Err(MaskError::OutsideCpuset { .. }) => return Pinning::Permitted,
             Err(MaskError::NotPermitted { .. }) => return Pinning::Refused,
             // The process has exited: try the next one.
-            Ok(()) | Err(MaskError::Gone { .. } | MaskError::Other { .. }) => {}
+            Ok(()) | Err(_) => {}
         }
     }
     match has_sys_nice(host) {

@@ -33,14 +33,10 @@ pub struct DistanceMatrix {
 #[non_exhaustive]
 pub enum DistancesFileError {
     /// A field is missing or has an invalid value.
-    #[error(
-        "invalid distances file ({0}): write one with albacore topology --measure --write FILE"
-    )]
+    #[error("not a distances file as written by albacore topology --measure --write FILE")]
     Field(#[from] serde_path_to_error::Error<serde_json::Error>),
     /// There is trailing data after the JSON object.
-    #[error(
-        "invalid distances file ({0}): write one with albacore topology --measure --write FILE"
-    )]
+    #[error("not a distances file as written by albacore topology --measure --write FILE")]
     Json(#[from] serde_json::Error),
     /// The distances do not form a tree.
     #[error(transparent)]
@@ -218,6 +214,23 @@ mod tests {
         assert!(error.contains(&other.hash_hex()), "{error}");
     }
 
+    /// An error with its sources, as commands print it.
+    fn with_sources(error: &dyn std::error::Error) -> String {
+        let sources = std::iter::successors(Some(error), |error| error.source());
+        sources.map(|error| format!("{error}\n")).collect()
+    }
+
+    #[test]
+    fn the_cause_of_an_invalid_file_is_shown_once() {
+        for (text, cause) in [
+            (file("0", "-5", MATRIX), "invalid value: integer `-5`"),
+            (file("0", "70", MATRIX) + "}", "trailing characters"),
+        ] {
+            let error = with_sources(&DistancesFile::parse(&text).unwrap_err());
+            assert_eq!(error.matches(cause).count(), 1, "{error}");
+        }
+    }
+
     #[test]
     fn errors_name_the_invalid_part_of_a_file() {
         let asymmetric = MATRIX.replace("[70.5, null]", "[71, null]");
@@ -236,7 +249,7 @@ mod tests {
             (file("0", "70", MATRIX) + "}", &["trailing"]),
             ("l3: 70".to_owned(), &["--measure --write"]),
         ] {
-            let error = DistancesFile::parse(&text).unwrap_err().to_string();
+            let error = with_sources(&DistancesFile::parse(&text).unwrap_err());
             for word in words {
                 assert!(error.contains(word), "{word}: {error}");
             }

@@ -113,8 +113,10 @@ impl Parser<'_> {
                 "" => self.rest(),
                 _ => name.clone(),
             };
-            let known = "package, numa, die, group, l3, l2, l1, core or pu";
-            at(start, format!("{name:?} is not a level: write {known}"))
+            at(
+                start,
+                format!("{name:?} is not a level: write {LEVEL_NAMES}"),
+            )
         })?;
         if !self.next_if(':') {
             return Err(at(self.at, format!("a count is missing: write {name}:N")));
@@ -228,6 +230,9 @@ fn parse_indexes(list: &str, index: usize) -> Result<Vec<CpuId>, SyntheticError>
     };
     list.split(',').map(id).collect()
 }
+
+/// The accepted levels, without their abbreviations.
+const LEVEL_NAMES: &str = "machine, package, numa, die, group, l5, l4, l3, l2, l1, core or pu";
 
 /// The level with this name: hwloc's names and their accepted prefixes, case-insensitive.
 fn kind_of(name: &str) -> Option<LevelKind> {

@@ -57,9 +57,7 @@ pub enum SysfsError {
         source: CpuSetError,
     },
     /// The list of cpus that share a domain with a cpu does not contain that cpu.
-    #[error(
-        "{path}: the list {list:?} does not contain cpu {cpu} itself: the copy may be incomplete"
-    )]
+    #[error("{path}: the list {list:?} does not contain cpu {cpu} itself")]
     MissingSelf {
         path: String,
         list: String,
@@ -67,14 +65,24 @@ pub enum SysfsError {
         cpu: CpuId,
     },
     /// A file does not contain a number.
-    #[error("{path}: {text:?} is not a number: the copy may be incomplete")]
+    #[error("{path}: {text:?} is not a number")]
     Number { path: String, text: String },
     /// A row of NUMA distances does not contain positive numbers.
-    #[error("{path}: {text:?} is not a list of positive distances: the copy may be incomplete")]
+    #[error("{path}: {text:?} is not a list of positive distances")]
     NodeDistances { path: String, text: String },
     /// The cpus do not form a valid machine.
     #[error("the cpus of cpu/online do not form a valid machine")]
     Machine(#[from] TopologyError),
+}
+
+impl SysfsError {
+    /// True if a file does not contain what the kernel writes: a copy may be incomplete.
+    pub fn is_unlike_kernel(&self) -> bool {
+        matches!(
+            self,
+            Self::MissingSelf { .. } | Self::Number { .. } | Self::NodeDistances { .. }
+        )
+    }
 }
 
 /// The paths that [`parse_sysfs`] reads on a machine with these online cpus and NUMA nodes (the

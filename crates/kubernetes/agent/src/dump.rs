@@ -9,6 +9,7 @@ use std::time::Instant;
 use albacore_os::HostRoot;
 use albacore_placer::{FrontRow, Placer, PlacerConfig, SlotRow, SubjectConfig, SubjectId};
 use albacore_plan::{Enforcement, SubjectPolicy};
+use albacore_values::sentence;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
@@ -120,7 +121,7 @@ fn add(placer: &mut Placer, host: &HostRoot, desired: &DesiredPod) -> Result<Sub
         },
         cgroup: Some(located.cgroup),
     };
-    placer.add_subject(&config).map_err(|e| e.to_string())
+    placer.add_subject(&config).map_err(|e| sentence(&e))
 }
 
 fn entry(desired: &DesiredPod, rows: &[SlotRow], front: &[FrontRow], topology: u64) -> Value {

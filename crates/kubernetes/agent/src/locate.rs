@@ -3,6 +3,7 @@
 use albacore_os::{Cgroup, HostRoot, Kubepods, KubepodsError, Pid, read_cmdline, read_members};
 use albacore_placer::PlacerError;
 use albacore_plan::ServerKind;
+use albacore_values::sentence;
 
 /// File name of the built-in server.
 const SERVER_PROGRAM: &str = "albacore-server";
@@ -48,7 +49,7 @@ pub(crate) enum NotPlaced {
 
 impl NotPlaced {
     pub(crate) fn of(error: &PlacerError) -> Self {
-        let text = error.to_string();
+        let text = sentence(error);
         match error {
             PlacerError::EmptyCpuset { .. } => Self::EmptyCpuset(text),
             PlacerError::RootGone { .. } => Self::NotFound(text),
@@ -158,6 +159,15 @@ mod tests {
     }
 
     const ID: &str = "0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn the_reason_of_a_container_that_is_not_placed_holds_the_cause() {
+        let error = albacore_solver::JointError::EmptyCpuset { deployment: 1 };
+        let reason = NotPlaced::of(&PlacerError::Joint(error));
+        let due = "cannot place the servers of this machine jointly: deployment 1: the cpuset is \
+                   empty: give it at least one cpu";
+        assert_eq!(reason, NotPlaced::Unsolvable(due.to_owned()));
+    }
 
     #[test]
     fn a_sandbox_is_reported_as_unsupported() {

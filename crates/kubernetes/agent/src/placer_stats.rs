@@ -9,6 +9,7 @@ use albacore_api::DriftCause;
 use albacore_placer::{PlacerError, Report, SubjectId};
 use albacore_plan::{BackOff, MaskDriftCause, Micros};
 use albacore_topology::CpuSet;
+use albacore_values::sentence;
 use k8s_openapi::jiff::Timestamp;
 
 /// Upper bounds of the buckets of spawn-to-verified times, in milliseconds; one more bucket is
@@ -87,7 +88,7 @@ impl PlacerFailure {
     pub(crate) fn of(error: &PlacerError) -> Self {
         Self {
             category: category(error),
-            message: error.to_string(),
+            message: sentence(error),
         }
     }
 }

@@ -89,9 +89,11 @@ impl PlacerSupervisor {
                 Some(machine)
             }
             Err(error) => {
-                tracing::warn!(%error, "the placer cannot be started; it is retried");
+                let failure = PlacerFailure::of(&error);
+                let error = &failure.message;
+                tracing::warn!(error, "the placer cannot be started; it is retried");
                 self.retry_at = Some(now + PLACER_PAUSE_MAX);
-                self.stats.lock().failure = Some(PlacerFailure::of(&error));
+                self.stats.lock().failure = Some(failure);
                 None
             }
         }

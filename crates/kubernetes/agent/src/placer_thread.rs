@@ -11,6 +11,7 @@ use albacore_placer::{
     raise_thread_priority,
 };
 use albacore_topology::Topology;
+use albacore_values::sentence;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::limits::{ITERATION_PERIOD, PLACER_PAUSE_MAX, PLACER_PAUSE_MIN};
@@ -108,11 +109,8 @@ fn run_placer(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restor
             Ok(Progress::Stopped) => return placer.restore(&mut record),
             Err(error) => {
                 if record_failure(stats, &error) {
-                    tracing::warn!(
-                        category = error.category(),
-                        %error,
-                        "placing failed; it is retried"
-                    );
+                    let (category, error) = (error.category(), sentence(&error));
+                    tracing::warn!(category, error, "placing failed; it is retried");
                     wake();
                 }
                 let pause = PLACER_PAUSE_MIN.saturating_mul(1 << failures.min(8));

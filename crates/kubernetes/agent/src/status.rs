@@ -259,7 +259,12 @@ fn shrink_to_fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
         |entry, _| entry.cpuset = None,
         |entry, _| entry.plan = None,
         |entry, _| (entry.drift, entry.respawns, entry.front) = (None, 0, None),
-        |entry, _| entry.reason = entry.reason.take().map(|_| "see agent dump".to_owned()),
+        |entry, _| {
+            entry.reason = entry
+                .reason
+                .take()
+                .map(|_| "see albacore-agent dump".to_owned())
+        },
         |entry, pod| entry.pod = name(pod, pod.desired.pod.uid.len() + 1),
     ];
     for shrink in shrinks {

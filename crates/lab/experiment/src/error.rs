@@ -4,7 +4,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// The file cannot be read, or results cannot be written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}", path.display())]
     File {
         path: PathBuf,
         source: std::io::Error,

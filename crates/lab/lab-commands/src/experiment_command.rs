@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use albacore_command::{Failure, print};
+use albacore_command::{Failure, print, sentence};
 use albacore_experiment::{ExperimentError, Progress, Spec, Window, run as run_experiment};
 use clap::Subcommand;
 
@@ -108,9 +108,9 @@ fn report(folder: &std::path::Path) -> Result<(), Failure> {
 pub(crate) fn usage_or_failed(error: &ExperimentError) -> Failure {
     match error {
         ExperimentError::Spec { .. } | ExperimentError::Journal { .. } => {
-            Failure::Usage(error.to_string())
+            Failure::Usage(sentence(error))
         }
-        _ => Failure::Failed(error.to_string()),
+        _ => Failure::Failed(sentence(error)),
     }
 }
 
@@ -187,5 +187,19 @@ fn format_duration(time: Duration) -> String {
         seconds @ 0..=90 => format!("{seconds} s"),
         seconds @ 91..=5400 => format!("{} min", seconds.div_ceil(60)),
         seconds => format!("{:.1} h", seconds as f64 / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_shows_the_cause_once() {
+        let path = PathBuf::from("/x/spec.yaml");
+        let source = std::io::Error::other("the disk is full");
+        let failure = usage_or_failed(&ExperimentError::File { path, source });
+        let due = "/x/spec.yaml: the disk is full".to_owned();
+        assert_eq!(failure, Failure::Failed(due));
     }
 }

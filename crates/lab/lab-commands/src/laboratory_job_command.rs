@@ -5,7 +5,7 @@
 use std::io::{Read as _, Write as _, stdin, stdout};
 use std::path::{Path, PathBuf};
 
-use albacore_command::{Failure, print_json};
+use albacore_command::{Failure, print_json, sentence};
 use albacore_experiment::{
     ExperimentError, FetchedResults, FollowMessage, JOB_FOLDER, JOURNAL, Progress, WindowCounter,
     begin, describe, fetched_results, follow, receive, release, run_in_pod, run_input, state,
@@ -124,7 +124,7 @@ fn finish_tune(folder: &Path, name: &str) -> Result<(), Failure> {
 fn run_received_job(folder: &Path) -> Result<(), ExperimentError> {
     match has_tune_input(folder) {
         true => run_job(folder).map_err(|error| ExperimentError::Job {
-            what: error.to_string(),
+            what: sentence(&error),
         }),
         false => run_input(folder, &mut |progress| {
             eprintln!("{}", progress_line(&progress));

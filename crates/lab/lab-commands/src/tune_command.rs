@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use albacore_command::{Failure, print};
+use albacore_command::{Failure, print, sentence};
 use albacore_topology::CpuSet;
 use albacore_tune::{
     ApplyRequest, Place, TuneError, TuneOptions, TuneRequest, Watching, apply, tune, write_results,
@@ -201,9 +201,23 @@ fn local_file(args: &TuneArgs) -> Result<&PathBuf, Failure> {
 pub(crate) fn failure(error: TuneError) -> Failure {
     match error {
         TuneError::Usage(_) | TuneError::Deployment(_) | TuneError::Patch { .. } => {
-            Failure::Usage(error.to_string())
+            Failure::Usage(sentence(&error))
         }
         TuneError::Bench(error) => error.into(),
-        _ => Failure::Failed(error.to_string()),
+        _ => Failure::Failed(sentence(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_shows_the_cause_once() {
+        let path = PathBuf::from("/x/fraud.yaml");
+        let source = std::io::Error::other("the disk is full");
+        let due = "/x/fraud.yaml: the disk is full".to_owned();
+        let failure = failure(TuneError::File { path, source });
+        assert_eq!(failure, Failure::Failed(due));
     }
 }

@@ -194,10 +194,7 @@ impl TestNetwork {
     ///
     /// # Errors
     /// The network no longer exists.
-    pub fn within<T: Send>(
-        &self,
-        work: impl FnOnce() -> T + Send,
-    ) -> Result<T, TestbedError> {
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
         let path = self.namespace_file();
         let network = File::open(&path).map_err(TestbedError::file(&path))?;
         let enter = move || {

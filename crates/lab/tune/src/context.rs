@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use albacore_os::Signals;
+use albacore_values::sentence;
 
 use crate::cpus::Cpus;
 use crate::deployment::Deployment;
@@ -34,7 +35,7 @@ impl<'a> Context<'a> {
             deployment,
             cpus,
             begin: Instant::now(),
-            signals: Signals::install().map_err(|e| TuneError::Failed(e.to_string()))?,
+            signals: Signals::install().map_err(|e| TuneError::Failed(sentence(&e)))?,
             on_progress,
         })
     }

@@ -1,12 +1,14 @@
 //! The cpus of servers and of the load generator, and their combined capacity.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use albacore_os::{
     HostRoot, MaskError, Pid, current_thread, find_cgroup, read_cpu_quota, read_mask, read_sysfs,
     write_mask,
 };
 use albacore_topology::{CpuSet, Topology, parse_sysfs};
+use albacore_values::sentence;
 
 use crate::error::TuneError;
 
@@ -14,8 +16,13 @@ use crate::error::TuneError;
 /// ranking.
 pub(crate) const SMT_YIELD: f64 = 1.3;
 
-fn failed(what: String) -> TuneError {
-    TuneError::Failed(format!("this machine's cpus: {what}"))
+fn failed(error: &dyn std::error::Error) -> TuneError {
+    TuneError::Failed(format!("this machine's cpus: {}", sentence(error)))
+}
+
+fn read_topology(system: &Path) -> Result<Topology, TuneError> {
+    let files = read_sysfs(system).map_err(|e| failed(&e))?;
+    parse_sysfs(&files).map_err(|e| failed(&e))
 }
 
 /// The cpus of candidates and of the load generator.
@@ -35,14 +42,12 @@ impl Cpus {
     /// A requested cpu is not allowed for this process; the topology cannot be read.
     pub(crate) fn read(requested: Option<&CpuSet>) -> Result<Self, TuneError> {
         let host = HostRoot::live();
-        let files =
-            read_sysfs(&host.sys.join("devices/system")).map_err(|e| failed(e.to_string()))?;
-        let whole = parse_sysfs(&files).map_err(|e| failed(e.to_string()))?;
-        let allowed = read_mask(&host, current_thread()).map_err(|e| failed(e.to_string()))?;
+        let whole = read_topology(&host.sys.join("devices/system"))?;
+        let allowed = read_mask(&host, current_thread()).map_err(|e| failed(&e))?;
         let servers = requested.unwrap_or(&allowed);
         let checked = servers.check_selection(&allowed);
         checked.map_err(|e| TuneError::Usage(format!("--cpus {e}")))?;
-        let topology = whole.restrict(servers).map_err(|e| failed(e.to_string()))?;
+        let topology = whole.restrict(servers).map_err(|e| failed(&e))?;
         let others = allowed.difference(servers);
         let generator = match others.is_empty() {
             true => servers.clone(),
@@ -53,7 +58,7 @@ impl Cpus {
         let quota = match find_cgroup(&host, own) {
             Ok(cgroup) => {
                 read_cpu_quota(&host, &cgroup)
-                    .map_err(|e| failed(e.to_string()))?
+                    .map_err(|e| failed(&e))?
                     .millicpus
             }
             Err(_) => None,
@@ -109,7 +114,7 @@ impl Cpus {
         if !self.is_generator_apart() {
             return start();
         }
-        let failed = |e: MaskError| failed(e.to_string());
+        let failed = |e: MaskError| failed(&e);
         write_mask(current_thread(), &self.allowed).map_err(failed)?;
         let started = start()?;
         write_mask(current_thread(), &self.generator).map_err(failed)?;
@@ -158,6 +163,21 @@ mod tests {
         assert!(far.starts_with("--cpus 8191: "), "{far}");
         let shared = Cpus::of_tests(2, 1);
         assert!(shared.is_time_shared() && shared.description().ends_with("share cpus 0-1"));
+    }
+
+    #[test]
+    fn an_error_of_the_topology_is_shown_with_its_cause() {
+        let system = tempfile::tempdir().unwrap();
+        let folder = system.path().join("cpu/cpu0/topology");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(system.path().join("cpu/online"), "0\n").unwrap();
+        std::fs::write(folder.join("core_cpus_list"), "0-x\n").unwrap();
+        let error = sentence(&read_topology(system.path()).unwrap_err());
+        let due = "this machine's cpus: cpu/cpu0/topology/core_cpus_list is not a list of cpus: ";
+        assert!(
+            error.starts_with(due) && error.contains("\"0-x\" is not a cpu"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use albacore_api::ReadError;
 use albacore_bench::BenchError;
+use albacore_values::sentence;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
@@ -13,7 +14,7 @@ pub enum TuneError {
     /// The deployment's file is not valid.
     #[error(transparent)]
     Deployment(#[from] ReadError),
-    #[error("{}: {source}", path.display())]
+    #[error("{}", path.display())]
     File {
         path: PathBuf,
         source: std::io::Error,
@@ -51,7 +52,26 @@ impl TuneError {
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Interrupted => "interrupted".to_owned(),
-            other => other.to_string(),
+            other => sentence(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_an_early_end_holds_the_cause() {
+        let full = || std::io::Error::other("the disk is full");
+        let path = PathBuf::from("/x/trace");
+        let own = TuneError::file(&path)(full());
+        let of_bench = TuneError::Bench(BenchError::File {
+            path,
+            source: full(),
+        });
+        for error in [own, of_bench] {
+            assert_eq!(error.reason(), "/x/trace: the disk is full");
         }
     }
 }

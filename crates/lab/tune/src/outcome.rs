@@ -1,6 +1,7 @@
 //! Result of a run: the contents of `tune.json` and of the report.
 
 use albacore_bench::median;
+use albacore_values::sentence;
 use serde::Serialize;
 
 use crate::Context;
@@ -161,7 +162,7 @@ pub(crate) fn of(
             &chosen,
             replicas,
         )
-        .map_err(|error| error.to_string()),
+        .map_err(|error| sentence(&error)),
         text: deployment.text.clone(),
         current: deployment.current.clone(),
         chosen,

@@ -13,6 +13,7 @@ use albacore_random::Xoshiro256;
 use albacore_statistics::{
     ArmComparison, CONFIDENCE, Claim, EQUIVALENCE_RATIO, Interval, compare, comparison_rounds,
 };
+use albacore_values::sentence;
 
 use crate::Context;
 use crate::configuration::Configuration;
@@ -250,7 +251,7 @@ impl Race {
             match running.and_then(|running| running.window(rate, length, seed)) {
                 Ok(window) => arm.record(window, is_fixed, context.deployment.bad_max()),
                 Err(error) => {
-                    let failed = error.to_string();
+                    let failed = sentence(&error);
                     arm.failed = Some(failed.clone());
                     let name = arm.configuration.name();
                     context.report(&format!("{name}: left out: {failed}"));

@@ -16,7 +16,7 @@ pub enum PlacerError {
     #[error(transparent)]
     Os(#[from] OsError),
     /// The machine's topology cannot be parsed.
-    #[error("invalid topology of this machine: {0}")]
+    #[error("invalid topology of this machine")]
     Topology(#[from] SysfsError),
     /// The cgroup of the server cannot be determined.
     #[error(transparent)]
@@ -52,7 +52,7 @@ pub enum PlacerError {
     #[error(transparent)]
     Problem(#[from] ProblemError),
     /// The joint problem of all subjects cannot be solved.
-    #[error("cannot place the servers of this machine jointly: {0}")]
+    #[error("cannot place the servers of this machine jointly")]
     Joint(#[from] JointError),
     /// A broken invariant of this program; no mask was written.
     #[error(
@@ -64,7 +64,7 @@ pub enum PlacerError {
         violations: Vec<JointViolation>,
     },
     /// A broken invariant of this program; no mask was written.
-    #[error("a plan did not pass its check and was not executed (this is a bug): {0}")]
+    #[error("a plan did not pass its check and was not executed (this is a bug)")]
     Lint(#[from] LintError),
     /// The root process of a subject exited before it was placed.
     #[error("process {pid} has ended")]
@@ -96,4 +96,28 @@ impl PlacerError {
 fn first(violations: &[JointViolation]) -> String {
     let first = violations.first();
     first.map(ToString::to_string).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use albacore_topology::parse_sysfs;
+    use albacore_values::{Pid, sentence};
+
+    use super::*;
+
+    #[test]
+    fn every_cause_is_shown_once() {
+        let files = [("cpu/online".to_owned(), "0-x".to_owned())].into();
+        let topology = PlacerError::Topology(parse_sysfs(&files).unwrap_err());
+        let joint = PlacerError::Joint(JointError::Machine(ProblemError::NoWorkers));
+        let lint = PlacerError::Lint(LintError::NotAWorker { pid: Pid(7) });
+        for (error, cause) in [
+            (topology, "cpu/online is not a list of cpus"),
+            (joint, "workers is 0"),
+            (lint, "process 7 is not a worker"),
+        ] {
+            let text = sentence(&error);
+            assert_eq!(text.matches(cause).count(), 1, "{text}");
+        }
+    }
 }

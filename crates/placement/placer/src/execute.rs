@@ -95,7 +95,7 @@ fn execute_step(
         Err(MaskError::Gone { .. }) => return StepOutcome::Gone,
         Err(MaskError::OutsideCpuset { .. }) => return StepOutcome::Stale,
         Err(e @ MaskError::NotPermitted { .. }) => return StepOutcome::NotPermitted(e),
-        Err(e @ MaskError::Other { .. }) => return StepOutcome::Failed(e.to_string()),
+        Err(e) => return StepOutcome::Failed(e.to_string()),
     }
     match read_mask(&reader.host, tid) {
         Ok(actual) if actual == step.mask => {}

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use albacore_topology::{Distances, DistancesFile, Topology};
+use albacore_values::sentence;
 
 use crate::limits::DISTANCES_FILE_BYTES_MAX;
 use crate::report::Report;
@@ -94,9 +95,8 @@ fn stamp(path: &PathBuf) -> Option<Stamp> {
 
 fn read(path: &PathBuf, machine: &Topology) -> Result<Distances, String> {
     let text = read_bounded(path).map_err(|error| error.to_string())?;
-    let file = DistancesFile::parse(&text).map_err(|error| error.to_string())?;
-    file.distances_of(machine)
-        .map_err(|error| error.to_string())
+    let file = DistancesFile::parse(&text).map_err(|error| sentence(&error))?;
+    file.distances_of(machine).map_err(|error| sentence(&error))
 }
 
 fn read_bounded(path: &PathBuf) -> io::Result<String> {

@@ -16,6 +16,7 @@ use albacore_os::{
 };
 use albacore_plan::SubjectPolicy;
 use albacore_topology::{Topology, parse_sysfs};
+use albacore_values::sentence;
 
 use crate::improvement::Improver;
 use crate::joint_solve::JointSolver;
@@ -264,7 +265,7 @@ impl Placer {
             match self.step(WAIT_MAX, report) {
                 Ok(_) => (reported, pause) = (String::new(), ERROR_PAUSE_MIN),
                 Err(error) => {
-                    let (category, reason) = (error.category(), error.to_string());
+                    let (category, reason) = (error.category(), sentence(&error));
                     if reported != reason {
                         reported.clone_from(&reason);
                         report(&Report::Failed { category, reason });

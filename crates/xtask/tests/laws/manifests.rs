@@ -118,6 +118,7 @@ const MATRIX: &[Row] = &[
         &[KubeTypes, Async, CommandLine],
         &[
             "api", "cluster", "os", "placer", "plan", "program", "settings", "topology", "trial",
+            "values",
         ],
     ),
     row(
@@ -195,7 +196,7 @@ const MATRIX: &[Row] = &[
     ),
     row("partition", &[Solver], &["random"]),
     row("oracles", &[Solver], &["solver", "topology"]),
-    row("command", &[CommandLine], &[]),
+    row("command", &[CommandLine], &["values"]),
     row(
         "lab-commands",
         &[CommandLine],
@@ -221,7 +222,7 @@ const MATRIX: &[Row] = &[
     row(
         "forecast",
         &[KubeTypes],
-        &["api", "placer", "plan", "solver", "topology"],
+        &["api", "placer", "plan", "solver", "topology", "values"],
     ),
     row(
         "laboratory-job",
@@ -260,6 +261,7 @@ const MATRIX: &[Row] = &[
             "statistics",
             "svg",
             "topology",
+            "values",
         ],
     ),
     row(
@@ -278,6 +280,7 @@ const MATRIX: &[Row] = &[
             "statistics",
             "svg",
             "topology",
+            "values",
         ],
     ),
     row(

@@ -113,6 +113,15 @@ fn a_cgroup_file_of_nonsense_is_refused() {
 }
 
 #[test]
+fn a_cpuset_hierarchy_that_is_not_mounted_is_named() {
+    let (_keep, host) = host("3:cpu,cpuset:/docker/5e\n", &[("memory/tasks", "")]);
+    let error = find_cgroup(&host, Pid(7)).unwrap_err();
+    let mount = host.cgroup.join("cpuset").display().to_string();
+    let due = format!("of cgroup v1, which is not mounted at {mount}: mount it there");
+    assert!(error.to_string().ends_with(&due), "{error}");
+}
+
+#[test]
 fn an_empty_effective_cpuset_is_read_as_empty() {
     let (_keep, host) = host("0::/a\n", &[("a/cpuset.cpus.effective", "\n")]);
     assert_eq!(effective(&host).0, "");

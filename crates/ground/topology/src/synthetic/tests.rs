@@ -86,6 +86,21 @@ fn a_list_of_indexes_renumbers_the_cpus_and_their_domains() {
 }
 
 #[test]
+fn the_error_of_an_unknown_level_lists_exactly_the_accepted_ones() {
+    let error = parse_synthetic("l9:1 pu:1").unwrap_err().to_string();
+    let (_, names) = error.split_once("write ").unwrap();
+    let (names, _) = names.split_once(" (").unwrap();
+    let (first, last) = names.split_once(" or ").unwrap();
+    let names: Vec<&str> = first.split(", ").chain([last]).collect();
+    for name in &names {
+        assert!(super::kind_of(name).is_some(), "{name}");
+    }
+    for accepted in ["machine", "die", "group", "l5", "l4", "l3", "l2", "l1"] {
+        assert!(names.contains(&accepted), "{accepted}: {error}");
+    }
+}
+
+#[test]
 fn wrong_strings_are_refused_with_the_position() {
     for (text, position, word) in [
         ("", 1, "innermost"),

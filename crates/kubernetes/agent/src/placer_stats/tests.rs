@@ -124,3 +124,15 @@ fn running_out_of_file_descriptors_has_a_category_of_its_own() {
     assert_eq!(category(ENFILE), FILES_EXHAUSTED);
     assert_eq!(category(5), "os");
 }
+
+#[test]
+fn the_message_of_a_failure_holds_the_cause() {
+    let error = PlacerError::Os(albacore_os::OsError::Call {
+        call: "pidfd_open",
+        source: std::io::Error::other("no memory"),
+    });
+    assert_eq!(
+        PlacerFailure::of(&error).message,
+        "pidfd_open failed: no memory"
+    );
+}

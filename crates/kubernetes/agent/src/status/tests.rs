@@ -118,6 +118,38 @@ fn a_status_of_20_pods_with_names_of_maximum_length_keeps_every_count() {
     }
 }
 
+#[test]
+fn the_shortest_reason_names_the_command_that_shows_the_rest_and_fits() {
+    let pods = (0..20_u16).map(|number| {
+        let mut pod = pod(&format!("{number:0>253}"), [SlotState::Missing; 2]);
+        pod.desired.pod.key.namespace = "n".repeat(63);
+        pod.desired.pod.uid = format!("9f1c2b3a-0000-4000-8000-{number:012}");
+        pod.state = Some(albacore_placer::SubjectState {
+            front: vec![event_loop("0")],
+            subject: SubjectId(number.into()),
+            mapping: Some(mapping()),
+            obstacle_cpus: mapping().cpus,
+            hot_threads: Some(65535),
+            ..state(1)
+        });
+        pod.trial.withdrawn = Some("\"".repeat(400));
+        pod
+    });
+    let mut facts = facts(pods.collect());
+    facts.machine = Some(machine());
+    facts.spawns = [u64::MAX; SPAWN_BUCKETS_MS.len() + 1];
+    facts.drifts = u64::MAX;
+    let degraded = Reason::new("Placer", "\"".repeat(500));
+    facts.health.degraded.push(degraded);
+    let status = StatusBuilder::default().build(&facts, &at(0));
+    for entry in &status.pods {
+        assert_eq!(entry.reason.as_deref(), Some("see albacore-agent dump"));
+    }
+    let beside = status.cpu_topology.as_ref().unwrap().len() + 3072;
+    let bytes = json_bytes(&status);
+    assert!(bytes <= 4096 + beside, "{bytes}");
+}
+
 /// 256 CPUs in which SMT siblings are numbered last.
 fn machine() -> Topology {
     let text = "cpus=0-255 core=0-127x2 l3=0-15*8x2 numa=0-1*64x2";

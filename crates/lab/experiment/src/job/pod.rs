@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use albacore_os::Signals;
+use albacore_values::sentence;
 use serde::{Deserialize, Serialize};
 
 use super::description::sum;
@@ -62,7 +63,7 @@ pub fn run_in_pod(
         return Err(ExperimentError::Job { what });
     }
     let done = work();
-    let failure = done.as_ref().err().map(ToString::to_string);
+    let failure = done.as_ref().err().map(|error| sentence(error));
     let ended = serde_json::to_vec(&Ended { failure }).unwrap_or_default();
     write(&folder.join(ENDED), &ended)?;
     // after SIGTERM this returns immediately: results not fetched by then are lost with the pod

@@ -120,6 +120,22 @@ fn sent(job: &Path, fetched: &FetchedResults) -> (String, Vec<String>, Option<St
 }
 
 #[test]
+fn the_end_of_a_failed_job_holds_the_cause() {
+    let job = tempfile::tempdir().unwrap();
+    for file in [STARTED, FETCHED] {
+        write(&job.path().join(file), b"").unwrap();
+    }
+    let failed = run_in_pod(job.path(), &mut || {
+        let full = std::io::Error::other("the disk is full");
+        Err(file_error(Path::new("/x"))(full))
+    });
+    assert!(matches!(failed, Err(ExperimentError::File { .. })));
+    let end = std::fs::read(job.path().join(ENDED)).unwrap();
+    let end: Ended = serde_json::from_slice(&end).unwrap();
+    assert_eq!(end.failure.as_deref(), Some("/x: the disk is full"));
+}
+
+#[test]
 fn lines_that_a_follower_does_not_have_are_marked_as_new() {
     let (here, job) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let results = job.path().join(JOB_RESULTS);

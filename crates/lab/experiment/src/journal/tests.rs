@@ -142,7 +142,7 @@ fn a_full_disk_is_reported() {
         path: "/dev/full".into(),
         file: said.unwrap(),
     };
-    let said = journal.append(&line(0)).unwrap_err().to_string();
+    let said = albacore_values::sentence(&journal.append(&line(0)).unwrap_err());
     assert!(
         said.contains("/dev/full") && said.contains("No space"),
         "{said}"

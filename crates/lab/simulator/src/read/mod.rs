@@ -41,7 +41,7 @@ pub type ReadFile<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
     /// The scenario is invalid.
-    #[error("{0}")]
+    #[error(transparent)]
     Scenario(#[from] Invalid),
     /// A referenced file is invalid.
     #[error("{file}: {invalid}")]
@@ -287,7 +287,8 @@ fn drop_rule(mut fields: Fields, policy: Policy) -> Result<DropPolicy, Invalid> 
                 DropPolicy::window(Target::Rows(field.count(1, TARGET_MAX)?))
             }
             text => {
-                let problem = format!("{text:?} is not own, half or a number of rows");
+                let auto = if is_auto { "auto, " } else { "" };
+                let problem = format!("{text:?} is not {auto}own, half or a number of rows");
                 return Err(field.invalid(problem));
             }
         },

@@ -173,7 +173,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "target: 8",
         "target: most",
-        "line 20: drop.target: \"most\" is not own, half or",
+        "line 20: drop.target: \"most\" is not own, half or a number of rows",
     ),
     (
         "process: gamma",
@@ -217,6 +217,32 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("rate: 5000", "rate: [", "line 1"),
     ("seed: 7", "rate: 7", "duplicate mapping key: rate"),
 ];
+
+#[test]
+fn the_targets_of_the_drop_rule_are_named_as_the_policy_accepts_them() {
+    let text = GOOD.replace("timeout: 10%\n", "");
+    let refused = |policy| {
+        let sets = [policy, "drop.target=most"];
+        read_with(&text, &sets).unwrap_err().to_string()
+    };
+    let under_auto = refused("policy=auto");
+    let due = "\"most\" is not auto, own, half or a number of rows";
+    assert!(under_auto.contains(due), "{under_auto}");
+    let under_eager = refused("policy=eager");
+    assert!(
+        under_eager.contains("\"most\" is not own, half"),
+        "{under_eager}"
+    );
+    assert!(read_with(&text, &["policy=auto", "drop.target=auto"]).is_ok());
+    assert!(read_with(&text, &["policy=eager", "drop.target=auto"]).is_err());
+}
+
+#[test]
+fn an_error_is_not_its_own_cause() {
+    let error = read_with(GOOD, &["workers=0"]).unwrap_err();
+    assert!(matches!(error, ScenarioError::Scenario(_)), "{error:?}");
+    assert!(std::error::Error::source(&error).is_none());
+}
 
 #[test]
 fn errors_name_line_and_key() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use albacore_os::Signals;
 use albacore_statistics::RegressionCheck;
+use albacore_values::sentence;
 
 use crate::error::TuneError;
 use crate::outcome::Outcome;
@@ -65,7 +66,7 @@ pub fn apply(
         replace(&request.file, own, patched)?;
         return Ok(format!("{file} has the chosen values now."));
     };
-    let signals = Signals::install().map_err(|e| TuneError::Failed(e.to_string()))?;
+    let signals = Signals::install().map_err(|e| TuneError::Failed(sentence(&e)))?;
     on_progress("measuring the server before the change");
     let before = watch.measure(&signals)?;
     replace(&request.file, own, patched)?;
@@ -73,12 +74,15 @@ pub fn apply(
     on_progress(&format!("{file} has the chosen values now"));
     if let Err(error) = watch.wait_for(outcome, &signals, on_progress) {
         undo()?;
-        return Err(TuneError::Failed(format!("{error}; {file} was restored")));
+        let what = sentence(&error);
+        return Err(TuneError::Failed(format!("{what}; {file} was restored")));
     }
     on_progress("measuring the server after the change");
     let after = watch.measure(&signals).map_err(|error| {
-        let what = format!("{error}; {file} keeps the chosen values, which were not verified");
-        TuneError::Failed(what)
+        let what = sentence(&error);
+        TuneError::Failed(format!(
+            "{what}; {file} keeps the chosen values, which were not verified"
+        ))
     })?;
     let change = RegressionCheck::between(&before, &after);
     let text = change.text();

@@ -51,9 +51,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let full = folder.path().join(file);
             std::os::unix::fs::symlink("/dev/full", &full).unwrap();
-            let error = write_results(&outcome, folder.path())
-                .unwrap_err()
-                .to_string();
+            let error = write_results(&outcome, folder.path()).unwrap_err();
+            let error = albacore_values::sentence(&error);
             let due = format!("{}: No space left on device", full.display());
             assert!(error.starts_with(&due), "{error}");
             for name in kept {

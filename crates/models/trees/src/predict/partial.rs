@@ -158,7 +158,7 @@ impl Predictor<'_> {
         sums.call = None;
         if self.work_units(kind, rows) == 0 {
             return Err(PredictError::Divided {
-                reason: "the call cannot be divided by trees",
+                reason: "the call has none, because it cannot be divided by trees",
             });
         }
         sums.call = Some(CallShape { kind, rows });

@@ -122,7 +122,9 @@ fn only_margins_leaves_and_contributions_of_few_rows_can_be_divided() {
     assert_eq!(units(Kind::Contribs, FEW_ROWS + 1), 0);
     assert_eq!(units(Kind::Interactions, 1), 0);
     let refused = predictor.start_sums(Kind::Interactions, 1, &mut Accumulator::default());
-    assert!(matches!(refused, Err(PredictError::Divided { .. })));
+    let text = refused.expect_err("a call of one piece").to_string();
+    let due = "invalid partial output: the call has none, because it cannot be divided by trees";
+    assert_eq!(text, due);
 }
 
 #[test]
