@@ -1,8 +1,7 @@
 //! Envoy Gateway with the manifests of `manifests/examples/routing`, a real API server and real
 //! servers: the resources are accepted, and a request that one pod refuses or loses is answered by
 //! another. Needs root for network namespaces and cgroups.
-// Builds Envoy Gateway, which takes ten minutes the first time: run by `make gateway` and `make e2e`,
-// optimized.
+// Builds Envoy Gateway, which takes minutes the first time: run by `make gateway` and `make e2e`.
 #![cfg(not(debug_assertions))]
 #![allow(
     clippy::unwrap_used,
