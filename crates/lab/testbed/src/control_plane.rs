@@ -243,6 +243,17 @@ impl ControlPlane {
         answer.map_err(TestbedError::file(path))
     }
 
+    /// Objects of the collection at `path` that match a label selector; items have no `kind`.
+    /// Starts no process, like [`ControlPlane::read`].
+    ///
+    /// # Errors
+    /// As [`ControlPlane::read`].
+    pub fn list(&self, path: &str, labels: &str) -> Result<Vec<Value>, TestbedError> {
+        let mut found = self.read(&format!("{path}?labelSelector={labels}"))?;
+        let items = found["items"].take();
+        Ok(items.as_array().cloned().unwrap_or_default())
+    }
+
     /// Runs a program of the cluster (kubectl, helm) as an administrator.
     ///
     /// # Errors

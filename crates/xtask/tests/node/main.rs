@@ -175,9 +175,16 @@ fn a_pod_is_resized(rig: &mut Rig) {
 
 /// Returns when the report shows this number of threads per worker limited by the quota.
 fn placed_within(rig: &Rig, threads: &str) -> Option<()> {
-    let path = "jsonpath={.items[*].status.pods[*].quotaThreads}";
-    let found = rig.kubectl(&["get", "nodeplacements", "-o", path]);
-    (found.trim() == threads).then_some(())
+    let path = "/apis/albacore.dev/v1alpha1/nodeplacements";
+    let nodes = rig.node.plane().list(path, "").unwrap();
+    let pods = nodes
+        .iter()
+        .filter_map(|node| node["status"]["pods"].as_array());
+    let limited = pods
+        .flatten()
+        .filter_map(|pod| pod["quotaThreads"].as_i64());
+    let found: Vec<String> = limited.map(|threads| threads.to_string()).collect();
+    (found.join(" ") == threads).then_some(())
 }
 
 /// Resources of the pod as a whole (KEP-2837): the quota is set on the cgroup of the pod instead of

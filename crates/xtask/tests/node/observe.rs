@@ -8,8 +8,11 @@ use crate::{THREADS, WORKERS, is_scattered};
 
 /// The entry of the server's pod in the node's report, and the time of the last verification.
 fn entry(rig: &Rig) -> (Value, String) {
-    let report = rig.kubectl(&["get", "nodeplacement", rig.node.name(), "-o", "json"]);
-    let mut report: Value = serde_json::from_str(&report).unwrap();
+    let path = format!(
+        "/apis/albacore.dev/v1alpha1/nodeplacements/{}",
+        rig.node.name()
+    );
+    let mut report = rig.node.plane().read(&path).unwrap();
     let time = report["status"]["lastVerificationTime"].as_str();
     let time = time.unwrap_or_default().to_owned();
     let pods = report["status"]["pods"].take();
@@ -21,8 +24,8 @@ fn entry(rig: &Rig) -> (Value, String) {
 
 /// `status/reason` of the condition Placed, and the column PINNED of kubectl.
 fn placed(rig: &Rig) -> (String, String) {
-    let deployment = rig.kubectl(&["get", "infd", "fraud", "-o", "json"]);
-    let status: Value = serde_json::from_str::<Value>(&deployment).unwrap()["status"].take();
+    let path = "/apis/albacore.dev/v1beta1/namespaces/default/inferencedeployments/fraud";
+    let status = rig.node.plane().read(path).unwrap()["status"].take();
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     let placed = conditions.into_iter().find(|c| c["type"] == "Placed");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -272,11 +272,10 @@ impl Rig {
     }
 
     pub(crate) fn uid(&self, namespace: &str, selector: &str) -> Option<String> {
-        let path = "jsonpath={.items[0].metadata.uid}";
-        let words = ["get", "pods", "-n", namespace, "-l", selector, "-o", path];
-        let output = self.node.plane().kubectl(&words).unwrap();
-        let uid = String::from_utf8(output.stdout).unwrap();
-        Some(uid).filter(|uid| !uid.is_empty())
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        let pods = self.node.plane().list(&path, selector).ok()?;
+        let uid = pods.first()?["metadata"]["uid"].as_str()?;
+        Some(uid.to_owned())
     }
 
     /// The main process of the server, by its pid on this machine.
@@ -373,16 +372,13 @@ impl Rig {
 
     /// The value at this JSON pointer in the server's state.
     pub(crate) fn state(&self, pointer: &str) -> Option<serde_json::Value> {
-        let path = "jsonpath={.items[0].status.podIP}";
-        let words = [
-            "get",
-            "pods",
-            "-l",
-            "albacore.dev/deployment=fraud",
-            "-o",
-            path,
-        ];
-        let address = format!("{}:8080", self.kubectl(&words));
+        let path = "/api/v1/namespaces/default/pods";
+        let pods = self
+            .node
+            .plane()
+            .list(path, "albacore.dev/deployment=fraud");
+        let pods = pods.ok()?;
+        let address = format!("{}:8080", pods.first()?["status"]["podIP"].as_str()?);
         let answer = self.http(&address, "GET /albacore/v1/state", "")?;
         let (_, body) = answer.split_once("\r\n\r\n")?;
         let state: serde_json::Value = serde_json::from_str(body).ok()?;

@@ -209,9 +209,14 @@ impl Rig {
 
     /// All objects of `kinds`, a comma-separated list, that match a label selector.
     pub(crate) fn list(&self, kinds: &str, labels: &str) -> Vec<Value> {
-        let found = self.kubectl(&["get", kinds, "-A", "-l", labels, "-o", "json"]);
-        let found: Value = serde_json::from_str(&found).unwrap();
-        found["items"].as_array().unwrap().clone()
+        let paths = kinds.split(',').map(|kind| match kind {
+            "deployments" => "/apis/apps/v1/deployments".to_owned(),
+            "networkpolicies" => "/apis/networking.k8s.io/v1/networkpolicies".to_owned(),
+            "poddisruptionbudgets" => "/apis/policy/v1/poddisruptionbudgets".to_owned(),
+            core => format!("/api/v1/{core}"),
+        });
+        let lists = paths.map(|path| self.plane.list(&path, labels).unwrap());
+        lists.flatten().collect()
     }
 
     /// `status/reason` of a condition of a deployment; empty if it is absent.

@@ -236,7 +236,10 @@ fn response_bodies_are_not_repeated_in_messages() {
         respond(out, "403 Forbidden", &body)
     });
     let text = refusal("s3://bucket/key", &keys(address));
-    assert!(text.contains("the store answered 403: give them"), "{text}");
+    assert!(
+        text.contains("the store answered 403: grant them"),
+        "{text}"
+    );
     assert!(!text.contains("akidfaults"), "{text}");
 }
 

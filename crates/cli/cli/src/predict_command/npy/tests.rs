@@ -85,7 +85,10 @@ fn invalid_headers_are_refused_with_the_reason() {
     let nested = "[".repeat(9000);
     let many_axes = format!("({})", "1,".repeat(100));
     for (header, word) in [
-        (header("'<i8'", "False", "(2, 3)"), "'<i8': float32 or"),
+        (
+            header("'<i8'", "False", "(2, 3)"),
+            "'<i8': expected float32 or",
+        ),
         (header("'|O'", "False", "(2, 3)"), "'|O'"),
         (header("[('a', '<f4')]", "False", "(2, 3)"), "[('a', '<f4')"),
         (header(&nested, "False", "(2, 3)"), "structured"),
