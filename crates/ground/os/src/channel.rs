@@ -48,7 +48,7 @@ impl Channel {
     /// Sends `bytes` (1 byte to 4 KiB) and duplicates of `fds` (at most 253).
     ///
     /// # Errors
-    /// The peer has closed its end, or the socket buffer is full ([`OsError::is_full`]).
+    /// The peer has closed its end, or the socket buffer is full ([`OsError::is_queue_full`]).
     pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), OsError> {
         if bytes.is_empty() || bytes.len() > MESSAGE_BYTES_MAX || fds.len() > MESSAGE_FDS_MAX {
             return Err(OsError::call("sendmsg", Errno::EMSGSIZE));

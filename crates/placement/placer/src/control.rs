@@ -165,7 +165,7 @@ impl PlacerHandle {
         self.request(|placer, _| placer.machine().clone())
     }
 
-    /// Requests counters and histograms, [`Placer::figures`].
+    /// Requests counters and histograms, [`Placer::counters`].
     ///
     /// # Errors
     /// As [`PlacerHandle::add`].

@@ -26,7 +26,7 @@ impl Storage {
     /// `roots` (a PEM file), or with Mozilla's roots.
     ///
     /// # Errors
-    /// [`crate::Problem::Roots`].
+    /// [`crate::StorageErrorKind::Roots`].
     pub fn new(bytes_max: u64, roots: Option<&Path>) -> Result<Self, StorageError> {
         let roots = roots.map(|path| {
             web::read_roots(path).map_err(|problem| StorageError {
@@ -54,7 +54,7 @@ impl Storage {
     /// most `bytes_max` bytes.
     ///
     /// # Errors
-    /// [`crate::Problem::Cache`].
+    /// [`crate::StorageErrorKind::Cache`].
     pub fn with_cache(mut self, folder: &Path, bytes_max: u64) -> Result<Self, StorageError> {
         self.cache = Some(Cache::open(folder, bytes_max)?);
         Ok(self)
