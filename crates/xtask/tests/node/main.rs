@@ -16,6 +16,8 @@ mod experiment;
 mod gunicorn;
 mod kernel;
 mod observe;
+#[allow(dead_code, reason = "some of it is for the test of three nodes")]
+mod requests;
 mod rig;
 mod seccomp;
 mod tune;

@@ -1,25 +1,10 @@
 //! `albacore tune NAME --apply` under load: a configuration that waits too long for batches is
 //! replaced, judged by the counters of the serving pods, and kept.
 
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use albacore_load::{
-    InferRequest, Load, Outcome, Request, Sample, Shape, WireFormat, drive, poisson,
-};
 use serde_json::{Value, json};
 
+use crate::requests::Requests;
 use crate::rig::Rig;
-
-/// Columns of examples/fraud.ubj.
-const FEATURES: usize = 61;
-
-/// Requests per second; each of ten windows of the watch needs 100 requests.
-const RATE: f64 = 100.0;
-
-/// The load is sent in parts of this length until the command has ended.
-const PART: Duration = Duration::from_secs(5);
 
 /// The objective of examples/fraud.yaml is 25 ms: with this delay few requests can be batched
 /// within it, so that every other configuration sustains a higher rate.
@@ -44,7 +29,14 @@ pub(crate) fn keeps_what_is_no_worse(rig: &mut Rig) {
     let words = ["tune", "fraud", "-n", "default", "--time", "8s", "--apply"];
     let watch = ["--watch-time", "20s"];
     let words = [&words[..], &watch, &output].concat();
-    let (output, samples) = under_load(rig, || rig.try_albacore(&words));
+    let path = "jsonpath={.spec.clusterIP}";
+    let service = rig.kubectl(&["get", "service", "fraud", "-o", path]);
+    let requests = Requests::new(format!("{service}:8080").parse().unwrap());
+    let mut output = None;
+    let outcomes = requests.during(rig, "a configuration is applied", || {
+        output = Some(rig.try_albacore(&words));
+    });
+    let output = output.unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{stderr}");
@@ -52,13 +44,7 @@ pub(crate) fn keeps_what_is_no_worse(rig: &mut Rig) {
     let found = std::fs::read_to_string(results.join("tune.json")).unwrap();
     let chosen = spec(rig);
     assert_ne!(chosen["batching"]["maxDelay"], DELAY, "{found}");
-    let failed = samples.iter().filter(|sample| {
-        let outcome = Outcome::of(sample, Duration::from_secs(1));
-        !matches!(outcome, Outcome::Good | Outcome::Late)
-    });
-    let (failed, all) = (failed.count(), samples.len());
-    println!("         {failed} of {all} requests failed");
-    assert!(failed * 100 <= all, "more than 1 % failed");
+    outcomes.assert_failed_at_most(outcomes.sent() / 100);
 
     let back = json!([{"op": "replace", "path": "/spec", "value": before}]);
     rig.kubectl(&[
@@ -92,41 +78,4 @@ fn wait_until_settled(rig: &Rig) {
         let is_settled = is_true("Ready") && !is_true("Reconciling");
         (is_settled && status["observedGeneration"] == *generation).then_some(())
     });
-}
-
-/// Runs `command` while requests are sent to the Service.
-fn under_load<T>(rig: &Rig, command: impl FnOnce() -> T) -> (T, Vec<Sample>) {
-    let path = "jsonpath={.spec.clusterIP}";
-    let service = rig.kubectl(&["get", "service", "fraud", "-o", path]);
-    let request = request(format!("{service}:8080").parse().unwrap());
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let sending = scope.spawn(|| {
-            let mut samples = Vec::new();
-            while !is_over.load(Ordering::Relaxed) {
-                let load = Load {
-                    requests: vec![request.clone()],
-                    shape: Shape::Open(poisson(RATE, PART, samples.len() as u64)),
-                    connections: 64,
-                };
-                samples.extend(rig.node.within(|| drive(load)).unwrap().unwrap());
-            }
-            samples
-        });
-        let done = command();
-        is_over.store(true, Ordering::Relaxed);
-        (done, sending.join().unwrap())
-    })
-}
-
-fn request(address: SocketAddr) -> Request {
-    let values: Vec<f32> = (0..FEATURES).map(|at| (at % 50) as f32).collect();
-    let call = InferRequest {
-        model: "fraud",
-        input: "input",
-        output: None,
-        values: &values,
-        features: FEATURES,
-    };
-    call.request(WireFormat::Json, address)
 }

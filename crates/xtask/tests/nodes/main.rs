@@ -18,6 +18,8 @@ mod envoy;
 #[path = "../node/kernel.rs"]
 #[allow(dead_code, reason = "the rig knows it")]
 mod kernel;
+#[path = "../node/requests.rs"]
+#[allow(dead_code, reason = "some of it is for the test of the node")]
 mod requests;
 #[path = "../node/rig.rs"]
 #[allow(dead_code, reason = "some of it is for the test of the node")]

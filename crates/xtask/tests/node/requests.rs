@@ -94,6 +94,11 @@ impl Outcomes {
         outcomes.filter(|&outcome| is_counted(outcome)).count()
     }
 
+    /// Number of requests that were sent.
+    pub(crate) fn sent(&self) -> usize {
+        self.samples.len()
+    }
+
     fn failed(&self) -> usize {
         self.count(|outcome| !matches!(outcome, Outcome::Good | Outcome::Late))
     }
