@@ -1,10 +1,10 @@
 //! The machine of a command: this one, a saved copy of its sysfs, or a synthetic one; and the
 //! usable CPUs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use albacore_os::{HostRoot, read_sysfs};
-use albacore_topology::{CpuSet, SysfsError, Topology, parse_synthetic, parse_sysfs};
+use albacore_os::{HostRoot, TopologyReadError, read_topology};
+use albacore_topology::{CpuSet, Topology, parse_synthetic};
 
 use crate::args::MachineArgs;
 use albacore_command::{Failure, sentence};
@@ -25,8 +25,10 @@ impl Machine {
     /// cannot be read.
     pub(crate) fn open(args: &MachineArgs) -> Result<Self, Failure> {
         let whole = match args.topology.as_deref() {
-            None => read_directory(&HostRoot::live().sys.join("devices/system"))?,
-            Some(spec) if Path::new(spec).is_dir() => read_directory(Path::new(spec))?,
+            None => read_topology(&own_system()).map_err(|e| refused(&e))?,
+            Some(spec) if Path::new(spec).is_dir() => {
+                read_topology(Path::new(spec)).map_err(|e| refused(&e))?
+            }
             Some(spec) if spec.contains('/') => {
                 let what = "is not a directory: give a copy of /sys/devices/system";
                 return Err(Failure::Usage(format!("--topology {spec} {what}")));
@@ -41,21 +43,26 @@ impl Machine {
     }
 }
 
-fn read_directory(system: &Path) -> Result<Topology, Failure> {
-    let files = read_sysfs(system).map_err(|e| Failure::Failed(sentence(&e)))?;
-    parse_sysfs(&files).map_err(|e| refused(system, &e))
+fn own_system() -> PathBuf {
+    HostRoot::live().sys.join("devices/system")
 }
 
 /// The failure for an invalid tree: a copy may be incomplete, this machine's own tree cannot.
-fn refused(system: &Path, error: &SysfsError) -> Failure {
-    let own = HostRoot::live().sys.join("devices/system");
-    let is_copy = system.canonicalize().map_or(true, |path| path != own);
-    let advice = match is_copy && error.is_unlike_kernel() {
-        true => ": the copy may be incomplete",
-        false => "",
+fn refused(error: &TopologyReadError) -> Failure {
+    let advice = match error {
+        TopologyReadError::Sysfs { system, source }
+            if is_copy(system) && source.is_unlike_kernel() =>
+        {
+            ": the copy may be incomplete"
+        }
+        TopologyReadError::Sysfs { .. } | TopologyReadError::Os(_) => "",
     };
-    let (path, what) = (system.display(), sentence(error));
-    Failure::Failed(format!("{path}: {what}{advice}"))
+    Failure::Failed(format!("{}{advice}", sentence(error)))
+}
+
+fn is_copy(system: &Path) -> bool {
+    let own = own_system();
+    system.canonicalize().map_or(true, |path| path != own)
 }
 
 /// Restricts a machine to `cpuset`; `option` is the prefix of error messages, such as `--cpuset `.
@@ -92,7 +99,20 @@ pub(crate) fn restrict(
 
 #[cfg(test)]
 mod tests {
+    use albacore_topology::{SysfsFiles, parse_sysfs};
+
     use super::*;
+
+    /// The messages about the same files at /sys/devices/system and in a copy.
+    fn messages(files: &SysfsFiles) -> [String; 2] {
+        ["/sys/devices/system", "/copy"].map(|system| {
+            let error = TopologyReadError::Sysfs {
+                system: system.into(),
+                source: parse_sysfs(files).unwrap_err(),
+            };
+            refused(&error).text().to_owned()
+        })
+    }
 
     #[test]
     fn only_a_copy_is_said_to_be_incomplete() {
@@ -100,21 +120,11 @@ mod tests {
             ("cpu/online".to_owned(), "0".to_owned()),
             ("cpu/cpu0/topology/core_id".to_owned(), String::new()),
         ];
-        let error = parse_sysfs(&files.into()).unwrap_err();
+        let [own, copy] = messages(&files.into());
         let what = "cpu/cpu0/topology/core_id: \"\" is not a number";
-        let own = "/sys/devices/system";
-        assert_eq!(
-            refused(Path::new(own), &error).text(),
-            format!("{own}: {what}")
-        );
-        let copy = refused(Path::new("/copy"), &error);
-        let due = format!("/copy: {what}: the copy may be incomplete");
-        assert_eq!(copy.text(), due);
-        let none = parse_sysfs(&[].into()).unwrap_err();
-        assert!(
-            !refused(Path::new("/copy"), &none)
-                .text()
-                .contains("incomplete")
-        );
+        assert_eq!(own, format!("/sys/devices/system: {what}"));
+        assert_eq!(copy, format!("/copy: {what}: the copy may be incomplete"));
+        let [_, none] = messages(&SysfsFiles::new());
+        assert!(!none.contains("incomplete"), "{none}");
     }
 }

@@ -87,7 +87,7 @@ pub use shared_memory::{Extent, FUTEX_BYTES, ReadMapping, SharedMemory, Words};
 pub use signals::Signals;
 pub use spawn::{Spawn, SpawnOutput, become_subreaper, reap_orphans};
 pub use stat::{Stat, StatError, parse_stat};
-pub use sysfs_tree::read_sysfs;
+pub use sysfs_tree::{TopologyReadError, read_topology};
 pub use terminal::terminal_lines;
 pub use timer::Timer;
 pub use uevent::UeventSocket;

@@ -20,7 +20,7 @@ pub enum ExperimentError {
     Job { what: String },
     #[error(transparent)]
     Os(#[from] albacore_os::OsError),
-    /// The machine's topology is not supported.
+    /// The topology or the number of cpus of this machine cannot be read.
     #[error("this machine: {0}")]
     Machine(String),
     /// SIGINT or SIGTERM.

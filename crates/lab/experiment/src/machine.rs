@@ -4,8 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use albacore_os::{HostRoot, read_sysfs};
-use albacore_topology::{Topology, parse_sysfs};
+use albacore_os::{HostRoot, read_topology};
 use albacore_values::sentence;
 
 use crate::ExperimentError;
@@ -35,9 +34,9 @@ impl Machine {
     pub(crate) fn read() -> Result<Self, ExperimentError> {
         let host = HostRoot::live();
         let system = host.sys.join("devices/system");
-        let topology = read_topology(&system)?;
-        let cpus = std::thread::available_parallelism()
-            .map_err(|error| ExperimentError::Machine(sentence(&error)))?;
+        let failed = |error: &dyn std::error::Error| ExperimentError::Machine(sentence(error));
+        let topology = read_topology(&system).map_err(|error| failed(&error))?;
+        let cpus = std::thread::available_parallelism().map_err(|error| failed(&error))?;
         let cpu_folder = system.join("cpu");
         Ok(Self {
             cpu: cpu_model(&host).unwrap_or_else(|| "unknown".to_owned()),
@@ -71,11 +70,6 @@ impl Machine {
     }
 }
 
-fn read_topology(system: &Path) -> Result<Topology, ExperimentError> {
-    let topology = parse_sysfs(&read_sysfs(system)?);
-    topology.map_err(|error| ExperimentError::Machine(sentence(&error)))
-}
-
 fn text(path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned())
@@ -102,24 +96,4 @@ fn mitigations(folder: &Path) -> Vec<String> {
         .collect();
     found.sort();
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_of_the_topology_is_shown_with_its_cause() {
-        let system = tempfile::tempdir().unwrap();
-        let folder = system.path().join("cpu/cpu0/topology");
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(system.path().join("cpu/online"), "0\n").unwrap();
-        std::fs::write(folder.join("core_cpus_list"), "0-x\n").unwrap();
-        let error = sentence(&read_topology(system.path()).unwrap_err());
-        let due = "this machine: cpu/cpu0/topology/core_cpus_list is not a list of cpus: ";
-        assert!(
-            error.starts_with(due) && error.contains("\"0-x\" is not a cpu"),
-            "{error}"
-        );
-    }
 }

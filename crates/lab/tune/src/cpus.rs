@@ -1,13 +1,12 @@
 //! The cpus of servers and of the load generator, and their combined capacity.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use albacore_os::{
-    HostRoot, MaskError, Pid, current_thread, find_cgroup, read_cpu_quota, read_mask, read_sysfs,
-    write_mask,
+    HostRoot, MaskError, Pid, current_thread, find_cgroup, read_cpu_quota, read_mask,
+    read_topology, write_mask,
 };
-use albacore_topology::{CpuSet, Topology, parse_sysfs};
+use albacore_topology::{CpuSet, Topology};
 use albacore_values::sentence;
 
 use crate::error::TuneError;
@@ -18,11 +17,6 @@ pub(crate) const SMT_YIELD: f64 = 1.3;
 
 fn failed(error: &dyn std::error::Error) -> TuneError {
     TuneError::Failed(format!("this machine's cpus: {}", sentence(error)))
-}
-
-fn read_topology(system: &Path) -> Result<Topology, TuneError> {
-    let files = read_sysfs(system).map_err(|e| failed(&e))?;
-    parse_sysfs(&files).map_err(|e| failed(&e))
 }
 
 /// The cpus of candidates and of the load generator.
@@ -42,7 +36,7 @@ impl Cpus {
     /// A requested cpu is not allowed for this process; the topology cannot be read.
     pub(crate) fn read(requested: Option<&CpuSet>) -> Result<Self, TuneError> {
         let host = HostRoot::live();
-        let whole = read_topology(&host.sys.join("devices/system"))?;
+        let whole = read_topology(&host.sys.join("devices/system")).map_err(|e| failed(&e))?;
         let allowed = read_mask(&host, current_thread()).map_err(|e| failed(&e))?;
         let servers = requested.unwrap_or(&allowed);
         let checked = servers.check_selection(&allowed);
@@ -163,21 +157,6 @@ mod tests {
         assert!(far.starts_with("--cpus 8191: "), "{far}");
         let shared = Cpus::of_tests(2, 1);
         assert!(shared.is_time_shared() && shared.description().ends_with("share cpus 0-1"));
-    }
-
-    #[test]
-    fn an_error_of_the_topology_is_shown_with_its_cause() {
-        let system = tempfile::tempdir().unwrap();
-        let folder = system.path().join("cpu/cpu0/topology");
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(system.path().join("cpu/online"), "0\n").unwrap();
-        std::fs::write(folder.join("core_cpus_list"), "0-x\n").unwrap();
-        let error = sentence(&read_topology(system.path()).unwrap_err());
-        let due = "this machine's cpus: cpu/cpu0/topology/core_cpus_list is not a list of cpus: ";
-        assert!(
-            error.starts_with(due) && error.contains("\"0-x\" is not a cpu"),
-            "{error}"
-        );
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! Errors that prevent placement. Transient problems of a single thread are not errors but part of
 //! a report.
 
-use albacore_os::{CgroupError, MaskError, OsError};
+use albacore_os::{CgroupError, MaskError, OsError, TopologyReadError};
 use albacore_plan::LintError;
 use albacore_solver::{JointError, JointViolation, ProblemError};
-use albacore_topology::SysfsError;
 
 use crate::SubjectId;
 
@@ -17,7 +16,7 @@ pub enum PlacerError {
     Os(#[from] OsError),
     /// The machine's topology cannot be parsed.
     #[error("invalid topology of this machine")]
-    Topology(#[from] SysfsError),
+    Topology(#[source] TopologyReadError),
     /// The cgroup of the server cannot be determined.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
@@ -93,6 +92,15 @@ impl PlacerError {
     }
 }
 
+impl From<TopologyReadError> for PlacerError {
+    fn from(error: TopologyReadError) -> Self {
+        match error {
+            TopologyReadError::Os(error) => Self::Os(error),
+            TopologyReadError::Sysfs { .. } => Self::Topology(error),
+        }
+    }
+}
+
 fn first(violations: &[JointViolation]) -> String {
     let first = violations.first();
     first.map(ToString::to_string).unwrap_or_default()
@@ -108,7 +116,10 @@ mod tests {
     #[test]
     fn every_cause_is_shown_once() {
         let files = [("cpu/online".to_owned(), "0-x".to_owned())].into();
-        let topology = PlacerError::Topology(parse_sysfs(&files).unwrap_err());
+        let topology = PlacerError::from(TopologyReadError::Sysfs {
+            system: "/sys/devices/system".into(),
+            source: parse_sysfs(&files).unwrap_err(),
+        });
         let joint = PlacerError::Joint(JointError::Machine(ProblemError::NoWorkers));
         let lint = PlacerError::Lint(LintError::NotAWorker { pid: Pid(7) });
         for (error, cause) in [

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use albacore_os::{
     FileWatch, Micros, OsError, Pid, Poll, PollKey, SchedExt, UeventSocket, Waker, read_online,
-    read_sched_ext, read_sysfs,
+    read_sched_ext, read_topology,
 };
 use albacore_plan::SubjectPolicy;
-use albacore_topology::{Topology, parse_sysfs};
+use albacore_topology::Topology;
 use albacore_values::sentence;
 
 use crate::improvement::Improver;
@@ -551,9 +551,7 @@ fn after(now: Micros, period: Duration) -> Micros {
 }
 
 fn read_machine(reader: &ProcessReader) -> Result<Topology, PlacerError> {
-    Ok(parse_sysfs(&read_sysfs(
-        &reader.host.sys.join("devices/system"),
-    )?)?)
+    Ok(read_topology(&reader.host.sys.join("devices/system"))?)
 }
 
 mod control_messages;

@@ -260,7 +260,6 @@ const MATRIX: &[Row] = &[
             "simulator",
             "statistics",
             "svg",
-            "topology",
             "values",
         ],
     ),

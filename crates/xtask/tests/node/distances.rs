@@ -3,8 +3,7 @@
 
 use std::fs;
 
-use albacore_os::{HostRoot, read_sysfs};
-use albacore_topology::parse_sysfs;
+use albacore_os::{HostRoot, read_topology};
 
 use super::rig::{AGENT, Rig};
 
@@ -12,9 +11,7 @@ const CONFIG_MAP: &str = "albacore-distances";
 
 pub(crate) fn are_read_from_a_config_map(rig: &mut Rig) {
     let system = HostRoot::live().sys.join("devices/system");
-    let hash = parse_sysfs(&read_sysfs(&system).unwrap())
-        .unwrap()
-        .hash_hex();
+    let hash = read_topology(&system).unwrap().hash_hex();
     let agent = rig.agent();
     put(rig, "create", &hash, "of-another-machine");
     rig.wait_until("the file of another machine is refused", || {
