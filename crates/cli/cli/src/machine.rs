@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use albacore_os::{HostRoot, TopologyReadError, read_topology};
-use albacore_topology::{CpuSet, Topology, parse_synthetic};
+use albacore_topology::{CpuSet, SysfsError, Topology, parse_synthetic};
 
 use crate::args::MachineArgs;
 use albacore_command::{Failure, sentence};
@@ -50,19 +50,29 @@ fn own_system() -> PathBuf {
 /// The failure for an invalid tree: a copy may be incomplete, this machine's own tree cannot.
 fn refused(error: &TopologyReadError) -> Failure {
     let advice = match error {
-        TopologyReadError::Sysfs { system, source }
-            if is_copy(system) && source.is_unlike_kernel() =>
-        {
-            ": the copy may be incomplete"
-        }
+        TopologyReadError::Sysfs { system, source } if is_copy(system) => advice(source),
         TopologyReadError::Sysfs { .. } | TopologyReadError::Os(_) => "",
     };
     Failure::Failed(format!("{}{advice}", sentence(error)))
 }
 
+/// Whether the files are not those of this machine, which may be missing where sysfs is not
+/// mounted.
 fn is_copy(system: &Path) -> bool {
     let own = own_system();
-    system.canonicalize().map_or(true, |path| path != own)
+    system != own && system.canonicalize().map_or(true, |path| path != own)
+}
+
+/// What may be wrong with a copy.
+fn advice(error: &SysfsError) -> &'static str {
+    match error {
+        SysfsError::NoOnline => {
+            ": this is not a copy of /sys/devices/system (copy at least cpu/online, \
+             cpu/cpu*/topology, cpu/cpu*/cache and node/node*/cpulist)"
+        }
+        error if error.is_unlike_kernel() => ": the copy may be incomplete",
+        _ => "",
+    }
 }
 
 /// Restricts a machine to `cpuset`; `option` is the prefix of error messages, such as `--cpuset `.
@@ -124,7 +134,14 @@ mod tests {
         let what = "cpu/cpu0/topology/core_id: \"\" is not a number";
         assert_eq!(own, format!("/sys/devices/system: {what}"));
         assert_eq!(copy, format!("/copy: {what}: the copy may be incomplete"));
-        let [_, none] = messages(&SysfsFiles::new());
-        assert!(!none.contains("incomplete"), "{none}");
+    }
+
+    #[test]
+    fn only_a_copy_without_cpus_is_said_to_be_none() {
+        let [own, copy] = messages(&SysfsFiles::new());
+        assert_eq!(own, "/sys/devices/system: cpu/online is missing");
+        let due = "/copy: cpu/online is missing: this is not a copy of /sys/devices/system (copy";
+        assert!(copy.starts_with(due), "{copy}");
+        assert!(!copy.contains("incomplete"), "{copy}");
     }
 }

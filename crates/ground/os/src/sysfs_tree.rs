@@ -83,7 +83,7 @@ mod tests {
         let system = folder.path();
         let error = || sentence(&read_topology(system).unwrap_err());
         let own = system.display();
-        assert!(error().starts_with(&format!("{own}: cpu/online is missing")));
+        assert_eq!(error(), format!("{own}: cpu/online is missing"));
         let topology = system.join("cpu/cpu0/topology");
         std::fs::create_dir_all(&topology).unwrap();
         std::fs::write(system.join("cpu/online"), "0\n").unwrap();

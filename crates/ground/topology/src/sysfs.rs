@@ -44,10 +44,7 @@ pub type SysfsFiles = BTreeMap<String, String>;
 #[non_exhaustive]
 pub enum SysfsError {
     /// The only required file is missing.
-    #[error(
-        "cpu/online is missing: this is not /sys/devices/system or a copy of it \
-         (copy at least cpu/online, cpu/cpu*/topology, cpu/cpu*/cache and node/node*/cpulist)"
-    )]
+    #[error("cpu/online is missing")]
     NoOnline,
     /// A file does not contain a valid cpu list.
     #[error("{path} is not a list of cpus")]
