@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use albacore_cluster::{ObjectKey, WorkQueue};
+use albacore_values::sentence;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1;
@@ -28,20 +29,20 @@ use crate::watches::Watches;
 /// Why a server's state could not be read.
 #[derive(Debug, thiserror::Error)]
 enum ScrapeError {
-    #[error("cannot connect: {0}")]
+    #[error("cannot connect")]
     Connect(#[from] std::io::Error),
-    #[error("HTTP error: {0}")]
+    #[error("HTTP error")]
     Http(#[from] hyper::Error),
-    #[error("cannot build the request: {0}")]
+    #[error("cannot build the request")]
     Request(#[from] hyper::http::Error),
     #[error("unexpected status {0}")]
     Status(StatusCode),
-    #[error("the response is incomplete or too long: {0}")]
-    Body(Box<dyn std::error::Error + Send + Sync>),
-    #[error("invalid server state: {0}")]
+    #[error("the response is incomplete or too long")]
+    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("invalid server state")]
     State(#[from] serde_json::Error),
     #[error("timed out")]
-    Time(#[from] tokio::time::error::Elapsed),
+    Time,
 }
 
 /// The last state of one server.
@@ -203,7 +204,8 @@ pub(crate) async fn scrape(
             running.spawn(async move {
                 let response = request_state_with_timeout(SocketAddr::new(ip, HTTP_PORT)).await;
                 if let Err(error) = &response {
-                    tracing::debug!(pod = %pod, why = %error, "cannot read the state of a server");
+                    let why = sentence(error);
+                    tracing::debug!(pod = %pod, why, "cannot read the state of a server");
                 }
                 let result = if response.is_ok() {
                     "answered"
@@ -233,7 +235,8 @@ fn is_built_in(watches: &Watches, pod: &ObjectKey) -> bool {
 /// Requests the state of a server, with a total timeout of [`SCRAPE_TIME_MAX`] regardless of what
 /// it sends and how slowly.
 async fn request_state_with_timeout(address: SocketAddr) -> Result<ServerState, ScrapeError> {
-    tokio::time::timeout(SCRAPE_TIME_MAX, request_state(address)).await?
+    let response = tokio::time::timeout(SCRAPE_TIME_MAX, request_state(address)).await;
+    response.map_err(|_| ScrapeError::Time)?
 }
 
 async fn request_state(address: SocketAddr) -> Result<ServerState, ScrapeError> {

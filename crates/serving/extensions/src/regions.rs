@@ -28,7 +28,7 @@ pub enum RegionError {
     },
     #[error("shared memory region {0:?} is registered already: unregister it first")]
     Registered(String),
-    #[error("the body is not {{\"key\": NAME, \"offset\": BYTES, \"byte_size\": BYTES}}: {0}")]
+    #[error("the body is not {{\"key\": NAME, \"offset\": BYTES, \"byte_size\": BYTES}}")]
     Body(#[source] serde_json::Error),
     #[error("the name of a shared memory region has 1 to {REGION_NAME_BYTES_MAX} bytes, not {0}")]
     Name(usize),
@@ -50,7 +50,7 @@ pub enum RegionError {
         registered: u64,
         limit: u64,
     },
-    #[error("shared memory object {key:?} cannot be opened for reading and writing: {source}")]
+    #[error("shared memory object {key:?} cannot be opened for reading and writing")]
     Open { key: String, source: io::Error },
     #[error("shared memory object {0:?} is not a regular file")]
     NotRegular(String),
@@ -75,7 +75,7 @@ pub enum RegionError {
         bytes: u64,
         size: u64,
     },
-    #[error("shared memory region {name:?} cannot be used: {source}")]
+    #[error("shared memory region {name:?} cannot be used")]
     Io { name: String, source: io::Error },
 }
 

@@ -31,7 +31,7 @@ pub enum RepositoryError {
          of a model come from the settings, not from a request"
     )]
     TooLarge { bytes: usize },
-    #[error("the body is not a JSON object: {0}")]
+    #[error("the body is not a JSON object")]
     Body(#[source] serde_json::Error),
     #[error("{field}: {remedy}")]
     Field { field: String, remedy: &'static str },

@@ -111,7 +111,9 @@ const MATRIX: &[Row] = &[
     row(
         "controller",
         &[KubeTypes, Async, CommandLine],
-        &["api", "batching", "cluster", "program", "settings"],
+        &[
+            "api", "batching", "cluster", "program", "settings", "values",
+        ],
     ),
     row(
         "agent",
@@ -184,6 +186,7 @@ const MATRIX: &[Row] = &[
             "server-args",
             "storage",
             "supervision",
+            "values",
             "worker",
         ],
     ),

@@ -52,20 +52,37 @@ async fn an_answer_without_end_takes_its_time_and_no_more_and_its_connection_is_
     for (server, why) in [
         (start_server(slow_head), "timed out"),
         (start_server(slow_body), "timed out"),
-        (start_server(endless_head), "HTTP error"),
+        (start_server(endless_head), "HTTP error: "),
         (
             start_server(endless_body),
-            "the response is incomplete or too long",
+            "the response is incomplete or too long: length limit exceeded",
         ),
     ] {
         let error = request_state_with_timeout(server.address)
             .await
-            .unwrap_err()
-            .to_string();
+            .unwrap_err();
+        let error = sentence(&error);
         assert!(error.starts_with(why), "{error}");
         let ended = tokio::task::spawn_blocking(|| server.ended.join());
         let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
         ended.expect("the connection is closed").unwrap().unwrap();
+    }
+}
+
+#[test]
+fn the_cause_of_a_failed_scrape_is_logged_once() {
+    let closed = || std::io::Error::other("the port is closed");
+    let invalid = serde_json::from_str::<u8>("{").unwrap_err();
+    let invalid_text = invalid.to_string();
+    for (error, cause) in [
+        (ScrapeError::Connect(closed()), "the port is closed"),
+        (ScrapeError::Body(closed().into()), "the port is closed"),
+        (ScrapeError::State(invalid), invalid_text.as_str()),
+        (ScrapeError::Time, "timed out"),
+    ] {
+        let text = sentence(&error);
+        assert!(text.ends_with(cause), "{text}");
+        assert_eq!(text.matches(cause).count(), 1, "{text}");
     }
 }
 

@@ -20,6 +20,7 @@ use albacore_engine::{Failure, Refusal};
 use albacore_extensions::{RegionError, RepositoryError};
 use albacore_live_settings::model_control::ModelControlError;
 use albacore_rows::InvalidRows;
+use albacore_values::sentence;
 
 /// Reply header that prevents Envoy from retrying, even if it retries every 5xx or gateway error.
 pub(super) const ENVOY_RATE_LIMITED: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
@@ -176,7 +177,7 @@ impl From<RegionError> for RequestError {
             RegionError::Unknown { .. } => ErrorKind::NotFound,
             _ => ErrorKind::Invalid,
         };
-        Self::new(kind, error.to_string())
+        Self::new(kind, sentence(&error))
     }
 }
 
@@ -186,7 +187,7 @@ impl From<RepositoryError> for RequestError {
             RepositoryError::TooLarge { .. } => ErrorKind::TooLarge,
             _ => ErrorKind::Invalid,
         };
-        Self::new(kind, error.to_string())
+        Self::new(kind, sentence(&error))
     }
 }
 
@@ -245,5 +246,30 @@ mod tests {
         let draining = RequestError::from(Refusal::Draining);
         assert_eq!(draining.kind.status().as_u16(), 503);
         assert_eq!(draining.kind.code(), Code::Unavailable);
+    }
+
+    #[test]
+    fn a_client_is_told_the_cause_of_an_error_once() {
+        let not_json = || serde_json::from_str::<u8>("{").unwrap_err();
+        let gone = || std::io::Error::other("the file is gone");
+        let [key, name] = ["key", "name"].map(str::to_owned);
+        let source = gone();
+        let open = RegionError::Open { key, source };
+        let source = gone();
+        let io = RegionError::Io { name, source };
+        let body = RegionError::Body(not_json());
+        let repository_body = RepositoryError::Body(not_json());
+        let invalid = not_json().to_string();
+        let invalid = invalid.as_str();
+        for (error, cause) in [
+            (RequestError::from(body), invalid),
+            (RequestError::from(open), "the file is gone"),
+            (RequestError::from(io), "the file is gone"),
+            (RequestError::from(repository_body), invalid),
+        ] {
+            let message = error.message;
+            assert!(message.ends_with(&format!(": {cause}")), "{message}");
+            assert_eq!(message.matches(cause).count(), 1, "{message}");
+        }
     }
 }

@@ -16,6 +16,7 @@ use albacore_rows::columns::{BinarySize, ColumnKind};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::labels::{self, LABEL};
 use albacore_rows::{ColumnOrder, InvalidRows};
+use albacore_values::sentence;
 
 /// Looks up a model for a request in `event_loop`; an empty version matches any.
 pub(super) fn find_model(
@@ -324,9 +325,12 @@ impl RegionParameters<'_> {
             RequestError::invalid(of_tensor(&problem))
         })?;
         let slice = regions.slice(region, self.offset.unwrap_or_default(), bytes);
-        slice.map(Some).map_err(|error| RequestError {
-            message: of_tensor(&error).into(),
-            ..error.into()
+        slice.map(Some).map_err(|error| {
+            let error = RequestError::from(error);
+            RequestError {
+                message: of_tensor(&error.message).into(),
+                ..error
+            }
         })
     }
 }
@@ -364,7 +368,7 @@ pub(super) fn write_shared(
 ) -> Result<(), InvalidRows> {
     let bytes = slice
         .read()
-        .map_err(|error| InvalidRows::new(error.to_string()))?;
+        .map_err(|error| InvalidRows::new(sentence(&error)))?;
     kind.write_bytes(&bytes, memory)
 }
 
