@@ -4,6 +4,7 @@
 use albacore_os::{CgroupSubtree, MaskError, OsError, read_mask, read_task_stat, write_mask};
 use albacore_plan::{Linted, Plan, PlanStep, StepKind};
 use albacore_topology::{CpuId, CpuSet};
+use albacore_values::sentence;
 
 use crate::process::ProcessReader;
 
@@ -25,6 +26,7 @@ pub(crate) enum StepOutcome {
     Stale,
     /// Permission denied.
     NotPermitted(MaskError),
+    /// The error with its causes.
     Failed(String),
 }
 
@@ -81,13 +83,13 @@ fn execute_step(
     match is_same(reader, step) {
         Ok(true) => {}
         Ok(false) => return StepOutcome::Gone,
-        Err(e) => return StepOutcome::Failed(e.to_string()),
+        Err(e) => return failed(&e),
     }
     match may_write(reader, step, guard) {
         Ok(true) => {}
         Ok(false) => return StepOutcome::Outside,
         Err(e) if e.is_gone() => return StepOutcome::Gone,
-        Err(e) => return StepOutcome::Failed(e.to_string()),
+        Err(e) => return failed(&e),
     }
     *calls += 1;
     match write_mask(tid, request) {
@@ -95,19 +97,23 @@ fn execute_step(
         Err(MaskError::Gone { .. }) => return StepOutcome::Gone,
         Err(MaskError::OutsideCpuset { .. }) => return StepOutcome::Stale,
         Err(e @ MaskError::NotPermitted { .. }) => return StepOutcome::NotPermitted(e),
-        Err(e) => return StepOutcome::Failed(e.to_string()),
+        Err(e) => return failed(&e),
     }
     match read_mask(&reader.host, tid) {
         Ok(actual) if actual == step.mask => {}
         Ok(actual) => return StepOutcome::Differs { actual },
         Err(MaskError::Gone { .. }) => return StepOutcome::Gone,
-        Err(e) => return StepOutcome::Failed(e.to_string()),
+        Err(e) => return failed(&e),
     }
     match is_same(reader, step) {
         Ok(true) => StepOutcome::Verified,
         Ok(false) => StepOutcome::Gone,
-        Err(e) => StepOutcome::Failed(e.to_string()),
+        Err(e) => failed(&e),
     }
+}
+
+fn failed(error: &dyn std::error::Error) -> StepOutcome {
+    StepOutcome::Failed(sentence(error))
 }
 
 /// True if the thread may be modified: checked again before every write. The init process and
@@ -131,5 +137,48 @@ fn is_same(reader: &ProcessReader, step: &PlanStep) -> Result<bool, OsError> {
         }
         Err(e) if e.is_gone() => Ok(false),
         Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use albacore_os::{HostRoot, Pid, Tid};
+    use albacore_plan::{MaskDriftCause, ProcessId, ThreadId};
+
+    use super::*;
+
+    #[test]
+    fn a_failed_step_holds_the_error_of_the_kernel() {
+        let root = tempfile::tempdir().unwrap();
+        let host = HostRoot::recorded(root.path());
+        // To read a folder as a file fails with EISDIR, also for root.
+        std::fs::create_dir_all(host.proc.join("7/task/8/stat")).unwrap();
+        let reader = ProcessReader::new(host).unwrap();
+        let step = PlanStep {
+            kind: StepKind::Pin,
+            thread: ThreadId {
+                start_ticks: 1,
+                tid: Tid(8),
+            },
+            process: ProcessId {
+                start_ticks: 1,
+                pid: Pid(7),
+            },
+            slot: None,
+            mask: CpuSet::new(),
+            cause: MaskDriftCause::NewThread,
+        };
+        let guard = Guard {
+            subtree: None,
+            is_limited: false,
+        };
+        let mut calls = 0;
+        let outcome = execute_step(&reader, &step, &step.mask, &guard, &mut calls);
+        let holds = |reason: &str| reason.contains("/8/stat: ") && reason.contains("os error 21");
+        assert!(
+            matches!(&outcome, StepOutcome::Failed(reason) if holds(reason)),
+            "{outcome:?}"
+        );
+        assert_eq!(calls, 0, "nothing was written");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_plan::{LintInput, Linted, PlacementMethod, Plan, SubjectPolicy, lint, plan};
+use albacore_values::sentence;
 
 use super::{PassContext, Subject};
 use crate::PlacerError;
@@ -30,12 +31,12 @@ impl Subject {
             };
             // On a read error the previous data is used, which is better than restoring nothing.
             if let Err(e) = self.read_tree(context) {
-                fail(e.to_string());
+                fail(sentence(&e));
             }
             let linted = match self.plan_restore(&policy, context) {
                 Ok(linted) => linted,
                 Err(e) => {
-                    fail(e.to_string());
+                    fail(sentence(&e));
                     break;
                 }
             };
@@ -56,7 +57,7 @@ impl Subject {
                     StepOutcome::Stale => {
                         fail(format!("thread {}: the cpuset changed", step.thread.tid.0))
                     }
-                    StepOutcome::NotPermitted(e) => fail(e.to_string()),
+                    StepOutcome::NotPermitted(e) => fail(sentence(e)),
                     StepOutcome::Failed(reason) => fail(reason.clone()),
                 }
             }
