@@ -2,20 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use albacore_placer::{Member, NodeProblem, PlacerError};
+use albacore_placer::{NodeProblem, PlaceableServer, PlacerError};
 use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
 use albacore_solver::Mapping;
 use albacore_topology::CpuId;
 
-use crate::newcomer::Newcomer;
 use crate::node_view::NodeView;
 use crate::place::{is_member, objective_in_force, place, place_separately};
+use crate::pod_requirements::PodRequirements;
 use crate::report::{NodeDiff, PodDiff, Quality};
 
 /// An edit of a deployment.
 pub struct Edit {
     /// A pod of the deployment after the edit.
-    pub after: Newcomer,
+    pub after: PodRequirements,
     pub restarts: bool,
     /// Whether the rules for planning the threads of running pods change.
     pub is_replanned: bool,
@@ -42,8 +42,8 @@ pub fn diff_on(
     own_pods: &BTreeSet<String>,
 ) -> Result<NodeDiff, PlacerError> {
     let is_own = |at: usize| own_pods.contains(&view.pods[at].name);
-    let indexes = view.members();
-    let before: Vec<Member> = indexes.iter().filter_map(|&at| view.member(at)).collect();
+    let indexes = view.servers();
+    let before: Vec<PlaceableServer> = indexes.iter().filter_map(|&at| view.server(at)).collect();
     let mut diff = NodeDiff {
         node: view.name.clone(),
         why: None,
@@ -98,7 +98,7 @@ pub fn diff_on(
 struct NextPlacement {
     /// The pods that are planned jointly, as indexes of the node's pods.
     order: Vec<usize>,
-    members: Vec<Member>,
+    servers: Vec<PlaceableServer>,
     /// Mappings of pods that are not planned jointly.
     separate: BTreeMap<usize, Mapping>,
     /// CPUs of fixed threads of the edited pods, before and after the edit.
@@ -112,14 +112,14 @@ impl NextPlacement {
         edit: &Edit,
         is_own: &dyn Fn(usize) -> bool,
     ) -> Result<Self, PlacerError> {
-        let indexes = view.members();
+        let indexes = view.servers();
         // Restarted pods are new subjects of the placer, which are last in its order; so are pods
         // that were not planned jointly before.
         let stays = |at: &usize| !is_own(*at) || (!edit.restarts && indexes.contains(at));
         let own = (0..view.pods.len()).filter(|&at| is_own(at));
         let mut next = Self {
             order: Vec::new(),
-            members: Vec::new(),
+            servers: Vec::new(),
             separate: BTreeMap::new(),
             fixed_before: Vec::new(),
             fixed_after: Vec::new(),
@@ -141,7 +141,7 @@ impl NextPlacement {
             let plan = pod.plan.as_ref();
             if !is_own(at) {
                 next.order.push(at);
-                next.members.extend(view.member(at));
+                next.servers.extend(view.server(at));
                 continue;
             }
             let is_obstacle = !indexes.contains(&at) && !pod.placement.observed;
@@ -151,7 +151,7 @@ impl NextPlacement {
             let policy = policy_of(at);
             if is_member(&policy) {
                 next.order.push(at);
-                next.members.push(Member {
+                next.servers.push(PlaceableServer {
                     policy,
                     cpuset: pod.cpuset.clone(),
                     current: plan
@@ -181,39 +181,39 @@ impl NextPlacement {
         is_own: &dyn Fn(usize) -> bool,
     ) -> Result<(), PlacerError> {
         let is_kept = |at: &usize| !is_own(*at) || is_member(&edit.after.policy);
-        let running: Vec<usize> = view.members().into_iter().filter(is_kept).collect();
-        let mut members: Vec<Member> = Vec::new();
+        let running: Vec<usize> = view.servers().into_iter().filter(is_kept).collect();
+        let mut servers: Vec<PlaceableServer> = Vec::new();
         for &at in &running {
-            let Some(mut member) = view.member(at) else {
+            let Some(mut server) = view.server(at) else {
                 continue;
             };
             if is_own(at) {
-                member.policy = edit.after.policy.clone();
+                server.policy = edit.after.policy.clone();
             }
-            members.push(member);
+            servers.push(server);
         }
-        plan_jointly(&mut members, view)?;
+        plan_jointly(&mut servers, view)?;
         let is_new = |at: &usize| is_own(*at);
         let (others, new): (Vec<_>, Vec<_>) = self
             .order
             .iter()
             .copied()
-            .zip(self.members.drain(..))
+            .zip(self.servers.drain(..))
             .partition(|(at, _)| !is_new(at));
-        members.extend(new.into_iter().map(|(_, member)| member));
-        plan_jointly(&mut members, view)?;
-        let new = members.split_off(running.len());
+        servers.extend(new.into_iter().map(|(_, server)| server));
+        plan_jointly(&mut servers, view)?;
+        let new = servers.split_off(running.len());
         let of = |at: usize| running.iter().position(|other| *other == at);
-        let stay = others.into_iter().map(|(at, member)| Member {
-            current: of(at).and_then(|at| members.get(at)?.current.clone()),
-            ..member
+        let stay = others.into_iter().map(|(at, server)| PlaceableServer {
+            current: of(at).and_then(|at| servers.get(at)?.current.clone()),
+            ..server
         });
-        self.members = stay.chain(new).collect();
+        self.servers = stay.chain(new).collect();
         Ok(())
     }
 
     fn problem<'a>(&self, view: &'a NodeView) -> NodeProblem<'a> {
-        let mut problem = view.problem(self.members.clone(), &[]);
+        let mut problem = view.problem(self.servers.clone(), &[]);
         for cpu in &self.fixed_before {
             if let Some(at) = problem.obstacle_cpus.iter().position(|fixed| fixed == cpu) {
                 problem.obstacle_cpus.swap_remove(at);
@@ -224,11 +224,11 @@ impl NextPlacement {
     }
 }
 
-/// Plans members jointly, starting from their current mappings.
-fn plan_jointly(members: &mut [Member], view: &NodeView) -> Result<(), PlacerError> {
-    let placed = place(&view.problem(members.to_vec(), &[]))?;
-    for (member, mapping) in members.iter_mut().zip(placed.mappings) {
-        member.current = Some(mapping);
+/// Plans servers jointly, starting from their current mappings.
+fn plan_jointly(servers: &mut [PlaceableServer], view: &NodeView) -> Result<(), PlacerError> {
+    let placed = place(&view.problem(servers.to_vec(), &[]))?;
+    for (server, mapping) in servers.iter_mut().zip(placed.mappings) {
+        server.current = Some(mapping);
     }
     Ok(())
 }

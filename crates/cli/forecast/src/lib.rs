@@ -5,17 +5,17 @@
 mod edited_pods;
 mod limits;
 mod new_pod;
-mod newcomer;
 mod node_view;
 mod place;
+mod pod_requirements;
 mod report;
 #[cfg(test)]
 mod tests;
 
 pub use edited_pods::{Edit, diff_on};
 pub use new_pod::{plan_on, running_pods};
-pub use newcomer::Newcomer;
 pub use node_view::NodeView;
+pub use pod_requirements::PodRequirements;
 pub use report::{
     Assignment, DeploymentPlan, DiffReport, NewPlan, NodeDiff, NodePlan, PlanReport, PodDiff,
     PodMoves, Quality, RelaxedRule, RunningPod, ThreadMove,

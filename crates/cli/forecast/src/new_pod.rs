@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use albacore_placer::{Member, PlacerError};
+use albacore_placer::{PlaceableServer, PlacerError};
 use albacore_plan::{Enforcement, PlacementMethod};
 use albacore_solver::Mapping;
 use albacore_topology::CpuSet;
 
-use crate::newcomer::Newcomer;
 use crate::node_view::NodeView;
 use crate::place::{is_member, place, place_separately};
+use crate::pod_requirements::PodRequirements;
 use crate::report::{Assignment, NewPlan, NodePlan, PodDiff, PodMoves, Quality, RunningPod};
 
 /// Returns the plan, or the reason why there is none.
@@ -18,7 +18,7 @@ use crate::report::{Assignment, NewPlan, NodePlan, PodDiff, PodMoves, Quality, R
 /// The solver rejects the problem.
 pub fn plan_on(
     view: &NodeView,
-    newcomer: &Newcomer,
+    requirements: &PodRequirements,
     own_pods: Option<&BTreeSet<String>>,
 ) -> Result<NodePlan, PlacerError> {
     let (cpuset, assumption) = view.shared_pool();
@@ -29,14 +29,14 @@ pub fn plan_on(
         assumptions: assumption.into_iter().collect(),
         now: running_pods(view, own_pods),
     };
-    plan.assumptions.extend(exclusivity(view, newcomer));
+    plan.assumptions.extend(exclusivity(view, requirements));
     plan.assumptions
         .extend(view.not_enforcing.as_ref().map(|why| {
             format!("the node's agent writes no mask ({why}): the plan is what it would write")
         }));
     let cpus = view.machine.cpus().len();
-    if newcomer.requested > cpus as f64 {
-        let requested = newcomer.requested;
+    if requirements.requested > cpus as f64 {
+        let requested = requirements.requested;
         let why = format!("insufficient cpus: the pod requests {requested}, the node has {cpus}");
         plan.why = Some(why);
         return Ok(plan);
@@ -46,7 +46,7 @@ pub fn plan_on(
             Some("there are no shared cpus: pods with exclusive cpus have all of them".to_owned());
         return Ok(plan);
     }
-    match planned(view, newcomer, &cpuset)? {
+    match planned(view, requirements, &cpuset)? {
         Some(new) => plan.plan = Some(new),
         None => {
             let why = "spec.placement.policy is None: the kernel places its threads on all of cpus";
@@ -58,21 +58,22 @@ pub fn plan_on(
 
 fn planned(
     view: &NodeView,
-    newcomer: &Newcomer,
+    requirements: &PodRequirements,
     cpuset: &CpuSet,
 ) -> Result<Option<NewPlan>, PlacerError> {
-    let policy = &newcomer.policy;
-    let indexes = view.members();
-    let mut members: Vec<Member> = indexes.iter().filter_map(|&at| view.member(at)).collect();
+    let policy = &requirements.policy;
+    let indexes = view.servers();
+    let mut servers: Vec<PlaceableServer> =
+        indexes.iter().filter_map(|&at| view.server(at)).collect();
     let new_containers = [cpuset.clone()];
     if is_member(policy) {
-        members.push(Member {
+        servers.push(PlaceableServer {
             policy: policy.clone(),
             cpuset: cpuset.clone(),
             current: None,
             is_warm: false,
         });
-        let placed = place(&view.problem(members, &new_containers))?;
+        let placed = place(&view.problem(servers, &new_containers))?;
         let (Some((mapping, others)), Some(certificate)) =
             (placed.mappings.split_last(), &placed.certificate)
         else {
@@ -92,7 +93,7 @@ fn planned(
     let Some((mapping, certificate)) = place_separately(&view.machine, policy, cpuset)? else {
         return Ok(None);
     };
-    let mut problem = view.problem(members, &new_containers);
+    let mut problem = view.problem(servers, &new_containers);
     let is_obstacle = policy.placement == PlacementMethod::RoundRobin;
     if is_obstacle && policy.enforcement == Enforcement::Enforce {
         problem.obstacle_cpus.extend(&mapping.cpus);
@@ -122,8 +123,8 @@ fn moves(view: &NodeView, indexes: &[usize], after: &[Mapping]) -> Vec<PodMoves>
 }
 
 /// Describes what the kubelet's choice of exclusive CPUs leaves unknown.
-fn exclusivity(view: &NodeView, newcomer: &Newcomer) -> Option<String> {
-    let cpus = newcomer.exclusive?;
+fn exclusivity(view: &NodeView, requirements: &PodRequirements) -> Option<String> {
+    let cpus = requirements.exclusive?;
     let about = format!(
         "the pod asks for {cpus} whole cpus and is Guaranteed: a kubelet with the static cpu \
          policy gives it {cpus} exclusive ones, which are not known before it runs"

@@ -2,7 +2,7 @@
 //! can be made from it.
 
 use albacore_api::{Isolation, NodePlacement, NodePlacementStatus, PodPlacement};
-use albacore_placer::{Member, NodeProblem};
+use albacore_placer::{NodeProblem, PlaceableServer};
 use albacore_plan::{
     Enforcement, MainThread, PlacementMethod, SubjectPolicy, masks_hash, parse_mapping_text,
 };
@@ -115,34 +115,38 @@ impl NodeView {
     }
 
     /// The pods that are planned jointly, in the order of the placer, as indexes of `pods`.
-    pub fn members(&self) -> Vec<usize> {
+    pub fn servers(&self) -> Vec<usize> {
         let order = |at: usize| self.pods[at].plan.as_ref().and_then(|plan| plan.order);
-        let mut members: Vec<usize> = (0..self.pods.len())
+        let mut servers: Vec<usize> = (0..self.pods.len())
             .filter(|&at| order(at).is_some())
             .collect();
-        members.sort_by_key(|&at| order(at));
-        members
+        servers.sort_by_key(|&at| order(at));
+        servers
     }
 
-    /// The problem of the node with these members, and with the cpusets of new containers.
-    pub fn problem(&self, members: Vec<Member>, new_containers: &[CpuSet]) -> NodeProblem<'_> {
+    /// The problem of the node with these servers, and with the cpusets of new containers.
+    pub fn problem(
+        &self,
+        servers: Vec<PlaceableServer>,
+        new_containers: &[CpuSet],
+    ) -> NodeProblem<'_> {
         let pods = self.pods.iter();
         let mut containers: Vec<CpuSet> = pods.map(|pod| pod.cpuset.clone()).collect();
         containers.extend_from_slice(new_containers);
         NodeProblem {
             machine: &self.machine,
-            members,
+            servers,
             obstacle_cpus: self.obstacle_cpus.clone(),
             known: containers.iter().fold(CpuSet::new(), |all, c| all.union(c)),
             containers,
         }
     }
 
-    /// A pod as a member of the problem, with its mapping in force.
-    pub fn member(&self, at: usize) -> Option<Member> {
+    /// A pod as a server of the problem, with its mapping in force.
+    pub fn server(&self, at: usize) -> Option<PlaceableServer> {
         let pod = self.pods.get(at)?;
         let plan = pod.plan.as_ref()?;
-        Some(Member {
+        Some(PlaceableServer {
             policy: plan.policy.clone(),
             cpuset: pod.cpuset.clone(),
             current: Some(plan.mapping.clone()),

@@ -1,7 +1,7 @@
 //! Runs the placer's solver on the problem of a node.
 
 use albacore_placer::{
-    Member, NodeProblem, PlacerError, improve_single, is_joint, place_joint, place_single,
+    NodeProblem, PlaceableServer, PlacerError, improve_single, is_joint, place_joint, place_single,
 };
 use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
 use albacore_solver::{
@@ -9,16 +9,16 @@ use albacore_solver::{
 };
 use albacore_topology::{CpuSet, Topology};
 
-/// Mappings of all members of a node, and the certificate of their joint quality.
+/// Mappings of all servers of a node, and the certificate of their joint quality.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
-    /// In the order of the members.
+    /// In the order of the servers.
     pub(crate) mappings: Vec<Mapping>,
-    /// `None` without members.
+    /// `None` without servers.
     pub(crate) certificate: Option<Certificate>,
 }
 
-/// The plan that the placer makes for all members.
+/// The plan that the placer makes for all servers.
 pub(crate) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
     let problem = node.joint();
     if is_joint(&problem) {
@@ -38,7 +38,7 @@ pub(crate) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
             certificate: None,
         });
     };
-    let is_warm = node.members.iter().any(|member| member.is_warm);
+    let is_warm = node.servers.iter().any(|server| server.is_warm);
     let (mapping, certificate) = place_alone(&alone, PlacementMethod::Tuna, is_warm)?;
     Ok(Placed {
         mappings: vec![mapping],
@@ -97,8 +97,8 @@ pub(crate) fn is_member(policy: &SubjectPolicy) -> bool {
 /// an event and the placer's next pass.
 pub(crate) fn objective_in_force(node: &NodeProblem<'_>) -> Option<i64> {
     let problem = node.joint();
-    let current = |member: &Member| member.current.clone();
-    let mappings: Option<Vec<Mapping>> = node.members.iter().map(current).collect();
+    let current = |server: &PlaceableServer| server.current.clone();
+    let mappings: Option<Vec<Mapping>> = node.servers.iter().map(current).collect();
     let mappings = mappings?;
     if is_joint(&problem) {
         let report = report_joint(&problem, &mappings).ok()?;

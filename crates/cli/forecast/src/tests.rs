@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use albacore_api::{NodePlacement, policy_of};
-use albacore_placer::{Member, NodeProblem, is_joint, place_joint};
+use albacore_placer::{NodeProblem, PlaceableServer, is_joint, place_joint};
 use albacore_plan::{PlacementMethod, SubjectPolicy, mapping_text};
 use albacore_solver::{Mapping, Mode};
 use albacore_topology::{
@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 
 use crate::edited_pods::{Edit, diff_on};
 use crate::new_pod::plan_on;
-use crate::newcomer::Newcomer;
 use crate::node_view::NodeView;
 use crate::place::place;
+use crate::pod_requirements::PodRequirements;
 use crate::report::{Assignment, PodDiff};
 
 const NOW: &str = "2026-11-21T20:00:00Z";
 
-fn newcomer(spec: &Value) -> Newcomer {
+fn requirements(spec: &Value) -> PodRequirements {
     let object = json!({"apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud"}, "spec": spec});
-    Newcomer::of(&albacore_api::read_deployment(&object.to_string(), "f").unwrap())
+    PodRequirements::of(&albacore_api::read_deployment(&object.to_string(), "f").unwrap())
 }
 
 fn spec(workers: u16, threads: u16, mode: &str, placement: &str) -> Value {
@@ -34,15 +34,15 @@ fn spec(workers: u16, threads: u16, mode: &str, placement: &str) -> Value {
 }
 
 /// The report of a node with these pods, named `a/p0`, `a/p1`...
-fn report(machine: &Topology, members: &[Member], fixed: &[CpuId]) -> NodePlacement {
-    let pods = members.iter().enumerate().map(|(at, member)| {
-        let mode = match member.policy.mode {
+fn report(machine: &Topology, servers: &[PlaceableServer], fixed: &[CpuId]) -> NodePlacement {
+    let pods = servers.iter().enumerate().map(|(at, server)| {
+        let mode = match server.policy.mode {
             Mode::Scatter => "Scatter",
             Mode::Compact => "Compact",
         };
-        let mapping = mapping_text(member.current.as_ref().unwrap());
+        let mapping = mapping_text(server.current.as_ref().unwrap());
         json!({"pod": format!("a/p{at}"), "workers": 1, "workersVerified": 1, "planned": 1,
-            "verified": 1, "plan": "0", "cpuset": member.cpuset.to_string(), "isolation": "None",
+            "verified": 1, "plan": "0", "cpuset": server.cpuset.to_string(), "isolation": "None",
             "mapping": {"cpus": mapping, "mode": mode, "order": at}})
     });
     let fixed: Vec<u32> = fixed.iter().map(|cpu| cpu.0.into()).collect();
@@ -53,24 +53,28 @@ fn report(machine: &Topology, members: &[Member], fixed: &[CpuId]) -> NodePlacem
     serde_json::from_value(object).unwrap()
 }
 
-/// Adds members one after another, as pods start on a node; each has the plan in force at the end.
-fn settled(machine: &Topology, shapes: &[(u16, u16, Mode)], fixed: &[CpuId]) -> Vec<Member> {
-    let mut members: Vec<Member> = Vec::new();
+/// Adds servers one after another, as pods start on a node; each has the plan in force at the end.
+fn settled(
+    machine: &Topology,
+    shapes: &[(u16, u16, Mode)],
+    fixed: &[CpuId],
+) -> Vec<PlaceableServer> {
+    let mut servers: Vec<PlaceableServer> = Vec::new();
     for &(workers, threads, mode) in shapes {
-        members.push(Member {
+        servers.push(PlaceableServer {
             policy: policy(workers, threads, mode),
             cpuset: machine.cpuset(),
             current: None,
             is_warm: true,
         });
-        let mappings = place(&problem(machine, members.clone(), fixed))
+        let mappings = place(&problem(machine, servers.clone(), fixed))
             .unwrap()
             .mappings;
-        for (member, mapping) in members.iter_mut().zip(mappings) {
-            member.current = Some(mapping);
+        for (server, mapping) in servers.iter_mut().zip(mappings) {
+            server.current = Some(mapping);
         }
     }
-    members
+    servers
 }
 
 fn policy(workers: u16, threads: u16, mode: Mode) -> SubjectPolicy {
@@ -79,17 +83,21 @@ fn policy(workers: u16, threads: u16, mode: Mode) -> SubjectPolicy {
     } else {
         "Compact"
     };
-    newcomer(&spec(workers, threads, name, "Tuna")).policy
+    requirements(&spec(workers, threads, name, "Tuna")).policy
 }
 
-fn problem<'a>(machine: &'a Topology, members: Vec<Member>, fixed: &[CpuId]) -> NodeProblem<'a> {
+fn problem<'a>(
+    machine: &'a Topology,
+    servers: Vec<PlaceableServer>,
+    fixed: &[CpuId],
+) -> NodeProblem<'a> {
     NodeProblem {
         machine,
-        containers: members.iter().map(|member| member.cpuset.clone()).collect(),
-        known: members
+        containers: servers.iter().map(|server| server.cpuset.clone()).collect(),
+        known: servers
             .iter()
             .fold(CpuSet::new(), |all, m| all.union(&m.cpuset)),
-        members,
+        servers,
         obstacle_cpus: fixed.to_vec(),
     }
 }
@@ -125,15 +133,16 @@ proptest! {
         let (workers, threads, mode) = shapes.pop().unwrap();
         let running = settled(&machine, &shapes, &fixed);
         let name = if mode == Mode::Scatter { "Scatter" } else { "Compact" };
-        let new = newcomer(&spec(workers, threads, name, "Tuna"));
+        let new = requirements(&spec(workers, threads, name, "Tuna"));
         let report = report(&machine, &running, &fixed);
         let own: BTreeSet<String> = ["a/p0".to_owned()].into();
         let plan = plan_on(&view(&report), &new, Some(&own)).unwrap();
         let new_plan = plan.plan.unwrap();
 
-        let mut members = running.clone();
-        members.push(Member { policy: new.policy, cpuset: machine.cpuset(), current: None, is_warm: false });
-        let node = problem(&machine, members, &fixed);
+        let mut servers = running.clone();
+        let (policy, cpuset) = (new.policy, machine.cpuset());
+        servers.push(PlaceableServer { policy, cpuset, current: None, is_warm: false });
+        let node = problem(&machine, servers, &fixed);
         let placed = place(&node).unwrap();
         let (own_mapping, others) = placed.mappings.split_last().unwrap();
         prop_assert_eq!(new_plan.assignments, Assignment::all(own_mapping));
@@ -143,10 +152,10 @@ proptest! {
             prop_assert_eq!(new_plan.certificate.objective, solved.certificate.objective);
             prop_assert_eq!(&placed.mappings, &solved.mappings);
         }
-        for (at, (member, after)) in running.iter().zip(others).enumerate() {
+        for (at, (server, after)) in running.iter().zip(others).enumerate() {
             let name = format!("a/p{at}");
             let reported = new_plan.moves.iter().find(|pod| pod.pod == name).map(|pod| &pod.moves[..]);
-            let moves = PodDiff::between(member.current.as_ref(), Some(after)).moves;
+            let moves = PodDiff::between(server.current.as_ref(), Some(after)).moves;
             prop_assert_eq!(reported.unwrap_or_default(), &moves[..]);
         }
         prop_assert_eq!(plan.now.len(), running.len());
@@ -161,20 +170,20 @@ proptest! {
         let (workers, threads, mode) = shapes[0];
         let other = if mode == Mode::Scatter { Mode::Compact } else { Mode::Scatter };
         let name = if other == Mode::Scatter { "Scatter" } else { "Compact" };
-        let after = newcomer(&spec(workers, threads, name, "Tuna"));
+        let after = requirements(&spec(workers, threads, name, "Tuna"));
         let own: BTreeSet<String> = ["a/p0".to_owned()].into();
         let edit = |is_replanned| Edit { after: after.clone(), restarts: false, is_replanned };
         let still = diff_on(&view(&report), &edit(false), &own).unwrap();
         prop_assert!(still.pods.iter().all(PodDiff::is_empty));
 
         let diff = diff_on(&view(&report), &edit(true), &own).unwrap();
-        let mut members = running.clone();
-        members[0].policy.mode = other;
-        let placed = place(&problem(&machine, members, &[])).unwrap();
+        let mut servers = running.clone();
+        servers[0].policy.mode = other;
+        let placed = place(&problem(&machine, servers, &[])).unwrap();
         prop_assert_eq!(diff.after.unwrap().objective, placed.certificate.unwrap().objective);
-        for (at, (member, after)) in running.iter().zip(&placed.mappings).enumerate() {
+        for (at, (server, after)) in running.iter().zip(&placed.mappings).enumerate() {
             let pod = diff.pods.iter().find(|pod| pod.pod == format!("a/p{at}")).unwrap();
-            let expected = PodDiff::between(member.current.as_ref(), Some(after));
+            let expected = PodDiff::between(server.current.as_ref(), Some(after));
             prop_assert_eq!(&pod.moves, &expected.moves);
             prop_assert_eq!((pod.added.len(), pod.removed.len()), (0, 0));
         }
@@ -188,13 +197,13 @@ fn one_pod() -> NodePlacement {
         threads: 2,
         cpus: vec![CpuId(0), CpuId(1)],
     };
-    let member = Member {
+    let server = PlaceableServer {
         policy: policy(1, 2, Mode::Scatter),
         cpuset: machine.cpuset(),
         current: Some(mapping),
         is_warm: true,
     };
-    report(&machine, &[member], &[])
+    report(&machine, &[server], &[])
 }
 
 #[test]
@@ -202,12 +211,12 @@ fn the_policies_none_and_round_robin_are_planned_separately() {
     let report = one_pod();
     let kernel = plan_on(
         &view(&report),
-        &newcomer(&spec(1, 2, "Scatter", "None")),
+        &requirements(&spec(1, 2, "Scatter", "None")),
         None,
     )
     .unwrap();
     assert!(kernel.plan.is_none() && kernel.why.unwrap().contains("the kernel places"));
-    let dealt = newcomer(&spec(1, 3, "Scatter", "RoundRobin"));
+    let dealt = requirements(&spec(1, 3, "Scatter", "RoundRobin"));
     let plan = plan_on(&view(&report), &dealt, None).unwrap().plan.unwrap();
     let cpus: Vec<u16> = plan.assignments.iter().map(|one| one.cpu).collect();
     assert_eq!(cpus, [0, 1, 2]);
@@ -224,7 +233,7 @@ fn restarted_pods_and_pods_no_longer_placed_are_shown_as_removed_and_added() {
     let report = one_pod();
     let own: BTreeSet<String> = ["a/p0".to_owned()].into();
     let diff = |spec: &Value, restarts| {
-        let after = newcomer(spec);
+        let after = requirements(spec);
         let edit = Edit {
             after,
             restarts,
@@ -247,7 +256,7 @@ fn unknown_cpus_are_listed_as_assumptions() {
     let guaranteed = |cpus: &str| {
         let mut spec = spec(1, 2, "Scatter", "Tuna");
         spec["resources"] = json!({"limits": {"cpu": cpus, "memory": "1Gi"}});
-        newcomer(&spec)
+        requirements(&spec)
     };
     let mut report = one_pod();
     let shared = plan_on(&view(&report), &guaranteed("2"), None).unwrap();
@@ -265,7 +274,7 @@ fn unknown_cpus_are_listed_as_assumptions() {
 
 #[test]
 fn only_rules_of_placement_plan_running_pods_anew() {
-    let base = newcomer(&spec(1, 2, "Scatter", "Tuna")).policy;
+    let base = requirements(&spec(1, 2, "Scatter", "Tuna")).policy;
     let other = |change: fn(&mut SubjectPolicy)| {
         let mut other = base.clone();
         change(&mut other);

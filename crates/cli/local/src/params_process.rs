@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use albacore_os::{LineFifo, Pid, PidFd, Spawn, SpawnOutput, WriteStatus};
+use albacore_os::{CommandSpec, LineFifo, Pid, PidFd, SpawnOutput, WriteStatus};
 use albacore_settings::agent_stream::NodeSnapshot;
 
 use crate::message::Message;
@@ -97,7 +97,7 @@ impl ParamsProcess {
                 .into_iter()
                 .flat_map(|(flag, value)| [flag.into(), value]),
         );
-        let spawn = Spawn {
+        let spec = CommandSpec {
             command,
             environment: Vec::new(),
             directory: None,
@@ -110,7 +110,7 @@ impl ParamsProcess {
             child: Mutex::new(None),
         });
         let supervised = Arc::clone(&state);
-        let supervisor = std::thread::spawn(move || supervise(&spawn, &supervised, &messages));
+        let supervisor = std::thread::spawn(move || supervise(&spec, &supervised, &messages));
         Ok(Self {
             snapshots,
             feed_writer,
@@ -153,7 +153,7 @@ impl ParamsProcess {
 }
 
 /// Restarts the child whenever it exits, until `is_wanted` is false.
-fn supervise(spawn: &Spawn, state: &ProcessState, messages: &SyncSender<Message>) {
+fn supervise(spec: &CommandSpec, state: &ProcessState, messages: &SyncSender<Message>) {
     let mut pause = PAUSE_MIN;
     // bound: one iteration per run of the child, with a pause after each
     loop {
@@ -164,7 +164,7 @@ fn supervise(spawn: &Spawn, state: &ProcessState, messages: &SyncSender<Message>
             if !state.is_wanted() {
                 return;
             }
-            spawn.start().inspect(|started| {
+            spec.start().inspect(|started| {
                 let pid = Pid(started.id() as i32);
                 *child = PidFd::open(pid).ok().map(|handle| (pid, handle));
             })

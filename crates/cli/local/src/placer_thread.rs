@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use albacore_placer::{
-    Placer, PlacerConfig, PlacerCounters, PlacerError, PlacerHandle, Progress, Report, SlotRow,
+    LoopStatus, Placer, PlacerConfig, PlacerCounters, PlacerError, PlacerHandle, Report, SlotRow,
     SubjectConfig, SubjectId, SubjectState, raise_thread_priority,
 };
 use albacore_topology::CpuSet;
@@ -100,8 +100,8 @@ fn drive(placer: &mut Placer, messages: &SyncSender<Message>) -> Result<(), Plac
             }
         }
         match step {
-            Ok(Progress::Running) => {}
-            Ok(Progress::Stopped) => break Ok(()),
+            Ok(LoopStatus::Running) => {}
+            Ok(LoopStatus::Stopped) => break Ok(()),
             Err(error) => break Err(error),
         }
     };

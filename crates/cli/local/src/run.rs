@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use albacore_api::{OneMachine, Server, read_for_one_machine};
+use albacore_api::{LocalDeployment, Server, read_for_one_machine};
 use albacore_placer::{FrontRow, PlacerCounters, Report, SlotRow, SlotState};
 use albacore_plan::{Enforcement, PlacementMethod};
 use albacore_settings::Source;
@@ -102,7 +102,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 
 /// Starts the server and the placer.
 fn start(
-    deployment: &OneMachine,
+    deployment: &LocalDeployment,
     options: &Options,
     live_settings: Option<&LiveSettings>,
     sender: &SyncSender<Message>,
@@ -118,7 +118,7 @@ fn start(
 }
 
 /// Reads the deployment; relative paths are resolved against the directory of the file.
-fn read(file: &Path) -> Result<OneMachine, Failure> {
+fn read(file: &Path) -> Result<LocalDeployment, Failure> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file).map_err(|e| {
         Failure::Failed(format!(
@@ -146,7 +146,7 @@ struct Run {
     /// placement.
     options: Options,
     sender: SyncSender<Message>,
-    deployment: OneMachine,
+    deployment: LocalDeployment,
     output: Output,
     child: ServerProcess,
     /// Applies edits to the built-in server; `None` for the user's own server.

@@ -9,8 +9,8 @@ use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
-use albacore_api::{OneMachine, Server, counted};
-use albacore_os::{OsError, Pid, PidFd, Poll, PollKey, Signals, Spawn, SpawnOutput};
+use albacore_api::{LocalDeployment, Server, counted};
+use albacore_os::{CommandSpec, OsError, Pid, PidFd, Poll, PollKey, Signals, SpawnOutput};
 use albacore_settings::Source;
 use albacore_topology::CpuSet;
 use serde_json::{Value, json};
@@ -47,23 +47,23 @@ pub(crate) struct ServerProcess {
 impl ServerProcess {
     /// Starts the server; its output lines and its exit are sent as `messages`.
     pub(crate) fn start(
-        deployment: &OneMachine,
+        deployment: &LocalDeployment,
         options: &Options,
         live_settings: Option<&LiveSettings>,
         messages: SyncSender<Message>,
     ) -> Result<Self, Failure> {
         let is_built_in = matches!(deployment.server, Server::BuiltIn(_));
-        let spawn = spawn(deployment, options, live_settings)?;
+        let spec = command_spec(deployment, options, live_settings)?;
         let file = options.file.clone();
         let failed = |e| Failure::Failed(sentence(&e));
         let (ready, started) = std::sync::mpsc::sync_channel(1);
         // The kernel kills the child together with the thread that started it, so that thread
         // continues and waits for the child.
         std::thread::spawn(move || {
-            let mut child = match spawn.start() {
+            let mut child = match spec.start() {
                 Ok(child) => child,
                 Err(error) => {
-                    drop(ready.send(Err(spawn_failure(&file, &spawn, &error))));
+                    drop(ready.send(Err(spawn_failure(&file, &spec, &error))));
                     return;
                 }
             };
@@ -240,13 +240,13 @@ fn is_requested_exit(status: ExitStatus) -> bool {
     status.success() || status.signal() == Some(SIGTERM) || status.code() == Some(TERMINATED)
 }
 
-fn spawn_failure(file: &Path, spawn: &Spawn, error: &OsError) -> Failure {
-    let program = spawn.command.first().map(PathBuf::from).unwrap_or_default();
+fn spawn_failure(file: &Path, spec: &CommandSpec, error: &OsError) -> Failure {
+    let program = spec.command.first().map(PathBuf::from).unwrap_or_default();
     let reason = match error {
         OsError::Read { source, .. } => source.to_string(),
         other => sentence(other),
     };
-    let directory = match &spawn.directory {
+    let directory = match &spec.directory {
         Some(directory) => format!(" in workingDir {}", directory.display()),
         None => String::new(),
     };
@@ -318,11 +318,11 @@ pub(crate) fn check_front_threads(file: &Path, server: &Server) -> Result<(), Fa
     }
 }
 
-fn spawn(
-    deployment: &OneMachine,
+fn command_spec(
+    deployment: &LocalDeployment,
     options: &Options,
     live_settings: Option<&LiveSettings>,
-) -> Result<Spawn, Failure> {
+) -> Result<CommandSpec, Failure> {
     let pairs = |environment: &[(String, String)]| -> Vec<(OsString, OsString)> {
         environment
             .iter()
@@ -359,14 +359,14 @@ fn spawn(
                 command.push("--envoy-health-header".into());
             }
             command.extend(live_settings.into_iter().flat_map(LiveSettings::arguments));
-            Ok(Spawn {
+            Ok(CommandSpec {
                 command,
                 environment: pairs(&server.environment),
                 directory: None,
                 output: SpawnOutput::Pipe,
             })
         }
-        Server::Own(own) => Ok(Spawn {
+        Server::Own(own) => Ok(CommandSpec {
             command: own.command.iter().map(Into::into).collect(),
             environment: pairs(&own.environment),
             directory: own.working_dir.clone(),

@@ -85,7 +85,7 @@ pub use quota::{CpuQuota, quota_files, read_cpu_quota};
 pub use receive_timestamps::{TimestampedRead, TimestampedReader, enable_receive_timestamps};
 pub use shared_memory::{Extent, FUTEX_BYTES, ReadMapping, SharedMemory, Words};
 pub use signals::Signals;
-pub use spawn::{Spawn, SpawnOutput, become_subreaper, reap_orphans};
+pub use spawn::{CommandSpec, SpawnOutput, become_subreaper, reap_orphans};
 pub use stat::{Stat, StatError, parse_stat};
 pub use sysfs_tree::{TopologyReadError, read_topology};
 pub use terminal::terminal_lines;

@@ -19,7 +19,7 @@ use crate::{HostRoot, OsError, Pid, read_children};
 
 /// A command to start.
 #[derive(Clone, Debug)]
-pub struct Spawn {
+pub struct CommandSpec {
     /// Program (looked up in PATH) and arguments; not empty.
     pub command: Vec<OsString>,
     /// Environment variables added to those of this process.
@@ -43,7 +43,7 @@ pub enum SpawnOutput {
     Log(PathBuf),
 }
 
-impl Spawn {
+impl CommandSpec {
     /// Starts the command in a new session, so that Ctrl-C in the terminal reaches only us. The
     /// kernel sends it SIGTERM when the *thread* that called this function exits
     /// (PR_SET_PDEATHSIG): call it from a thread that lives as long as the process.
@@ -145,13 +145,13 @@ mod tests {
     #[test]
     fn a_command_runs_in_a_session_of_its_own_with_its_variables() {
         let script = "echo $WORD; cut -d' ' -f6 /proc/self/stat; pwd";
-        let spawn = Spawn {
+        let spec = CommandSpec {
             command: ["sh", "-c", script].map(OsString::from).into(),
             environment: vec![("WORD".into(), "tuna".into())],
             directory: Some("/".into()),
             output: SpawnOutput::Pipe,
         };
-        let mut child = spawn.start().unwrap();
+        let mut child = spec.start().unwrap();
         let mut text = String::new();
         child
             .stdout
@@ -172,7 +172,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         std::fs::write(&log, "before\n").unwrap();
-        let spawn = Spawn {
+        let spec = CommandSpec {
             command: ["sh", "-c", "echo out; echo err >&2"]
                 .map(OsString::from)
                 .into(),
@@ -180,21 +180,20 @@ mod tests {
             directory: None,
             output: SpawnOutput::Log(log.clone()),
         };
-        assert!(spawn.start().unwrap().wait().unwrap().success());
+        assert!(spec.start().unwrap().wait().unwrap().success());
         assert_eq!(std::fs::read_to_string(log).unwrap(), "before\nout\nerr\n");
     }
 
     #[test]
     fn a_command_that_does_not_exist_is_named() {
-        let spawn = Spawn {
+        let spec = CommandSpec {
             command: vec!["/no/such/server".into()],
             environment: Vec::new(),
             directory: None,
             output: SpawnOutput::Inherited,
         };
         assert!(
-            spawn
-                .start()
+            spec.start()
                 .unwrap_err()
                 .to_string()
                 .contains("/no/such/server")

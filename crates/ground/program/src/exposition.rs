@@ -17,12 +17,12 @@ impl MetricsFormat {
     /// explicitly and wins ties. A scraper that accepts neither gets the text format, as from other
     /// exporters.
     pub fn accepted<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut weights = Weights::default();
+        let mut q_values = QValues::default();
         for range in values.into_iter().flat_map(|value| value.split(',')) {
-            weights.add(range);
+            q_values.add(range);
         }
-        let text = weights.text.or(weights.any_text).or(weights.any);
-        match weights.open_metrics {
+        let text = q_values.text.or(q_values.any_text).or(q_values.any);
+        match q_values.open_metrics {
             Some(open) if open > 0.0 && open >= text.unwrap_or(0.0) => Self::OpenMetrics,
             _ => Self::Text,
         }
@@ -58,14 +58,14 @@ impl MetricsFormat {
 
 /// The q-values of the relevant media ranges.
 #[derive(Default)]
-struct Weights {
+struct QValues {
     open_metrics: Option<f32>,
     text: Option<f32>,
     any_text: Option<f32>,
     any: Option<f32>,
 }
 
-impl Weights {
+impl QValues {
     fn add(&mut self, range: &str) {
         let mut parts = range.split(';').map(str::trim);
         let kind = parts.next().unwrap_or_default().to_ascii_lowercase();

@@ -11,7 +11,7 @@ mod limits;
 mod listener;
 mod logs;
 #[cfg(feature = "listener")]
-mod pages;
+mod monitoring;
 #[cfg(feature = "listener")]
 mod process;
 mod signals;
@@ -27,5 +27,5 @@ pub use limits::ACCEPT_PAUSE;
 pub use listener::{ListenError, listen, listen_on_each};
 pub use logs::{LogArgs, LogFormat, LogsError, start_logs};
 #[cfg(feature = "listener")]
-pub use pages::{Pages, serve_pages};
+pub use monitoring::{MonitoringEndpoints, serve_monitoring};
 pub use signals::termination_signal;

@@ -5,7 +5,7 @@
 //! Few comparisons at fixed rounds bound the rate of false positives; comparing after every round
 //! eventually finds a difference between equal arms.
 
-use crate::interval::{Claim, Interval, SampleMean};
+use crate::interval::{Interval, SampleMean, SpeedDifference};
 
 /// Arms whose ratio is below this count as equal.
 pub const EQUIVALENCE_RATIO: f64 = 1.02;
@@ -60,7 +60,7 @@ impl ArmComparison {
         };
         for (index, values) in measured.filter(|(index, _)| *index != leader) {
             match compare(best, values, confidence) {
-                Some(interval) if interval.claim() == Claim::Faster => {
+                Some(interval) if interval.speed_difference() == SpeedDifference::Faster => {
                     comparison.behind.push(index)
                 }
                 Some(interval) if interval.high <= EQUIVALENCE_RATIO => {}

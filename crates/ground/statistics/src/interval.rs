@@ -24,7 +24,7 @@ pub struct Interval {
 
 /// Conclusion from an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Claim {
+pub enum SpeedDifference {
     Faster,
     Slower,
     /// The interval includes 1.
@@ -96,13 +96,13 @@ impl Interval {
     }
 
     #[must_use]
-    pub fn claim(&self) -> Claim {
+    pub fn speed_difference(&self) -> SpeedDifference {
         if self.low > 1.0 {
-            Claim::Faster
+            SpeedDifference::Faster
         } else if self.high < 1.0 {
-            Claim::Slower
+            SpeedDifference::Slower
         } else {
-            Claim::Inconclusive
+            SpeedDifference::Inconclusive
         }
     }
 }
@@ -139,7 +139,7 @@ mod tests {
             (half - 9.925 * 0.083_551 / 3_f64.sqrt()).abs() < 1e-3,
             "{half}"
         );
-        assert_eq!(one.claim(), Claim::Inconclusive);
+        assert_eq!(one.speed_difference(), SpeedDifference::Inconclusive);
         // The same sample twice: half the variance, and 4 degrees of freedom: 4.604
         let both = interval(&[&logarithms, &logarithms]);
         let half = (both.high / both.ratio).ln();
@@ -149,7 +149,10 @@ mod tests {
         );
         assert_eq!(SampleMean::of(&logarithms[..1]), None);
         assert_eq!(Interval::of(&[]), None);
-        assert_eq!(interval(&[&[0.5, 0.5]]).claim(), Claim::Faster);
+        assert_eq!(
+            interval(&[&[0.5, 0.5]]).speed_difference(),
+            SpeedDifference::Faster
+        );
     }
 
     #[test]
@@ -163,7 +166,8 @@ mod tests {
             let (one, other) = (sample(5), sample(3));
             let intervals = [interval(&[&one]), interval(&[&one, &other])];
             for (claims, interval) in claims.iter_mut().zip(intervals) {
-                *claims += usize::from(interval.claim() != Claim::Inconclusive);
+                *claims +=
+                    usize::from(interval.speed_difference() != SpeedDifference::Inconclusive);
             }
         }
         assert!(
@@ -175,8 +179,8 @@ mod tests {
     #[test]
     fn clear_differences_are_claimed() {
         let slower = interval(&[&[-0.30, -0.31, -0.29, -0.30]]);
-        assert_eq!(slower.claim(), Claim::Slower);
+        assert_eq!(slower.speed_difference(), SpeedDifference::Slower);
         let faster = interval(&[&[0.30, 0.31, 0.29, 0.30]]);
-        assert_eq!(faster.claim(), Claim::Faster);
+        assert_eq!(faster.speed_difference(), SpeedDifference::Faster);
     }
 }

@@ -12,6 +12,6 @@ mod request_counters;
 
 pub use elimination::{ArmComparison, EQUIVALENCE_RATIO, compare, comparison_rounds};
 pub use histogram::histogram_quantile;
-pub use interval::{CONFIDENCE, Claim, Interval, SampleMean, median};
+pub use interval::{CONFIDENCE, Interval, SampleMean, SpeedDifference, median};
 pub use regression_check::RegressionCheck;
 pub use request_counters::{RequestCounters, RequestWindow, metric_sum};

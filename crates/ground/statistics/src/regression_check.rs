@@ -1,7 +1,7 @@
 //! Detects whether latency or success rate became worse after a parameter change under live load.
 
 use crate::elimination::{EQUIVALENCE_RATIO, compare};
-use crate::interval::{CONFIDENCE, Claim, Interval, median};
+use crate::interval::{CONFIDENCE, Interval, SpeedDifference, median};
 use crate::request_counters::RequestWindow;
 
 /// Load growth above this factor explains worse figures, so no regression is reported.
@@ -54,7 +54,10 @@ impl RegressionCheck {
     #[must_use]
     pub fn is_regression(&self) -> bool {
         let is_slower = |of: &Option<Interval>| {
-            of.is_some_and(|of| of.claim() == Claim::Slower && of.ratio * EQUIVALENCE_RATIO < 1.0)
+            of.is_some_and(|of| {
+                of.speed_difference() == SpeedDifference::Slower
+                    && of.ratio * EQUIVALENCE_RATIO < 1.0
+            })
         };
         !self.is_busier() && (is_slower(&self.p99) || is_slower(&self.in_time))
     }

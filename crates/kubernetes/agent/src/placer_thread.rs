@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use albacore_placer::{
-    Placer, PlacerConfig, PlacerError, PlacerHandle, Progress, Report, RestoreSummary,
+    LoopStatus, Placer, PlacerConfig, PlacerError, PlacerHandle, Report, RestoreSummary,
     raise_thread_priority,
 };
 use albacore_topology::Topology;
@@ -100,13 +100,13 @@ fn run_placer(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restor
     // bound: one wait per iteration; ends with the command to stop
     loop {
         match placer.step(ITERATION_PERIOD, &mut record) {
-            Ok(Progress::Running) => {
+            Ok(LoopStatus::Running) => {
                 failures = 0;
                 if stats.lock().failure.take().is_some() {
                     wake();
                 }
             }
-            Ok(Progress::Stopped) => return placer.restore(&mut record),
+            Ok(LoopStatus::Stopped) => return placer.restore(&mut record),
             Err(error) => {
                 if record_failure(stats, &error) {
                     let (category, error) = (error.category(), sentence(&error));

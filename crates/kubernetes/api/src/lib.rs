@@ -9,12 +9,12 @@ mod counted;
 mod deployment;
 mod iterations;
 pub mod limits;
+mod local_deployment;
 mod missing_columns;
 mod model_batching;
 mod model_threads;
 mod node_placement;
 mod notices;
-mod one_machine;
 mod output;
 mod place_annotation;
 mod pod_files;
@@ -43,6 +43,7 @@ pub use deployment::{
     Placement, PlacementPolicy, Queue, Slo, Trial, TrialArm,
 };
 pub use iterations::{IterationRange, Iterations, NamedIterations};
+pub use local_deployment::{BuiltInServer, LocalDeployment, OwnServer, Server, for_one_machine};
 pub use missing_columns::MissingColumns;
 pub use model_batching::ModelBatching;
 pub use model_threads::{ModelThreads, NamedThreads};
@@ -50,7 +51,6 @@ pub use node_placement::{
     AnnotatedPod, CountSource, Drift, DriftCause, FrontPlacement, Isolation, NodePlacement,
     NodePlacementStatus, PodMapping, PodPlacement, SpawnBucket,
 };
-pub use one_machine::{BuiltInServer, OneMachine, OwnServer, Server, for_one_machine};
 pub use output::Output;
 pub use place_annotation::{PLACE_ANNOTATION, PlaceAnnotation, PlaceAnnotationError};
 pub use pod_files::MODELS_FOLDER;

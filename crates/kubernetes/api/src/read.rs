@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 pub(crate) use self::walk::SchemaWalk;
 use crate::deployment::InferenceDeployment;
 use crate::limits::{FILE_BYTES_MAX, FILE_DEPTH_MAX, VIOLATIONS_MAX};
-use crate::one_machine::{OneMachine, for_one_machine};
+use crate::local_deployment::{LocalDeployment, for_one_machine};
 use crate::rules::validate;
 use crate::schema::openapi_schema;
 use crate::versions::API_VERSIONS;
@@ -115,7 +115,7 @@ pub fn read_for_one_machine(
     text: &str,
     file: &str,
     folder: &Path,
-) -> Result<OneMachine, ReadError> {
+) -> Result<LocalDeployment, ReadError> {
     let (deployment, document) = read_document(text, file)?;
     for_one_machine(&deployment, folder)
         .map_err(|violations| invalid(file, with_lines(violations, &document)))

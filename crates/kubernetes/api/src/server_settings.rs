@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use albacore_settings::agent_stream::ModelParameters;
-use albacore_settings::{BatchingParams, Naming, Policy, Prefer, Settings, Source};
+use albacore_settings::{BatchingParams, Policy, Prefer, SchemaNames, Settings, Source};
 
 use crate::deployment::{
     Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, Model, Slo,
@@ -68,7 +68,7 @@ fn model_of(
         threads,
         weight,
         batching,
-        naming: Naming {
+        schema_names: SchemaNames {
             missing: model.missing.into(),
             classes: model.classes.clone(),
             categories: model.categories.clone(),
@@ -161,7 +161,7 @@ impl From<Iterations> for albacore_settings::Iterations {
     }
 }
 
-impl From<MissingColumns> for albacore_settings::Missing {
+impl From<MissingColumns> for albacore_settings::MissingColumnPolicy {
     fn from(missing: MissingColumns) -> Self {
         match missing {
             MissingColumns::Refuse => Self::Refuse,

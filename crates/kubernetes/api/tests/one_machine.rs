@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use albacore_api::{OneMachine, Server, read_for_one_machine};
+use albacore_api::{LocalDeployment, Server, read_for_one_machine};
 use albacore_settings::{ModelBatching, Policy, Prefer, Settings, Source};
 
 const HEAD: &str = "\
@@ -15,7 +15,7 @@ spec:
   threads: 3
 ";
 
-fn read(spec: &str) -> Result<OneMachine, String> {
+fn read(spec: &str) -> Result<LocalDeployment, String> {
     read_for_one_machine(&format!("{HEAD}{spec}"), "fraud.yaml", Path::new("/srv"))
         .map_err(|error| error.to_string())
 }

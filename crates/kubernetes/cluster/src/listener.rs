@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use albacore_program::{ListenError, Pages, listen, serve_pages};
+use albacore_program::{ListenError, MonitoringEndpoints, listen, serve_monitoring};
 
 use crate::{MetricsRegistry, ReadinessGates, Shutdown};
 
@@ -30,20 +30,20 @@ pub async fn serve(
         address,
         source,
     })?;
-    let pages = Arc::new(StatusPages {
+    let endpoints = Arc::new(ProgramEndpoints {
         gates: gates.clone(),
         metrics: metrics.clone(),
     });
-    shutdown.spawn("listener", serve_pages(listener, pages));
+    shutdown.spawn("listener", serve_monitoring(listener, endpoints));
     Ok(bound)
 }
 
-struct StatusPages {
+struct ProgramEndpoints {
     gates: ReadinessGates,
     metrics: MetricsRegistry,
 }
 
-impl Pages for StatusPages {
+impl MonitoringEndpoints for ProgramEndpoints {
     fn readiness(&self) -> (bool, String) {
         (self.gates.is_ready(), self.gates.text())
     }

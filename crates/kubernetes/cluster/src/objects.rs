@@ -19,7 +19,7 @@ use crate::{Cluster, ClusterError, ObjectKey};
 
 /// The part of an object that is applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum ApplyTarget {
     Object,
     Status,
 }
@@ -147,7 +147,7 @@ impl Cluster {
         kind: &ApiResource,
         object: &Value,
     ) -> Result<DynamicObject, ClusterError> {
-        self.apply_part(kind, object, Part::Object).await
+        self.apply_target(kind, object, ApplyTarget::Object).await
     }
 
     /// Like [`Cluster::apply`], for the object's status.
@@ -159,20 +159,20 @@ impl Cluster {
         kind: &ApiResource,
         object: &Value,
     ) -> Result<DynamicObject, ClusterError> {
-        self.apply_part(kind, object, Part::Status).await
+        self.apply_target(kind, object, ApplyTarget::Status).await
     }
 
-    async fn apply_part(
+    async fn apply_target(
         &self,
         kind: &ApiResource,
         object: &Value,
-        part: Part,
+        target: ApplyTarget,
     ) -> Result<DynamicObject, ClusterError> {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let key = ObjectKey::new(text("namespace"), text("name"));
-        let action = match part {
-            Part::Object => action("apply", kind, &key),
-            Part::Status => action("apply status of", kind, &key),
+        let action = match target {
+            ApplyTarget::Object => action("apply", kind, &key),
+            ApplyTarget::Status => action("apply status of", kind, &key),
         };
         if key.name.is_empty() {
             let what = "an object without metadata.name cannot be applied".to_owned();
@@ -180,9 +180,9 @@ impl Cluster {
         }
         let api = self.api(kind, &key.namespace);
         let params = PatchParams::apply(self.manager).force().validation_strict();
-        let applied = match part {
-            Part::Object => api.patch(&key.name, &params, &Patch::Apply(object)).await,
-            Part::Status => {
+        let applied = match target {
+            ApplyTarget::Object => api.patch(&key.name, &params, &Patch::Apply(object)).await,
+            ApplyTarget::Status => {
                 let patch = Patch::Apply(object);
                 api.patch_status(&key.name, &params, &patch).await
             }

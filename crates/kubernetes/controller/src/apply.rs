@@ -19,7 +19,7 @@ use crate::observe::child_from_response;
 use crate::observed::LiveObject;
 use crate::record::{DeploymentRecord, lock};
 use crate::status::ApplyOutcome;
-use crate::validate::Valid;
+use crate::validate::ValidDeployment;
 use crate::watches::child_kind;
 
 /// A resource version that no stored object has: etcd revisions of objects start at 2.
@@ -37,7 +37,7 @@ pub(crate) struct AppliedChanges {
 /// Applies the children of one deployment.
 pub(crate) struct ChildApplier<'a> {
     pub(crate) cluster: &'a Cluster,
-    pub(crate) valid: &'a Valid,
+    pub(crate) valid: &'a ValidDeployment,
     pub(crate) record: &'a Mutex<DeploymentRecord>,
     /// The children from the cache; after a write, the object that the API server returned.
     pub(crate) live: &'a mut BTreeMap<ChildKind, LiveObject>,

@@ -36,13 +36,13 @@ use crate::rejected_write::{RejectedWrite, with_remedy};
 use crate::report::{
     ReconcileChanges, WriteDecision, events, measurements_pause, status_before, write_decision,
 };
-use crate::rollout::{RolloutCase, RolloutDecision, Rollouts, image_of};
+use crate::rollout::{RolloutDecision, RolloutInputs, Rollouts, image_of};
 use crate::scrape::ServerStates;
 use crate::status::{ApplyOutcome, DeploymentFacts, status_of};
 use crate::traffic::{
-    TrafficCase, TrafficOutcome, apply_decision, decide, is_spare, selects_traffic,
+    TrafficInputs, TrafficOutcome, apply_decision, decide, is_spare, selects_traffic,
 };
-use crate::validate::{Valid, validate};
+use crate::validate::{ValidDeployment, validate};
 use crate::watches::{Watches, deployments_kind};
 
 /// Shared state of all reconciles.
@@ -65,7 +65,7 @@ pub(crate) struct Controller {
 
 /// The result of applying a deployment.
 struct ApplyResult {
-    valid: Option<Valid>,
+    valid: Option<ValidDeployment>,
     outcome: ApplyOutcome,
     changes: AppliedChanges,
     scaling: Option<Scaling>,
@@ -272,13 +272,13 @@ impl Controller {
         record: &Mutex<DeploymentRecord>,
     ) -> Result<TrafficOutcome, ClusterError> {
         let workload = workload(observation, &lock(record));
-        let case = TrafficCase {
+        let inputs = TrafficInputs {
             spec,
             workload: workload.as_ref(),
             pods: &observation.pods,
             delay: self.consolidation_delay,
         };
-        let decision = decide(&case, &mut lock(record).traffic, self.now());
+        let decision = decide(&inputs, &mut lock(record).traffic, self.now());
         let namespace = observation.deployment.metadata.namespace.as_deref();
         let namespace = namespace.unwrap_or_default();
         let outcome =
@@ -296,7 +296,7 @@ impl Controller {
     fn validate(
         &self,
         observation: &ObservedDeployment,
-    ) -> Result<(Valid, BuiltInOptions), Vec<Violation>> {
+    ) -> Result<(ValidDeployment, BuiltInOptions), Vec<Violation>> {
         let valid = validate(&observation.deployment)?;
         let built_in = self.built_in_of_namespace(observation.namespace.as_deref());
         Ok((valid, built_in.map_err(|violation| vec![violation])?))
@@ -305,7 +305,7 @@ impl Controller {
     /// Returns the children to apply, and the change of the number of pods by the autoscaler.
     fn desired_children(
         &self,
-        valid: &Valid,
+        valid: &ValidDeployment,
         built_in: BuiltInOptions,
         observation: &ObservedDeployment,
         traffic: &TrafficOutcome,
@@ -342,20 +342,20 @@ impl Controller {
     fn decide_rollout(
         &self,
         key: &ObjectKey,
-        valid: &Valid,
+        valid: &ValidDeployment,
         observation: &ObservedDeployment,
         children: &mut [ChildObject],
         record: &Mutex<DeploymentRecord>,
     ) -> RolloutDecision {
         let workload = workload(observation, &lock(record));
         let live = observation.children.get(&ChildKind::Deployment);
-        let case = RolloutCase {
+        let inputs = RolloutInputs {
             key,
             valid,
             live: live.zip(workload.as_ref()),
             is_edited: is_newer_than_status(&observation.deployment),
         };
-        self.rollouts.decide(&case, children, now().0)
+        self.rollouts.decide(&inputs, children, now().0)
     }
 
     /// The options of built-in servers in a namespace, which their deployments may override.

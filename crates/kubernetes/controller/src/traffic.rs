@@ -78,7 +78,7 @@ pub(crate) struct TrafficDecision {
 }
 
 /// The inputs of a decision.
-pub(crate) struct TrafficCase<'a> {
+pub(crate) struct TrafficInputs<'a> {
     /// `None` if the spec is invalid.
     pub(crate) spec: Option<&'a InferenceDeploymentSpec>,
     pub(crate) workload: Option<&'a Workload>,
@@ -89,24 +89,24 @@ pub(crate) struct TrafficCase<'a> {
 
 /// Decides which pods should receive requests at `now`.
 pub(crate) fn decide(
-    case: &TrafficCase<'_>,
+    inputs: &TrafficInputs<'_>,
     record: &mut TrafficRecord,
     now: Nanos,
 ) -> TrafficDecision {
     let age = now.saturating_sub(*record.since.get_or_insert(now));
-    let cause = match case.spec.filter(|spec| prefers_idle_pods(spec)) {
+    let cause = match inputs.spec.filter(|spec| prefers_idle_pods(spec)) {
         None => TrafficCause::NotPreferred,
-        Some(spec) => match blocking_cause(case, age) {
+        Some(spec) => match blocking_cause(inputs, age) {
             Some(cause) => cause,
-            None => return decide_by_load(case, spec, record, now),
+            None => return decide_by_load(inputs, spec, record, now),
         },
     };
     record.consolidator.restart();
     let changes = match cause {
         TrafficCause::Starting => Vec::new(),
-        _ => restore_all_spare(case.pods),
+        _ => restore_all_spare(inputs.pods),
     };
-    finish(case, record, now, changes, cause)
+    finish(inputs, record, now, changes, cause)
 }
 
 /// Whether pods of a deployment may become spare.
@@ -134,15 +134,15 @@ pub(crate) fn selects_traffic(
 }
 
 /// The condition that forbids a decision based on the load, if there is one.
-fn blocking_cause(case: &TrafficCase<'_>, age: Nanos) -> Option<TrafficCause> {
-    let workload = case.workload.filter(|workload| workload.is_observed);
+fn blocking_cause(inputs: &TrafficInputs<'_>, age: Nanos) -> Option<TrafficCause> {
+    let workload = inputs.workload.filter(|workload| workload.is_observed);
     let Some(workload) = workload else {
         return Some(TrafficCause::Starting);
     };
     if !workload.is_rolled_out() {
         return Some(TrafficCause::RollingOut);
     }
-    let ready = || case.pods.iter().filter(|pod| is_ready(pod));
+    let ready = || inputs.pods.iter().filter(|pod| is_ready(pod));
     if i32::try_from(ready().count()).unwrap_or(i32::MAX) < workload.desired {
         return Some(TrafficCause::PodsMissing);
     }
@@ -154,12 +154,12 @@ fn blocking_cause(case: &TrafficCase<'_>, age: Nanos) -> Option<TrafficCause> {
 }
 
 fn decide_by_load(
-    case: &TrafficCase<'_>,
+    inputs: &TrafficInputs<'_>,
     spec: &InferenceDeploymentSpec,
     record: &mut TrafficRecord,
     now: Nanos,
 ) -> TrafficDecision {
-    let ready = || case.pods.iter().filter(|pod| is_ready(pod));
+    let ready = || inputs.pods.iter().filter(|pod| is_ready(pod));
     let serving = || ready().filter(|pod| !is_spare(pod));
     let busy = ready().filter_map(|pod| Some(busy_fraction(pod.state.as_ref()?, is_spare(pod))));
     let factors = [load_of(spec, ready()), load_of(spec, serving())].map(|load| load.factor());
@@ -174,14 +174,14 @@ fn decide_by_load(
     };
     let advice = record
         .consolidator
-        .advise(now, nanos(case.delay), &consolidation);
+        .advise(now, nanos(inputs.delay), &consolidation);
     let target = usize::try_from(advice.serving).unwrap_or(all);
-    let order = consolidation_order(case.pods);
+    let order = consolidation_order(inputs.pods);
     let of = |is_candidate: fn(&ObservedPod) -> bool| {
         let found = order
             .iter()
             .copied()
-            .filter(move |&at| is_candidate(&case.pods[at]));
+            .filter(move |&at| is_candidate(&inputs.pods[at]));
         found.collect::<Vec<usize>>()
     };
     let to_spare = of(|pod| !is_spare(pod))
@@ -195,11 +195,17 @@ fn decide_by_load(
     let changes = to_spare
         .chain(to_serving.map(|at| (at, Traffic::Serving)))
         .collect();
-    finish(case, record, now, changes, TrafficCause::Load(advice.cause))
+    finish(
+        inputs,
+        record,
+        now,
+        changes,
+        TrafficCause::Load(advice.cause),
+    )
 }
 
 fn finish(
-    case: &TrafficCase<'_>,
+    inputs: &TrafficInputs<'_>,
     record: &mut TrafficRecord,
     now: Nanos,
     changes: Vec<(usize, Traffic)>,
@@ -219,7 +225,7 @@ fn finish(
     TrafficDecision {
         changes,
         cause,
-        pause: waits.then(|| SCRAPE_PERIOD.min(case.delay)),
+        pause: waits.then(|| SCRAPE_PERIOD.min(inputs.delay)),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Converts a deployment into one that can be built ([`Valid`]), or returns all violations.
+//! Converts a deployment into one that can be built ([`ValidDeployment`]), or returns all
+//! violations.
 //!
 //! The rules of the schema are checked first (an API server with an older schema may have accepted
 //! more), then rules that apply in a cluster only: no relative model files, and no template field
@@ -19,7 +20,7 @@ use crate::settings::settings_text;
 
 /// A deployment that can be built.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Valid {
+pub struct ValidDeployment {
     /// Its name, a DNS label.
     pub name: String,
     pub namespace: String,
@@ -36,7 +37,7 @@ pub struct Valid {
 ///
 /// # Errors
 /// Returns every invalid field with its remedy.
-pub fn validate(deployment: &InferenceDeployment) -> Result<Valid, Vec<Violation>> {
+pub fn validate(deployment: &InferenceDeployment) -> Result<ValidDeployment, Vec<Violation>> {
     let mut violations = broken_rules(deployment);
     let spec = &deployment.spec;
     refuse_relative_files(spec, &mut violations);
@@ -63,7 +64,7 @@ pub fn validate(deployment: &InferenceDeployment) -> Result<Valid, Vec<Violation
         return Err(violations);
     }
     let metadata = &deployment.metadata;
-    Ok(Valid {
+    Ok(ValidDeployment {
         name: metadata.name.clone().unwrap_or_default(),
         namespace: metadata.namespace.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),

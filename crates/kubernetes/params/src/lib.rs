@@ -5,7 +5,7 @@
 //! makes no system calls except those of its sockets and of two pipes. `snapshot_reader` reads the
 //! agent's pipe; `snapshots` stores the newest snapshot and identifies pods in it; `acceptor`
 //! accepts connections within limits; `service` is the gRPC service; `report_forwarder` writes
-//! latency reports for the agent to the second pipe; `pages` serves probes and metrics.
+//! latency reports for the agent to the second pipe; `monitoring` serves probes and metrics.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -13,7 +13,7 @@ mod args;
 mod limits;
 mod messages;
 mod metrics;
-mod pages;
+mod monitoring;
 mod peer_limit;
 mod report_forwarder;
 mod run;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use albacore_program::{exit_code, listen, parse_arguments, serve_pages, termination_signal};
+use albacore_program::{exit_code, listen, parse_arguments, serve_monitoring, termination_signal};
 use albacore_proto::params::params_server::ParamsServer;
 use anyhow::Context as _;
 use tokio::net::{UnixListener, UnixStream};
@@ -22,7 +22,7 @@ use crate::limits::{
     STREAMS_PER_CONNECTION_MAX,
 };
 use crate::metrics::ParamsMetrics;
-use crate::pages::ParamsPages;
+use crate::monitoring::ParamsMonitoring;
 use crate::report_forwarder::ReportForwarder;
 use crate::service::ParamsService;
 use crate::snapshot_reader::read_snapshots;
@@ -59,15 +59,15 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(path) = &args.unix {
         listeners.push(Listener::Unix(bind_unix(path).await?));
     }
-    let mut pages_address = None;
+    let mut monitoring_address = None;
     if let Some(address) = args.listen {
         let listener = listen("--listen", address).await?;
-        pages_address = Some(listener.local_addr()?);
-        let pages = Arc::new(ParamsPages {
+        monitoring_address = Some(listener.local_addr()?);
+        let endpoints = Arc::new(ParamsMonitoring {
             snapshots: Arc::clone(&snapshots),
             metrics: metrics.clone(),
         });
-        tokio::spawn(serve_pages(listener, pages));
+        tokio::spawn(serve_monitoring(listener, endpoints));
     }
     let read = read_snapshots(args.feed.clone(), Arc::clone(&snapshots), metrics.clone());
     let reading = tokio::spawn(read);
@@ -87,7 +87,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     tracing::info!(
         feed = %args.feed.display(), grpc = grpc.map(|a| a.to_string()),
         unix = args.unix.as_ref().map(|path| path.display().to_string()), uid = args.uid,
-        listen = pages_address.map(|a| a.to_string()), "listening"
+        listen = monitoring_address.map(|a| a.to_string()), "listening"
     );
     tokio::select! {
         () = termination_signal => {}

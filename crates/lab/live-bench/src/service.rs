@@ -10,7 +10,7 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use albacore_os::{Pid, PidFd, Spawn, SpawnOutput};
+use albacore_os::{CommandSpec, Pid, PidFd, SpawnOutput};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
@@ -127,7 +127,7 @@ impl Service {
         let fixed = ["run", "--output", "json", "-f"].map(OsString::from);
         let own = args.iter().map(OsString::from);
         let command = [program].into_iter().chain(fixed);
-        let mut child = Spawn {
+        let mut child = CommandSpec {
             command: command.chain([file.into()]).chain(own).collect(),
             environment: environment
                 .iter()

@@ -1,7 +1,7 @@
 //! Counters of a simulation, and the figures derived from them.
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{DispatchedBatch, Member};
+use albacore_batching::deadlines::{DeadlineRequest, DispatchedBatch};
 use albacore_values::LogHistogram;
 
 /// Largest batch size with a separate count; larger batches are counted as this size.
@@ -130,7 +130,7 @@ impl Recorder {
         &mut self,
         worker: usize,
         departure: &DispatchedBatch,
-        members: &[Member],
+        requests: &[DeadlineRequest],
     ) {
         let (start, end) = (departure.start.0, departure.end.0);
         self.busy_until[worker] = end;
@@ -142,8 +142,8 @@ impl Recorder {
             self.counts.busy[worker] += end - start;
         }
         self.counts.add_batch(departure.rows);
-        for member in members {
-            self.counts.waits.record(start - member.arrival.0);
+        for request in requests {
+            self.counts.waits.record(start - request.arrival.0);
         }
     }
 }

@@ -193,7 +193,7 @@ impl<'a, W: Watcher> Run<'a, W> {
             }
         }
         for dispatch in &self.actions.dispatches {
-            let members = self.actions.members(dispatch);
+            let members = self.actions.requests(dispatch);
             let (first, last) = (members.first(), members.last());
             let keys = (first.map_or(0, |m| m.key.0), last.map_or(0, |m| m.key.0));
             self.watcher.dispatched(dispatch, keys);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-use albacore_os::{Spawn, SpawnOutput};
+use albacore_os::{CommandSpec, SpawnOutput};
 
 use crate::limits::{LOG_TAIL_BYTES, READY_PERIOD, READY_TIME_MAX};
 use crate::{TestbedError, spawner};
@@ -63,13 +63,13 @@ impl Program {
     ) -> Result<Self, TestbedError> {
         let mut command = vec![binary.as_os_str().to_owned()];
         command.extend_from_slice(arguments);
-        let spawn = Spawn {
+        let spec = CommandSpec {
             command,
             environment: Vec::new(),
             directory: None,
             output: SpawnOutput::Log(log.clone()),
         };
-        let child = spawner::start(spawn).map_err(|source| TestbedError::Start {
+        let child = spawner::start(spec).map_err(|source| TestbedError::Start {
             program: name,
             source,
         })?;

@@ -11,7 +11,8 @@ use std::time::Duration;
 use albacore_bench::Staircase;
 use albacore_random::Xoshiro256;
 use albacore_statistics::{
-    ArmComparison, CONFIDENCE, Claim, EQUIVALENCE_RATIO, Interval, compare, comparison_rounds,
+    ArmComparison, CONFIDENCE, EQUIVALENCE_RATIO, Interval, SpeedDifference, compare,
+    comparison_rounds,
 };
 use albacore_values::sentence;
 
@@ -356,7 +357,10 @@ impl Race {
             let is_equal = arm
                 .score()
                 .is_some_and(|score| score * EQUIVALENCE_RATIO >= best);
-            let is_open = || self.compare(leader, index).map(|i| i.claim()) != Some(Claim::Faster);
+            let is_open = || {
+                self.compare(leader, index).map(|i| i.speed_difference())
+                    != Some(SpeedDifference::Faster)
+            };
             let is_own = arm.configuration == context.deployment.current;
             arm.is_racing() && (is_equal || (is_fixed && is_own && is_open()))
         };
@@ -446,7 +450,7 @@ mod tests {
                     arms: whole.arms.iter().map(|arm| first(arm, values)).collect(),
                     ..rounds([1_000.0; 2], 0, &mut Xoshiro256::new(1, 1))
                 };
-                part.compare(0, 1).unwrap().claim() != Claim::Inconclusive
+                part.compare(0, 1).unwrap().speed_difference() != SpeedDifference::Inconclusive
             });
             claims += usize::from(is_claimed);
         }
@@ -468,7 +472,11 @@ mod tests {
             &mut random,
         );
         let interval = race.compare(0, 1).unwrap();
-        assert_eq!(interval.claim(), Claim::Faster, "{interval:?}");
+        assert_eq!(
+            interval.speed_difference(),
+            SpeedDifference::Faster,
+            "{interval:?}"
+        );
         let score = race.arms[0].score().unwrap();
         assert!((score / 1_100.0 - 1.0).abs() < 0.05, "{score}");
     }

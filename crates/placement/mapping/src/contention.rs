@@ -12,15 +12,15 @@ use albacore_topology::{CAPACITY_MAX, CpuId, Topology};
 use crate::Mapping;
 
 /// Utilization of a thread that is always busy, in percent of a cpu.
-pub const BUSY_MAX: u8 = 100;
+pub const UTILIZATION_MAX: u8 = 100;
 
 /// A mapping whose threads are busy for a known share of the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BusyMapping<'a> {
+pub struct MappingUtilization<'a> {
     pub mapping: &'a Mapping,
     /// Utilization of each thread in percent of a cpu, in the order of the mapping's slots; 0 for
     /// missing entries.
-    pub busy: &'a [u8],
+    pub utilization: &'a [u8],
 }
 
 /// Utilization of each thread in percent, slot by slot, with a dispatcher that always takes the
@@ -28,7 +28,7 @@ pub struct BusyMapping<'a> {
 /// 0, is busy at W - w of W loads.
 pub fn dispatch_order_utilization(workers: u16, threads: u16) -> Vec<u8> {
     let all = u32::from(workers);
-    let share = |worker: u32| ((all - worker) * u32::from(BUSY_MAX)).div_ceil(all) as u8;
+    let share = |worker: u32| ((all - worker) * u32::from(UTILIZATION_MAX)).div_ceil(all) as u8;
     let each = |worker| std::iter::repeat_n(share(worker), threads.into());
     (0..all).flat_map(each).collect()
 }
@@ -40,33 +40,33 @@ pub fn dispatch_order_utilization(workers: u16, threads: u16) -> Vec<u8> {
 /// - a busy thread on a core of less than full capacity loses the missing share.
 pub fn contention(
     topology: &Topology,
-    placed: &[BusyMapping<'_>],
+    placed: &[MappingUtilization<'_>],
     background: &BTreeMap<CpuId, u32>,
 ) -> u64 {
     let mut threads = Vec::new();
     for of in placed {
-        let busy = of.busy.iter().copied().chain(std::iter::repeat(0));
-        for (&id, busy) in of.mapping.cpus.iter().zip(busy) {
+        let utilization = of.utilization.iter().copied().chain(std::iter::repeat(0));
+        for (&id, utilization) in of.mapping.cpus.iter().zip(utilization) {
             let Some(cpu) = topology.cpu(id) else {
                 continue;
             };
-            threads.push((cpu, u64::from(busy)));
+            threads.push((cpu, u64::from(utilization)));
         }
     }
     let mut sum = 0;
     let mut lost = 0;
-    for (i, &(cpu, busy)) in threads.iter().enumerate() {
-        lost += busy * u64::from(CAPACITY_MAX.saturating_sub(cpu.capacity));
-        for &(other, other_busy) in &threads[i + 1..] {
+    for (i, &(cpu, utilization)) in threads.iter().enumerate() {
+        lost += utilization * u64::from(CAPACITY_MAX.saturating_sub(cpu.capacity));
+        for &(other, other_utilization) in &threads[i + 1..] {
             let shared = u64::from(cpu.core == other.core) + u64::from(cpu.id == other.id);
-            sum += shared * busy.min(other_busy);
+            sum += shared * utilization.min(other_utilization);
         }
         for (&id, &load) in background {
             let Some(other) = topology.cpu(id) else {
                 continue;
             };
             let shared = u64::from(cpu.core == other.core) + u64::from(cpu.id == id);
-            sum += shared * busy.min(load.into());
+            sum += shared * utilization.min(load.into());
         }
     }
     sum + lost / u64::from(CAPACITY_MAX)
@@ -105,9 +105,9 @@ mod tests {
         let machine = Topology::new(cpus).unwrap();
         let of = |cpus: &[u16], background: &[(u16, u32)]| {
             let mapping = mapping(1, cpus);
-            let placed = BusyMapping {
+            let placed = MappingUtilization {
                 mapping: &mapping,
-                busy: &[100, 40],
+                utilization: &[100, 40],
             };
             let background = background.iter().map(|&(id, load)| (CpuId(id), load));
             contention(&machine, &[placed], &background.collect())

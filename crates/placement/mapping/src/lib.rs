@@ -13,7 +13,7 @@ pub use check::{
     check_proof, check_solution, counting_bound, cpu_volumes, joint_counting_bound, objective,
     report, report_joint,
 };
-pub use contention::{BUSY_MAX, BusyMapping, contention, dispatch_order_utilization};
+pub use contention::{MappingUtilization, UTILIZATION_MAX, contention, dispatch_order_utilization};
 pub use joint_problem::{Deployment, JointProblem, JointSolution, Obstacle};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Proof, ProvenBound, Rank, Relaxation, Slot, Solution,

@@ -21,7 +21,7 @@ use albacore_solver::{
 };
 use albacore_topology::{CpuId, CpuSet, Topology};
 
-use crate::node_problem::{Member, NodeProblem, is_joint, place_joint};
+use crate::node_problem::{NodeProblem, PlaceableServer, is_joint, place_joint};
 use crate::solve_rate::SolveRate;
 use crate::subject::{PassContext, Subject};
 use crate::worker_weights::reorder_workers;
@@ -143,7 +143,7 @@ fn adopt_if_new(
 impl JointInput {
     fn of(subjects: &BTreeMap<SubjectId, Subject>, machine: &Topology, now: Micros) -> Self {
         let online = machine.cpuset();
-        let (mut ids, mut members, mut obstacle_cpus) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ids, mut servers, mut obstacle_cpus) = (Vec::new(), Vec::new(), Vec::new());
         // A subject without a root has ended, and its masks are about to be restored.
         let inside = subjects.values().filter(|s| s.tree.has_root());
         for subject in inside.clone() {
@@ -151,7 +151,7 @@ impl JointInput {
             obstacle_cpus.extend(subject.obstacle_cpus());
             if subject.is_solved() && !cpuset.is_empty() {
                 ids.push(subject.id());
-                members.push(Member {
+                servers.push(PlaceableServer {
                     policy: subject.policy().clone(),
                     cpuset,
                     current: subject.solver.current(subject.policy()),
@@ -162,7 +162,7 @@ impl JointInput {
         let contained = inside.clone().filter(|subject| subject.is_in_cgroup());
         let node = NodeProblem {
             machine,
-            members,
+            servers,
             obstacle_cpus,
             containers: contained.map(|s| s.cpuset.cpus.clone()).collect(),
             known: inside.fold(CpuSet::new(), |all, s| all.union(&s.cpuset.cpus)),

@@ -34,9 +34,10 @@ pub use error::PlacerError;
 /// Times in microseconds; the relative error of a quantile is at most 25 %.
 pub type MicrosHistogram = albacore_values::LogHistogram<4>;
 pub use node_problem::{
-    Member, NodeProblem, improve_single, is_joint, place_joint, place_single, threads_within_quota,
+    NodeProblem, PlaceableServer, improve_single, is_joint, place_joint, place_single,
+    threads_within_quota,
 };
-pub use placer::{Placer, Progress};
+pub use placer::{LoopStatus, Placer};
 pub use priority::raise_thread_priority;
 pub use report::{PlacerCounters, Report, RestoreSummary, SpawnKind};
 pub use state::SubjectState;

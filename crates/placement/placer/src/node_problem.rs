@@ -1,7 +1,7 @@
 //! The joint placement problem of all subjects of a machine, as a value: solved by the placer for
 //! its subjects, and by other programs to predict the placer's result.
 //!
-//! A single member without obstacles is not a joint problem and is solved by [`place_single`]. Cpus
+//! A single server without obstacles is not a joint problem and is solved by [`place_single`]. Cpus
 //! outside of all cpusets that are SMT siblings of a container's cpus count as obstacles on their
 //! cores.
 
@@ -20,7 +20,7 @@ use crate::move_hysteresis::apply_move_hysteresis;
 
 /// A server that is placed by the solver.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Member {
+pub struct PlaceableServer {
     /// `threads` is limited to the number that its CPU quota lets run.
     pub policy: SubjectPolicy,
     /// The cpus that it may use.
@@ -36,7 +36,7 @@ pub struct Member {
 pub struct NodeProblem<'a> {
     pub machine: &'a Topology,
     /// In the order in which they were added; each has a cpu of the machine.
-    pub members: Vec<Member>,
+    pub servers: Vec<PlaceableServer>,
     /// The cpus of other subjects' threads with a single cpu, once per thread.
     pub obstacle_cpus: Vec<CpuId>,
     /// The cpusets of all subjects that are containers.
@@ -49,9 +49,9 @@ impl NodeProblem<'_> {
     /// Indexes of the deployments of the joint problem that are running and may be moved at no
     /// cost.
     pub fn cold_deployments(&self) -> Vec<usize> {
-        let runs_cold = |member: &Member| member.current.is_some() && !member.is_warm;
-        let members = self.members.iter().enumerate();
-        let cold = members.filter(|(_, member)| runs_cold(member));
+        let runs_cold = |server: &PlaceableServer| server.current.is_some() && !server.is_warm;
+        let servers = self.servers.iter().enumerate();
+        let cold = servers.filter(|(_, server)| runs_cold(server));
         cold.map(|(index, _)| index).collect()
     }
 
@@ -66,20 +66,20 @@ impl NodeProblem<'_> {
         {
             *weights.entry(cpu).or_insert(0) += 1;
         }
-        let deployment = |member: &Member| Deployment {
-            workers: member.policy.workers,
-            threads: member.policy.threads,
-            mode: member.policy.mode,
-            cpuset: member.cpuset.intersection(&online),
-            current: member.current.clone(),
+        let deployment = |server: &PlaceableServer| Deployment {
+            workers: server.policy.workers,
+            threads: server.policy.threads,
+            mode: server.policy.mode,
+            cpuset: server.cpuset.intersection(&online),
+            current: server.current.clone(),
         };
         let obstacle = |(cpu, weight)| Obstacle { cpu, weight };
-        let is_warm = self.members.iter().any(|member| member.is_warm);
+        let is_warm = self.servers.iter().any(|server| server.is_warm);
         let leaves_memory = self.machine.node_count() > 1 && is_warm;
         JointProblem {
             topology: self.machine.clone(),
-            distances: common_distances(&self.members, self.machine),
-            deployments: self.members.iter().map(deployment).collect(),
+            distances: common_distances(&self.servers, self.machine),
+            deployments: self.servers.iter().map(deployment).collect(),
             obstacles: weights.into_iter().map(obstacle).collect(),
             move_cost: match leaves_memory {
                 true => NUMA_MOVE_COST,
@@ -89,11 +89,11 @@ impl NodeProblem<'_> {
     }
 }
 
-/// True if the members are placed together; false for a single one that is solved by
+/// True if the servers are placed together; false for a single one that is solved by
 /// [`place_single`].
 pub fn is_joint(problem: &JointProblem) -> bool {
-    let members = problem.deployments.len();
-    members > 1 || (members == 1 && !problem.obstacles.is_empty())
+    let servers = problem.deployments.len();
+    servers > 1 || (servers == 1 && !problem.obstacles.is_empty())
 }
 
 /// The placer's solution of a joint problem.
@@ -192,12 +192,12 @@ pub fn threads_within_quota(workers: u16, threads: u16, millicpus: Option<u32>) 
     each.clamp(1, u32::from(threads.max(1))) as u16
 }
 
-/// The distances requested by all members; the machine's own if they differ.
-fn common_distances(members: &[Member], machine: &Topology) -> Distances {
+/// The distances requested by all servers; the machine's own if they differ.
+fn common_distances(servers: &[PlaceableServer], machine: &Topology) -> Distances {
     let own = machine.distances();
-    let mut requested = members
+    let mut requested = servers
         .iter()
-        .map(|member| member.policy.distances.apply_to(own));
+        .map(|server| server.policy.distances.apply_to(own));
     let first = requested.next().unwrap_or(own);
     if requested.all(|other| other == first) {
         first
@@ -256,7 +256,7 @@ mod tests {
     /// one thread was added to the second package.
     fn after_a_newcomer(running: &[u16], is_warm: bool) -> Vec<u16> {
         let machine = parse_synthetic("pack:2 l3:1 core:4 pu:1").unwrap();
-        let member = |cpuset: CpuSet, current: &[u16], is_warm| Member {
+        let server = |cpuset: CpuSet, current: &[u16], is_warm| PlaceableServer {
             policy: SubjectPolicy {
                 workers: 1,
                 threads: current.len().max(1) as u16,
@@ -275,9 +275,9 @@ mod tests {
             is_warm,
         };
         let node = NodeProblem {
-            members: vec![
-                member(machine.cpuset(), running, is_warm),
-                member([CpuId(4)].into_iter().collect(), &[], false),
+            servers: vec![
+                server(machine.cpuset(), running, is_warm),
+                server([CpuId(4)].into_iter().collect(), &[], false),
             ],
             obstacle_cpus: Vec::new(),
             containers: Vec::new(),

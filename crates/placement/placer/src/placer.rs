@@ -51,7 +51,7 @@ fn process_key(subject: SubjectId, pid: Pid) -> PollKey {
 
 /// Whether the loop continues.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Progress {
+pub enum LoopStatus {
     /// Call [`Placer::step`] again.
     Running,
     /// [`PlacerHandle::stop`] was called.
@@ -60,7 +60,7 @@ pub enum Progress {
 
 /// Next due times of the periodic tasks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Due {
+struct DueTimes {
     spawns: Micros,
     sweep: Micros,
     cpusets: Micros,
@@ -109,12 +109,12 @@ impl EventSources {
 
 /// Queue of control messages, and the handle for sending them.
 #[derive(Debug)]
-struct Controls {
+struct ControlQueue {
     receiver: Receiver<ControlRequest>,
     handle: PlacerHandle,
 }
 
-impl Controls {
+impl ControlQueue {
     fn new(poll: &Poll) -> Result<Self, OsError> {
         let wake = Waker::new()?;
         poll.add(&wake, CONTROL_KEY)?;
@@ -138,9 +138,9 @@ pub struct Placer {
     next_id: u32,
     joint: JointSolver,
     events: EventSources,
-    controls: Controls,
+    controls: ControlQueue,
     spawns: SpawnDetector,
-    due: Due,
+    due: DueTimes,
     sweep: Sweep,
     budget: Budget,
     figures: PlacerCounters,
@@ -167,10 +167,10 @@ impl Placer {
             subjects: BTreeMap::new(),
             next_id: 0,
             joint: JointSolver::default(),
-            controls: Controls::new(&events.poll)?,
+            controls: ControlQueue::new(&events.poll)?,
             events,
             spawns: SpawnDetector::open(&config.host)?,
-            due: Due::default(),
+            due: DueTimes::default(),
             sweep: Sweep::default(),
             budget: Budget::default(),
             figures: PlacerCounters::default(),
@@ -195,7 +195,7 @@ impl Placer {
         subject.adopt_masks(&self.reader, &self.machine)?;
         self.next_id += 1;
         self.subjects.insert(id, subject);
-        self.due = Due::default();
+        self.due = DueTimes::default();
         self.sweep_soon();
         self.watch_files();
         Ok(id)
@@ -211,7 +211,7 @@ impl Placer {
             .get_mut(&id)
             .ok_or(PlacerError::UnknownSubject(id))?;
         subject.set_policy(policy);
-        self.due = Due::default();
+        self.due = DueTimes::default();
         self.sweep_soon();
         Ok(())
     }
@@ -221,7 +221,7 @@ impl Placer {
     pub fn retry_now(&mut self, id: SubjectId) {
         if let Some(subject) = self.subjects.get_mut(&id) {
             subject.retry_now();
-            self.due = Due::default();
+            self.due = DueTimes::default();
         }
     }
 
@@ -287,19 +287,19 @@ impl Placer {
         &mut self,
         timeout: Duration,
         report: &mut dyn FnMut(&Report),
-    ) -> Result<Progress, PlacerError> {
+    ) -> Result<LoopStatus, PlacerError> {
         let begun = self.reader.clock.thread_cpu()?;
-        let progress = self.run_once(timeout, report);
+        let status = self.run_once(timeout, report);
         let ended = self.reader.clock.thread_cpu()?;
         self.figures.cpu_micros += ended.0.saturating_sub(begun.0);
-        progress
+        status
     }
 
     fn run_once(
         &mut self,
         timeout: Duration,
         report: &mut dyn FnMut(&Report),
-    ) -> Result<Progress, PlacerError> {
+    ) -> Result<LoopStatus, PlacerError> {
         let now = self.reader.clock.now()?;
         let wait = Duration::from_micros(self.next_due().0.saturating_sub(now.0)).min(timeout);
         let mut keys = self.events.poll.wait(wait)?;
@@ -312,7 +312,7 @@ impl Placer {
         }
         self.handle_controls(&keys, report);
         if self.is_stopped {
-            return Ok(Progress::Stopped);
+            return Ok(LoopStatus::Stopped);
         }
         self.handle_file_events(&keys)?;
         self.handle_exits(&keys)?;
@@ -337,7 +337,7 @@ impl Placer {
         self.remove_ended(report);
         self.improve(report)?;
         result?;
-        Ok(Progress::Running)
+        Ok(LoopStatus::Running)
     }
 
     /// Restores all masks of all subjects, continuing after errors.

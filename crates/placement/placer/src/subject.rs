@@ -3,8 +3,8 @@
 use albacore_os::{CgroupSubtree, HostRoot, MaskError, Micros, Pid};
 use albacore_plan::limits::NON_FORKING_AGE_MICROS;
 use albacore_plan::{
-    Ledger, LintInput, Linted, Observation, PlacementMethod, PlacementWarning, Plan, ServerKind,
-    ServerShape, SubjectPolicy, lint, plan,
+    LintInput, Linted, Observation, PlacementMethod, PlacementWarning, Plan, PlanHistory,
+    ServerKind, ServerShape, SubjectPolicy, lint, plan,
 };
 use albacore_topology::{CpuSet, Topology};
 
@@ -59,7 +59,7 @@ pub(crate) struct Subject {
     pub(crate) schedule: PassSchedule,
     policy: PolicyState,
     container: ContainerState,
-    ledger: Ledger,
+    history: PlanHistory,
     weights: WeightState,
     verification: Verification,
     workers: WorkerHistory,
@@ -117,7 +117,7 @@ impl Subject {
             schedule: PassSchedule::new(),
             policy: PolicyState::new(config.policy.clone()),
             container: ContainerState::default(),
-            ledger: Ledger::default(),
+            history: PlanHistory::default(),
             weights: WeightState::default(),
             verification: Verification::default(),
             workers: WorkerHistory::default(),
@@ -151,7 +151,7 @@ impl Subject {
 
     /// True if a worker has exited and its replacement was not found yet.
     pub(crate) fn expects_spawn(&self, now: Micros) -> bool {
-        // Until the next pass, the ledger contains the slots from before the exit.
+        // Until the next pass, the history contains the slots from before the exit.
         let is_missing = self.schedule.is_requested() || !self.is_complete();
         self.schedule.expects_spawn(now) && is_missing
     }
@@ -165,14 +165,14 @@ impl Subject {
             ServerKind::PreFork => 1,
         };
         let workers = usize::from(policy.workers);
-        self.workers.count() >= workers && self.ledger.slot_count() >= workers * slots
+        self.workers.count() >= workers && self.history.slot_count() >= workers * slots
     }
 
     /// The processes whose children may be workers: from the root down to the arbiter.
     pub(crate) fn parents(&self) -> Vec<Pid> {
         let root = self.tree.root();
         let mut parents = vec![root];
-        let mut at = self.ledger.arbiter().map(|id| id.pid);
+        let mut at = self.history.arbiter().map(|id| id.pid);
         // bound: the depth of the tree
         while let Some(pid) = at.filter(|&pid| pid != root) {
             parents.push(pid);
@@ -226,7 +226,7 @@ impl Subject {
 
     /// Ends all back-offs: masks that another program keeps changing are written again.
     pub(crate) fn retry_now(&mut self) {
-        self.ledger.clear_changes();
+        self.history.clear_changes();
         self.schedule.request();
     }
 
@@ -239,7 +239,7 @@ impl Subject {
         }
         self.run_passes(context)?;
         let now = context.reader.clock.now()?;
-        self.schedule.retry_by(self.ledger.next_retry(now));
+        self.schedule.retry_by(self.history.next_retry(now));
         Ok(())
     }
 
@@ -255,7 +255,7 @@ impl Subject {
             self.report_found(&linted, context);
             let executed = self.write_masks(&linted, context);
             let refusal = self.record_outcomes(&mut linted, &executed, context)?;
-            self.ledger = linted.into_ledger();
+            self.history = linted.into_history();
             if let Some(error) = refusal {
                 self.policy.refuse();
                 return Err(PlacerError::NotPermitted(error));
@@ -292,11 +292,11 @@ impl Subject {
         let is_placed = policy.placement != PlacementMethod::None;
         let solved = self.solver.pair().filter(|_| is_placed);
         let mapping = solved.map(|(_, mapping)| mapping);
-        let proposed = plan(policy, observation, mapping, &self.ledger);
+        let proposed = plan(policy, observation, mapping, &self.history);
         let input = LintInput {
             policy,
             observation,
-            ledger: &self.ledger,
+            history: &self.history,
             solved,
         };
         Ok(lint(proposed, &input)?)

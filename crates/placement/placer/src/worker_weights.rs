@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use albacore_solver::{BUSY_MAX, BusyMapping, ExchangeRule, Mapping, Obstacle, WorkerOrder};
+use albacore_solver::{
+    ExchangeRule, Mapping, MappingUtilization, Obstacle, UTILIZATION_MAX, WorkerOrder,
+};
 
 use crate::SubjectId;
 use crate::limits::EXCHANGE_GAIN_MIN;
@@ -54,19 +56,23 @@ fn order(
 ) -> BTreeMap<SubjectId, Mapping> {
     let mut background = BTreeMap::new();
     for obstacle in obstacles {
-        *background.entry(obstacle.cpu).or_insert(0) += obstacle.weight * u32::from(BUSY_MAX);
+        *background.entry(obstacle.cpu).or_insert(0) +=
+            obstacle.weight * u32::from(UTILIZATION_MAX);
     }
     let solved = || subjects.values().filter(|subject| subject.is_solved());
     subjects
         .values()
         .for_each(|subject| subject.add_background(&mut background));
-    let busy: Vec<Vec<u8>> = solved().map(Subject::busy_threads).collect();
+    let utilization: Vec<Vec<u8>> = solved().map(Subject::busy_threads).collect();
     let mut ids = Vec::new();
     let mut placed = Vec::new();
-    for (subject, busy) in solved().zip(&busy) {
+    for (subject, utilization) in solved().zip(&utilization) {
         if let Some((_, mapping)) = subject.solver.pair() {
             ids.push((subject.id(), subject.has_new_weights()));
-            placed.push(BusyMapping { mapping, busy });
+            placed.push(MappingUtilization {
+                mapping,
+                utilization,
+            });
         }
     }
     let rule = ExchangeRule {

@@ -4,7 +4,7 @@
 use albacore_solver::Slot;
 use albacore_topology::CpuSet;
 
-use crate::ledger::{Environment, Ledger};
+use crate::plan_history::{Environment, PlanHistory};
 use crate::{Micros, ObservedThread, ProcessId, ThreadId};
 
 /// Likely cause of a mask drift.
@@ -61,14 +61,14 @@ pub(crate) fn cause_of(
     thread: &ObservedThread,
     environment: &Environment,
     now: Micros,
-    ledger: &Ledger,
+    history: &PlanHistory,
 ) -> MaskDriftCause {
-    let Some(verified) = ledger.verified.get(&thread.id) else {
-        return if ledger.is_unrepaired(thread.id) {
+    let Some(verified) = history.verified.get(&thread.id) else {
+        return if history.is_unrepaired(thread.id) {
             MaskDriftCause::Foreign
         } else if thread.mask.is_empty() {
             MaskDriftCause::Hotplug
-        } else if thread.mask == environment.cpuset || ledger.restored.contains_key(&thread.id) {
+        } else if thread.mask == environment.cpuset || history.restored.contains_key(&thread.id) {
             MaskDriftCause::NewThread
         } else if thread.mask.is_subset(&environment.cpuset) {
             MaskDriftCause::Inherited
@@ -86,7 +86,7 @@ pub(crate) fn cause_of(
         MaskDriftCause::Policy
     } else if !thread.mask.is_subset(&environment.cpuset) {
         MaskDriftCause::Unknown
-    } else if thread.mask == environment.cpuset && ledger.is_settling(now) {
+    } else if thread.mask == environment.cpuset && history.is_settling(now) {
         MaskDriftCause::CpusetChange
     } else {
         MaskDriftCause::Foreign

@@ -10,8 +10,8 @@ use albacore_topology::CpuSet;
 use front::FrontPins;
 
 use crate::{
-    Ledger, Linted, Observation, ObservedThread, Pid, Plan, PlanStep, Process, ProcessId, Proposed,
-    StepKind, SubjectPolicy, ThreadId, Tid, parse_thread_name,
+    Linted, Observation, ObservedThread, Pid, Plan, PlanHistory, PlanStep, Process, ProcessId,
+    Proposed, StepKind, SubjectPolicy, ThreadId, Tid, parse_thread_name,
 };
 
 mod front;
@@ -67,8 +67,8 @@ fn first(violations: &[Violation]) -> String {
 pub struct LintInput<'a> {
     pub policy: &'a SubjectPolicy,
     pub observation: &'a Observation,
-    /// The ledger from before the plan: additions by the planner are not trusted.
-    pub ledger: &'a Ledger,
+    /// The history from before the plan: additions by the planner are not trusted.
+    pub history: &'a PlanHistory,
     /// The solved problem and its mapping, if the plan follows one.
     pub solved: Option<(&'a Problem, &'a Mapping)>,
 }
@@ -81,7 +81,7 @@ pub fn lint(plan: Plan<Proposed>, input: &LintInput<'_>) -> Result<Plan<Linted>,
     if let Some((problem, mapping)) = input.solved {
         check(problem, mapping).map_err(|violations| LintError::Mapping { violations })?;
     }
-    let workers = workers::find(input.observation, input.policy.workers, input.ledger);
+    let workers = workers::find(input.observation, input.policy.workers, input.history);
     check_no_worker_missing(&plan, input, &workers)?;
     let mut front = FrontPins::new(input, &workers);
     let mut earlier = EarlierSteps::default();
@@ -125,7 +125,7 @@ fn check_no_worker_missing(
     input: &LintInput<'_>,
     workers: &BTreeSet<ProcessId>,
 ) -> Result<(), LintError> {
-    let placed: BTreeSet<ProcessId> = plan.ledger().workers().map(|(_, id)| id).collect();
+    let placed: BTreeSet<ProcessId> = plan.history().workers().map(|(_, id)| id).collect();
     if plan.cpuset.is_empty() || placed.len() >= usize::from(input.policy.workers) {
         return Ok(());
     }

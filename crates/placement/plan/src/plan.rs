@@ -9,15 +9,15 @@ use albacore_topology::CpuSet;
 
 use crate::drift::cause_of;
 use crate::front::{find_front, front_cpus, has_inherited_front_mask};
-use crate::ledger::{Environment, Verified};
+use crate::plan_history::{Environment, Verified};
 use crate::ranks::{index_workers, rank_threads};
 use crate::server_shape::server_shape;
 use crate::targets::TargetBuilder;
 pub use crate::targets::{Target, ThreadRole};
 use crate::{
-    BackOff, Enforcement, Ledger, MaskDrift, MaskDriftCause, Micros, Observation, ObservedThread,
-    Pid, PlacementMethod, Process, ProcessId, Role, Roles, ServerShape, SubjectPolicy, ThreadId,
-    find_roles,
+    BackOff, Enforcement, MaskDrift, MaskDriftCause, Micros, Observation, ObservedThread, Pid,
+    PlacementMethod, PlanHistory, Process, ProcessId, Role, Roles, ServerShape, SubjectPolicy,
+    ThreadId, find_roles,
 };
 
 /// Stage of a plan returned by [`plan`], which must not be executed.
@@ -136,19 +136,19 @@ pub struct Plan<Stage> {
     /// Number of workers and threads found in the process tree, independent of the policy.
     pub shape: Option<ServerShape>,
     pub(crate) environment: Environment,
-    pub(crate) ledger: Ledger,
+    pub(crate) history: PlanHistory,
     stage: PhantomData<Stage>,
 }
 
 impl<Stage> Plan<Stage> {
     /// State for the next plan.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+    pub fn history(&self) -> &PlanHistory {
+        &self.history
     }
 
     /// Consumes the plan and returns the state for the next one.
-    pub fn into_ledger(self) -> Ledger {
-        self.ledger
+    pub fn into_history(self) -> PlanHistory {
+        self.history
     }
 
     pub(crate) fn into_stage<Next>(self) -> Plan<Next> {
@@ -162,7 +162,7 @@ impl<Stage> Plan<Stage> {
             warnings,
             shape,
             environment,
-            ledger,
+            history,
             stage: _,
         } = self;
         Plan {
@@ -175,7 +175,7 @@ impl<Stage> Plan<Stage> {
             warnings,
             shape,
             environment,
-            ledger,
+            history,
             stage: PhantomData,
         }
     }
@@ -186,8 +186,8 @@ impl Plan<Linted> {
     pub fn confirm(&mut self, step: &PlanStep) {
         match step.kind {
             StepKind::Pin => {
-                self.ledger.restored.remove(&step.thread);
-                self.ledger.record_repaired(step.thread);
+                self.history.restored.remove(&step.thread);
+                self.history.record_repaired(step.thread);
                 let mask = step.mask.clone();
                 let environment = self.environment.clone();
                 let verified = Verified {
@@ -196,11 +196,11 @@ impl Plan<Linted> {
                     environment,
                     is_ours: true,
                 };
-                self.ledger.verified.insert(step.thread, verified);
+                self.history.verified.insert(step.thread, verified);
             }
             StepKind::Restore => {
-                self.ledger.verified.remove(&step.thread);
-                self.ledger.restored.insert(step.thread, step.process);
+                self.history.verified.remove(&step.thread);
+                self.history.restored.insert(step.thread, step.process);
             }
         }
     }
@@ -211,7 +211,7 @@ impl Plan<Linted> {
         if step.kind == StepKind::Restore {
             return None;
         }
-        let back_off = self.ledger.record_change(step.thread, self.at)?;
+        let back_off = self.history.record_change(step.thread, self.at)?;
         Some(PlacementWarning::BackedOff {
             thread: step.thread,
             slot: step.slot,
@@ -246,10 +246,10 @@ pub fn plan(
     policy: &SubjectPolicy,
     observation: &Observation,
     mapping: Option<&Mapping>,
-    ledger: &Ledger,
+    history: &PlanHistory,
 ) -> Plan<Proposed> {
-    let roles = find_roles(observation, policy.workers, ledger);
-    plan_with_roles(policy, observation, mapping, ledger, &roles)
+    let roles = find_roles(observation, policy.workers, history);
+    plan_with_roles(policy, observation, mapping, history, &roles)
 }
 
 /// As [`plan`], with roles already known.
@@ -257,18 +257,18 @@ pub(crate) fn plan_with_roles(
     policy: &SubjectPolicy,
     observation: &Observation,
     mapping: Option<&Mapping>,
-    ledger: &Ledger,
+    history: &PlanHistory,
     roles: &Roles,
 ) -> Plan<Proposed> {
-    let mut draft = PlanBuilder::new(policy, observation, ledger);
+    let mut draft = PlanBuilder::new(policy, observation, history);
     if observation.cpuset.is_empty() {
         draft.plan.warnings.push(PlacementWarning::EmptyCpuset);
         return draft.finish();
     }
-    draft.plan.ledger.arbiter = roles.arbiter;
+    draft.plan.history.arbiter = roles.arbiter;
     draft
         .plan
-        .ledger
+        .history
         .command_pattern
         .clone_from(&roles.command_pattern);
     draft.plan.shape = server_shape(observation, roles, policy.threads);
@@ -297,24 +297,28 @@ pub(crate) fn plan_with_roles(
 struct PlanBuilder<'a> {
     policy: &'a SubjectPolicy,
     observation: &'a Observation,
-    before: &'a Ledger,
+    before: &'a PlanHistory,
     plan: Plan<Proposed>,
 }
 
 impl<'a> PlanBuilder<'a> {
-    fn new(policy: &'a SubjectPolicy, observation: &'a Observation, before: &'a Ledger) -> Self {
-        let mut ledger = before.clone();
-        ledger.generation += 1;
-        ledger.forget_exited(observation);
-        ledger.forget_old_changes(observation.at);
+    fn new(
+        policy: &'a SubjectPolicy,
+        observation: &'a Observation,
+        before: &'a PlanHistory,
+    ) -> Self {
+        let mut history = before.clone();
+        history.generation += 1;
+        history.forget_exited(observation);
+        history.forget_old_changes(observation.at);
         let environment = Environment::of(observation);
-        ledger.record_environment(&environment, observation.at);
+        history.record_environment(&environment, observation.at);
         Self {
             policy,
             observation,
             before,
             plan: Plan {
-                generation: ledger.generation,
+                generation: history.generation,
                 at: observation.at,
                 cpuset: observation.cpuset.clone(),
                 targets: BTreeMap::new(),
@@ -323,7 +327,7 @@ impl<'a> PlanBuilder<'a> {
                 warnings: Vec::new(),
                 shape: None,
                 environment,
-                ledger,
+                history,
                 stage: PhantomData,
             },
         }
@@ -333,7 +337,7 @@ impl<'a> PlanBuilder<'a> {
     /// masks that differ.
     fn place(&mut self, workers: Vec<&'a Process>, mapping: Option<&Mapping>) {
         let indexed = index_workers(workers, self.policy, self.before, &mut self.plan.warnings);
-        self.plan.ledger.workers = indexed.workers.iter().map(|(&w, p)| (w, p.id)).collect();
+        self.plan.history.workers = indexed.workers.iter().map(|(&w, p)| (w, p.id)).collect();
         let builder = TargetBuilder {
             policy: self.policy,
             server_kind: self.observation.server_kind,
@@ -349,7 +353,7 @@ impl<'a> PlanBuilder<'a> {
             self.repair(drifted);
             self.plan.targets.extend(targets);
         }
-        self.plan.ledger.slots = slots;
+        self.plan.history.slots = slots;
     }
 
     /// Adds targets for the event loops of the front end, and steps for masks that differ.
@@ -359,7 +363,7 @@ impl<'a> PlanBuilder<'a> {
         let free = front_cpus(self.policy, mapping, cpuset);
         for front in find_front(self.observation, roles) {
             let targets = front.targets(&free, cpuset);
-            self.plan.ledger.front.extend(targets.keys());
+            self.plan.history.front.extend(targets.keys());
             let drifted = self.compare(front.process, &targets);
             self.repair(drifted);
             self.plan.targets.extend(targets);
@@ -382,7 +386,7 @@ impl<'a> PlanBuilder<'a> {
                 continue;
             }
             if thread.mask == target.mask {
-                let before = self.plan.ledger.verified.get(&thread.id);
+                let before = self.plan.history.verified.get(&thread.id);
                 let is_narrow = target.mask != self.plan.environment.cpuset;
                 let adopts = is_narrow && self.policy.enforcement == Enforcement::Enforce;
                 let verified = Verified {
@@ -391,16 +395,16 @@ impl<'a> PlanBuilder<'a> {
                     environment: self.plan.environment.clone(),
                     is_ours: adopts || before.is_some_and(|verified| verified.is_ours),
                 };
-                self.plan.ledger.restored.remove(&thread.id);
-                self.plan.ledger.verified.insert(thread.id, verified);
-                self.plan.ledger.record_repaired(thread.id);
+                self.plan.history.restored.remove(&thread.id);
+                self.plan.history.verified.insert(thread.id, verified);
+                self.plan.history.record_repaired(thread.id);
                 continue;
             }
             let cause = cause_of(
                 thread,
                 &self.plan.environment,
                 self.observation.at,
-                &self.plan.ledger,
+                &self.plan.history,
             );
             self.plan.drifts.push(MaskDrift {
                 thread: thread.id,
@@ -420,9 +424,9 @@ impl<'a> PlanBuilder<'a> {
             let (thread, slot) = (drift.thread, drift.slot);
             let is_change = drift.cause == MaskDriftCause::Foreign
                 && self.policy.enforcement == Enforcement::Enforce
-                && !self.plan.ledger.is_unrepaired(thread);
+                && !self.plan.history.is_unrepaired(thread);
             let at = self.observation.at;
-            if is_change && let Some(back_off) = self.plan.ledger.record_change(thread, at) {
+            if is_change && let Some(back_off) = self.plan.history.record_change(thread, at) {
                 self.plan.warnings.push(PlacementWarning::BackedOff {
                     thread,
                     slot,
@@ -443,7 +447,7 @@ impl<'a> PlanBuilder<'a> {
 
     fn is_backed_off(&self, thread: ThreadId) -> bool {
         self.plan
-            .ledger
+            .history
             .back_off(thread, self.observation.at)
             .is_some()
     }
@@ -457,7 +461,7 @@ impl<'a> PlanBuilder<'a> {
         let cpuset = &self.observation.cpuset;
         let Some(main) = root.main() else { return };
         let is_narrow = main.mask != *cpuset && main.mask.is_subset(cpuset);
-        if is_narrow && !main.mask.is_empty() && !self.plan.ledger.has_pinned(root.id) {
+        if is_narrow && !main.mask.is_empty() && !self.plan.history.has_pinned(root.id) {
             self.plan
                 .warnings
                 .push(PlacementWarning::InheritedAffinity {
@@ -475,14 +479,14 @@ impl<'a> PlanBuilder<'a> {
             let is_helper = roles.of(process) == Role::Helper && touched.contains(&process.parent);
             if is_helper
                 || self.before.has_pinned(process.id)
-                || self.plan.ledger.has_pinned(process.id)
+                || self.plan.history.has_pinned(process.id)
             {
                 touched.insert(process.id.pid);
             }
-            let ledgers = [self.before, &self.plan.ledger];
-            let front_masks: Vec<CpuSet> = ledgers
+            let histories = [self.before, &self.plan.history];
+            let front_masks: Vec<CpuSet> = histories
                 .iter()
-                .flat_map(|ledger| ledger.front_masks(process.id).cloned())
+                .flat_map(|history| history.front_masks(process.id).cloned())
                 .collect();
             for thread in &process.threads {
                 if self.plan.targets.contains_key(&thread.id) || self.is_backed_off(thread.id) {
@@ -491,7 +495,7 @@ impl<'a> PlanBuilder<'a> {
                 let has_inherited_front_mask =
                     has_inherited_front_mask(process.id, thread, &front_masks);
                 if has_inherited_front_mask {
-                    self.plan.ledger.front.insert(thread.id);
+                    self.plan.history.front.insert(thread.id);
                 }
                 let inherits = has_inherited_front_mask || touched.contains(&process.id.pid);
                 if let Some(cause) = self.restore_cause(thread, inherits) {
@@ -511,7 +515,7 @@ impl<'a> PlanBuilder<'a> {
     /// The cause to restore the mask of a thread without a target, if it must be restored.
     fn restore_cause(&self, thread: &ObservedThread, inherits: bool) -> Option<MaskDriftCause> {
         let cpuset = &self.observation.cpuset;
-        if let Some(verified) = self.plan.ledger.verified.get(&thread.id) {
+        if let Some(verified) = self.plan.history.verified.get(&thread.id) {
             // A kernel that remembers requested masks would re-apply ours later, so it is
             // overwritten even if it is currently not visible. A mask that is neither ours nor the
             // cpuset was set by another program afterwards and is kept.
@@ -521,7 +525,7 @@ impl<'a> PlanBuilder<'a> {
             return (verified.is_ours && is_ours).then_some(MaskDriftCause::Policy);
         }
         let is_narrow = thread.mask != *cpuset && thread.mask.is_subset(cpuset);
-        let was_restored = self.plan.ledger.restored.contains_key(&thread.id);
+        let was_restored = self.plan.history.restored.contains_key(&thread.id);
         (inherits && is_narrow && !was_restored).then_some(MaskDriftCause::Inherited)
     }
 

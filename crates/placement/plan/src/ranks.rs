@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use albacore_solver::{Rank, Slot, WorkerIndex};
 
 use crate::limits::{BUSY_RATIO, BUSY_TICKS};
-use crate::{Ledger, PlacementWarning, Process, SubjectPolicy, ThreadId, parse_thread_name};
+use crate::{PlacementWarning, PlanHistory, Process, SubjectPolicy, ThreadId, parse_thread_name};
 
 /// Workers by index, and surplus worker processes.
 pub(crate) struct IndexedWorkers<'a> {
@@ -23,7 +23,7 @@ pub(crate) struct IndexedWorkers<'a> {
 pub(crate) fn index_workers<'a>(
     mut processes: Vec<&'a Process>,
     policy: &SubjectPolicy,
-    ledger: &Ledger,
+    history: &PlanHistory,
     warnings: &mut Vec<PlacementWarning>,
 ) -> IndexedWorkers<'a> {
     processes.sort_by_key(|process| process.id);
@@ -35,7 +35,7 @@ pub(crate) fn index_workers<'a>(
     for process in processes {
         let named = claimed_index(process);
         let claim = named
-            .or_else(|| ledger.index_of(process.id))
+            .or_else(|| history.index_of(process.id))
             .filter(|w| w.0 < policy.workers);
         match claim {
             Some(worker) if !indexed.workers.contains_key(&worker) => {
@@ -86,7 +86,7 @@ pub(crate) fn rank_threads(
     worker: WorkerIndex,
     process: &Process,
     threads: u16,
-    ledger: &Ledger,
+    history: &PlanHistory,
 ) -> RankedThreads {
     let slot = |rank: u16| Slot {
         worker,
@@ -114,7 +114,7 @@ pub(crate) fn rank_threads(
                 .filter(|thread| thread.id.tid.0 != process.id.pid.0)
         };
         for rank in 1..threads {
-            if let Some(before) = ledger.thread_at(slot(rank))
+            if let Some(before) = history.thread_at(slot(rank))
                 && peers().any(|thread| thread.id == before)
             {
                 slots.insert(slot(rank), before);

@@ -24,7 +24,9 @@
 use std::collections::BTreeMap;
 
 use crate::limits::{GROUP_AGE_MICROS, NON_FORKING_AGE_MICROS, WRAPPERS_MAX};
-use crate::{Ledger, Micros, Observation, Pid, Process, ProcessId, ServerKind, parse_thread_name};
+use crate::{
+    Micros, Observation, Pid, PlanHistory, Process, ProcessId, ServerKind, parse_thread_name,
+};
 
 /// Role of a process in placement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,7 +67,7 @@ impl Roles {
 }
 
 /// Finds the roles if the policy requests `requested` workers; `before` contains earlier findings.
-pub fn find_roles(observation: &Observation, requested: u16, before: &Ledger) -> Roles {
+pub fn find_roles(observation: &Observation, requested: u16, before: &PlanHistory) -> Roles {
     match observation.server_kind {
         ServerKind::Named => find_named(observation),
         ServerKind::PreFork => find_forked(observation, requested, before),
@@ -91,7 +93,7 @@ fn find_named(observation: &Observation) -> Roles {
     found
 }
 
-fn find_forked(observation: &Observation, requested: u16, before: &Ledger) -> Roles {
+fn find_forked(observation: &Observation, requested: u16, before: &PlanHistory) -> Roles {
     let tree = ProcessTree::new(observation);
     let mut found = Roles::default();
     let Some(mut here) = observation.processes.first() else {

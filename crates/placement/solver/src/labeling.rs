@@ -2,12 +2,12 @@
 //!
 //! **Problem.** Placed peers need ranks 1..T-1 such that no worker has a rank twice and at most
 //! ceil(W/C) threads of a deployment with equal rank share a cpu (rule 2); a peer that stays should
-//! keep its rank, otherwise it counts as moved. **Approach.** The edge coloring of [`Peers`].
-//! **Limits.** Few peers change their rank, not always the fewest.
+//! keep its rank, otherwise it counts as moved. **Approach.** The edge coloring of
+//! [`RankColoringProblem`]. **Limits.** Few peers change their rank, not always the fewest.
 
 pub(crate) mod rank_coloring;
 
-use rank_coloring::Peers;
+use rank_coloring::RankColoringProblem;
 
 /// Value for a thread without a cpu.
 pub(crate) const NO_CPU: u16 = u16::MAX;
@@ -36,7 +36,7 @@ impl Threads<'_> {
         let peers: Vec<(u16, u16)> = (self.places.chunks(self.threads).zip(0u16..))
             .flat_map(|(row, worker)| row[1..].iter().map(move |&cpu| (worker, cpu)))
             .collect();
-        let ranks = Peers {
+        let ranks = RankColoringProblem {
             workers: self.places.len() / self.threads,
             threads: self.threads,
             cpus: self.cpus,

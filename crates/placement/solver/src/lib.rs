@@ -38,11 +38,11 @@ mod work_budget;
 mod worker_order;
 
 pub use albacore_mapping::{
-    BUSY_MAX, BusyMapping, Certificate, CheckReport, Deployment, JointProblem, JointReport,
-    JointSolution, JointViolation, Mapping, Mode, Obstacle, Problem, Proof, ProvenBound, Rank,
-    Relaxation, Slot, Solution, Violation, WorkerIndex, certificate_errors, check, check_joint,
-    check_proof, check_solution, contention, counting_bound, dispatch_order_utilization,
-    joint_counting_bound, objective, relaxed_by, report_joint,
+    Certificate, CheckReport, Deployment, JointProblem, JointReport, JointSolution, JointViolation,
+    Mapping, MappingUtilization, Mode, Obstacle, Problem, Proof, ProvenBound, Rank, Relaxation,
+    Slot, Solution, UTILIZATION_MAX, Violation, WorkerIndex, certificate_errors, check,
+    check_joint, check_proof, check_solution, contention, counting_bound,
+    dispatch_order_utilization, joint_counting_bound, objective, relaxed_by, report_joint,
 };
 pub use error::{ProblemError, validate, validate_size};
 pub use explain::{
@@ -51,7 +51,7 @@ pub use explain::{
     explain_thread,
 };
 pub use joint::{CachedSolution, JointError, solve_joint};
-pub use rule_limits::{RuleLimits, full_mains};
+pub use rule_limits::{RuleLimits, max_full_units_with_main};
 pub use single::{Stage, improve, round_robin, solve, solve_with_stage};
 pub use work_budget::{NANOS_PER_STEP, WorkBudget};
 pub use worker_order::{ExchangeRule, WorkerOrder};

@@ -14,9 +14,9 @@ pub struct RuleLimits {
     /// ceil(W/P), most mains on a core.
     pub core_mains: u32,
     /// Right-hand side of (12); `None` where it does not apply.
-    pub full_mains: Option<u32>,
+    pub full_cpus_with_main: Option<u32>,
     /// Right-hand side of (12+); `None` where it does not apply.
-    pub full_core_mains: Option<u32>,
+    pub full_cores_with_main: Option<u32>,
 }
 
 impl RuleLimits {
@@ -31,8 +31,8 @@ impl RuleLimits {
             cpu_volume: (slots / cpus, slots.div_ceil(cpus)),
             core_volume: (slots / cores, slots.div_ceil(cores)),
             core_mains: workers.div_ceil(cores),
-            full_mains: full_mains(workers, slots, cpus),
-            full_core_mains: full_mains(workers, slots, cores),
+            full_cpus_with_main: max_full_units_with_main(workers, slots, cpus),
+            full_cores_with_main: max_full_units_with_main(workers, slots, cores),
         }
     }
 }
@@ -40,7 +40,7 @@ impl RuleLimits {
 /// Rule (12) or (12+): the maximum number of units (cpus or cores) that hold ceil(slots / units)
 /// threads and a main, max(0, workers - units + r) with r = slots mod units; `None` if the rule
 /// does not apply.
-pub fn full_mains(workers: u32, slots: u32, units: u32) -> Option<u32> {
+pub fn max_full_units_with_main(workers: u32, slots: u32, units: u32) -> Option<u32> {
     let rest = slots % units;
     let applies = rest > 0 && slots > units && workers <= units;
     applies.then(|| (workers + rest).saturating_sub(units))

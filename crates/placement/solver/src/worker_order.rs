@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use albacore_mapping::{BUSY_MAX, BusyMapping, dispatch_order_utilization};
+use albacore_mapping::{MappingUtilization, UTILIZATION_MAX, dispatch_order_utilization};
 use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, Topology};
 
 use crate::levels::{CORE, number_domains};
@@ -42,10 +42,11 @@ impl ExchangeRule {
 /// least contention.
 pub(crate) fn in_dispatch_order(topology: &Topology, mapping: Mapping) -> Mapping {
     let threads = usize::from(mapping.threads).max(1);
-    let busy = dispatch_order_utilization((mapping.cpus.len() / threads) as u16, mapping.threads);
-    let placed = BusyMapping {
+    let utilization =
+        dispatch_order_utilization((mapping.cpus.len() / threads) as u16, mapping.threads);
+    let placed = MappingUtilization {
         mapping: &mapping,
-        busy: &busy,
+        utilization: &utilization,
     };
     let mut order = WorkerOrder::new(topology, vec![placed], &BTreeMap::new());
     let ordered = order.order(0, ExchangeRule::FREE);
@@ -58,16 +59,20 @@ pub(crate) fn order_new(problem: &JointProblem, mappings: &mut [Mapping]) {
     if problem.deployments.iter().all(|of| of.current.is_some()) {
         return;
     }
-    let busy: Vec<Vec<u8>> = problem
+    let utilization: Vec<Vec<u8>> = problem
         .deployments
         .iter()
         .map(|of| dispatch_order_utilization(of.workers, of.threads))
         .collect();
-    let placed = mappings.iter().zip(&busy);
-    let placed = placed.map(|(mapping, busy)| BusyMapping { mapping, busy });
+    let placed = mappings.iter().zip(&utilization);
+    let placed = placed.map(|(mapping, utilization)| MappingUtilization {
+        mapping,
+        utilization,
+    });
     let mut background = BTreeMap::new();
     for obstacle in &problem.obstacles {
-        *background.entry(obstacle.cpu).or_insert(0) += obstacle.weight * u32::from(BUSY_MAX);
+        *background.entry(obstacle.cpu).or_insert(0) +=
+            obstacle.weight * u32::from(UTILIZATION_MAX);
     }
     let mut order = WorkerOrder::new(&problem.topology, placed.collect(), &background);
     let is_new = |index: &usize| problem.deployments[*index].current.is_none();
@@ -84,12 +89,12 @@ pub(crate) fn order_new(problem: &JointProblem, mappings: &mut [Mapping]) {
 /// Mappings on one machine with the utilization of their threads, and other load.
 #[derive(Debug)]
 pub struct WorkerOrder<'a> {
-    placed: Vec<BusyMapping<'a>>,
+    placed: Vec<MappingUtilization<'a>>,
     cpus: &'a [Cpu],
     /// The core of each position.
     cores: Vec<u16>,
     /// Utilization of the thread of each slot, mapping by mapping.
-    busy: Vec<u8>,
+    utilization: Vec<u8>,
     on_core: Vec<Loads>,
     on_cpu: Vec<Loads>,
 }
@@ -101,7 +106,7 @@ impl<'a> WorkerOrder<'a> {
     /// Threads on cpus that the machine does not have are ignored.
     pub fn new(
         topology: &'a Topology,
-        placed: Vec<BusyMapping<'a>>,
+        placed: Vec<MappingUtilization<'a>>,
         background: &BTreeMap<CpuId, u32>,
     ) -> Self {
         let cpus = topology.cpus();
@@ -110,21 +115,25 @@ impl<'a> WorkerOrder<'a> {
             placed,
             cpus,
             cores,
-            busy: Vec::new(),
+            utilization: Vec::new(),
             on_core: vec![Loads::new(); count],
             on_cpu: vec![Loads::new(); cpus.len()],
         };
-        for &BusyMapping { mapping, busy } in &order.placed {
-            let listed = busy.iter().copied().chain(std::iter::repeat(0));
-            let listed = listed.map(|percent| percent.min(BUSY_MAX));
-            order.busy.extend(listed.take(mapping.cpus.len()));
+        for &MappingUtilization {
+            mapping,
+            utilization,
+        } in &order.placed
+        {
+            let listed = utilization.iter().copied().chain(std::iter::repeat(0));
+            let listed = listed.map(|percent| percent.min(UTILIZATION_MAX));
+            order.utilization.extend(listed.take(mapping.cpus.len()));
         }
         for which in 0..order.placed.len() {
             order.count(which, true);
         }
         for (&id, &load) in background {
             if let Some(position) = order.position(id) {
-                let load = load.min(BUSY_MAX.into()) as u8;
+                let load = load.min(UTILIZATION_MAX.into()) as u8;
                 let core = usize::from(order.cores[position]);
                 *order.on_core[core].entry(load).or_insert(0) += 1;
                 *order.on_cpu[position].entry(load).or_insert(0) += 1;
@@ -153,7 +162,7 @@ impl<'a> WorkerOrder<'a> {
             };
             let core = usize::from(self.cores[position]);
             for loads in [&mut self.on_core[core], &mut self.on_cpu[position]] {
-                let threads = loads.entry(self.busy[slot]).or_insert(0);
+                let threads = loads.entry(self.utilization[slot]).or_insert(0);
                 match is_added {
                     true => *threads += 1,
                     false => *threads -= 1,
@@ -168,8 +177,8 @@ impl<'a> WorkerOrder<'a> {
         let mapping = self.placed.get(which)?.mapping;
         let own = self.slots(which);
         let threads = usize::from(mapping.threads).max(1);
-        let columns = Columns::of(&self.busy[own.clone()], threads);
-        let mut workers = columns.busy.chunks(columns.count);
+        let columns = Columns::of(&self.utilization[own.clone()], threads);
+        let mut workers = columns.utilization.chunks(columns.count);
         let one = workers.next()?;
         if workers.all(|other| other == one) {
             return None;
@@ -188,11 +197,11 @@ impl<'a> WorkerOrder<'a> {
         let gain_min = rule.gain_min.max(1) as i64;
         let is_other = exchange.run(gain_min, |a, b| nodes[a] == nodes[b]);
         let mut cpus = mapping.cpus.clone();
-        let listed = self.busy[own.clone()].to_vec();
+        let listed = self.utilization[own.clone()].to_vec();
         for (row, &worker) in exchange.worker_in.iter().enumerate() {
             cpus[worker * threads..][..threads].copy_from_slice(rows[row]);
-            let busy = &listed[worker * threads..][..threads];
-            self.busy[own.start + row * threads..][..threads].copy_from_slice(busy);
+            let utilization = &listed[worker * threads..][..threads];
+            self.utilization[own.start + row * threads..][..threads].copy_from_slice(utilization);
         }
         self.count(which, true);
         let threads = mapping.threads;
@@ -241,7 +250,7 @@ impl<'a> WorkerOrder<'a> {
                 }
                 times[place] -= 2; // the thread itself, on its core and its cpu
             }
-            alone.push(cost_by_busy(&rivals, missing, &columns.busy));
+            alone.push(cost_by_utilization(&rivals, missing, &columns.utilization));
             met.sort_unstable();
             met.dedup();
             let of = |other: usize| {
@@ -263,15 +272,16 @@ impl<'a> WorkerOrder<'a> {
 
 /// Cost of a place for threads of each utilization, given rivals of other deployments and missing
 /// capacity; indexed by percent, empty if it is always 0.
-fn cost_by_busy(rivals: &Loads, missing: u64, busy: &[u8]) -> Vec<u64> {
+fn cost_by_utilization(rivals: &Loads, missing: u64, utilization: &[u8]) -> Vec<u64> {
     if missing == 0 && rivals.values().all(|&threads| threads == 0) {
         return Vec::new();
     }
-    let mut costs = vec![0; usize::from(BUSY_MAX) + 1];
-    for &busy in busy.iter().collect::<BTreeSet<_>>() {
-        let of = |(&rival, &threads): (&u8, &u64)| threads * u64::from(busy.min(rival));
+    let mut costs = vec![0; usize::from(UTILIZATION_MAX) + 1];
+    for &utilization in utilization.iter().collect::<BTreeSet<_>>() {
+        let of = |(&rival, &threads): (&u8, &u64)| threads * u64::from(utilization.min(rival));
         let contended: u64 = rivals.iter().map(of).sum();
-        costs[usize::from(busy)] = contended + u64::from(busy) * missing / u64::from(CAPACITY_MAX);
+        costs[usize::from(utilization)] =
+            contended + u64::from(utilization) * missing / u64::from(CAPACITY_MAX);
     }
     costs
 }
@@ -282,17 +292,22 @@ struct Columns {
     of: Vec<usize>,
     count: usize,
     /// Utilization of the threads of each worker in each column, worker by worker.
-    busy: Vec<u8>,
+    utilization: Vec<u8>,
 }
 
 impl Columns {
     /// Groups ranks, given the utilization of the threads of all workers, slot by slot.
-    fn of(busy: &[u8], threads: usize) -> Self {
+    fn of(utilization: &[u8], threads: usize) -> Self {
         let mut known: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
         let mut ranks = Vec::new();
         let of: Vec<usize> = (0..threads)
             .map(|rank| {
-                let column: Vec<u8> = busy.iter().skip(rank).step_by(threads).copied().collect();
+                let column: Vec<u8> = utilization
+                    .iter()
+                    .skip(rank)
+                    .step_by(threads)
+                    .copied()
+                    .collect();
                 let next = known.len();
                 *known.entry(column).or_insert_with(|| {
                     ranks.push(rank);
@@ -300,12 +315,12 @@ impl Columns {
                 })
             })
             .collect();
-        let workers = busy.chunks(threads);
+        let workers = utilization.chunks(threads);
         let first_of_each =
             |worker: &[u8]| -> Vec<u8> { ranks.iter().map(|&rank| worker[rank]).collect() };
         Self {
             count: ranks.len(),
-            busy: workers.flat_map(first_of_each).collect(),
+            utilization: workers.flat_map(first_of_each).collect(),
             of,
         }
     }
@@ -323,9 +338,9 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn busy_in(&self, place: usize) -> u8 {
+    fn utilization_in(&self, place: usize) -> u8 {
         let (row, column) = (place / self.columns.count, place % self.columns.count);
-        self.columns.busy[self.worker_in[row] * self.columns.count + column]
+        self.columns.utilization[self.worker_in[row] * self.columns.count + column]
     }
 
     /// Exchanges rows while that gains; returns whether any were exchanged.
@@ -367,12 +382,14 @@ impl Exchange {
         let places = |row: usize| row * count..(row + 1) * count;
         let mut cost = 0;
         for place in places(a).chain(places(b)) {
-            let busy = self.busy_in(place);
-            cost += self.alone[place].get(usize::from(busy)).unwrap_or(&0);
+            let utilization = self.utilization_in(place);
+            cost += self.alone[place]
+                .get(usize::from(utilization))
+                .unwrap_or(&0);
             for &(other, times) in &self.shared[place] {
                 let is_inside = places(a).contains(&other) || places(b).contains(&other);
                 if !is_inside || other >= place {
-                    cost += times * u64::from(busy.min(self.busy_in(other)));
+                    cost += times * u64::from(utilization.min(self.utilization_in(other)));
                 }
             }
         }

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use albacore_solver::{
-    BusyMapping, ExchangeRule, Mapping, Mode, Problem, WorkBudget, WorkerOrder, contention, solve,
+    ExchangeRule, Mapping, MappingUtilization, Mode, Problem, WorkBudget, WorkerOrder, contention,
+    solve,
 };
 use albacore_topology::{CAPACITY_MAX, CpuId, Topology, parse_synthetic};
 use proptest::prelude::*;
@@ -23,8 +24,11 @@ fn mapping() -> impl Strategy<Value = (Mapping, Vec<u8>)> {
     (1u16..=5, 1u16..=3).prop_flat_map(|(workers, threads)| {
         let cpus = prop::collection::vec((0..CPUS).prop_map(CpuId), usize::from(workers * threads));
         let share = prop_oneof![Just(0u8), Just(100), 0u8..=100];
-        let busy = prop::collection::vec(share, usize::from(workers * threads));
-        (cpus.prop_map(move |cpus| Mapping { threads, cpus }), busy)
+        let utilization = prop::collection::vec(share, usize::from(workers * threads));
+        (
+            cpus.prop_map(move |cpus| Mapping { threads, cpus }),
+            utilization,
+        )
     })
 }
 
@@ -49,10 +53,13 @@ fn case() -> impl Strategy<Value = Case> {
 
 impl Case {
     fn contention(&self, mappings: &[Mapping]) -> u64 {
-        let busy = self.mappings.iter().map(|(_, busy)| busy);
-        let placed = mappings.iter().zip(busy);
-        let placed: Vec<BusyMapping<'_>> = placed
-            .map(|(mapping, busy)| BusyMapping { mapping, busy })
+        let utilization = self.mappings.iter().map(|(_, utilization)| utilization);
+        let placed = mappings.iter().zip(utilization);
+        let placed: Vec<MappingUtilization<'_>> = placed
+            .map(|(mapping, utilization)| MappingUtilization {
+                mapping,
+                utilization,
+            })
             .collect();
         contention(&self.machine, &placed, &self.background)
     }
@@ -60,7 +67,10 @@ impl Case {
     /// The first mapping after ordering.
     fn ordered(&self, rule: ExchangeRule) -> Mapping {
         let placed = self.mappings.iter();
-        let placed = placed.map(|(mapping, busy)| BusyMapping { mapping, busy });
+        let placed = placed.map(|(mapping, utilization)| MappingUtilization {
+            mapping,
+            utilization,
+        });
         let mut order = WorkerOrder::new(&self.machine, placed.collect(), &self.background);
         let ordered = order.order(0, rule);
         ordered.unwrap_or_else(|| self.mappings[0].0.clone())
@@ -193,11 +203,11 @@ fn busy_workers_of_a_new_deployment_keep_apart() {
             threads,
             cpus: by_cpus.concat(),
         };
-        let busy = vec![100; usize::from(workers / 2 * threads)];
+        let utilization = vec![100; usize::from(workers / 2 * threads)];
         [&by_cpus, &solved.mapping].map(|mapping| {
-            let placed = BusyMapping {
+            let placed = MappingUtilization {
                 mapping,
-                busy: &busy,
+                utilization: &utilization,
             };
             contention(&problem.topology, &[placed], &BTreeMap::new()) / 100
         })

@@ -5,7 +5,7 @@
 //! waiting time), or by the CPU time per request if the primary metric is not worse; in both cases
 //! by more than the noise, and by more than a user would notice.
 
-use albacore_statistics::{Claim, EQUIVALENCE_RATIO, Interval, compare};
+use albacore_statistics::{EQUIVALENCE_RATIO, Interval, SpeedDifference, compare};
 
 use crate::arm::Arm;
 use crate::limits::FALSE_CLAIMS;
@@ -117,8 +117,12 @@ impl Comparison<'_> {
     }
 
     fn beats(&self, one: usize, other: usize) -> Option<DecidingMetric> {
-        let is_gain = |i: Interval| i.claim() == Claim::Faster && i.ratio > EQUIVALENCE_RATIO;
-        let is_loss = |i: Interval| i.claim() == Claim::Slower && i.ratio < 1.0 / EQUIVALENCE_RATIO;
+        let is_gain = |i: Interval| {
+            i.speed_difference() == SpeedDifference::Faster && i.ratio > EQUIVALENCE_RATIO
+        };
+        let is_loss = |i: Interval| {
+            i.speed_difference() == SpeedDifference::Slower && i.ratio < 1.0 / EQUIVALENCE_RATIO
+        };
         let first = self.ratio(DecidingMetric::Primary, one, other);
         if first.is_some_and(is_gain) {
             return Some(DecidingMetric::Primary);

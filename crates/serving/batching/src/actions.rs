@@ -17,7 +17,7 @@ pub struct Dispatch {
     pub losses: u32,
     /// How many of these were killed because the batch took too long.
     pub hangs: u32,
-    members: Range<usize>,
+    requests: Range<usize>,
 }
 
 /// Abandon a request: alone in its batch, it reached [`crate::BLAME_MAX`].
@@ -36,28 +36,28 @@ pub struct Actions {
     /// Send [`crate::Event::Timer`] at this time unless another event comes first. Replaces the
     /// previous timer, `None` clears it.
     pub timer: Option<Nanos>,
-    members: Vec<RequestKey>,
+    requests: Vec<RequestKey>,
 }
 
 impl Actions {
     /// The requests of a dispatch, in arrival order.
     #[must_use]
-    pub fn members(&self, dispatch: &Dispatch) -> &[RequestKey] {
-        self.members
-            .get(dispatch.members.clone())
+    pub fn requests(&self, dispatch: &Dispatch) -> &[RequestKey] {
+        self.requests
+            .get(dispatch.requests.clone())
             .unwrap_or_default()
     }
 
     pub(crate) fn clear(&mut self) {
         self.dispatches.clear();
         self.abandoned.clear();
-        self.members.clear();
+        self.requests.clear();
         self.timer = None;
     }
 
     pub(crate) fn dispatch(&mut self, worker: WorkerIndex, batch: &Batch) {
-        let start = self.members.len();
-        self.members
+        let start = self.requests.len();
+        self.requests
             .extend(batch.entries.iter().map(|entry| entry.key));
         self.dispatches.push(Dispatch {
             worker,
@@ -65,7 +65,7 @@ impl Actions {
             rows: batch.entries.iter().map(|entry| entry.rows).sum(),
             losses: batch.losses,
             hangs: batch.hangs,
-            members: start..self.members.len(),
+            requests: start..self.requests.len(),
         });
     }
 }

@@ -6,11 +6,11 @@
 //! threads decide concurrently.
 //!
 //! **Approach.** After each step the scheduler publishes the numbers that admission needs; they are
-//! read one by one ([`QueueBoard`]). Rows are counted when they are reserved, by the thread that
-//! admits them, so the next thread sees them. A request is judged by the waiting requests of its
-//! own queue, on the queue's share of the workers; of other queues only running batches count. If
-//! nothing waits and a worker is free, every request is admitted: the known costs may be wrong, and
-//! only batches correct them.
+//! read one by one ([`QueueAdmission`]). Rows are counted when they are reserved, by the thread
+//! that admits them, so the next thread sees them. A request is judged by the waiting requests of
+//! its own queue, on the queue's share of the workers; of other queues only running batches count.
+//! If nothing waits and a worker is free, every request is admitted: the known costs may be wrong,
+//! and only batches correct them.
 //!
 //! **Bounds.** The rows of all queues never exceed their bound, and those of a group never exceed
 //! its share of it, except for a request that arrives when its group has no rows. A thread decides
@@ -70,7 +70,7 @@ impl AtomicTime {
 
 /// State that all queues share: the workers, and the bound of all rows.
 #[derive(Debug)]
-pub(crate) struct WorkersBoard {
+pub(crate) struct SharedAdmission {
     present: AtomicUsize,
     idle: AtomicUsize,
     /// Expected completion time of the first of the running batches.
@@ -80,7 +80,7 @@ pub(crate) struct WorkersBoard {
     rows_max: AtomicUsize,
 }
 
-impl WorkersBoard {
+impl SharedAdmission {
     pub(crate) fn new(rows_max: usize) -> Self {
         Self {
             present: AtomicUsize::new(0),
@@ -119,7 +119,7 @@ impl WorkersBoard {
 
 /// State that the queues of one group (the kinds of output of a model) share.
 #[derive(Debug)]
-pub(crate) struct GroupBoard {
+pub(crate) struct GroupAdmission {
     rows: AtomicUsize,
     /// The share of the group in the bound of rows.
     rows_max: AtomicUsize,
@@ -127,7 +127,7 @@ pub(crate) struct GroupBoard {
     shortest_other_objective: AtomicTime,
 }
 
-impl GroupBoard {
+impl GroupAdmission {
     pub(crate) fn new() -> Self {
         Self {
             rows: AtomicUsize::new(0),
@@ -163,9 +163,9 @@ pub(crate) struct QueueShare {
 /// The values of one queue that admission reads, and the rows admitted to it.
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct QueueBoard {
-    workers: Arc<WorkersBoard>,
-    pub(crate) group: Arc<GroupBoard>,
+pub struct QueueAdmission {
+    workers: Arc<SharedAdmission>,
+    pub(crate) group: Arc<GroupAdmission>,
     /// Reserved or waiting.
     rows: AtomicUsize,
     /// Of those, rows of late requests, behind all that can be in time.
@@ -189,8 +189,8 @@ pub struct QueueBoard {
 /// Resolution of `last_request`: a time is stored only if the stored one is older than this.
 const LAST_REQUEST_RESOLUTION: Nanos = Nanos(1_000_000);
 
-impl QueueBoard {
-    pub(crate) fn new(workers: &Arc<WorkersBoard>, group: Arc<GroupBoard>) -> Self {
+impl QueueAdmission {
+    pub(crate) fn new(workers: &Arc<SharedAdmission>, group: Arc<GroupAdmission>) -> Self {
         Self {
             workers: Arc::clone(workers),
             group,
@@ -273,7 +273,7 @@ impl QueueBoard {
         last_request
     }
 
-    /// Resets the board because another model uses the queue now.
+    /// Resets it because another model uses the queue now.
     pub(crate) fn reset(&self) {
         self.last_request.set(None);
     }
@@ -444,7 +444,7 @@ impl QueueBoard {
 /// # Errors
 /// It could not; contains how much sooner the workers would have to be free.
 pub fn admit_early<'a>(
-    queues: impl Iterator<Item = &'a QueueBoard>,
+    queues: impl Iterator<Item = &'a QueueAdmission>,
     time: Nanos,
     now: Nanos,
 ) -> Result<(), Nanos> {

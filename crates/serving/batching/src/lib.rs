@@ -17,7 +17,7 @@ mod shares;
 mod units;
 
 pub use actions::{AbandonedRequest, Actions, Dispatch};
-pub use admission::{QueueBoard, QueueFull, RowsAhead, admit_early};
+pub use admission::{QueueAdmission, QueueFull, RowsAhead, admit_early};
 pub use albacore_values::{Nanos, WorkerIndex};
 pub use auto::Prefer;
 pub use limits::BLAME_MAX;

@@ -33,7 +33,7 @@ mod workers;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::admission::{GroupBoard, QueueBoard, QueueFull, RowsAhead, WorkersBoard};
+use crate::admission::{GroupAdmission, QueueAdmission, QueueFull, RowsAhead, SharedAdmission};
 use crate::auto::{AutoPolicy, FrontCost};
 use crate::batch::{Batch, Entry};
 use crate::deadlines::{self, Completion, Delays};
@@ -142,9 +142,9 @@ pub struct Scheduler {
     replays: VecDeque<Batch>,
     /// Values that admission reads, by queue, and the number of rows reserved or waiting, without
     /// replays.
-    boards: Vec<Arc<QueueBoard>>,
-    workers_board: Arc<WorkersBoard>,
-    /// Queues whose boards are out of date.
+    queue_admissions: Vec<Arc<QueueAdmission>>,
+    shared_admission: Arc<SharedAdmission>,
+    /// Queues whose published values are out of date.
     changed: Vec<usize>,
     /// Number of idle workers.
     idle: usize,
@@ -192,8 +192,8 @@ impl Scheduler {
             has_bounds: false,
             workers: (0..config.workers).map(|_| Worker::Absent).collect(),
             replays: VecDeque::with_capacity(config.workers),
-            boards: Vec::new(),
-            workers_board: Arc::new(WorkersBoard::new(config.batching.queue_rows_max)),
+            queue_admissions: Vec::new(),
+            shared_admission: Arc::new(SharedAdmission::new(config.batching.queue_rows_max)),
             changed: Vec::new(),
             idle: 0,
             since_overdue: 0,
@@ -227,7 +227,7 @@ impl Scheduler {
     pub fn set_params(&mut self, params: BatchingParams) {
         let is_changed = params.of_models() != self.config.batching.of_models();
         self.config.batching = params;
-        self.workers_board.set_rows_max(params.queue_rows_max);
+        self.shared_admission.set_rows_max(params.queue_rows_max);
         self.publish_shares();
         for queue in 0..self.profiles.len() {
             if is_changed && self.own_batching[queue].is_none() {
@@ -261,7 +261,7 @@ impl Scheduler {
         {
             *known = profile;
             self.shares.set_objective(queue.0, profile.objective);
-            self.boards[queue.0].set_profile(&profile);
+            self.queue_admissions[queue.0].set_profile(&profile);
             self.apply(queue.0);
         }
     }
@@ -312,8 +312,8 @@ impl Scheduler {
     pub fn reset_arrivals(&mut self, queue: QueueIndex) {
         self.auto.reset(queue);
         self.shares.reset(queue.0);
-        if let Some(board) = self.boards.get(queue.0) {
-            board.reset();
+        if let Some(queue_admission) = self.queue_admissions.get(queue.0) {
+            queue_admission.reset();
             self.apply(queue.0);
         }
     }
@@ -321,22 +321,22 @@ impl Scheduler {
     /// Adds a queue with a weight of its own; existing indices stay valid.
     pub fn add_queue(&mut self) -> QueueIndex {
         self.shares.add_queue(None);
-        self.add_queue_to_core(Arc::new(GroupBoard::new()))
+        self.add_queue_to_core(Arc::new(GroupAdmission::new()))
     }
 
     /// Adds a queue that shares the weight of another one equally.
     pub fn add_sibling(&mut self, sibling: QueueIndex) -> QueueIndex {
         self.shares.add_queue(Some(sibling.0));
         let group = self
-            .boards
+            .queue_admissions
             .get(sibling.0)
-            .map(|board| Arc::clone(&board.group));
-        self.add_queue_to_core(group.unwrap_or_else(|| Arc::new(GroupBoard::new())))
+            .map(|queue_admission| Arc::clone(&queue_admission.group));
+        self.add_queue_to_core(group.unwrap_or_else(|| Arc::new(GroupAdmission::new())))
     }
 
-    fn add_queue_to_core(&mut self, group: Arc<GroupBoard>) -> QueueIndex {
-        let board = QueueBoard::new(&self.workers_board, group);
-        self.boards.push(Arc::new(board));
+    fn add_queue_to_core(&mut self, group: Arc<GroupAdmission>) -> QueueIndex {
+        let queue_admission = QueueAdmission::new(&self.shared_admission, group);
+        self.queue_admissions.push(Arc::new(queue_admission));
         let bounds = self.bounds(QueueIndex(self.profiles.len()));
         let policy = self.config.batching.policy;
         self.core.add_queue(policy.params_without_deadlines(bounds));
@@ -349,26 +349,26 @@ impl Scheduler {
         QueueIndex(self.profiles.len() - 1)
     }
 
-    /// Reserves rows that arrive later, see [`QueueBoard::reserve`].
+    /// Reserves rows that arrive later, see [`QueueAdmission::reserve`].
     ///
     /// # Errors
-    /// See [`QueueBoard::reserve`].
+    /// See [`QueueAdmission::reserve`].
     pub fn reserve(&mut self, queue: QueueIndex, rows: usize) -> Result<(), QueueFull> {
         self.note_request(queue, self.now);
-        self.boards[queue.0].reserve(rows)
+        self.queue_admissions[queue.0].reserve(rows)
     }
 
     /// Releases reserved rows that will not arrive.
     pub fn unreserve(&mut self, queue: QueueIndex, rows: usize) {
-        if let Some(board) = self.boards.get(queue.0) {
-            board.release(rows);
+        if let Some(queue_admission) = self.queue_admissions.get(queue.0) {
+            queue_admission.release(rows);
         }
     }
 
     /// Rows reserved or waiting.
     #[must_use]
     pub fn queued_rows(&self) -> usize {
-        self.workers_board.rows()
+        self.shared_admission.rows()
     }
 
     /// Expected time to answer `rows` reserved rows of a queue behind those that run before them,
@@ -382,10 +382,12 @@ impl Scheduler {
         time: Nanos,
         now: Nanos,
     ) -> Nanos {
-        self.boards.get(queue.0).map_or(Nanos(0), |board| {
-            let waiting = board.rows().saturating_sub(rows);
-            board.expected_reply_time(rows, waiting, ahead, time, now)
-        })
+        self.queue_admissions
+            .get(queue.0)
+            .map_or(Nanos(0), |queue_admission| {
+                let waiting = queue_admission.rows().saturating_sub(rows);
+                queue_admission.expected_reply_time(rows, waiting, ahead, time, now)
+            })
     }
 
     /// Workers that run a batch.

@@ -71,7 +71,7 @@ impl Driver {
             .map(|d| {
                 (
                     d.worker.position(),
-                    self.actions.members(d).iter().map(|key| key.0).collect(),
+                    self.actions.requests(d).iter().map(|key| key.0).collect(),
                 )
             })
             .collect()

@@ -4,21 +4,21 @@
 //! A request's time is divided between the front, which reads it and writes its reply, and the
 //! workers. The front's part is estimated from the time that the request waited to be read and from
 //! the time to write replies ([`ReplyLatency`]); the rest must be sufficient for the queued work
-//! that the scheduler has published ([`QueueBoard`]). If the front takes more than its part
+//! that the scheduler has published ([`QueueAdmission`]). If the front takes more than its part
 //! ([`FrontTimeLimit`]), requests are rejected even if a worker is idle: those of models that use
 //! more than their share of the front's time (front shares of [`crate::state`]).
 //!
-//! **Bounds.** The overshoot of rows and work is bounded by [`QueueBoard`]. Other values published
-//! by the state (shares, pace of errors, workers) are at most [`ADMISSION_PERIOD`] old, or as old
-//! as the lock of the state has been held: a request that finds older values refreshes them, unless
-//! the lock is held. Counters of admission reach metrics with the same delay, or when they are
-//! read.
+//! **Bounds.** The overshoot of rows and work is bounded by [`QueueAdmission`]. Other values
+//! published by the state (shares, pace of errors, workers) are at most [`ADMISSION_PERIOD`] old,
+//! or as old as the lock of the state has been held: a request that finds older values refreshes
+//! them, unless the lock is held. Counters of admission reach metrics with the same delay, or when
+//! they are read.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use albacore_batching::{Nanos, QueueBoard, RowsAhead, admit_early};
+use albacore_batching::{Nanos, QueueAdmission, RowsAhead, admit_early};
 
 use crate::LoopIndex;
 use crate::front_time_limit::FrontTimeLimit;
@@ -101,7 +101,7 @@ const SHED_KINDS: usize = Kind::ALL.len() + 1;
 /// line.
 #[derive(Debug)]
 #[repr(align(128))]
-struct SlotBoard {
+struct SlotAdmission {
     /// Requests that were read, by output class.
     requests: [AtomicU64; CLASSES],
     /// Requests with unknown outputs.
@@ -120,7 +120,7 @@ struct SlotBoard {
 /// A request with unknown outputs may be within its share of the front.
 const MAY_BE_WITHIN_SHARE: usize = 1 << CLASSES;
 
-impl SlotBoard {
+impl SlotAdmission {
     fn new() -> Self {
         Self {
             requests: [const { AtomicU64::new(0) }; CLASSES],
@@ -164,9 +164,9 @@ pub(crate) struct WorkersShape {
 
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// Boards of the queues of slots in use.
-    queues: Box<[OnceLock<Arc<QueueBoard>>]>,
-    slots: Box<[SlotBoard]>,
+    /// Admission of the queues of slots in use.
+    queues: Box<[OnceLock<Arc<QueueAdmission>>]>,
+    slots: Box<[SlotAdmission]>,
     /// Fraction of a request's time that the front may take.
     pub(crate) front_time_limit: FrontTimeLimit,
     is_closed: AtomicBool,
@@ -181,7 +181,7 @@ impl Admission {
     pub(crate) fn new(loops: usize) -> Self {
         Self {
             queues: (0..QUEUES_MAX).map(|_| OnceLock::new()).collect(),
-            slots: (0..SLOTS_MAX).map(|_| SlotBoard::new()).collect(),
+            slots: (0..SLOTS_MAX).map(|_| SlotAdmission::new()).collect(),
             front_time_limit: FrontTimeLimit::new(loops),
             is_closed: AtomicBool::new(false),
             is_crash_looping: AtomicBool::new(false),
@@ -193,20 +193,20 @@ impl Admission {
 
     // ---- for the state ----
 
-    /// Adds the board of a queue of a slot.
-    pub(crate) fn add_queue(&self, queue: usize, board: &Arc<QueueBoard>) {
-        self.queues[queue].get_or_init(|| Arc::clone(board));
+    /// Adds the admission of a queue of a slot.
+    pub(crate) fn add_queue(&self, queue: usize, queue_admission: &Arc<QueueAdmission>) {
+        self.queues[queue].get_or_init(|| Arc::clone(queue_admission));
     }
 
     /// Resets a slot because another model uses it now.
     pub(crate) fn start_slot(&self, slot: usize) {
-        let board = &self.slots[slot];
+        let slot_admission = &self.slots[slot];
         self.take_counts(slot);
-        board
+        slot_admission
             .within_share
             .store(MAY_BE_WITHIN_SHARE, Ordering::Relaxed);
-        board.next_error.store(0, Ordering::Relaxed);
-        board.min_cost.reset();
+        slot_admission.next_error.store(0, Ordering::Relaxed);
+        slot_admission.min_cost.reset();
     }
 
     /// Rejects every request from now on.
@@ -233,7 +233,7 @@ impl Admission {
     }
 
     pub(crate) fn publish_share(&self, slot: usize, share: &FrontShare) {
-        let board = &self.slots[slot];
+        let slot_admission = &self.slots[slot];
         let classes = share.within_share.iter().enumerate();
         let bits: usize = classes.map(|(class, &is)| usize::from(is) << class).sum();
         let may_be = if share.may_be_within_share {
@@ -241,35 +241,37 @@ impl Admission {
         } else {
             0
         };
-        board.within_share.store(bits | may_be, Ordering::Relaxed);
+        slot_admission
+            .within_share
+            .store(bits | may_be, Ordering::Relaxed);
         let period = share.error_period.map_or(0, |period| period.0.max(1));
-        board.error_period.store(period, Ordering::Relaxed);
+        slot_admission.error_period.store(period, Ordering::Relaxed);
     }
 
     pub(crate) fn take_counts(&self, slot: usize) -> AdmissionCounts {
-        let board = &self.slots[slot];
+        let slot_admission = &self.slots[slot];
         // Most counters are 0; reading first avoids exclusive access to their cache line.
         let take = |counter: &AtomicU64| match counter.load(Ordering::Relaxed) {
             0 => 0,
             _ => counter.swap(0, Ordering::Relaxed),
         };
-        let shed = board.shed.iter().enumerate();
+        let shed = slot_admission.shed.iter().enumerate();
         let shed = shed.map(|(index, shed)| (Kind::ALL.get(index).copied(), take(shed)));
         AdmissionCounts {
-            requests: board.requests.each_ref().map(take),
-            unread: take(&board.unread),
+            requests: slot_admission.requests.each_ref().map(take),
+            unread: take(&slot_admission.unread),
             shed: shed.filter(|&(_, count)| count > 0).collect(),
         }
     }
 
     // ---- for requests ----
 
-    fn queue(&self, slot: usize, kinds: KindSet) -> Option<&QueueBoard> {
-        let board = self.queues.get(queue_of(slot, kinds).0)?;
-        board.get().map(Arc::as_ref)
+    fn queue(&self, slot: usize, kinds: KindSet) -> Option<&QueueAdmission> {
+        let queue_admission = self.queues.get(queue_of(slot, kinds).0)?;
+        queue_admission.get().map(Arc::as_ref)
     }
 
-    fn queues(&self, slot: usize) -> impl Iterator<Item = &QueueBoard> + Clone {
+    fn queues(&self, slot: usize) -> impl Iterator<Item = &QueueAdmission> + Clone {
         queues_of(slot).filter_map(|queue| self.queues.get(queue.0)?.get().map(Arc::as_ref))
     }
 
@@ -313,7 +315,7 @@ impl Admission {
         let shortest_other = self
             .queues(slot)
             .next()
-            .and_then(QueueBoard::shortest_other_objective);
+            .and_then(QueueAdmission::shortest_other_objective);
         let is_within_share = self.is_within_share(slot, MAY_BE_WITHIN_SHARE);
         let limits = self.time_limits(time_limit, shortest_other, is_within_share, reply_latency);
         let admitted = self
@@ -369,7 +371,7 @@ impl Admission {
     pub(crate) fn refuse_memory(&self, slot: usize, rows: usize, kinds: KindSet) -> Refusal {
         self.unreserve(slot, rows, kinds);
         self.count_shed(slot, kinds.costliest());
-        let queued = self.queue(slot, kinds).map_or(0, QueueBoard::all_rows);
+        let queued = self.queue(slot, kinds).map_or(0, QueueAdmission::all_rows);
         Refusal::MemoryFull {
             retry_after: self.retry_after(queued),
             rows,
@@ -379,11 +381,11 @@ impl Admission {
     /// Records a request of this model that ends without a result; returns how long to hold its
     /// reply. `is_counted`: it was rejected, and counted, by admission.
     pub(crate) fn error_reply_delay(&self, slot: usize, is_counted: bool, now: Nanos) -> Duration {
-        let board = &self.slots[slot];
+        let slot_admission = &self.slots[slot];
         if !is_counted {
-            board.unread.fetch_add(1, Ordering::Relaxed);
+            slot_admission.unread.fetch_add(1, Ordering::Relaxed);
         }
-        let period = board.error_period.load(Ordering::Relaxed);
+        let period = slot_admission.error_period.load(Ordering::Relaxed);
         if period == 0 {
             return Duration::ZERO;
         }
@@ -391,7 +393,7 @@ impl Admission {
         let latest = now.saturating_add(Nanos::from(HOLD_MAX)).0;
         let leaves = |next: u64| next.max(earliest).saturating_add(period).min(latest);
         let order = Ordering::Relaxed;
-        let next = &board.next_error;
+        let next = &slot_admission.next_error;
         let before = next.fetch_update(order, order, |next| Some(leaves(next)));
         let (Ok(before) | Err(before)) = before;
         Duration::from_nanos(leaves(before).saturating_sub(now.0))
@@ -431,7 +433,7 @@ impl Admission {
         Duration::from_nanos(nanos / ready as u64).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
     }
 
-    fn check_workers(&self, queue: &QueueBoard) -> Result<(), Refusal> {
+    fn check_workers(&self, queue: &QueueAdmission) -> Result<(), Refusal> {
         match self.is_crash_looping.load(Ordering::Relaxed) {
             true => Err(Refusal::NoWorkers {
                 retry_after: self.retry_after(queue.all_rows()),
@@ -446,7 +448,7 @@ impl Admission {
         &self,
         event_loop: LoopIndex,
         request: &AdmissionRequest,
-        queue: &QueueBoard,
+        queue: &QueueAdmission,
         reply_latency: &ReplyLatency,
         now: Nanos,
     ) -> Result<Option<Nanos>, Refusal> {
@@ -502,7 +504,11 @@ impl Admission {
         }
     }
 
-    fn reserve_rows(&self, request: &AdmissionRequest, queue: &QueueBoard) -> Result<(), Refusal> {
+    fn reserve_rows(
+        &self,
+        request: &AdmissionRequest,
+        queue: &QueueAdmission,
+    ) -> Result<(), Refusal> {
         let reserved = queue.reserve(request.rows);
         reserved.map_err(|full| Refusal::QueueFull {
             retry_after: self.retry_after(queue.all_rows()),

@@ -1,18 +1,18 @@
-//! An edition that is being rolled out to the workers.
+//! A revision that is being rolled out to the workers.
 
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::model::Edition;
+use crate::model::ModelRevision;
 
 /// Result of an installation: the candidate was promoted, or the reason of its rejection.
 pub(crate) type Installed = Result<(), String>;
 
-/// An edition that is not served until every worker has opened it.
+/// A revision that is not served until every worker has opened it.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    pub(crate) edition: Arc<Edition>,
+    pub(crate) revision: Arc<ModelRevision>,
     pub(crate) reply: oneshot::Sender<Installed>,
     /// Workers that crashed while opening it.
     pub(crate) crashes: u32,

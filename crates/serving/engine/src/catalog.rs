@@ -1,15 +1,15 @@
-//! Models by name, and their editions that requests may still need.
+//! Models by name, and their revisions that requests may still need.
 //!
-//! A model has a slot, which also determines its queues, and at most one current edition, which new
-//! requests get. An edition is retained while it is current or pinned by a request, so that a
-//! request is computed by a single edition, even if others are installed in the meantime.
+//! A model has a slot, which also determines its queues, and at most one current revision, which
+//! new requests get. A revision is retained while it is current or pinned by a request, so that a
+//! request is computed by a single revision, even if others are installed in the meantime.
 
 use std::sync::Arc;
 
-use albacore_worker::EditionId;
+use albacore_worker::RevisionId;
 
 use super::error::ModelLookupError;
-use super::model::Edition;
+use super::model::ModelRevision;
 use crate::limits::SLOTS_MAX;
 
 /// A slot for a model.
@@ -20,12 +20,12 @@ struct ModelSlot {
     is_declared: bool,
     /// Whether it was unloaded by [`Catalog::unload`] and not loaded since.
     is_unloaded: bool,
-    current: Option<Arc<Edition>>,
+    current: Option<Arc<ModelRevision>>,
 }
 
 impl ModelSlot {
-    /// The edition for new requests.
-    fn edition(&self) -> Result<&Arc<Edition>, ModelLookupError> {
+    /// The revision for new requests.
+    fn revision(&self) -> Result<&Arc<ModelRevision>, ModelLookupError> {
         self.current.as_ref().ok_or(match self.is_unloaded {
             true => ModelLookupError::Unloaded,
             false => ModelLookupError::NotLoaded,
@@ -47,24 +47,24 @@ pub struct ModelSlotsExhausted;
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     slots: Vec<ModelSlot>,
-    /// Every edition that a batch may use.
-    retained: Vec<Arc<Edition>>,
-    last: EditionId,
+    /// Every revision that a batch may use.
+    retained: Vec<Arc<ModelRevision>>,
+    last: RevisionId,
     /// Whether the models changed since the last [`Catalog::changed_view`].
     is_changed: bool,
 }
 
-/// The declared models by name, with their current editions.
+/// The declared models by name, with their current revisions.
 #[derive(Debug, Default)]
-pub(super) struct CatalogView(Vec<(String, Result<Arc<Edition>, ModelLookupError>)>);
+pub(super) struct CatalogView(Vec<(String, Result<Arc<ModelRevision>, ModelLookupError>)>);
 
 impl CatalogView {
-    /// The current edition of a model.
-    pub(super) fn find(&self, name: &str) -> Result<&Arc<Edition>, ModelLookupError> {
+    /// The current revision of a model.
+    pub(super) fn find(&self, name: &str) -> Result<&Arc<ModelRevision>, ModelLookupError> {
         let mut models = self.0.iter();
         let found = models.find(|(declared, _)| declared == name);
-        let (_, edition) = found.ok_or(ModelLookupError::Unknown)?;
-        edition.as_ref().map_err(|&absent| absent)
+        let (_, revision) = found.ok_or(ModelLookupError::Unknown)?;
+        revision.as_ref().map_err(|&absent| absent)
     }
 
     /// The name of the model, if there is only one.
@@ -80,14 +80,14 @@ impl Catalog {
     /// A catalog of the front with this number.
     pub(super) fn of_front(front: u64) -> Self {
         Self {
-            last: EditionId::first_of(front),
+            last: RevisionId::first_of(front),
             ..Self::default()
         }
     }
 
-    /// The identifier of the next edition.
-    pub(super) fn next_id(&mut self) -> EditionId {
-        self.last = EditionId(self.last.0 + 1);
+    /// The identifier of the next revision.
+    pub(super) fn next_id(&mut self) -> RevisionId {
+        self.last = RevisionId(self.last.0 + 1);
         self.last
     }
 
@@ -110,24 +110,24 @@ impl Catalog {
             .map(|(at, slot)| (at, slot.name.as_str()))
     }
 
-    /// Current editions, by slot.
-    pub(super) fn current(&self) -> impl Iterator<Item = &Arc<Edition>> {
+    /// Current revisions, by slot.
+    pub(super) fn current(&self) -> impl Iterator<Item = &Arc<ModelRevision>> {
         self.slots.iter().filter_map(|slot| slot.current.as_ref())
     }
 
-    /// The current edition of a slot.
-    pub(super) fn current_of(&self, slot: usize) -> Option<&Arc<Edition>> {
+    /// The current revision of a slot.
+    pub(super) fn current_of(&self, slot: usize) -> Option<&Arc<ModelRevision>> {
         self.slots.get(slot)?.current.as_ref()
     }
 
-    /// The current edition of a model.
-    pub(super) fn find(&self, name: &str) -> Result<&Arc<Edition>, ModelLookupError> {
+    /// The current revision of a model.
+    pub(super) fn find(&self, name: &str) -> Result<&Arc<ModelRevision>, ModelLookupError> {
         let slot = self.slot_of(name).and_then(|slot| self.slots.get(slot));
-        slot.ok_or(ModelLookupError::Unknown)?.edition()
+        slot.ok_or(ModelLookupError::Unknown)?.revision()
     }
 
-    /// Every edition that a batch may use.
-    pub(super) fn retained(&self) -> impl Iterator<Item = &Arc<Edition>> {
+    /// Every revision that a batch may use.
+    pub(super) fn retained(&self) -> impl Iterator<Item = &Arc<ModelRevision>> {
         self.retained.iter()
     }
 
@@ -137,18 +137,18 @@ impl Catalog {
             return None;
         }
         let declared = self.slots.iter().filter(|slot| slot.is_declared);
-        let models = declared.map(|slot| (slot.name.clone(), slot.edition().cloned()));
+        let models = declared.map(|slot| (slot.name.clone(), slot.revision().cloned()));
         Some(CatalogView(models.collect()))
     }
 
-    /// Declares a model; a slot is reused once no request uses an edition in it.
+    /// Declares a model; a slot is reused once no request uses a revision in it.
     pub(super) fn declare(&mut self, name: &str) -> Result<Declared, ModelSlotsExhausted> {
         if let Some(slot) = self.slot_of(name) {
             let is_new = false;
             return Ok(Declared { slot, is_new });
         }
         let is_free = |(at, slot): &(usize, &ModelSlot)| {
-            let is_held = self.retained.iter().any(|edition| edition.slot == *at);
+            let is_held = self.retained.iter().any(|revision| revision.slot == *at);
             !slot.is_declared && !is_held
         };
         let free = self.slots.iter().enumerate().find(is_free);
@@ -177,15 +177,15 @@ impl Catalog {
             if slot.is_declared && !names.contains(&slot.name.as_str()) {
                 slot.is_declared = false;
                 self.is_changed = true;
-                if let Some(edition) = slot.current.take() {
-                    edition.usage.retire();
+                if let Some(revision) = slot.current.take() {
+                    revision.usage.retire();
                 }
             }
         }
         self.drop_unneeded();
     }
 
-    /// Removes the current edition of a declared model, until another one is promoted.
+    /// Removes the current revision of a declared model, until another one is promoted.
     pub(super) fn unload(&mut self, name: &str) {
         let slot = self.slot_of(name).and_then(|slot| self.slots.get_mut(slot));
         let Some(slot) = slot else {
@@ -193,34 +193,34 @@ impl Catalog {
         };
         slot.is_unloaded = true;
         self.is_changed = true;
-        if let Some(edition) = slot.current.take() {
-            edition.usage.retire();
+        if let Some(revision) = slot.current.take() {
+            revision.usage.retire();
         }
         self.drop_unneeded();
     }
 
-    /// Makes an edition the current one. Returns false if its model was removed.
-    pub(super) fn promote(&mut self, edition: Arc<Edition>) -> bool {
-        let Some(slot) = self.slots.get_mut(edition.slot) else {
+    /// Makes a revision the current one. Returns false if its model was removed.
+    pub(super) fn promote(&mut self, revision: Arc<ModelRevision>) -> bool {
+        let Some(slot) = self.slots.get_mut(revision.slot) else {
             return false;
         };
-        if !slot.is_declared || slot.name != edition.info.name {
+        if !slot.is_declared || slot.name != revision.info.name {
             return false;
         }
-        if let Some(before) = slot.current.replace(Arc::clone(&edition)) {
+        if let Some(before) = slot.current.replace(Arc::clone(&revision)) {
             before.usage.retire();
         }
         slot.is_unloaded = false;
-        self.retained.push(edition);
+        self.retained.push(revision);
         self.is_changed = true;
         self.drop_unneeded();
         true
     }
 
-    /// Drops retired editions without pins; returns whether there were any.
+    /// Drops retired revisions without pins; returns whether there were any.
     pub(super) fn drop_unneeded(&mut self) -> bool {
         let before = self.retained.len();
-        self.retained.retain(|edition| edition.usage.is_needed());
+        self.retained.retain(|revision| revision.usage.is_needed());
         self.retained.len() < before
     }
 }

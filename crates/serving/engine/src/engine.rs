@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use albacore_batching::{BatchingParams, Config, ModelBatching, Slo};
 use albacore_supervision::{Link, WorkerHost};
-use albacore_worker::EditionId;
+use albacore_worker::RevisionId;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -17,7 +17,7 @@ use crate::error::{InstallError, ModelLookupError, StartError};
 use crate::event::Observer;
 use crate::event_loop::EventLoop;
 use crate::load::LoadedModel;
-use crate::model::Edition;
+use crate::model::ModelRevision;
 use crate::request::ModelHandle;
 use crate::stats::Stats;
 
@@ -135,8 +135,8 @@ impl Engine {
             for model in models {
                 let slot = state.declare(&model.info.name, None)?;
                 let (reply, _) = tokio::sync::oneshot::channel();
-                let edition = model.into_edition(state.catalog.next_id(), slot);
-                state.propose(edition, reply, out);
+                let revision = model.into_revision(state.catalog.next_id(), slot);
+                state.propose(revision, reply, out);
                 state.promote(out);
             }
             Ok::<_, ModelSlotsExhausted>(())
@@ -237,7 +237,7 @@ impl Engine {
 
     /// The loaded models, in declaration order.
     #[must_use]
-    pub fn models(&self) -> Vec<Arc<Edition>> {
+    pub fn models(&self) -> Vec<Arc<ModelRevision>> {
         self.shared.state().catalog.current().cloned().collect()
     }
 
@@ -259,7 +259,7 @@ impl Engine {
             .map(str::to_owned)
     }
 
-    /// The current edition of the model `name`, which will compute the handle's request.
+    /// The current revision of the model `name`, which will compute the handle's request.
     ///
     /// # Errors
     /// [`ModelLookupError`].
@@ -322,14 +322,14 @@ impl Engine {
     #[must_use]
     pub fn error_reply_delay(&self, model: &str, is_refusal: bool) -> Duration {
         let published = self.shared.catalog.load();
-        let Ok(edition) = published.find(model) else {
+        let Ok(revision) = published.find(model) else {
             return Duration::ZERO;
         };
         let now = self.shared.now();
         self.shared.refresh_admission(now);
         self.shared
             .admission
-            .error_reply_delay(edition.slot, is_refusal, now)
+            .error_reply_delay(revision.slot, is_refusal, now)
     }
 
     /// Compute threads of each worker.
@@ -338,11 +338,11 @@ impl Engine {
         self.shared.parallelism.threads
     }
 
-    /// Rolls out a declared model to every worker, then serves it instead of its current edition,
+    /// Rolls out a declared model to every worker, then serves it instead of its current revision,
     /// which still computes requests accepted before.
     ///
     /// # Errors
-    /// [`InstallError`]; the current edition is still served.
+    /// [`InstallError`]; the current revision is still served.
     pub async fn install(&self, model: LoadedModel) -> Result<(), InstallError> {
         let _alone = self.installing.lock().await;
         let (reply, installed) = tokio::sync::oneshot::channel();
@@ -355,8 +355,8 @@ impl Engine {
                 .catalog
                 .slot_of(&model.info.name)
                 .ok_or_else(unwanted)?;
-            let edition = model.into_edition(state.catalog.next_id(), slot);
-            state.propose(edition, reply, out);
+            let revision = model.into_revision(state.catalog.next_id(), slot);
+            state.propose(revision, reply, out);
             Ok(())
         })?;
         match tokio::time::timeout(INSTALL_DEADLINE, installed).await {
@@ -379,8 +379,8 @@ impl Engine {
         });
     }
 
-    /// Serves a model installed by another front, whose workers have opened it as edition `number`.
-    /// Must be called before the workers are taken over. Declares the model if necessary.
+    /// Serves a model installed by another front, whose workers have opened it as revision
+    /// `number`. Must be called before the workers are taken over. Declares the model if necessary.
     ///
     /// # Errors
     /// [`ModelSlotsExhausted`].
@@ -391,7 +391,7 @@ impl Engine {
                 None => state.declare(&model.info.name, None)?,
             };
             let (reply, _) = tokio::sync::oneshot::channel();
-            state.propose(model.into_edition(EditionId(number), slot), reply, out);
+            state.propose(model.into_revision(RevisionId(number), slot), reply, out);
             state.promote(out);
             Ok(())
         })

@@ -190,12 +190,12 @@ pub(super) mod tests {
     use std::sync::Arc;
 
     use albacore_os::SharedMemory;
-    use albacore_worker::EditionId;
+    use albacore_worker::RevisionId;
     use tokio::sync::oneshot;
 
     use super::*;
     use crate::admission::RequestTerms;
-    use crate::model::{Edition, Usage};
+    use crate::model::{ModelRevision, Usage};
     use crate::{Kind, KindSet, ModelInfo, Priority};
 
     const QUEUE: QueueIndex = QueueIndex(3);
@@ -205,8 +205,8 @@ pub(super) mod tests {
         let (input, results) = memory.map_extent().unwrap().split_at(64);
         NewRequest {
             model: 0,
-            edition: Arc::new(Edition {
-                id: EditionId(1),
+            revision: Arc::new(ModelRevision {
+                id: RevisionId(1),
                 slot: 0,
                 info: ModelInfo::default(),
                 kernels: Vec::new(),

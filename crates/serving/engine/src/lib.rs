@@ -6,7 +6,7 @@
 //! `batching` and writes the scheduler's batches to the rings of workers.
 //! `shared_state::run_completions` collects finished batches, `supervisor` respawns the worker
 //! processes. The front owns every request until it is answered, and all memory: a worker that
-//! crashes loses nothing. Models are replaced while requests run: `catalog` lists their editions,
+//! crashes loses nothing. Models are replaced while requests run: `catalog` lists their revisions,
 //! `model_rollout` rolls them out to the workers.
 //!
 //! The program of a worker process is in crate `worker`, with the formats that both processes
@@ -26,8 +26,8 @@ mod error;
 mod event;
 mod event_loop;
 mod front_cost;
+mod front_permits;
 mod front_time_limit;
-mod front_turns;
 mod histogram;
 mod image;
 mod inbox;
@@ -68,11 +68,11 @@ pub use engine::{Engine, EngineConfig, FlushHandle};
 pub use error::{InstallError, ModelLookupError, StartError};
 pub use event::{EngineEvent, Observer};
 pub use event_loop::EventLoop;
-pub use front_turns::FrontTurn;
+pub use front_permits::FrontPermit;
 pub use histogram::{DURATION_BOUNDS_NANOS, Histogram};
 pub use load::{LoadedModel, no_probabilities};
 pub use load_totals::{LoadTotals, ModelLoadTotals};
-pub use model::{ClassNames, ClassRule, Classes, Edition, KernelChoice, ModelInfo};
+pub use model::{ClassNames, ClassRule, Classes, KernelChoice, ModelInfo, ModelRevision};
 pub use model_window::{KindLoad, Latencies};
 pub use priority::Priority;
 pub use refusal::{Failure, Refusal};

@@ -7,9 +7,11 @@ use std::time::Instant;
 
 use albacore_os::OsError;
 use albacore_trees::{Format, Image, Iterations, Library, Model, Predictor, Transform};
-use albacore_worker::{EditionId, outputs_of};
+use albacore_worker::{RevisionId, outputs_of};
 
-use super::model::{ClassNames, ClassRule, Classes, Edition, KernelChoice, Usage, kernel_choices};
+use super::model::{
+    ClassNames, ClassRule, Classes, KernelChoice, ModelRevision, Usage, kernel_choices,
+};
 use super::{Kind, KindSet, ModelInfo, OutputInfo};
 use crate::columns::{CategoryTable, Columns, UnknownCategory};
 use crate::image::PlacedImage;
@@ -242,8 +244,8 @@ impl LoadedModel {
         &self.info
     }
 
-    pub(super) fn into_edition(self, id: EditionId, slot: usize) -> Arc<Edition> {
-        Arc::new(Edition {
+    pub(super) fn into_revision(self, id: RevisionId, slot: usize) -> Arc<ModelRevision> {
+        Arc::new(ModelRevision {
             id,
             slot,
             info: self.info,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use albacore_trees::{IterationRange, Predictor};
-use albacore_worker::EditionId;
+use albacore_worker::RevisionId;
 
 use super::{Kind, KindSet, OutputInfo};
 use crate::columns::Columns;
@@ -13,8 +13,8 @@ use crate::image::PlacedImage;
 
 /// One compiled version of a model: from its installation until no request needs it.
 #[derive(Debug)]
-pub struct Edition {
-    pub(crate) id: EditionId,
+pub struct ModelRevision {
+    pub(crate) id: RevisionId,
     /// The model's slot in the catalog, which determines its queues.
     pub(super) slot: usize,
     pub(super) info: ModelInfo,
@@ -23,12 +23,12 @@ pub struct Edition {
     pub(super) usage: Usage,
 }
 
-/// Reference count of an edition, maintained by requests without a lock.
+/// Reference count of a revision, maintained by requests without a lock.
 ///
 /// A thread that pins adds a pin and then reads `is_retired`; the thread that retires writes
 /// `is_retired` and then reads the pins: with sequentially consistent ordering at least one of them
 /// sees the other's write. Aligned, so that pinning does not slow down readers of the rest of an
-/// edition (false sharing).
+/// revision (false sharing).
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Usage {
@@ -37,37 +37,37 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Adds a pin; returns false if the edition is retired: then [`Usage::unpin`] it and repeat the
-    /// lookup.
+    /// Adds a pin; returns false if the revision is retired: then [`Usage::unpin`] it and repeat
+    /// the lookup.
     pub(super) fn pin(&self) -> bool {
         self.pins.fetch_add(1, Ordering::SeqCst);
         !self.is_retired.load(Ordering::SeqCst)
     }
 
-    /// Removes a pin; returns whether the edition is retired and this was its last pin.
+    /// Removes a pin; returns whether the revision is retired and this was its last pin.
     pub(super) fn unpin(&self) -> bool {
         let before = self.pins.fetch_sub(1, Ordering::SeqCst);
         before == 1 && self.is_retired.load(Ordering::SeqCst)
     }
 
-    /// Retires the edition: no new request gets it.
+    /// Retires the revision: no new request gets it.
     pub(super) fn retire(&self) {
         self.is_retired.store(true, Ordering::SeqCst);
     }
 
-    /// Whether requests may use the edition.
+    /// Whether requests may use the revision.
     pub(super) fn is_needed(&self) -> bool {
         !self.is_retired.load(Ordering::SeqCst) || self.pins.load(Ordering::SeqCst) > 0
     }
 }
 
-impl Edition {
+impl ModelRevision {
     #[must_use]
     pub fn info(&self) -> &ModelInfo {
         &self.info
     }
 
-    /// Unique among the editions of all fronts of a server.
+    /// Unique among the revisions of all fronts of a server.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.id.0

@@ -7,7 +7,7 @@
 //! **Approach.** A new image is first a candidate, which no request can use. Workers are held one
 //! at a time (they finish their batch and get no other), get a command to close and open images,
 //! and become ready again. When every serving worker has opened the candidate it is promoted, in
-//! one step of the state: later requests get it, earlier ones keep their edition. A worker that
+//! one step of the state: later requests get it, earlier ones keep their revision. A worker that
 //! starts has no image; it serves once it has opened all promoted ones.
 //!
 //! **Proof sketch.** A worker is present to the scheduler only from the time it becomes ready, when
@@ -22,26 +22,26 @@ use std::sync::Arc;
 
 use albacore_batching::{Event, Nanos, WorkerIndex};
 use albacore_os::Exit;
-use albacore_worker::{Command, EditionId, Ring, SegmentState};
+use albacore_worker::{Command, RevisionId, Ring, SegmentState};
 use tokio::sync::oneshot;
 
 use super::candidate::{Candidate, Installed};
 use super::image::PlacedImage;
-use super::model::Edition;
+use super::model::ModelRevision;
 use super::state::{Outbox, Phase, State, WorkerSlot};
 use crate::limits::{CLOSES_MAX, OPEN_CRASHES_MAX};
 
 impl State {
-    /// Makes an edition the candidate. The caller must propose one at a time.
+    /// Makes a revision the candidate. The caller must propose one at a time.
     pub(super) fn propose(
         &mut self,
-        edition: Arc<Edition>,
+        revision: Arc<ModelRevision>,
         reply: oneshot::Sender<Installed>,
         out: &mut Outbox,
     ) {
         self.reject("another model is being installed", out);
         self.rollout.candidate = Some(Candidate {
-            edition,
+            revision,
             reply,
             crashes: 0,
         });
@@ -149,34 +149,37 @@ impl State {
             .rollout
             .candidate
             .as_ref()
-            .map(|candidate| &candidate.edition);
+            .map(|candidate| &candidate.revision);
         let candidate = candidate.filter(|_| worker_slot.is_ready);
         let targets = || self.catalog.retained().chain(candidate);
         let memory = &worker_slot.memory;
         let images = &self.node_images;
-        let is_open = |id: EditionId| worker_slot.open_editions.contains(&id);
-        let new = targets().find(|edition| !is_open(edition.id));
-        let new = new.map(|edition| (edition, images.first_image(edition, memory)));
+        let is_open = |id: RevisionId| worker_slot.open_revisions.contains(&id);
+        let new = targets().find(|revision| !is_open(revision.id));
+        let new = new.map(|revision| (revision, images.first_image(revision, memory)));
         let local = || {
-            let mut open = self.catalog.current().filter(|edition| is_open(edition.id));
-            open.find_map(|edition| Some((edition, images.local_image(edition, memory)?)))
+            let mut open = self
+                .catalog
+                .current()
+                .filter(|revision| is_open(revision.id));
+            open.find_map(|revision| Some((revision, images.local_image(revision, memory)?)))
         };
         let opens = new.or_else(|| local().filter(|_| worker_slot.is_ready));
         let moves_scratch = worker_slot.is_ready && memory.scratch_target().is_some();
-        let is_target = |id: &EditionId| targets().any(|edition| edition.id == *id);
+        let is_target = |id: &RevisionId| targets().any(|revision| revision.id == *id);
         let closes = worker_slot
-            .open_editions
+            .open_revisions
             .iter()
             .filter(|id| !is_target(id))
             .copied();
-        let closes: Vec<EditionId> = closes.take(CLOSES_MAX).collect();
+        let closes: Vec<RevisionId> = closes.take(CLOSES_MAX).collect();
         if opens.is_none() && closes.is_empty() && !moves_scratch {
             return None;
         }
         let command = Command {
             opens: opens
                 .as_ref()
-                .map(|(edition, _)| (edition.id, edition.info.kinds().bits())),
+                .map(|(revision, _)| (revision.id, revision.info.kinds().bits())),
             closes,
             is_attach: false,
             moves_scratch,
@@ -216,17 +219,17 @@ impl State {
         let is_executed = incarnation.ring.state(0) == SegmentState::Done;
         let opened = command.opens.map(|(id, _)| id);
         worker_slot
-            .open_editions
+            .open_revisions
             .retain(|id| !command.closes.contains(id));
         if is_executed && command.is_attach {
             worker_slot.needs_attach = false;
-            worker_slot.open_editions = incarnation.ring.open_editions();
+            worker_slot.open_revisions = incarnation.ring.open_revisions();
             return;
         }
         if is_executed {
             worker_slot.memory.command_executed(&command);
-            worker_slot.open_editions.retain(|id| Some(*id) != opened);
-            worker_slot.open_editions.extend(opened);
+            worker_slot.open_revisions.retain(|id| Some(*id) != opened);
+            worker_slot.open_revisions.extend(opened);
             if command.moves_scratch {
                 self.node_images.count_scratch_move();
             }
@@ -272,9 +275,9 @@ impl State {
         }
     }
 
-    fn is_candidate(&self, id: Option<EditionId>) -> bool {
+    fn is_candidate(&self, id: Option<RevisionId>) -> bool {
         let candidate = self.rollout.candidate.as_ref();
-        candidate.is_some_and(|candidate| Some(candidate.edition.id) == id)
+        candidate.is_some_and(|candidate| Some(candidate.revision.id) == id)
     }
 
     /// Promotes the candidate once every serving worker has opened it. While no worker serves it is
@@ -283,7 +286,7 @@ impl State {
         let Some(candidate) = &self.rollout.candidate else {
             return;
         };
-        let id = candidate.edition.id;
+        let id = candidate.revision.id;
         let mut serving = self
             .workers
             .slots
@@ -291,7 +294,7 @@ impl State {
             .filter(|worker_slot| worker_slot.is_ready)
             .peekable();
         if serving.peek().is_some()
-            && serving.all(|worker_slot| worker_slot.open_editions.contains(&id))
+            && serving.all(|worker_slot| worker_slot.open_revisions.contains(&id))
         {
             self.promote(out);
         }
@@ -299,13 +302,16 @@ impl State {
 
     /// Promotes the candidate immediately: used at startup, when workers open it before they serve.
     pub(super) fn promote(&mut self, out: &mut Outbox) {
-        let Some(Candidate { edition, reply, .. }) = self.rollout.candidate.take() else {
+        let Some(Candidate {
+            revision, reply, ..
+        }) = self.rollout.candidate.take()
+        else {
             return;
         };
         self.rollout.is_pending = true;
         out.is_changed = true;
-        let slot = edition.slot;
-        let installed = if self.catalog.promote(edition) {
+        let slot = revision.slot;
+        let installed = if self.catalog.promote(revision) {
             self.reset_costs(slot);
             Ok(())
         } else {

@@ -7,7 +7,7 @@ use albacore_batching::{ModelLoad, Nanos, RequestCounts};
 use albacore_values::LogHistogram;
 
 use super::Kind;
-use super::window::{NEWEST, Outcomes, Spans, number};
+use super::window::{NEWEST, Outcomes, SlidingWindow, number};
 
 /// Latencies in microseconds; quantiles are at most one part in 16 too high.
 pub type Latencies = LogHistogram<16>;
@@ -22,7 +22,7 @@ struct KindSpan {
 /// The window of one model: by the most expensive kind of each request, `None` for requests that
 /// were rejected before their body was read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ModelWindow(Vec<(Option<Kind>, Spans<KindSpan>)>);
+pub(super) struct ModelWindow(Vec<(Option<Kind>, SlidingWindow<KindSpan>)>);
 
 /// Requests of the last minute for one kind of output of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,11 +60,11 @@ pub(super) fn model_load(kinds: &[KindLoad], bad_rate_allowed: Option<f64>) -> M
 }
 
 impl ModelWindow {
-    fn of(&mut self, kind: Option<Kind>) -> &mut Spans<KindSpan> {
+    fn of(&mut self, kind: Option<Kind>) -> &mut SlidingWindow<KindSpan> {
         let known = self.0.iter().position(|(known, _)| *known == kind);
         let at = known.unwrap_or(self.0.len());
         if known.is_none() {
-            self.0.push((kind, Spans::new()));
+            self.0.push((kind, SlidingWindow::new()));
         }
         &mut self.0[at].1
     }

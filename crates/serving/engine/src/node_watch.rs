@@ -62,7 +62,7 @@ fn start_copying(shared: &Arc<SharedState>, tasks: Vec<CopyTask>) -> Option<Join
         .name(COPY_THREAD.to_owned())
         .spawn(move || {
             for task in tasks {
-                let copy = task.edition.image.copy_to(task.node);
+                let copy = task.revision.image.copy_to(task.node);
                 thread_shared.update(|state, now, _| state.image_copied(&task, copy, now));
             }
         });

@@ -161,8 +161,8 @@ impl QueueCosts {
                 0 => scheduler.add_queue(),
                 _ => scheduler.add_sibling(QueueIndex(self.0.len() - class)),
             };
-            if let Some(board) = scheduler.board(queue) {
-                admission.add_queue(queue.0, board);
+            if let Some(queue_admission) = scheduler.queue_admission(queue) {
+                admission.add_queue(queue.0, queue_admission);
             }
             self.0.push(LearnedQueue::new(COSTLIEST[class], None));
         }
@@ -191,7 +191,7 @@ impl QueueCosts {
         }
     }
 
-    /// Discards the learned costs because another edition has other costs.
+    /// Discards the learned costs because another revision has other costs.
     pub(super) fn reset(&mut self, slot: usize, scheduler: &mut Scheduler) {
         for (queue, known) in self.of_slot(slot) {
             *known = LearnedQueue::new(known.kind, known.objective);

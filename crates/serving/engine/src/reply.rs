@@ -10,18 +10,18 @@ use albacore_os::Extent;
 use albacore_worker::Layout;
 use tokio::sync::oneshot;
 
-use super::model::Edition;
+use super::model::ModelRevision;
 use super::reply_latency::InFlight;
 use super::shared_state::SharedState;
 use super::state::Answer;
 use super::timing::Timing;
-use super::{Failure, FrontTurn, Kind, KindSet};
+use super::{Failure, FrontPermit, Kind, KindSet};
 use crate::LoopIndex;
 
 /// Properties of a request that its reply needs.
 #[derive(Clone, Debug)]
 pub(super) struct ReplyShape {
-    pub(super) edition: Arc<Edition>,
+    pub(super) revision: Arc<ModelRevision>,
     /// Layout of its outputs in its results.
     pub(super) layout: Layout,
     pub(super) kinds: KindSet,
@@ -115,7 +115,7 @@ pub struct Reply {
     timing: Timing,
     /// When the results became available.
     answered_at: Nanos,
-    /// When its turn to be written began.
+    /// When it was granted the time to be written.
     serialization_start: Nanos,
     _in_flight: Option<InFlight>,
 }
@@ -129,7 +129,7 @@ impl Reply {
         if !shape.kinds.contains(kind) {
             return None;
         }
-        let output = shape.edition.info.output(kind)?;
+        let output = shape.revision.info.output(kind)?;
         let start = shape.layout.offset(kind);
         self.results
             .as_ref()?
@@ -138,12 +138,12 @@ impl Reply {
     }
 
     /// Waits until the reply may use the time of its event loop, like
-    /// [`crate::ModelHandle::front_turn`].
-    pub async fn front_turn(&mut self) -> FrontTurn {
-        let (slot, kinds) = (self.shape.edition.slot, self.shape.kinds);
-        let turn = self.shared.front_turn(self.event_loop, slot, kinds).await;
+    /// [`crate::ModelHandle::front_permit`].
+    pub async fn front_permit(&mut self) -> FrontPermit {
+        let (slot, kinds) = (self.shape.revision.slot, self.shape.kinds);
+        let permit = self.shared.front_permit(self.event_loop, slot, kinds).await;
         self.serialization_start = self.shared.now();
-        turn
+        permit
     }
 
     #[must_use]
@@ -162,7 +162,7 @@ impl Drop for Reply {
         reply_latency.record(latency, now);
         reply_latency.record_serialization(now.saturating_sub(self.serialization_start));
         if let Some(due) = self.shape.due {
-            let (admission, slot) = (&self.shared.admission, self.shape.edition.slot);
+            let (admission, slot) = (&self.shared.admission, self.shape.revision.slot);
             let is_within_share = admission.is_within_front_share(slot, self.shape.kinds);
             let front_time = self.shape.front_time.saturating_add(latency);
             let late_by = now.saturating_sub(due);

@@ -12,23 +12,23 @@ use tokio::sync::oneshot;
 
 use super::admission::{AdmissionRequest, RequestTerms};
 use super::error::ModelLookupError;
-use super::model::{Edition, ModelInfo};
+use super::model::{ModelInfo, ModelRevision};
 use super::queues::queue_of;
 use super::reply::{PendingReply, Reply, ReplyShape};
 use super::shared_state::SharedState;
 use super::state::NewRequest;
-use super::{ElementType, Failure, FrontTurn, KindSet, Priority, Refusal};
+use super::{ElementType, Failure, FrontPermit, KindSet, Priority, Refusal};
 use crate::LoopIndex;
 use crate::limits::{LONG_READ_BYTES, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
 
-/// A model as of its lookup. Keeps that edition open in the workers: drop it soon, or create a
+/// A model as of its lookup. Keeps that revision open in the workers: drop it soon, or create a
 /// request from it.
 #[derive(Debug)]
 pub struct ModelHandle {
     shared: Arc<SharedState>,
     event_loop: LoopIndex,
-    edition: Arc<Edition>,
-    /// False once a request has taken over the pin of the edition.
+    revision: Arc<ModelRevision>,
+    /// False once a request has taken over the pin of the revision.
     is_pinned: bool,
     terms: RequestTerms,
 }
@@ -41,15 +41,15 @@ impl ModelHandle {
     ) -> Result<Self, ModelLookupError> {
         let published = shared.catalog.load();
         let known = published.find(name)?;
-        let edition = match known.usage.pin() {
+        let revision = match known.usage.pin() {
             true => Arc::clone(known),
-            // Another edition has just replaced it.
+            // Another revision has just replaced it.
             false => pin_current(shared, known, name)?,
         };
         Ok(Self {
             shared: Arc::clone(shared),
             event_loop,
-            edition,
+            revision,
             is_pinned: true,
             terms: RequestTerms {
                 arrival: shared.now(),
@@ -94,7 +94,7 @@ impl ModelHandle {
             // are known.
             return Ok(());
         }
-        let (slot, now) = (self.edition.slot, self.shared.now());
+        let (slot, now) = (self.revision.slot, self.shared.now());
         let (shared, latency) = (&self.shared, &self.shared.reply_latency);
         shared.refresh_admission(now);
         let admission = &shared.admission;
@@ -102,23 +102,23 @@ impl ModelHandle {
     }
 
     /// Waits until the request may use the time of its event loop. If its model or outputs exceed
-    /// their share while others are within theirs, requests take turns, one at a time.
-    pub async fn front_turn(&self, kinds: KindSet) -> FrontTurn {
+    /// their share while others are within theirs, requests wait for a permit, one at a time.
+    pub async fn front_permit(&self, kinds: KindSet) -> FrontPermit {
         let shared = &self.shared;
         shared
-            .front_turn(self.event_loop, self.edition.slot, kinds)
+            .front_permit(self.event_loop, self.revision.slot, kinds)
             .await
     }
 
     #[must_use]
     pub fn info(&self) -> &ModelInfo {
-        &self.edition.info
+        &self.revision.info
     }
 
-    /// The edition; holding it does not keep it open in the workers.
+    /// The revision; holding it does not keep it open in the workers.
     #[must_use]
-    pub fn edition(&self) -> Arc<Edition> {
-        Arc::clone(&self.edition)
+    pub fn revision(&self) -> Arc<ModelRevision> {
+        Arc::clone(&self.revision)
     }
 
     /// Admits a request of `rows` rows of `element` ([`ElementType::F32`] or [`ElementType::F64`])
@@ -137,7 +137,7 @@ impl ModelHandle {
 
     fn admit(&self, rows: usize, kinds: KindSet) -> Result<Option<Nanos>, Refusal> {
         let request = AdmissionRequest {
-            slot: self.edition.slot,
+            slot: self.revision.slot,
             rows,
             kinds,
             terms: self.terms,
@@ -159,7 +159,7 @@ impl ModelHandle {
         let extents = memory.allocate(self.event_loop, sizes.input_bytes, sizes.layout.bytes);
         extents.ok_or_else(|| {
             let admission = &self.shared.admission;
-            admission.refuse_memory(self.edition.slot, rows, kinds)
+            admission.refuse_memory(self.revision.slot, rows, kinds)
         })
     }
 }
@@ -167,24 +167,24 @@ impl ModelHandle {
 impl Drop for ModelHandle {
     fn drop(&mut self) {
         if self.is_pinned {
-            unpin(&self.shared, &self.edition);
+            unpin(&self.shared, &self.revision);
         }
     }
 }
 
 /// Removes a request's pin.
-fn unpin(shared: &SharedState, edition: &Edition) {
-    if edition.usage.unpin() {
-        shared.update(|state, _, _| state.drop_unneeded_editions());
+fn unpin(shared: &SharedState, revision: &ModelRevision) {
+    if revision.usage.unpin() {
+        shared.update(|state, _, _| state.drop_unneeded_revisions());
     }
 }
 
-/// Pins the current edition of a model. The published one, `retired`, has a superfluous pin.
+/// Pins the current revision of a model. The published one, `retired`, has a superfluous pin.
 fn pin_current(
     shared: &SharedState,
-    retired: &Edition,
+    retired: &ModelRevision,
     name: &str,
-) -> Result<Arc<Edition>, ModelLookupError> {
+) -> Result<Arc<ModelRevision>, ModelLookupError> {
     unpin(shared, retired);
     let state = shared.state();
     let current = Arc::clone(state.catalog.find(name)?);
@@ -251,15 +251,15 @@ impl Reservation {
     pub fn submit(mut self) -> impl Future<Output = Result<Reply, Failure>> + Send + 'static {
         let (reply, receiver) = oneshot::channel();
         let shared = Arc::clone(&self.model.shared);
-        let edition = Arc::clone(&self.model.edition);
-        // The request keeps the edition pinned from here on.
+        let revision = Arc::clone(&self.model.revision);
+        // The request keeps the revision pinned from here on.
         self.model.is_pinned = false;
         let event_loop = self.model.event_loop;
         let now = shared.now();
         let first_key = self.extents.take().map(|(input, results)| {
             let request = NewRequest {
-                model: edition.slot,
-                edition: Arc::clone(&edition),
+                model: revision.slot,
+                revision: Arc::clone(&revision),
                 event_loop,
                 first_key: 0,
                 submitted: now,
@@ -271,7 +271,7 @@ impl Reservation {
                 reply,
                 terms: self.model.terms,
             };
-            let queue = queue_of(edition.slot, self.kinds);
+            let queue = queue_of(revision.slot, self.kinds);
             let submitted = shared.inboxes.submit(event_loop, queue, request, now);
             if submitted.must_flush {
                 shared.update_on(event_loop, |_, _, _| ());
@@ -279,7 +279,7 @@ impl Reservation {
             submitted.first_key
         });
         let shape = ReplyShape {
-            edition,
+            revision,
             layout: self.sizes.layout,
             kinds: self.kinds,
             rows: self.rows,
@@ -296,7 +296,7 @@ impl Drop for Reservation {
             let ModelHandle {
                 shared, event_loop, ..
             } = &self.model;
-            let slot = self.model.edition.slot;
+            let slot = self.model.revision.slot;
             shared.admission.unreserve(slot, self.rows, self.kinds);
             shared.memory.free(*event_loop, [rows], [results]);
         }

@@ -23,14 +23,14 @@ use super::catalog::CatalogView;
 use super::event::Observer;
 use super::event_loop::EventLoop;
 use super::front_cost::FrontCpu;
-use super::front_turns::FrontTurns;
+use super::front_permits::FrontPermits;
 use super::inbox::Inboxes;
 use super::memory::{ArenaFiles, Memory};
 use super::reply_latency::ReplyLatency;
 use super::state::{Outbox, Pending, PendingBox, Phase, State};
 use super::tallies::Tallies;
 use crate::LoopIndex;
-use crate::{FrontTurn, KindSet, LockTimes};
+use crate::{FrontPermit, KindSet, LockTimes};
 
 /// Sizes that are constant for the lifetime of the engine.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ pub(super) struct SharedState {
     pub(super) admission: Arc<Admission>,
     tallies: Arc<Tallies>,
     pub(super) memory: Memory,
-    pub(super) front_turns: FrontTurns,
+    pub(super) front_permits: FrontPermits,
     /// The models, for lookups; written while the state is locked.
     pub(super) catalog: ArcSwap<CatalogView>,
     alarm: Timer,
@@ -118,7 +118,7 @@ impl SharedState {
             admission: state.admission(),
             tallies: state.tallies(),
             memory,
-            front_turns: FrontTurns::new(loops),
+            front_permits: FrontPermits::new(loops),
             catalog: ArcSwap::default(),
             alarm: Timer::new()?,
             clock: Clock::new()?,
@@ -181,15 +181,15 @@ impl SharedState {
     }
 
     /// Waits until a request may use the time of its event loop.
-    pub(super) async fn front_turn(
+    pub(super) async fn front_permit(
         &self,
         event_loop: LoopIndex,
         slot: usize,
         kinds: KindSet,
-    ) -> FrontTurn {
+    ) -> FrontPermit {
         match self.admission.is_within_front_share(slot, kinds) {
-            true => FrontTurn::FREE,
-            false => self.front_turns.next(event_loop).await,
+            true => FrontPermit::NOT_NEEDED,
+            false => self.front_permits.acquire(event_loop).await,
         }
     }
 
@@ -305,7 +305,7 @@ impl SharedState {
     }
 
     /// Answers requests that were completed at `now`. Before a client receives its reply, the
-    /// request is counted, its edition is unpinned, and the memory of its rows is freed.
+    /// request is counted, its revision is unpinned, and the memory of its rows is freed.
     fn answer(&self, event_loop: LoopIndex, ended: Vec<PendingBox>, now: Nanos) {
         let drain = || self.state().take_tallies();
         self.tallies.count(event_loop, &ended, now, drain);
@@ -320,7 +320,7 @@ impl SharedState {
                 has_client,
                 ..
             } = *pending;
-            is_unneeded |= request.edition.usage.unpin();
+            is_unneeded |= request.revision.usage.unpin();
             rows.push(request.input);
             match failure {
                 None if has_client => {
@@ -336,7 +336,7 @@ impl SharedState {
         }
         self.memory.free(event_loop, rows, results);
         if is_unneeded {
-            self.update_on(event_loop, |state, _, _| state.drop_unneeded_editions());
+            self.update_on(event_loop, |state, _, _| state.drop_unneeded_revisions());
         }
         for (reply, answer) in answers {
             if let Err(Ok((results, ..))) = reply.send(answer) {

@@ -268,7 +268,7 @@ impl State {
         }
     }
 
-    /// Discards the costs of a model's batches: a new edition may have other costs.
+    /// Discards the costs of a model's batches: a new revision may have other costs.
     pub(super) fn reset_costs(&mut self, slot: usize) {
         self.queue_costs.reset(slot, &mut self.scheduler);
         self.inboxes.reset(queues_of(slot));
@@ -321,7 +321,7 @@ impl State {
             self.end_part(abandoned.key.0, PartEnd::Failed(failure), out);
         }
         for dispatch in &actions.dispatches {
-            self.dispatch(dispatch, actions.members(dispatch), event, now, out);
+            self.dispatch(dispatch, actions.requests(dispatch), event, now, out);
         }
         let timer = actions.timer;
         if let Some(timer) = timer.filter(|_| self.dispatcher.timer != timer) {
@@ -335,8 +335,8 @@ impl State {
         self.idle_time.set(idle > 0, now);
     }
 
-    /// Drops retired editions after their last request was answered: workers may close them.
-    pub(super) fn drop_unneeded_editions(&mut self) {
+    /// Drops retired revisions after their last request was answered: workers may close them.
+    pub(super) fn drop_unneeded_revisions(&mut self) {
         self.rollout.is_pending |= self.catalog.drop_unneeded();
     }
 }

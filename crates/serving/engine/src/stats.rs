@@ -38,7 +38,7 @@ pub struct ModelStats {
     pub batch_sizes: BTreeMap<usize, BatchStats>,
     /// By output kind, the most expensive kind of a request or batch.
     pub kinds: Vec<KindStats>,
-    /// Learned batch costs of the current edition: of predictions (values, margins and leaves,
+    /// Learned batch costs of the current revision: of predictions (values, margins and leaves,
     /// reported as values), contributions, and interactions, if there were any.
     pub latency: Vec<(Kind, CostEstimate)>,
     /// Most threads of a worker for one of its batches; `None`: all of them.
@@ -98,7 +98,7 @@ pub struct KindStats {
     pub shared: [u64; WorkDivision::ALL.len()],
 }
 
-/// An image of a model's current edition.
+/// An image of a model's current revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageStats {
     pub model: String,

@@ -19,7 +19,7 @@ const SPAN_NANOS: u64 = 5_000_000_000;
 
 /// A ring buffer of values by span, with the span number of each value.
 #[derive(Clone, Debug)]
-pub(super) struct Spans<T> {
+pub(super) struct SlidingWindow<T> {
     numbers: [u64; SPANS],
     values: [T; SPANS],
 }
@@ -32,7 +32,7 @@ fn index_of(number: u64) -> usize {
     (number % SPANS as u64) as usize
 }
 
-impl<T: Default> Spans<T> {
+impl<T: Default> SlidingWindow<T> {
     pub(super) fn new() -> Self {
         Self {
             numbers: [0; SPANS],
@@ -113,7 +113,7 @@ impl Outcomes {
 #[derive(Debug)]
 pub(super) struct IdleWindow {
     /// Idle worker time in nanoseconds.
-    idle: Spans<u64>,
+    idle: SlidingWindow<u64>,
     /// Number of idle workers, since `since`.
     idle_workers: usize,
     since: Nanos,
@@ -122,7 +122,7 @@ pub(super) struct IdleWindow {
 impl IdleWindow {
     pub(super) fn new() -> Self {
         Self {
-            idle: Spans::new(),
+            idle: SlidingWindow::new(),
             idle_workers: 0,
             since: Nanos(0),
         }

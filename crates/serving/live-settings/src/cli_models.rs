@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use albacore_engine::{Iterations, LoadedModel, Slo};
 use albacore_settings::agent_stream::ModelParameters;
-use albacore_settings::{Digest, Model, Naming, Source, WEIGHT_DEFAULT};
+use albacore_settings::{Digest, Model, SchemaNames, Source, WEIGHT_DEFAULT};
 use albacore_storage::Storage;
 
 use crate::config_watcher::{log_fetched, log_iterations_notice};
@@ -55,7 +55,7 @@ impl CliModel {
             threads: None,
             weight: WEIGHT_DEFAULT,
             batching: None,
-            naming: Naming::default(),
+            schema_names: SchemaNames::default(),
         }
     }
 

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use albacore_engine::{
-    CategoryTable, ClassNames, ClassRule, Classes, Columns, Edition, IterationRange, LoadedModel,
-    ModelInfo, UnknownCategory,
+    CategoryTable, ClassNames, ClassRule, Classes, Columns, IterationRange, LoadedModel, ModelInfo,
+    ModelRevision, UnknownCategory,
 };
 use albacore_os::{OsError, SharedMemory};
 use albacore_settings::Digest;
@@ -39,7 +39,8 @@ pub struct Listeners {
 /// Metadata of a served model, without its image.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModelRecord {
-    edition: u64,
+    #[serde(rename = "edition")]
+    revision: u64,
     pub name: String,
     platform: String,
     column_names: Vec<String>,
@@ -70,16 +71,16 @@ pub struct ModelRecord {
 impl ModelRecord {
     /// Creates the record of a model with this status; `None` if it is not served.
     pub fn new(
-        edition: &Edition,
+        revision: &ModelRevision,
         status: &ModelStatus,
         request: String,
         stamp: Option<FileStamp>,
     ) -> Option<Self> {
         let (sha256, loaded_at) = status.serving?;
-        let info = edition.info();
+        let info = revision.info();
         let range = info.iterations;
         Some(Self {
-            edition: edition.number(),
+            revision: revision.number(),
             name: info.name.clone(),
             platform: info.platform.clone(),
             column_names: info.columns.names.clone(),
@@ -213,14 +214,14 @@ impl Handover {
     }
 
     /// Does nothing if `record` is `None`, for a model that is not served.
-    pub fn store_model(&self, edition: &Edition, record: Option<&ModelRecord>) {
+    pub fn store_model(&self, revision: &ModelRevision, record: Option<&ModelRecord>) {
         let Some(record) = record else {
             return;
         };
         match serde_json::to_vec(record) {
             Ok(text) => {
                 let key = format!("{MODEL}{}", record.name);
-                self.keep_bytes(&key, &[edition.image()], &text);
+                self.keep_bytes(&key, &[revision.image()], &text);
             }
             Err(error) => tracing::error!(%error, "the record of a model cannot be serialized"),
         }
@@ -353,9 +354,9 @@ fn listeners(mut fds: impl Iterator<Item = OwnedFd>) -> Result<Vec<Listeners>, S
 }
 
 impl ModelRecord {
-    /// Returns the edition number of the model.
-    pub fn edition(&self) -> u64 {
-        self.edition
+    /// Returns the revision number of the model.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 }
 

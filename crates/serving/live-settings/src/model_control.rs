@@ -69,18 +69,18 @@ pub(crate) struct ModelCall {
     pub(crate) action: ModelAction,
     /// Number of the attempt that executes it.
     pub(crate) attempt: Option<u64>,
-    claim: Claim,
+    model_lock: ModelLock,
     reply: oneshot::Sender<Outcome>,
 }
 
 /// Rejects other calls for a model until it is dropped, even if the client does not wait.
 #[derive(Debug)]
-struct Claim {
+struct ModelLock {
     name: String,
     busy: Arc<Mutex<BTreeSet<String>>>,
 }
 
-impl Claim {
+impl ModelLock {
     fn new(name: &str, busy: &Arc<Mutex<BTreeSet<String>>>) -> Option<Self> {
         let name = name.to_owned();
         let is_free = lock(busy).insert(name.clone());
@@ -91,7 +91,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for ModelLock {
     fn drop(&mut self) {
         lock(&self.busy).remove(&self.name);
     }
@@ -138,25 +138,25 @@ impl ModelCall {
         action: ModelAction,
         busy: &Arc<Mutex<BTreeSet<String>>>,
     ) -> Option<(Self, oneshot::Receiver<Outcome>)> {
-        let claim = Claim::new(name, busy)?;
+        let model_lock = ModelLock::new(name, busy)?;
         let (reply, outcome) = oneshot::channel();
         let call = Self {
             action,
             attempt: None,
-            claim,
+            model_lock,
             reply,
         };
         Some((call, outcome))
     }
 
     pub(crate) fn model(&self) -> &str {
-        &self.claim.name
+        &self.model_lock.name
     }
 
     /// Sends the result of the call; then the next call for the model is accepted.
     pub(crate) fn reply(self, result: Result<(), String>) {
-        let name = self.claim.name.clone();
-        drop(self.claim);
+        let name = self.model_lock.name.clone();
+        drop(self.model_lock);
         let result = result.map_err(|reason| ModelControlError::Failed { name, reason });
         // The client may no longer wait for the reply.
         let _ = self.reply.send(result);

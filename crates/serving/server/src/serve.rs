@@ -279,12 +279,12 @@ impl PreparedFront {
     fn store_models(&self) -> RestoredModels {
         let mut restored = RestoredModels::default();
         let status = self.status.snapshot();
-        for edition in self.engine.models() {
+        for revision in self.engine.models() {
             let mut models = status.models.iter();
-            let model = models.find(|model| model.name == edition.info().name);
+            let model = models.find(|model| model.name == revision.info().name);
             if let Some(model) = model {
-                let record = ModelRecord::new(&edition, model, String::new(), None);
-                self.handover.store_model(&edition, record.as_ref());
+                let record = ModelRecord::new(&revision, model, String::new(), None);
+                self.handover.store_model(&revision, record.as_ref());
                 let record = record.map(|record| (record.name.clone(), record));
                 restored.records.extend(record);
             }

@@ -170,9 +170,9 @@ impl Standby {
         let StoredModel { model, record } = stored;
         let records = &mut self.restored.records;
         let known = records.get(&record.name);
-        // The record of the same edition may have changed.
-        if known.is_none_or(|known| known.edition() != record.edition()) {
-            self.front.engine.restore(model, record.edition())?;
+        // The record of the same revision may have changed.
+        if known.is_none_or(|known| known.revision() != record.revision()) {
+            self.front.engine.restore(model, record.revision())?;
         }
         records.insert(record.name.clone(), record);
         Ok(())

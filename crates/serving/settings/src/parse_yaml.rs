@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use crate::limits::{DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT, WEIGHT_DEFAULT};
 use crate::object_reader::{ObjectReader, StringOrNumber, StringOrObject, UnknownFields};
-use crate::settings::{Iterations, Missing, Model, Naming, Output, Settings, Source};
+use crate::settings::{
+    Iterations, MissingColumnPolicy, Model, Output, SchemaNames, Settings, Source,
+};
 use crate::timespan::parse_timespan;
 use crate::validate::THREADS_REMEDY;
 use crate::validation_error::{ValidationError, quoted};
@@ -69,7 +71,7 @@ fn model(mut object: ObjectReader) -> Result<Model, ValidationError> {
         threads: threads(&mut object)?,
         weight: weight(&mut object)?,
         batching: object.object("batching")?.map(model_batching).transpose()?,
-        naming: naming(&mut object)?,
+        schema_names: schema_names(&mut object)?,
     };
     object.finish()?;
     Ok(model)
@@ -99,12 +101,12 @@ fn iterations(model: &mut ObjectReader) -> Result<Option<Iterations>, Validation
     Ok(Some(Iterations::Range { begin, end }))
 }
 
-fn naming(model: &mut ObjectReader) -> Result<Naming, ValidationError> {
+fn schema_names(model: &mut ObjectReader) -> Result<SchemaNames, ValidationError> {
     let missing = model.parsed("missing", |name| {
-        let found = Missing::from_name(name);
+        let found = MissingColumnPolicy::from_name(name);
         found.ok_or_else(|| "is neither refuse nor nan: write one of them".to_owned())
     })?;
-    Ok(Naming {
+    Ok(SchemaNames {
         missing: missing.unwrap_or_default(),
         classes: model.strings("classes")?,
         categories: model.lists_of_strings("categories")?,

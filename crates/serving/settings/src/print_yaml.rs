@@ -9,7 +9,7 @@ use std::fmt::{self, Write};
 use albacore_batching::{ModelBatching, Policy, Prefer};
 
 use crate::limits::WEIGHT_DEFAULT;
-use crate::settings::{Iterations, Missing, Model, Settings, Source, output_latencies};
+use crate::settings::{Iterations, MissingColumnPolicy, Model, Settings, Source, output_latencies};
 use crate::timespan::print_timespan;
 
 impl Settings {
@@ -86,18 +86,22 @@ fn print_model(model: &Model, out: &mut String) -> fmt::Result {
         let names = names.collect::<Vec<_>>().join(", ");
         writeln!(out, "  outputs: [{names}]")?;
     }
-    if model.naming.missing != Missing::default() {
-        writeln!(out, "  missing: {}", model.naming.missing.name())?;
+    if model.schema_names.missing != MissingColumnPolicy::default() {
+        writeln!(out, "  missing: {}", model.schema_names.missing.name())?;
     }
-    if !model.naming.classes.is_empty() {
-        let names = model.naming.classes.iter().map(|name| json_string(name));
+    if !model.schema_names.classes.is_empty() {
+        let names = model
+            .schema_names
+            .classes
+            .iter()
+            .map(|name| json_string(name));
         let names = names.collect::<Vec<_>>().join(", ");
         writeln!(out, "  classes: [{names}]")?;
     }
-    if !model.naming.categories.is_empty() {
+    if !model.schema_names.categories.is_empty() {
         writeln!(out, "  categories:")?;
     }
-    for (column, texts) in &model.naming.categories {
+    for (column, texts) in &model.schema_names.categories {
         let texts = texts.iter().map(|text| json_string(text));
         let texts = texts.collect::<Vec<_>>().join(", ");
         writeln!(out, "    {}: [{texts}]", json_string(column))?;

@@ -38,14 +38,14 @@ pub struct Model {
     /// Batching of this model; `None`: [`Settings::batching`].
     pub batching: Option<ModelBatching>,
     /// Names of columns, classes and categories in requests and replies.
-    pub naming: Naming,
+    pub schema_names: SchemaNames,
 }
 
 /// Names of columns, classes and categories in the requests and replies of a model.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Naming {
+pub struct SchemaNames {
     /// Handling of columns that are missing from a request with named columns.
-    pub missing: Missing,
+    pub missing: MissingColumnPolicy,
     /// Names of the classes, in order of class number; empty: replies contain no class names.
     pub classes: Vec<String>,
     /// Category names by column name, in the order of the category numbers in the trees; they
@@ -55,7 +55,7 @@ pub struct Naming {
 
 /// Handling of columns that are missing from a request with named columns.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Missing {
+pub enum MissingColumnPolicy {
     /// Rejects the request.
     #[default]
     Refuse,
@@ -63,7 +63,7 @@ pub enum Missing {
     Nan,
 }
 
-impl Missing {
+impl MissingColumnPolicy {
     const NAMES: [(Self, &'static str); 2] = [(Self::Refuse, "refuse"), (Self::Nan, "nan")];
 
     pub(crate) const fn name(self) -> &'static str {

@@ -11,7 +11,7 @@ use crate::limits::{
     SOURCE_CHARS_MAX, WEIGHT_MAX,
 };
 use crate::oci::OciReference;
-use crate::settings::{Iterations, Model, Naming, Settings, Source, output_latencies};
+use crate::settings::{Iterations, Model, SchemaNames, Settings, Source, output_latencies};
 use crate::timespan::{is_in_bounds, print_timespan};
 use crate::validation_error::{ValidationError, quoted};
 
@@ -181,8 +181,8 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
         threads,
         weight,
         batching: _,
-        naming:
-            Naming {
+        schema_names:
+            SchemaNames {
                 missing: _,
                 classes,
                 categories,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use albacore_settings::{
-    BatchingParams, Digest, Iterations, Missing, Model, ModelBatching, Naming, Output, Policy,
-    Prefer, Settings, Slo, Source,
+    BatchingParams, Digest, Iterations, MissingColumnPolicy, Model, ModelBatching, Output, Policy,
+    Prefer, SchemaNames, Settings, Slo, Source,
 };
 use proptest::prelude::*;
 
@@ -475,8 +475,11 @@ fn any_batching() -> impl Strategy<Value = ModelBatching> {
     })
 }
 
-fn any_naming() -> impl Strategy<Value = Naming> {
-    let missing = prop_oneof![Just(Missing::Refuse), Just(Missing::Nan)];
+fn any_schema_names() -> impl Strategy<Value = SchemaNames> {
+    let missing = prop_oneof![
+        Just(MissingColumnPolicy::Refuse),
+        Just(MissingColumnPolicy::Nan)
+    ];
     let names = proptest::collection::btree_set(r"[^\x00-\x1f\x7f-\x9f]{1,63}", 2..5);
     let classes = prop_oneof![
         Just(Vec::new()),
@@ -486,7 +489,7 @@ fn any_naming() -> impl Strategy<Value = Naming> {
     let texts = proptest::collection::btree_set(text, 1..4);
     let texts = texts.prop_map(|it| it.into_iter().rev().collect());
     let columns = proptest::collection::btree_map(r"[^\x00-\x1f\x7f-\x9f]{1,20}", texts, 0..3);
-    (missing, classes, columns).prop_map(|(missing, classes, categories)| Naming {
+    (missing, classes, columns).prop_map(|(missing, classes, categories)| SchemaNames {
         missing,
         classes,
         categories,
@@ -525,7 +528,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         (
             1_u32..=10_000,
             proptest::option::of(any_batching()),
-            any_naming(),
+            any_schema_names(),
         ),
     );
     let model = model.prop_map(
@@ -539,7 +542,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
             threads,
             weight: own.0,
             batching: own.1,
-            naming: own.2,
+            schema_names: own.2,
         },
     );
     let models = proptest::collection::vec(model, 1..5).prop_map(|mut models| {

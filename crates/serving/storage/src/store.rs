@@ -31,7 +31,7 @@ use crate::receive::{StoreResponse, Transfer, receive};
 use crate::variables::Variables;
 use address::Address;
 use client::{Connector, RequestKind};
-use explain::Journal;
+use explain::RequestRecorder;
 
 /// Returns whether the URL of an object is that of a folder.
 pub(crate) fn is_folder(url: &str) -> bool {
@@ -47,7 +47,7 @@ pub(crate) fn fetch(
     transfer: Transfer<'_>,
 ) -> Result<StoreResponse, StorageErrorKind> {
     let address = Address::parse(url)?;
-    let journal = Arc::new(Journal::new(address.store, variables.clone()));
+    let recorder = Arc::new(RequestRecorder::new(address.store, variables.clone()));
     // The timers are used for the backoff of retries; requests block this thread.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -57,12 +57,12 @@ pub(crate) fn fetch(
         variables,
         Connector {
             agent: agent.clone(),
-            journal: Arc::clone(&journal),
+            recorder: Arc::clone(&recorder),
             deadline: Instant::now() + TRANSFER_MAX,
         },
     )?;
     let (key, python) = match address.is_folder {
-        true => runtime.block_on(folder::model_key(&*client, &address.key, &journal))?,
+        true => runtime.block_on(folder::model_key(&*client, &address.key, &recorder))?,
         false => (address.key, None),
     };
     let known = known.and_then(|version| etag_of(version, python));
@@ -76,7 +76,7 @@ pub(crate) fn fetch(
                 python,
             });
         }
-        Err(error) => return Err(journal.explain(&error)),
+        Err(error) => return Err(recorder.explain(&error)),
     };
     let (announced, version) = (object.meta.size, object.meta.e_tag.clone());
     let body = ObjectBody {
@@ -84,7 +84,7 @@ pub(crate) fn fetch(
         stream: object.into_stream(),
         chunk: Bytes::new(),
     };
-    let failed = |error: io::Error| journal.explain(&error);
+    let failed = |error: io::Error| recorder.explain(&error);
     let mut received = receive(body, transfer, Some(announced), failed)?;
     received.version = version.map(|etag| version_of(etag, python));
     received.python = python;

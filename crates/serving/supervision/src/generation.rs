@@ -30,7 +30,7 @@ const RUNNING: &str = "/proc/self/exe";
 
 /// How a generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum GenerationEnd {
     /// Its front exited by itself, with this code.
     Code(i32),
     /// Its fronts crash repeatedly; contains the last exit status.
@@ -156,7 +156,10 @@ impl Generation {
     /// Lets the front drain and exit. It then holds the only descriptors of the listening sockets:
     /// once it has closed them, connections are refused. Returns how the generation ended, if it
     /// already has.
-    pub(crate) fn end(&mut self, message: &SupervisorMessage) -> Result<Option<End>, OsError> {
+    pub(crate) fn end(
+        &mut self,
+        message: &SupervisorMessage,
+    ) -> Result<Option<GenerationEnd>, OsError> {
         // A front that is dead by now did not die while draining.
         let ended = self.reap_serving(Instant::now())?;
         self.is_ending = true;
@@ -172,7 +175,7 @@ impl Generation {
     pub(crate) fn handle_events(
         &mut self,
         environment: &mut Environment,
-    ) -> Result<Option<End>, OsError> {
+    ) -> Result<Option<GenerationEnd>, OsError> {
         let now = Instant::now();
         self.host.handle_events(&environment.poll)?;
         self.receive(now);
@@ -182,7 +185,7 @@ impl Generation {
         if self.is_ending || self.is_pending_upgrade {
             return Ok(match self.serving {
                 Some(_) => None,
-                None => Some(End::Code(0)),
+                None => Some(GenerationEnd::Code(0)),
             });
         }
         if let Some(end) = self.check_standby(now)? {
@@ -261,7 +264,7 @@ impl Generation {
     }
 
     /// Reaps the serving front if it has exited.
-    fn reap_serving(&mut self, now: Instant) -> Result<Option<End>, OsError> {
+    fn reap_serving(&mut self, now: Instant) -> Result<Option<GenerationEnd>, OsError> {
         let Some(front) = &mut self.serving else {
             return Ok(None);
         };
@@ -280,10 +283,10 @@ impl Generation {
         if let Exit::Code(code) = exit
             && !is_crash
         {
-            return Ok(Some(End::Code(code)));
+            return Ok(Some(GenerationEnd::Code(code)));
         }
         if self.is_ending || self.is_pending_upgrade {
-            return Ok(Some(End::Crashed(exit)));
+            return Ok(Some(GenerationEnd::Crashed(exit)));
         }
         let connections = self.store.connections();
         self.status.front_deaths += 1;
@@ -301,14 +304,14 @@ impl Generation {
             false => self.failures + 1,
         };
         if self.failures >= FAILURES_MAX {
-            return Ok(Some(End::Crashed(exit)));
+            return Ok(Some(GenerationEnd::Crashed(exit)));
         }
         self.standby_at = now + pause(self.failures);
         Ok(None)
     }
 
     /// Reaps the standby if it has exited.
-    fn check_standby(&mut self, now: Instant) -> Result<Option<End>, OsError> {
+    fn check_standby(&mut self, now: Instant) -> Result<Option<GenerationEnd>, OsError> {
         let Some(standby) = &mut self.standby else {
             return Ok(None);
         };
@@ -328,7 +331,7 @@ impl Generation {
         }
         self.failures += 1;
         let exit = exit.unwrap_or(Exit::Code(PANIC));
-        Ok((self.failures >= FAILURES_MAX).then_some(End::Crashed(exit)))
+        Ok((self.failures >= FAILURES_MAX).then_some(GenerationEnd::Crashed(exit)))
     }
 
     fn standby_failed(&mut self, reason: String, now: Instant) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use albacore_os::{OsError, Poll, Signals};
 
 use crate::front::FrontRole;
-use crate::generation::{End, Environment, Generation};
+use crate::generation::{Environment, Generation, GenerationEnd};
 use crate::limits::PASS_PERIOD;
 use crate::messages::SupervisorMessage;
 use crate::worker_host::ANY;
@@ -94,15 +94,15 @@ impl Supervisor {
         all.min().unwrap_or(PASS_PERIOD)
     }
 
-    fn exit_code(&self, end: End) -> u8 {
+    fn exit_code(&self, end: GenerationEnd) -> u8 {
         match end {
             // infallible for valid exit codes
-            End::Code(code) => u8::try_from(code).unwrap_or(EXIT_CRASHED),
-            End::Crashed(exit) if self.is_stopping => {
+            GenerationEnd::Code(code) => u8::try_from(code).unwrap_or(EXIT_CRASHED),
+            GenerationEnd::Crashed(exit) if self.is_stopping => {
                 tracing::error!(%exit, "the front exited before it had answered all requests");
                 EXIT_UNANSWERED
             }
-            End::Crashed(exit) => {
+            GenerationEnd::Crashed(exit) => {
                 tracing::error!(%exit, "fronts repeatedly exit before they are ready");
                 EXIT_CRASHED
             }
@@ -165,7 +165,7 @@ impl Supervisor {
         for mut generation in std::mem::take(&mut self.retired) {
             match generation.handle_events(&mut self.environment)? {
                 None => remaining.push(generation),
-                Some(End::Code(0)) => {}
+                Some(GenerationEnd::Code(0)) => {}
                 Some(end) => {
                     tracing::warn!(?end, "a replaced front has not answered all requests");
                 }

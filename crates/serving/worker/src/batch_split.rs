@@ -78,7 +78,7 @@ impl TimeEstimates<'_> {
     /// Time of a row of a segment if a call computes `call_rows` rows; `None` if a kind was
     /// not measured.
     fn row(&self, segment: &Segment, call_rows: usize) -> Option<f64> {
-        let predictor = &self.models.get(segment.edition)?.predictor;
+        let predictor = &self.models.get(segment.revision)?.predictor;
         let kinds = KindSet::from_bits(segment.kinds);
         let times = kinds
             .iter()
@@ -108,7 +108,7 @@ impl TimeEstimates<'_> {
         }
         let times = jobs(segments).map(|(index, kind)| {
             let segment = &segments[index];
-            let predictor = &self.models.get(segment.edition)?.predictor;
+            let predictor = &self.models.get(segment.revision)?.predictor;
             let row = predictor.row_nanoseconds(kind, segment.rows)?;
             let serial = predictor.serial_nanoseconds(kind)?.min(row);
             let each = serial + (row - serial) / threads as f64;

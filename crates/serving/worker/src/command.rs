@@ -6,15 +6,15 @@ use crate::limits::CLOSES_MAX;
 
 /// Identifies one compiled version of a model; never reused by any front of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EditionId(pub u64);
+pub struct RevisionId(pub u64);
 
 /// One message. Images are closed first, so that their memory is free when the next one is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
     /// Images that no request uses any more.
-    pub closes: Vec<EditionId>,
+    pub closes: Vec<RevisionId>,
     /// The image passed with the message, and the bits of its outputs.
-    pub opens: Option<(EditionId, u8)>,
+    pub opens: Option<(RevisionId, u8)>,
     /// The memory of a front is passed with the message: rows, results, and the wakeups of its
     /// event loops.
     pub is_attach: bool,
@@ -22,8 +22,8 @@ pub struct Command {
     pub moves_scratch: bool,
 }
 
-impl EditionId {
-    /// First edition of the front with this number.
+impl RevisionId {
+    /// First revision of the front with this number.
     pub fn first_of(front: u64) -> Self {
         Self(front << 32)
     }
@@ -38,9 +38,10 @@ impl Command {
         }
     }
 
-    /// Flags, the edition to open, its outputs, and the editions to close, as little-endian words.
+    /// Flags, the revision to open, its outputs, and the revisions to close, as little-endian
+    /// words.
     pub fn encode(&self) -> Vec<u8> {
-        let (id, kinds) = self.opens.unwrap_or((EditionId(0), 0));
+        let (id, kinds) = self.opens.unwrap_or((RevisionId(0), 0));
         let flags = [self.opens.is_some(), self.is_attach, self.moves_scratch];
         let flags = flags.into_iter().enumerate();
         let parts = flags.fold(0, |parts, (bit, flag)| parts | u64::from(flag) << bit);
@@ -57,9 +58,9 @@ impl Command {
         };
         let mut words = words.iter().copied().map(u64::from_le_bytes);
         let (parts, id, kinds) = (words.next()?, words.next()?, words.next()?);
-        let opens = (EditionId(id), u8::try_from(kinds).ok()?);
+        let opens = (RevisionId(id), u8::try_from(kinds).ok()?);
         Some(Self {
-            closes: words.map(EditionId).collect(),
+            closes: words.map(RevisionId).collect(),
             opens: (parts & 1 != 0).then_some(opens),
             is_attach: parts & 2 != 0,
             moves_scratch: parts & 4 != 0,
@@ -73,8 +74,8 @@ mod tests {
 
     #[test]
     fn commands_round_trip() {
-        let closes = vec![EditionId(3), EditionId(u64::MAX)];
-        for opens in [None, Some((EditionId(7), 31))] {
+        let closes = vec![RevisionId(3), RevisionId(u64::MAX)];
+        for opens in [None, Some((RevisionId(7), 31))] {
             let command = Command {
                 closes: closes.clone(),
                 opens,
@@ -87,7 +88,7 @@ mod tests {
             assert_eq!(Command::decode(bytes), None, "{bytes:?}");
         }
         let many = Command {
-            closes: vec![EditionId(1); 9999],
+            closes: vec![RevisionId(1); 9999],
             ..Command::default()
         };
         assert!(many.encode().len() <= 4096);

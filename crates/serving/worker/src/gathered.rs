@@ -16,14 +16,14 @@ use crate::ring::Segment;
 
 /// Rows of one segment that are computed by one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct SegmentRowRange {
     pub(super) segment: usize,
     /// Relative to the segment's first row.
     pub(super) from: usize,
     pub(super) to: usize,
 }
 
-impl Part {
+impl SegmentRowRange {
     pub(super) fn rows(self) -> usize {
         self.to - self.from
     }
@@ -56,13 +56,13 @@ impl Gathered {
 pub(super) fn parts_of(
     segments: &[Segment],
     range: std::ops::Range<usize>,
-) -> impl Iterator<Item = Part> {
+) -> impl Iterator<Item = SegmentRowRange> {
     let mut start = 0_usize;
     let parts = segments.iter().enumerate().map(move |(index, segment)| {
         let end = start.saturating_add(segment.rows);
         let (from, to) = (range.start.max(start), range.end.min(end));
         // For a segment outside the range, `to` may be less than `start`.
-        let part = (from < to).then(|| Part {
+        let part = (from < to).then(|| SegmentRowRange {
             segment: index,
             from: from - start,
             to: to - start,
@@ -75,13 +75,17 @@ pub(super) fn parts_of(
 
 /// The number of leading parts that are computed in one call; at least one. `row_bytes` is the size
 /// of a row and its results.
-pub(super) fn first_group(segments: &[Segment], parts: &[Part], row_bytes: usize) -> usize {
+pub(super) fn first_group(
+    segments: &[Segment],
+    parts: &[SegmentRowRange],
+    row_bytes: usize,
+) -> usize {
     let Some(first) = parts.first() else {
         return 0;
     };
-    let call = |part: &Part| {
+    let call = |part: &SegmentRowRange| {
         let segment = &segments[part.segment];
-        (segment.edition, segment.kinds, segment.is_double)
+        (segment.revision, segment.kinds, segment.is_double)
     };
     let kinds = KindSet::from_bits(segments[first.segment].kinds);
     if kinds.contains(Kind::Interactions) {

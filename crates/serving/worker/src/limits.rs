@@ -8,9 +8,9 @@ pub const MODELS_MAX: usize = 64;
 /// Slots of models: those that are served, and as many removed ones with running requests.
 pub const SLOTS_MAX: usize = 2 * MODELS_MAX;
 
-/// Editions that a worker lists as open for a front that takes it over: those of every slot, and as
-/// many that requests still use.
-pub const LISTED_EDITIONS_MAX: usize = 2 * SLOTS_MAX;
+/// Revisions that a worker lists as open for a front that takes it over: those of every slot, and
+/// as many that requests still use.
+pub const LISTED_REVISIONS_MAX: usize = 2 * SLOTS_MAX;
 
 /// Images that one command closes; further ones wait for the next command.
 pub const CLOSES_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! The open images of this worker, by edition. Each is mapped and used in place.
+//! The open images of this worker, by revision. Each is mapped and used in place.
 
 use std::os::fd::OwnedFd;
 use std::sync::{RwLock, RwLockReadGuard};
@@ -7,7 +7,7 @@ use albacore_os::{ReadMapping, SharedMemory};
 use albacore_trees::{ElementType, Predictor};
 use self_cell::self_cell;
 
-use crate::command::{Command, EditionId};
+use crate::command::{Command, RevisionId};
 use crate::kind::KindSet;
 use crate::layout::{OutputInfo, outputs_of};
 use crate::ring::Segment;
@@ -48,9 +48,9 @@ self_cell!(
 #[derive(Default)]
 pub(super) struct Models(RwLock<Table>);
 
-/// The images, sorted by edition.
+/// The images, sorted by revision.
 #[derive(Default)]
-pub(super) struct Table(Vec<(EditionId, ModelMapping)>);
+pub(super) struct Table(Vec<(RevisionId, ModelMapping)>);
 
 impl Models {
     /// Locks the images for one batch.
@@ -79,17 +79,17 @@ impl Models {
 
 impl Table {
     #[cfg(test)]
-    pub(super) fn of(id: EditionId, image: SharedMemory, kinds: KindSet) -> Result<Self, String> {
+    pub(super) fn of(id: RevisionId, image: SharedMemory, kinds: KindSet) -> Result<Self, String> {
         let fd = std::os::fd::AsFd::as_fd(&image).try_clone_to_owned();
         let fd = fd.map_err(|error| error.to_string())?;
         Ok(Self(vec![(id, open(fd, kinds)?)]))
     }
 
-    pub(super) fn editions(&self) -> impl Iterator<Item = EditionId> {
+    pub(super) fn revisions(&self) -> impl Iterator<Item = RevisionId> {
         self.0.iter().map(|&(id, _)| id)
     }
 
-    pub(super) fn get(&self, id: EditionId) -> Option<&OpenModel<'_>> {
+    pub(super) fn get(&self, id: RevisionId) -> Option<&OpenModel<'_>> {
         let index = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
         self.0.get(index).map(|(_, open)| open.borrow_dependent())
     }

@@ -144,7 +144,7 @@ impl Leader<'_> {
         let executed = self
             .models
             .execute(&command, message.fds.into_iter().next());
-        ring.set_open_editions(self.models.table().editions());
+        ring.set_open_revisions(self.models.table().revisions());
         if command.moves_scratch {
             self.changes.move_scratch();
             self.team.drop_partial_results();

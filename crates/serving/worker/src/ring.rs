@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use albacore_os::futex;
 use albacore_os::{FUTEX_BYTES, OsError, SharedMemory, Words};
 
-use crate::command::EditionId;
-use crate::limits::{BATCH_REQUESTS_MAX, LISTED_EDITIONS_MAX, REASON_BYTES_MAX, SPIN_TIME_MAX};
+use crate::command::RevisionId;
+use crate::limits::{BATCH_REQUESTS_MAX, LISTED_REVISIONS_MAX, REASON_BYTES_MAX, SPIN_TIME_MAX};
 
 /// Doorbell value that stops the worker; sequence numbers are smaller.
 const STOP: u32 = u32::MAX;
@@ -39,9 +39,9 @@ const EVENT_LOOP: usize = 7;
 const REASON: usize = 8;
 const FIRST_SEGMENT: usize = REASON + REASON_BYTES_MAX / 8;
 const SEGMENT_WORDS: usize = 8;
-/// The number of editions that the worker has open, followed by their ids.
-const OPEN_EDITIONS: usize = FIRST_SEGMENT + BATCH_REQUESTS_MAX * SEGMENT_WORDS;
-const WORDS: usize = OPEN_EDITIONS + 1 + LISTED_EDITIONS_MAX;
+/// The number of revisions that the worker has open, followed by their ids.
+const OPEN_REVISIONS: usize = FIRST_SEGMENT + BATCH_REQUESTS_MAX * SEGMENT_WORDS;
+const WORDS: usize = OPEN_REVISIONS + 1 + LISTED_REVISIONS_MAX;
 
 /// Index of a segment's state among its words.
 const SEGMENT_STATE: usize = 7;
@@ -50,7 +50,7 @@ const SEGMENT_STATE: usize = 7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Selects the image.
-    pub edition: EditionId,
+    pub revision: RevisionId,
     /// Bits of the kinds of output.
     pub kinds: u8,
     /// Whether the rows are 64-bit floats instead of 32-bit ones.
@@ -192,7 +192,7 @@ impl Ring {
             let words = self.segment(index);
             let flags = u64::from(segment.kinds) | u64::from(segment.is_double) << 8;
             let values = [
-                segment.edition.0,
+                segment.revision.0,
                 flags,
                 segment.first_row as u64,
                 segment.rows as u64,
@@ -259,13 +259,13 @@ impl Ring {
         self.is_ready() && self.is_finished(self.last_sequence())
     }
 
-    /// The editions that the worker reported as open.
-    pub fn open_editions(&self) -> Vec<EditionId> {
+    /// The revisions that the worker reported as open.
+    pub fn open_revisions(&self) -> Vec<RevisionId> {
         let load = |at: usize| self.word(at).load(Ordering::Relaxed);
-        let count = usize::try_from(load(OPEN_EDITIONS)).unwrap_or(usize::MAX);
-        let listed = 0..count.min(LISTED_EDITIONS_MAX);
-        let edition = |at: usize| EditionId(load(OPEN_EDITIONS + 1 + at));
-        listed.map(edition).collect()
+        let count = usize::try_from(load(OPEN_REVISIONS)).unwrap_or(usize::MAX);
+        let listed = 0..count.min(LISTED_REVISIONS_MAX);
+        let revision = |at: usize| RevisionId(load(OPEN_REVISIONS + 1 + at));
+        listed.map(revision).collect()
     }
 
     /// Wakes the worker. This takes microseconds: no lock should be held.
@@ -327,16 +327,16 @@ impl Ring {
 
     // Methods of the worker.
 
-    /// Reports which editions are open, before the command that changed them is finished. If there
+    /// Reports which revisions are open, before the command that changed them is finished. If there
     /// are too many, some are omitted: another front sends those again.
-    pub(crate) fn set_open_editions(&self, editions: impl Iterator<Item = EditionId>) {
+    pub(crate) fn set_open_revisions(&self, revisions: impl Iterator<Item = RevisionId>) {
         let mut count = 0;
-        for (at, edition) in editions.take(LISTED_EDITIONS_MAX).enumerate() {
-            let word = self.word(OPEN_EDITIONS + 1 + at);
-            word.store(edition.0, Ordering::Relaxed);
+        for (at, revision) in revisions.take(LISTED_REVISIONS_MAX).enumerate() {
+            let word = self.word(OPEN_REVISIONS + 1 + at);
+            word.store(revision.0, Ordering::Relaxed);
             count = at as u64 + 1;
         }
-        self.word(OPEN_EDITIONS).store(count, Ordering::Relaxed);
+        self.word(OPEN_REVISIONS).store(count, Ordering::Relaxed);
     }
 
     /// The event loop to notify when the batch is finished.
@@ -416,7 +416,7 @@ impl Ring {
             let load = |at: usize| words[at].load(Ordering::Relaxed);
             let size = |at: usize| usize::try_from(load(at)).unwrap_or(usize::MAX);
             segments.push(Segment {
-                edition: EditionId(load(0)),
+                revision: RevisionId(load(0)),
                 kinds: load(1) as u8,
                 is_double: load(1) & 1 << 8 != 0,
                 first_row: size(2),

@@ -9,7 +9,7 @@ use albacore_trees::{
 
 use super::batch_split::TreePiece;
 use super::front_memory::{MemoryChange, View};
-use super::gathered::{Gathered, Part, first_group};
+use super::gathered::{Gathered, SegmentRowRange, first_group};
 use super::models::{OpenModel, Table};
 use crate::kind::KindSet;
 use crate::layout::{Layout, OutputInfo};
@@ -26,7 +26,7 @@ pub(super) struct ThreadContext {
     /// The batch, read from the ring.
     pub(super) segments: Vec<Segment>,
     /// The parts of it that this thread computes.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<SegmentRowRange>,
 }
 
 impl ThreadContext {
@@ -58,9 +58,9 @@ impl ThreadContext {
     }
 
     /// The number of leading parts that are computed in one call.
-    pub(super) fn group(models: &Table, segments: &[Segment], parts: &[Part]) -> usize {
+    pub(super) fn group(models: &Table, segments: &[Segment], parts: &[SegmentRowRange]) -> usize {
         let segment = parts.first().map(|part| &segments[part.segment]);
-        let model = segment.and_then(|segment| Some((segment, models.get(segment.edition)?)));
+        let model = segment.and_then(|segment| Some((segment, models.get(segment.revision)?)));
         model.map_or(1, |(segment, model)| {
             let kinds = KindSet::from_bits(segment.kinds);
             let outputs = model.outputs_of(kinds).map(OutputInfo::row_bytes);
@@ -74,9 +74,9 @@ impl ThreadContext {
         &mut self,
         models: &Table,
         segment: &Segment,
-        part: Part,
+        part: SegmentRowRange,
     ) -> Result<(), String> {
-        let model = models.get(segment.edition).ok_or(NO_MODEL)?;
+        let model = models.get(segment.revision).ok_or(NO_MODEL)?;
         let segment_rows = SegmentRows::of(segment, part);
         let rows = input(self.view.rows.as_slice(), model, segment, segment_rows)?;
         for output in model.outputs_of(KindSet::from_bits(segment.kinds)) {
@@ -94,11 +94,11 @@ impl ThreadContext {
         &mut self,
         models: &Table,
         segments: &[Segment],
-        parts: &[Part],
+        parts: &[SegmentRowRange],
     ) -> Result<(), String> {
         let first = parts.first().map(|part| &segments[part.segment]);
         let first = first.ok_or("there are no rows")?;
-        let model = models.get(first.edition).ok_or(NO_MODEL)?;
+        let model = models.get(first.revision).ok_or(NO_MODEL)?;
         let outputs = model.outputs_of(KindSet::from_bits(first.kinds));
         let count: usize = parts.iter().map(|part| part.rows()).sum();
         let widest = outputs.clone().map(OutputInfo::row_bytes).max();
@@ -142,7 +142,7 @@ impl ThreadContext {
         partial: &mut PartialOutput,
     ) -> Result<(), String> {
         let segment = piece.segment;
-        let model = models.get(segment.edition).ok_or(NO_MODEL)?;
+        let model = models.get(segment.revision).ok_or(NO_MODEL)?;
         let rows = input(
             self.view.rows.as_slice(),
             model,
@@ -172,7 +172,7 @@ impl ThreadContext {
         partial: &PartialOutput,
     ) -> Result<(), String> {
         let (segment, kind) = (piece.segment, piece.kind);
-        let model = models.get(segment.edition).ok_or(NO_MODEL)?;
+        let model = models.get(segment.revision).ok_or(NO_MODEL)?;
         let (predictor, sums) = (&model.predictor, &mut self.sums);
         let described = |error: PredictError| error.to_string();
         if piece.part == 0 {
@@ -207,7 +207,7 @@ struct SegmentRows {
 }
 
 impl SegmentRows {
-    fn of(segment: &Segment, part: Part) -> Self {
+    fn of(segment: &Segment, part: SegmentRowRange) -> Self {
         Self {
             first: segment.first_row + part.from,
             count: part.rows(),

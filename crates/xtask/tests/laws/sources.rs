@@ -234,7 +234,7 @@ const AGENT: [&str; 10] = [
 /// The listener in `program`, a feature that the agent does not link.
 const LISTENER: [&str; 2] = [
     "crates/ground/program/src/listener.rs",
-    "crates/ground/program/src/pages.rs",
+    "crates/ground/program/src/monitoring.rs",
 ];
 
 /// Names by which a program connects to a network or to another program's socket.

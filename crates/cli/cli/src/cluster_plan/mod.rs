@@ -10,7 +10,7 @@ use std::path::Path;
 use albacore_api::{InferenceDeployment, policy_of, read_deployment, restarting_fields};
 use albacore_command::{Failure, Output, print, print_json, sentence};
 use albacore_forecast::{
-    DeploymentPlan, DiffReport, Edit, Newcomer, NodeDiff, NodePlan, PlanReport, RunningPod,
+    DeploymentPlan, DiffReport, Edit, NodeDiff, NodePlan, PlanReport, PodRequirements, RunningPod,
     diff_on, plan_on, running_pods,
 };
 use albacore_plan::{Enforcement, PlacementMethod};
@@ -102,7 +102,7 @@ async fn plans(
     };
     for (deployment, file) in files {
         let key = source.key_of(deployment, file)?;
-        let newcomer = Newcomer::of(deployment);
+        let requirements = PodRequirements::of(deployment);
         let own_pods = match source.pods(&key).await {
             Ok(pods) => Some(names_of(&pods)),
             Err(why) => {
@@ -112,9 +112,9 @@ async fn plans(
         };
         let mut plans = Vec::new();
         for name in &selected {
-            let seen = match (nodes.view(name), nodes.refuses(name, &newcomer)) {
+            let seen = match (nodes.view(name), nodes.refuses(name, &requirements)) {
                 (Ok(view), None) => {
-                    plan_on(&view, &newcomer, own_pods.as_ref()).map_err(refused(name))?
+                    plan_on(&view, &requirements, own_pods.as_ref()).map_err(refused(name))?
                 }
                 (Ok(view), Some(why)) => {
                     without_plan(name, why, running_pods(&view, own_pods.as_ref()))
@@ -126,10 +126,10 @@ async fn plans(
         report.deployments.push(DeploymentPlan {
             namespace: key.namespace,
             name: key.name,
-            workers: newcomer.policy.workers,
-            threads: newcomer.policy.threads,
-            mode: mode_name(newcomer.policy.mode),
-            notes: notes(deployment, &newcomer),
+            workers: requirements.policy.workers,
+            threads: requirements.policy.threads,
+            mode: mode_name(requirements.policy.mode),
+            notes: notes(deployment, &requirements),
             nodes: plans,
         });
     }
@@ -162,19 +162,19 @@ fn names_of(pods: &[Pod]) -> BTreeSet<String> {
 }
 
 /// Notes on a deployment that apply to every node.
-fn notes(deployment: &InferenceDeployment, newcomer: &Newcomer) -> Vec<String> {
+fn notes(deployment: &InferenceDeployment, requirements: &PodRequirements) -> Vec<String> {
     let mut notes = Vec::new();
-    let (placed, requested) = (newcomer.policy.threads, newcomer.threads_requested);
+    let (placed, requested) = (requirements.policy.threads, requirements.threads_requested);
     if placed < requested {
         notes.push(format!(
             "the cpu limit lets {placed} of {requested} threads of each worker run at once: these are \
              placed, the others share the cpus of their worker"
         ));
     }
-    if newcomer.policy.enforcement == Enforcement::Observe {
+    if requirements.policy.enforcement == Enforcement::Observe {
         notes.push("spec.placement.enforcement is Observe: no mask is written".to_owned());
     }
-    if newcomer.policy.placement == PlacementMethod::RoundRobin {
+    if requirements.policy.placement == PlacementMethod::RoundRobin {
         notes.push(
             "spec.placement.policy is RoundRobin: cpus are assigned in turn, without a search"
                 .to_owned(),
@@ -202,8 +202,8 @@ async fn difference(
     let selected = nodes.selected(&args.node)?;
     let restarting = restarting_fields(&live, deployment);
     let (before, after) = (policy_of(&live.spec), policy_of(&deployment.spec));
-    let newcomer = Newcomer::of(deployment);
-    let mut notes = notes(deployment, &newcomer);
+    let requirements = PodRequirements::of(deployment);
+    let mut notes = notes(deployment, &requirements);
     let is_main_changed = before.main_thread != after.main_thread;
     if is_main_changed {
         notes.push(
@@ -220,7 +220,7 @@ async fn difference(
         );
     }
     let edit = Edit {
-        after: newcomer,
+        after: requirements,
         restarts: !restarting.is_empty(),
         is_replanned: Edit::is_replanned(&before, &after),
     };

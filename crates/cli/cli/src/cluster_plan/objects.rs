@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use albacore_api::{InferenceDeployment, NodePlacement, cpus_of_quantity};
 use albacore_cluster::{ApiResource, Cluster, ErrorClass, ObjectKey};
 use albacore_command::{Failure, sentence};
-use albacore_forecast::{Newcomer, NodeView};
+use albacore_forecast::{NodeView, PodRequirements};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 
@@ -171,14 +171,14 @@ impl Nodes {
     }
 
     /// Why the node cannot run a new pod, as far as the node object shows.
-    pub(super) fn refuses(&self, name: &str, newcomer: &Newcomer) -> Option<String> {
+    pub(super) fn refuses(&self, name: &str, requirements: &PodRequirements) -> Option<String> {
         let node = self.objects.get(name)?;
         if node.spec.as_ref()?.unschedulable == Some(true) {
             return Some("it is unschedulable (kubectl cordon)".to_owned());
         }
         let allocatable = node.status.as_ref()?.allocatable.as_ref()?.get("cpu")?;
         let cpus = cpus_of_quantity(&allocatable.0)?;
-        let requested = newcomer.requested;
+        let requested = requirements.requested;
         (requested > cpus).then(|| {
             format!("insufficient cpus: the pod requests {requested}, {cpus} are allocatable")
         })

@@ -3,7 +3,7 @@
 use albacore_topology::{CAPACITY_MAX, Cpu};
 
 use super::layout::{Flow, Size, flow_runs};
-use super::tree::{Core, Domain, Part};
+use super::tree::{Core, Domain, DomainOrCore};
 use albacore_svg::{Svg, bold_width};
 
 const CORE_PAD: f64 = 6.0;
@@ -21,13 +21,13 @@ pub(super) type DrawCpu<'d> = dyn FnMut(&mut Svg, &Cpu, (f64, f64)) + 'd;
 /// Boxes with their sizes.
 #[derive(Debug)]
 pub(super) struct Boxes<'a> {
-    parts: Vec<SizedPart<'a>>,
+    parts: Vec<SizedDomainOrCore<'a>>,
     flow: Flow,
     cell: Size,
 }
 
 #[derive(Debug)]
-struct SizedPart<'a> {
+struct SizedDomainOrCore<'a> {
     content: Content<'a>,
     size: Size,
 }
@@ -41,10 +41,10 @@ enum Content<'a> {
 impl<'a> Boxes<'a> {
     /// Lays out `parts` with CPU cells of size `cell`, with an aspect ratio (width / height) close
     /// to `aspect`.
-    pub(super) fn lay_out(parts: &'a [Part<'a>], cell: Size, aspect: f64) -> Self {
-        let parts: Vec<SizedPart<'a>> = parts
+    pub(super) fn lay_out(parts: &'a [DomainOrCore<'a>], cell: Size, aspect: f64) -> Self {
+        let parts: Vec<SizedDomainOrCore<'a>> = parts
             .iter()
-            .map(|part| SizedPart::of(part, cell, aspect))
+            .map(|part| SizedDomainOrCore::of(part, cell, aspect))
             .collect();
         // Cores and clusters of cores are not mixed in one row.
         let runs: Vec<Vec<Size>> = parts
@@ -126,14 +126,14 @@ impl<'a> Boxes<'a> {
     }
 }
 
-impl<'a> SizedPart<'a> {
+impl<'a> SizedDomainOrCore<'a> {
     fn is_core(&self) -> bool {
         matches!(self.content, Content::Core(_))
     }
 
-    fn of(part: &'a Part<'a>, cell: Size, aspect: f64) -> Self {
+    fn of(part: &'a DomainOrCore<'a>, cell: Size, aspect: f64) -> Self {
         match part {
-            Part::Core(core) => {
+            DomainOrCore::Core(core) => {
                 let n = core.cpus.len() as f64;
                 let w = 2.0 * CORE_PAD + n * cell.w + (n - 1.0) * CPU_GAP;
                 let h = 2.0 * CORE_PAD + CORE_LABEL - 1.0 + cell.h;
@@ -142,7 +142,7 @@ impl<'a> SizedPart<'a> {
                     size: Size { w, h },
                 }
             }
-            Part::Domain(domain) => {
+            DomainOrCore::Domain(domain) => {
                 // A lone box uses the aspect ratio of the whole.
                 let inside = Boxes::lay_out(&domain.parts, cell, aspect.min(INNER_ASPECT));
                 let label = bold_width(&domain.label, 12.0);

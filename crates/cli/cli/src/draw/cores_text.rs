@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use albacore_topology::{CpuId, Topology};
 
 use super::columns::{LINE_MAX, paragraph};
-use super::tree::{Core, Part, nest};
+use super::tree::{Core, DomainOrCore, nest};
 
 /// Width of `core 0    ` and of `cpu 0   `, in columns.
 const CORE_COLUMNS: usize = 8;
@@ -21,32 +21,32 @@ pub(super) fn cores_text(machine: &Topology, on_cpus: &BTreeMap<CpuId, String>) 
         .max()
         .unwrap_or(0)
         .max(1);
-    let mut sheet = Sheet {
+    let mut writer = CoresTextWriter {
         on_cpus,
         width,
         text: String::new(),
     };
-    sheet.list(&parts, 0);
-    sheet.text
+    writer.list(&parts, 0);
+    writer.text
 }
 
-struct Sheet<'a> {
+struct CoresTextWriter<'a> {
     on_cpus: &'a BTreeMap<CpuId, String>,
     width: usize,
     text: String,
 }
 
-impl Sheet<'_> {
-    fn list(&mut self, parts: &[Part<'_>], depth: usize) {
+impl CoresTextWriter<'_> {
+    fn list(&mut self, parts: &[DomainOrCore<'_>], depth: usize) {
         let indent = "  ".repeat(depth);
         for part in parts {
             match part {
-                Part::Domain(domain) => {
+                DomainOrCore::Domain(domain) => {
                     // infallible: writing to a String.
                     let _ = writeln!(self.text, "{indent}{}", domain.label);
                     self.list(&domain.parts, depth + 1);
                 }
-                Part::Core(core) => self.core(core, &indent),
+                DomainOrCore::Core(core) => self.core(core, &indent),
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use albacore_topology::{CAPACITY_MAX, CpuSet, Topology};
 
-use super::tree::{Core, Part, nest, summary};
+use super::tree::{Core, DomainOrCore, nest, summary};
 
 /// The machine as text.
 pub(crate) fn topology_text(machine: &Topology) -> String {
@@ -13,15 +13,15 @@ pub(crate) fn topology_text(machine: &Topology) -> String {
     text
 }
 
-fn list(parts: &[Part<'_>], depth: usize, text: &mut String) {
+fn list(parts: &[DomainOrCore<'_>], depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
     for part in parts {
         // infallible: writing to a String.
         let _ = match part {
-            Part::Domain(domain) => writeln!(text, "{indent}{}", domain.label),
-            Part::Core(core) => writeln!(text, "{indent}{}", line(core)),
+            DomainOrCore::Domain(domain) => writeln!(text, "{indent}{}", domain.label),
+            DomainOrCore::Core(core) => writeln!(text, "{indent}{}", line(core)),
         };
-        if let Part::Domain(domain) = part {
+        if let DomainOrCore::Domain(domain) = part {
             list(&domain.parts, depth + 1, text);
         }
     }

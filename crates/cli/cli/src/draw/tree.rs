@@ -7,7 +7,7 @@ use albacore_topology::{CAPACITY_MAX, Cpu, Topology};
 
 /// A box or a core.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part<'a> {
+pub(super) enum DomainOrCore<'a> {
     /// A domain that contains smaller parts.
     Domain(Domain<'a>),
     Core(Core<'a>),
@@ -18,7 +18,7 @@ pub(super) struct Domain<'a> {
     /// Its label, such as `package 0 · L3 0`.
     pub(super) label: String,
     /// The domains or cores inside it, ordered by their lowest CPU.
-    pub(super) parts: Vec<Part<'a>>,
+    pub(super) parts: Vec<DomainOrCore<'a>>,
 }
 
 /// A physical core and its CPUs, ordered by id.
@@ -33,7 +33,7 @@ pub(super) struct Core<'a> {
 type Level = (&'static str, fn(&Cpu) -> u32);
 
 /// The outermost boxes of a machine.
-pub(super) fn nest(machine: &Topology) -> Vec<Part<'_>> {
+pub(super) fn nest(machine: &Topology) -> Vec<DomainOrCore<'_>> {
     let cpus: Vec<&Cpu> = machine.cpus().iter().collect();
     let mut levels: Vec<Level> = vec![("package", |c| c.package)];
     if is_inside(&cpus, |c| c.numa, |c| c.package) && is_inside(&cpus, |c| c.l3, |c| c.numa) {
@@ -51,7 +51,7 @@ fn is_inside(cpus: &[&Cpu], inner: fn(&Cpu) -> u32, outer: fn(&Cpu) -> u32) -> b
         .all(|c| *outer_of.entry(inner(c)).or_insert(outer(c)) == outer(c))
 }
 
-fn divide<'a>(cpus: &[&'a Cpu], levels: &[Level]) -> Vec<Part<'a>> {
+fn divide<'a>(cpus: &[&'a Cpu], levels: &[Level]) -> Vec<DomainOrCore<'a>> {
     let Some((&(name, field), finer)) = levels.split_first() else {
         let cores = groups(cpus, |c| c.core).into_iter();
         return cores.map(|(number, cpus)| core(number, cpus)).collect();
@@ -61,27 +61,29 @@ fn divide<'a>(cpus: &[&'a Cpu], levels: &[Level]) -> Vec<Part<'a>> {
         let mut parts = divide(&cpus, finer);
         match parts.pop() {
             // A cache of a single core needs no box: nearly every core has its own L2.
-            Some(Part::Core(core)) if parts.is_empty() && name == "L2" => Part::Core(core),
+            Some(DomainOrCore::Core(core)) if parts.is_empty() && name == "L2" => {
+                DomainOrCore::Core(core)
+            }
             // A box that contains only one box is merged with it, with both names.
-            Some(Part::Domain(only)) if parts.is_empty() => {
+            Some(DomainOrCore::Domain(only)) if parts.is_empty() => {
                 label = format!("{label} · {}", only.label);
-                Part::Domain(Domain {
+                DomainOrCore::Domain(Domain {
                     label,
                     parts: only.parts,
                 })
             }
             last => {
                 parts.extend(last);
-                Part::Domain(Domain { label, parts })
+                DomainOrCore::Domain(Domain { label, parts })
             }
         }
     });
     divided.collect()
 }
 
-fn core(number: u32, cpus: Vec<&Cpu>) -> Part<'_> {
+fn core(number: u32, cpus: Vec<&Cpu>) -> DomainOrCore<'_> {
     let capacity = cpus.first().map_or(CAPACITY_MAX, |cpu| cpu.capacity);
-    Part::Core(Core {
+    DomainOrCore::Core(Core {
         number,
         capacity,
         cpus,
@@ -137,13 +139,13 @@ pub(super) fn summary(machine: &Topology) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, nest, summary};
+    use super::{DomainOrCore, nest, summary};
     use albacore_topology::parse_synthetic;
 
-    fn outline(parts: &[Part<'_>]) -> String {
-        let one = |part: &Part<'_>| match part {
-            Part::Domain(domain) => format!("{}({})", domain.label, outline(&domain.parts)),
-            Part::Core(core) => core.number.to_string(),
+    fn outline(parts: &[DomainOrCore<'_>]) -> String {
+        let one = |part: &DomainOrCore<'_>| match part {
+            DomainOrCore::Domain(domain) => format!("{}({})", domain.label, outline(&domain.parts)),
+            DomainOrCore::Core(core) => core.number.to_string(),
         };
         parts.iter().map(one).collect::<Vec<_>>().join(" ")
     }

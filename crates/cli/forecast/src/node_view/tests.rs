@@ -30,10 +30,10 @@ fn status() -> serde_json::Value {
 #[test]
 fn members_come_in_the_order_of_the_placer_and_pods_that_are_not_placed_do_not_count() {
     let view = view(&status()).unwrap();
-    assert_eq!((view.pods.len(), view.members()), (2, vec![1, 0]));
-    let member = view.member(0).unwrap();
-    assert_eq!(member.policy.distances.l3, Some(60));
-    assert_eq!((member.policy.workers, member.policy.threads), (1, 2));
+    assert_eq!((view.pods.len(), view.servers()), (2, vec![1, 0]));
+    let server = view.server(0).unwrap();
+    assert_eq!(server.policy.distances.l3, Some(60));
+    assert_eq!((server.policy.workers, server.policy.threads), (1, 2));
     assert_eq!(view.shared_pool(), ("0-7".parse().unwrap(), None));
 }
 

@@ -19,7 +19,7 @@ use crate::names::{
     NAME_LABEL, TRAFFIC_LABEL,
 };
 use crate::observed::Traffic;
-use crate::validate::Valid;
+use crate::validate::ValidDeployment;
 
 pub(crate) use overlay::key_of;
 
@@ -46,7 +46,7 @@ pub struct BuildContext {
 
 /// The children of `valid` in the order in which they are applied: dependencies of the pods come
 /// first.
-pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<ChildObject> {
+pub fn build(valid: &ValidDeployment, build_context: &BuildContext) -> Vec<ChildObject> {
     let pod = pod::template(valid, &build_context.built_in);
     let ports = network::ports(valid, &pod);
     let traffic = traffic_selector(valid, build_context.selects_traffic);
@@ -82,14 +82,14 @@ pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<ChildObject> {
 }
 
 /// Whether the Service has a port for HTTP, and for gRPC.
-pub(crate) fn exposed_protocols(valid: &Valid) -> (bool, bool) {
+pub(crate) fn exposed_protocols(valid: &ValidDeployment) -> (bool, bool) {
     // Ports do not depend on the image.
     let pod = pod::template(valid, &BuiltInOptions::default());
     let ports = network::ports(valid, &pod);
     (ports.http.is_some(), ports.grpc.is_some())
 }
 
-fn labels(valid: &Valid) -> BTreeMap<&'static str, &str> {
+fn labels(valid: &ValidDeployment) -> BTreeMap<&'static str, &str> {
     BTreeMap::from([
         (NAME_LABEL, NAME),
         (INSTANCE_LABEL, valid.name.as_str()),
@@ -98,12 +98,12 @@ fn labels(valid: &Valid) -> BTreeMap<&'static str, &str> {
     ])
 }
 
-fn selector(valid: &Valid) -> Value {
+fn selector(valid: &ValidDeployment) -> Value {
     json!({ DEPLOYMENT_LABEL: valid.name })
 }
 
 /// The label selector of the pods that receive requests.
-fn traffic_selector(valid: &Valid, selects_traffic: bool) -> Value {
+fn traffic_selector(valid: &ValidDeployment, selects_traffic: bool) -> Value {
     let mut selector = selector(valid);
     if selects_traffic {
         selector[TRAFFIC_LABEL] = Traffic::Serving.label().into();
@@ -112,7 +112,7 @@ fn traffic_selector(valid: &Valid, selects_traffic: bool) -> Value {
 }
 
 /// Metadata of a child, with the deployment as its owner.
-fn metadata(valid: &Valid, kind: ChildKind) -> Value {
+fn metadata(valid: &ValidDeployment, kind: ChildKind) -> Value {
     let mut labels = labels(valid);
     if kind == ChildKind::PodsService {
         labels.insert(HEADLESS_LABEL, "");

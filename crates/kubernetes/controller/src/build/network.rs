@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::selector;
 use crate::limits::METRICS_SECONDS;
 use crate::names::{GRPC, GRPC_PORT, HEADLESS_LABEL, HTTP, HTTP_PORT, SERVER};
-use crate::validate::Valid;
+use crate::validate::ValidDeployment;
 
 /// The container ports that the ports of the Service target, by name or number.
 #[derive(Clone, PartialEq, Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Ports {
 
 /// The ports of the server in the merged template `pod`: those named `http` and `grpc`. Without a
 /// port named `http`, the first port with another name than `grpc`.
-pub(super) fn ports(valid: &Valid, pod: &Value) -> Ports {
+pub(super) fn ports(valid: &ValidDeployment, pod: &Value) -> Ports {
     if valid.spec.is_built_in() {
         return Ports {
             http: Some(HTTP.into()),
@@ -101,7 +101,7 @@ fn service_ports(ports: &Ports, number: impl Fn(u16, &Value) -> Option<Value>) -
 /// Allows traffic from everywhere to the declared container ports, and to no other port. `None` if
 /// the server's container declares no ports, because the ports on which it listens are then
 /// unknown.
-pub(super) fn network_policy(valid: &Valid, pod: &Value) -> Option<Value> {
+pub(super) fn network_policy(valid: &ValidDeployment, pod: &Value) -> Option<Value> {
     let containers = pod["spec"]["containers"].as_array()?;
     let mut open = Vec::new();
     for container in containers {
@@ -122,7 +122,7 @@ pub(super) fn network_policy(valid: &Valid, pod: &Value) -> Option<Value> {
 }
 
 /// `None` for a user's own server, which may not have metrics.
-pub(super) fn service_monitor(valid: &Valid) -> Option<Value> {
+pub(super) fn service_monitor(valid: &ValidDeployment) -> Option<Value> {
     valid.spec.is_built_in().then(|| {
         json!({"spec": {
             "selector": {

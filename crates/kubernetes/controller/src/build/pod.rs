@@ -8,13 +8,13 @@ use super::{BuiltInOptions, labels, overlay, selector, server};
 use crate::limits::{DRAIN_DELAY_SECONDS, GRACE_SECONDS};
 use crate::names::TRAFFIC_LABEL;
 use crate::observed::Traffic;
-use crate::validate::Valid;
+use crate::validate::ValidDeployment;
 
 /// User and group ID of the containers; not used on the node.
 const USER: i64 = 65_532;
 
 /// The template of the pods of `valid`.
-pub(super) fn template(valid: &Valid, built_in: &BuiltInOptions) -> Value {
+pub(super) fn template(valid: &ValidDeployment, built_in: &BuiltInOptions) -> Value {
     let user = valid.spec.template.as_ref();
     let user = serde_json::to_value(user).unwrap_or_default();
     let mut metadata = json!({ "labels": labels(valid) });
@@ -32,7 +32,7 @@ pub(super) fn template(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     json!({"metadata": metadata, "spec": pod})
 }
 
-fn pod(valid: &Valid, built_in: &BuiltInOptions) -> Value {
+fn pod(valid: &ValidDeployment, built_in: &BuiltInOptions) -> Value {
     let mut container = server::container(valid, built_in);
     container["securityContext"] = json!({
         "allowPrivilegeEscalation": false,

@@ -12,11 +12,11 @@ use crate::names::{
     VOLUME_PREFIX, WORKERS_VARIABLE,
 };
 use crate::settings::{ModelVolume, model_volumes};
-use crate::validate::Valid;
+use crate::validate::ValidDeployment;
 
 /// The settings of the built-in server, or the thread counts of a user's own server whose
 /// environment also has other sources; otherwise `None`.
-pub(super) fn config_map(valid: &Valid) -> Option<Value> {
+pub(super) fn config_map(valid: &ValidDeployment) -> Option<Value> {
     if let Some(settings) = &valid.settings {
         return Some(json!({"data": {SETTINGS_KEY: settings}}));
     }
@@ -29,13 +29,13 @@ pub(super) fn config_map(valid: &Valid) -> Option<Value> {
 
 /// Whether the server's environment also has ConfigMaps or Secrets as sources, whose variable names
 /// are unknown here.
-fn reads_environment(valid: &Valid) -> bool {
+fn reads_environment(valid: &ValidDeployment) -> bool {
     let server = valid.spec.server_container();
     server.is_some_and(|c| c.env_from.as_ref().is_some_and(|from| !from.is_empty()))
 }
 
 /// The container `server` before the user's template is merged over it.
-pub(super) fn container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
+pub(super) fn container(valid: &ValidDeployment, built_in: &BuiltInOptions) -> Value {
     let mut container = match valid.spec.is_built_in() {
         true => built_in_container(valid, built_in),
         false => user_container(valid),
@@ -48,7 +48,7 @@ pub(super) fn container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
 
 /// Of the settings, only the numbers of workers and threads, including those of the front end, are
 /// part of the template; everything else may change without a restart.
-fn built_in_container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
+fn built_in_container(valid: &ValidDeployment, built_in: &BuiltInOptions) -> Value {
     let mut mounts = vec![json!({
         "name": format!("{VOLUME_PREFIX}settings"), "mountPath": SETTINGS_FOLDER, "readOnly": true,
     })];
@@ -111,7 +111,7 @@ fn built_in_container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
 
 /// Sets the thread counts as variables. If the user's variables may come from other sources, the
 /// thread counts are the first source, because later sources and variables override earlier ones.
-fn user_container(valid: &Valid) -> Value {
+fn user_container(valid: &ValidDeployment) -> Value {
     let (workers, threads) = (valid.spec.workers, valid.spec.threads);
     let is_in_template = |name: &str| [WORKERS_VARIABLE, THREADS_VARIABLE].contains(&name);
     let counts = thread_counts(workers, threads).into_iter();
@@ -142,7 +142,7 @@ fn user_container(valid: &Valid) -> Value {
 }
 
 /// The volumes that [`container`] mounts.
-pub(super) fn volumes(valid: &Valid) -> Vec<Value> {
+pub(super) fn volumes(valid: &ValidDeployment) -> Vec<Value> {
     if !valid.spec.is_built_in() {
         return vec![json!({"name": temporary_volume_name(), "emptyDir": {}})];
     }

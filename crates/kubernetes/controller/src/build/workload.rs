@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::selector;
-use crate::validate::Valid;
+use crate::validate::ValidDeployment;
 
 /// `None` if the template names a service account of the user.
-pub(super) fn service_account(valid: &Valid) -> Option<Value> {
+pub(super) fn service_account(valid: &ValidDeployment) -> Option<Value> {
     let pod = valid.spec.template.as_ref().and_then(|t| t.spec.as_ref());
     let names_another = pod.is_some_and(|p| {
         let another = |name: &Option<String>| name.as_ref().is_some_and(|n| *n != valid.name);
@@ -17,7 +17,7 @@ pub(super) fn service_account(valid: &Valid) -> Option<Value> {
 
 /// Allows the eviction of one pod at a time, so that nodes can be drained while the deployment
 /// keeps serving. Pods that are not ready may always be evicted.
-pub(super) fn disruption_budget(valid: &Valid) -> Value {
+pub(super) fn disruption_budget(valid: &ValidDeployment) -> Value {
     json!({"spec": {
         "maxUnavailable": 1,
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
@@ -26,7 +26,7 @@ pub(super) fn disruption_budget(valid: &Valid) -> Value {
 }
 
 /// New pods are ready before old ones stop, so that no request is lost during a roll-out.
-pub(super) fn deployment(pod: Value, valid: &Valid, replicas: Option<i32>) -> Value {
+pub(super) fn deployment(pod: Value, valid: &ValidDeployment, replicas: Option<i32>) -> Value {
     let mut spec = json!({
         "selector": {"matchLabels": selector(valid)},
         "strategy": {

@@ -9,7 +9,7 @@ use crate::digest::digest_of;
 use crate::names::{POD_FIELDS_ANNOTATION, POD_TEMPLATE_ANNOTATION, ROLLED_ANNOTATION};
 use crate::observed::LiveObject;
 use crate::settings::model_volumes;
-use crate::validate::Valid;
+use crate::validate::ValidDeployment;
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct RolloutAnnotations {
@@ -33,7 +33,7 @@ impl RolloutAnnotations {
     }
 
     /// The annotations of the desired Deployment `child`, without a time.
-    pub(crate) fn of_desired(valid: &Valid, child: &ChildObject) -> Self {
+    pub(crate) fn of_desired(valid: &ValidDeployment, child: &ChildObject) -> Self {
         Self {
             fields: Some(digest_of(&pod_fields(valid))),
             template: Some(digest_of(&child.body["spec"]["template"])),
@@ -60,7 +60,7 @@ impl RolloutAnnotations {
 ///
 /// Every later version of this program must produce the same value for the same fields; otherwise
 /// an upgrade looks like an edit of every deployment. Add a new field only if it is set.
-pub(crate) fn pod_fields(valid: &Valid) -> Value {
+pub(crate) fn pod_fields(valid: &ValidDeployment) -> Value {
     let spec = &valid.spec;
     let mut fields = json!({
         "workers": spec.workers,

@@ -23,7 +23,7 @@ use crate::child_action::{Ownership, ownership};
 use crate::children::{ChildKind, ChildObject};
 use crate::limits::{ROLLOUT_PAUSE, ROLLOUT_STUCK_AFTER};
 use crate::observed::{LiveObject, Workload};
-use crate::validate::Valid;
+use crate::validate::ValidDeployment;
 
 pub(crate) use annotations::RolloutAnnotations;
 pub(crate) use condition::{STUCK, UPGRADE_PENDING, upgrade_pending};
@@ -100,9 +100,9 @@ pub(crate) fn image_of(deployment: &Value) -> Option<&str> {
 }
 
 /// The inputs of a decision.
-pub(crate) struct RolloutCase<'a> {
+pub(crate) struct RolloutInputs<'a> {
     pub(crate) key: &'a ObjectKey,
-    pub(crate) valid: &'a Valid,
+    pub(crate) valid: &'a ValidDeployment,
     /// Its Deployment; `None` before it is created.
     pub(crate) live: Option<(&'a LiveObject, &'a Workload)>,
     /// Whether its spec is newer than its status; used only for Deployments written by controllers
@@ -159,7 +159,7 @@ impl Rollouts {
     /// replaces it by the live Deployment with the desired number of pods.
     pub(crate) fn decide(
         &self,
-        case: &RolloutCase<'_>,
+        inputs: &RolloutInputs<'_>,
         children: &mut [ChildObject],
         now: Timestamp,
     ) -> RolloutDecision {
@@ -167,47 +167,47 @@ impl Rollouts {
             .iter_mut()
             .find(|c| c.kind == ChildKind::Deployment);
         let Some(desired) = desired else {
-            self.release(case.key);
+            self.release(inputs.key);
             return RolloutDecision::current(None);
         };
         let image = image_of(&desired.body).map(str::to_owned);
-        let mut annotations = RolloutAnnotations::of_desired(case.valid, desired);
-        let controlled = case.live.filter(|(live, _)| {
-            ownership(live, &case.valid.uid, desired.owner()) == Ownership::Ours
+        let mut annotations = RolloutAnnotations::of_desired(inputs.valid, desired);
+        let controlled = inputs.live.filter(|(live, _)| {
+            ownership(live, &inputs.valid.uid, desired.owner()) == Ownership::Ours
         });
         let Some((live, workload)) = controlled else {
             // The creation of pods does not restart any.
             annotations.write(desired);
-            self.release(case.key);
+            self.release(inputs.key);
             return RolloutDecision::current(image);
         };
         let before = RolloutAnnotations::of_live(live);
         let is_same = before.template == annotations.template;
         let is_edited = match &before.fields {
             Some(_) => before.fields != annotations.fields,
-            None => case.is_edited,
+            None => inputs.is_edited,
         };
         let until = now.saturating_add(ROLLOUT_STUCK_AFTER).unwrap_or(now);
         if is_same {
             annotations.rolled_at = before.rolled_at;
             annotations.write(desired);
-            return self.continue_rollout(case.key, progress(live, workload, now), image, now);
+            return self.continue_rollout(inputs.key, progress(live, workload, now), image, now);
         }
         let mut slots = self.slots();
         match progress(live, workload, now) {
-            RolloutProgress::Rolling(until) => slots.keep(case.key, until),
+            RolloutProgress::Rolling(until) => slots.keep(inputs.key, until),
             // The watch may not have reported the last apply yet.
             RolloutProgress::Settled | RolloutProgress::Stuck(_) if !workload.is_observed => {}
             RolloutProgress::Settled | RolloutProgress::Stuck(_) => {
-                slots.end(case.key, before.rolled_at)
+                slots.end(inputs.key, before.rolled_at)
             }
         }
         let response = match is_edited || workload.desired == 0 {
             true => {
-                slots.begin(case.key, now, until);
+                slots.begin(inputs.key, now, until);
                 Ok(())
             }
-            false => slots.request(case.key, now, until),
+            false => slots.request(inputs.key, now, until),
         };
         drop(slots);
         match response {

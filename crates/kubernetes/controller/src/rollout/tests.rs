@@ -24,7 +24,7 @@ fn one() -> Rollouts {
 }
 
 /// A valid deployment with additional spec fields, pinned to an image if one is given.
-fn valid(name: &str, more: &Value, pin: Option<&str>) -> Valid {
+fn valid(name: &str, more: &Value, pin: Option<&str>) -> ValidDeployment {
     let mut object = json!({
         "apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": name, "namespace": "default", "uid": "u"},
@@ -41,7 +41,7 @@ fn valid(name: &str, more: &Value, pin: Option<&str>) -> Valid {
     validate(&deployment).unwrap()
 }
 
-fn children(valid: &Valid, image: &str) -> Vec<ChildObject> {
+fn children(valid: &ValidDeployment, image: &str) -> Vec<ChildObject> {
     let build_context = BuildContext {
         built_in: BuiltInOptions {
             image: image.to_owned(),
@@ -92,7 +92,7 @@ fn live(child: &ChildObject, is_done: bool, progressed: Timestamp) -> LiveObject
 /// The decision about `valid` at `image` with the live Deployment `live`.
 fn decision(
     rollouts: &Rollouts,
-    valid: &Valid,
+    valid: &ValidDeployment,
     image: &str,
     live: Option<&LiveObject>,
     now: Timestamp,
@@ -100,18 +100,18 @@ fn decision(
     let mut children = children(valid, image);
     let workload = live.map(Workload::of);
     let key = key(&valid.name);
-    let case = RolloutCase {
+    let inputs = RolloutInputs {
         key: &key,
         valid,
         live: live.zip(workload.as_ref()),
         is_edited: false,
     };
-    let decision = rollouts.decide(&case, &mut children, now);
+    let decision = rollouts.decide(&inputs, &mut children, now);
     (decision, deployment(&children).clone())
 }
 
 /// A deployment that runs `image` with all pods available.
-fn running(rollouts: &Rollouts, valid: &Valid, image: &str) -> LiveObject {
+fn running(rollouts: &Rollouts, valid: &ValidDeployment, image: &str) -> LiveObject {
     let (decision, child) = decision(rollouts, valid, image, None, at(-9000));
     assert_eq!(decision.state, RolloutState::Current);
     live(&child, true, at(-8000))
@@ -281,7 +281,8 @@ fn a_stuck_roll_out_is_reported_and_blocks_for_ten_minutes() {
 fn deployments_without_annotations_are_paced_unless_edited() {
     let rollouts = one();
     let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
-    let unmarked = |valid: &Valid| live(deployment(&children(valid, "s:1")), true, at(-100));
+    let unmarked =
+        |valid: &ValidDeployment| live(deployment(&children(valid, "s:1")), true, at(-100));
     let (old_a, old_b) = (unmarked(&a), unmarked(&b));
     assert_eq!(
         RolloutAnnotations::of_live(&old_a),
@@ -291,13 +292,13 @@ fn deployments_without_annotations_are_paced_unless_edited() {
     let (now, _) = decision(&rollouts, &b, "s:2", Some(&old_b), at(0));
     assert!(matches!(now.state, RolloutState::Waiting(_)));
     let workload = Workload::of(&old_b);
-    let case = RolloutCase {
+    let inputs = RolloutInputs {
         key: &key("b"),
         valid: &b,
         live: Some((&old_b, &workload)),
         is_edited: true,
     };
-    let now = rollouts.decide(&case, &mut children(&b, "s:2"), at(0));
+    let now = rollouts.decide(&inputs, &mut children(&b, "s:2"), at(0));
     assert_eq!(now.state, RolloutState::Current);
 }
 
@@ -363,7 +364,8 @@ fn a_field_that_changes_the_pod_template_is_a_pod_field() {
     let crd = albacore_api::inference_deployment_crd();
     let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
     let before = valid("a", &json!({}), None);
-    let template = |v: &Valid| deployment(&children(v, "s:1")).body["spec"]["template"].clone();
+    let template =
+        |v: &ValidDeployment| deployment(&children(v, "s:1")).body["spec"]["template"].clone();
     for field in crd.pointer(spec).unwrap().as_object().unwrap().keys() {
         let edit = edits.get(field);
         let edit = edit.unwrap_or_else(|| panic!("spec.{field}: name another value for it here"));
@@ -408,7 +410,7 @@ fn event() -> impl Strategy<Value = Event> {
 struct SimulatedCluster {
     rollouts: Rollouts,
     max: u32,
-    valid: Vec<Valid>,
+    valid: Vec<ValidDeployment>,
     live: Vec<LiveObject>,
     version: u32,
     now: i64,
@@ -418,7 +420,8 @@ impl SimulatedCluster {
     fn new(max: u32) -> Self {
         let rollouts = Rollouts::new(NonZeroU32::new(max).unwrap());
         let names = ["a", "b", "c", "d"];
-        let valid: Vec<Valid> = names.iter().map(|n| valid(n, &json!({}), None)).collect();
+        let valid: Vec<ValidDeployment> =
+            names.iter().map(|n| valid(n, &json!({}), None)).collect();
         let live = valid.iter().map(|v| running(&rollouts, v, "s:0")).collect();
         Self {
             rollouts,

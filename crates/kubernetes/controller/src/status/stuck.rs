@@ -10,14 +10,14 @@ use crate::rejected_write::with_remedy;
 
 /// The problem that prevents pods from being created or from serving.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Stuck {
+pub(super) struct StuckPods {
     /// Valid as the reason of a condition.
     pub(super) reason: String,
     /// The pod, its container, and the message of the scheduler or the kubelet.
     message: String,
 }
 
-impl Stuck {
+impl StuckPods {
     /// The message with its remedy.
     pub(super) fn message(&self) -> String {
         with_remedy(&self.message, &self.reason)
@@ -31,7 +31,7 @@ impl Stuck {
 
 /// The problem that prevents the pods from serving. The most frequent reason is reported, then the
 /// first by name; of its pods the first by name. Thus equal facts produce equal texts.
-pub(super) fn stuck(facts: &DeploymentFacts<'_>) -> Option<Stuck> {
+pub(super) fn stuck(facts: &DeploymentFacts<'_>) -> Option<StuckPods> {
     let workload = facts.workload?;
     if workload.is_fully_available() {
         return None;
@@ -41,7 +41,7 @@ pub(super) fn stuck(facts: &DeploymentFacts<'_>) -> Option<Stuck> {
         .as_ref()
         .filter(|failing| failing.status == "True")
     {
-        return Some(Stuck {
+        return Some(StuckPods {
             reason: "PodsRefused".to_owned(),
             message: format!("cannot create more pods: {}", failing.message),
         });
@@ -56,7 +56,7 @@ pub(super) fn stuck(facts: &DeploymentFacts<'_>) -> Option<Stuck> {
     if others > 0 {
         message.push_str(&format!("; other pods that are not ready: {others}"));
     }
-    Some(Stuck {
+    Some(StuckPods {
         reason: to_condition_reason(&problem.reason),
         message,
     })

@@ -80,13 +80,13 @@ fn decided(
     record: &mut TrafficRecord,
     second: u64,
 ) -> TrafficDecision {
-    let case = TrafficCase {
+    let inputs = TrafficInputs {
         spec: Some(&spec(&json!({}))),
         workload: Some(workload),
         pods,
         delay: DELAY,
     };
-    decide(&case, record, at(second))
+    decide(&inputs, record, at(second))
 }
 
 /// The names of pods that become spare after a long time with this load.
@@ -223,13 +223,13 @@ fn without_the_preference_or_with_an_invalid_spec_every_pod_gets_requests() {
         Some(&spec(&json!({"batching": {}}))),
     ] {
         let workload = workload(4);
-        let case = TrafficCase {
+        let inputs = TrafficInputs {
             spec,
             workload: Some(&workload),
             pods: &half,
             delay: DELAY,
         };
-        let decision = decide(&case, &mut TrafficRecord::default(), at(500));
+        let decision = decide(&inputs, &mut TrafficRecord::default(), at(500));
         assert_eq!(decision.changes, [(2, Traffic::Serving)]);
         assert_eq!(decision.cause, TrafficCause::NotPreferred);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::comparison::{Comparison, Subscription, compare, pooled};
 use crate::grid::Arm;
 use crate::journal::Results;
-use albacore_statistics::{Claim, Interval};
+use albacore_statistics::{Interval, SpeedDifference};
 
 use super::{format_ratio, reference};
 
@@ -38,7 +38,7 @@ fn quality(results: &Results) -> Vec<String> {
     let same = compare(results, Arm::KernelAgain, Arm::Kernel);
     let claims = same
         .iter()
-        .filter(|one| one.interval.claim() != Claim::Inconclusive);
+        .filter(|one| one.interval.speed_difference() != SpeedDifference::Inconclusive);
     let claims = claims.count();
     if let Some(all) = pooled(&same) {
         said.push(format!(
@@ -77,10 +77,10 @@ fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
             reference.name()
         )];
     };
-    let count = |claim: Claim| {
+    let count = |difference: SpeedDifference| {
         let of = comparisons
             .iter()
-            .filter(|one| one.interval.claim() == claim);
+            .filter(|one| one.interval.speed_difference() == difference);
         of.count()
     };
     let mut said = vec![format!(
@@ -91,9 +91,9 @@ fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
         format_ratio(&all),
         comparisons.len(),
         verdict(&all),
-        count(Claim::Faster),
-        count(Claim::Slower),
-        count(Claim::Inconclusive),
+        count(SpeedDifference::Faster),
+        count(SpeedDifference::Slower),
+        count(SpeedDifference::Inconclusive),
     )];
     let cpus = results.header.machine.cpus;
     for (group, members) in by_subscription(&comparisons, cpus) {
@@ -133,10 +133,10 @@ fn compact_or_scatter(results: &Results) -> Vec<String> {
     }
     let said = groups.into_iter().filter_map(|((model, threads), members)| {
         let interval = pooled(members)?;
-        let answer = match interval.claim() {
-            Claim::Faster => "yes",
-            Claim::Slower => "no, Scatter beats it",
-            Claim::Inconclusive => "open",
+        let answer = match interval.speed_difference() {
+            SpeedDifference::Faster => "yes",
+            SpeedDifference::Slower => "no, Scatter beats it",
+            SpeedDifference::Inconclusive => "open",
         };
         let plural = if threads == 1 { "" } else { "s" };
         Some(format!(
@@ -148,9 +148,9 @@ fn compact_or_scatter(results: &Results) -> Vec<String> {
 }
 
 fn verdict(interval: &Interval) -> &'static str {
-    match interval.claim() {
-        Claim::Faster => "faster",
-        Claim::Slower => "slower",
-        Claim::Inconclusive => "no difference can be claimed",
+    match interval.speed_difference() {
+        SpeedDifference::Faster => "faster",
+        SpeedDifference::Slower => "slower",
+        SpeedDifference::Inconclusive => "no difference can be claimed",
     }
 }

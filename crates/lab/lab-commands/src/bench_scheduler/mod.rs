@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use self::ring::Ring;
-use self::threads::{Links, MatchmakerThread, ModelThread, QueueCounts};
+use self::threads::{AssignerThread, Links, ModelThread, QueueCounts};
 use albacore_command::{Failure, print_json};
 
 /// The arguments of `albacore bench scheduler`.
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &BenchSchedulerArgs) -> Result<(), Failure> {
 fn run_one(args: &BenchSchedulerArgs, rate: f64) -> Result<Value, Failure> {
     let links: Vec<Links> = (0..args.models)
         .map(|_| Links {
-            to_matchmaker: Ring::new(),
+            to_assigner: Ring::new(),
             to_model: Ring::new(),
         })
         .collect();
@@ -75,8 +75,8 @@ fn run_one(args: &BenchSchedulerArgs, rate: f64) -> Result<Value, Failure> {
                 scope.spawn(move || thread.run(is_measured, is_over))
             })
             .collect();
-        let matchmaker = MatchmakerThread::new(&links, args.workers as usize, begin);
-        let matchmaker = scope.spawn(|| matchmaker.run(&is_measured, &is_over));
+        let assigner = AssignerThread::new(&links, args.workers as usize, begin);
+        let assigner = scope.spawn(|| assigner.run(&is_measured, &is_over));
         thread::sleep(WARMUP);
         is_measured.store(true, Ordering::Relaxed);
         let measured = Instant::now();
@@ -85,7 +85,7 @@ fn run_one(args: &BenchSchedulerArgs, rate: f64) -> Result<Value, Failure> {
         is_over.store(true, Ordering::Relaxed);
         let counts: Result<Vec<QueueCounts>, _> =
             models.into_iter().map(|model| model.join()).collect();
-        (counts, matchmaker.join(), seconds)
+        (counts, assigner.join(), seconds)
     });
     let panicked = |_| Failure::Broken("a thread of the scheduler panicked".to_owned());
     let (counts, decisions) = (counts.map_err(panicked)?, decisions.map_err(panicked)?);

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Words of a message.
 pub(super) const WORDS: usize = 6;
 
-/// Capacity in messages: the matchmaker has at most one outstanding grant per queue, and a queue
-/// that is faster than the matchmaker blocks.
+/// Capacity in messages: the assigner has at most one outstanding grant per queue, and a queue
+/// that is faster than the assigner blocks.
 const MESSAGES_MAX: usize = 1024;
 
 #[derive(Debug)]

@@ -1,10 +1,11 @@
-//! Threads of the queues and of the matchmaker, and their messages.
+//! Threads of the queues and of the assigner, and their messages.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use albacore_batching::deadlines::{
-    Candidate, Cost, Decision, Delays, Matchmaker, Member, QueueParams, Release, RequestQueue,
+    Candidate, Cost, DeadlineRequest, Decision, Delays, QueueParams, Release, RequestQueue,
+    WorkerAssigner,
 };
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 use albacore_simulator::{DropRule, Target};
@@ -25,22 +26,22 @@ const DELAYS: Delays = Delays {
 /// Time before frontrun at which the window opens: 5 % of the objective, as in the server.
 const EARLY: Nanos = Nanos(4_900_000);
 
-/// Maximum number of requests added before the matchmaker gets the next candidate.
+/// Maximum number of requests added before the assigner gets the next candidate.
 const REQUESTS_AT_ONCE: usize = 64;
 
 /// Buckets of the lag histogram, powers of two of nanoseconds.
 const LAGS: usize = 64;
 
-/// Kinds of messages: the first two to the matchmaker, the others to a model.
+/// Kinds of messages: the first two to the assigner, the others to a model.
 const INFORM: u64 = 0;
 const ANSWER: u64 = 1;
 const GRANT: u64 = 2;
 const RENEW: u64 = 3;
 
-/// The two rings between a model and the matchmaker.
+/// The two rings between a model and the assigner.
 #[derive(Debug)]
 pub(super) struct Links {
-    pub(super) to_matchmaker: Ring,
+    pub(super) to_assigner: Ring,
     pub(super) to_model: Ring,
 }
 
@@ -126,9 +127,9 @@ pub(super) struct ModelThread<'a> {
     next: f64,
     random: XorShift64,
     key: u64,
-    dropped: Vec<Member>,
-    members: Vec<Member>,
-    /// The candidate last sent to the matchmaker.
+    dropped: Vec<DeadlineRequest>,
+    requests: Vec<DeadlineRequest>,
+    /// The candidate last sent to the assigner.
     sent: Option<Candidate>,
     counts: QueueCounts,
 }
@@ -157,7 +158,7 @@ impl<'a> ModelThread<'a> {
             random: XorShift64::new(seed),
             key: 0,
             dropped: Vec::new(),
-            members: Vec::new(),
+            requests: Vec::new(),
             sent: None,
             counts: QueueCounts::default(),
         }
@@ -177,7 +178,7 @@ impl<'a> ModelThread<'a> {
                     self.dispatch(&message, is_over);
                     has_changed = false;
                 } else {
-                    // The matchmaker has no candidate any more.
+                    // The assigner has no candidate any more.
                     self.sent = None;
                     has_changed = true;
                 }
@@ -188,7 +189,7 @@ impl<'a> ModelThread<'a> {
                 if offer != self.sent {
                     self.sent = offer;
                     send(
-                        &self.links.to_matchmaker,
+                        &self.links.to_assigner,
                         message(INFORM, 0, 0, offer),
                         is_over,
                     );
@@ -210,7 +211,7 @@ impl<'a> ModelThread<'a> {
             self.key += 1;
             let key = RequestKey(self.key);
             let rows = 1;
-            self.queue.push(Member { key, arrival, rows });
+            self.queue.push(DeadlineRequest { key, arrival, rows });
             self.counts.requests += 1;
             let lag = now.saturating_sub(arrival).0.max(1);
             self.counts.lags[lag.ilog2() as usize] += 1;
@@ -229,15 +230,15 @@ impl<'a> ModelThread<'a> {
         let now = now(self.begin);
         let departure =
             self.queue
-                .take_batch(now, free, u64::MAX, &mut self.members, &mut self.dropped);
-        self.members.clear();
+                .take_batch(now, free, u64::MAX, &mut self.requests, &mut self.dropped);
+        self.requests.clear();
         let next = self.queue.candidate(now, &mut self.dropped);
         self.count_drops();
         self.counts.batches += u64::from(departure.is_some());
         let free = departure.map_or(free, |departure| departure.end);
         self.sent = next;
         let answer = message(ANSWER, worker, free.0, next);
-        send(&self.links.to_matchmaker, answer, is_over);
+        send(&self.links.to_assigner, answer, is_over);
     }
 
     fn count_drops(&mut self) {
@@ -246,36 +247,36 @@ impl<'a> ModelThread<'a> {
     }
 }
 
-pub(super) struct MatchmakerThread<'a> {
+pub(super) struct AssignerThread<'a> {
     links: &'a [Links],
     begin: Instant,
-    matchmaker: Matchmaker,
+    assigner: WorkerAssigner,
 }
 
-impl<'a> MatchmakerThread<'a> {
+impl<'a> AssignerThread<'a> {
     pub(super) fn new(links: &'a [Links], workers: usize, begin: Instant) -> Self {
-        let mut matchmaker = Matchmaker::new(links.len(), workers, DELAYS);
+        let mut assigner = WorkerAssigner::new(links.len(), workers, DELAYS);
         for worker in 0..workers {
-            matchmaker.set_free(WorkerIndex::at(worker), Some(Nanos(0)));
+            assigner.set_free(WorkerIndex::at(worker), Some(Nanos(0)));
         }
         Self {
             links,
             begin,
-            matchmaker,
+            assigner,
         }
     }
 
-    /// Runs the matchmaker; returns the number of decisions during the measurement.
+    /// Runs the assigner; returns the number of decisions during the measurement.
     pub(super) fn run(mut self, is_measured: &AtomicBool, is_over: &AtomicBool) -> u64 {
         let mut decisions = 0;
         while !is_over.load(Ordering::Relaxed) {
             for (queue, links) in self.links.iter().enumerate() {
-                while let Some(message) = links.to_matchmaker.receive() {
+                while let Some(message) = links.to_assigner.receive() {
                     self.take(QueueIndex(queue), &message);
                 }
             }
             let now = now(self.begin);
-            while let Some(decision) = self.matchmaker.decide(now) {
+            while let Some(decision) = self.assigner.decide(now) {
                 let (queue, message) = match decision {
                     Decision::Grant {
                         queue,
@@ -301,10 +302,9 @@ impl<'a> MatchmakerThread<'a> {
             ANSWER => {
                 let worker = WorkerIndex::at((message[0] >> 8) as usize);
                 let free = Some(Nanos(message[1]));
-                self.matchmaker
-                    .complete_grant(queue, worker, free, candidate);
+                self.assigner.complete_grant(queue, worker, free, candidate);
             }
-            _ => self.matchmaker.set_candidate(queue, candidate),
+            _ => self.assigner.set_candidate(queue, candidate),
         }
     }
 }

@@ -63,7 +63,7 @@ impl Size {
     }
 
     /// Right-hand side of (12) for `units` cpus or cores; `None` if the rule does not apply.
-    fn full_mains(&self, units: u32) -> Option<u32> {
+    fn max_full_units_with_main(&self, units: u32) -> Option<u32> {
         let rest = self.slots() % units;
         let applies = rest > 0 && self.slots() > units && self.workers <= units;
         applies.then(|| (self.workers + rest).saturating_sub(units))
@@ -215,7 +215,7 @@ impl Rules {
 
     /// (9)-(12): `M[c]`: c has a main; `E[c]` = (n[c] - L) M[c], written as a product of binaries.
     fn overloaded_mains_of_cpus(&mut self) {
-        let Some(most) = self.size.full_mains(self.size.cpus) else {
+        let Some(most) = self.size.max_full_units_with_main(self.size.cpus) else {
             return;
         };
         let (lower, _) = self.cpu_volume();
@@ -245,7 +245,10 @@ impl Rules {
     /// (9)-(12) for cores. If (8+) is relaxed, a core may hold other numbers than L+ or U+ threads,
     /// so "holds U+ or more" is a separate binary.
     fn overloaded_mains_of_cores(&mut self) {
-        let Some(most) = self.size.full_mains(self.size.cores.len() as u32) else {
+        let Some(most) = self
+            .size
+            .max_full_units_with_main(self.size.cores.len() as u32)
+        else {
             return;
         };
         let (_, upper) = self.core_volume();

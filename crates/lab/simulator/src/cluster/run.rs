@@ -360,7 +360,7 @@ impl<'a> Run<'a> {
         dispatch: &DeadlineDispatch,
         now: Nanos,
     ) {
-        let members = actions.members(dispatch);
+        let members = actions.requests(dispatch);
         let known = &mut self.cells[cell];
         known.dispatched(dispatch, members.len());
         let worker = dispatch.worker.position();

@@ -247,10 +247,12 @@ impl<'a> Server<'a> {
         self.scheduler.note_request(index, Nanos(now));
         let is_in_time = objective.is_none_or(|objective| {
             let time = objective.saturating_sub(Nanos(waited));
-            self.scheduler.board(index).is_some_and(|board| {
-                let admitted = board.admit(rows, RowsAhead::InTime, time, Nanos(now));
-                admitted.is_ok()
-            })
+            self.scheduler
+                .queue_admission(index)
+                .is_some_and(|queue_admission| {
+                    let admitted = queue_admission.admit(rows, RowsAhead::InTime, time, Nanos(now));
+                    admitted.is_ok()
+                })
         });
         if !is_in_time || self.scheduler.reserve(index, rows).is_err() {
             self.replies[request].is_refused = true;
@@ -343,7 +345,7 @@ impl<'a> Server<'a> {
         (self.has_undecided, self.undecided_compute) = (false, 0);
         for dispatch in &actions.dispatches {
             let worker = dispatch.worker.position();
-            let keys = actions.members(dispatch).iter();
+            let keys = actions.requests(dispatch).iter();
             let rows = dispatch.rows as u64;
             self.workers[worker] = Worker {
                 requests: keys.map(|key| key.0 as usize).collect(),

@@ -62,7 +62,7 @@ impl Driver {
             });
         }
         for dispatch in &self.actions.dispatches {
-            let members = self.actions.members(dispatch);
+            let members = self.actions.requests(dispatch);
             let rows: u64 = members.iter().map(|member| u64::from(member.rows)).sum();
             assert_eq!(rows, dispatch.departure.rows);
             self.done.push(Done::Batch {

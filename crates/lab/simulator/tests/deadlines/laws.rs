@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use albacore_batching::Nanos;
 use albacore_batching::RequestKey;
-use albacore_batching::deadlines::{Cost, Delays, Member, QueueParams, Release, RequestQueue};
+use albacore_batching::deadlines::{
+    Cost, DeadlineRequest, Delays, QueueParams, Release, RequestQueue,
+};
 use albacore_simulator::{DropRule, Target};
 use proptest::prelude::*;
 
@@ -120,8 +122,9 @@ proptest! {
         let (mut now, mut dropped) = (0, Vec::new());
         for (key, &(gap, rows)) in gaps.iter().enumerate() {
             now += gap;
-            let member = Member { key: RequestKey(key as u64), arrival: Nanos(now), rows };
-            part.push(member);
+            let (key, arrival) = (RequestKey(key as u64), Nanos(now));
+            let request = DeadlineRequest { key, arrival, rows };
+            part.push(request);
             if let Some(candidate) = part.candidate(Nanos(now), &mut dropped) {
                 prop_assert!(candidate.exec.0 >= now && candidate.exec <= candidate.latest);
                 prop_assert!(candidate.wakes.0 >= now);

@@ -26,12 +26,12 @@ pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Optio
     if is_even(problem, placed, &levels) {
         return None;
     }
-    let links = Links::of(problem, placed);
-    let reached: Vec<Vec<usize>> = (0..links.load.len()).map(|cpu| links.from(cpu)).collect();
+    let graph = MoveGraph::of(problem, placed);
+    let reached: Vec<Vec<usize>> = (0..graph.load.len()).map(|cpu| graph.from(cpu)).collect();
     let ids: Vec<CpuId> = problem.topology.cpus().iter().map(|cpu| cpu.id).collect();
     for (from, ends) in reached.iter().enumerate() {
-        let held = levels.level(from, links.load[from]);
-        let better = |&&to: &&usize| levels.level(to, links.load[to] + 1) < held;
+        let held = levels.level(from, graph.load[from]);
+        let better = |&&to: &&usize| levels.level(to, graph.load[to] + 1) < held;
         if let Some(&to) = ends.iter().find(better) {
             let (from, to) = (ids[from], ids[to]);
             return Some(JointViolation::Unbalanced {
@@ -44,7 +44,7 @@ pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Optio
     if !is_uniform(problem) {
         return None;
     }
-    unbalanced_cores(problem, &links.load, &reached).map(|(from, to)| JointViolation::Unbalanced {
+    unbalanced_cores(problem, &graph.load, &reached).map(|(from, to)| JointViolation::Unbalanced {
         rule: "8+",
         from: ids[from],
         to: ids[to],
@@ -77,7 +77,7 @@ fn is_even(problem: &JointProblem, placed: &[Placed<'_>], levels: &FillLevels) -
 }
 
 /// Graph of the possible moves of threads between cpus, by position in the topology's list of cpus.
-struct Links {
+struct MoveGraph {
     load: Vec<u32>,
     /// Deployments with a thread on each cpu.
     deployments_on_cpu: Vec<Vec<usize>>,
@@ -85,7 +85,7 @@ struct Links {
     cpus_with_room: Vec<Vec<usize>>,
 }
 
-impl Links {
+impl MoveGraph {
     fn of(problem: &JointProblem, placed: &[Placed<'_>]) -> Self {
         let cpus = problem.topology.cpus();
         let load: Vec<u32> = loads(problem, placed).into_values().collect();

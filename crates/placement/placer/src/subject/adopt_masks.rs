@@ -26,15 +26,15 @@ impl Subject {
             workers, threads, ..
         } = *self.policy();
         // Only the assignment of slots is used from this plan; none of its steps are executed.
-        let plan = plan(self.policy(), observation, None, &self.ledger);
-        let ledger = plan.ledger();
+        let plan = plan(self.policy(), observation, None, &self.history);
+        let history = plan.history();
         let Some(any) = observation.cpuset.first() else {
             return Ok(());
         };
         let (mut known, mut cpus) = (0, Vec::new());
         for slot in Slot::all(workers, threads) {
-            let process = ledger.worker(slot.worker).map(|id| id.pid);
-            let thread = ledger.thread_at(slot).map(|id| id.tid);
+            let process = history.worker(slot.worker).map(|id| id.pid);
+            let thread = history.thread_at(slot).map(|id| id.tid);
             let mask = process
                 .zip(thread)
                 .and_then(|(pid, tid)| Some(self.tree.thread(pid, tid)?.mask.clone()))

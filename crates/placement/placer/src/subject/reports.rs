@@ -90,7 +90,7 @@ impl Subject {
     }
 
     fn report_workers(&mut self, plan: &Plan<Linted>, context: &mut PassContext<'_>) {
-        let workers = plan.ledger().workers();
+        let workers = plan.history().workers();
         let live = workers.map(|(worker, id)| (worker, id.pid)).collect();
         let subject = self.id;
         for change in self.workers.update(&live) {
@@ -256,7 +256,7 @@ impl Subject {
     }
 
     fn row(&self, slot: Slot, now: Micros) -> SlotRow {
-        let thread = self.ledger.thread_at(slot);
+        let thread = self.history.thread_at(slot);
         let pid = self.workers.pid(slot.worker);
         let known = thread
             .zip(pid)
@@ -273,7 +273,7 @@ impl Subject {
             _ if self.policy().placement == PlacementMethod::None => SlotState::Unplaced,
             (_, None) | (None, _) => SlotState::Missing,
             (_, actual) if *actual == planned => SlotState::Verified,
-            (Some(thread), _) if self.ledger.back_off(thread, now).is_some() => {
+            (Some(thread), _) if self.history.back_off(thread, now).is_some() => {
                 SlotState::BackedOff
             }
             _ => SlotState::Drifted,

@@ -61,7 +61,7 @@ impl Subject {
                     StepOutcome::Failed(reason) => fail(reason.clone()),
                 }
             }
-            self.ledger = linted.into_ledger();
+            self.history = linted.into_history();
             self.verification.set_targets(BTreeMap::new());
             if done.is_empty() {
                 break;
@@ -87,11 +87,11 @@ impl Subject {
         context: &PassContext<'_>,
     ) -> Result<Plan<Linted>, PlacerError> {
         let observation = self.observe(context.reader, context.machine)?;
-        let proposed = plan(policy, &observation, None, &self.ledger);
+        let proposed = plan(policy, &observation, None, &self.history);
         let input = LintInput {
             policy,
             observation: &observation,
-            ledger: &self.ledger,
+            history: &self.history,
             solved: None,
         };
         Ok(lint(proposed, &input)?)

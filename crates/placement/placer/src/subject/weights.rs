@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_os::Micros;
 use albacore_plan::ServerKind;
-use albacore_solver::{BUSY_MAX, Slot, dispatch_order_utilization};
+use albacore_solver::{Slot, UTILIZATION_MAX, dispatch_order_utilization};
 use albacore_topology::{CpuId, CpuSet};
 
 use super::Subject;
@@ -17,7 +17,7 @@ use crate::limits::WEIGHTS_PERIOD;
 
 /// The hot threads.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Weights {
+pub(crate) struct HotThreads {
     hot: BTreeSet<Slot>,
     /// The cpus of each hot thread whose mask is not planned, sorted. Threads that may use the
     /// whole cpuset are omitted, because the kernel runs them on idle cpus.
@@ -27,7 +27,7 @@ pub(crate) struct Weights {
 /// The weights in force.
 #[derive(Debug, Default)]
 pub(crate) struct WeightState {
-    in_force: Option<Weights>,
+    in_force: Option<HotThreads>,
     changed_at: Micros,
     /// No order of workers has been tried with them yet.
     is_new: bool,
@@ -35,7 +35,7 @@ pub(crate) struct WeightState {
 
 impl WeightState {
     /// Adopts the measured weights if the period has elapsed.
-    fn update(&mut self, measured: Weights, now: Micros) -> bool {
+    fn update(&mut self, measured: HotThreads, now: Micros) -> bool {
         let age = now.0.saturating_sub(self.changed_at.0);
         let is_early = self.in_force.is_some() && age < WEIGHTS_PERIOD.as_micros() as u64;
         if is_early || self.in_force.as_ref() == Some(&measured) {
@@ -56,10 +56,10 @@ impl Subject {
     }
 
     /// `None` until every slot was measured, including before its thread was replaced.
-    fn measured_weights(&self) -> Option<Weights> {
-        let mut weights = Weights::default();
+    fn measured_weights(&self) -> Option<HotThreads> {
+        let mut weights = HotThreads::default();
         for slot in Slot::all(self.policy().workers, self.policy().threads) {
-            let thread = self.ledger.thread_at(slot);
+            let thread = self.history.thread_at(slot);
             let pid = self.workers.pid(slot.worker);
             let known = thread
                 .zip(pid)
@@ -103,7 +103,7 @@ impl Subject {
         let (workers, threads) = (self.policy().workers, self.policy().threads);
         let share = |slot| match self.load_class(slot) {
             Some(LoadClass::Cool) => 0,
-            Some(LoadClass::Hot) | None => BUSY_MAX,
+            Some(LoadClass::Hot) | None => UTILIZATION_MAX,
         };
         match (&self.weights.in_force, self.server_kind) {
             (None, ServerKind::Named) => dispatch_order_utilization(workers, threads),
@@ -127,7 +127,8 @@ impl Subject {
         let background_masks = weights.flat_map(|weights| &weights.background_masks);
         for mask in background_masks.filter(|mask| mask.len() > 1) {
             for cpu in mask.iter() {
-                *background.entry(cpu).or_insert(0) += u32::from(BUSY_MAX) / mask.len() as u32;
+                *background.entry(cpu).or_insert(0) +=
+                    u32::from(UTILIZATION_MAX) / mask.len() as u32;
             }
         }
     }
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn weights_change_at_most_once_in_their_period() {
-        let hot = |cpu: u16| Weights {
+        let hot = |cpu: u16| HotThreads {
             hot: BTreeSet::new(),
             background_masks: vec![[CpuId(cpu)].into_iter().collect()],
         };

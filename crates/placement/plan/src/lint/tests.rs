@@ -105,13 +105,13 @@ fn tree(server_kind: ServerKind, processes: &[SmallProcess]) -> Observation {
     }
 }
 
-/// A ledger in which a process of the tree is the arbiter of workers with a command.
-fn ledger(observation: &Observation, arbiter: Option<Index>, command: &str) -> Ledger {
+/// A history in which a process of the tree is the arbiter of workers with a command.
+fn history(observation: &Observation, arbiter: Option<Index>, command: &str) -> PlanHistory {
     let known = arbiter.map(|index| index.get(&observation.processes).id);
-    Ledger {
+    PlanHistory {
         arbiter: known,
         command_pattern: known.map(|_| command.replace(|c: char| c.is_ascii_digit(), "")),
-        ..Ledger::default()
+        ..PlanHistory::default()
     }
 }
 
@@ -140,24 +140,24 @@ fn server_kind(is_named: bool) -> ServerKind {
 fn plan_by(
     observation: &Observation,
     policy: &SubjectPolicy,
-    ledger: &Ledger,
+    history: &PlanHistory,
     roles: &Roles,
 ) -> Plan<Proposed> {
     let problem = problem(policy, observation, None).unwrap();
     let solution = solve(&problem, &mut WorkBudget::of_steps(0)).unwrap();
     let mapping = Some(&solution.mapping);
-    plan_with_roles(policy, observation, mapping, ledger, roles)
+    plan_with_roles(policy, observation, mapping, history, roles)
 }
 
 fn input<'a>(
     observation: &'a Observation,
     policy: &'a SubjectPolicy,
-    ledger: &'a Ledger,
+    history: &'a PlanHistory,
 ) -> LintInput<'a> {
     LintInput {
         policy,
         observation,
-        ledger,
+        history,
         solved: None,
     }
 }
@@ -176,17 +176,17 @@ proptest! {
         command in prop::sample::select(&COMMANDS[..]),
     ) {
         let observation = tree(server_kind(is_named), &processes);
-        let (policy, ledger) = (policy(requested), ledger(&observation, arbiter, command));
-        let roles = find_roles(&observation, requested, &ledger);
+        let (policy, history) = (policy(requested), history(&observation, arbiter, command));
+        let roles = find_roles(&observation, requested, &history);
         let planned: BTreeSet<ProcessId> = observation
             .processes
             .iter()
             .filter(|process| roles.of(process) == Role::Worker)
             .map(|process| process.id)
             .collect();
-        prop_assert_eq!(workers::find(&observation, requested, &ledger), planned);
-        let proposed = plan_by(&observation, &policy, &ledger, &roles);
-        let linted = lint(proposed, &input(&observation, &policy, &ledger));
+        prop_assert_eq!(workers::find(&observation, requested, &history), planned);
+        let proposed = plan_by(&observation, &policy, &history, &roles);
+        let linted = lint(proposed, &input(&observation, &policy, &history));
         prop_assert!(linted.is_ok(), "{:?}", linted.err());
     }
 
@@ -197,15 +197,15 @@ proptest! {
         wrong in any::<Index>(),
     ) {
         let observation = tree(server_kind(is_named), &processes);
-        let (policy, ledger) = (policy(10), Ledger::default());
-        let mut roles = find_roles(&observation, policy.workers, &ledger);
+        let (policy, history) = (policy(10), PlanHistory::default());
+        let mut roles = find_roles(&observation, policy.workers, &history);
         let process = wrong.get(&observation.processes);
         let was_worker = roles.of(process) == Role::Worker;
         roles.set(process, if was_worker { Role::Helper } else { Role::Worker });
-        let proposed = plan_by(&observation, &policy, &ledger, &roles);
+        let proposed = plan_by(&observation, &policy, &history, &roles);
         let mut pins = proposed.steps.iter().filter(|step| step.kind == StepKind::Pin);
         let is_pinned = pins.any(|step| step.process == process.id);
-        let error = lint(proposed, &input(&observation, &policy, &ledger)).err();
+        let error = lint(proposed, &input(&observation, &policy, &history)).err();
         let pid = process.id.pid;
         if was_worker {
             // A process whose name claims an index may be omitted.
@@ -226,13 +226,13 @@ fn a_pinned_arbiter_is_refused() {
         SmallProcess::new("gunicorn 2", 0),
     ];
     let observation = tree(ServerKind::PreFork, &processes);
-    let (policy, ledger) = (policy(2), Ledger::default());
-    let mut roles = find_roles(&observation, 2, &ledger);
+    let (policy, history) = (policy(2), PlanHistory::default());
+    let mut roles = find_roles(&observation, 2, &history);
     let arbiter = &observation.processes[0];
     assert_eq!(roles.of(arbiter), Role::Arbiter);
     roles.set(arbiter, Role::Worker);
-    let proposed = plan_by(&observation, &policy, &ledger, &roles);
-    let error = lint(proposed, &input(&observation, &policy, &ledger)).err();
+    let proposed = plan_by(&observation, &policy, &history, &roles);
+    let error = lint(proposed, &input(&observation, &policy, &history)).err();
     let pid = arbiter.id.pid;
     assert_eq!(error, Some(LintError::NotAWorker { pid }));
 }
@@ -240,10 +240,10 @@ fn a_pinned_arbiter_is_refused() {
 #[test]
 fn a_first_thread_in_another_rank_and_a_slot_beyond_the_policy_are_refused() {
     let observation = tree(ServerKind::PreFork, &[SmallProcess::new("server", 0)]);
-    let (policy, ledger) = (policy(1), Ledger::default());
-    let roles = find_roles(&observation, 1, &ledger);
-    let proposed = plan_by(&observation, &policy, &ledger, &roles);
-    let input = input(&observation, &policy, &ledger);
+    let (policy, history) = (policy(1), PlanHistory::default());
+    let roles = find_roles(&observation, 1, &history);
+    let proposed = plan_by(&observation, &policy, &history, &roles);
+    let input = input(&observation, &policy, &history);
     assert_eq!(proposed.steps.len(), 1);
     assert!(lint(proposed.clone(), &input).is_ok());
     for slot in [slot(0, 1), slot(1, 0)] {

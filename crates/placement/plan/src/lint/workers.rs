@@ -9,19 +9,19 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits::{GROUP_AGE_MICROS, NON_FORKING_AGE_MICROS, WRAPPERS_MAX};
-use crate::{Ledger, Observation, Pid, Process, ProcessId, ServerKind, parse_thread_name};
+use crate::{Observation, Pid, PlanHistory, Process, ProcessId, ServerKind, parse_thread_name};
 
-/// The worker processes of an observation, if the policy requests `requested` workers and `ledger`
+/// The worker processes of an observation, if the policy requests `requested` workers and `history`
 /// is the state before the plan.
 pub(super) fn find(
     observation: &Observation,
     requested: u16,
-    ledger: &Ledger,
+    history: &PlanHistory,
 ) -> BTreeSet<ProcessId> {
     let tree = ProcessTree::of(observation);
     let workers = match observation.server_kind {
         ServerKind::Named => tree.named_workers(),
-        ServerKind::PreFork => tree.forked_workers(requested, ledger),
+        ServerKind::PreFork => tree.forked_workers(requested, history),
     };
     workers.into_iter().map(|process| process.id).collect()
 }
@@ -91,19 +91,19 @@ impl<'a> ProcessTree<'a> {
 
     /// The workers of a pre-fork server: the group of similar children of its arbiter, which is the
     /// first process with such a group on the path of largest subtrees.
-    fn forked_workers(&self, requested: u16, ledger: &Ledger) -> Vec<&'a Process> {
+    fn forked_workers(&self, requested: u16, history: &PlanHistory) -> Vec<&'a Process> {
         let mut path = self.root();
         // bound: one level of the tree per iteration
         for _ in 0..WRAPPERS_MAX {
             let Some(here) = path else { break };
-            let is_known = ledger.arbiter() == Some(here.id);
+            let is_known = history.arbiter() == Some(here.id);
             let children = self.children(here);
             if children.is_empty() {
                 let is_old = self.age_micros(here) >= NON_FORKING_AGE_MICROS;
                 let serves_alone = requested == 1 && is_old && !is_known;
                 return if serves_alone { vec![here] } else { Vec::new() };
             }
-            let known = ledger.command_pattern.as_deref().filter(|_| is_known);
+            let known = history.command_pattern.as_deref().filter(|_| is_known);
             let group = self.worker_group(here, &children, known);
             if is_known || group.len() > 1 || group.iter().any(|p| same_command(p, here)) {
                 return group;
@@ -173,7 +173,7 @@ fn same_command(a: &Process, b: &Process) -> bool {
     }
 }
 
-/// True if a process runs the command recorded in the ledger for earlier workers.
+/// True if a process runs the command recorded in the history for earlier workers.
 fn has_command(process: &Process, pattern: &str) -> bool {
     match process.cmdline.is_empty() {
         true => process.id.pid.0.to_string() == pattern,

@@ -17,7 +17,7 @@ mod front;
 struct World {
     policy: SubjectPolicy,
     observation: Observation,
-    ledger: Ledger,
+    history: PlanHistory,
     next_id: i32,
 }
 
@@ -51,7 +51,7 @@ impl World {
         let mut world = Self {
             policy,
             observation,
-            ledger: Ledger::default(),
+            history: PlanHistory::default(),
             next_id: 100,
         };
         world.born(None, 1, "root");
@@ -148,7 +148,7 @@ impl World {
         let solved = problem.map(|p| (solve(&p, &mut WorkBudget::unlimited()).unwrap(), p));
         let pair = solved.as_ref().map(|(s, p)| (p, &s.mapping));
         let mapping = pair.map(|(_, m)| m);
-        let plan = plan(&self.policy, &self.observation, mapping, &self.ledger);
+        let plan = plan(&self.policy, &self.observation, mapping, &self.history);
         lint(plan, &input(self, pair)).unwrap()
     }
 
@@ -160,7 +160,7 @@ impl World {
             self.thread_mut(step.thread).mask = step.mask.clone();
             plan.confirm(&step);
         }
-        self.ledger = plan.into_ledger();
+        self.history = plan.into_history();
         self.observation.at.0 += 1000;
         executed
     }
@@ -170,11 +170,11 @@ impl World {
             worker: WorkerIndex(worker),
             rank: Rank(rank),
         };
-        self.ledger.thread_at(slot).unwrap()
+        self.history.thread_at(slot).unwrap()
     }
 
     fn worker(&self, worker: u16) -> Pid {
-        self.ledger.worker(WorkerIndex(worker)).unwrap().pid
+        self.history.worker(WorkerIndex(worker)).unwrap().pid
     }
 
     fn mask(&mut self, id: ThreadId) -> CpuSet {
@@ -285,7 +285,7 @@ fn masks_that_the_kernel_resets_around_a_cpuset_change_are_no_foreign_writes() {
         world.observation.at.0 += SETTLING_MICROS;
     }
     let now = world.observation.at;
-    assert_eq!(world.run().ledger().next_retry(now), None);
+    assert_eq!(world.run().history().next_retry(now), None);
 }
 
 /// Changes the mask of a thread at a given time like another program; returns the next plan.
@@ -318,19 +318,19 @@ fn after_the_fourth_change_within_a_minute_a_thread_is_left_alone_for_a_minute()
     };
     assert!(last.steps.is_empty() && last.warnings == [warning]);
     assert_eq!(last.drifts[0].cause, MaskDriftCause::Foreign);
-    let ledger = last.ledger();
-    assert_eq!(ledger.back_off(thread, last.at), Some(back_off));
-    assert_eq!(ledger.next_retry(last.at), Some(at(163)));
+    let history = last.history();
+    assert_eq!(history.back_off(thread, last.at), Some(back_off));
+    assert_eq!(history.next_retry(last.at), Some(at(163)));
     let other = changed(&mut world, thread, 162);
     assert!(other.drifts.is_empty(), "left alone");
     world.observation.at = at(163);
     let retry = world.run();
     assert_eq!(retry.drifts[0].cause, MaskDriftCause::Foreign);
     assert_eq!(retry.steps.len(), 1);
-    assert_eq!(retry.ledger().back_off(thread, retry.at), None);
+    assert_eq!(retry.history().back_off(thread, retry.at), None);
     // Changed again before the pause has elapsed: the next pause is twice as long.
     let again = changed(&mut world, thread, 222);
-    let back_off = again.ledger().back_off(thread, again.at).unwrap();
+    let back_off = again.history().back_off(thread, again.at).unwrap();
     assert_eq!((back_off.changes, back_off.first), (5, at(100)));
     assert_eq!(back_off.retry_at, at(222 + 120));
     // An attempt that lasts as long as the pause ends the back-off and resets the count.
@@ -396,12 +396,12 @@ fn a_mask_that_is_changed_before_it_is_read_back_counts_as_changed() {
         assert_eq!(linted.steps.len(), 2, "{count}");
         noted = linted.record_overwritten(&step);
         assert_eq!(noted.is_some(), count == 4);
-        world.ledger = linted.into_ledger();
+        world.history = linted.into_history();
     }
     assert!(matches!(noted, Some(PlacementWarning::BackedOff { .. })));
     assert_eq!(world.plan_only().steps.len(), 1, "the other thread");
     // An edit of the deployment resets the back-off.
-    world.ledger.clear_changes();
+    world.history.clear_changes();
     assert_eq!(world.plan_only().steps.len(), 2);
 }
 
@@ -453,7 +453,7 @@ fn children_of_workers_get_an_inherited_pin_undone_once() {
     let pin = world.mask(main);
     let helper = world.born(None, 1, "sleep 60");
     let process = world.observation.processes.last_mut().unwrap();
-    process.parent = world.ledger.worker(WorkerIndex(0)).unwrap().pid;
+    process.parent = world.history.worker(WorkerIndex(0)).unwrap().pid;
     process.threads[0].mask = pin.clone();
     let plan = world.run();
     assert_eq!(
@@ -542,7 +542,7 @@ fn a_first_process_with_an_inherited_narrow_mask_is_reported_and_left_alone() {
     world.policy.workers = 1;
     let plan = world.run();
     assert_eq!((plan.steps.len(), inherited(&plan)), (1, 0));
-    world.ledger = Ledger::default();
+    world.history = PlanHistory::default();
     let plan = world.run();
     let is_reported =
         |warning: &PlacementWarning| matches!(warning, PlacementWarning::InheritedAffinity { .. });
@@ -553,7 +553,7 @@ fn input<'a>(world: &'a World, solved: Option<(&'a Problem, &'a Mapping)>) -> Li
     LintInput {
         policy: &world.policy,
         observation: &world.observation,
-        ledger: &world.ledger,
+        history: &world.history,
         solved,
     }
 }
@@ -568,7 +568,7 @@ fn lint_refuses_what_plan_never_makes() {
             &world.policy,
             &world.observation,
             Some(&solution.mapping),
-            &world.ledger,
+            &world.history,
         )
     };
     let refused = |change: &dyn Fn(&mut Plan<Proposed>)| {
@@ -698,7 +698,7 @@ proptest! {
             prop_assert_eq!(again.drifts.len(), 0);
             // Every slot has a thread, and no two slots have the same thread.
             let filled = usize::from(workers) * usize::from(threads);
-            prop_assert_eq!(world.ledger.slot_count(), filled);
+            prop_assert_eq!(world.history.slot_count(), filled);
             let root = &world.observation.processes[0].threads[0];
             prop_assert_eq!(&root.mask, &world.observation.cpuset);
         }

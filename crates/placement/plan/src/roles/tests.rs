@@ -41,7 +41,7 @@ fn observation(server_kind: ServerKind, processes: Vec<Process>) -> Observation 
     }
 }
 
-fn workers(observation: &Observation, before: &Ledger) -> Vec<i32> {
+fn workers(observation: &Observation, before: &PlanHistory) -> Vec<i32> {
     let roles = find_roles(observation, 1, before);
     let is_worker = |p: &&Process| roles.of(p) == Role::Worker;
     observation
@@ -55,7 +55,7 @@ fn workers(observation: &Observation, before: &Ledger) -> Vec<i32> {
 fn fresh(processes: Vec<Process>) -> Vec<i32> {
     workers(
         &observation(ServerKind::PreFork, processes),
-        &Ledger::default(),
+        &PlanHistory::default(),
     )
 }
 
@@ -82,7 +82,7 @@ fn wrappers_are_skipped_and_trackers_and_helpers_are_no_workers() {
     let roles = find_roles(
         &observation(ServerKind::PreFork, tree.clone()),
         2,
-        &Ledger::default(),
+        &PlanHistory::default(),
     );
     let found: Vec<Role> = tree.iter().map(|p| roles.of(p)).collect();
     use Role::{Arbiter, Helper, Other, Worker};
@@ -124,7 +124,7 @@ fn one_worker_of_a_forking_server_is_found_and_a_server_without_forks_is_its_own
 fn a_slowly_importing_arbiter_is_no_worker_where_several_are_requested() {
     let alone = observation(ServerKind::PreFork, vec![process(1, 0, GUNICORN)]);
     let is_worker = |requested| {
-        let roles = find_roles(&alone, requested, &Ledger::default());
+        let roles = find_roles(&alone, requested, &PlanHistory::default());
         roles.of(&alone.processes[0]) == Role::Worker
     };
     assert_eq!([1, 2, 8].map(is_worker), [true, false, false]);
@@ -142,17 +142,17 @@ fn a_process_that_may_yet_fork_is_no_worker() {
     let roles = find_roles(
         &observation(ServerKind::PreFork, whole),
         1,
-        &Ledger::default(),
+        &PlanHistory::default(),
     );
-    let ledger = Ledger {
+    let history = PlanHistory {
         arbiter: roles.arbiter,
         command_pattern: roles.command_pattern,
-        ..Ledger::default()
+        ..PlanHistory::default()
     };
     let alone = observation(ServerKind::PreFork, vec![process(1, 0, GUNICORN)]);
-    assert_eq!(workers(&alone, &ledger), [0; 0]);
-    let roles = find_roles(&alone, 1, &ledger);
-    assert_eq!(roles.arbiter, ledger.arbiter);
+    assert_eq!(workers(&alone, &history), [0; 0]);
+    let roles = find_roles(&alone, 1, &history);
+    assert_eq!(roles.arbiter, history.arbiter);
 }
 
 #[test]
@@ -167,11 +167,11 @@ fn the_last_running_worker_stays_a_worker_beside_children_before_exec() {
             exec(4, 2),
         ],
     );
-    let roles = find_roles(&whole, 1, &Ledger::default());
-    let ledger = Ledger {
+    let roles = find_roles(&whole, 1, &PlanHistory::default());
+    let history = PlanHistory {
         arbiter: roles.arbiter,
         command_pattern: roles.command_pattern,
-        ..Ledger::default()
+        ..PlanHistory::default()
     };
     let unexeced = |pid| Process {
         not_before: Micros(9_999_000),
@@ -186,7 +186,7 @@ fn the_last_running_worker_stays_a_worker_beside_children_before_exec() {
             unexeced(6),
         ],
     );
-    assert_eq!(workers(&respawning, &ledger), [4]);
+    assert_eq!(workers(&respawning, &history), [4]);
     // A larger group that persists replaces the first one, which was a wrong guess.
     let lasting = observation(
         ServerKind::PreFork,
@@ -197,7 +197,7 @@ fn the_last_running_worker_stays_a_worker_beside_children_before_exec() {
             process(6, 1, "y"),
         ],
     );
-    assert_eq!(workers(&lasting, &ledger), [5, 6]);
+    assert_eq!(workers(&lasting, &history), [5, 6]);
 }
 
 #[test]
@@ -213,5 +213,5 @@ fn workers_of_the_built_in_server_are_known_by_the_names_of_their_threads() {
         process(5, 2, "unnamed"),
     ];
     let observation = observation(ServerKind::Named, tree);
-    assert_eq!(workers(&observation, &Ledger::default()), [3]);
+    assert_eq!(workers(&observation, &PlanHistory::default()), [3]);
 }

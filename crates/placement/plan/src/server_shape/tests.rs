@@ -7,7 +7,7 @@ use albacore_values::{Micros, Pid, Tid};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Ledger, ObservedThread, ProcessId, ThreadId, find_roles};
+use crate::{ObservedThread, PlanHistory, ProcessId, ThreadId, find_roles};
 
 fn process(pid: i32, parent: i32, cmdline: &str, peers: &[(&str, u64)]) -> Process {
     let thread = |tid: i32, comm: &str, cpu_ticks| ObservedThread {
@@ -44,7 +44,7 @@ fn shape(server_kind: ServerKind, processes: Vec<Process>, ranks: u16) -> Option
         server_kind,
         processes,
     };
-    let roles = find_roles(&observation, 2, &Ledger::default());
+    let roles = find_roles(&observation, 2, &PlanHistory::default());
     server_shape(&observation, &roles, ranks).map(|shape| (shape.workers, shape.threads))
 }
 

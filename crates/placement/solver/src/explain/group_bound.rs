@@ -13,7 +13,7 @@ use crate::single::domains::{CORE, CPU, Domains, LEVELS, pairs};
 
 /// Most threads of the group on one cpu and on one core.
 #[derive(Clone, Copy)]
-pub(crate) struct Caps {
+pub(crate) struct GroupCaps {
     pub(crate) cpu: u32,
     pub(crate) core: u32,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Caps {
 pub(crate) fn best_alone(
     domains: &Domains,
     items: usize,
-    caps: Caps,
+    caps: GroupCaps,
     is_far: bool,
     takes: &dyn Fn(usize) -> bool,
 ) -> Option<i64> {
@@ -85,7 +85,7 @@ fn merge(a: &[i64], b: &[i64], most: usize) -> Vec<i64> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Caps, best_alone};
+    use super::{GroupCaps, best_alone};
     use crate::machines::{modes, problem, topologies};
     use crate::single::domains::Domains;
     use albacore_topology::Topology;
@@ -127,7 +127,7 @@ mod tests {
                     near = Some(near.map_or(sum, |near: i64| near.min(sum)));
                 }
             }
-            let caps = Caps { cpu, core };
+            let caps = GroupCaps { cpu, core };
             prop_assert_eq!(best_alone(&domains, items, caps, true, &|_| true), far);
             prop_assert_eq!(best_alone(&domains, items, caps, false, &|_| true), near);
         }

@@ -4,7 +4,7 @@ use crate::{Mapping, Mode, Problem};
 use albacore_topology::{Cpu, CpuId};
 
 use crate::explain::checked_mapping::CheckedMapping;
-use crate::explain::group_bound::{Caps, best_alone};
+use crate::explain::group_bound::{GroupCaps, best_alone};
 use crate::{Group, PairCounts, Rule};
 
 /// The pairs that the objective counts.
@@ -23,11 +23,11 @@ impl Groups {
         // by rule, mains are on fast cores; if the mapping breaks that rule, on any
         let fast_mains = checked.admitted(Rule::FastMains) == 0;
         let takes_mains = |cpu: usize| !(fast_mains && checked.is_slow(cpu));
-        let mains_caps = Caps {
+        let mains_caps = GroupCaps {
             cpu: (domains.rules.rank_cap + checked.admitted(Rule::EqualRanks)).min(cpu_most),
             core: (checked.core_mains + checked.admitted(Rule::MainsPerCore)).min(core_most),
         };
-        let worker_caps = Caps {
+        let worker_caps = GroupCaps {
             cpu: (domains.rules.worker_cap + checked.admitted(Rule::OwnThreads)).min(cpu_most),
             core: core_most,
         };

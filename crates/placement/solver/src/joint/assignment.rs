@@ -4,12 +4,12 @@
 //! **Approach.** Running threads stay, as far as the volumes have a place for them. Then mains are
 //! placed where the other mains are farthest, first on cpus whose volume exceeds the T-1 ranks of
 //! peers. Then peers, worker by worker, each on the best cpu for the worker. A worker without an
-//! allowed place gets one along an augmenting chain: it takes a place of another worker, which
+//! allowed place gets one along an augmenting path: it takes a place of another worker, which
 //! takes another. **Proof sketch.** Once mains are placed, with n threads on a cpu of which m are
 //! mains, peers are a transportation problem with a supply of T-1 per worker, a demand of n - m per
 //! cpu, and at most ceil(T/C) threads of a worker on a cpu; it is feasible because the fractions
 //! n/W are a solution (see the head of `assignment` for one deployment), and an incomplete
-//! transport has an augmenting chain. **Limits.** O(threads x C), and O(W x C) for a chain.
+//! transport has an augmenting path. **Limits.** O(threads x C), and O(W x C) for a path.
 
 use std::collections::VecDeque;
 
@@ -195,22 +195,22 @@ impl TenantAssignment<'_> {
     /// takes a free place.
     fn place_by_chain(&mut self, search: &mut SearchState<'_>, thread: usize) {
         let instance = search.instance;
-        let mut chain = Chain {
+        let mut path = AugmentingPath {
             thread_to: vec![None; instance.cpus],
             queue: VecDeque::new(),
         };
-        chain.extend(search, self.tenant, thread);
+        path.extend(search, self.tenant, thread);
         let mut is_visited = vec![false; instance.workers];
         // bound: each cpu is entered once
-        while let Some(cpu) = chain.queue.pop_front() {
+        while let Some(cpu) = path.queue.pop_front() {
             if self.left[cpu] > 0 && search.has_ranks(self.index, cpu, 0, 1) {
-                return self.apply_chain(search, &chain, cpu);
+                return self.apply_path(search, &path, cpu);
             }
             for other in search.threads_on_cpu[cpu].clone() {
                 let there = search.threads[other as usize];
                 let is_peer = there.tenant == self.index && !there.main;
                 if is_peer && !std::mem::replace(&mut is_visited[there.worker as usize], true) {
-                    chain.extend(search, self.tenant, other as usize);
+                    path.extend(search, self.tenant, other as usize);
                 }
             }
         }
@@ -222,12 +222,12 @@ impl TenantAssignment<'_> {
         }
     }
 
-    /// Moves every thread on the chain that ends at a cpu by one place.
-    fn apply_chain(&mut self, search: &mut SearchState<'_>, chain: &Chain, end: usize) {
+    /// Moves every thread on the path that ends at a cpu by one place.
+    fn apply_path(&mut self, search: &mut SearchState<'_>, path: &AugmentingPath, end: usize) {
         self.left[end] -= 1;
         let mut to = end;
-        // bound: a chain visits no cpu twice
-        while let Some(thread) = chain.thread_to[to] {
+        // bound: a path visits no cpu twice
+        while let Some(thread) = path.thread_to[to] {
             let from = search.threads[thread].cpu;
             if from != NO_CPU {
                 search.unplace(thread);
@@ -241,15 +241,15 @@ impl TenantAssignment<'_> {
     }
 }
 
-/// Search for an augmenting chain.
-struct Chain {
+/// Search for an augmenting path.
+struct AugmentingPath {
     /// Per cpu, the thread that would move there.
     thread_to: Vec<Option<usize>>,
     /// Cpus that were entered and not visited yet.
     queue: VecDeque<usize>,
 }
 
-impl Chain {
+impl AugmentingPath {
     /// Enters the cpus that a thread may move to.
     fn extend(&mut self, search: &SearchState<'_>, tenant: &Tenant, thread: usize) {
         let Thread {

@@ -71,7 +71,7 @@ fn common_core_loads(instance: &Instance, volume: &Volumes) -> Option<Vec<u32>> 
 }
 
 /// Per level: most pairs of a worker alone, and with its main on a core that is not full.
-type Alone = [(i64, i64); LEVELS];
+type PairBounds = [(i64, i64); LEVELS];
 
 /// Most pairs of compact workers within domains of each level if each worker were alone. Where
 /// (12+) holds, all but the allowed number of workers have their main on a core that is not full.
@@ -83,7 +83,7 @@ fn most_pairs_by_level(
 ) -> [i64; LEVELS] {
     let most = core_loads.and_then(|loads| loads.iter().copied().max());
     let most = most.unwrap_or(u32::MAX);
-    let mut known: BTreeMap<(&[u16], usize), Alone> = BTreeMap::new();
+    let mut known: BTreeMap<(&[u16], usize), PairBounds> = BTreeMap::new();
     let (mut sums, mut most_more) = ([0; LEVELS], [0; LEVELS]);
     let mut workers = 0;
     for tenant in instance.tenants.iter().filter(|tenant| tenant.sign < 0) {

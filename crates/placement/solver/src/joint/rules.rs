@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::full_mains;
+use crate::max_full_units_with_main;
 
 use super::enumerate::RuleExcess;
 use super::instance::{CORE, Instance};
@@ -115,7 +115,7 @@ fn full(instance: &Instance) -> (Full, Full) {
     cores.dedup();
     let (slots, workers) = (instance.slots as u32, instance.workers as u32);
     let rule = |units: u32| {
-        let most = full_mains(workers, slots, units)?;
+        let most = max_full_units_with_main(workers, slots, units)?;
         Some((slots.div_ceil(units), most))
     };
     (rule(own.cpus.len() as u32), rule(cores.len() as u32))

@@ -19,7 +19,7 @@ use crate::limits::ALTERNATING_PATHS_MAX;
 const NONE: u32 = u32::MAX;
 
 /// Peers that have a cpu and need a rank.
-pub(crate) struct Peers<'a> {
+pub(crate) struct RankColoringProblem<'a> {
     pub(crate) workers: usize,
     /// T; each worker has T - 1 of the peers.
     pub(crate) threads: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Peers<'a> {
     pub(crate) preferred: &'a [Option<u16>],
 }
 
-impl Peers<'_> {
+impl RankColoringProblem<'_> {
     /// The rank of each peer, minus 1: 0..T-1.
     pub(crate) fn ranks(&self) -> Vec<u16> {
         if self.threads < 2 {
@@ -56,20 +56,23 @@ struct Coloring {
 }
 
 impl Coloring {
-    fn of(peers: &Peers<'_>) -> Self {
-        let (colors, copies) = (peers.threads - 1, peers.rank_cap);
+    fn of(problem: &RankColoringProblem<'_>) -> Self {
+        let (colors, copies) = (problem.threads - 1, problem.rank_cap);
         let is_color = |preference: &u16| usize::from(*preference) < colors;
-        let preferred: Vec<Option<u16>> =
-            peers.preferred.iter().map(|w| w.filter(is_color)).collect();
-        let mut degree = vec![0usize; peers.cpus * copies];
+        let preferred: Vec<Option<u16>> = problem
+            .preferred
+            .iter()
+            .map(|w| w.filter(is_color))
+            .collect();
+        let mut degree = vec![0usize; problem.cpus * copies];
         let reserved = if copies > 1 { degree.len() * colors } else { 0 };
         let mut reserved = vec![false; reserved];
-        let mut ends = vec![[NONE; 2]; peers.edges.len()];
+        let mut ends = vec![[NONE; 2]; problem.edges.len()];
         // edges with a preferred rank take the copies where their color is free
         let mut order: Vec<usize> = (0..ends.len()).collect();
         order.sort_by_key(|&edge| preferred[edge].is_none());
         for edge in order {
-            let (worker, cpu) = peers.edges[edge];
+            let (worker, cpu) = problem.edges[edge];
             let first_copy = usize::from(cpu) * copies;
             let mut open = (first_copy..first_copy + copies).filter(|&copy| degree[copy] < colors);
             let fits = |&copy: &usize| match preferred[edge] {
@@ -82,11 +85,11 @@ impl Coloring {
             if let Some(color) = preferred[edge].filter(|_| copies > 1) {
                 reserved[copy * colors + usize::from(color)] = true;
             }
-            ends[edge] = [worker.into(), (peers.workers + copy) as u32];
+            ends[edge] = [worker.into(), (problem.workers + copy) as u32];
         }
         Self {
             colors,
-            at: vec![NONE; (peers.workers + degree.len()) * colors],
+            at: vec![NONE; (problem.workers + degree.len()) * colors],
             of: vec![0; ends.len()],
             preferred,
             ends,
@@ -195,7 +198,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::Peers;
+    use super::RankColoringProblem;
     use crate::sample::problems;
     use crate::single::assignment::assign;
     use crate::single::domains::Domains;
@@ -215,7 +218,7 @@ mod tests {
                 .flat_map(|(worker, peers)| peers.iter().map(move |&cpu| (worker, cpu)))
                 .collect();
             let preferred = vec![Some(preference); edges.len()];
-            let peers = Peers {
+            let problem = RankColoringProblem {
                 workers: domains.workers,
                 threads: domains.threads,
                 cpus: domains.cpus,
@@ -223,7 +226,7 @@ mod tests {
                 edges: &edges,
                 preferred: &preferred,
             };
-            let colors = peers.ranks();
+            let colors = problem.ranks();
             prop_assert_eq!(colors.len(), edges.len());
             let mut of_worker = BTreeMap::new();
             let mut of_cpu = BTreeMap::new();

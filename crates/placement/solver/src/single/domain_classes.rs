@@ -36,14 +36,14 @@ impl LevelGroup {
 
 /// The right-hand side of rule (12+) on cores or of rule (12) on cpus, where that rule binds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FullMainLimit {
+pub(crate) struct FullWithMainLimit {
     /// Whether the units are cores.
     pub(crate) on_cores: bool,
     /// How many units may be full and hold a main.
     pub(crate) count: i64,
 }
 
-impl FullMainLimit {
+impl FullWithMainLimit {
     /// The limit on cores if it binds, else that on cpus.
     fn strictest(domains: &Domains, allowed: &Allowed) -> Option<Self> {
         let [cores, cpus] = Self::both(domains, allowed);
@@ -57,17 +57,25 @@ impl FullMainLimit {
             let count = i64::from(count);
             (rule.is_some() && count < workers).then_some(Self { on_cores, count })
         };
-        let cores = binding(domains.rules.full_core_mains, allowed.full_core_mains, true)
-            .filter(|_| allowed.core_mains == 1);
-        let cpus = binding(domains.rules.full_mains, allowed.full_mains, false)
-            .filter(|_| domains.rules.rank_cap == 1);
+        let cores = binding(
+            domains.rules.full_cores_with_main,
+            allowed.full_cores_with_main,
+            true,
+        )
+        .filter(|_| allowed.core_mains == 1);
+        let cpus = binding(
+            domains.rules.full_cpus_with_main,
+            allowed.full_cpus_with_main,
+            false,
+        )
+        .filter(|_| domains.rules.rank_cap == 1);
         [cores, cpus]
     }
 }
 
 /// Where rule (12) binds: number of peers that fit beside a main on a cpu that is not full.
 pub(crate) fn peers_beside_main(domains: &Domains, allowed: &Allowed) -> Option<i64> {
-    let [_, cpus] = FullMainLimit::both(domains, allowed);
+    let [_, cpus] = FullWithMainLimit::both(domains, allowed);
     let single =
         domains.rules.rank_cap == 1 && domains.rules.worker_cap == 1 && domains.threads > 1;
     (cpus.is_some() && single).then(|| i64::from(domains.rules.cpu_volume.1) - 2)
@@ -142,16 +150,13 @@ pub(crate) struct Classes {
     pub(crate) of_domain: Vec<usize>,
 }
 
-/// Groups the domains of the outer level by shape.
+/// Groups the domains of the outer level by key.
 pub(crate) fn classes(domains: &Domains, allowed: &Allowed, group: LevelGroup) -> Classes {
-    let shapes = Shapes::of(domains, allowed, group);
-    let count = shapes.capacities[group.outer].len();
-    let mut members: BTreeMap<Shape, Vec<usize>> = BTreeMap::new();
+    let keys = ClassKeyBuilder::of(domains, allowed, group);
+    let count = keys.capacities[group.outer].len();
+    let mut members: BTreeMap<ClassKey, Vec<usize>> = BTreeMap::new();
     for domain in 0..count {
-        members
-            .entry(shapes.shape(domain))
-            .or_default()
-            .push(domain);
+        members.entry(keys.key(domain)).or_default().push(domain);
     }
     let mut of_domain = vec![0; count];
     for (class, members) in members.values().enumerate() {
@@ -159,33 +164,33 @@ pub(crate) fn classes(domains: &Domains, allowed: &Allowed, group: LevelGroup) -
     }
     let classes = members
         .into_iter()
-        .map(|(shape, members)| shapes.class(shape, members.len()))
+        .map(|(key, members)| keys.class(key, members.len()))
         .collect();
     Classes { classes, of_domain }
 }
 
 /// Most threads of one worker, and most mains, in a domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Caps {
+struct DomainCaps {
     threads_per_worker: u32,
     mains: u32,
 }
 
 /// Properties that distinguish classes.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Shape {
+struct ClassKey {
     capacity: Capacity,
     cpus: u32,
     /// The caps of the inner domains, largest first, for each level from the innermost relevant one
     /// to the outer level.
-    caps: Vec<Vec<Caps>>,
+    caps: Vec<Vec<DomainCaps>>,
     /// Capacity that each core forgoes for a main by rule (12+), then by both rules; empty where
     /// they do not bind.
     forgone: [Vec<u32>; 2],
 }
 
-/// Inputs for the shapes of all domains of a level group.
-struct Shapes<'a> {
+/// Inputs for the keys of all domains of a level group.
+struct ClassKeyBuilder<'a> {
     domains: &'a Domains,
     allowed: &'a Allowed,
     group: LevelGroup,
@@ -197,10 +202,10 @@ struct Shapes<'a> {
     binds_both: bool,
 }
 
-impl<'a> Shapes<'a> {
+impl<'a> ClassKeyBuilder<'a> {
     fn of(domains: &'a Domains, allowed: &'a Allowed, group: LevelGroup) -> Self {
-        let strictest = FullMainLimit::strictest(domains, allowed);
-        let both = FullMainLimit::both(domains, allowed);
+        let strictest = FullWithMainLimit::strictest(domains, allowed);
+        let both = FullWithMainLimit::both(domains, allowed);
         Self {
             domains,
             allowed,
@@ -213,19 +218,19 @@ impl<'a> Shapes<'a> {
         }
     }
 
-    /// The innermost level whose caps are part of a shape: rule (12+) needs those of cores.
+    /// The innermost level whose caps are part of a key: rule (12+) needs those of cores.
     fn first_level(&self) -> usize {
         self.group.inner.min(CORE)
     }
 
-    fn shape(&self, domain: usize) -> Shape {
+    fn key(&self, domain: usize) -> ClassKey {
         let outer = self.group.outer;
         let members = self.domains.members(outer, domain);
         let forgone = |binds: bool, on_cpu: bool| {
             let forgone = || forgone_by_cores(self.domains, self.allowed, &members, on_cpu);
             binds.then(forgone).unwrap_or_default()
         };
-        Shape {
+        ClassKey {
             capacity: self.capacities[outer][domain],
             cpus: members.len() as u32,
             caps: (self.first_level()..=outer)
@@ -239,11 +244,11 @@ impl<'a> Shapes<'a> {
     }
 
     /// The caps of the domains of a level that contain these cpus, largest first.
-    fn caps(&self, level: usize, cpus: &Range<usize>) -> Vec<Caps> {
+    fn caps(&self, level: usize, cpus: &Range<usize>) -> Vec<DomainCaps> {
         let first = self.domains.domain(level, cpus.start);
         let last = self.domains.domain(level, cpus.end - 1);
-        let mut caps: Vec<Caps> = (first..=last)
-            .map(|inside| Caps {
+        let mut caps: Vec<DomainCaps> = (first..=last)
+            .map(|inside| DomainCaps {
                 threads_per_worker: self.capacities[level][inside].per_worker,
                 mains: main_capacity(self.domains, self.allowed, level, inside),
             })
@@ -252,19 +257,19 @@ impl<'a> Shapes<'a> {
         caps
     }
 
-    /// The class of `count` domains of a shape.
-    fn class(&self, shape: Shape, count: usize) -> Class {
-        let (capacity, caps) = (shape.capacity, &shape.caps);
+    /// The class of `count` domains of a key.
+    fn class(&self, key: ClassKey, count: usize) -> Class {
+        let (capacity, caps) = (key.capacity, &key.caps);
         let counts = 0..=capacity.per_worker;
         let main_loss = |k| match self.binds_cores {
             true => self.main_loss(caps, k),
             false => 0,
         };
         let main_closeness = self.main_closeness(caps);
-        let [forgone, forgone_by_both] = shape.forgone;
+        let [forgone, forgone_by_both] = key.forgone;
         Class {
             count,
-            cpus: shape.cpus,
+            cpus: key.cpus,
             capacity,
             value: counts.clone().map(|k| self.value(caps, k)).collect(),
             main_loss: counts.map(main_loss).collect(),
@@ -276,13 +281,13 @@ impl<'a> Shapes<'a> {
         }
     }
 
-    /// The caps of a level, from those of a shape.
-    fn at_level<'c>(&self, caps: &'c [Vec<Caps>], level: usize) -> &'c [Caps] {
+    /// The caps of a level, from those of a key.
+    fn at_level<'c>(&self, caps: &'c [Vec<DomainCaps>], level: usize) -> &'c [DomainCaps] {
         &caps[level - self.first_level()]
     }
 
     /// Greatest value of k threads of a worker.
-    fn value(&self, caps: &[Vec<Caps>], k: u32) -> i64 {
+    fn value(&self, caps: &[Vec<DomainCaps>], k: u32) -> i64 {
         let gain = &self.domains.gain;
         let levels = self.group.levels().filter(|&level| gain[level] > 0);
         levels
@@ -298,7 +303,7 @@ impl<'a> Shapes<'a> {
 
     /// Reduction of the value of k threads if one of them is a main on a core that is not full.
     /// Counted on the level of cores and on L2s that are cores, where closeness pays.
-    fn main_loss(&self, caps: &[Vec<Caps>], k: u32) -> i64 {
+    fn main_loss(&self, caps: &[Vec<DomainCaps>], k: u32) -> i64 {
         let (domains, group) = (self.domains, self.group);
         let pays = domains.mode == Mode::Compact && group.has_cores() && domains.gain[CORE] > 0;
         if k == 0 || !pays {
@@ -317,7 +322,7 @@ impl<'a> Shapes<'a> {
     }
 
     /// The least closeness of 0, 1, ... mains in the domain, on the levels of the group.
-    fn main_closeness(&self, caps: &[Vec<Caps>]) -> Vec<i64> {
+    fn main_closeness(&self, caps: &[Vec<DomainCaps>]) -> Vec<i64> {
         let by_level: Vec<Vec<u32>> = self
             .group
             .levels()
@@ -380,6 +385,6 @@ fn prefix_sums(of: &[u32]) -> Vec<i64> {
     std::iter::once(0).chain(of.iter().scan(0, next)).collect()
 }
 
-fn thread_caps(caps: &[Caps]) -> Vec<u32> {
+fn thread_caps(caps: &[DomainCaps]) -> Vec<u32> {
     caps.iter().map(|caps| caps.threads_per_worker).collect()
 }

@@ -48,7 +48,7 @@ pub(crate) fn start<'a>(
             annealed_start(
                 domains,
                 allowed,
-                Goal {
+                AnnealingParams {
                     seed: CONSTRUCTION_SEEDS[0],
                     bound,
                 },
@@ -72,7 +72,7 @@ pub(crate) fn start<'a>(
 
 /// The random seed of a construction, and the value at which annealing may stop.
 #[derive(Clone, Copy)]
-struct Goal {
+struct AnnealingParams {
     seed: u64,
     bound: i64,
 }
@@ -81,13 +81,13 @@ struct Goal {
 fn annealed_start<'a>(
     domains: &'a Domains,
     allowed: &Allowed,
-    goal: Goal,
+    params: AnnealingParams,
     budget: &mut WorkBudget,
 ) -> Option<Search<'a>> {
-    let mut found = construct(domains, allowed, goal.seed, budget)?;
+    let mut found = construct(domains, allowed, params.seed, budget)?;
     found.repair(budget);
     if found.violation() > 0 {
-        anneal_threads(&mut found, goal.bound, ANNEALING_MOVES_MAX / 4, budget);
+        anneal_threads(&mut found, params.bound, ANNEALING_MOVES_MAX / 4, budget);
     }
     found.is_valid().then_some(found)
 }
@@ -155,11 +155,11 @@ impl SearchDriver<'_> {
         let Search {
             domains, allowed, ..
         } = self.best;
-        let goal = Goal {
+        let params = AnnealingParams {
             seed,
             bound: self.upper.bound,
         };
-        let Some(mut other) = annealed_start(domains, &allowed, goal, budget) else {
+        let Some(mut other) = annealed_start(domains, &allowed, params, budget) else {
             return;
         };
         other.climb(self.upper.bound, steps, budget);

@@ -35,8 +35,8 @@ fn scheduler(queues: usize, rows_max: usize) -> Scheduler {
     scheduler
 }
 
-fn board(scheduler: &Scheduler, queue: usize) -> Arc<QueueBoard> {
-    Arc::clone(scheduler.board(QueueIndex(queue)).unwrap())
+fn queue_admission(scheduler: &Scheduler, queue: usize) -> Arc<QueueAdmission> {
+    Arc::clone(scheduler.queue_admission(QueueIndex(queue)).unwrap())
 }
 
 fn full(rows: usize, queued_rows: usize, rows_max: usize) -> Result<(), QueueFull> {
@@ -51,7 +51,7 @@ fn full(rows: usize, queued_rows: usize, rows_max: usize) -> Result<(), QueueFul
 fn waiting_rows_are_bounded_by_share_once_other_queues_are_active() {
     let mut scheduler = scheduler(2, 100);
     scheduler.set_weight(QueueIndex(1), 300);
-    let [few, many] = [0, 1].map(|queue| board(&scheduler, queue));
+    let [few, many] = [0, 1].map(|queue| queue_admission(&scheduler, queue));
     few.record_request(Nanos(0));
     scheduler.refresh(Nanos(0));
     assert_eq!(few.reserve(70), Ok(()), "nobody else asks");
@@ -80,11 +80,11 @@ fn waiting_rows_are_bounded_by_share_once_other_queues_are_active() {
 #[test]
 fn requests_recorded_without_the_scheduler_activate_a_queue_at_the_next_refresh() {
     let mut scheduler = scheduler(2, 100);
-    let asking = board(&scheduler, 0);
+    let asking = queue_admission(&scheduler, 0);
     asking.record_request(Nanos(5 * MS));
     assert!(!asking.is_active());
     scheduler.refresh(Nanos(6 * MS));
-    assert!(asking.is_active() && !board(&scheduler, 1).is_active());
+    assert!(asking.is_active() && !queue_admission(&scheduler, 1).is_active());
     scheduler.refresh(Nanos(11_000 * MS));
     assert!(!asking.is_active(), "it has not asked again");
     asking.record_request(Nanos(11_001 * MS));
@@ -101,7 +101,10 @@ fn concurrent_threads_overshoot_by_at_most_one_request_each_and_by_no_row() {
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
-                    let (timed, sized) = (board(&scheduler, 0), board(&scheduler, 1));
+                    let (timed, sized) = (
+                        queue_admission(&scheduler, 0),
+                        queue_admission(&scheduler, 1),
+                    );
                     // Each row takes 1 ms; the scheduler makes no step in between.
                     for _ in 0..40 {
                         let in_time = timed.admit(1, RowsAhead::InTime, Nanos(20 * MS), Nanos(0));

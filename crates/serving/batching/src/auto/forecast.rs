@@ -44,7 +44,7 @@ impl FrontCost {
 
 /// A queue, its load and its servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Service {
+pub struct QueueingModel {
     /// Cost of a batch, with a safety margin: determines the number of rows per batch.
     pub cost: Cost,
     /// Mean cost of a batch: determines the number of batches per worker.
@@ -103,19 +103,19 @@ pub fn gathered_rows(cost: &Cost, objective: Nanos, rate: f64) -> u64 {
 impl Forecast {
     /// Computes both ways for this queue.
     #[must_use]
-    pub fn of(service: &Service) -> Self {
-        let Service {
+    pub fn of(model: &QueueingModel) -> Self {
+        let QueueingModel {
             cost,
             mean_cost,
             objective,
             rate,
             ..
-        } = *service;
-        let request = service.rows_per_request.max(1.0);
+        } = *model;
+        let request = model.rows_per_request.max(1.0);
         // A request is not split, and a batch is no larger than its bound.
-        let bounded = |rows: u64| rows.min(service.rows_max).max(request as u64).max(1);
-        let workers = service.workers.max(1) as u64;
-        let window = service.window.unwrap_or(Nanos::MAX);
+        let bounded = |rows: u64| rows.min(model.rows_max).max(request as u64).max(1);
+        let workers = model.workers.max(1) as u64;
+        let window = model.window.unwrap_or(Nanos::MAX);
         let staggered = Nanos(objective.0 / (workers + 1) * workers)
             .min(Nanos(window.0.saturating_mul(workers)));
         let eager_rows = bounded(cost.rows_within(Nanos(objective.0 / 2)));
@@ -123,7 +123,7 @@ impl Forecast {
         let deferred_rows = bounded(cost.rows_within(staggered)).max(eager_rows);
         let seconds = |rows: f64| (mean_cost.alpha_ns() * rows + mean_cost.beta_ns()) * 1e-9;
         let served = |rows: u64| workers as f64 * rows as f64 / seconds(rows as f64);
-        let front = service.front.map(|front| front.requests_per_second());
+        let front = model.front.map(|front| front.requests_per_second());
         let carried = front.map_or(f64::INFINITY, |requests| requests * request);
 
         let in_window = (rate * window.0 as f64 * 1e-9) as u64;

@@ -24,7 +24,7 @@ mod choice;
 mod forecast;
 
 pub use choice::{Choice, Prefer, Reason};
-pub use forecast::{Forecast, FrontCost, Service, gathered_rows};
+pub use forecast::{Forecast, FrontCost, QueueingModel, gathered_rows};
 
 use crate::deadlines::{Cost, Release};
 use crate::{Nanos, QueueIndex};
@@ -39,12 +39,12 @@ const DECISION_PERIOD: Nanos = Nanos(SECOND);
 const CHANGE_PERIOD: Nanos = Nanos(5 * SECOND);
 
 /// Hysteresis: a threshold at which a state begins, and the lower one at which it ends.
-struct Bounds {
+struct HysteresisThresholds {
     begin: f64,
     end: f64,
 }
 
-impl Bounds {
+impl HysteresisThresholds {
     fn holds(&self, value: f64, held: bool) -> bool {
         value >= if held { self.end } else { self.begin }
     }
@@ -52,19 +52,19 @@ impl Bounds {
 
 /// Minimum gain in goodput, by the closed forms, that justifies deferring: below it, eager batches
 /// of a shared queue measured as good as deferred ones or better.
-const GAIN_MIN: Bounds = Bounds {
+const GAIN_MIN: HysteresisThresholds = HysteresisThresholds {
     begin: 0.12,
     end: 0.1,
 };
 
 /// The load, as a fraction of what eager batches sustain, above which short waits are given up.
-const LOAD_MIN: Bounds = Bounds {
+const LOAD_MIN: HysteresisThresholds = HysteresisThresholds {
     begin: 1.0,
     end: 0.9,
 };
 
 /// Arrivals with a larger index of dispersion are bursty.
-const DISPERSION_MAX: Bounds = Bounds {
+const DISPERSION_MAX: HysteresisThresholds = HysteresisThresholds {
     begin: 4.0,
     end: 3.0,
 };
@@ -250,7 +250,7 @@ impl AutoQueue {
     ) -> Option<Forecast> {
         let rate = self.arrivals.rows_per_second();
         (rate > 0.0).then_some(())?;
-        Some(Forecast::of(&Service {
+        Some(Forecast::of(&QueueingModel {
             cost: facts.cost?,
             mean_cost: facts.mean_cost?,
             objective: facts.objective?,

@@ -52,7 +52,7 @@ impl QueueParams {
     }
 }
 
-/// The batch that a queue offers to the matchmaker.
+/// The batch that a queue offers to the assigner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub rows: u64,
@@ -66,7 +66,7 @@ pub struct Candidate {
 
 /// A request of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct DeadlineRequest {
     pub key: RequestKey,
     /// Start of its objective: its arrival, or earlier by the difference if it has less time than
     /// the objective.
@@ -86,7 +86,7 @@ pub struct DispatchedBatch {
 
 #[derive(Clone, Copy, Debug)]
 struct QueuedRequest {
-    member: Member,
+    request: DeadlineRequest,
     /// Rows that arrived in this queue before it.
     rows_before: u64,
 }
@@ -159,13 +159,13 @@ impl RequestQueue {
     /// Arrival time of the oldest waiting request.
     #[must_use]
     pub fn oldest(&self) -> Option<Nanos> {
-        self.entries.front().map(|w| w.member.arrival)
+        self.entries.front().map(|w| w.request.arrival)
     }
 
     /// Inserts a request behind those whose deadlines are no later; the candidate must be
     /// recomputed.
-    pub fn push(&mut self, member: Member) {
-        let is_before = |w: &QueuedRequest| w.member.arrival <= member.arrival;
+    pub fn push(&mut self, request: DeadlineRequest) {
+        let is_before = |w: &QueuedRequest| w.request.arrival <= request.arrival;
         let index = match self.entries.back() {
             Some(last) if !is_before(last) => self.entries.partition_point(is_before),
             _ => self.entries.len(),
@@ -174,26 +174,26 @@ impl RequestQueue {
             .entries
             .get(index)
             .map_or(self.arrived_rows, |w| w.rows_before);
-        let rows = u64::from(member.rows);
+        let rows = u64::from(request.rows);
         self.entries.insert(
             index,
             QueuedRequest {
-                member,
+                request,
                 rows_before,
             },
         );
         let behind = self.entries.range_mut(index + 1..);
         behind.for_each(|w| w.rows_before += rows);
         self.arrived_rows += rows;
-        self.multi_row += usize::from(member.rows != 1);
+        self.multi_row += usize::from(request.rows != 1);
     }
 
     /// Removes a request; returns whether it was waiting here. The candidate must be recomputed.
     pub fn withdraw(&mut self, key: RequestKey) -> bool {
-        let found = self.entries.iter().position(|w| w.member.key == key);
+        let found = self.entries.iter().position(|w| w.request.key == key);
         let Some(gone) = found.and_then(|index| {
             let gone = self.entries.remove(index)?;
-            let rows = u64::from(gone.member.rows);
+            let rows = u64::from(gone.request.rows);
             self.entries
                 .range_mut(index..)
                 .for_each(|w| w.rows_before -= rows);
@@ -201,28 +201,32 @@ impl RequestQueue {
         }) else {
             return false;
         };
-        self.arrived_rows -= u64::from(gone.member.rows);
-        self.multi_row -= usize::from(gone.member.rows != 1);
+        self.arrived_rows -= u64::from(gone.request.rows);
+        self.multi_row -= usize::from(gone.request.rows != 1);
         true
     }
 
     /// The best batch for the worker that is free first. Requests that cannot be in time are
     /// appended to `dropped`.
-    pub fn candidate(&mut self, now: Nanos, dropped: &mut Vec<Member>) -> Option<Candidate> {
+    pub fn candidate(
+        &mut self,
+        now: Nanos,
+        dropped: &mut Vec<DeadlineRequest>,
+    ) -> Option<Candidate> {
         let free = Nanos(0);
         self.update(StartBound { now, free }, dropped)
     }
 
     /// Dispatches at most `rows_max` rows, but at least one request, to a worker that is free at
-    /// `free`: appends the batch to `members`. Returns `None` if no request is left, or if the
+    /// `free`: appends the batch to `requests`. Returns `None` if no request is left, or if the
     /// batch should wait; the worker stays free in that case.
     pub fn take_batch(
         &mut self,
         now: Nanos,
         free: Nanos,
         rows_max: u64,
-        members: &mut Vec<Member>,
-        dropped: &mut Vec<Member>,
+        requests: &mut Vec<DeadlineRequest>,
+        dropped: &mut Vec<DeadlineRequest>,
     ) -> Option<DispatchedBatch> {
         let mut candidate = self.update(StartBound { now, free }, dropped)?;
         let earliest = now.saturating_add(self.delays.of(candidate.rows)).max(free);
@@ -232,9 +236,9 @@ impl RequestQueue {
         if candidate.rows > rows_max {
             (self.candidate_len, candidate.rows) = self.prefix(rows_max);
         }
-        members.extend(self.entries.drain(..self.candidate_len).map(|w| w.member));
+        requests.extend(self.entries.drain(..self.candidate_len).map(|w| w.request));
         if self.multi_row > 0 {
-            self.multi_row = self.entries.iter().filter(|w| w.member.rows != 1).count();
+            self.multi_row = self.entries.iter().filter(|w| w.request.rows != 1).count();
         }
         Some(DispatchedBatch {
             start: candidate.exec,
@@ -246,7 +250,10 @@ impl RequestQueue {
     }
 
     fn deadline(&self, waiting: &QueuedRequest) -> Nanos {
-        waiting.member.arrival.saturating_add(self.params.objective)
+        waiting
+            .request
+            .arrival
+            .saturating_add(self.params.objective)
     }
 
     /// Whether a batch of this many rows could meet the deadline.
@@ -267,7 +274,11 @@ impl RequestQueue {
         rows.min(self.params.cost.rows_within(by_worker))
     }
 
-    fn update(&mut self, bound: StartBound, dropped: &mut Vec<Member>) -> Option<Candidate> {
+    fn update(
+        &mut self,
+        bound: StartBound,
+        dropped: &mut Vec<DeadlineRequest>,
+    ) -> Option<Candidate> {
         let head = self.deadline(self.entries.front()?);
         let mut waiting = self.rows_from(0);
         let is_within =
@@ -292,12 +303,12 @@ impl RequestQueue {
         let left = self.params.rows_max.saturating_sub(rows);
         left == 0
             || self.candidate_len >= self.params.requests_max
-            || next.is_some_and(|next| u64::from(next.member.rows) > left)
+            || next.is_some_and(|next| u64::from(next.request.rows) > left)
     }
 
     fn window(&self, rows: u64, is_cut: bool, bound: StartBound) -> Candidate {
         let head = self.entries.front();
-        let arrival = head.map_or(bound.now, |w| w.member.arrival);
+        let arrival = head.map_or(bound.now, |w| w.request.arrival);
         let deadline = arrival.saturating_add(self.params.objective);
         let delay = self.delays.of(rows);
         let earliest = bound.now.saturating_add(delay).max(bound.free);
@@ -321,7 +332,7 @@ impl RequestQueue {
     }
 
     /// Drops heads that could not be in time in a batch of the target size.
-    fn drop_infeasible(&mut self, bound: StartBound, dropped: &mut Vec<Member>) {
+    fn drop_infeasible(&mut self, bound: StartBound, dropped: &mut Vec<DeadlineRequest>) {
         let Some(head) = self.entries.front() else {
             return;
         };
@@ -335,12 +346,12 @@ impl RequestQueue {
             aim = aim.min(self.rows_from(first)).max(1);
         }
         while let Some(head) = self.entries.front() {
-            let rows = aim.max(u64::from(head.member.rows));
+            let rows = aim.max(u64::from(head.request.rows));
             if self.meets(rows, self.deadline(head), bound) {
                 return;
             }
-            dropped.push(head.member);
-            self.multi_row -= usize::from(head.member.rows != 1);
+            dropped.push(head.request);
+            self.multi_row -= usize::from(head.request.rows != 1);
             self.entries.pop_front();
         }
     }
@@ -358,7 +369,7 @@ impl RequestQueue {
         let Some(head) = self.entries.front() else {
             return (0, 0);
         };
-        let end = |w: &QueuedRequest| w.rows_before + u64::from(w.member.rows) - head.rows_before;
+        let end = |w: &QueuedRequest| w.rows_before + u64::from(w.request.rows) - head.rows_before;
         let requests = if self.multi_row == 0 {
             usize::try_from(rows_max).map_or(self.entries.len(), |n| n.min(self.entries.len()))
         } else {

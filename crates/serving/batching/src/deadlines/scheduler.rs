@@ -1,10 +1,10 @@
-//! Queues and matchmaker on one thread: `(state, event, now) -> actions`.
+//! Queues and assigner on one thread: `(state, event, now) -> actions`.
 
 use std::ops::Range;
 
-use super::matchmaker::{Decision, Matchmaker};
-use super::request_queue::{DispatchedBatch, Member, QueueParams, RequestQueue};
+use super::request_queue::{DeadlineRequest, DispatchedBatch, QueueParams, RequestQueue};
 use super::rules::Delays;
+use super::worker_assigner::{Decision, WorkerAssigner};
 use crate::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
 /// How the scheduler learns that a worker is free again.
@@ -56,7 +56,7 @@ pub struct DeadlineDispatch {
     pub worker: WorkerIndex,
     /// Start, expected end and rows of the batch.
     pub departure: DispatchedBatch,
-    members: Range<usize>,
+    requests: Range<usize>,
 }
 
 /// Drop a request: it cannot be in time, or would prevent more of the others from being in time.
@@ -76,23 +76,23 @@ pub struct DeadlineActions {
     /// Latest time to send [`DeadlineEvent::Timer`]; never in the past. Replaces the previous
     /// timer, `None` clears it.
     pub timer: Option<Nanos>,
-    members: Vec<Member>,
-    dropped: Vec<Member>,
+    requests: Vec<DeadlineRequest>,
+    dropped: Vec<DeadlineRequest>,
 }
 
 impl DeadlineActions {
     /// The requests of a dispatch, in order of arrival.
     #[must_use]
-    pub fn members(&self, dispatch: &DeadlineDispatch) -> &[Member] {
-        self.members
-            .get(dispatch.members.clone())
+    pub fn requests(&self, dispatch: &DeadlineDispatch) -> &[DeadlineRequest] {
+        self.requests
+            .get(dispatch.requests.clone())
             .unwrap_or_default()
     }
 
     pub(crate) fn clear(&mut self) {
         self.dispatches.clear();
         self.drops.clear();
-        self.members.clear();
+        self.requests.clear();
         self.timer = None;
     }
 
@@ -100,7 +100,7 @@ impl DeadlineActions {
     fn collect_drops(&mut self, queue: QueueIndex) {
         let dropped = self.dropped.drain(..);
         self.drops
-            .extend(dropped.map(|Member { key, rows, .. }| Dropped { queue, key, rows }));
+            .extend(dropped.map(|DeadlineRequest { key, rows, .. }| Dropped { queue, key, rows }));
     }
 }
 
@@ -108,7 +108,7 @@ impl DeadlineActions {
 pub struct DeadlineScheduler {
     config: DeadlineConfig,
     queues: Vec<RequestQueue>,
-    matchmaker: Matchmaker,
+    assigner: WorkerAssigner,
     /// Bound of the rows of each queue's next batch, in addition to its parameters.
     rows_max: Vec<u64>,
     now: Nanos,
@@ -119,7 +119,7 @@ impl DeadlineScheduler {
     #[must_use]
     pub fn new(config: DeadlineConfig) -> Self {
         Self {
-            matchmaker: Matchmaker::new(0, config.workers, config.delays),
+            assigner: WorkerAssigner::new(0, config.workers, config.delays),
             queues: Vec::new(),
             rows_max: Vec::new(),
             now: Nanos(0),
@@ -131,7 +131,7 @@ impl DeadlineScheduler {
     pub fn add_queue(&mut self, params: QueueParams) -> QueueIndex {
         self.queues
             .push(RequestQueue::new(params, self.config.delays));
-        self.matchmaker.add_queue();
+        self.assigner.add_queue();
         self.rows_max.push(u64::MAX);
         QueueIndex(self.queues.len() - 1)
     }
@@ -160,7 +160,7 @@ impl DeadlineScheduler {
 
     /// Ranks the queues: of due batches, those of the lowest rank are dispatched first.
     pub fn set_ranks(&mut self, ranks: impl Iterator<Item = u8>) {
-        self.matchmaker.set_ranks(ranks);
+        self.assigner.set_ranks(ranks);
     }
 
     /// Bounds the next batches of each queue; a larger request is a batch of its own.
@@ -173,20 +173,20 @@ impl DeadlineScheduler {
     /// Whether a batch of this queue is due and waits for a worker.
     #[must_use]
     pub fn is_waiting(&self, queue: QueueIndex) -> bool {
-        self.matchmaker.is_waiting(queue)
+        self.assigner.is_waiting(queue)
     }
 
     /// Whether a batch of any queue is due and waits for a worker.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
-        self.matchmaker.has_waiting()
+        self.assigner.has_waiting()
     }
 
     /// Decides like [`DeadlineEvent::Timer`], but dispatches at most one batch; must be called
     /// until it returns false. Appends to `actions`.
     pub fn decide_one(&mut self, now: Nanos, actions: &mut DeadlineActions) -> bool {
         self.now = self.now.max(now);
-        let decided = self.matchmaker.decide(self.now);
+        let decided = self.assigner.decide(self.now);
         if let Some(decision) = decided {
             self.carry_out(decision, actions);
         }
@@ -197,7 +197,7 @@ impl DeadlineScheduler {
     /// The lowest-numbered worker that is free now.
     #[must_use]
     pub fn free_worker(&self, now: Nanos) -> Option<WorkerIndex> {
-        self.matchmaker.free_worker(now)
+        self.assigner.free_worker(now)
     }
 
     /// Dispatches the batch of a queue to a free worker even if others are more urgent.
@@ -231,12 +231,12 @@ impl DeadlineScheduler {
                 if let Some(part) = self.queues.get_mut(queue.0) {
                     let objective = part.params().objective;
                     let less = within.map_or(Nanos(0), |within| objective.saturating_sub(within));
-                    let member = Member {
+                    let request = DeadlineRequest {
                         key,
                         arrival: self.now.saturating_sub(less),
                         rows: rows.max(1),
                     };
-                    part.push(member);
+                    part.push(request);
                     self.update_candidate(queue, actions);
                 }
             }
@@ -248,12 +248,12 @@ impl DeadlineScheduler {
             }
             DeadlineEvent::WorkerReady { worker } | DeadlineEvent::BatchDone { worker } => {
                 if worker.position() < self.config.workers {
-                    self.matchmaker.set_free(worker, Some(self.now));
+                    self.assigner.set_free(worker, Some(self.now));
                 }
             }
             DeadlineEvent::WorkerGone { worker } => {
                 if worker.position() < self.config.workers {
-                    self.matchmaker.set_free(worker, None);
+                    self.assigner.set_free(worker, None);
                 }
             }
             DeadlineEvent::Timer => self.decide(actions),
@@ -262,20 +262,20 @@ impl DeadlineScheduler {
     }
 
     fn set_timer(&self, actions: &mut DeadlineActions) {
-        actions.timer = self.matchmaker.next().map(|time| time.max(self.now));
+        actions.timer = self.assigner.next().map(|time| time.max(self.now));
     }
 
-    /// Computes the candidate of a queue and passes it to the matchmaker.
+    /// Computes the candidate of a queue and passes it to the assigner.
     fn update_candidate(&mut self, queue: QueueIndex, actions: &mut DeadlineActions) {
         if let Some(part) = self.queues.get_mut(queue.0) {
             let candidate = part.candidate(self.now, &mut actions.dropped);
-            self.matchmaker.set_candidate(queue, candidate);
+            self.assigner.set_candidate(queue, candidate);
             actions.collect_drops(queue);
         }
     }
 
     fn decide(&mut self, actions: &mut DeadlineActions) {
-        while let Some(decision) = self.matchmaker.decide(self.now) {
+        while let Some(decision) = self.assigner.decide(self.now) {
             self.carry_out(decision, actions);
         }
     }
@@ -301,13 +301,13 @@ impl DeadlineScheduler {
         let Some(part) = self.queues.get_mut(queue.0) else {
             return;
         };
-        let first = actions.members.len();
+        let first = actions.requests.len();
         let rows_max = self.rows_max[queue.0];
         let departure = part.take_batch(
             self.now,
             free,
             rows_max,
-            &mut actions.members,
+            &mut actions.requests,
             &mut actions.dropped,
         );
         let next = part.candidate(self.now, &mut actions.dropped);
@@ -318,14 +318,14 @@ impl DeadlineScheduler {
                 Completion::Reported => None,
             },
         };
-        self.matchmaker.complete_grant(queue, worker, free, next);
+        self.assigner.complete_grant(queue, worker, free, next);
         actions.collect_drops(queue);
         if let Some(departure) = departure {
             actions.dispatches.push(DeadlineDispatch {
                 queue,
                 worker,
                 departure,
-                members: first..actions.members.len(),
+                requests: first..actions.requests.len(),
             });
         }
     }

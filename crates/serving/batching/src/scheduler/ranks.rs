@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Scheduler, Worker, in_time, late};
-use crate::admission::{QueueBoard, RunningBatches};
+use crate::admission::{QueueAdmission, RunningBatches};
 use crate::{Nanos, QueueIndex};
 
 /// Ranks in the core of a queue's requests in time and of its late ones, by its rank in
@@ -82,10 +82,11 @@ impl Scheduler {
         }
     }
 
-    /// Reads which queues got requests without the scheduler, by [`QueueBoard::record_request`].
+    /// Reads which queues got requests without the scheduler, by
+    /// [`QueueAdmission::record_request`].
     pub fn refresh(&mut self, now: Nanos) {
-        for (queue, board) in self.boards.iter().enumerate() {
-            if let Some(last_request) = board.take_last_request() {
+        for (queue, queue_admission) in self.queue_admissions.iter().enumerate() {
+            if let Some(last_request) = queue_admission.take_last_request() {
                 self.shares.record_request(queue, last_request);
             }
         }
@@ -96,10 +97,10 @@ impl Scheduler {
 
     pub(super) fn publish_shares(&self) {
         let rows_max = self.config.batching.queue_rows_max;
-        for (queue, board) in self.boards.iter().enumerate() {
-            board.set_share(self.shares.queue_share(queue));
+        for (queue, queue_admission) in self.queue_admissions.iter().enumerate() {
+            queue_admission.set_share(self.shares.queue_share(queue));
             let rows_max = self.shares.rows_share(queue, rows_max);
-            board
+            queue_admission
                 .group
                 .publish(rows_max, self.shares.shortest_other_objective(queue));
         }
@@ -108,7 +109,7 @@ impl Scheduler {
     /// Publishes the values that admission reads: of the workers, and of changed queues.
     pub(super) fn publish(&mut self) {
         let (present, next_end) = (self.present_workers(), self.next_end());
-        self.workers_board.publish(present, self.idle, next_end);
+        self.shared_admission.publish(present, self.idle, next_end);
         while let Some(queue) = self.changed.pop() {
             let (first, behind) = (
                 self.core.queue(in_time(queue)),
@@ -119,7 +120,7 @@ impl Scheduler {
             let due = due.map(|(oldest, objective)| oldest.saturating_add(objective));
             let late = behind.map_or(0, |part| part.rows());
             let running = self.running(QueueIndex(queue));
-            self.boards[queue].publish(late as usize, due, running);
+            self.queue_admissions[queue].publish(late as usize, due, running);
         }
     }
 
@@ -146,9 +147,9 @@ impl Scheduler {
         }
     }
 
-    /// The board of a queue, which admission may read on any thread.
+    /// The admission of a queue, which may be used on any thread.
     #[must_use]
-    pub fn board(&self, queue: QueueIndex) -> Option<&Arc<QueueBoard>> {
-        self.boards.get(queue.0)
+    pub fn queue_admission(&self, queue: QueueIndex) -> Option<&Arc<QueueAdmission>> {
+        self.queue_admissions.get(queue.0)
     }
 }

@@ -39,8 +39,8 @@ struct Driver {
     keys: u64,
 }
 
-fn board(driver: &Driver, queue: usize) -> &QueueBoard {
-    driver.scheduler.board(QueueIndex(queue)).unwrap()
+fn queue_admission(driver: &Driver, queue: usize) -> &QueueAdmission {
+    driver.scheduler.queue_admission(QueueIndex(queue)).unwrap()
 }
 
 impl Driver {
@@ -61,7 +61,7 @@ impl Driver {
     fn step(&mut self, event: Event, at: u64) -> Vec<(usize, Vec<u64>)> {
         let now = Nanos(at * MS / 10);
         self.scheduler.step(event, now, &mut self.actions);
-        let keys = |d| self.actions.members(d).iter().map(|key| key.0).collect();
+        let keys = |d| self.actions.requests(d).iter().map(|key| key.0).collect();
         let dispatches = self.actions.dispatches.iter();
         dispatches.map(|d| (d.worker.position(), keys(d))).collect()
     }
@@ -284,7 +284,7 @@ fn admission_rejects_requests_that_would_be_late_but_never_the_only_one() {
     let admit = |driver: &Driver, rows, ms| {
         let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
         let now = Nanos(ms * MS);
-        board(driver, queue.0).admit(rows, RowsAhead::InTime, time, now)
+        queue_admission(driver, queue.0).admit(rows, RowsAhead::InTime, time, now)
     };
     assert_eq!(admit(&driver, 100, 0), Ok(()), "nothing is known for sure");
     driver.arrive(0, 0);
@@ -299,11 +299,17 @@ fn admission_rejects_requests_that_would_be_late_but_never_the_only_one() {
     // a later deadline cannot be answered sooner. A request due at 12 ms might overtake it; this is
     // unknown before its rows are read.
     (0..10).for_each(|_| drop(driver.arrive(0, 10)));
-    let early = |ms| admit_early([board(&driver, 0)].into_iter(), Nanos(ms * MS), Nanos(MS));
+    let early = |ms| {
+        admit_early(
+            [queue_admission(&driver, 0)].into_iter(),
+            Nanos(ms * MS),
+            Nanos(MS),
+        )
+    };
     assert_eq!((early(12), early(11)), (Err(Nanos(MS)), Ok(())));
     assert_eq!((early(5), early(4)), (Ok(()), Err(Nanos(MS))), "two run");
     let free = Ok(());
-    let other = board(&driver, 1).admit(1, RowsAhead::All, Nanos(1), Nanos(0));
+    let other = queue_admission(&driver, 1).admit(1, RowsAhead::All, Nanos(1), Nanos(0));
     assert_eq!(other, free, "nothing is known of its costs");
 }
 
@@ -315,13 +321,14 @@ fn admission_counts_running_batches_but_not_waiting_requests_of_other_queues() {
     for _ in 0..11 {
         driver.arrive(1, 0);
     }
-    let admit =
-        |queue, ms| board(&driver, queue).admit(1, RowsAhead::InTime, Nanos(ms * MS), Nanos(0));
+    let admit = |queue, ms| {
+        queue_admission(&driver, queue).admit(1, RowsAhead::InTime, Nanos(ms * MS), Nanos(0))
+    };
     // 6 ms run; ten rows of queue 1 wait, 15 ms.
     assert_eq!((admit(0, 12), admit(0, 11)), (Ok(()), Err(Nanos(MS))));
     assert_eq!((admit(1, 27), admit(1, 26)), (Ok(()), Err(Nanos(MS))));
     let early = |driver: &Driver, queues: &[usize], ms| {
-        let queues = queues.iter().map(|&queue| board(driver, queue));
+        let queues = queues.iter().map(|&queue| queue_admission(driver, queue));
         admit_early(queues, Nanos(ms * MS), Nanos(0))
     };
     let late = Err(Nanos(MS));
@@ -350,7 +357,7 @@ fn a_queue_within_its_share_is_judged_by_what_it_costs_on_average() {
     }
     let admit = |driver: &Driver, queue, at| {
         let (time, now) = (Nanos(25 * MS), Nanos(at * MS));
-        board(driver, queue).admit(1, RowsAhead::InTime, time, now)
+        queue_admission(driver, queue).admit(1, RowsAhead::InTime, time, now)
     };
     driver.scheduler.note_request(QueueIndex(1), Nanos(0));
     driver.arrive(1, 0);
@@ -369,7 +376,7 @@ fn a_queue_within_its_share_is_judged_by_what_it_costs_on_average() {
     assert!(admit(&driver, 1, 2_200).is_err(), "over its share");
     assert_eq!(admit(&driver, 0, 2_200), Ok(()), "1 ms behind 22");
     let early = admit_early(
-        [board(&driver, 0)].into_iter(),
+        [queue_admission(&driver, 0)].into_iter(),
         Nanos(23 * MS),
         Nanos(2_200 * MS),
     );
@@ -406,7 +413,7 @@ fn a_request_of_low_priority_yields_blocks_no_other_and_eventually_runs() {
         driver.behind(1);
     }
     let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
-    let admit = |after| board(&driver, queue.0).admit(1, after, time, Nanos(0));
+    let admit = |after| queue_admission(&driver, queue.0).admit(1, after, time, Nanos(0));
     assert_eq!(admit(RowsAhead::InTime), Ok(()));
     assert!(admit(RowsAhead::All).is_err(), "its like wait before it");
     let key = RequestKey(2);

@@ -202,10 +202,10 @@ impl Scheduler {
 
     fn start_batch(&mut self, dispatch: &DeadlineDispatch, actions: &mut Actions) {
         let mut entries = self.entry_pool.pop().unwrap_or_default();
-        let members = self.core_actions.members(dispatch).iter();
-        entries.extend(members.map(|member| Entry {
-            key: member.key,
-            rows: member.rows as usize,
+        let requests = self.core_actions.requests(dispatch).iter();
+        entries.extend(requests.map(|request| Entry {
+            key: request.key,
+            rows: request.rows as usize,
         }));
         self.idle -= 1;
         self.since_overdue = self.since_overdue.saturating_add(1);

@@ -265,7 +265,7 @@ impl FairShares {
         let objective = |of: &Queue| of.objective.unwrap_or(ASSUMED_OBJECTIVE);
         let active = self.queues.iter().enumerate();
         let active = active.filter(|(_, of)| of.is_active);
-        let shortest = Shortest::of(active.map(|(at, of)| (at, objective(of))));
+        let shortest = ShortestObjectives::of(active.map(|(at, of)| (at, objective(of))));
         self.has_rivals = shortest.second.is_some();
         for (queue, of) in self.queues.iter_mut().enumerate() {
             of.tolerated_delay = shortest.other_than(queue).map(tolerated_delay);
@@ -280,7 +280,7 @@ impl FairShares {
         };
         let groups = self.groups.iter().enumerate();
         let of_groups = groups.filter_map(|(at, group)| Some((at, shortest(group)?)));
-        let of_groups = Shortest::of(of_groups);
+        let of_groups = ShortestObjectives::of(of_groups);
         for (at, group) in self.groups.iter_mut().enumerate() {
             group.shortest_other_objective = of_groups.other_than(at);
         }
@@ -357,7 +357,7 @@ impl FairShares {
     fn rank_groups(&self, workers: usize, ranks: &mut [u8]) {
         let groups = self.groups.iter().enumerate();
         let objectives = groups.filter_map(|(at, of)| Some((at, self.group_objective(of)?)));
-        let shortest = Shortest::of(objectives);
+        let shortest = ShortestObjectives::of(objectives);
         for (at, group) in self.groups.iter().enumerate() {
             let lead = self.group_flows[at].lead(self.virtual_time, group.weight);
             if must_yield(lead, shortest.other_than(at), workers) {
@@ -369,7 +369,7 @@ impl FairShares {
     fn rank_queues(&self, group: &Group, workers: usize, ranks: &mut [u8]) {
         let queues = group.queues.iter().copied();
         let waiting = queues.filter(|&queue| self.queue_flows[queue].is_backlogged);
-        let shortest = Shortest::of(waiting.map(|queue| (queue, self.objective(queue))));
+        let shortest = ShortestObjectives::of(waiting.map(|queue| (queue, self.objective(queue))));
         for &queue in &group.queues {
             let lead = self.queue_flows[queue].lead(group.virtual_time, 1);
             if must_yield(lead, shortest.other_than(queue), workers) {
@@ -393,12 +393,12 @@ fn must_yield(lead: Nanos, shortest: Option<Nanos>, workers: usize) -> bool {
 
 /// The two shortest of several objectives.
 #[derive(Clone, Copy, Debug, Default)]
-struct Shortest {
+struct ShortestObjectives {
     first: Option<(usize, Nanos)>,
     second: Option<Nanos>,
 }
 
-impl Shortest {
+impl ShortestObjectives {
     fn of(objectives: impl Iterator<Item = (usize, Nanos)>) -> Self {
         let mut shortest = Self::default();
         for (at, objective) in objectives {

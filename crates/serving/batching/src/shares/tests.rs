@@ -115,7 +115,7 @@ impl World {
             self.served[queue] += service_time;
             self.longest[queue] = self.longest[queue].max(service_time);
             self.waiting[queue] -= dispatch.rows;
-            for key in self.actions.members(dispatch) {
+            for key in self.actions.requests(dispatch) {
                 let waited = self.now - self.arrivals.remove(&key.0).unwrap();
                 self.waited[queue] = self.waited[queue].max(waited);
             }
@@ -248,8 +248,8 @@ proptest! {
             let now = Nanos(world.now);
             let time = Nanos(objective_ms * MS);
             world.scheduler.note_request(QueueIndex(0), now);
-            let board = world.scheduler.board(QueueIndex(0)).unwrap();
-            let admitted = board.admit(1, RowsAhead::InTime, time, now);
+            let queue_admission = world.scheduler.queue_admission(QueueIndex(0)).unwrap();
+            let admitted = queue_admission.admit(1, RowsAhead::InTime, time, now);
             prop_assert_eq!(admitted, Ok(()));
             world.arrive(0);
         }

@@ -103,7 +103,7 @@ fn the_front_is_judged_by_the_objective_not_by_deadlines_that_clients_choose() {
         objective: Some(Nanos(25 * MS)),
     };
     scheduler.set_profile(queue, profile);
-    admission.add_queue(queue.0, scheduler.board(queue).unwrap());
+    admission.add_queue(queue.0, scheduler.queue_admission(queue).unwrap());
     let refuse = |deadline: Option<u64>, now: u64| {
         let request = AdmissionRequest {
             slot: SLOT,

@@ -1,11 +1,11 @@
-//! Editions live as long as requests need them; views reflect each change.
+//! Revisions live as long as requests need them; views reflect each change.
 
 use super::super::ModelInfo;
 use super::*;
 use crate::model::Usage;
 
-fn edition(catalog: &mut Catalog, name: &str, slot: usize) -> Arc<Edition> {
-    Arc::new(Edition {
+fn revision(catalog: &mut Catalog, name: &str, slot: usize) -> Arc<ModelRevision> {
+    Arc::new(ModelRevision {
         id: catalog.next_id(),
         slot,
         info: ModelInfo {
@@ -19,18 +19,18 @@ fn edition(catalog: &mut Catalog, name: &str, slot: usize) -> Arc<Edition> {
     })
 }
 
-fn retained(catalog: &Catalog) -> Vec<EditionId> {
-    catalog.retained().map(|edition| edition.id).collect()
+fn retained(catalog: &Catalog) -> Vec<RevisionId> {
+    catalog.retained().map(|revision| revision.id).collect()
 }
 
 #[test]
 fn an_old_edition_lives_until_its_last_request_is_over() {
     let mut catalog = Catalog::default();
     let slot = catalog.declare("m").unwrap().slot;
-    let old = edition(&mut catalog, "m", slot);
+    let old = revision(&mut catalog, "m", slot);
     assert!(catalog.promote(Arc::clone(&old)));
     assert!(old.usage.pin() && old.usage.pin());
-    let new = edition(&mut catalog, "m", slot);
+    let new = revision(&mut catalog, "m", slot);
     assert!(catalog.promote(Arc::clone(&new)));
     assert_eq!(retained(&catalog), [old.id, new.id]);
     assert!(!old.usage.unpin() && !catalog.drop_unneeded());
@@ -46,7 +46,7 @@ fn an_old_edition_lives_until_its_last_request_is_over() {
 fn a_removed_model_keeps_its_slot_until_its_requests_are_over() {
     let mut catalog = Catalog::default();
     let slot = catalog.declare("a").unwrap().slot;
-    let a = edition(&mut catalog, "a", slot);
+    let a = revision(&mut catalog, "a", slot);
     catalog.promote(Arc::clone(&a));
     assert!(a.usage.pin());
     catalog.keep_only(&["b"]);
@@ -66,7 +66,7 @@ fn a_removed_model_keeps_its_slot_until_its_requests_are_over() {
         }
     );
     assert!(
-        !catalog.promote(edition(&mut Catalog::default(), "a", slot)),
+        !catalog.promote(revision(&mut Catalog::default(), "a", slot)),
         "removed"
     );
     assert!(a.usage.unpin() && catalog.drop_unneeded());
@@ -90,7 +90,7 @@ fn the_view_reflects_each_change_and_lists_models_that_are_not_loaded() {
     let why = |view: &CatalogView, name| view.find(name).map(|_| ()).unwrap_err();
     assert_eq!(why(&view, "m"), ModelLookupError::NotLoaded);
     assert_eq!(why(&view, "n"), ModelLookupError::Unknown);
-    let first = edition(&mut catalog, "m", slot);
+    let first = revision(&mut catalog, "m", slot);
     catalog.promote(Arc::clone(&first));
     let view = catalog.changed_view().unwrap();
     assert_eq!(view.find("m").unwrap().id, first.id);
@@ -110,7 +110,7 @@ fn the_view_reflects_each_change_and_lists_models_that_are_not_loaded() {
 fn an_unloaded_model_keeps_its_slot_and_its_running_requests() {
     let mut catalog = Catalog::default();
     let slot = catalog.declare("m").unwrap().slot;
-    let first = edition(&mut catalog, "m", slot);
+    let first = revision(&mut catalog, "m", slot);
     catalog.promote(Arc::clone(&first));
     assert!(first.usage.pin());
     let before = catalog.changed_view().unwrap();
@@ -129,7 +129,7 @@ fn an_unloaded_model_keeps_its_slot_and_its_running_requests() {
     assert!(!catalog.declare("m").unwrap().is_new);
     catalog.keep_only(&["m"]);
     assert_eq!(catalog.find("m").err(), unloaded);
-    let second = edition(&mut catalog, "m", slot);
+    let second = revision(&mut catalog, "m", slot);
     assert!(catalog.promote(Arc::clone(&second)));
     assert_eq!(catalog.find("m").unwrap().id, second.id);
     catalog.unload("m");
@@ -144,9 +144,9 @@ fn slots_are_bounded() {
     for at in 0..SLOTS_MAX {
         let name = at.to_string();
         let slot = catalog.declare(&name).unwrap().slot;
-        let edition = edition(&mut catalog, &name, slot);
-        assert!(edition.usage.pin());
-        catalog.promote(edition);
+        let revision = revision(&mut catalog, &name, slot);
+        assert!(revision.usage.pin());
+        catalog.promote(revision);
         catalog.keep_only(&[]);
     }
     assert_eq!(catalog.declare("more"), Err(ModelSlotsExhausted));

@@ -22,8 +22,8 @@ mod nodes;
 struct FakeWorker {
     ring: Ring,
     channel: Channel,
-    /// Its open images, by edition.
-    has: BTreeMap<EditionId, Vec<u8>>,
+    /// Its open images, by revision.
+    has: BTreeMap<RevisionId, Vec<u8>>,
     commands: usize,
     sequence: u32,
 }
@@ -55,7 +55,7 @@ impl FakeWorker {
         let mut segments: Vec<Segment> = Vec::new();
         assert!(self.ring.read(&mut segments));
         for segment in &segments {
-            let id = segment.edition;
+            let id = segment.revision;
             assert!(
                 self.has.contains_key(&id),
                 "{id:?} is not among {:?}",
@@ -118,13 +118,13 @@ impl Harness {
         for ended in std::mem::take(&mut out.ended) {
             let timing = ended.timing(now);
             let NewRequest {
-                edition,
+                revision,
                 results,
                 reply,
                 ..
             } = ended.request;
-            if edition.usage.unpin() {
-                self.state.drop_unneeded_editions();
+            if revision.usage.unpin() {
+                self.state.drop_unneeded_revisions();
             }
             let failure = ended.failure.map_or(Ok(()), Err);
             let _ = reply.send(failure.map(|()| (results, timing, now)));
@@ -141,7 +141,7 @@ impl Harness {
 
     fn propose(&mut self) {
         let id = self.state.catalog.next_id();
-        let edition = Arc::new(Edition {
+        let revision = Arc::new(ModelRevision {
             id,
             slot: 0,
             info: ModelInfo {
@@ -155,7 +155,7 @@ impl Harness {
         });
         let (reply, installed) = oneshot::channel();
         self.installs.push(installed);
-        self.change(|state, _, out| state.propose(edition, reply, out));
+        self.change(|state, _, out| state.propose(revision, reply, out));
     }
 
     fn start(&mut self, worker: usize) {
@@ -220,7 +220,7 @@ impl Harness {
             assert!(current.usage.pin());
             let request = NewRequest {
                 model: 0,
-                edition: current,
+                revision: current,
                 event_loop: LoopIndex::default(),
                 first_key,
                 submitted: now,
@@ -250,7 +250,7 @@ impl Harness {
         }
     }
 
-    fn has(&self, worker: usize) -> Vec<EditionId> {
+    fn has(&self, worker: usize) -> Vec<RevisionId> {
         let fake = self.fakes[worker].as_ref();
         fake.map_or_else(Vec::new, |fake| fake.has.keys().copied().collect())
     }

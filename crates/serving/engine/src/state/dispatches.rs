@@ -38,7 +38,7 @@ impl IdleTime {
 /// Properties of the requests of a batch.
 struct BatchContents {
     kinds: KindSet,
-    /// Every request is for the model's current edition.
+    /// Every request is for the model's current revision.
     is_current: bool,
     /// The event loop of its first request.
     event_loop: LoopIndex,
@@ -95,7 +95,7 @@ impl State {
         now: Nanos,
     ) -> BatchContents {
         let idle_time = self.idle_time.until(now);
-        let current = self.catalog.current_of(slot).map(|edition| edition.id);
+        let current = self.catalog.current_of(slot).map(|revision| revision.id);
         let worker_slot = &mut self.workers.slots[worker];
         worker_slot.members.clear();
         self.dispatcher.segments.clear();
@@ -119,9 +119,9 @@ impl State {
             }
             worker_slot.members.push(key.0);
             contents.kinds = contents.kinds.union(request.kinds);
-            contents.is_current &= Some(request.edition.id) == current;
+            contents.is_current &= Some(request.revision.id) == current;
             self.dispatcher.segments.push(Segment {
-                edition: request.edition.id,
+                revision: request.revision.id,
                 kinds: request.kinds.bits(),
                 is_double: request.is_double,
                 first_row: part.first_row,

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::{Outbox, State};
 use crate::LoopIndex;
 use crate::admission::RequestTerms;
-use crate::model::Edition;
+use crate::model::ModelRevision;
 use crate::timing::Timing;
 use crate::{Failure, KindSet};
 
@@ -23,8 +23,8 @@ pub(crate) type Answer = Result<(Extent, Timing, Nanos), Failure>;
 pub(crate) struct NewRequest {
     /// The slot of its model.
     pub(crate) model: usize,
-    /// The edition that computes it; pinned until the request is completed.
-    pub(crate) edition: Arc<Edition>,
+    /// The revision that computes it; pinned until the request is completed.
+    pub(crate) revision: Arc<ModelRevision>,
     /// The event loop that reads and answers it.
     pub(crate) event_loop: LoopIndex,
     /// The key of its first part; set by its inbox.

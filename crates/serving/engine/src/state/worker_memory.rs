@@ -19,37 +19,37 @@ use std::sync::Arc;
 
 use albacore_batching::Nanos;
 use albacore_os::NodeId;
-use albacore_worker::{Command, EditionId};
+use albacore_worker::{Command, RevisionId};
 
 use super::State;
 use crate::image::{CopyError, PlacedImage};
 use crate::limits::{COPY_RETRY_PAUSE, COPY_UNNEEDED_TIME_MAX};
 use crate::load::describe;
-use crate::model::Edition;
+use crate::model::ModelRevision;
 use crate::stats::{ImageStats, MemoryStats};
 
 /// A copy to make.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyTask {
-    pub(crate) edition: Arc<Edition>,
+    pub(crate) revision: Arc<ModelRevision>,
     pub(crate) node: NodeId,
 }
 
 #[derive(Debug)]
 struct NodeCopy {
-    edition: EditionId,
+    revision: RevisionId,
     node: NodeId,
     image: Arc<PlacedImage>,
     /// When a worker was last pinned to its node.
     needed_at: Nanos,
 }
 
-/// Copies of images, by edition and node, in addition to the image of each edition.
+/// Copies of images, by revision and node, in addition to the image of each revision.
 #[derive(Debug, Default)]
 pub(crate) struct NodeImages {
     copies: Vec<NodeCopy>,
     /// Copies that could not be made or opened, with the time of the failure.
-    failed: Vec<(EditionId, NodeId, Nanos)>,
+    failed: Vec<(RevisionId, NodeId, Nanos)>,
     made_total: u64,
     failed_total: u64,
     scratch_moves_total: u64,
@@ -63,7 +63,7 @@ pub(crate) struct WorkerMemory {
     /// The node on which its scratch memory was allocated.
     scratch: Option<NodeId>,
     /// The nodes of its open images.
-    images: Vec<(EditionId, NodeId)>,
+    images: Vec<(RevisionId, NodeId)>,
     /// Changes requested by the pending command.
     pending_change: PendingChange,
 }
@@ -80,9 +80,11 @@ impl WorkerMemory {
         self.node.filter(|_| self.node != self.scratch)
     }
 
-    fn image_node(&self, edition: EditionId) -> Option<NodeId> {
+    fn image_node(&self, revision: RevisionId) -> Option<NodeId> {
         let mut images = self.images.iter();
-        images.find(|(id, _)| *id == edition).map(|&(_, node)| node)
+        images
+            .find(|(id, _)| *id == revision)
+            .map(|&(_, node)| node)
     }
 
     /// Records a sent command, with this image.
@@ -108,42 +110,50 @@ impl WorkerMemory {
 }
 
 impl NodeImages {
-    /// The image of an edition on a node.
-    fn find<'a>(&'a self, edition: &'a Edition, node: NodeId) -> Option<&'a Arc<PlacedImage>> {
+    /// The image of a revision on a node.
+    fn find<'a>(
+        &'a self,
+        revision: &'a ModelRevision,
+        node: NodeId,
+    ) -> Option<&'a Arc<PlacedImage>> {
         let mut copies = self.copies.iter();
-        let copy = copies.find(|copy| copy.edition == edition.id && copy.node == node);
-        let own = Some(&edition.image).filter(|image| image.node() == Some(node));
+        let copy = copies.find(|copy| copy.revision == revision.id && copy.node == node);
+        let own = Some(&revision.image).filter(|image| image.node() == Some(node));
         own.or(copy.map(|copy| &copy.image))
     }
 
-    /// The image for a worker that opens an edition for the first time.
-    pub(crate) fn first_image(&self, edition: &Edition, worker: &WorkerMemory) -> Arc<PlacedImage> {
-        let local = worker.node.and_then(|node| self.find(edition, node));
-        Arc::clone(local.unwrap_or(&edition.image))
+    /// The image for a worker that opens a revision for the first time.
+    pub(crate) fn first_image(
+        &self,
+        revision: &ModelRevision,
+        worker: &WorkerMemory,
+    ) -> Arc<PlacedImage> {
+        let local = worker.node.and_then(|node| self.find(revision, node));
+        Arc::clone(local.unwrap_or(&revision.image))
     }
 
     /// The image on the worker's node, unless the worker has it already.
     pub(crate) fn local_image(
         &self,
-        edition: &Edition,
+        revision: &ModelRevision,
         worker: &WorkerMemory,
     ) -> Option<Arc<PlacedImage>> {
         let node = worker.node?;
-        let has_local = worker.image_node(edition.id) == Some(node);
-        if has_local || self.has_failed(edition.id, node) {
+        let has_local = worker.image_node(revision.id) == Some(node);
+        if has_local || self.has_failed(revision.id, node) {
             return None;
         }
-        self.find(edition, node).map(Arc::clone)
+        self.find(revision, node).map(Arc::clone)
     }
 
-    fn has_failed(&self, edition: EditionId, node: NodeId) -> bool {
+    fn has_failed(&self, revision: RevisionId, node: NodeId) -> bool {
         let mut failed = self.failed.iter();
-        failed.any(|&(id, of, _)| (id, of) == (edition, node))
+        failed.any(|&(id, of, _)| (id, of) == (revision, node))
     }
 
-    fn count_failure(&mut self, edition: EditionId, node: NodeId, now: Nanos) {
+    fn count_failure(&mut self, revision: RevisionId, node: NodeId, now: Nanos) {
         self.failed_total += 1;
-        self.failed.push((edition, node, now));
+        self.failed.push((revision, node, now));
     }
 
     pub(crate) fn count_scratch_move(&mut self) {
@@ -151,11 +161,11 @@ impl NodeImages {
     }
 
     /// Drops copies that no worker needs any more, and expires failures.
-    fn drop_unneeded(&mut self, is_needed: impl Fn(EditionId, NodeId) -> bool, now: Nanos) {
+    fn drop_unneeded(&mut self, is_needed: impl Fn(RevisionId, NodeId) -> bool, now: Nanos) {
         let is_recent =
             |at: Nanos, most: std::time::Duration| now.saturating_sub(at) < Nanos::from(most);
         for copy in &mut self.copies {
-            if is_needed(copy.edition, copy.node) {
+            if is_needed(copy.revision, copy.node) {
                 copy.needed_at = now;
             }
         }
@@ -181,16 +191,16 @@ impl State {
         used.sort_unstable();
         used.dedup();
         let current = || self.catalog.current();
-        let is_current = |id: EditionId| current().any(|edition| edition.id == id);
+        let is_current = |id: RevisionId| current().any(|revision| revision.id == id);
         let is_needed = |id, node| is_current(id) && used.contains(&node);
         self.node_images.drop_unneeded(is_needed, now);
         let images = &self.node_images;
-        let all = current().flat_map(|edition| used.iter().map(move |&node| (edition, node)));
-        let missing = all.filter(|&(edition, node)| {
-            images.find(edition, node).is_none() && !images.has_failed(edition.id, node)
+        let all = current().flat_map(|revision| used.iter().map(move |&node| (revision, node)));
+        let missing = all.filter(|&(revision, node)| {
+            images.find(revision, node).is_none() && !images.has_failed(revision.id, node)
         });
-        let task = |(edition, node): (&Arc<Edition>, NodeId)| CopyTask {
-            edition: Arc::clone(edition),
+        let task = |(revision, node): (&Arc<ModelRevision>, NodeId)| CopyTask {
+            revision: Arc::clone(revision),
             node,
         };
         missing.map(task).collect()
@@ -203,12 +213,12 @@ impl State {
         copy: Result<PlacedImage, CopyError>,
         now: Nanos,
     ) {
-        let (edition, node) = (task.edition.id, task.node);
+        let (revision, node) = (task.revision.id, task.node);
         match copy {
             Ok(image) => {
                 self.node_images.made_total += 1;
                 self.node_images.copies.push(NodeCopy {
-                    edition,
+                    revision,
                     node,
                     image: Arc::new(image),
                     needed_at: now,
@@ -216,33 +226,33 @@ impl State {
                 self.rollout.is_pending = true;
             }
             Err(error) => {
-                let (model, cause) = (&task.edition.info.name, describe(&error));
+                let (model, cause) = (&task.revision.info.name, describe(&error));
                 tracing::warn!(
                     model,
                     node = node.0,
                     %cause,
                     "a model cannot be copied to a NUMA node: its workers read it from another"
                 );
-                self.node_images.count_failure(edition, node, now);
+                self.node_images.count_failure(revision, node, now);
             }
         }
     }
 
     /// Handles the failure of a worker to open the image on its node: it keeps the image that it
-    /// has. Returns false if the worker does not have the edition open.
+    /// has. Returns false if the worker does not have the revision open.
     pub(crate) fn keep_current_image(
         &mut self,
         worker: usize,
-        edition: Option<EditionId>,
+        revision: Option<RevisionId>,
         reason: &str,
         now: Nanos,
     ) -> bool {
         let slot = &self.workers.slots[worker];
-        let edition = edition.filter(|id| slot.open_editions.contains(id));
-        let Some((edition, node)) = edition.zip(slot.memory.pending_change.image) else {
+        let revision = revision.filter(|id| slot.open_revisions.contains(id));
+        let Some((revision, node)) = revision.zip(slot.memory.pending_change.image) else {
             return false;
         };
-        let node = (edition, node);
+        let node = (revision, node);
         tracing::warn!(worker, node = node.1.0, %reason, "a worker cannot open a nearer image");
         self.node_images.count_failure(node.0, node.1, now);
         true
@@ -251,12 +261,12 @@ impl State {
     /// A snapshot for metrics.
     pub(crate) fn memory_stats(&self) -> MemoryStats {
         let images = &self.node_images;
-        let of_model = |edition: &Arc<Edition>| {
+        let of_model = |revision: &Arc<ModelRevision>| {
             let copies = images.copies.iter();
-            let copies = copies.filter(|copy| copy.edition == edition.id);
+            let copies = copies.filter(|copy| copy.revision == revision.id);
             let copies = copies.map(|copy| Arc::clone(&copy.image));
-            let all: Vec<_> = copies.chain([Arc::clone(&edition.image)]).collect();
-            let model = edition.info.name.clone();
+            let all: Vec<_> = copies.chain([Arc::clone(&revision.image)]).collect();
+            let model = revision.info.name.clone();
             all.into_iter().map(move |image| ImageStats {
                 model: model.clone(),
                 node: image.node().map(|node| node.0),
@@ -270,7 +280,7 @@ impl State {
             let node = slot.memory.node;
             slot.is_ready
                 && node.is_some()
-                && current.any(|edition| slot.memory.image_node(edition.id) != node)
+                && current.any(|revision| slot.memory.image_node(revision.id) != node)
         };
         MemoryStats {
             images: self.catalog.current().flat_map(of_model).collect(),

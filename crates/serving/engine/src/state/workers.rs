@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use albacore_batching::{Event, Nanos, QueueIndex, WorkerIndex};
 use albacore_os::{Channel, Exit};
-use albacore_worker::{Command, EditionId, Ring, SegmentState};
+use albacore_worker::{Command, RevisionId, Ring, SegmentState};
 
 use super::hangs::HangTimer;
 use super::requests::PartEnd;
@@ -36,7 +36,7 @@ pub(crate) struct RunningBatch {
     pub(super) kind: Kind,
     /// It is not a replay: its duration is a sample of the costs of such batches.
     pub(super) is_first: bool,
-    /// Every request is for the model's current edition, whose costs are learned.
+    /// Every request is for the model's current revision, whose costs are learned.
     pub(super) is_current: bool,
 }
 
@@ -59,8 +59,8 @@ pub(crate) struct WorkerSlot {
     /// Whether another front started it: until it is attached, it writes into the memory of that
     /// front.
     pub(crate) needs_attach: bool,
-    /// Editions opened by this incarnation.
-    pub(crate) open_editions: Vec<EditionId>,
+    /// Revisions opened by this incarnation.
+    pub(crate) open_revisions: Vec<RevisionId>,
     pub(crate) memory: WorkerMemory,
     /// Consecutive incarnations that exited before they were ready.
     pub(crate) failures: u32,
@@ -172,7 +172,7 @@ impl State {
             worker_slot.incarnation = Some(incarnation);
             worker_slot.sequence = 0;
             worker_slot.needs_attach = false;
-            worker_slot.open_editions.clear();
+            worker_slot.open_revisions.clear();
             worker_slot.memory = WorkerMemory::default();
         }
     }

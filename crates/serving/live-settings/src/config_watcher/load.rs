@@ -66,7 +66,7 @@ pub(super) struct LoadRequest {
     pub(super) source: Source,
     pub(super) sha256: Option<Digest>,
     pub(super) iterations: Option<settings::Iterations>,
-    pub(super) naming: settings::Naming,
+    pub(super) schema_names: settings::SchemaNames,
 }
 
 impl LoadRequest {
@@ -99,7 +99,7 @@ pub(super) struct ServedVersion {
     pub(super) file: LoadedFile,
     /// Iterations of the load request.
     iterations: Option<settings::Iterations>,
-    naming: settings::Naming,
+    schema_names: settings::SchemaNames,
 }
 
 impl ServedVersion {
@@ -107,13 +107,13 @@ impl ServedVersion {
         Self {
             file,
             iterations: request.iterations,
-            naming: request.naming.clone(),
+            schema_names: request.schema_names.clone(),
         }
     }
 
     /// Returns whether the request would give this version if the file is the same.
     fn has_settings_of(&self, request: &LoadRequest) -> bool {
-        (self.iterations, &self.naming) == (request.iterations, &request.naming)
+        (self.iterations, &self.schema_names) == (request.iterations, &request.schema_names)
     }
 }
 
@@ -248,13 +248,13 @@ fn load(
 fn install(context: &LoadContext, request: &LoadRequest, fetched: Fetched) -> Result<(), String> {
     let iterations = iterations(request.iterations);
     let mut model = mlflow::compile(&request.name, &fetched, iterations)?;
-    if request.naming.missing == settings::Missing::Nan {
+    if request.schema_names.missing == settings::MissingColumnPolicy::Nan {
         model = model.with_missing_as_nan();
     }
-    if !request.naming.classes.is_empty() {
-        model = model.with_class_names(request.naming.classes.clone())?;
+    if !request.schema_names.classes.is_empty() {
+        model = model.with_class_names(request.schema_names.classes.clone())?;
     }
-    model = model.with_categories(request.naming.categories.clone())?;
+    model = model.with_categories(request.schema_names.categories.clone())?;
     log_iterations_notice(model.info());
     drop(fetched);
     let installed = context.runtime.block_on(context.engine.install(model));

@@ -206,13 +206,13 @@ impl WatchLoop {
         let status = self.status.snapshot();
         let mut models = status.models.iter();
         let model = models.find(|status| status.name == *name);
-        let editions = self.context.engine.models();
-        let mut editions = editions.iter();
-        let edition = editions.find(|edition| edition.info().name == *name);
-        if let Some((edition, model)) = edition.zip(model) {
+        let revisions = self.context.engine.models();
+        let mut revisions = revisions.iter();
+        let revision = revisions.find(|revision| revision.info().name == *name);
+        if let Some((revision, model)) = revision.zip(model) {
             let request = attempt.request.fingerprint();
-            let record = ModelRecord::new(edition, model, request, attempt.stamp);
-            self.handover.store_model(edition, record.as_ref());
+            let record = ModelRecord::new(revision, model, request, attempt.stamp);
+            self.handover.store_model(revision, record.as_ref());
         }
     }
 

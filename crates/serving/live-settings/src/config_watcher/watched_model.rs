@@ -88,7 +88,7 @@ impl WatchedModel {
             source: self.settings.source.clone(),
             sha256: self.settings.sha256,
             iterations: self.settings.iterations,
-            naming: self.settings.naming.clone(),
+            schema_names: self.settings.schema_names.clone(),
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) struct InferCall {
     pub(super) model: String,
     /// The requested outputs; empty if the request could not be parsed.
     pub(super) kinds: KindSet,
-    /// Wait for a turn of the front and for queue memory.
+    /// Wait for a permit of the front and for queue memory.
     pub(super) admission: Duration,
     /// `None` if the call was rejected or failed.
     answered: Option<AnsweredCall>,

@@ -226,7 +226,7 @@ pub(super) fn describe(
     config: &EffectiveConfig,
 ) -> ServerState {
     let (params, stream) = config.current();
-    let (stats, editions) = (&engine.stats(), engine.models());
+    let (stats, revisions) = (&engine.stats(), engine.models());
     let load = &stats.load;
     let outcomes = load.outcomes;
     let millis = |nanos: u64| nanos as f64 / 1e6;
@@ -255,8 +255,8 @@ pub(super) fn describe(
         }),
         models: models
             .map(|status| {
-                let served = editions.iter().find(|it| it.info().name == status.name);
-                let kernels = served.map(|edition| kernels(edition.kernels()));
+                let served = revisions.iter().find(|it| it.info().name == status.name);
+                let kernels = served.map(|revision| kernels(revision.kernels()));
                 model_state(status, stats, config, kernels.unwrap_or_default())
             })
             .collect(),

@@ -20,7 +20,7 @@ fn with(file: &str, categories: &[(&str, &[&str])]) -> String {
     model.source = Source::Path(path.display().to_string());
     let owned = |texts: &[&str]| texts.iter().map(|&it| it.to_owned()).collect();
     let categories = categories.iter();
-    model.naming.categories = categories
+    model.schema_names.categories = categories
         .map(|&(name, texts)| (name.to_owned(), owned(texts)))
         .collect();
     settings(vec![model], Policy::Eager, 1024)

@@ -87,7 +87,7 @@ fn url(name: &str, address: SocketAddr, path: &str) -> Model {
         threads: None,
         weight: albacore_settings::WEIGHT_DEFAULT,
         batching: None,
-        naming: albacore_settings::Naming::default(),
+        schema_names: albacore_settings::SchemaNames::default(),
     }
 }
 

@@ -9,7 +9,7 @@ use albacore_proto::inference::model_infer_request::InferInputTensor;
 use albacore_proto::inference::{
     InferParameter, InferTensorContents, ModelInferRequest, ModelMetadataRequest,
 };
-use albacore_settings::{Missing, Policy, Source};
+use albacore_settings::{MissingColumnPolicy, Policy, Source};
 use serde_json::{Value, json};
 
 use super::running::{Answer, PATIENCE, Running, kill, zoo};
@@ -18,9 +18,9 @@ use super::{Volume, infer, model, settings, start, until, until_in_force};
 /// A LightGBM model whose ten columns have the default names `Column_0` and so on.
 const FILE: &str = "lgb_binary.txt";
 
-fn with(missing: Missing) -> String {
+fn with(missing: MissingColumnPolicy) -> String {
     let mut model = model(FILE);
-    model.naming.missing = missing;
+    model.schema_names.missing = missing;
     settings(vec![model], Policy::Eager, 1024)
 }
 
@@ -85,7 +85,7 @@ fn bodies() -> Vec<(&'static str, Value, &'static str)> {
 
 #[test]
 fn missing_columns_are_refused_or_nan() {
-    let volume = Volume::new(&with(Missing::Refuse));
+    let volume = Volume::new(&with(MissingColumnPolicy::Refuse));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
     let expected = expected_predictions(&server);
@@ -99,7 +99,7 @@ fn missing_columns_are_refused_or_nan() {
             "{message}"
         );
     }
-    volume.update(&with(Missing::Nan));
+    volume.update(&with(MissingColumnPolicy::Nan));
     until_in_force(&server, &volume);
     for (path, mut body, key) in bodies() {
         let answer = post(&server, path, &body);
@@ -178,7 +178,7 @@ fn text(answer: &Answer) -> String {
 /// Settings of a model of this file with named classes.
 fn with_classes(file: &str, classes: &[&str]) -> String {
     let mut model = model(file);
-    model.naming.classes = classes.iter().map(|&name| name.to_owned()).collect();
+    model.schema_names.classes = classes.iter().map(|&name| name.to_owned()).collect();
     settings(vec![model], Policy::Eager, 1024)
 }
 
@@ -442,10 +442,10 @@ fn the_classes_of_predict_have_the_names_and_the_next_front_knows_them() {
     let folder = tempfile::tempdir().unwrap();
     let mut model = model("xgb_exact.ubj");
     model.source = classifier(folder.path());
-    model.naming.missing = Missing::Nan;
+    model.schema_names.missing = MissingColumnPolicy::Nan;
     let with = |names: &[&str]| {
         let mut model = model.clone();
-        model.naming.classes = names.iter().map(|&name| name.to_owned()).collect();
+        model.schema_names.classes = names.iter().map(|&name| name.to_owned()).collect();
         settings(vec![model], Policy::Eager, 1024)
     };
     let volume = Volume::new(&with(&[]));

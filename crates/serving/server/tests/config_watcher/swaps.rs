@@ -1,4 +1,4 @@
-//! Models and batching change under load: no request fails, and each reply is from one edition.
+//! Models and batching change under load: no request fails, and each reply is from one revision.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -17,7 +17,7 @@ use super::{
 
 const SWAPS: usize = 24;
 
-/// The output of each edition for a call.
+/// The output of each revision for a call.
 fn answers(body: &[u8]) -> Vec<Value> {
     let answer = |file: &&str| {
         let volume = Volume::new(&settings(vec![model(file)], Policy::Eager, 1024));
@@ -52,7 +52,7 @@ fn load(
         given
             .lock()
             .unwrap()
-            .insert(which.expect("one edition's answer"));
+            .insert(which.expect("one revision's answer"));
         calls += 1;
     }
     calls
@@ -95,7 +95,7 @@ fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync
     });
     assert_eq!(given.into_inner().unwrap().len(), FILES.len());
     assert!(calls.into_inner() >= SWAPS, "there was load");
-    // All old images are unmapped: workers have only one edition open.
+    // All old images are unmapped: workers have only one revision open.
     for pid in server.live_workers() {
         let images = || {
             let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();

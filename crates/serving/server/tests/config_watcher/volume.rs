@@ -70,7 +70,7 @@ pub(crate) fn model(file: &str) -> Model {
         threads: None,
         weight: WEIGHT_DEFAULT,
         batching: None,
-        naming: albacore_settings::Naming::default(),
+        schema_names: albacore_settings::SchemaNames::default(),
     }
 }
 

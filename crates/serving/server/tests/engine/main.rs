@@ -101,7 +101,7 @@ impl Started {
         pids
     }
 
-    /// The current edition of the model with this index.
+    /// The current revision of the model with this index.
     pub(crate) fn model(&self, model: usize) -> ModelHandle {
         self.engine.model(&self.engine.names()[model]).unwrap()
     }

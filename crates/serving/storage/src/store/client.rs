@@ -17,7 +17,7 @@ use object_store::client::{
 use ureq::http::Request;
 use ureq::{Agent, BodyReader};
 
-use super::explain::Journal;
+use super::explain::RequestRecorder;
 use super::limits::{
     CREDENTIALS_CONNECT_TIMEOUT, CREDENTIALS_TIMEOUT, LISTING_BYTES_MAX, RESPONSE_BYTES_MAX,
 };
@@ -32,15 +32,15 @@ pub(super) enum RequestKind {
     Listing,
 }
 
-/// Sends requests until `deadline` and records their results in `journal`.
+/// Sends requests until `deadline` and records their results in `recorder`.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     pub(super) agent: Agent,
-    pub(super) journal: Arc<Journal>,
+    pub(super) recorder: Arc<RequestRecorder>,
     pub(super) deadline: Instant,
 }
 
-/// Error returned to `object_store`; the cause is recorded in the journal.
+/// Error returned to `object_store`; the cause is in the recorder.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct ReportedError(String);
@@ -71,7 +71,7 @@ impl Connector {
         let request_kind = request.extensions().get::<RequestKind>().copied();
         let is_object = request_kind.is_some();
         let host = request.uri().host().unwrap_or_default().to_owned();
-        self.journal.begin_request(is_object, &host);
+        self.recorder.begin_request(is_object, &host);
         let remaining_time = self.deadline.saturating_duration_since(Instant::now());
         if remaining_time.is_zero() {
             let problem = StorageErrorKind::Slow(seconds("the whole file", TRANSFER_MAX));
@@ -101,10 +101,10 @@ impl Connector {
         let (parts, body) = response.into_parts();
         let mut body = body.into_reader();
         if request_kind == Some(RequestKind::Object) && parts.status.is_success() {
-            self.journal.record_version(&parts.headers);
-            let journal = Arc::clone(&self.journal);
+            self.recorder.record_version(&parts.headers);
+            let recorder = Arc::clone(&self.recorder);
             let body = Mutex::new(body);
-            let body = HttpResponseBody::new(ObjectChunks { body, journal });
+            let body = HttpResponseBody::new(ObjectChunks { body, recorder });
             return Ok(HttpResponse::from_parts(parts, body));
         }
         let mut content = Vec::new();
@@ -116,7 +116,7 @@ impl Connector {
             return Err(self.record_failure(explain(error.into()), HttpErrorKind::Interrupted));
         }
         if !parts.status.is_success() {
-            self.journal.record_status(parts.status.as_u16(), &content);
+            self.recorder.record_status(parts.status.as_u16(), &content);
         }
         Ok(HttpResponse::from_parts(parts, content.into()))
     }
@@ -144,7 +144,7 @@ impl Connector {
 
     fn record_failure(&self, problem: StorageErrorKind, kind: HttpErrorKind) -> HttpError {
         let reported = ReportedError(problem.to_string());
-        self.journal.record_failure(problem);
+        self.recorder.record_failure(problem);
         HttpError::new(kind, reported)
     }
 }
@@ -153,7 +153,7 @@ impl Connector {
 struct ObjectChunks {
     /// Never contended; the mutex is needed because the body must be `Sync`.
     body: Mutex<BodyReader<'static>>,
-    journal: Arc<Journal>,
+    recorder: Arc<RequestRecorder>,
 }
 
 impl Body for ObjectChunks {
@@ -175,7 +175,7 @@ impl Body for ObjectChunks {
             Err(error) => {
                 let problem = explain(error.into());
                 let reported = ReportedError(problem.to_string());
-                self.journal.record_failure(problem);
+                self.recorder.record_failure(problem);
                 Some(Err(HttpError::new(HttpErrorKind::Interrupted, reported)))
             }
         })

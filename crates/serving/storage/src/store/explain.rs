@@ -25,7 +25,7 @@ const BAD_CREDENTIAL_CODES: [&str; 8] = [
 /// Records the last request of a fetch, because errors of `object_store` contain too little, or
 /// secrets.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct RequestRecorder {
     store: Store,
     variables: Variables,
     last: Mutex<LastRequest>,
@@ -48,7 +48,7 @@ enum Failure {
     StorageErrorKind(StorageErrorKind),
 }
 
-impl Journal {
+impl RequestRecorder {
     pub(super) fn new(store: Store, variables: Variables) -> Self {
         Self {
             store,
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn each_status_has_its_own_message() {
-        let journal = Journal::new(Store::S3, Variables::default());
+        let recorder = RequestRecorder::new(Store::S3, Variables::default());
         for (status, code, words) in [
             (404, "NoSuchBucket", "is in a bucket that does not exist"),
             (
@@ -240,7 +240,7 @@ mod tests {
                 "was refused: the store answered 418: correct the URL",
             ),
         ] {
-            let text = journal.status_problem(status, code).to_string();
+            let text = recorder.status_problem(status, code).to_string();
             assert!(text.contains(words), "{status} {code}: {text}");
         }
     }

@@ -8,7 +8,7 @@ use object_store::path::Path;
 
 use super::address::Client;
 use super::client::RequestKind;
-use super::explain::Journal;
+use super::explain::RequestRecorder;
 use crate::error::StorageErrorKind;
 use crate::limits::{FOLDER_ENTRIES_MAX, MLMODEL_BYTES_MAX};
 use crate::mlmodel::{Mlmodel, PythonModel};
@@ -21,7 +21,7 @@ use crate::{folder, mlmodel};
 pub(super) async fn model_key(
     client: &dyn Client,
     prefix: &Path,
-    journal: &Journal,
+    recorder: &RequestRecorder,
 ) -> Result<(Path, Option<PythonModel>), StorageErrorKind> {
     let mut options = PaginatedListOptions {
         delimiter: Some("/".into()),
@@ -31,7 +31,7 @@ pub(super) async fn model_key(
     options.extensions.insert(RequestKind::Listing);
     let folder = format!("{prefix}/");
     let listed = client.list_paginated(Some(&folder), options).await;
-    let listed = listed.map_err(|error| journal.explain(&error))?;
+    let listed = listed.map_err(|error| recorder.explain(&error))?;
     if listed.page_token.is_some() {
         return Err(StorageErrorKind::FolderTooLarge);
     }
@@ -41,7 +41,7 @@ pub(super) async fn model_key(
     let mut files: Vec<String> = names.filter(is_visible).map(str::to_owned).collect();
     files.sort();
     let described = match files.iter().any(|name| name == mlmodel::FILE) {
-        true => read_mlmodel(client, prefix, journal).await?,
+        true => read_mlmodel(client, prefix, recorder).await?,
         false => None,
     };
     let (described, python) = match described {
@@ -58,22 +58,22 @@ pub(super) async fn model_key(
 async fn read_mlmodel(
     client: &dyn Client,
     prefix: &Path,
-    journal: &Journal,
+    recorder: &RequestRecorder,
 ) -> Result<Option<Mlmodel>, StorageErrorKind> {
     let mut options = GetOptions::new();
     options.extensions.insert(RequestKind::Object);
     let key = prefix.clone().join(mlmodel::FILE);
     let object = client.get_opts(&key, options).await;
-    let object = object.map_err(|error| journal.explain(&error))?;
+    let object = object.map_err(|error| recorder.explain(&error))?;
     let mut text = BytesMut::new();
     let mut chunks = object.into_stream();
     // bound: MLMODEL_BYTES_MAX; a larger file is rejected
     while let Some(chunk) = chunks.next().await {
-        text.put(chunk.map_err(|error| journal.explain(&error))?);
+        text.put(chunk.map_err(|error| recorder.explain(&error))?);
         if text.len() as u64 >= MLMODEL_BYTES_MAX {
             break;
         }
     }
-    journal.reset_version();
+    recorder.reset_version();
     mlmodel::read(&text[..])
 }

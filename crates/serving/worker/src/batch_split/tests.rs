@@ -1,11 +1,11 @@
 //! When a batch is shared, by rows or by trees, and into which pieces.
 
 use super::*;
-use crate::command::EditionId;
+use crate::command::RevisionId;
 
 fn segment(rows: usize, kind: Kind) -> Segment {
     Segment {
-        edition: EditionId(0),
+        revision: RevisionId(0),
         kinds: KindSet::only(kind).bits(),
         is_double: false,
         first_row: 0,

@@ -6,19 +6,19 @@ use albacore_os::{Extent, ReadMapping, SharedMemory};
 use albacore_trees::{Image, Model};
 
 use super::*;
-use crate::command::EditionId;
+use crate::command::RevisionId;
 use crate::front_memory::View;
 use crate::models::Table;
 use crate::thread_context::ThreadContext;
 
-const EDITION: EditionId = EditionId(1);
+const REVISION: RevisionId = RevisionId(1);
 
 /// Bytes between the rows or results of two requests.
 const GAP: usize = 8192;
 
 fn segment(rows: usize, kinds: KindSet) -> Segment {
     Segment {
-        edition: EDITION,
+        revision: REVISION,
         kinds: kinds.bits(),
         is_double: false,
         first_row: 0,
@@ -29,7 +29,7 @@ fn segment(rows: usize, kinds: KindSet) -> Segment {
     }
 }
 
-fn all_parts(segments: &[Segment]) -> Vec<Part> {
+fn all_parts(segments: &[Segment]) -> Vec<SegmentRowRange> {
     parts_of(segments, 0..usize::MAX).collect()
 }
 
@@ -61,7 +61,7 @@ fn only_rows_for_the_same_outputs_of_the_same_model_are_gathered() {
         ..one
     };
     let other = Segment {
-        edition: EditionId(2),
+        revision: RevisionId(2),
         ..one
     };
     assert_eq!(group(&[one, one, one]), 3);
@@ -95,7 +95,7 @@ fn table(file: &str, kinds: KindSet) -> Table {
     let bytes = std::fs::read(format!("{folder}{file}")).unwrap();
     let image = Image::compile(&Model::parse(&bytes).unwrap());
     let memory = SharedMemory::create_sealed("model", image.bytes()).unwrap();
-    Table::of(EDITION, memory, kinds).unwrap()
+    Table::of(REVISION, memory, kinds).unwrap()
 }
 
 /// Rows of all requests; some values are missing.

@@ -16,7 +16,7 @@ fn submit(front: &Ring, sequence: u32, segments: &[Segment], (threads, spin): (u
 
 fn segment(rows: usize) -> Segment {
     Segment {
-        edition: EditionId(3),
+        revision: RevisionId(3),
         kinds: 5,
         is_double: true,
         first_row: 7,

@@ -113,13 +113,13 @@ impl<'a> Rules<'a> {
     }
 
     /// The levels with a positive gain.
-    fn levels(&self) -> Vec<LevelRooms> {
+    fn levels(&self) -> Vec<LevelCapacities> {
         let levels = levels(&self.problem.distances).into_iter().enumerate();
-        let of_level = |(at, Level { gain, key }): (usize, Level)| LevelRooms {
+        let of_level = |(at, Level { gain, key }): (usize, Level)| LevelCapacities {
             gain,
-            rooms: match at {
+            capacities: match at {
                 0 => self.cpu_rooms(),
-                _ => self.rooms(key),
+                _ => self.capacities(key),
             },
             cores: at > 0 && self.is_cores(key),
         };
@@ -136,34 +136,34 @@ impl<'a> Rules<'a> {
     }
 
     fn cpu_rooms(&self) -> Vec<Capacity> {
-        let room = Capacity {
+        let capacity = Capacity {
             least: self.cpu.0,
             most: self.cpu.1,
             of_worker: self.on_cpu.min(self.cpu.1).min(self.threads),
         };
-        vec![room; self.problem.topology.cpus().len()]
+        vec![capacity; self.problem.topology.cpus().len()]
     }
 
     /// Capacity of each domain: the sum over its cores.
-    fn rooms(&self, key: Key) -> Vec<Capacity> {
+    fn capacities(&self, key: Key) -> Vec<Capacity> {
         let mut cores: BTreeMap<u32, (u32, i64)> = BTreeMap::new();
         for cpu in self.problem.topology.cpus() {
             cores.entry(cpu.core).or_insert((key(cpu), 0)).1 += 1;
         }
-        let mut rooms: BTreeMap<u32, Capacity> = BTreeMap::new();
+        let mut capacities: BTreeMap<u32, Capacity> = BTreeMap::new();
         for (domain, cpus) in cores.into_values() {
             let most = (cpus * self.cpu.1).min(self.core.1);
-            let room = rooms.entry(domain).or_default();
-            room.least += (cpus * self.cpu.0).max(self.core.0.min(most));
-            room.most += most;
-            room.of_worker += (cpus * self.on_cpu).min(most);
+            let capacity = capacities.entry(domain).or_default();
+            capacity.least += (cpus * self.cpu.0).max(self.core.0.min(most));
+            capacity.most += most;
+            capacity.of_worker += (cpus * self.on_cpu).min(most);
         }
-        let mut rooms: Vec<Capacity> = rooms.into_values().collect();
-        for room in &mut rooms {
-            room.of_worker = room.of_worker.min(self.threads);
+        let mut capacities: Vec<Capacity> = capacities.into_values().collect();
+        for capacity in &mut capacities {
+            capacity.of_worker = capacity.of_worker.min(self.threads);
         }
-        rooms.sort_by_key(|room| std::cmp::Reverse(room.of_worker));
-        rooms
+        capacities.sort_by_key(|capacity| std::cmp::Reverse(capacity.of_worker));
+        capacities
     }
 }
 
@@ -176,19 +176,23 @@ struct Capacity {
 }
 
 /// A level with the capacities of its domains, in descending order of `of_worker`.
-struct LevelRooms {
+struct LevelCapacities {
     gain: i64,
-    rooms: Vec<Capacity>,
+    capacities: Vec<Capacity>,
     cores: bool,
 }
 
-impl LevelRooms {
+impl LevelCapacities {
     /// Least closeness: volumes as even as allowed, and within each an even share per worker.
     fn least(&self, rules: &Rules<'_>) -> i64 {
-        let mut volumes: Vec<i64> = self.rooms.iter().map(|room| room.least).collect();
+        let mut volumes: Vec<i64> = self
+            .capacities
+            .iter()
+            .map(|capacity| capacity.least)
+            .collect();
         let placed: i64 = volumes.iter().sum();
         for _ in placed..rules.workers * rules.threads {
-            let open = |&at: &usize| volumes[at] < self.rooms[at].most;
+            let open = |&at: &usize| volumes[at] < self.capacities[at].most;
             let next = (0..volumes.len()).filter(open);
             if let Some(at) = next.min_by_key(|&at| volumes[at] / rules.workers) {
                 volumes[at] += 1;
@@ -207,36 +211,42 @@ impl LevelRooms {
     }
 
     fn bound_alone(&self, rules: &Rules<'_>) -> i64 {
-        let sizes = |count: usize| self.rooms[..count].iter().map(|room| room.of_worker);
-        let free = fill(sizes(self.rooms.len()), rules.threads);
-        let full_main_limits = rules.full_cores_with_main.min(rules.workers);
+        let sizes = |count: usize| {
+            self.capacities[..count]
+                .iter()
+                .map(|capacity| capacity.of_worker)
+        };
+        let free = fill(sizes(self.capacities.len()), rules.threads);
+        let full_with_main_limits = rules.full_cores_with_main.min(rules.workers);
         if !self.cores || rules.mains_on_core > 1 {
             return rules.workers * free;
         }
-        let others = self.rooms.len() - 1;
+        let others = self.capacities.len() - 1;
         let below = (rules.full_core - 1).min(rules.threads);
         let bound_by_main = (1..=below)
             .map(|here| pairs(here) + fill(sizes(others), rules.threads - here))
             .max()
             .unwrap_or(free);
-        full_main_limits * free + (rules.workers - full_main_limits) * free.min(bound_by_main)
+        full_with_main_limits * free
+            + (rules.workers - full_with_main_limits) * free.min(bound_by_main)
     }
 
     /// The best volumes, by dynamic programming over domains and threads beyond the fewest.
     fn bound_together(&self, rules: &Rules<'_>) -> i64 {
-        let least: i64 = self.rooms.iter().map(|room| room.least).sum();
+        let least: i64 = self.capacities.iter().map(|capacity| capacity.least).sum();
         let extras = (rules.workers * rules.threads - least).max(0) as usize;
         let mut best: Vec<Option<i64>> = vec![None; extras + 1];
         best[0] = Some(0);
-        for room in &self.rooms {
+        for capacity in &self.capacities {
             let whole = |n: i64| {
-                let cap = room.of_worker.max(1);
+                let cap = capacity.of_worker.max(1);
                 n / cap * pairs(cap) + pairs(n % cap)
             };
             let mut next: Vec<Option<i64>> = vec![None; extras + 1];
-            for more in 0..=(room.most - room.least).max(0) as usize {
+            for more in 0..=(capacity.most - capacity.least).max(0) as usize {
                 for total in more..=extras {
-                    let sum = best[total - more].map(|sum| sum + whole(room.least + more as i64));
+                    let sum =
+                        best[total - more].map(|sum| sum + whole(capacity.least + more as i64));
                     next[total] = next[total].max(sum);
                 }
             }

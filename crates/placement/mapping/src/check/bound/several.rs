@@ -4,11 +4,12 @@
 //! **Problem.** A certificate must be verifiable without trusting the solver. **Approach.** The
 //! mains of all deployments (`mains`) and the pairs within workers are bounded separately.
 //! *Scatter*: one worker alone on its cpuset, each thread placed greedily where it is farthest from
-//! those before. *Compact*: level by level, a worker fills the largest rooms (domains), each no
-//! larger than rule (3) and the largest load allow; where (12+) keeps its main off full cores, the
-//! room with the main is smaller. On cpus and on cores, the loads limit the number of pairs.
+//! those before. *Compact*: level by level, a worker fills the domains with the largest capacities,
+//! each no larger than rule (3) and the largest load allow; where (12+) keeps its main off full
+//! cores, the capacity of the domain with the main is smaller. On cpus and on cores, the loads
+//! limit the number of pairs.
 //! **Proof sketch.** All balanced placements have the same loads up to permutation, so the largest
-//! load limits every worker; x(x-1)/2 is convex, so whole rooms have most pairs; distances form a
+//! load limits every worker; x(x-1)/2 is convex, so whole domains have most pairs; distances form a
 //! tree, so greedy placement maximizes distances; a sum of bounds bounds the sum. **Limits.**
 //! Mappings that relax a rule further than admitted are not covered.
 
@@ -101,7 +102,7 @@ struct Packing<'a> {
 
 /// Capacity of a domain for one worker, and its reduction if the worker's main is in the domain and
 /// must not be on a full core.
-type Room = (i64, i64);
+type DomainCapacity = (i64, i64);
 
 impl<'a> Packing<'a> {
     fn of(problem: &'a JointProblem, placed: &[Placed<'_>], rules: Option<(i64, i64)>) -> Self {
@@ -143,8 +144,8 @@ impl<'a> Packing<'a> {
         for deployment in self.compact() {
             let alike = (&deployment.cpuset, deployment.threads);
             let (free, bound) = *known.entry(alike).or_insert_with(|| {
-                let rooms = self.rooms(deployment, level, key);
-                most_pairs(&rooms, deployment.threads.into())
+                let capacities = self.capacities(deployment, level, key);
+                most_pairs(&capacities, deployment.threads.into())
             });
             let count = i64::from(deployment.workers);
             sum += count * bound;
@@ -155,11 +156,11 @@ impl<'a> Packing<'a> {
         sum + gap * workers.min(beside)
     }
 
-    /// The rooms of a level, the largest first.
-    fn rooms(&self, deployment: &Deployment, level: usize, key: Key) -> Vec<Room> {
+    /// The capacities of the domains of a level, the largest first.
+    fn capacities(&self, deployment: &Deployment, level: usize, key: Key) -> Vec<DomainCapacity> {
         let cpus = own(self.problem, deployment);
         let of_worker = of_worker(deployment, cpus.len());
-        let mut rooms: BTreeMap<u32, Room> = BTreeMap::new();
+        let mut capacities: BTreeMap<u32, DomainCapacity> = BTreeMap::new();
         if level == 0 {
             return vec![(of_worker, 0); cpus.len()];
         }
@@ -175,12 +176,12 @@ impl<'a> Packing<'a> {
         for (domain, takes) in cores.into_values() {
             let takes = takes.min(most);
             let below = self.rules.map_or(takes, |(full, _)| takes.min(full - 1));
-            let room = rooms.entry(domain).or_insert((0, i64::MAX));
-            *room = (room.0 + takes, room.1.min(takes - below));
+            let capacity = capacities.entry(domain).or_insert((0, i64::MAX));
+            *capacity = (capacity.0 + takes, capacity.1.min(takes - below));
         }
-        let mut rooms: Vec<Room> = rooms.into_values().collect();
-        rooms.sort_unstable_by(|a, b| b.cmp(a));
-        rooms
+        let mut capacities: Vec<DomainCapacity> = capacities.into_values().collect();
+        capacities.sort_unstable_by(|a, b| b.cmp(a));
+        capacities
     }
 
     /// The bound that the loads of cpus or cores imply for all workers together.
@@ -201,21 +202,24 @@ impl<'a> Packing<'a> {
     }
 }
 
-/// Most pairs of one worker within rooms: unrestricted, and with its main on a core that is not
+/// Most pairs of one worker within domains: unrestricted, and with its main on a core that is not
 /// full.
-fn most_pairs(rooms: &[Room], threads: i64) -> (i64, i64) {
+fn most_pairs(capacities: &[DomainCapacity], threads: i64) -> (i64, i64) {
     let sizes = |without: usize| {
-        let rooms = rooms.iter().enumerate();
-        rooms.filter_map(move |(at, &(size, _))| (at != without).then_some(size))
+        let capacities = capacities.iter().enumerate();
+        capacities.filter_map(move |(at, &(size, _))| (at != without).then_some(size))
     };
     let free = fill(sizes(usize::MAX), threads);
-    if rooms.first().is_none_or(|&(_, less)| less == 0) {
+    if capacities.first().is_none_or(|&(_, less)| less == 0) {
         return (free, free);
     }
     let mut bound = 0;
-    let kinds: BTreeSet<Room> = rooms.iter().copied().collect();
+    let kinds: BTreeSet<DomainCapacity> = capacities.iter().copied().collect();
     for kind in kinds {
-        let at = rooms.iter().position(|&room| room == kind).unwrap_or(0);
+        let at = capacities
+            .iter()
+            .position(|&capacity| capacity == kind)
+            .unwrap_or(0);
         for with_main in 1..=(kind.0 - kind.1).min(threads) {
             bound = bound.max(pairs(with_main) + fill(sizes(at), threads - with_main));
         }

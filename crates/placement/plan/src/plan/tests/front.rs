@@ -65,7 +65,7 @@ impl World {
 
     fn release(&mut self) -> Plan<Linted> {
         self.policy.placement = PlacementMethod::None;
-        let plan = plan(&self.policy, &self.observation, None, &self.ledger);
+        let plan = plan(&self.policy, &self.observation, None, &self.history);
         let linted = lint(plan, &input(self, None)).unwrap();
         for step in &linted.steps {
             self.thread_mut(step.thread).mask = step.mask.clone();
@@ -273,7 +273,7 @@ fn the_lint_refuses_pins_of_threads_that_are_no_event_loops_and_masks_with_main_
         &world.policy,
         &world.observation,
         Some(&mapping),
-        &world.ledger,
+        &world.history,
     );
     let solved = Some((&problem, &mapping));
     assert!(lint(proposed.clone(), &input(&world, solved)).is_ok());

@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn service(alpha_ms: f64, beta_ms: f64, objective_ms: u64, workers: usize) -> Service {
+fn model(alpha_ms: f64, beta_ms: f64, objective_ms: u64, workers: usize) -> QueueingModel {
     let cost = Cost::new(alpha_ms * 1e6, beta_ms * 1e6);
-    Service {
+    QueueingModel {
         cost,
         mean_cost: cost,
         objective: Nanos(objective_ms * 1_000_000),
@@ -19,11 +19,11 @@ fn service(alpha_ms: f64, beta_ms: f64, objective_ms: u64, workers: usize) -> Se
 
 #[test]
 fn table_2_of_the_paper_is_reproduced() {
-    let resnet = Forecast::of(&service(1.053, 5.072, 25, 8));
+    let resnet = Forecast::of(&model(1.053, 5.072, 25, 8));
     assert_eq!((resnet.deferred_rows, resnet.eager_rows), (16, 7));
     assert_eq!(resnet.deferred_goodput.round(), 5839.0);
     assert_eq!(resnet.eager_goodput.round(), 4501.0);
-    let inception = Forecast::of(&service(5.090, 18.368, 70, 8));
+    let inception = Forecast::of(&model(5.090, 18.368, 70, 8));
     assert_eq!((inception.deferred_rows, inception.eager_rows), (8, 3));
     assert_eq!(inception.deferred_goodput.round(), 1083.0);
     assert_eq!(inception.eager_goodput.round(), 713.0);
@@ -32,16 +32,16 @@ fn table_2_of_the_paper_is_reproduced() {
 #[test]
 fn one_worker_gains_nothing_and_neither_does_a_front_end_at_its_limit() {
     assert_eq!(
-        Forecast::of(&service(1.053, 5.072, 25, 1)).goodput_gain(),
+        Forecast::of(&model(1.053, 5.072, 25, 1)).goodput_gain(),
         0.0
     );
     let front = Some(FrontCost {
         per_request: Nanos(500_000),
         threads: 2,
     });
-    let limited = Service {
+    let limited = QueueingModel {
         front,
-        ..service(1.053, 5.072, 25, 8)
+        ..model(1.053, 5.072, 25, 8)
     };
     let limited = Forecast::of(&limited);
     assert_eq!(limited.eager_goodput, 4000.0);
@@ -51,8 +51,8 @@ fn one_worker_gains_nothing_and_neither_does_a_front_end_at_its_limit() {
 
 #[test]
 fn a_margin_makes_batches_smaller_and_not_workers_slower() {
-    let sure = service(1.053, 5.072, 25, 8);
-    let with_margin = Service {
+    let sure = model(1.053, 5.072, 25, 8);
+    let with_margin = QueueingModel {
         cost: Cost::new(1.2 * 1.053e6, 1.2 * 5.072e6),
         ..sure
     };
@@ -70,32 +70,32 @@ fn the_batches_are_the_largest_that_meet_the_equations() {
         (7.353, 0.222, 59, 3),
         (0.3, 0.0, 40, 2),
     ] {
-        let service = service(alpha, beta, objective, workers);
-        let forecast = Forecast::of(&service);
+        let model = model(alpha, beta, objective, workers);
+        let forecast = Forecast::of(&model);
         let l = |rows: u64| alpha * rows as f64 + beta;
         let largest = |factor: f64| {
             let fits = |&rows: &u64| l(rows) * factor <= objective as f64 + 1e-9;
             (1..2000).filter(fits).max().unwrap_or(1)
         };
         let staggered = 1.0 + 1.0 / workers as f64;
-        assert_eq!(forecast.deferred_rows, largest(staggered), "{service:?}");
-        assert_eq!(forecast.eager_rows, largest(2.0), "{service:?}");
+        assert_eq!(forecast.deferred_rows, largest(staggered), "{model:?}");
+        assert_eq!(forecast.eager_rows, largest(2.0), "{model:?}");
         assert!(forecast.goodput_gain() >= 0.0);
     }
 }
 
 #[test]
 fn a_rare_request_waits_for_its_objective_and_frees_nothing() {
-    let rare = Service {
+    let rare = QueueingModel {
         rate: 1.0,
-        ..service(1.0, 5.0, 100, 4)
+        ..model(1.0, 5.0, 100, 4)
     };
     let forecast = Forecast::of(&rare);
     assert_eq!(forecast.gathered_rows, 1);
     assert_eq!(forecast.p50_cost, Nanos(94_000_000));
     assert_eq!(forecast.idle_workers_gain, 0.0);
     // Of 4 workers 0.5 * (6 - 1.2) become idle: batches of 1 take 6 ms per row, of 25 1.2 ms.
-    let often = Service {
+    let often = QueueingModel {
         rate: 350.0,
         ..rare
     };
@@ -107,12 +107,12 @@ fn a_rare_request_waits_for_its_objective_and_frees_nothing() {
 #[test]
 fn a_window_bounds_what_deferring_gathers_and_never_below_eager_batches() {
     let within = |millis: u64| {
-        Forecast::of(&Service {
+        Forecast::of(&QueueingModel {
             window: Some(Nanos(millis * 1_000_000)),
-            ..service(1.053, 5.072, 25, 8)
+            ..model(1.053, 5.072, 25, 8)
         })
     };
-    let free = Forecast::of(&service(1.053, 5.072, 25, 8));
+    let free = Forecast::of(&model(1.053, 5.072, 25, 8));
     assert_eq!(within(25), free, "a longer window bounds nothing");
     // At 1,000 rows per second 4 arrive within 4 ms; l(b) <= 8 x 4 ms holds for all 16.
     let short = within(4);
@@ -128,12 +128,12 @@ fn a_window_bounds_what_deferring_gathers_and_never_below_eager_batches() {
 fn requests_may_be_larger_than_half_of_an_objective_allows() {
     for rows_per_request in [9.999_999_999_999_998, 10.000_000_000_000_036, 400.5] {
         for rate in [1.0, 1000.0, 1e6] {
-            let service = Service {
+            let model = QueueingModel {
                 rows_per_request,
                 rate,
-                ..service(1.053, 1.0, 25, 2)
+                ..model(1.053, 1.0, 25, 2)
             };
-            let forecast = Forecast::of(&service);
+            let forecast = Forecast::of(&model);
             assert!(forecast.eager_goodput.is_finite(), "{forecast:?}");
         }
     }

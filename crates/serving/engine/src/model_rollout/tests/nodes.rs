@@ -78,7 +78,7 @@ fn each_worker_gets_the_image_on_its_node_and_keeps_it_while_it_stays() {
     assert_eq!(
         requested,
         [NodeId(1)],
-        "node 0 has the image of the edition"
+        "node 0 has the image of the revision"
     );
     let far = |harness: &Harness| harness.state.memory_stats().workers_far;
     assert_eq!(far(&harness), 1);

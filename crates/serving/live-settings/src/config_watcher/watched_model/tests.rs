@@ -22,7 +22,7 @@ fn model(path: &str) -> settings::Model {
         threads: None,
         weight: settings::WEIGHT_DEFAULT,
         batching: None,
-        naming: settings::Naming::default(),
+        schema_names: settings::SchemaNames::default(),
     }
 }
 

@@ -117,8 +117,8 @@ impl InferSource<'_> {
 
         // Validate.
         let parse_start = Instant::now();
-        let edition = model.edition();
-        let info = edition.info();
+        let revision = model.revision();
+        let info = revision.info();
         let input = GrpcInferRequest::validate(info, &request, &self.front.regions)?;
         let (rows, element) = (input.rows, input.datatype.element());
         call.kinds = input.kinds;
@@ -128,20 +128,20 @@ impl InferSource<'_> {
         // Admit and submit.
         let model = meta.apply_to(model);
         let admission_start = Instant::now();
-        let turn = model.front_turn(input.kinds).await;
+        let permit = model.front_permit(input.kinds).await;
         let mut reservation = model.reserve(rows, element, input.kinds)?;
         call.admission = admission_start.elapsed();
         input.write_rows(reservation.input_mut())?;
         // Measured before the queue time begins, because the stages of a call must not overlap.
         let input_time = parse_start.elapsed();
         let reply = reservation.submit();
-        drop(turn);
+        drop(permit);
 
         // Drop the request before awaiting the reply: its rows are in shared memory now.
         let (outputs, id) = (input.outputs, request.id);
         drop((request.inputs, request.raw_input_contents));
         let mut reply = meta.await_reply(reply).await?;
-        let _turn = reply.front_turn().await;
+        let _permit = reply.front_permit().await;
         validate::write_regions(&outputs, &reply)?;
         call.set_answered(rows, input_time, reply.timing());
         Ok(response(info, id, rows, &outputs, reply))

@@ -145,36 +145,36 @@ impl HttpService {
 
         // Parse and validate.
         let bytes = request_body::decompress(headers, bytes, conn)?;
-        let edition = model.edition();
+        let revision = model.revision();
         let regions = &self.front.regions;
-        let request = target.parse(edition.info(), &bytes, form, regions)?;
+        let request = target.parse(revision.info(), &bytes, form, regions)?;
         call.kinds = request.kinds;
         request.apply_parameters(&mut meta)?;
-        validate::check_reply_size(edition.info(), request.rows, &request.outputs)
+        validate::check_reply_size(revision.info(), request.rows, &request.outputs)
             .inspect_err(|_| conn.count(Limit::ReplyBytes))?;
 
         // Admit and submit.
         let model = meta.apply_to(model);
         let admission_start = Instant::now();
-        let turn = model.front_turn(request.kinds).await;
+        let permit = model.front_permit(request.kinds).await;
         let element = request.datatype.element();
         let mut reservation = model.reserve(request.rows, element, request.kinds)?;
         call.admission = admission_start.elapsed();
-        request.write_rows(edition.info(), reservation.input_mut())?;
+        request.write_rows(revision.info(), reservation.input_mut())?;
         // Measured before the queue time begins, because the stages of a call must not overlap.
         let input_time = parse_start.elapsed();
         let reply = reservation.submit();
-        drop(turn);
+        drop(permit);
 
         // Drop the body before awaiting the reply: its rows are in shared memory now.
         let (rows, id, outputs) = (request.rows, request.id, request.outputs);
         let params = request.params;
         drop(bytes);
         let mut reply = meta.await_reply(reply).await?;
-        let _turn = reply.front_turn().await;
+        let _permit = reply.front_permit().await;
         validate::write_regions(&outputs, &reply)?;
         call.set_answered(rows, input_time, reply.timing());
-        let (model, id) = (edition.info(), id.as_deref());
+        let (model, id) = (revision.info(), id.as_deref());
         let print_rows = |key| InferReply::from_json(nested::print(key, model, &outputs, &reply));
         Ok(match target.form {
             InferForm::OpenInference => InferReply::print(model, id, rows, &outputs, &reply),

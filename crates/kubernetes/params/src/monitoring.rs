@@ -3,19 +3,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use albacore_program::Pages;
+use albacore_program::MonitoringEndpoints;
 
 use crate::limits::SNAPSHOT_AGE_MAX;
 use crate::metrics::ParamsMetrics;
 use crate::snapshots::SnapshotStore;
 
 #[derive(Debug)]
-pub(crate) struct ParamsPages {
+pub(crate) struct ParamsMonitoring {
     pub(crate) snapshots: Arc<SnapshotStore>,
     pub(crate) metrics: ParamsMetrics,
 }
 
-impl Pages for ParamsPages {
+impl MonitoringEndpoints for ParamsMonitoring {
     fn readiness(&self) -> (bool, String) {
         if self.snapshots.is_fresh() {
             return (true, "[+] feed\n".to_owned());

@@ -20,7 +20,7 @@ use crate::violation::Violation;
 
 /// A deployment converted for one machine.
 #[derive(Clone, PartialEq, Debug)]
-pub struct OneMachine {
+pub struct LocalDeployment {
     /// Name of the deployment.
     pub name: String,
     /// Input of the planner: workers, threads, mode, placement.
@@ -87,7 +87,7 @@ pub struct OwnServer {
 pub fn for_one_machine(
     deployment: &InferenceDeployment,
     folder: &Path,
-) -> Result<OneMachine, Vec<Violation>> {
+) -> Result<LocalDeployment, Vec<Violation>> {
     let spec = &deployment.spec;
     let mut refused = Vec::new();
     let server = match spec.is_built_in() {
@@ -95,7 +95,7 @@ pub fn for_one_machine(
         false => own(spec, folder, &mut refused).map(Server::Own),
     };
     match server {
-        Some(server) if refused.is_empty() => Ok(OneMachine {
+        Some(server) if refused.is_empty() => Ok(LocalDeployment {
             name: deployment.metadata.name.clone().unwrap_or_default(),
             policy: policy_of(spec),
             trial: trial_of(spec),

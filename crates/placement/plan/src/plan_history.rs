@@ -1,5 +1,5 @@
 //! State of live threads carried from plan to plan, never written to disk. After a restart the
-//! placer begins with an empty ledger and adopts the masks that are already as planned.
+//! placer begins with an empty history and adopts the masks that are already as planned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,7 +114,7 @@ impl ForeignChanges {
 
 /// State remembered from earlier plans.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ledger {
+pub struct PlanHistory {
     pub(crate) generation: u64,
     /// The last environment, and when it was first seen; `None` for the first environment.
     pub(crate) environment: Environment,
@@ -131,7 +131,7 @@ pub struct Ledger {
     pub(crate) changes: BTreeMap<ThreadId, ForeignChanges>,
 }
 
-impl Ledger {
+impl PlanHistory {
     /// The worker index that a process had, if it was a worker.
     pub fn index_of(&self, process: ProcessId) -> Option<WorkerIndex> {
         self.workers

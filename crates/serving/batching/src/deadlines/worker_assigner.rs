@@ -1,4 +1,4 @@
-//! Matchmaking: assigns candidates of queues to workers, and computes when to decide next.
+//! Assigns candidates of queues to workers, and computes when to decide next.
 //!
 //! **Problem.** Candidates have windows, workers have times at which they are free. A candidate is
 //! assigned to a worker that is free in its window, the most urgent candidate first, and always to
@@ -12,16 +12,17 @@
 //!
 //! **Proof sketch.** Every decision removes a candidate from `opens` or `expires`, and it is added
 //! again only for a later time, or to `expires` while no worker is free: so a step terminates.
-//! After it, the time of the next possible event is among the four minima that [`Matchmaker::next`]
-//! reads.
+//! After it, the time of the next possible event is among the four minima that
+//! [`WorkerAssigner::next`] reads.
 //!
-//! **Threads.** Queues and matchmaker share no state and exchange [`Matchmaker::set_candidate`],
-//! [`Matchmaker::complete_grant`] and [`Decision`]: they may run on different threads with a
+//! **Threads.** Queues and assigner share no state and exchange [`WorkerAssigner::set_candidate`],
+//! [`WorkerAssigner::complete_grant`] and [`Decision`]: they may run on different threads with a
 //! message queue in each direction. Messages of a queue between a grant and its completion are
 //! stale and ignored.
 //!
-//! A caller that shares the workers' time between queues ranks them ([`Matchmaker::set_ranks`]):
-//! candidates that wait for a worker are then ordered by rank first, by urgency second.
+//! A caller that shares the workers' time between queues ranks them
+//! ([`WorkerAssigner::set_ranks`]): candidates that wait for a worker are then ordered by rank
+//! first, by urgency second.
 //!
 //! **Limits.** O(log queues + log workers) per decision. With ranks, or with non-zero delays for a
 //! candidate for which a worker is too late, a decision scans all queues.
@@ -34,8 +35,8 @@ use crate::{Nanos, QueueIndex, WorkerIndex};
 /// A decision that a queue must carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Dispatch to this worker, then call [`Matchmaker::complete_grant`]; until then the queue gets
-    /// no other decision.
+    /// Dispatch to this worker, then call [`WorkerAssigner::complete_grant`]; until then the queue
+    /// gets no other decision.
     Grant {
         queue: QueueIndex,
         worker: WorkerIndex,
@@ -48,7 +49,7 @@ pub enum Decision {
 
 /// Matches candidates with workers; independent of single requests.
 #[derive(Debug)]
-pub struct Matchmaker {
+pub struct WorkerAssigner {
     delays: Delays,
     candidates: Vec<Option<Candidate>>,
     /// Queues with an incomplete grant.
@@ -69,8 +70,8 @@ pub struct Matchmaker {
     has_ranks: bool,
 }
 
-impl Matchmaker {
-    /// Creates a matchmaker without candidates; every worker is absent.
+impl WorkerAssigner {
+    /// Creates an assigner without candidates; every worker is absent.
     #[must_use]
     pub fn new(queues: usize, workers: usize, delays: Delays) -> Self {
         Self {
@@ -179,7 +180,8 @@ impl Matchmaker {
         self.set_candidate(queue, candidate);
     }
 
-    /// Time of the next possible decision of [`Matchmaker::decide`], unless an event occurs before.
+    /// Time of the next possible decision of [`WorkerAssigner::decide`], unless an event occurs
+    /// before.
     #[must_use]
     pub fn next(&self) -> Option<Nanos> {
         let expired = self.expires.min().min(self.stale.min());

@@ -21,7 +21,7 @@ use crate::limits::{ACCEPT_PAUSE, CONNECTION_TIME_MAX, CONNECTIONS_MAX, HEAD_TIM
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Content of the endpoints. Any response from `/livez` means that the program is alive.
-pub trait Pages: Send + Sync + 'static {
+pub trait MonitoringEndpoints: Send + Sync + 'static {
     /// True if the program is ready, and one line for each condition.
     fn readiness(&self) -> (bool, String);
 
@@ -32,15 +32,15 @@ pub trait Pages: Send + Sync + 'static {
     fn metrics(&self) -> Result<String, fmt::Error>;
 }
 
-/// Serves `/livez` (200), `/readyz` (200 or 503, with the lines of [`Pages::readiness`]) and
-/// `/metrics` until the task is dropped.
-pub async fn serve_pages<P: Pages>(listener: TcpListener, pages: Arc<P>) {
+/// Serves `/livez` (200), `/readyz` (200 or 503, with the lines of
+/// [`MonitoringEndpoints::readiness`]) and `/metrics` until the task is dropped.
+pub async fn serve_monitoring<P: MonitoringEndpoints>(listener: TcpListener, endpoints: Arc<P>) {
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     // bound: until the program exits; at most CONNECTIONS_MAX connections at a time.
     while let Ok(permit) = Arc::clone(&free).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(serve_connection(stream, Arc::clone(&pages), permit));
+                tokio::spawn(serve_connection(stream, Arc::clone(&endpoints), permit));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -50,16 +50,16 @@ pub async fn serve_pages<P: Pages>(listener: TcpListener, pages: Arc<P>) {
     }
 }
 
-async fn serve_connection<P: Pages>(
+async fn serve_connection<P: MonitoringEndpoints>(
     stream: TcpStream,
-    pages: Arc<P>,
+    endpoints: Arc<P>,
     _permit: OwnedSemaphorePermit,
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
         let accepted = request.headers().get_all(ACCEPT).iter();
         let accepted = accepted.filter_map(|value| value.to_str().ok());
         let format = MetricsFormat::accepted(accepted);
-        let answer = answer(&*pages, request.method(), request.uri().path(), format);
+        let answer = answer(&*endpoints, request.method(), request.uri().path(), format);
         async move { Ok::<_, Infallible>(answer) }
     });
     let serving = http1::Builder::new()
@@ -71,7 +71,7 @@ async fn serve_connection<P: Pages>(
 }
 
 fn answer(
-    pages: &impl Pages,
+    endpoints: &impl MonitoringEndpoints,
     method: &Method,
     path: &str,
     format: MetricsFormat,
@@ -83,14 +83,14 @@ fn answer(
     match path {
         "/livez" => reply(StatusCode::OK, TEXT, "ok\n".to_owned()),
         "/readyz" => {
-            let (is_ready, text) = pages.readiness();
+            let (is_ready, text) = endpoints.readiness();
             let status = match is_ready {
                 true => StatusCode::OK,
                 false => StatusCode::SERVICE_UNAVAILABLE,
             };
             reply(status, TEXT, text)
         }
-        "/metrics" => match pages.metrics() {
+        "/metrics" => match endpoints.metrics() {
             Ok(text) => reply(StatusCode::OK, format.media_type(), format.page(text)),
             Err(error) => {
                 let text = format!("cannot format the metrics: {error}\n");

@@ -6,9 +6,9 @@ use albacore_placer::threads_within_quota;
 use albacore_plan::SubjectPolicy;
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 
-/// A new pod of a deployment.
+/// What a new pod of a deployment needs: its policy and its cpus.
 #[derive(Clone, Debug)]
-pub struct Newcomer {
+pub struct PodRequirements {
     /// Policy with the threads that the CPU quota can run.
     pub policy: SubjectPolicy,
     pub threads_requested: u16,
@@ -19,7 +19,7 @@ pub struct Newcomer {
     pub exclusive: Option<u32>,
 }
 
-impl Newcomer {
+impl PodRequirements {
     /// The new pod of a valid deployment.
     pub fn of(deployment: &InferenceDeployment) -> Self {
         let spec = &deployment.spec;
@@ -108,25 +108,25 @@ mod tests {
 
     use super::*;
 
-    fn newcomer(spec: &Value) -> Newcomer {
+    fn requirements(spec: &Value) -> PodRequirements {
         let mut object = json!({"apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
             "metadata": {"name": "fraud"}, "spec": {"workers": 2, "threads": 4,
                 "models": [{"name": "m", "uri": "pvc://a/m.ubj"}]}});
         for (field, value) in spec.as_object().unwrap() {
             object["spec"][field] = value.clone();
         }
-        Newcomer::of(&read_deployment(&object.to_string(), "f").unwrap())
+        PodRequirements::of(&read_deployment(&object.to_string(), "f").unwrap())
     }
 
     #[test]
     fn a_limit_of_cpus_leaves_fewer_threads_and_whole_ones_may_be_exclusive() {
-        let free = newcomer(&json!({}));
+        let free = requirements(&json!({}));
         assert_eq!(
             (free.policy.threads, free.requested, free.exclusive),
             (4, 0.0, None)
         );
         let of = |limits: Value, requests: Value| {
-            let it = newcomer(&json!({"resources": {"limits": limits, "requests": requests}}));
+            let it = requirements(&json!({"resources": {"limits": limits, "requests": requests}}));
             (
                 it.policy.threads,
                 it.threads_requested,
@@ -163,7 +163,7 @@ mod tests {
         let sidecar = json!({"template": {"spec": {"containers": [
             {"name": "server", "resources": {"limits": {"cpu": "8", "memory": memory}}},
             {"name": "proxy", "image": "x", "resources": {"requests": {"cpu": "250m"}}}]}}});
-        let it = newcomer(&sidecar);
+        let it = requirements(&sidecar);
         assert_eq!(
             (it.policy.threads, it.requested, it.exclusive),
             (4, 8.25, None)
