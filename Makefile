@@ -107,7 +107,7 @@ e2e: build python images ## the release end to end: runs, kills, refusals, real 
 	$(CARGO) test --release --package albacore-routing-bench --test gateway -- --nocapture --test-threads=1
 	target/release/albacore-live-bench demo
 
-nodes: cluster ## three kubelets and Envoy: a rolling update, a drain and a lost node under load, in five minutes
+nodes: cluster ## three kubelets and Envoy: a rolling update, a drain, the removal of an idle pod and a lost node under load, in eight minutes
 	$(CARGO) test --release --package albacore-xtask --test nodes -- --nocapture
 
 gateway: cluster routing ## Envoy Gateway with the manifests of the examples, in two minutes; builds it first, in ten

@@ -1,11 +1,11 @@
 //! Three nodes, each with its own kubelet, and Envoy in front of a deployment with a pod on each:
-//! while requests are sent, the pods are replaced, a node is drained, and a node disappears. Envoy
-//! uses the configuration of `manifests/examples/routing/envoy`, and the pods' addresses from the
-//! EndpointSlice of the headless Service.
+//! while requests are sent, the pods are replaced, a node is drained, an idle pod is removed, and a
+//! node disappears. Envoy uses the configuration of `manifests/examples/routing/envoy`, and the
+//! pods' addresses from the EndpointSlice of the headless Service.
 //!
 //! A graceful shutdown loses no request. A node that disappears may lose the requests in flight on
 //! it and those sent to it before Envoy noticed.
-// Takes about five minutes: run by `make nodes` and `make e2e`, optimized.
+// Takes about eight minutes: run by `make nodes` and `make e2e`, optimized.
 #![cfg(not(debug_assertions))]
 #![allow(
     clippy::unwrap_used,
@@ -14,6 +14,7 @@
     reason = "tests fail loudly"
 )]
 
+mod consolidation;
 mod envoy;
 #[path = "../node/kernel.rs"]
 #[allow(dead_code, reason = "the rig knows it")]
@@ -95,6 +96,10 @@ fn runs(rig: &Rig, envoy: &Envoy, joined: &mut Vec<(u8, Host)>) {
     // So that the node that is lost has a pod again.
     let spread = requests.during(rig, "pods spread again", || replace_pods(rig));
     spread.assert_none_failed();
+    let removed = requests.during(rig, "an idle pod is removed", || {
+        consolidation::removes_the_idle_pod(rig);
+    });
+    removed.assert_none_failed();
     let (number, host) = joined.pop().unwrap();
     let in_flight = std::cell::Cell::new(0);
     let lost = requests.during(rig, "node2 disappears", || {
