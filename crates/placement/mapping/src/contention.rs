@@ -20,7 +20,7 @@ pub struct MappingUtilization<'a> {
     pub mapping: &'a Mapping,
     /// Utilization of each thread in percent of a cpu, in the order of the mapping's slots; 0 for
     /// missing entries.
-    pub utilization: &'a [u8],
+    pub busy: &'a [u8],
 }
 
 /// Utilization of each thread in percent, slot by slot, with a dispatcher that always takes the
@@ -45,28 +45,28 @@ pub fn contention(
 ) -> u64 {
     let mut threads = Vec::new();
     for of in placed {
-        let utilization = of.utilization.iter().copied().chain(std::iter::repeat(0));
-        for (&id, utilization) in of.mapping.cpus.iter().zip(utilization) {
+        let busy = of.busy.iter().copied().chain(std::iter::repeat(0));
+        for (&id, busy) in of.mapping.cpus.iter().zip(busy) {
             let Some(cpu) = topology.cpu(id) else {
                 continue;
             };
-            threads.push((cpu, u64::from(utilization)));
+            threads.push((cpu, u64::from(busy)));
         }
     }
     let mut sum = 0;
     let mut lost = 0;
-    for (i, &(cpu, utilization)) in threads.iter().enumerate() {
-        lost += utilization * u64::from(CAPACITY_MAX.saturating_sub(cpu.capacity));
+    for (i, &(cpu, busy)) in threads.iter().enumerate() {
+        lost += busy * u64::from(CAPACITY_MAX.saturating_sub(cpu.capacity));
         for &(other, other_utilization) in &threads[i + 1..] {
             let shared = u64::from(cpu.core == other.core) + u64::from(cpu.id == other.id);
-            sum += shared * utilization.min(other_utilization);
+            sum += shared * busy.min(other_utilization);
         }
         for (&id, &load) in background {
             let Some(other) = topology.cpu(id) else {
                 continue;
             };
             let shared = u64::from(cpu.core == other.core) + u64::from(cpu.id == id);
-            sum += shared * utilization.min(load.into());
+            sum += shared * busy.min(load.into());
         }
     }
     sum + lost / u64::from(CAPACITY_MAX)
@@ -107,7 +107,7 @@ mod tests {
             let mapping = mapping(1, cpus);
             let placed = MappingUtilization {
                 mapping: &mapping,
-                utilization: &[100, 40],
+                busy: &[100, 40],
             };
             let background = background.iter().map(|&(id, load)| (CpuId(id), load));
             contention(&machine, &[placed], &background.collect())

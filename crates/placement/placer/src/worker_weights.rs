@@ -63,16 +63,13 @@ fn order(
     subjects
         .values()
         .for_each(|subject| subject.add_background(&mut background));
-    let utilization: Vec<Vec<u8>> = solved().map(Subject::busy_threads).collect();
+    let busy: Vec<Vec<u8>> = solved().map(Subject::busy_threads).collect();
     let mut ids = Vec::new();
     let mut placed = Vec::new();
-    for (subject, utilization) in solved().zip(&utilization) {
+    for (subject, busy) in solved().zip(&busy) {
         if let Some((_, mapping)) = subject.solver.pair() {
             ids.push((subject.id(), subject.has_new_weights()));
-            placed.push(MappingUtilization {
-                mapping,
-                utilization,
-            });
+            placed.push(MappingUtilization { mapping, busy });
         }
     }
     let rule = ExchangeRule {

@@ -162,7 +162,7 @@ impl IntegerProgram {
 
     /// At most `most` domains hold both `full` threads and a main. If a domain holds `full` or one
     /// less, the constraint is an equation: the same integer solutions, fewer fractional ones.
-    pub(crate) fn limit_full_with_main(&mut self, domains: Vec<FullDomain>, full: u32, most: u32) {
+    pub(crate) fn limit_full_mains(&mut self, domains: Vec<FullDomain>, full: u32, most: u32) {
         if most as usize >= domains.len() {
             return;
         }

@@ -14,9 +14,9 @@ pub struct RuleLimits {
     /// ceil(W/P), most mains on a core.
     pub core_mains: u32,
     /// Right-hand side of (12); `None` where it does not apply.
-    pub full_cpus_with_main: Option<u32>,
+    pub full_main_cpus: Option<u32>,
     /// Right-hand side of (12+); `None` where it does not apply.
-    pub full_cores_with_main: Option<u32>,
+    pub full_main_cores: Option<u32>,
 }
 
 impl RuleLimits {
@@ -31,8 +31,8 @@ impl RuleLimits {
             cpu_volume: (slots / cpus, slots.div_ceil(cpus)),
             core_volume: (slots / cores, slots.div_ceil(cores)),
             core_mains: workers.div_ceil(cores),
-            full_cpus_with_main: max_full_units_with_main(workers, slots, cpus),
-            full_cores_with_main: max_full_units_with_main(workers, slots, cores),
+            full_main_cpus: max_full_units_with_main(workers, slots, cpus),
+            full_main_cores: max_full_units_with_main(workers, slots, cores),
         }
     }
 }

@@ -42,11 +42,10 @@ impl ExchangeRule {
 /// least contention.
 pub(crate) fn in_dispatch_order(topology: &Topology, mapping: Mapping) -> Mapping {
     let threads = usize::from(mapping.threads).max(1);
-    let utilization =
-        dispatch_order_utilization((mapping.cpus.len() / threads) as u16, mapping.threads);
+    let busy = dispatch_order_utilization((mapping.cpus.len() / threads) as u16, mapping.threads);
     let placed = MappingUtilization {
         mapping: &mapping,
-        utilization: &utilization,
+        busy: &busy,
     };
     let mut order = WorkerOrder::new(topology, vec![placed], &BTreeMap::new());
     let ordered = order.order(0, ExchangeRule::FREE);
@@ -59,16 +58,13 @@ pub(crate) fn order_new(problem: &JointProblem, mappings: &mut [Mapping]) {
     if problem.deployments.iter().all(|of| of.current.is_some()) {
         return;
     }
-    let utilization: Vec<Vec<u8>> = problem
+    let busy: Vec<Vec<u8>> = problem
         .deployments
         .iter()
         .map(|of| dispatch_order_utilization(of.workers, of.threads))
         .collect();
-    let placed = mappings.iter().zip(&utilization);
-    let placed = placed.map(|(mapping, utilization)| MappingUtilization {
-        mapping,
-        utilization,
-    });
+    let placed = mappings.iter().zip(&busy);
+    let placed = placed.map(|(mapping, busy)| MappingUtilization { mapping, busy });
     let mut background = BTreeMap::new();
     for obstacle in &problem.obstacles {
         *background.entry(obstacle.cpu).or_insert(0) +=
@@ -94,7 +90,7 @@ pub struct WorkerOrder<'a> {
     /// The core of each position.
     cores: Vec<u16>,
     /// Utilization of the thread of each slot, mapping by mapping.
-    utilization: Vec<u8>,
+    busy: Vec<u8>,
     on_core: Vec<Loads>,
     on_cpu: Vec<Loads>,
 }
@@ -115,18 +111,14 @@ impl<'a> WorkerOrder<'a> {
             placed,
             cpus,
             cores,
-            utilization: Vec::new(),
+            busy: Vec::new(),
             on_core: vec![Loads::new(); count],
             on_cpu: vec![Loads::new(); cpus.len()],
         };
-        for &MappingUtilization {
-            mapping,
-            utilization,
-        } in &order.placed
-        {
-            let listed = utilization.iter().copied().chain(std::iter::repeat(0));
+        for &MappingUtilization { mapping, busy } in &order.placed {
+            let listed = busy.iter().copied().chain(std::iter::repeat(0));
             let listed = listed.map(|percent| percent.min(UTILIZATION_MAX));
-            order.utilization.extend(listed.take(mapping.cpus.len()));
+            order.busy.extend(listed.take(mapping.cpus.len()));
         }
         for which in 0..order.placed.len() {
             order.count(which, true);
@@ -162,7 +154,7 @@ impl<'a> WorkerOrder<'a> {
             };
             let core = usize::from(self.cores[position]);
             for loads in [&mut self.on_core[core], &mut self.on_cpu[position]] {
-                let threads = loads.entry(self.utilization[slot]).or_insert(0);
+                let threads = loads.entry(self.busy[slot]).or_insert(0);
                 match is_added {
                     true => *threads += 1,
                     false => *threads -= 1,
@@ -177,8 +169,8 @@ impl<'a> WorkerOrder<'a> {
         let mapping = self.placed.get(which)?.mapping;
         let own = self.slots(which);
         let threads = usize::from(mapping.threads).max(1);
-        let columns = Columns::of(&self.utilization[own.clone()], threads);
-        let mut workers = columns.utilization.chunks(columns.count);
+        let columns = Columns::of(&self.busy[own.clone()], threads);
+        let mut workers = columns.busy.chunks(columns.count);
         let one = workers.next()?;
         if workers.all(|other| other == one) {
             return None;
@@ -197,11 +189,11 @@ impl<'a> WorkerOrder<'a> {
         let gain_min = rule.gain_min.max(1) as i64;
         let is_other = exchange.run(gain_min, |a, b| nodes[a] == nodes[b]);
         let mut cpus = mapping.cpus.clone();
-        let listed = self.utilization[own.clone()].to_vec();
+        let listed = self.busy[own.clone()].to_vec();
         for (row, &worker) in exchange.worker_in.iter().enumerate() {
             cpus[worker * threads..][..threads].copy_from_slice(rows[row]);
-            let utilization = &listed[worker * threads..][..threads];
-            self.utilization[own.start + row * threads..][..threads].copy_from_slice(utilization);
+            let busy = &listed[worker * threads..][..threads];
+            self.busy[own.start + row * threads..][..threads].copy_from_slice(busy);
         }
         self.count(which, true);
         let threads = mapping.threads;
@@ -211,10 +203,8 @@ impl<'a> WorkerOrder<'a> {
     /// Costs of the rows of one mapping for its workers; the loads must not contain its own
     /// threads.
     fn exchange(&self, rows: &[&[CpuId]], columns: Columns) -> Exchange {
-        let positions: Vec<Vec<Option<usize>>> = rows
-            .iter()
-            .map(|row| row.iter().map(|&id| self.position(id)).collect())
-            .collect();
+        let of_row = |row: &&[CpuId]| row.iter().map(|&id| self.position(id)).collect();
+        let positions: Vec<Vec<Option<usize>>> = rows.iter().map(of_row).collect();
         // own threads on each core, as pairs of place and position
         let mut own = vec![Vec::new(); self.on_core.len()];
         for (row, positions) in positions.iter().enumerate() {
@@ -250,7 +240,7 @@ impl<'a> WorkerOrder<'a> {
                 }
                 times[place] -= 2; // the thread itself, on its core and its cpu
             }
-            alone.push(cost_by_utilization(&rivals, missing, &columns.utilization));
+            alone.push(cost_by_busy(&rivals, missing, &columns.busy));
             met.sort_unstable();
             met.dedup();
             let of = |other: usize| {
@@ -272,16 +262,15 @@ impl<'a> WorkerOrder<'a> {
 
 /// Cost of a place for threads of each utilization, given rivals of other deployments and missing
 /// capacity; indexed by percent, empty if it is always 0.
-fn cost_by_utilization(rivals: &Loads, missing: u64, utilization: &[u8]) -> Vec<u64> {
+fn cost_by_busy(rivals: &Loads, missing: u64, busy: &[u8]) -> Vec<u64> {
     if missing == 0 && rivals.values().all(|&threads| threads == 0) {
         return Vec::new();
     }
     let mut costs = vec![0; usize::from(UTILIZATION_MAX) + 1];
-    for &utilization in utilization.iter().collect::<BTreeSet<_>>() {
-        let of = |(&rival, &threads): (&u8, &u64)| threads * u64::from(utilization.min(rival));
+    for &busy in busy.iter().collect::<BTreeSet<_>>() {
+        let of = |(&rival, &threads): (&u8, &u64)| threads * u64::from(busy.min(rival));
         let contended: u64 = rivals.iter().map(of).sum();
-        costs[usize::from(utilization)] =
-            contended + u64::from(utilization) * missing / u64::from(CAPACITY_MAX);
+        costs[usize::from(busy)] = contended + u64::from(busy) * missing / u64::from(CAPACITY_MAX);
     }
     costs
 }
@@ -292,22 +281,17 @@ struct Columns {
     of: Vec<usize>,
     count: usize,
     /// Utilization of the threads of each worker in each column, worker by worker.
-    utilization: Vec<u8>,
+    busy: Vec<u8>,
 }
 
 impl Columns {
     /// Groups ranks, given the utilization of the threads of all workers, slot by slot.
-    fn of(utilization: &[u8], threads: usize) -> Self {
+    fn of(busy: &[u8], threads: usize) -> Self {
         let mut known: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
         let mut ranks = Vec::new();
         let of: Vec<usize> = (0..threads)
             .map(|rank| {
-                let column: Vec<u8> = utilization
-                    .iter()
-                    .skip(rank)
-                    .step_by(threads)
-                    .copied()
-                    .collect();
+                let column: Vec<u8> = busy.iter().skip(rank).step_by(threads).copied().collect();
                 let next = known.len();
                 *known.entry(column).or_insert_with(|| {
                     ranks.push(rank);
@@ -315,12 +299,12 @@ impl Columns {
                 })
             })
             .collect();
-        let workers = utilization.chunks(threads);
+        let workers = busy.chunks(threads);
         let first_of_each =
             |worker: &[u8]| -> Vec<u8> { ranks.iter().map(|&rank| worker[rank]).collect() };
         Self {
             count: ranks.len(),
-            utilization: workers.flat_map(first_of_each).collect(),
+            busy: workers.flat_map(first_of_each).collect(),
             of,
         }
     }
@@ -338,9 +322,9 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn utilization_in(&self, place: usize) -> u8 {
+    fn busy_in(&self, place: usize) -> u8 {
         let (row, column) = (place / self.columns.count, place % self.columns.count);
-        self.columns.utilization[self.worker_in[row] * self.columns.count + column]
+        self.columns.busy[self.worker_in[row] * self.columns.count + column]
     }
 
     /// Exchanges rows while that gains; returns whether any were exchanged.
@@ -382,14 +366,12 @@ impl Exchange {
         let places = |row: usize| row * count..(row + 1) * count;
         let mut cost = 0;
         for place in places(a).chain(places(b)) {
-            let utilization = self.utilization_in(place);
-            cost += self.alone[place]
-                .get(usize::from(utilization))
-                .unwrap_or(&0);
+            let busy = self.busy_in(place);
+            cost += self.alone[place].get(usize::from(busy)).unwrap_or(&0);
             for &(other, times) in &self.shared[place] {
                 let is_inside = places(a).contains(&other) || places(b).contains(&other);
                 if !is_inside || other >= place {
-                    cost += times * u64::from(utilization.min(self.utilization_in(other)));
+                    cost += times * u64::from(busy.min(self.busy_in(other)));
                 }
             }
         }

@@ -24,11 +24,8 @@ fn mapping() -> impl Strategy<Value = (Mapping, Vec<u8>)> {
     (1u16..=5, 1u16..=3).prop_flat_map(|(workers, threads)| {
         let cpus = prop::collection::vec((0..CPUS).prop_map(CpuId), usize::from(workers * threads));
         let share = prop_oneof![Just(0u8), Just(100), 0u8..=100];
-        let utilization = prop::collection::vec(share, usize::from(workers * threads));
-        (
-            cpus.prop_map(move |cpus| Mapping { threads, cpus }),
-            utilization,
-        )
+        let busy = prop::collection::vec(share, usize::from(workers * threads));
+        (cpus.prop_map(move |cpus| Mapping { threads, cpus }), busy)
     })
 }
 
@@ -53,13 +50,10 @@ fn case() -> impl Strategy<Value = Case> {
 
 impl Case {
     fn contention(&self, mappings: &[Mapping]) -> u64 {
-        let utilization = self.mappings.iter().map(|(_, utilization)| utilization);
-        let placed = mappings.iter().zip(utilization);
+        let busy = self.mappings.iter().map(|(_, busy)| busy);
+        let placed = mappings.iter().zip(busy);
         let placed: Vec<MappingUtilization<'_>> = placed
-            .map(|(mapping, utilization)| MappingUtilization {
-                mapping,
-                utilization,
-            })
+            .map(|(mapping, busy)| MappingUtilization { mapping, busy })
             .collect();
         contention(&self.machine, &placed, &self.background)
     }
@@ -67,10 +61,7 @@ impl Case {
     /// The first mapping after ordering.
     fn ordered(&self, rule: ExchangeRule) -> Mapping {
         let placed = self.mappings.iter();
-        let placed = placed.map(|(mapping, utilization)| MappingUtilization {
-            mapping,
-            utilization,
-        });
+        let placed = placed.map(|(mapping, busy)| MappingUtilization { mapping, busy });
         let mut order = WorkerOrder::new(&self.machine, placed.collect(), &self.background);
         let ordered = order.order(0, rule);
         ordered.unwrap_or_else(|| self.mappings[0].0.clone())
@@ -203,11 +194,11 @@ fn busy_workers_of_a_new_deployment_keep_apart() {
             threads,
             cpus: by_cpus.concat(),
         };
-        let utilization = vec![100; usize::from(workers / 2 * threads)];
+        let busy = vec![100; usize::from(workers / 2 * threads)];
         [&by_cpus, &solved.mapping].map(|mapping| {
             let placed = MappingUtilization {
                 mapping,
-                utilization: &utilization,
+                busy: &busy,
             };
             contention(&problem.topology, &[placed], &BTreeMap::new()) / 100
         })

@@ -257,9 +257,9 @@ fn full_with_mains(problem: &JointProblem, placed: &[Placed<'_>]) -> (u32, u32) 
     for cpu in problem.topology.cpus() {
         *core_load.entry(cpu.core).or_insert(0) += load[&cpu.id];
     }
-    let beyond = |rule: Full, full_with_main: &dyn Fn(u32) -> usize| {
+    let beyond = |rule: Full, full_mains: &dyn Fn(u32) -> usize| {
         rule.map_or(0, |(full, through)| {
-            (full_with_main(full) as u32).saturating_sub(through)
+            (full_mains(full) as u32).saturating_sub(through)
         })
     };
     (

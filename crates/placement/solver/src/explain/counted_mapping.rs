@@ -131,11 +131,11 @@ impl<'a> CountedMapping<'a> {
         let more = |after: u32, before: u32, most: u32| after > before && after > most;
         rules.insert_if(
             Rule::FullCpus,
-            more(cpus, search.full_cpus_with_main, limits.full_cpus),
+            more(cpus, search.full_main_cpus, limits.full_cpus),
         );
         rules.insert_if(
             Rule::FullCores,
-            more(cores, search.full_cores_with_main, limits.full_cores),
+            more(cores, search.full_main_cores, limits.full_cores),
         );
         rules
     }
@@ -215,8 +215,8 @@ impl<'a> Limits<'a> {
             cpu: checked.cpu_limits(),
             core: checked.core_limits(),
             core_mains: checked.core_mains + more(Rule::MainsPerCore),
-            full_cpus: full(domains.rules.full_cpus_with_main, Rule::FullCpus),
-            full_cores: full(domains.rules.full_cores_with_main, Rule::FullCores),
+            full_cpus: full(domains.rules.full_main_cpus, Rule::FullCpus),
+            full_cores: full(domains.rules.full_main_cores, Rule::FullCores),
         }
     }
 }

@@ -59,11 +59,8 @@ impl Coloring {
     fn of(problem: &RankColoringProblem<'_>) -> Self {
         let (colors, copies) = (problem.threads - 1, problem.rank_cap);
         let is_color = |preference: &u16| usize::from(*preference) < colors;
-        let preferred: Vec<Option<u16>> = problem
-            .preferred
-            .iter()
-            .map(|w| w.filter(is_color))
-            .collect();
+        let preferred = problem.preferred.iter();
+        let preferred: Vec<Option<u16>> = preferred.map(|w| w.filter(is_color)).collect();
         let mut degree = vec![0usize; problem.cpus * copies];
         let reserved = if copies > 1 { degree.len() * colors } else { 0 };
         let mut reserved = vec![false; reserved];

@@ -12,9 +12,9 @@ pub(crate) struct Allowed {
     /// Most mains on a core.
     pub(crate) core_mains: u32,
     /// Most cpus with ceil(WT/C) threads and a main.
-    pub(crate) full_cpus_with_main: u32,
+    pub(crate) full_main_cpus: u32,
     /// Most cores with ceil(WT/P) threads and a main.
-    pub(crate) full_cores_with_main: u32,
+    pub(crate) full_main_cores: u32,
 }
 
 impl Allowed {
@@ -23,8 +23,8 @@ impl Allowed {
         Self {
             core_volume: domains.rules.core_volume,
             core_mains: domains.rules.core_mains,
-            full_cpus_with_main: domains.rules.full_cpus_with_main.unwrap_or(u32::MAX),
-            full_cores_with_main: domains.rules.full_cores_with_main.unwrap_or(u32::MAX),
+            full_main_cpus: domains.rules.full_main_cpus.unwrap_or(u32::MAX),
+            full_main_cores: domains.rules.full_main_cores.unwrap_or(u32::MAX),
         }
     }
 
@@ -50,8 +50,8 @@ impl Allowed {
         let (lower, upper) = domains.rules.core_volume;
         let off = allowed.volume_off(domains);
         allowed.core_volume = (lower.saturating_sub(off), upper + off);
-        allowed.full_cpus_with_main = allowed.full_cpus_with_main.max(full);
-        allowed.full_cores_with_main = allowed.full_cores_with_main.max(full_cores);
+        allowed.full_main_cpus = allowed.full_main_cpus.max(full);
+        allowed.full_main_cores = allowed.full_main_cores.max(full_cores);
         allowed
     }
 
@@ -70,14 +70,11 @@ impl Allowed {
             ("mains-per-core", self.core_mains - domains.rules.core_mains),
             (
                 "12",
-                beyond(self.full_cpus_with_main, domains.rules.full_cpus_with_main),
+                beyond(self.full_main_cpus, domains.rules.full_main_cpus),
             ),
             (
                 "12+",
-                beyond(
-                    self.full_cores_with_main,
-                    domains.rules.full_cores_with_main,
-                ),
+                beyond(self.full_main_cores, domains.rules.full_main_cores),
             ),
         ]
     }

@@ -17,7 +17,7 @@
 
 use crate::single::allowed::Allowed;
 use crate::single::capacities::{Capacity, capacities, pairs_if_filled, pairs_if_filled_with_main};
-use crate::single::domain_classes::{FullWithMainLimit, LevelGroup, classes, peers_beside_main};
+use crate::single::domain_classes::{FullMainLimit, LevelGroup, classes, peers_beside_main};
 use crate::single::domains::{CORE, Domains, LEVELS, pairs};
 use crate::single::lagrangian_bound::{Dimensions, minimize_dual};
 use crate::single::local_search::Search;
@@ -71,11 +71,11 @@ fn bound_of_group(search: &Search<'_>, group: LevelGroup, budget: &mut WorkBudge
 }
 
 fn dimensions(domains: &Domains, allowed: &Allowed) -> Dimensions {
-    let limits = FullWithMainLimit::both(domains, allowed);
+    let limits = FullMainLimit::both(domains, allowed);
     Dimensions {
         workers: domains.workers as i64,
         threads: domains.threads,
-        full_with_main_limits: limits.map(|limit| limit.map(|limit| limit.count)),
+        full_main_limits: limits.map(|limit| limit.map(|limit| limit.count)),
         peers_beside_main: peers_beside_main(domains, allowed),
     }
 }
@@ -156,7 +156,7 @@ fn most_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
 }
 
 /// Most pairs of threads that share a worker and a domain if each worker were alone on the machine.
-/// On the level of cores, all but `full_cores_with_main` workers have their main on a core that is
+/// On the level of cores, all but `full_main_cores` workers have their main on a core that is
 /// not full, beside few peers.
 fn most_of_workers(
     domains: &Domains,
@@ -171,7 +171,7 @@ fn most_of_workers(
         .collect();
     caps.sort_unstable_by(|a, b| b.cmp(a));
     let free = pairs_if_filled(&caps, domains.threads as u32);
-    let beside_full = i64::from(allowed.full_cores_with_main);
+    let beside_full = i64::from(allowed.full_main_cores);
     let cores = domains.count(level) == domains.count(CORE);
     if !cores || beside_full >= workers || allowed.core_mains > 1 {
         return workers * free;

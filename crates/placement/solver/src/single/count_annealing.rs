@@ -28,7 +28,7 @@ pub(crate) struct TreeNode<'a> {
     pub(crate) children: Vec<&'a Class>,
     pub(crate) parts: &'a [WorkerPart],
     /// How many cores, and cpus, may be full and hold a main; `None` where the rule does not bind.
-    pub(crate) full_with_main_limits: [Option<i64>; 2],
+    pub(crate) full_main_limits: [Option<i64>; 2],
     /// Where few cpus with a main may be full: how many threads the others hold beside their mains.
     pub(crate) peers_beside_main: Option<i64>,
 }
@@ -93,7 +93,7 @@ impl Distribution {
             return 0;
         };
         let excess = self.beside[child] - each * mains;
-        if excess <= 0 || node.full_with_main_limits[1] == Some(0) {
+        if excess <= 0 || node.full_main_limits[1] == Some(0) {
             return excess.max(0);
         }
         // each makes room for one thread of every part that lacks room, and takes away its own
@@ -105,14 +105,14 @@ impl Distribution {
     }
 
     /// The limits on full units of each child: its need, and its share of the rest.
-    pub(crate) fn full_with_main_limits(&self, node: &TreeNode<'_>) -> Vec<[Option<i64>; 2]> {
+    pub(crate) fn full_main_limits(&self, node: &TreeNode<'_>) -> Vec<[Option<i64>; 2]> {
         let width = node.children.len();
         let of = |child: usize, rule: usize| {
-            let full_with_main_limits = node.full_with_main_limits[rule]?;
+            let full_main_limits = node.full_main_limits[rule]?;
             // full units of either kind are split in halves between cores and cpus
             let wants = |needs: &[i64; 3]| needs[rule] + (needs[2] + rule as i64) / 2;
             let needed: i64 = self.needs.iter().map(wants).sum();
-            let rest = (full_with_main_limits - needed).max(0) as usize;
+            let rest = (full_main_limits - needed).max(0) as usize;
             let share = rest * (child + 1) / width - rest * child / width;
             Some(wants(&self.needs[child]) + share as i64)
         };
@@ -178,8 +178,8 @@ pub(crate) fn anneal_counts(
         width: node.children.len(),
         penalty: steep + steep / 4 + 1,
         excess: [0; 3],
-        coupled: node.full_with_main_limits[0]
-            .or(node.full_with_main_limits[1])
+        coupled: node.full_main_limits[0]
+            .or(node.full_main_limits[1])
             .is_some(),
         node,
         counts: start,
@@ -398,11 +398,9 @@ impl Annealing<'_> {
 
     /// Number of full units with a main beyond the limits.
     fn beyond_limits(&self) -> i64 {
-        let [cores, cpus] = self.node.full_with_main_limits;
-        let above = |full_with_main_limits: Option<i64>, needed: i64| {
-            full_with_main_limits.map_or(0, |full_with_main_limits| {
-                (needed - full_with_main_limits).max(0)
-            })
+        let [cores, cpus] = self.node.full_main_limits;
+        let above = |full_main_limits: Option<i64>, needed: i64| {
+            full_main_limits.map_or(0, |full_main_limits| (needed - full_main_limits).max(0))
         };
         let [of_cores, of_cpus, more] = self.excess;
         let both = cores.and_then(|cores| Some(cores + cpus?));

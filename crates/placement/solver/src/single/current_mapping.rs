@@ -168,13 +168,10 @@ fn amounts(domains: &Domains, places: &[u16]) -> Option<[(&'static str, u32); 4]
     }
     let beyond = |full: u32, most: Option<u32>| most.map_or(0, |most| full.saturating_sub(most));
     Some([
-        ("12", beyond(full, domains.rules.full_cpus_with_main)),
+        ("12", beyond(full, domains.rules.full_main_cpus)),
         ("8+", off),
         ("mains-per-core", excess),
-        (
-            "12+",
-            beyond(full_cores, domains.rules.full_cores_with_main),
-        ),
+        ("12+", beyond(full_cores, domains.rules.full_main_cores)),
     ])
 }
 

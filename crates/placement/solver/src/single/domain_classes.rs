@@ -36,14 +36,14 @@ impl LevelGroup {
 
 /// The right-hand side of rule (12+) on cores or of rule (12) on cpus, where that rule binds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FullWithMainLimit {
+pub(crate) struct FullMainLimit {
     /// Whether the units are cores.
     pub(crate) on_cores: bool,
     /// How many units may be full and hold a main.
     pub(crate) count: i64,
 }
 
-impl FullWithMainLimit {
+impl FullMainLimit {
     /// The limit on cores if it binds, else that on cpus.
     fn strictest(domains: &Domains, allowed: &Allowed) -> Option<Self> {
         let [cores, cpus] = Self::both(domains, allowed);
@@ -57,25 +57,17 @@ impl FullWithMainLimit {
             let count = i64::from(count);
             (rule.is_some() && count < workers).then_some(Self { on_cores, count })
         };
-        let cores = binding(
-            domains.rules.full_cores_with_main,
-            allowed.full_cores_with_main,
-            true,
-        )
-        .filter(|_| allowed.core_mains == 1);
-        let cpus = binding(
-            domains.rules.full_cpus_with_main,
-            allowed.full_cpus_with_main,
-            false,
-        )
-        .filter(|_| domains.rules.rank_cap == 1);
+        let cores = binding(domains.rules.full_main_cores, allowed.full_main_cores, true)
+            .filter(|_| allowed.core_mains == 1);
+        let cpus = binding(domains.rules.full_main_cpus, allowed.full_main_cpus, false)
+            .filter(|_| domains.rules.rank_cap == 1);
         [cores, cpus]
     }
 }
 
 /// Where rule (12) binds: number of peers that fit beside a main on a cpu that is not full.
 pub(crate) fn peers_beside_main(domains: &Domains, allowed: &Allowed) -> Option<i64> {
-    let [_, cpus] = FullWithMainLimit::both(domains, allowed);
+    let [_, cpus] = FullMainLimit::both(domains, allowed);
     let single =
         domains.rules.rank_cap == 1 && domains.rules.worker_cap == 1 && domains.threads > 1;
     (cpus.is_some() && single).then(|| i64::from(domains.rules.cpu_volume.1) - 2)
@@ -204,8 +196,8 @@ struct ClassKeyBuilder<'a> {
 
 impl<'a> ClassKeyBuilder<'a> {
     fn of(domains: &'a Domains, allowed: &'a Allowed, group: LevelGroup) -> Self {
-        let strictest = FullWithMainLimit::strictest(domains, allowed);
-        let both = FullWithMainLimit::both(domains, allowed);
+        let strictest = FullMainLimit::strictest(domains, allowed);
+        let both = FullMainLimit::both(domains, allowed);
         Self {
             domains,
             allowed,

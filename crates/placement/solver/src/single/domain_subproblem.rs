@@ -20,9 +20,7 @@
 
 use crate::limits::DUAL_WORK_MAX;
 use crate::single::domain_classes::Class;
-use crate::single::lagrangian_bound::{
-    Dimensions, INFEASIBLE, Multipliers, SCALE, ThreadChoice, domains,
-};
+use crate::single::lagrangian_bound::{Dimensions, INFEASIBLE, Multipliers, Pick, SCALE, domains};
 use crate::single::volume_knapsack::{
     VolumeChoice, exact_volume_work, exact_volumes, priced_volume_work, priced_volumes,
 };
@@ -110,7 +108,7 @@ struct ClassMultipliers<'a> {
     /// Multipliers of parts: `[main or not][k]`.
     parts: &'a [Vec<i64>; 2],
     /// Multipliers of the limits on full cores, and on full cpus, that hold a main.
-    full_with_main: [i64; 2],
+    full_mains: [i64; 2],
     mains: i64,
     crowding: i64,
 }
@@ -119,7 +117,7 @@ impl<'a> ClassMultipliers<'a> {
     fn of(multipliers: &'a Multipliers, class: usize) -> Self {
         Self {
             parts: &multipliers.parts[class],
-            full_with_main: multipliers.full_with_main,
+            full_mains: multipliers.full_mains,
             mains: multipliers.mains[class],
             crowding: multipliers.crowding[class],
         }
@@ -134,13 +132,13 @@ pub(crate) struct BestPartition {
     /// Number of cpus that hold a main and are not full: the index of the partition's table.
     open_mains: usize,
     /// Number of full cores, and of full cpus, that hold a main.
-    full_with_main: [i64; 2],
+    full_mains: [i64; 2],
 }
 
 /// For every volume, the value of its best partition and the last part of that partition.
 struct Knapsack {
     value: Vec<i64>,
-    last: Vec<ThreadChoice>,
+    last: Vec<Pick>,
 }
 
 /// The best partition of every volume of a class, relative to parts of 0 threads.
@@ -174,10 +172,8 @@ impl Partitions {
             best: Vec::with_capacity(most + 1),
             cpus: class.cpus as usize,
             peers_beside_main: dimensions.peers_beside_main.unwrap_or(0),
-            forbids_full: dimensions
-                .full_with_main_limits
-                .map(|limit| limit == Some(0)),
-            limits_cpus: dimensions.full_with_main_limits[1].is_some(),
+            forbids_full: dimensions.full_main_limits.map(|limit| limit == Some(0)),
+            limits_cpus: dimensions.full_main_limits[1].is_some(),
         };
         partitions.fill_tables(class, dimensions, multipliers);
         for volume in 0..=most {
@@ -224,7 +220,7 @@ impl Partitions {
         open_mains: usize,
         multipliers: ClassMultipliers<'_>,
     ) -> [Vec<i64>; 2] {
-        let limits_cores = dimensions.full_with_main_limits[0].is_some();
+        let limits_cores = dimensions.full_main_limits[0].is_some();
         let parts = multipliers.parts;
         [false, true].map(|main| {
             let value = |k: usize| {
@@ -265,7 +261,7 @@ impl Partitions {
             value: INFEASIBLE,
             mains: 0,
             open_mains: 0,
-            full_with_main: [0; 2],
+            full_mains: [0; 2],
         })
     }
 
@@ -277,7 +273,7 @@ impl Partitions {
         mains: usize,
         multipliers: ClassMultipliers<'_>,
     ) -> Option<BestPartition> {
-        let [of_full_core, of_full_cpu] = multipliers.full_with_main;
+        let [of_full_core, of_full_cpu] = multipliers.full_mains;
         let [forbids_cores, forbids_cpus] = self.forbids_full;
         let (n, m) = (volume as i64, mains as i64);
         let full_cpus = match self.limits_cpus {
@@ -319,17 +315,17 @@ impl Partitions {
             // units that only both rules together require are of the cheaper kind
             let more = (full_units - full_cores - full_cpus).max(0);
             let prefers_cores = !forbids_cores && (forbids_cpus || -core_gain < of_full_cpu);
-            let full_with_main = match prefers_cores {
+            let full_mains = match prefers_cores {
                 true => [full_cores + more, full_cpus],
                 false => [full_cores, full_cpus + more],
             };
-            let costs = class.main_closeness[mains] * SCALE + full_with_main[1] * of_full_cpu
-                - full_with_main[0] * core_gain;
+            let costs = class.main_closeness[mains] * SCALE + full_mains[1] * of_full_cpu
+                - full_mains[0] * core_gain;
             BestPartition {
                 value: value + room - costs,
                 mains,
                 open_mains,
-                full_with_main,
+                full_mains,
             }
         };
         open_counts.map(best).max()
@@ -348,11 +344,7 @@ impl Partitions {
             domains,
         } = choice;
         let best = self.best[volume];
-        for (limit, used) in subgradient
-            .full_with_main
-            .iter_mut()
-            .zip(best.full_with_main)
-        {
+        for (limit, used) in subgradient.full_mains.iter_mut().zip(best.full_mains) {
             *limit -= used * domains;
         }
         let table = &self.tables[best.open_mains];
@@ -386,14 +378,11 @@ impl Partitions {
 /// The best partition of every volume up to `most`, where a part with a main pays its multiplier.
 fn priced_knapsack(most: usize, peers: &[i64], mains: &[i64], of_main: i64) -> Knapsack {
     let better = |k: usize| match mains[k] - of_main > peers[k] {
-        true => (mains[k] - of_main, ThreadChoice::with_main(k)),
-        false => (peers[k], ThreadChoice::without_main(k)),
+        true => (mains[k] - of_main, Pick::with_main(k)),
+        false => (peers[k], Pick::without_main(k)),
     };
-    let parts: Vec<(i64, ThreadChoice)> = (0..peers.len()).map(better).collect();
-    let (mut value, mut last) = (
-        vec![INFEASIBLE; most + 1],
-        vec![ThreadChoice::default(); most + 1],
-    );
+    let parts: Vec<(i64, Pick)> = (0..peers.len()).map(better).collect();
+    let (mut value, mut last) = (vec![INFEASIBLE; most + 1], vec![Pick::default(); most + 1]);
     value[0] = 0;
     for volume in 1..=most {
         for k in 1..parts.len().min(volume + 1) {
@@ -416,24 +405,21 @@ fn knapsacks_by_mains(
     let mut knapsacks: Vec<Knapsack> = Vec::with_capacity(mains_most + 1);
     for _ in 0..=mains_most {
         let fewer = knapsacks.last();
-        let (mut value, mut last) = (
-            vec![INFEASIBLE; most + 1],
-            vec![ThreadChoice::default(); most + 1],
-        );
+        let (mut value, mut last) = (vec![INFEASIBLE; most + 1], vec![Pick::default(); most + 1]);
         if fewer.is_none() {
             value[0] = 0;
         }
         for volume in 1..=most {
-            let (mut best, mut part) = (INFEASIBLE, ThreadChoice::default());
+            let (mut best, mut part) = (INFEASIBLE, Pick::default());
             for k in 1..peers.len().min(volume + 1) {
                 let sum = value[volume - k] + peers[k];
                 if sum > best {
-                    (best, part) = (sum, ThreadChoice::without_main(k));
+                    (best, part) = (sum, Pick::without_main(k));
                 }
                 if let Some(fewer) = fewer {
                     let sum = fewer.value[volume - k] + mains[k];
                     if sum > best {
-                        (best, part) = (sum, ThreadChoice::with_main(k));
+                        (best, part) = (sum, Pick::with_main(k));
                     }
                 }
             }

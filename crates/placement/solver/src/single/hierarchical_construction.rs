@@ -15,7 +15,7 @@ use crate::single::allowed::Allowed;
 use crate::single::assignment::Assignment;
 use crate::single::count_annealing::{Distribution, TreeNode, WorkerPart, anneal_counts};
 use crate::single::domain_classes::{
-    Classes, FullWithMainLimit, LevelGroup, classes, peers_beside_main,
+    Classes, FullMainLimit, LevelGroup, classes, peers_beside_main,
 };
 use crate::single::domains::{CORE, Domains, LEVELS};
 use crate::single::local_search::Search;
@@ -70,12 +70,12 @@ pub(crate) fn construct<'a>(
             main: true,
         })
         .collect();
-    let full_with_main_limits = FullWithMainLimit::both(domains, allowed)
-        .map(|rule| rule.map(|full_with_main_limits| full_with_main_limits.count));
+    let full_main_limits = FullMainLimit::both(domains, allowed)
+        .map(|rule| rule.map(|full_main_limits| full_main_limits.count));
     let machine = Subtree {
         depth: 0,
         cpus: 0..domains.cpus,
-        full_with_main_limits,
+        full_main_limits,
     };
     construction.node(machine, &all, budget)?;
     let mut assignment = construction.assignment;
@@ -107,7 +107,7 @@ struct Subtree {
     depth: usize,
     cpus: std::ops::Range<usize>,
     /// How many of its cores, and cpus, may be full and hold a main.
-    full_with_main_limits: [Option<i64>; 2],
+    full_main_limits: [Option<i64>; 2],
 }
 
 impl Construction<'_> {
@@ -121,7 +121,7 @@ impl Construction<'_> {
         let Subtree {
             depth,
             cpus,
-            full_with_main_limits,
+            full_main_limits,
         } = subtree;
         let Some(&level) = self.levels.get(depth) else {
             return self.core(cpus, parts);
@@ -139,7 +139,7 @@ impl Construction<'_> {
                 .map(|domain| &classes[of_domain[domain]])
                 .collect(),
             parts,
-            full_with_main_limits,
+            full_main_limits,
             peers_beside_main: self.peers_beside_main,
         };
         let start = self.lay_end_to_end(&node, level, cpus.clone())?;
@@ -150,9 +150,7 @@ impl Construction<'_> {
             let moves = self.moves(depth, cpus.len(), parts.len() * width);
             anneal_counts(&node, start, moves, self.seed, budget).0
         };
-        for (child, full_with_main_limits) in
-            counts.full_with_main_limits(&node).into_iter().enumerate()
-        {
+        for (child, full_main_limits) in counts.full_main_limits(&node).into_iter().enumerate() {
             let inside: Vec<WorkerPart> = parts
                 .iter()
                 .enumerate()
@@ -169,7 +167,7 @@ impl Construction<'_> {
             let subtree = Subtree {
                 depth: depth + 1,
                 cpus: self.domains.members(level, first + child),
-                full_with_main_limits,
+                full_main_limits,
             };
             self.node(subtree, &inside, budget)?;
         }

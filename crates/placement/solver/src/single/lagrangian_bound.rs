@@ -42,7 +42,7 @@ pub(crate) struct Dimensions {
     pub(crate) workers: i64,
     pub(crate) threads: usize,
     /// How many cores, and cpus, may be full and hold a main; `None` where the rule does not bind.
-    pub(crate) full_with_main_limits: [Option<i64>; 2],
+    pub(crate) full_main_limits: [Option<i64>; 2],
     /// Where rule (12) binds: number of peers that fit beside a main on a cpu that is not full.
     pub(crate) peers_beside_main: Option<i64>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Multipliers {
     /// Multipliers of parts: `[class][main or not][k]`.
     pub(crate) parts: Vec<[Vec<i64>; 2]>,
     /// Multipliers of the limits on full cores, and on full cpus, that hold a main; nonnegative.
-    pub(crate) full_with_main: [i64; 2],
+    pub(crate) full_mains: [i64; 2],
     /// By class, multiplier of the equation that the mains counted are the parts with a main.
     pub(crate) mains: Vec<i64>,
     /// By class, multiplier of the limit on peers beside mains; nonnegative.
@@ -69,7 +69,7 @@ impl Multipliers {
                 .iter()
                 .map(|class| [row(class, false), row(class, true)])
                 .collect(),
-            full_with_main: [0; 2],
+            full_mains: [0; 2],
             crowding: vec![0; classes.len()],
             mains: vec![0; classes.len()],
         }
@@ -78,13 +78,13 @@ impl Multipliers {
     fn all(&self) -> impl Iterator<Item = i64> {
         let parts = self.parts.iter().flatten().flatten();
         let parts = parts.chain(&self.mains).chain(&self.crowding);
-        parts.chain(&self.full_with_main).copied()
+        parts.chain(&self.full_mains).copied()
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut i64> {
         let parts = self.parts.iter_mut().flatten().flatten();
         let parts = parts.chain(&mut self.mains).chain(&mut self.crowding);
-        parts.chain(&mut self.full_with_main)
+        parts.chain(&mut self.full_mains)
     }
 }
 
@@ -143,7 +143,7 @@ fn initial_multipliers(classes: &[Class], dimensions: Dimensions, halves: i64) -
     // without a payment for mains, domains would offer none
     let per_main = SCALE * marginal_main_cost(classes, dimensions);
     let mut multipliers = Multipliers::from_fn(classes, |class, main, k| {
-        let loss = match main && dimensions.full_with_main_limits[0].is_some() {
+        let loss = match main && dimensions.full_main_limits[0].is_some() {
             true => class.main_loss[k],
             false => 0,
         };
@@ -237,7 +237,7 @@ impl VolumeAlgorithm {
         for (multiplier, mean) in next.all_mut().zip(&self.mean) {
             *multiplier -= (step * mean) as i64;
         }
-        for multiplier in next.full_with_main.iter_mut().chain(&mut next.crowding) {
+        for multiplier in next.full_mains.iter_mut().chain(&mut next.crowding) {
             *multiplier = (*multiplier).max(0);
         }
         Some(next)
@@ -279,15 +279,12 @@ fn evaluate_dual(
     multipliers: &Multipliers,
 ) -> DualPoint {
     let mut subgradient = Multipliers::from_fn(classes, |_, _, _| 0);
-    let limits = dimensions
-        .full_with_main_limits
-        .map(|limit| limit.unwrap_or(0));
-    subgradient.full_with_main = limits;
+    let limits = dimensions.full_main_limits.map(|limit| limit.unwrap_or(0));
+    subgradient.full_mains = limits;
     let row = best_row(classes, dimensions, multipliers, &mut subgradient);
     let value = solve_domains(classes, dimensions, multipliers, &mut subgradient);
     let of_workers = dimensions.workers * row;
-    let of_limits =
-        limits[0] * multipliers.full_with_main[0] + limits[1] * multipliers.full_with_main[1];
+    let of_limits = limits[0] * multipliers.full_mains[0] + limits[1] * multipliers.full_mains[1];
     DualPoint {
         bound: of_workers.saturating_add(value) + of_limits,
         subgradient,
@@ -310,9 +307,9 @@ fn marginal_main_cost(classes: &[Class], dimensions: Dimensions) -> i64 {
 
 /// The part that a dynamic program chose, packed into one word.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct ThreadChoice(u16);
+pub(crate) struct Pick(u16);
 
-impl ThreadChoice {
+impl Pick {
     const MAIN: u16 = 1 << 15;
 
     pub(crate) fn without_main(threads: usize) -> Self {
@@ -349,13 +346,10 @@ fn best_row(
     // indexed by threads so far, before and after the main is placed
     let mut paid = [vec![INFEASIBLE; width], vec![INFEASIBLE; width]];
     paid[0][0] = 0;
-    let mut choices: Vec<[Vec<ThreadChoice>; 2]> = Vec::with_capacity(domains.len());
+    let mut choices: Vec<[Vec<Pick>; 2]> = Vec::with_capacity(domains.len());
     for &at in &domains {
         let [peers, mains] = &multipliers.parts[at];
-        let mut choice = [
-            vec![ThreadChoice::default(); width],
-            vec![ThreadChoice::default(); width],
-        ];
+        let mut choice = [vec![Pick::default(); width], vec![Pick::default(); width]];
         let mut next = [vec![INFEASIBLE; width], vec![INFEASIBLE; width]];
         for total in 0..width {
             for k in 0..peers.len().min(total + 1) {
@@ -364,13 +358,13 @@ fn best_row(
                     let sum = paid[placed][before] + peers[k];
                     if sum > next[placed][total] {
                         next[placed][total] = sum;
-                        choice[placed][total] = ThreadChoice::without_main(k);
+                        choice[placed][total] = Pick::without_main(k);
                     }
                 }
                 let sum = paid[0][before] + mains[k];
                 if k > 0 && sum > next[1][total] {
                     next[1][total] = sum;
-                    choice[1][total] = ThreadChoice::with_main(k);
+                    choice[1][total] = Pick::with_main(k);
                 }
             }
         }

@@ -38,8 +38,8 @@ pub(crate) struct Search<'a> {
     pub(crate) core_volume: Vec<u32>,
     /// Indices of the threads on each cpu.
     pub(crate) on_cpu: Vec<Vec<u16>>,
-    pub(crate) full_cpus_with_main: u32,
-    pub(crate) full_cores_with_main: u32,
+    pub(crate) full_main_cpus: u32,
+    pub(crate) full_main_cores: u32,
     /// Sign of closeness within a worker in the objective: +1 compact, -1 scatter.
     pub(crate) sign: i64,
 }
@@ -55,8 +55,8 @@ impl<'a> Search<'a> {
             volume: vec![0; domains.cpus],
             core_volume: vec![0; domains.count(CORE)],
             on_cpu: vec![Vec::new(); domains.cpus],
-            full_cpus_with_main: 0,
-            full_cores_with_main: 0,
+            full_main_cpus: 0,
+            full_main_cores: 0,
             sign: if domains.mode == Mode::Compact { 1 } else { -1 },
         };
         for (worker, (&main, peers)) in assignment.mains.iter().zip(&assignment.peers).enumerate() {
@@ -74,10 +74,10 @@ impl<'a> Search<'a> {
                 });
             }
         }
-        search.full_cpus_with_main = (0..domains.cpus)
+        search.full_main_cpus = (0..domains.cpus)
             .filter(|&cpu| search.is_full(cpu, 0, 0))
             .count() as u32;
-        search.full_cores_with_main = (0..domains.count(CORE))
+        search.full_main_cores = (0..domains.count(CORE))
             .filter(|&core| search.is_full_core(core, 0, 0))
             .count() as u32;
         search
@@ -368,8 +368,8 @@ impl<'a> Search<'a> {
         self.cpus_hold(from, to, threads, mains)
             && self.core_is_feasible(from, to, -threads, -mains)
             && self.core_is_feasible(to, from, threads, mains)
-            && full.0 <= self.allowed.full_cpus_with_main
-            && full.1 <= self.allowed.full_cores_with_main
+            && full.0 <= self.allowed.full_main_cpus
+            && full.1 <= self.allowed.full_main_cores
     }
 
     /// Whether the core of `cpu` may gain so much from the core of `other`.
@@ -383,14 +383,14 @@ impl<'a> Search<'a> {
         let both = |a: bool, b: bool| u32::from(a) + u32::from(b);
         let before = both(self.is_full(from, 0, 0), self.is_full(to, 0, 0));
         let after = both(self.is_full(from, -n, -m), self.is_full(to, n, m));
-        let full = self.full_cpus_with_main + after - before;
+        let full = self.full_main_cpus + after - before;
         let (a, b) = (self.domains.core(from), self.domains.core(to));
         if a == b {
-            return (full, self.full_cores_with_main);
+            return (full, self.full_main_cores);
         }
         let before = both(self.is_full_core(a, 0, 0), self.is_full_core(b, 0, 0));
         let after = both(self.is_full_core(a, -n, -m), self.is_full_core(b, n, m));
-        (full, self.full_cores_with_main + after - before)
+        (full, self.full_main_cores + after - before)
     }
 
     /// Whether the cpu would hold ceil(WT/C) threads and a main, with so many more of both.
@@ -443,8 +443,7 @@ impl<'a> Search<'a> {
 
     /// Updates the counts of cpus and cores for a move.
     fn update_counts(&mut self, from: usize, to: usize, threads: i32, mains: i32) {
-        (self.full_cpus_with_main, self.full_cores_with_main) =
-            self.full_after(from, to, threads, mains);
+        (self.full_main_cpus, self.full_main_cores) = self.full_after(from, to, threads, mains);
         for (cpu, threads, mains) in [(from, -threads, -mains), (to, threads, mains)] {
             let add = |sum: &mut u32, more: i32| *sum = sum.saturating_add_signed(more);
             add(&mut self.volume[cpu], threads);

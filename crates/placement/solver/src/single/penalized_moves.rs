@@ -33,34 +33,31 @@ impl Search<'_> {
         let mut total = 0;
         // bound: every round takes a main off a full cpu or core
         for _ in 0..2 * self.domains.workers {
-            if self.full_cpus_with_main <= target.full_cpus_with_main
-                && self.full_cores_with_main <= target.full_cores_with_main
+            if self.full_main_cpus <= target.full_main_cpus
+                && self.full_main_cores <= target.full_main_cores
             {
                 break;
             }
-            let misplaced = self.full_cpus_with_main.max(self.full_cores_with_main) as usize;
+            let misplaced = self.full_main_cpus.max(self.full_main_cores) as usize;
             let evaluations = misplaced * (self.threads.len() + self.domains.cpus);
             total += evaluations;
             if total > REPAIR_EVALUATIONS_MAX || budget.spend(REPAIR_STEPS * evaluations) {
                 break;
             }
             let below = |now: u32, most: u32| if now > most { now - 1 } else { most };
-            self.allowed.full_cpus_with_main =
-                below(self.full_cpus_with_main, target.full_cpus_with_main);
-            self.allowed.full_cores_with_main =
-                below(self.full_cores_with_main, target.full_cores_with_main);
+            self.allowed.full_main_cpus = below(self.full_main_cpus, target.full_main_cpus);
+            self.allowed.full_main_cores = below(self.full_main_cores, target.full_main_cores);
             if !self.move_main_off_full_unit() {
                 // one of the two limits at a time
-                self.allowed.full_cores_with_main =
-                    self.full_cores_with_main.max(target.full_cores_with_main);
+                self.allowed.full_main_cores = self.full_main_cores.max(target.full_main_cores);
                 if !self.move_main_off_full_unit() {
                     break;
                 }
             }
         }
         self.allowed = target;
-        self.full_cpus_with_main <= target.full_cpus_with_main
-            && self.full_cores_with_main <= target.full_cores_with_main
+        self.full_main_cpus <= target.full_main_cpus
+            && self.full_main_cores <= target.full_main_cores
     }
 
     /// Makes the best feasible move of a main that is on a full cpu or core.
@@ -202,13 +199,12 @@ impl Search<'_> {
         let cores: i64 = (0..self.domains.count(CORE))
             .map(|core| self.core_violation(core, 0, 0))
             .sum();
-        cores + self.full_violation((self.full_cpus_with_main, self.full_cores_with_main))
+        cores + self.full_violation((self.full_main_cpus, self.full_main_cores))
     }
 
     fn full_violation(&self, (cpus, cores): (u32, u32)) -> i64 {
         let above = |now: u32, most: u32| i64::from(now.saturating_sub(most));
-        above(cpus, self.allowed.full_cpus_with_main)
-            + above(cores, self.allowed.full_cores_with_main)
+        above(cpus, self.allowed.full_main_cpus) + above(cores, self.allowed.full_main_cores)
     }
 
     pub(crate) fn core_violation(&self, core: usize, threads: i32, mains: i32) -> i64 {
@@ -223,7 +219,7 @@ impl Search<'_> {
     fn violation_after(&self, from: usize, to: usize, n: i32, m: i32) -> i64 {
         let full = self.full_after(from, to, n, m);
         let mut more = self.full_violation(full)
-            - self.full_violation((self.full_cpus_with_main, self.full_cores_with_main));
+            - self.full_violation((self.full_main_cpus, self.full_main_cores));
         let (a, b) = (self.domains.core(from), self.domains.core(to));
         if a != b {
             more += self.core_violation(a, -n, -m) - self.core_violation(a, 0, 0);

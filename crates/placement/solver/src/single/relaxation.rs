@@ -147,11 +147,11 @@ fn excess(domains: &Domains, volumes: &Volumes) -> RuleExcess {
     }
     excess[3] = domains
         .rules
-        .full_cpus_with_main
+        .full_main_cpus
         .map_or(0, |most| full.saturating_sub(most));
     excess[4] = domains
         .rules
-        .full_cores_with_main
+        .full_main_cores
         .map_or(0, |most| full_cores.saturating_sub(most));
     excess
 }

@@ -156,11 +156,11 @@ fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
 fn damage(domains: &Domains, core: &Core, mains: u32) -> (bool, u32, bool, bool) {
     let (lower, upper) = domains.rules.core_volume;
     let full =
-        domains.rules.full_cores_with_main.is_some() && core.volume + 1 == upper && core.mains > 0;
+        domains.rules.full_main_cores.is_some() && core.volume + 1 == upper && core.mains > 0;
     (
         core.volume >= lower,
         (core.volume + 1).saturating_sub(upper),
-        domains.rules.full_cpus_with_main.is_some() && mains > 0,
+        domains.rules.full_main_cpus.is_some() && mains > 0,
         full,
     )
 }

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_told_the_cause_of_an_error_once() {
+    fn a_client_gets_the_cause_of_an_error_once() {
         let not_json = || serde_json::from_str::<u8>("{").unwrap_err();
         let gone = || std::io::Error::other("the file is gone");
         let [key, name] = ["key", "name"].map(str::to_owned);

@@ -67,7 +67,7 @@ struct Rules<'a> {
     mains_on_cpu: i64,
     mains_on_core: i64,
     /// Most cores that are full and hold a main.
-    full_cores_with_main: i64,
+    full_main_cores: i64,
 }
 
 impl<'a> Rules<'a> {
@@ -98,7 +98,7 @@ impl<'a> Rules<'a> {
             full_core: up(slots, cores),
             mains_on_cpu: ranks.min(cpu.1),
             mains_on_core: up(workers, cores) + more("mains-per-core"),
-            full_cores_with_main: if binds {
+            full_main_cores: if binds {
                 (workers - cores + rest).max(0) + more("12+")
             } else {
                 i64::MAX
@@ -217,7 +217,7 @@ impl LevelCapacities {
                 .map(|capacity| capacity.of_worker)
         };
         let free = fill(sizes(self.capacities.len()), rules.threads);
-        let full_with_main_limits = rules.full_cores_with_main.min(rules.workers);
+        let full_main_limits = rules.full_main_cores.min(rules.workers);
         if !self.cores || rules.mains_on_core > 1 {
             return rules.workers * free;
         }
@@ -227,8 +227,7 @@ impl LevelCapacities {
             .map(|here| pairs(here) + fill(sizes(others), rules.threads - here))
             .max()
             .unwrap_or(free);
-        full_with_main_limits * free
-            + (rules.workers - full_with_main_limits) * free.min(bound_by_main)
+        full_main_limits * free + (rules.workers - full_main_limits) * free.min(bound_by_main)
     }
 
     /// The best volumes, by dynamic programming over domains and threads beyond the fewest.

@@ -269,7 +269,7 @@ impl<'a> Model<'a> {
         if let Some((full, most)) = self.rules.full_cpus {
             let domains = self.full_domains(&units);
             let most = most + self.excess[2];
-            self.program.limit_full_with_main(domains, full, most);
+            self.program.limit_full_mains(domains, full, most);
         }
     }
 
@@ -297,7 +297,7 @@ impl<'a> Model<'a> {
         if let Some((full, most)) = self.rules.full_cores {
             let domains = self.full_domains(&units);
             let most = most + self.excess[3];
-            self.program.limit_full_with_main(domains, full, most);
+            self.program.limit_full_mains(domains, full, most);
         }
     }
 

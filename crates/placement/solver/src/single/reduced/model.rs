@@ -111,14 +111,11 @@ impl<'a> Model<'a> {
             }
         }
         self.constrain_volumes();
-        let (cpus, cores) = (
-            self.allowed.full_cpus_with_main,
-            self.allowed.full_cores_with_main,
-        );
+        let (cpus, cores) = (self.allowed.full_main_cpus, self.allowed.full_main_cores);
         let range = self.domains.rules.cpu_volume;
-        self.constrain_full_with_main(CPU, range, self.domains.rules.cpu_volume.1, cpus);
+        self.constrain_full_mains(CPU, range, self.domains.rules.cpu_volume.1, cpus);
         let range = self.allowed.core_volume;
-        self.constrain_full_with_main(CORE, range, self.domains.rules.core_volume.1, cores);
+        self.constrain_full_mains(CORE, range, self.domains.rules.core_volume.1, cores);
     }
 
     /// Threads and mains of a domain, over all workers.
@@ -153,7 +150,7 @@ impl<'a> Model<'a> {
 
     /// At most `most` domains hold both `full` threads and a main. If a domain holds at most one
     /// main, one constraint covers all workers.
-    fn constrain_full_with_main(&mut self, level: usize, range: (u32, u32), full: u32, most: u32) {
+    fn constrain_full_mains(&mut self, level: usize, range: (u32, u32), full: u32, most: u32) {
         let at_most_one = match level {
             CPU => self.domains.rules.rank_cap == 1,
             _ => self.allowed.core_mains == 1,
@@ -173,7 +170,7 @@ impl<'a> Model<'a> {
             }
         };
         let domains = (0..self.domains.count(level)).map(domain).collect();
-        self.program.limit_full_with_main(domains, full, most);
+        self.program.limit_full_mains(domains, full, most);
     }
 }
 
