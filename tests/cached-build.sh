@@ -21,3 +21,11 @@ cached_build() {
         touch "$folder/complete"
     fi
 }
+
+# build_go_program NAME PACKAGE [LINKER_FLAGS]: builds a package of the Go module in the current
+# directory into `folder`. The linker drops debug information, and producing it takes the compiler a
+# tenth of its time.
+build_go_program() {
+    CGO_ENABLED=0 GOFLAGS=-buildvcs=false go build -mod=readonly -trimpath -gcflags=all=-dwarf=false \
+        -ldflags "-s -w ${3:-}" -o "$folder/$1" "$2"
+}

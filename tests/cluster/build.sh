@@ -11,17 +11,15 @@ build() {
     PATH=$("$here/../go-env.sh")
     echo "building Kubernetes $kubernetes, etcd and helm $helm into $folder (minutes, once)"
     cd "$here"
-    export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
     version=k8s.io/component-base/version
-    flags="-s -w -X $version.gitVersion=v$kubernetes -X $version.gitMajor=1 -X $version.gitMinor=${kubernetes:2:2} \
+    flags="-X $version.gitVersion=v$kubernetes -X $version.gitMajor=1 -X $version.gitMinor=${kubernetes:2:2} \
         -X $version.gitTreeState=clean"
-    go build -mod=readonly -trimpath -o "$folder/kube-apiserver" -ldflags "$flags" ./kubernetes
+    build_go_program kube-apiserver ./kubernetes "$flags"
     for program in etcd kube-controller-manager kube-scheduler kubelet kube-proxy; do
         ln "$folder/kube-apiserver" "$folder/$program"
     done
-    go build -mod=readonly -trimpath -o "$folder/kubectl" -ldflags "$flags" ./kubectl
-    go build -mod=readonly -trimpath -o "$folder/helm" \
-        -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=v$helm" helm.sh/helm/v3/cmd/helm
+    build_go_program kubectl ./kubectl "$flags"
+    build_go_program helm helm.sh/helm/v3/cmd/helm "-X helm.sh/helm/v3/internal/version.version=v$helm"
 }
 cached_build kubernetes "$here"/{go.mod,go.sum} "$here"/*/main.go
 echo "$folder"

@@ -13,8 +13,7 @@ build() {
     PATH=$("$here/../go-env.sh")
     echo "building the gRPC client into $folder"
     cd "$here"
-    CGO_ENABLED=0 GOFLAGS=-buildvcs=false go build -mod=readonly -trimpath -ldflags "-s -w" \
-        -o "$folder/grpc-client" ./client
+    build_go_program grpc-client ./client
 }
 cached_build routing "$here"/{go.mod,go.sum,requirements.txt} "$here"/client/*.go
 echo "$folder"

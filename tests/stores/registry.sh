@@ -9,8 +9,7 @@ build() {
     PATH=$("$here/../go-env.sh")
     echo "building the registry into $folder"
     cd "$here"
-    CGO_ENABLED=0 GOFLAGS=-buildvcs=false go build -mod=readonly -trimpath -ldflags "-s -w" \
-        -o "$folder/registry" ./registry
+    build_go_program registry ./registry
 }
 cached_build stores "$here"/{go.mod,go.sum} "$here"/registry/*.go
 echo "$folder/registry"

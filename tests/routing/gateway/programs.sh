@@ -10,8 +10,7 @@ build() {
     PATH=$("$here/../../go-env.sh")
     echo "building Envoy Gateway into $folder (minutes, once)"
     cd "$here"
-    CGO_ENABLED=0 GOFLAGS=-buildvcs=false go build -mod=readonly -trimpath -ldflags "-s -w" \
-        -o "$folder/envoy-gateway" "$module/cmd/envoy-gateway"
+    build_go_program envoy-gateway "$module/cmd/envoy-gateway"
     charts=$(go list -mod=readonly -m -f '{{.Dir}}' "$module")/charts
     cp -r --no-preserve=mode "$charts/gateway-helm/charts/crds/crds" "$folder/crds"
 }
