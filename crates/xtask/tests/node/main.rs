@@ -67,6 +67,10 @@ fn a_release_runs_on_a_node() {
             "a configuration is applied under load",
             tune_apply::keeps_what_is_no_worse,
         );
+        rig.step(
+            "a configuration is reverted under load",
+            tune_apply::reverts_what_is_worse,
+        );
         rig.step("gunicorn and XGBoost", gunicorn_is_placed);
         rig.step(
             "a Deployment that is annotated",

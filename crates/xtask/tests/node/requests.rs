@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use albacore_load::{
     InferRequest, Load, Outcome, Request, Sample, Shape, WireFormat, drive, poisson,
@@ -20,6 +20,9 @@ const RATE: f64 = 100.0;
 const PART: Duration = Duration::from_secs(5);
 
 const CONNECTIONS: usize = 64;
+
+/// Failures that are printed one by one.
+const FAILURES_MAX: usize = 10;
 
 /// The objective of the deployment.
 const OBJECTIVE: Duration = Duration::from_secs(1);
@@ -56,9 +59,14 @@ impl Requests {
         let is_over = AtomicBool::new(false);
         let samples = std::thread::scope(|scope| {
             let sending = scope.spawn(|| {
-                let mut samples = Vec::new();
+                let (start, mut samples) = (Instant::now(), Vec::new());
                 while !is_over.load(Ordering::Relaxed) {
-                    samples.extend(self.send(rig, samples.len() as u64));
+                    let begin = start.elapsed();
+                    let sent = self.send(rig, samples.len() as u64).into_iter();
+                    samples.extend(sent.map(|sample| Sample {
+                        intended: begin + sample.intended,
+                        ..sample
+                    }));
                 }
                 samples
             });
@@ -75,6 +83,11 @@ impl Requests {
             samples,
         };
         println!("         {}", outcomes.line());
+        outcomes.failures().take(FAILURES_MAX).for_each(|sample| {
+            let (at, latency) = (sample.intended.as_secs_f64(), sample.latency.as_secs_f64());
+            let status = sample.status;
+            println!("         sent at {at:.3} s, failed after {latency:.3} s: status {status}");
+        });
         outcomes
     }
 
@@ -100,7 +113,13 @@ impl Outcomes {
     }
 
     fn failed(&self) -> usize {
-        self.count(|outcome| !matches!(outcome, Outcome::Good | Outcome::Late))
+        self.failures().count()
+    }
+
+    fn failures(&self) -> impl Iterator<Item = &Sample> {
+        let is_answered = |of| matches!(of, Outcome::Good | Outcome::Late);
+        let samples = self.samples.iter();
+        samples.filter(move |&sample| !is_answered(Outcome::of(sample, OBJECTIVE)))
     }
 
     fn line(&self) -> String {
