@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use albacore_command::{Output, RunOutput};
+use albacore_command::{OutputFormat, RunOutput};
 use albacore_topology::CpuSet;
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -15,7 +15,7 @@ use crate::predict_command::PredictOptions;
 
 pub(crate) use cluster_plan::{ClusterPlanArgs, DiffArgs};
 pub(crate) use plan::{
-    DistancesArg, FileArg, Mode, ObstacleArg, PlanArgs, Policy, ThreadArg, mode_name,
+    DistancesArg, FileArg, ModeArg, ObstacleArg, PlanArgs, PolicyArg, ThreadArg, mode_name,
 };
 
 /// Fast, predictable CPU inference: plans, applies and enforces the placement of every serving
@@ -135,8 +135,8 @@ pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
     /// Output format
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
 }
 
 #[derive(Debug, clap::Args)]
@@ -162,8 +162,8 @@ pub(crate) struct UpgradeArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
     /// Output format: text or json
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
 }
 
 #[derive(Debug, clap::Args)]
@@ -205,8 +205,8 @@ pub(crate) struct TopologyArgs {
     #[arg(long, value_name = "FILE", requires = "measure")]
     pub(crate) write: Option<PathBuf>,
     /// Output format
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
 }
 
 #[derive(Debug, clap::Args)]
@@ -221,8 +221,8 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "FILE.npy")]
     pub(crate) output: PathBuf,
     /// What to predict
-    #[arg(long, value_enum, default_value_t = Kind::Value)]
-    pub(crate) kind: Kind,
+    #[arg(long, value_enum, default_value_t = OutputKind::Value)]
+    pub(crate) kind: OutputKind,
     #[command(flatten)]
     pub(crate) options: PredictOptions,
     /// Number of threads; the result does not depend on it [default: one per usable CPU]
@@ -251,7 +251,7 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum OutputKind {
     /// The model's prediction
     Value,
     /// The raw score, before the objective's transformation (XGBoost's output_margin)

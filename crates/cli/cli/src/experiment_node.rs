@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use albacore_cluster::UserConnectOptions;
 use albacore_command::Failure;
-use albacore_laboratory_job::{JobRequest, Subject};
+use albacore_laboratory_job::{JobRequest, JobSubject};
 use clap::Parser;
 
 use crate::args::ClusterArgs;
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
     let words = std::iter::once(&program).chain(arguments);
     let args = ExperimentNodeArgs::try_parse_from(words).map_err(|e| bad_usage(&e))?;
     let folder = albacore_laboratory_job::run(&JobRequest {
-        subject: Subject::Experiment {
+        subject: JobSubject::Experiment {
             file: args.file,
             is_quick: args.is_quick,
             node: args.node,

@@ -1,8 +1,8 @@
 //! `albacore plan`: validates the options, computes the plan and prints it.
 
-use albacore_command::{Failure, Output, print, print_json};
+use albacore_command::{Failure, OutputFormat, print, print_json};
 
-use crate::args::{PlanArgs, Policy};
+use crate::args::{PlanArgs, PolicyArg};
 use crate::planning::{plan_joint, plan_single};
 use crate::{draw, json};
 
@@ -16,10 +16,10 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
 
 /// Rejects meaningless combinations of options.
 fn refuse_contradictions(args: &PlanArgs) -> Result<(), Failure> {
-    let (is_single, is_round_robin) = (args.file.is_empty(), args.policy == Policy::RoundRobin);
+    let (is_single, is_round_robin) = (args.file.is_empty(), args.policy == PolicyArg::RoundRobin);
     let refused = [
         (
-            args.explain.is_some() && args.output == Output::Svg,
+            args.explain.is_some() && args.output == OutputFormat::Svg,
             "--explain: a picture cannot show the explanation; use --output text or json",
         ),
         (
@@ -49,17 +49,17 @@ fn refuse_contradictions(args: &PlanArgs) -> Result<(), Failure> {
 fn print_single(args: &PlanArgs) -> Result<(), Failure> {
     let plan = plan_single(args)?;
     match args.output {
-        Output::Text => print(&draw::plan_text(&plan)),
-        Output::Json => print_json(&json::plan(&plan)),
-        Output::Svg => print(&draw::plan_svg(&plan)),
+        OutputFormat::Text => print(&draw::plan_text(&plan)),
+        OutputFormat::Json => print_json(&json::plan(&plan)),
+        OutputFormat::Svg => print(&draw::plan_svg(&plan)),
     }
 }
 
 fn print_joint(args: &PlanArgs) -> Result<(), Failure> {
     let plan = plan_joint(args)?;
     match args.output {
-        Output::Text => print(&draw::joint_text(&plan)),
-        Output::Json => print_json(&json::joint(&plan)),
-        Output::Svg => print(&draw::joint_svg(&plan)),
+        OutputFormat::Text => print(&draw::joint_text(&plan)),
+        OutputFormat::Json => print_json(&json::joint(&plan)),
+        OutputFormat::Svg => print(&draw::joint_svg(&plan)),
     }
 }

@@ -19,7 +19,7 @@ use crate::args::{self, PredictArgs};
 use crate::limits::{FILE_BYTES_MAX, OUTPUT_ELEMENTS_MAX, PREDICT_THREADS_MAX};
 use albacore_command::Failure;
 
-use npy::{Floats, Table};
+use npy::{Floats, Matrix};
 pub(crate) use options::PredictOptions;
 use options::ResolvedOptions;
 
@@ -40,11 +40,11 @@ pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
         )));
     }
     let kind = match args.kind {
-        args::Kind::Value => Kind::Value,
-        args::Kind::Margin => Kind::Margin,
-        args::Kind::Contribs => Kind::Contribs,
-        args::Kind::Interactions => Kind::Interactions,
-        args::Kind::Leaf => Kind::Leaf,
+        args::OutputKind::Value => Kind::Value,
+        args::OutputKind::Margin => Kind::Margin,
+        args::OutputKind::Contribs => Kind::Contribs,
+        args::OutputKind::Interactions => Kind::Interactions,
+        args::OutputKind::Leaf => Kind::Leaf,
     };
     let job = Prediction {
         predictor: &predictor,
@@ -127,7 +127,7 @@ struct Prediction<'a> {
     predictor: &'a Predictor<'a>,
     kind: Kind,
     options: &'a ResolvedOptions,
-    table: &'a Table,
+    table: &'a Matrix,
     threads: usize,
     model: &'a Path,
 }

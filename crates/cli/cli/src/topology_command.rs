@@ -1,6 +1,6 @@
 //! `albacore topology`: shows a machine, or measures it.
 
-use albacore_command::{Failure, Output, print, print_json};
+use albacore_command::{Failure, OutputFormat, print, print_json};
 
 use crate::args::TopologyArgs;
 use crate::machine::Machine;
@@ -13,9 +13,9 @@ pub(crate) fn run(args: &TopologyArgs) -> Result<(), Failure> {
     }
     let machine = Machine::open(&args.machine)?;
     match args.output {
-        Output::Text => print(&draw::topology_text(&machine.usable)),
-        Output::Json => print_json(&json::topology(&machine.usable)),
-        Output::Svg => print(&draw::topology_svg(
+        OutputFormat::Text => print(&draw::topology_text(&machine.usable)),
+        OutputFormat::Json => print_json(&json::topology(&machine.usable)),
+        OutputFormat::Svg => print(&draw::topology_svg(
             &machine.whole,
             &machine.usable.cpuset(),
         )),

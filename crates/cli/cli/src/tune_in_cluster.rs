@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use albacore_api::Timespan;
 use albacore_command::Failure;
-use albacore_laboratory_job::{JobRequest, Subject};
+use albacore_laboratory_job::{JobRequest, JobSubject};
 use clap::Parser;
 
 use crate::args::ClusterArgs;
@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
         )));
     }
     let done = albacore_laboratory_job::run(&JobRequest {
-        subject: Subject::Tune {
+        subject: JobSubject::Tune {
             name,
             node: args.node,
             options: args.measuring.words(),

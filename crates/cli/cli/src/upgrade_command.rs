@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use albacore_api::{InferenceDeployment, SERVER_CONTAINER, counted, server_image_of};
 use albacore_cluster::{ApiResource, ObjectKey};
-use albacore_command::{Failure, Output, print, print_json};
+use albacore_command::{Failure, OutputFormat, print, print_json};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, Namespace, PodTemplateSpec};
 use serde::Serialize;
@@ -90,9 +90,9 @@ pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
     }
     let upgrade = block_on(read_upgrade(args))?;
     match args.output {
-        Output::Json => print_json(&upgrade),
-        Output::Text => print(&text(&upgrade)),
-        Output::Svg => Err(Failure::Usage(
+        OutputFormat::Json => print_json(&upgrade),
+        OutputFormat::Text => print(&text(&upgrade)),
+        OutputFormat::Svg => Err(Failure::Usage(
             "--output svg: an upgrade has no picture; use text or json".to_owned(),
         )),
     }

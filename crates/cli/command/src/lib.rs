@@ -8,5 +8,5 @@ mod programs;
 pub use albacore_values::sentence;
 
 pub use failure::{Failure, report_refused_arguments};
-pub use output::{Output, RunOutput, print, print_json};
+pub use output::{OutputFormat, RunOutput, print, print_json};
 pub use programs::program_beside;

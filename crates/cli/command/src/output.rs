@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 /// The forms in which a command can print its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Output {
+pub enum OutputFormat {
     /// Human-readable text
     Text,
     /// One JSON object on one line

@@ -17,6 +17,6 @@ pub use new_pod::{plan_on, running_pods};
 pub use node_view::NodeView;
 pub use pod_requirements::PodRequirements;
 pub use report::{
-    Assignment, DeploymentPlan, DiffReport, NewPlan, NodeDiff, NodePlan, PlanReport, PodDiff,
-    PodMoves, Quality, RelaxedRule, RunningPod, ThreadMove,
+    DeploymentPlan, DiffReport, NewPlan, NodeDiff, NodePlan, PlanReport, PodDiff, PodMoves,
+    Quality, RelaxedRule, RunningPod, ThreadAssignment, ThreadMove,
 };

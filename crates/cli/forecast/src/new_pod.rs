@@ -10,7 +10,7 @@ use albacore_topology::CpuSet;
 use crate::node_view::NodeView;
 use crate::place::{is_member, place, place_separately};
 use crate::pod_requirements::PodRequirements;
-use crate::report::{Assignment, NewPlan, NodePlan, PodDiff, PodMoves, Quality, RunningPod};
+use crate::report::{NewPlan, NodePlan, PodDiff, PodMoves, Quality, RunningPod, ThreadAssignment};
 
 /// Returns the plan, or the reason why there is none.
 ///
@@ -81,7 +81,7 @@ fn planned(
         };
         return Ok(Some(NewPlan {
             cpuset: cpuset.to_string(),
-            assignments: Assignment::all(mapping),
+            assignments: ThreadAssignment::all(mapping),
             certificate: Quality::of(certificate),
             together_with: indexes
                 .iter()
@@ -101,7 +101,7 @@ fn planned(
     let placed = place(&problem)?;
     Ok(Some(NewPlan {
         cpuset: cpuset.to_string(),
-        assignments: Assignment::all(&mapping),
+        assignments: ThreadAssignment::all(&mapping),
         certificate: Quality::of(&certificate),
         together_with: Vec::new(),
         moves: moves(view, &indexes, &placed.mappings),
@@ -147,7 +147,7 @@ pub fn running_pods(view: &NodeView, own_pods: Option<&BTreeSet<String>>) -> Vec
         Some(RunningPod {
             pod: pod.name.clone(),
             is_of_deployment: own_pods.map(|own| own.contains(&pod.name)),
-            assignments: Assignment::all(&plan.mapping),
+            assignments: ThreadAssignment::all(&plan.mapping),
             is_confirmed: plan.is_confirmed,
         })
     });

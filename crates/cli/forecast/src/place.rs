@@ -11,7 +11,7 @@ use albacore_topology::{CpuSet, Topology};
 
 /// Mappings of all servers of a node, and the certificate of their joint quality.
 #[derive(Clone, Debug)]
-pub(crate) struct Placed {
+pub(crate) struct NodeMappings {
     /// In the order of the servers.
     pub(crate) mappings: Vec<Mapping>,
     /// `None` without servers.
@@ -19,11 +19,11 @@ pub(crate) struct Placed {
 }
 
 /// The plan that the placer makes for all servers.
-pub(crate) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
+pub(crate) fn place(node: &NodeProblem<'_>) -> Result<NodeMappings, PlacerError> {
     let problem = node.joint();
     if is_joint(&problem) {
         let solved = place_joint(&problem, &node.cold_deployments())?;
-        return Ok(Placed {
+        return Ok(NodeMappings {
             mappings: solved.mappings,
             certificate: Some(solved.certificate),
         });
@@ -33,14 +33,14 @@ pub(crate) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
         .first()
         .and_then(|one| problem.single_problem(one));
     let Some(alone) = alone else {
-        return Ok(Placed {
+        return Ok(NodeMappings {
             mappings: Vec::new(),
             certificate: None,
         });
     };
     let is_warm = node.servers.iter().any(|server| server.is_warm);
     let (mapping, certificate) = place_alone(&alone, PlacementMethod::Tuna, is_warm)?;
-    Ok(Placed {
+    Ok(NodeMappings {
         mappings: vec![mapping],
         certificate: Some(certificate),
     })

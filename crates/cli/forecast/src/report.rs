@@ -40,7 +40,7 @@ pub struct NodePlan {
 pub struct NewPlan {
     /// The CPUs that the pod may use.
     pub cpuset: String,
-    pub assignments: Vec<Assignment>,
+    pub assignments: Vec<ThreadAssignment>,
     pub certificate: Quality,
     /// Pods whose threads are also part of the objective.
     pub together_with: Vec<String>,
@@ -82,13 +82,13 @@ impl Quality {
 
 /// The CPU of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-pub struct Assignment {
+pub struct ThreadAssignment {
     pub worker: u16,
     pub rank: u16,
     pub cpu: u16,
 }
 
-impl Assignment {
+impl ThreadAssignment {
     fn new(slot: Slot, cpu: CpuId) -> Self {
         Self {
             worker: slot.worker.0,
@@ -126,7 +126,7 @@ pub struct RunningPod {
     pub pod: String,
     /// Whether it belongs to the deployment; `None` if the pods of the namespace cannot be read.
     pub is_of_deployment: Option<bool>,
-    pub assignments: Vec<Assignment>,
+    pub assignments: Vec<ThreadAssignment>,
     /// Whether the agent reports the hash of this plan.
     pub is_confirmed: bool,
 }
@@ -166,9 +166,9 @@ pub struct PodDiff {
     pub is_confirmed: bool,
     pub moves: Vec<ThreadMove>,
     /// Threads that have a planned CPU only after the edit.
-    pub added: Vec<Assignment>,
+    pub added: Vec<ThreadAssignment>,
     /// Threads that have a planned CPU only before the edit.
-    pub removed: Vec<Assignment>,
+    pub removed: Vec<ThreadAssignment>,
 }
 
 impl PodDiff {
@@ -190,7 +190,7 @@ impl PodDiff {
         };
         for (slot, to) in slots(after) {
             match at(before, slot) {
-                None => diff.added.push(Assignment::new(slot, to)),
+                None => diff.added.push(ThreadAssignment::new(slot, to)),
                 Some(from) if from != to => diff.moves.push(ThreadMove {
                     worker: slot.worker.0,
                     rank: slot.rank.0,
@@ -203,7 +203,9 @@ impl PodDiff {
         let gone = slots(before)
             .into_iter()
             .filter(|(slot, _)| at(after, *slot).is_none());
-        diff.removed = gone.map(|(slot, cpu)| Assignment::new(slot, cpu)).collect();
+        diff.removed = gone
+            .map(|(slot, cpu)| ThreadAssignment::new(slot, cpu))
+            .collect();
         diff
     }
 

@@ -18,7 +18,7 @@ use crate::new_pod::plan_on;
 use crate::node_view::NodeView;
 use crate::place::place;
 use crate::pod_requirements::PodRequirements;
-use crate::report::{Assignment, PodDiff};
+use crate::report::{PodDiff, ThreadAssignment};
 
 const NOW: &str = "2026-11-21T20:00:00Z";
 
@@ -145,7 +145,7 @@ proptest! {
         let node = problem(&machine, servers, &fixed);
         let placed = place(&node).unwrap();
         let (own_mapping, others) = placed.mappings.split_last().unwrap();
-        prop_assert_eq!(new_plan.assignments, Assignment::all(own_mapping));
+        prop_assert_eq!(new_plan.assignments, ThreadAssignment::all(own_mapping));
         let joint = node.joint();
         if is_joint(&joint) {
             let solved = place_joint(&joint, &node.cold_deployments()).unwrap();

@@ -16,14 +16,14 @@ use crate::limits::{EXPERIMENT_POLL, JOB_DELETE_TIME_MAX, JOB_EVENTS_MAX};
 use crate::object::identity;
 use crate::pod::{PodState, state};
 use crate::pod_settings::PodSettings;
-use crate::subject::Subject;
+use crate::subject::JobSubject;
 
 /// Client for the Job with this name, whether or not it exists.
 #[derive(Clone)]
 pub(crate) struct JobClient {
     pub(crate) cluster: Cluster,
     pub(crate) key: ObjectKey,
-    pub(crate) subject: Subject,
+    pub(crate) subject: JobSubject,
 }
 
 impl JobClient {
@@ -73,8 +73,8 @@ impl JobClient {
         let found = self.cluster.get(&kind, &key).await;
         let found = found.map_err(|error| self.failed(&error))?;
         let option = match self.subject {
-            Subject::Experiment { .. } => "--deployment ",
-            Subject::Tune { .. } => "",
+            JobSubject::Experiment { .. } => "--deployment ",
+            JobSubject::Tune { .. } => "",
         };
         found.ok_or_else(|| {
             Failure::Failed(format!(
@@ -88,17 +88,17 @@ impl JobClient {
     pub(crate) async fn settings(&self) -> Result<PodSettings, Failure> {
         let namespace = &self.key.namespace;
         match &self.subject {
-            Subject::Experiment {
+            JobSubject::Experiment {
                 deployment: None, ..
             } => Ok(PodSettings::default()),
-            Subject::Experiment {
+            JobSubject::Experiment {
                 deployment: Some(name),
                 ..
             } => {
                 let found = self.deployment(name).await?;
                 Ok(PodSettings::of(&typed(found)?))
             }
-            Subject::Tune { name, .. } => {
+            JobSubject::Tune { name, .. } => {
                 let kind = ApiResource::erase::<Deployment>(&());
                 let key = ObjectKey::new(namespace, name);
                 let found = self.cluster.get(&kind, &key).await;

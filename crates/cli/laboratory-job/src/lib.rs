@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use albacore_cluster::UserConnectOptions;
 use albacore_command::Failure;
 
-pub use subject::Subject;
+pub use subject::JobSubject;
 
 use description::Description;
 use run::{finish, interrupted, run_to_end};
@@ -34,7 +34,7 @@ use run::{finish, interrupted, run_to_end};
 /// A request from the command line.
 #[derive(Clone, Debug)]
 pub struct JobRequest {
-    pub subject: Subject,
+    pub subject: JobSubject,
     /// Local directory of the results; `None` for a directory named after the experiment or search.
     pub output: Option<PathBuf>,
     pub image: Option<String>,
@@ -53,11 +53,11 @@ pub struct JobRequest {
 pub fn run(request: &JobRequest) -> Result<PathBuf, Failure> {
     let output = request.output.as_ref();
     let described = match &request.subject {
-        Subject::Experiment { file, is_quick, .. } => {
+        JobSubject::Experiment { file, is_quick, .. } => {
             Some(Description::of_experiment(file, *is_quick, output)?)
         }
         // the input of the description is in the cluster
-        Subject::Tune { .. } => None,
+        JobSubject::Tune { .. } => None,
     };
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build();
@@ -68,7 +68,7 @@ pub fn run(request: &JobRequest) -> Result<PathBuf, Failure> {
             done = run_to_end(request, described, &running) => done?,
             _ = tokio::signal::ctrl_c() => return Err(interrupted(running.borrow().as_ref())),
         };
-        if let Subject::Tune { name, .. } = &request.subject {
+        if let JobSubject::Tune { name, .. } = &request.subject {
             finish(name, &fetched).await?;
         }
         Ok(fetched.output)

@@ -9,7 +9,7 @@ use albacore_command::{Failure, print, sentence};
 use crate::apply::Apply;
 use crate::description::{Description, finish_tune};
 use crate::job::JobClient;
-use crate::subject::Subject;
+use crate::subject::JobSubject;
 use crate::{JobRequest, object, transfer};
 
 /// A Job whose results have been fetched.
@@ -39,7 +39,7 @@ pub(crate) async fn run_to_end(
         }
         (
             None,
-            Subject::Tune {
+            JobSubject::Tune {
                 name,
                 options,
                 watch_time,
@@ -61,7 +61,7 @@ pub(crate) async fn run_to_end(
             });
             (job, description)
         }
-        (None, Subject::Experiment { file, .. }) => {
+        (None, JobSubject::Experiment { file, .. }) => {
             let file = file.display();
             return Err(Failure::Broken(format!("{file} was not described")));
         }
@@ -100,7 +100,7 @@ pub(crate) async fn finish(name: &str, fetched: &FetchedJob) -> Result<(), Failu
     }
 }
 
-fn client(cluster: Cluster, key: ObjectKey, subject: &Subject) -> JobClient {
+fn client(cluster: Cluster, key: ObjectKey, subject: &JobSubject) -> JobClient {
     JobClient {
         cluster,
         key,

@@ -11,7 +11,7 @@ use crate::transfer::ResumePolicy;
 
 /// The work to run, and where.
 #[derive(Clone, Debug)]
-pub enum Subject {
+pub enum JobSubject {
     Experiment {
         file: PathBuf,
         is_quick: bool,
@@ -32,7 +32,7 @@ pub enum Subject {
     },
 }
 
-impl Subject {
+impl JobSubject {
     /// Noun for messages.
     pub(crate) fn noun(&self) -> &'static str {
         match self {

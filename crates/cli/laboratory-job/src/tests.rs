@@ -5,7 +5,7 @@ use albacore_cluster::ObjectKey;
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 
-use crate::Subject;
+use crate::JobSubject;
 use crate::object::{JobSpec, identity, job};
 use crate::pod::{PodState, state};
 use crate::pod_settings::PodSettings;
@@ -83,7 +83,7 @@ fn the_pod_has_the_resources_of_a_deployment() {
 
 #[test]
 fn a_name_that_no_job_can_have_is_refused() {
-    let experiment = Subject::Experiment {
+    let experiment = JobSubject::Experiment {
         file: "a".into(),
         is_quick: false,
         node: "n".to_owned(),

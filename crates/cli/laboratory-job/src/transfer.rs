@@ -23,7 +23,7 @@ use crate::pod::{PodState, state, wait_until_running};
 /// Message of the program in the pod while it is followed.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Message {
+struct PodMessage {
     /// A line of the results, including its line feed.
     line: Option<String>,
     /// The same for people.
@@ -167,7 +167,7 @@ impl Session<'_> {
             let mut take = |line: &str| {
                 lost = None;
                 // a line of another version of the program is ignored
-                let message: Message = serde_json::from_str(line).unwrap_or_default();
+                let message: PodMessage = serde_json::from_str(line).unwrap_or_default();
                 if let Some(line) = &message.line {
                     unwritten = results.append(line).err();
                 }

@@ -4,7 +4,7 @@ use albacore_cluster::ObjectKey;
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 
-use crate::Subject;
+use crate::JobSubject;
 use crate::object::{JobSpec, identity, job};
 use crate::pod_settings::PodSettings;
 
@@ -42,7 +42,7 @@ fn serving() -> Value {
 
 fn build_job(node: Option<&str>) -> Value {
     let settings = PodSettings::of_serving_pods("fraud", &serving()).unwrap();
-    let subject = Subject::Tune {
+    let subject = JobSubject::Tune {
         name: "fraud".to_owned(),
         node: None,
         options: Vec::new(),

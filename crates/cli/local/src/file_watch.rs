@@ -13,11 +13,11 @@ use crate::message::Message;
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// Version of a file: modification time, length, inode.
-pub(crate) type Stamp = (SystemTime, u64, u64);
+pub(crate) type FileVersion = (SystemTime, u64, u64);
 
 /// Watches `file` on its own thread until the receiver is dropped. `seen` must be read before the
 /// file is first read, so that no edit is missed.
-pub(crate) fn watch(file: PathBuf, mut seen: Option<Stamp>, messages: SyncSender<Message>) {
+pub(crate) fn watch(file: PathBuf, mut seen: Option<FileVersion>, messages: SyncSender<Message>) {
     std::thread::spawn(move || {
         // bound: one stat per period; ends with the receiver
         loop {
@@ -35,7 +35,7 @@ pub(crate) fn watch(file: PathBuf, mut seen: Option<Stamp>, messages: SyncSender
 }
 
 /// The stamp of `file`; `None` if it does not exist.
-pub(crate) fn stamp(file: &Path) -> Option<Stamp> {
+pub(crate) fn stamp(file: &Path) -> Option<FileVersion> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))

@@ -7,18 +7,18 @@ use albacore_command::RunOutput;
 use albacore_placer::{FrontRow, PlacerCounters, SlotRow};
 use serde_json::Value;
 
-use crate::table::Table;
+use crate::table::ThreadTable;
 
 /// Assumed height of a terminal, in lines, if it is unknown.
 const TERMINAL_LINES: usize = 24;
 
-pub(crate) enum Output {
+pub(crate) enum EventOutput {
     /// One line of JSON per event.
     Json,
-    Terminal(Table),
+    Terminal(ThreadTable),
 }
 
-impl Output {
+impl EventOutput {
     pub(crate) fn new(format: RunOutput) -> Self {
         let is_table = match format {
             RunOutput::Auto => std::io::stdout().is_terminal(),
@@ -26,7 +26,7 @@ impl Output {
             RunOutput::Json => false,
         };
         match is_table {
-            true => Self::Terminal(Table::default()),
+            true => Self::Terminal(ThreadTable::default()),
             false => Self::Json,
         }
     }

@@ -51,17 +51,17 @@ pub(crate) struct ParamsFiles<'a> {
 pub(crate) struct ParamsProcess {
     snapshots: SyncSender<NodeSnapshot>,
     feed_writer: JoinHandle<()>,
-    state: Arc<ProcessState>,
+    state: Arc<ChildState>,
     supervisor: JoinHandle<()>,
 }
 
 /// The child, if it runs, and whether it should run.
-struct ProcessState {
+struct ChildState {
     is_wanted: AtomicBool,
     child: Mutex<Option<(Pid, PidFd)>>,
 }
 
-impl ProcessState {
+impl ChildState {
     fn child(&self) -> MutexGuard<'_, Option<(Pid, PidFd)>> {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,7 +105,7 @@ impl ParamsProcess {
         };
         let (snapshots, receiver) = sync_channel(1);
         let feed_writer = std::thread::spawn(move || write_feed(pipe, first, &receiver));
-        let state = Arc::new(ProcessState {
+        let state = Arc::new(ChildState {
             is_wanted: AtomicBool::new(true),
             child: Mutex::new(None),
         });
@@ -153,7 +153,7 @@ impl ParamsProcess {
 }
 
 /// Restarts the child whenever it exits, until `is_wanted` is false.
-fn supervise(spec: &CommandSpec, state: &ProcessState, messages: &SyncSender<Message>) {
+fn supervise(spec: &CommandSpec, state: &ChildState, messages: &SyncSender<Message>) {
     let mut pause = PAUSE_MIN;
     // bound: one iteration per run of the child, with a pause after each
     loop {

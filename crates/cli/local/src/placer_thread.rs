@@ -25,13 +25,13 @@ pub(crate) enum PlacerMessage {
     Ended(Result<(), PlacerError>),
 }
 
-pub(crate) struct PlacerThread {
+pub(crate) struct LocalPlacerThread {
     pub(crate) handle: PlacerHandle,
     pub(crate) subject: SubjectId,
     thread: JoinHandle<()>,
 }
 
-impl PlacerThread {
+impl LocalPlacerThread {
     /// Starts placing `subject` on CPUs within `limit`.
     ///
     /// # Errors

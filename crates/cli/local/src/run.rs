@@ -17,8 +17,8 @@ use crate::events::{self, policy_name};
 use crate::live_settings::LiveSettings;
 use crate::message::{Message, QUEUE_MESSAGES_MAX};
 use crate::options::Options;
-use crate::output::Output;
-use crate::placer_thread::{PlacerMessage, PlacerThread};
+use crate::output::EventOutput;
+use crate::placer_thread::{LocalPlacerThread, PlacerMessage};
 use crate::restart_policy::RestartPolicy;
 use crate::server::ServerProcess;
 use crate::{cpus, file_watch, orphans, server};
@@ -46,7 +46,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let deployment = read(&options.file)?;
     server::check_front_threads(&options.file, &deployment.server)?;
     server::check_models(&options.file, &deployment.server)?;
-    let mut output = Output::new(options.output);
+    let mut output = EventOutput::new(options.output);
     for notice in &deployment.notices {
         output.event(&events::note(notice));
     }
@@ -75,7 +75,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         }
     };
     file_watch::watch(options.file.clone(), stamp, sender.clone());
-    let mut run = Run {
+    let mut run = LocalRun {
         options: options.clone(),
         sender,
         deployment,
@@ -107,11 +107,11 @@ fn start(
     live_settings: Option<&LiveSettings>,
     sender: &SyncSender<Message>,
     messages: &Receiver<Message>,
-) -> Result<(ServerProcess, PlacerThread), Failure> {
+) -> Result<(ServerProcess, LocalPlacerThread), Failure> {
     let child = ServerProcess::start(deployment, options, live_settings, sender.clone())?;
     let policy = deployment.policy.clone();
     let subject = restart::subject(&deployment.server, child.pid(), policy);
-    match PlacerThread::start(subject, options.cpus.clone(), sender.clone()) {
+    match LocalPlacerThread::start(subject, options.cpus.clone(), sender.clone()) {
         Ok(placer) => Ok((child, placer)),
         Err(error) => Err(child.stop_unplaceable(messages, &sentence(&error))),
     }
@@ -141,13 +141,13 @@ enum RunEnd {
     PlacerFailed(Failure),
 }
 
-struct Run {
+struct LocalRun {
     /// Options in which the ports chosen by the kernel are filled in; the CPUs are the limit of
     /// placement.
     options: Options,
     sender: SyncSender<Message>,
     deployment: LocalDeployment,
-    output: Output,
+    output: EventOutput,
     child: ServerProcess,
     /// Applies edits to the built-in server; `None` for the user's own server.
     live_settings: Option<LiveSettings>,
@@ -159,7 +159,7 @@ struct Run {
     is_down: bool,
     restarts: RestartPolicy,
     placement: PlacementState,
-    placer: PlacerThread,
+    placer: LocalPlacerThread,
     rows: Vec<SlotRow>,
     front: Vec<FrontRow>,
     figures: Box<PlacerCounters>,
@@ -173,7 +173,7 @@ struct Run {
     restore_error: Option<String>,
 }
 
-impl Run {
+impl LocalRun {
     fn serve(&mut self, messages: &Receiver<Message>) -> RunEnd {
         while let Ok(message) = messages.recv() {
             self.poll_placement();

@@ -7,11 +7,11 @@ use albacore_topology::CpuSet;
 
 /// The table, with the height of its last drawing.
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct ThreadTable {
     lines_drawn: usize,
 }
 
-impl Table {
+impl ThreadTable {
     /// Draws over the previous table; `height` is the height of the terminal in lines.
     ///
     /// # Errors
@@ -49,13 +49,13 @@ impl Table {
 }
 
 fn render(head: &str, rows: &[SlotRow], front: &[FrontRow], room: usize) -> Vec<String> {
-    let lines: Vec<Line> = rows
+    let lines: Vec<TableRow> = rows
         .iter()
-        .map(Line::of_slot)
-        .chain(front.iter().map(Line::of_front))
+        .map(TableRow::of_slot)
+        .chain(front.iter().map(TableRow::of_front))
         .collect();
     let mut text = vec![head.to_owned()];
-    let width = |title: &str, field: fn(&Line) -> &String| {
+    let width = |title: &str, field: fn(&TableRow) -> &String| {
         let cells = lines.iter().map(|line| field(line).len());
         cells.max().unwrap_or(0).max(title.len())
     };
@@ -90,7 +90,7 @@ fn render(head: &str, rows: &[SlotRow], front: &[FrontRow], room: usize) -> Vec<
 }
 
 /// The text columns of one thread.
-struct Line {
+struct TableRow {
     worker: String,
     rank: u16,
     tid: String,
@@ -102,7 +102,7 @@ struct Line {
     is_drifted: bool,
 }
 
-impl Line {
+impl TableRow {
     fn of_slot(row: &SlotRow) -> Self {
         let verified = row.verified_micros_ago;
         Self {
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_redrawing_starts_where_the_last_one_did() {
-        let (mut table, mut out) = (Table::default(), Vec::new());
+        let (mut table, mut out) = (ThreadTable::default(), Vec::new());
         table
             .draw(&mut out, "head", &[row(0, "0")], &[], 24)
             .unwrap();

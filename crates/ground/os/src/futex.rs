@@ -6,16 +6,16 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::libc;
 
-/// Scope of a futex.
+/// Which threads share a futex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
+pub enum Sharing {
     /// Threads of this process only (FUTEX_PRIVATE_FLAG), which is cheaper.
     ProcessPrivate,
     /// Threads of every process that maps the word.
     ProcessShared,
 }
 
-impl Scope {
+impl Sharing {
     fn flag(self) -> libc::c_int {
         match self {
             Self::ProcessPrivate => libc::FUTEX_PRIVATE_FLAG,
@@ -26,7 +26,7 @@ impl Scope {
 
 /// Blocks while `word` is `expected`, until woken or until `timeout` expires. May wake spuriously:
 /// check the word again.
-pub fn wait(scope: Scope, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+pub fn wait(sharing: Sharing, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     let timeout = timeout.map(|t| libc::timespec {
         // time_t on all 64-bit machines; libc plans to rename it for musl.
         tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
@@ -42,7 +42,7 @@ pub fn wait(scope: Scope, word: &AtomicU32, expected: u32, timeout: Option<Durat
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
-            libc::FUTEX_WAIT | scope.flag(),
+            libc::FUTEX_WAIT | sharing.flag(),
             expected,
             timeout,
         );
@@ -50,14 +50,14 @@ pub fn wait(scope: Scope, word: &AtomicU32, expected: u32, timeout: Option<Durat
 }
 
 /// Wakes at most `count` waiters on `word`; returns the number of waiters woken.
-pub fn wake(scope: Scope, word: &AtomicU32, count: u32) -> usize {
+pub fn wake(sharing: Sharing, word: &AtomicU32, count: u32) -> usize {
     let count = libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX);
     // SAFETY: the kernel uses the address of the word as a key and does not access the word.
     let woken = unsafe {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
-            libc::FUTEX_WAKE | scope.flag(),
+            libc::FUTEX_WAKE | sharing.flag(),
             count,
         )
     };
@@ -78,25 +78,25 @@ mod tests {
             let theirs = memory.map_words().unwrap();
             move || {
                 while theirs.futexes()[3].load(Ordering::Acquire) == 0 {
-                    wait(Scope::ProcessShared, &theirs.futexes()[3], 0, None);
+                    wait(Sharing::ProcessShared, &theirs.futexes()[3], 0, None);
                 }
             }
         });
         ours.futexes()[3].store(1, Ordering::Release);
-        wake(Scope::ProcessShared, &ours.futexes()[3], 1);
+        wake(Sharing::ProcessShared, &ours.futexes()[3], 1);
         sleeper.join().unwrap();
     }
 
     #[test]
     fn a_changed_word_and_a_timeout_end_the_sleep() {
         let word = AtomicU32::new(1);
-        wait(Scope::ProcessPrivate, &word, 0, None);
+        wait(Sharing::ProcessPrivate, &word, 0, None);
         wait(
-            Scope::ProcessPrivate,
+            Sharing::ProcessPrivate,
             &word,
             1,
             Some(Duration::from_millis(1)),
         );
-        assert_eq!(wake(Scope::ProcessPrivate, &word, 1), 0);
+        assert_eq!(wake(Sharing::ProcessPrivate, &word, 1), 0);
     }
 }

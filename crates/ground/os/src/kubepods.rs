@@ -20,7 +20,7 @@ mod isolation;
 mod members;
 mod pod_paths;
 
-pub use isolation::{Isolation, Neighbors};
+pub use isolation::{CpuIsolation, Neighbors};
 pub use members::{Members, read_members};
 pub(crate) use members::{may_hide_processes, read_procs, tree_of};
 use pod_paths::{ContainerNames, is_kubepods};

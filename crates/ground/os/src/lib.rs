@@ -65,7 +65,7 @@ pub use heap::{collect_mimalloc, map_large_allocations, release_free_memory};
 pub use host::HostRoot;
 pub use inotify::FileWatch;
 pub use kubepods::{
-    Container, Isolation, Kubepods, KubepodsError, Members, Neighbors, read_members,
+    Container, CpuIsolation, Kubepods, KubepodsError, Members, Neighbors, read_members,
 };
 pub use mask::{MaskError, read_mask, write_mask};
 pub use memory_limit::read_available_memory;

@@ -47,7 +47,7 @@ enum LevelKind {
 }
 
 #[derive(Debug)]
-struct Level {
+struct SyntheticLevel {
     kind: LevelKind,
     count: u64,
     /// Start position, as a character index.
@@ -82,7 +82,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn levels(&mut self) -> Result<Vec<Level>, SyntheticError> {
+    fn levels(&mut self) -> Result<Vec<SyntheticLevel>, SyntheticError> {
         let mut levels = Vec::new();
         self.skip_spaces();
         // bound: every level consumes at least one character.
@@ -105,7 +105,7 @@ impl Parser<'_> {
     }
 
     /// `name:count` with optional attributes.
-    fn level(&mut self) -> Result<Level, SyntheticError> {
+    fn level(&mut self) -> Result<SyntheticLevel, SyntheticError> {
         let start = self.at;
         let name = self.take_while(|c| c.is_ascii_alphanumeric());
         let kind = kind_of(&name).ok_or_else(|| {
@@ -134,7 +134,7 @@ impl Parser<'_> {
                 )
             })?;
         let indexes = self.attributes(kind)?;
-        Ok(Level {
+        Ok(SyntheticLevel {
             kind,
             count,
             start,
@@ -144,7 +144,7 @@ impl Parser<'_> {
 
     /// `[numa]`: memory attached to each object of the previous level, i.e. a NUMA domain around
     /// it.
-    fn memory(&mut self, start: usize) -> Result<Level, SyntheticError> {
+    fn memory(&mut self, start: usize) -> Result<SyntheticLevel, SyntheticError> {
         let name = self.take_while(|c| c.is_ascii_alphanumeric());
         if kind_of(&name) != Some(LevelKind::Numa) {
             return Err(at(
@@ -156,7 +156,7 @@ impl Parser<'_> {
         if !self.next_if(']') {
             return Err(at(self.at, "a closing ] is missing".to_owned()));
         }
-        Ok(Level {
+        Ok(SyntheticLevel {
             kind: LevelKind::Numa,
             count: 1,
             start,
@@ -264,8 +264,8 @@ fn kind_of(name: &str) -> Option<LevelKind> {
 }
 
 /// Checks order and size; returns the number of cpus.
-fn check_levels(levels: &[Level], end: usize) -> Result<u64, SyntheticError> {
-    let fail = |level: &Level, problem: String| Err(at(level.start, problem));
+fn check_levels(levels: &[SyntheticLevel], end: usize) -> Result<u64, SyntheticError> {
+    let fail = |level: &SyntheticLevel, problem: String| Err(at(level.start, problem));
     let mut cpus = 1u64;
     for (i, level) in levels.iter().enumerate() {
         if level.kind == LevelKind::Machine && (i > 0 || level.count != 1) {
@@ -317,7 +317,7 @@ fn check_levels(levels: &[Level], end: usize) -> Result<u64, SyntheticError> {
     Ok(cpus)
 }
 
-fn build(levels: &[Level], cpus: u64) -> Result<Topology, TopologyError> {
+fn build(levels: &[SyntheticLevel], cpus: u64) -> Result<Topology, TopologyError> {
     // Number of cpus per object of each level.
     let mut inside = vec![1u64; levels.len()];
     for i in (1..levels.len()).rev() {

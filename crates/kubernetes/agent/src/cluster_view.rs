@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use albacore_api::{InferenceDeployment, NodePlacement, NodePlacementStatus, PodPlacement};
 use albacore_cluster::{
-    ApiResource, Change, Cluster, ObjectKey, ReadinessGates, Resource, Shutdown, Watch,
+    ApiResource, Cluster, ObjectChange, ObjectKey, ReadinessGates, Resource, Shutdown, Watch,
     WatchOptions,
 };
 use albacore_plan::Enforcement;
@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, ObjectReference, Po
 
 use crate::desired::{DesiredPod, KillSwitch, NODE_ANNOTATION, NodeRules, desired_pods};
 use crate::opted_in_pod::{DEPLOYMENT_LABEL, OptedInPod, has_opted_in, trim_pod};
-use crate::waker::Waker;
+use crate::waker::LoopWaker;
 
 /// The last version of each deployment that could be parsed: a deployment that becomes malformed
 /// leaves its pods unchanged.
@@ -27,15 +27,15 @@ impl ParsedDeployments {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn update(&self, change: Change<InferenceDeployment>) {
+    fn update(&self, change: ObjectChange<InferenceDeployment>) {
         match change {
-            Change::Applied { new, .. } => {
+            ObjectChange::Applied { new, .. } => {
                 self.lock().insert(ObjectKey::of(&*new), new);
             }
-            Change::Deleted(old) => {
+            ObjectChange::Deleted(old) => {
                 self.lock().remove(&ObjectKey::of(&*old));
             }
-            Change::Malformed(malformed) => {
+            ObjectChange::Malformed(malformed) => {
                 let name = malformed.regarding.name.unwrap_or_default();
                 let error = malformed.error;
                 tracing::warn!(
@@ -84,7 +84,7 @@ impl ClusterView {
         view: ViewOptions,
         gates: &ReadinessGates,
         shutdown: &Shutdown,
-        waker: &Waker,
+        waker: &LoopWaker,
     ) -> Self {
         let (parsed_deployments, own_report) = (ParsedDeployments::default(), OwnReport::default());
         let ViewOptions {
@@ -123,15 +123,15 @@ impl ClusterView {
             options.fields = format!("metadata.name={node_name}");
             let (waker, own) = (waker.clone(), own_report.clone());
             cluster.watch(options, gates, shutdown, move |change| match change {
-                Change::Applied { new, .. } => {
+                ObjectChange::Applied { new, .. } => {
                     let status = || new.status.clone().unwrap_or_default();
                     own.previous.get_or_init(|| status().pods);
                 }
-                Change::Deleted(_) => {
+                ObjectChange::Deleted(_) => {
                     own.deletions.fetch_add(1, Ordering::AcqRel);
                     waker.wake_for_cluster();
                 }
-                Change::Malformed(_) => {}
+                ObjectChange::Malformed(_) => {}
             })
         };
         Self {
@@ -240,13 +240,13 @@ impl ClusterView {
 
 /// Whether the pod has opted in, or had before the change. Filters out the frequent changes of
 /// other pods.
-fn concerns_opted_in(change: &Change<Pod>) -> bool {
+fn concerns_opted_in(change: &ObjectChange<Pod>) -> bool {
     match change {
-        Change::Applied { old, new } => {
+        ObjectChange::Applied { old, new } => {
             has_opted_in(new) || old.as_deref().is_some_and(has_opted_in)
         }
-        Change::Deleted(old) => has_opted_in(old),
-        Change::Malformed(_) => true,
+        ObjectChange::Deleted(old) => has_opted_in(old),
+        ObjectChange::Malformed(_) => true,
     }
 }
 

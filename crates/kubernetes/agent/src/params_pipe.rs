@@ -84,7 +84,7 @@ fn parameters(pod: &PodFacts, deployment: &InferenceDeployment) -> Parameters {
     }
 }
 
-fn objective(model: &albacore_api::Model) -> Option<ModelSlo> {
+fn objective(model: &albacore_api::ModelSpec) -> Option<ModelSlo> {
     Some(ModelSlo {
         model: model.name.clone(),
         slo: model.slo?.into(),

@@ -12,7 +12,7 @@ use albacore_topology::Topology;
 use crate::limits::PLACER_PAUSE_MAX;
 use crate::placer_stats::{PlacerFailure, PlacerStats, SharedStats};
 use crate::placer_thread::{PlacerThread, WakeFn};
-use crate::waker::Waker;
+use crate::waker::LoopWaker;
 
 pub(crate) struct PlacerSupervisor {
     host: HostRoot,
@@ -33,7 +33,7 @@ impl PlacerSupervisor {
         host: HostRoot,
         use_connector: bool,
         distances: Option<PathBuf>,
-        waker: Waker,
+        waker: LoopWaker,
     ) -> Self {
         Self {
             host,

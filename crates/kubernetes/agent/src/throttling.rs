@@ -65,11 +65,11 @@ impl ThrottlingMonitor {
     }
 }
 
-fn api_isolation(found: albacore_os::Isolation) -> Isolation {
+fn api_isolation(found: albacore_os::CpuIsolation) -> Isolation {
     match found {
-        albacore_os::Isolation::Exclusive => Isolation::Exclusive,
-        albacore_os::Isolation::SharedPool => Isolation::SharedPool,
-        albacore_os::Isolation::None => Isolation::None,
+        albacore_os::CpuIsolation::Exclusive => Isolation::Exclusive,
+        albacore_os::CpuIsolation::SharedPool => Isolation::SharedPool,
+        albacore_os::CpuIsolation::None => Isolation::None,
     }
 }
 

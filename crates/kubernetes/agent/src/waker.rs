@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Wakes the loop; clones wake the same loop.
 #[derive(Clone, Debug)]
-pub(crate) struct Waker {
+pub(crate) struct LoopWaker {
     sender: SyncSender<()>,
     is_cluster_changed: Arc<AtomicBool>,
 }
@@ -19,11 +19,11 @@ pub(crate) struct WakeReceiver {
     is_cluster_changed: Arc<AtomicBool>,
 }
 
-pub(crate) fn waker() -> (Waker, WakeReceiver) {
+pub(crate) fn waker() -> (LoopWaker, WakeReceiver) {
     // Pending wake-ups are coalesced into one.
     let (sender, receiver) = sync_channel(1);
     let is_cluster_changed = Arc::new(AtomicBool::new(true));
-    let waker = Waker {
+    let waker = LoopWaker {
         sender,
         is_cluster_changed: is_cluster_changed.clone(),
     };
@@ -34,7 +34,7 @@ pub(crate) fn waker() -> (Waker, WakeReceiver) {
     (waker, receiver)
 }
 
-impl Waker {
+impl LoopWaker {
     /// Wakes the loop for a reason other than a change in the API server.
     pub(crate) fn wake(&self) {
         // Full: a wake-up is already pending. Disconnected: the program exits.

@@ -14,12 +14,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::categories;
-use crate::iterations::{self, Iterations};
+use crate::iterations::{self, IterationsSpec};
 use crate::limits;
 use crate::missing_columns::MissingColumns;
-use crate::model_batching::ModelBatching;
+use crate::model_batching::ModelBatchingSpec;
 use crate::model_threads::{self, ModelThreads};
-use crate::output::Output;
+use crate::output::OutputSpec;
 use crate::status::InferenceDeploymentStatus;
 use crate::timespan::Timespan;
 use crate::uri::ModelUri;
@@ -140,18 +140,18 @@ pub struct InferenceDeploymentSpec {
     /// possible. Which mode is faster depends on model, batches and machine; `albacore experiment`
     /// measures it.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: PlacementMode,
 
     /// Placement of threads on CPUs, and whether it is enforced.
     #[serde(default)]
-    pub placement: Placement,
+    pub placement: PlacementSpec,
 
     /// Tree models (XGBoost, LightGBM) for the built-in server. Omit it to run your own server from
     /// `template`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::MODELS_MAX))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
-    pub models: Vec<Model>,
+    pub models: Vec<ModelSpec>,
 
     /// When queued rows are dispatched to a worker. Built-in server only.
     #[serde(default)]
@@ -198,7 +198,7 @@ fn one() -> u16 {
 
 /// Relative placement of the threads of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
-pub enum Mode {
+pub enum PlacementMode {
     /// Far apart: each thread gets the most cache. For large models and large batches.
     #[default]
     Scatter,
@@ -209,16 +209,16 @@ pub enum Mode {
 /// Placement of threads on CPUs, and whether it is enforced.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Placement {
+pub struct PlacementSpec {
     /// Policy that assigns threads to CPUs.
     #[serde(default)]
     pub policy: PlacementPolicy,
     /// Whether affinity masks are written, or only planned and compared.
     #[serde(default)]
-    pub enforcement: Enforcement,
+    pub enforcement: EnforcementPolicy,
     /// CPUs that the main thread of a worker may run on.
     #[serde(default)]
-    pub main_thread: MainThread,
+    pub main_thread: MainThreadPolicy,
     /// Distances between CPUs that the planner uses. Default: those measured on the node, or
     /// derived from its topology. Deployments on one node are planned together: if their distances
     /// differ, those of the node apply to all.
@@ -336,7 +336,7 @@ pub enum PlacementPolicy {
 
 /// Whether affinity masks are written, or only planned and compared.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
-pub enum Enforcement {
+pub enum EnforcementPolicy {
     /// Masks are written, verified, and rewritten when they drift.
     #[default]
     Enforce,
@@ -347,7 +347,7 @@ pub enum Enforcement {
 
 /// CPUs that the main thread of a worker may run on.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
-pub enum MainThread {
+pub enum MainThreadPolicy {
     /// Its one planned CPU, like every other thread.
     #[default]
     Pinned,
@@ -358,7 +358,7 @@ pub enum MainThread {
 /// A model that the built-in server loads.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Model {
+pub struct ModelSpec {
     /// Name of the model in request paths (`/v2/models/NAME/infer`) and metrics.
     #[schemars(length(max = limits::MODEL_NAME_CHARS_MAX), regex(pattern = MODEL_NAME_PATTERN))]
     pub name: String,
@@ -379,16 +379,16 @@ pub struct Model {
     /// without one is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "iterations::schema")]
-    pub iterations: Option<Iterations>,
+    pub iterations: Option<IterationsSpec>,
     /// Latency objective that batching works towards. Without one, no reply counts as late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slo: Option<Slo>,
+    pub slo: Option<SloSpec>,
     /// Outputs advertised in the model's metadata and configuration; `[output]` if the list is
     /// empty. A request can ask for every output of the model by name, advertised or not: clients
     /// that request all advertised outputs should not pay for those that they do not need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::OUTPUTS_MAX), extend("x-kubernetes-list-type" = "set"))]
-    pub outputs: Vec<Output>,
+    pub outputs: Vec<OutputSpec>,
     /// How to handle a column that is missing from a request with named columns.
     #[serde(default)]
     pub missing: MissingColumns,
@@ -423,7 +423,7 @@ pub struct Model {
     /// When queued rows of the model are dispatched to a worker; omitted fields are those of
     /// `spec.batching`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batching: Option<ModelBatching>,
+    pub batching: Option<ModelBatchingSpec>,
 }
 
 fn weight_default() -> u16 {
@@ -440,7 +440,7 @@ pub struct Front {
     #[schemars(range(min = 1, max = limits::FRONT_THREADS_MAX))]
     pub threads: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load_reports: Option<LoadReportMode>,
+    pub load_reports: Option<LoadReportPolicy>,
     /// Whether a stopping pod sends `x-envoy-immediate-health-check-fail` in its replies, so that
     /// an Envoy with health checks sends it no more requests. Use it only if each endpoint of Envoy
     /// is one pod: an Envoy whose endpoint is the Service would stop using all pods. A change
@@ -452,7 +452,7 @@ pub struct Front {
 /// Which replies carry a load report (ORCA) for routers that weight pods. Default: OnRequest. A
 /// change starts new pods.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub enum LoadReportMode {
+pub enum LoadReportPolicy {
     /// Replies to requests with the header `endpoint-load-metrics-format`.
     OnRequest,
     /// All replies.
@@ -467,7 +467,7 @@ pub(crate) const MODEL_NAME_PATTERN: &str = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z
 /// Latency objective: a percentage of the replies within a time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Slo {
+pub struct SloSpec {
     /// Time from the arrival of a request to its reply; a whole number of us, ms or s, as in
     /// `25ms`.
     pub latency: Timespan,

@@ -20,9 +20,9 @@ const ITERATIONS_MAX: u32 = 1 << 22;
     untagged,
     expecting = "iterations must be All, Best or begin and end, as in {begin: 0, end: 100}"
 )]
-pub enum Iterations {
+pub enum IterationsSpec {
     Named(NamedIterations),
-    Range(IterationRange),
+    Range(IterationRangeSpec),
 }
 
 /// Named sets of iterations.
@@ -37,14 +37,14 @@ pub enum NamedIterations {
 /// The iterations from `begin` up to `end`, exclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct IterationRange {
+pub struct IterationRangeSpec {
     /// The first iteration, counted from 0.
     pub begin: u32,
     /// One past the last iteration.
     pub end: u32,
 }
 
-impl fmt::Display for IterationRange {
+impl fmt::Display for IterationRangeSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{begin: {}, end: {}}}", self.begin, self.end)
     }

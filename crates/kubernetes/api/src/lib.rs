@@ -38,20 +38,20 @@ pub use condition_state::ConditionState;
 pub use container::thread_counts;
 pub use counted::counted;
 pub use deployment::{
-    Autoscaling, Batching, BatchingPolicy, BatchingPreference, Enforcement, Front,
-    InferenceDeployment, InferenceDeploymentSpec, LoadReportMode, MainThread, Mode, Model,
-    Placement, PlacementPolicy, Queue, Slo, Trial, TrialArm,
+    Autoscaling, Batching, BatchingPolicy, BatchingPreference, EnforcementPolicy, Front,
+    InferenceDeployment, InferenceDeploymentSpec, LoadReportPolicy, MainThreadPolicy, ModelSpec,
+    PlacementMode, PlacementPolicy, PlacementSpec, Queue, SloSpec, Trial, TrialArm,
 };
-pub use iterations::{IterationRange, Iterations, NamedIterations};
+pub use iterations::{IterationRangeSpec, IterationsSpec, NamedIterations};
 pub use local_deployment::{BuiltInServer, LocalDeployment, OwnServer, Server, for_one_machine};
 pub use missing_columns::MissingColumns;
-pub use model_batching::ModelBatching;
+pub use model_batching::ModelBatchingSpec;
 pub use model_threads::{ModelThreads, NamedThreads};
 pub use node_placement::{
     AnnotatedPod, CountSource, Drift, DriftCause, FrontPlacement, Isolation, NodePlacement,
     NodePlacementStatus, PodMapping, PodPlacement, SpawnBucket,
 };
-pub use output::Output;
+pub use output::OutputSpec;
 pub use place_annotation::{PLACE_ANNOTATION, PlaceAnnotation, PlaceAnnotationError};
 pub use pod_files::MODELS_FOLDER;
 pub use pod_problem::PodProblem;

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::deployment::{
-    Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, Model,
+    Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, ModelSpec,
 };
 use crate::limits;
 use crate::timespan::Timespan;
@@ -12,7 +12,7 @@ use crate::timespan::Timespan;
 /// Fields of `spec.batching` overridden for one model.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ModelBatching {
+pub struct ModelBatchingSpec {
     /// Dispatch policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<BatchingPolicy>,
@@ -36,7 +36,7 @@ pub struct ModelBatching {
 impl Batching {
     /// The batching of a model with overridden fields. Of the deployment's fields, those that the
     /// model's policy accepts are used.
-    fn with(&self, own: &ModelBatching) -> Self {
+    fn with(&self, own: &ModelBatchingSpec) -> Self {
         let policy = own.policy.unwrap_or(self.policy);
         let is_held_back = matches!(policy, BatchingPolicy::Auto | BatchingPolicy::Deferred);
         let common = |is_taken: bool| is_taken.then_some(self);
@@ -56,7 +56,7 @@ impl Batching {
 
 impl InferenceDeploymentSpec {
     /// The batching of a model.
-    pub fn batching_of(&self, model: &Model) -> Batching {
+    pub fn batching_of(&self, model: &ModelSpec) -> Batching {
         let own = model.batching.as_ref();
         own.map_or(self.batching, |own| self.batching.with(own))
     }

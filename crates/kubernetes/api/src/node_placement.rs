@@ -15,7 +15,7 @@ use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::deployment::Mode;
+use crate::deployment::PlacementMode;
 use crate::limits::{NODE_PODS_MAX, TOPOLOGY_BYTES_MAX};
 
 /// What the agent of a node planned, verified and saw drift.
@@ -187,7 +187,7 @@ pub struct AnnotatedPod {
     pub threads_from: CountSource,
     /// Whether the threads of a worker are far apart or close together.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: PlacementMode,
 }
 
 /// Source of the number of workers or threads of an annotated pod.
@@ -217,7 +217,7 @@ pub struct PodMapping {
     pub cpus: String,
     /// Whether the threads of a worker are far apart or close together.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: PlacementMode,
     /// Position of the pod among those planned together, from 0; absent for a pod that plans of
     /// others do not move: it is observed, or its policy is RoundRobin.
     #[serde(default, skip_serializing_if = "Option::is_none")]

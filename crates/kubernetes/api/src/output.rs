@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// An output of a model, by the name of its tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Output {
+pub enum OutputSpec {
     /// The value: a probability, a class, a prediction.
     Output,
     /// The margin: the sum over trees before the objective's transformation.

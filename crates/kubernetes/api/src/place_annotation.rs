@@ -1,11 +1,11 @@
 //! The annotation `albacore.dev/place`, which opts in a pod without an `InferenceDeployment` for
 //! placement: a pod of a Deployment, StatefulSet, Job or of a KServe predictor.
 
-use albacore_settings::yaml_tree::Node;
+use albacore_settings::yaml_tree::YamlNode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::deployment::{Enforcement, InferenceDeploymentSpec, Mode};
+use crate::deployment::{EnforcementPolicy, InferenceDeploymentSpec, PlacementMode};
 use crate::limits::{PLACE_BYTES_MAX, SLOTS_MAX, THREADS_MAX, VIOLATIONS_MAX, WORKERS_MAX};
 use crate::read::SchemaWalk;
 use crate::rules::SERVER_CONTAINER;
@@ -27,9 +27,9 @@ pub struct PlaceAnnotation {
     /// counted in the process tree.
     pub threads: Option<u16>,
     /// Default: Scatter.
-    pub mode: Option<Mode>,
+    pub mode: Option<PlacementMode>,
     /// Default: Enforce.
-    pub enforcement: Option<Enforcement>,
+    pub enforcement: Option<EnforcementPolicy>,
 }
 
 /// Reason why an annotation is rejected. The message names the annotation, the field, its value and
@@ -84,7 +84,7 @@ impl PlaceAnnotation {
             return Err(PlaceAnnotationError::NotAnObject { found });
         }
         // JSON is YAML: the parser of files rejects duplicate names.
-        let tree: Node = serde_saphyr::from_str(text).map_err(|e| {
+        let tree: YamlNode = serde_saphyr::from_str(text).map_err(|e| {
             let problem = e.without_snippet().to_string();
             not_json(problem.lines().next().unwrap_or_default().to_owned())
         })?;
@@ -176,7 +176,7 @@ mod tests {
         let text = r#"{"workers": 4, "threads": 2, "mode": "Compact", "container": "app"}"#;
         let requested = PlaceAnnotation::read(text).unwrap();
         assert_eq!((requested.workers, requested.threads), (Some(4), Some(2)));
-        assert_eq!(requested.mode, Some(Mode::Compact));
+        assert_eq!(requested.mode, Some(PlacementMode::Compact));
         assert_eq!(requested.container.as_deref(), Some("app"));
         assert_eq!(requested.enforcement, None);
     }

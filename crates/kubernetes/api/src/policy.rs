@@ -29,16 +29,16 @@ impl LevelDistances {
     }
 }
 
-impl From<deployment::Mode> for albacore_solver::Mode {
-    fn from(mode: deployment::Mode) -> Self {
+impl From<deployment::PlacementMode> for albacore_solver::Mode {
+    fn from(mode: deployment::PlacementMode) -> Self {
         match mode {
-            deployment::Mode::Scatter => Self::Scatter,
-            deployment::Mode::Compact => Self::Compact,
+            deployment::PlacementMode::Scatter => Self::Scatter,
+            deployment::PlacementMode::Compact => Self::Compact,
         }
     }
 }
 
-impl From<albacore_solver::Mode> for deployment::Mode {
+impl From<albacore_solver::Mode> for deployment::PlacementMode {
     fn from(mode: albacore_solver::Mode) -> Self {
         match mode {
             albacore_solver::Mode::Scatter => Self::Scatter,
@@ -49,7 +49,7 @@ impl From<albacore_solver::Mode> for deployment::Mode {
 
 /// The placement policy of a spec.
 pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
-    let deployment::Placement {
+    let deployment::PlacementSpec {
         policy,
         enforcement,
         main_thread,
@@ -67,12 +67,12 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
             PlacementPolicy::None => PlacementMethod::None,
         },
         enforcement: match enforcement {
-            deployment::Enforcement::Enforce => Enforcement::Enforce,
-            deployment::Enforcement::Observe => Enforcement::Observe,
+            deployment::EnforcementPolicy::Enforce => Enforcement::Enforce,
+            deployment::EnforcementPolicy::Observe => Enforcement::Observe,
         },
         main_thread: match main_thread {
-            deployment::MainThread::Pinned => MainThread::Pinned,
-            deployment::MainThread::WorkerSet => MainThread::WorkerSet,
+            deployment::MainThreadPolicy::Pinned => MainThread::Pinned,
+            deployment::MainThreadPolicy::WorkerSet => MainThread::WorkerSet,
         },
         distances: distances.unwrap_or_default().overrides(),
         // The built-in server starts T threads regardless of its affinity mask. A user's own server
@@ -95,8 +95,8 @@ pub fn policy_of_annotation(
         mode: requested.mode.unwrap_or_default().into(),
         placement: PlacementMethod::Tuna,
         enforcement: match requested.enforcement.unwrap_or_default() {
-            deployment::Enforcement::Enforce => Enforcement::Enforce,
-            deployment::Enforcement::Observe => Enforcement::Observe,
+            deployment::EnforcementPolicy::Enforce => Enforcement::Enforce,
+            deployment::EnforcementPolicy::Observe => Enforcement::Observe,
         },
         main_thread: MainThread::Pinned,
         distances: DistanceOverrides::default(),

@@ -15,7 +15,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use albacore_settings::yaml_tree::{Kind, Node};
+use albacore_settings::yaml_tree::{YamlNode, YamlValue};
 use kube::Resource;
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ pub enum ReadError {
          others into files of their own"
     )]
     SeveralDocuments { file: String },
-    #[error("{file}{}: is not valid YAML: {problem}", Line(*.line))]
+    #[error("{file}{}: is not valid YAML: {problem}", LineSuffix(*.line))]
     NotYaml {
         file: String,
         /// The line, from 1, where known.
@@ -55,7 +55,7 @@ pub enum ReadError {
     /// Another kind of object.
     #[error(
         "{file}{}: {field} is {found}; expected kind InferenceDeployment of apiVersion \
-         albacore.dev/v1beta1", Line(Some(*.line))
+         albacore.dev/v1beta1", LineSuffix(Some(*.line))
     )]
     OtherKind {
         file: String,
@@ -74,9 +74,9 @@ pub enum ReadError {
     },
 }
 
-struct Line(Option<u64>);
+struct LineSuffix(Option<u64>);
 
-impl fmt::Display for Line {
+impl fmt::Display for LineSuffix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.map_or(Ok(()), |line| write!(f, ":{line}"))
     }
@@ -86,7 +86,7 @@ fn listed(file: &str, violations: &[Violation]) -> String {
     let mut lines: Vec<String> = violations
         .iter()
         .take(VIOLATIONS_MAX)
-        .map(|violation| format!("{file}{}: {violation}", Line(violation.line)))
+        .map(|violation| format!("{file}{}: {violation}", LineSuffix(violation.line)))
         .collect();
     if violations.len() > VIOLATIONS_MAX {
         lines.push(format!(
@@ -121,7 +121,7 @@ pub fn read_for_one_machine(
         .map_err(|violations| invalid(file, with_lines(violations, &document)))
 }
 
-fn read_document(text: &str, file: &str) -> Result<(InferenceDeployment, Node), ReadError> {
+fn read_document(text: &str, file: &str) -> Result<(InferenceDeployment, YamlNode), ReadError> {
     let document = parse(text, file)?;
     check_kind(&document, file)?;
     let mut walk = SchemaWalk::new(&FILE_SCHEMA);
@@ -154,7 +154,7 @@ fn invalid(file: &str, violations: Vec<Violation>) -> ReadError {
 }
 
 /// Adds the lines of the document to violations of its typed value, and sorts them by line.
-fn with_lines(mut violations: Vec<Violation>, document: &Node) -> Vec<Violation> {
+fn with_lines(mut violations: Vec<Violation>, document: &YamlNode) -> Vec<Violation> {
     for violation in &mut violations {
         violation.line = Some(document.line_of(&violation.field));
     }
@@ -162,7 +162,7 @@ fn with_lines(mut violations: Vec<Violation>, document: &Node) -> Vec<Violation>
     violations
 }
 
-fn parse(text: &str, file: &str) -> Result<Node, ReadError> {
+fn parse(text: &str, file: &str) -> Result<YamlNode, ReadError> {
     let file = file.to_owned();
     if text.len() > FILE_BYTES_MAX {
         return Err(ReadError::TooLarge {
@@ -172,9 +172,10 @@ fn parse(text: &str, file: &str) -> Result<Node, ReadError> {
     }
     let budget = serde_saphyr::budget! { max_depth: FILE_DEPTH_MAX };
     let options = serde_saphyr::options! { budget: budget, with_snippet: false };
-    match serde_saphyr::from_str_with_options::<Node>(text, options) {
-        Ok(Node {
-            kind: Kind::Null, ..
+    match serde_saphyr::from_str_with_options::<YamlNode>(text, options) {
+        Ok(YamlNode {
+            kind: YamlValue::Null,
+            ..
         }) => Err(ReadError::Empty { file }),
         Ok(node) => Ok(node),
         Err(error) => match error.without_snippet() {
@@ -198,10 +199,10 @@ fn parse(text: &str, file: &str) -> Result<Node, ReadError> {
     }
 }
 
-fn check_kind(document: &Node, file: &str) -> Result<(), ReadError> {
+fn check_kind(document: &YamlNode, file: &str) -> Result<(), ReadError> {
     let kind = InferenceDeployment::kind(&());
     for (field, taken) in [("apiVersion", &API_VERSIONS[..]), ("kind", &[&*kind])] {
-        let found = document.get(field).and_then(Node::text);
+        let found = document.get(field).and_then(YamlNode::text);
         if !found.is_some_and(|found| taken.contains(&found)) {
             return Err(ReadError::OtherKind {
                 file: file.to_owned(),

@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Container;
 
 use crate::deployment::{
-    Batching, InferenceDeployment, InferenceDeploymentSpec, LoadReportMode, Queue,
+    Batching, InferenceDeployment, InferenceDeploymentSpec, LoadReportPolicy, Queue,
 };
-use crate::iterations::Iterations;
+use crate::iterations::IterationsSpec;
 use crate::limits::{NAME_CHARS_MAX, SLOTS_MAX, TRIAL_ARMS_MIN, TRIAL_WINDOW_MICROS_MIN};
 use crate::quantity;
 use crate::violation::{Violation, quoted};
@@ -24,7 +24,7 @@ use crate::violation::{Violation, quoted};
 pub const SERVER_CONTAINER: &str = "server";
 
 /// A rule in both forms.
-pub(crate) struct Rule {
+pub(crate) struct ValidationRule {
     /// The schema node to which the CEL is added: `""` for the object, or `spec.batching`.
     pub(crate) at: &'static str,
     /// The CEL; `self` is the value at `at`.
@@ -37,8 +37,8 @@ pub(crate) struct Rule {
     check: Option<fn(&InferenceDeployment) -> Option<Violation>>,
 }
 
-pub(crate) const RULES: [Rule; 27] = [
-    Rule {
+pub(crate) const RULES: [ValidationRule; 27] = [
+    ValidationRule {
         at: "",
         cel: Some(
             "size(self.metadata.name) <= 63 && \
@@ -49,14 +49,14 @@ pub(crate) const RULES: [Rule; 27] = [
         field: None,
         check: Some(name_is_a_label),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some("self.workers * self.threads <= 2048"),
         message: "workers x threads must be at most 2048",
         field: Some(".threads"),
         check: Some(threads_are_bounded),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some(
             "(has(self.models) && size(self.models) > 0) || (has(self.template) && \
@@ -67,7 +67,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".models"),
         check: Some(something_is_served),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some(
             "!has(self.models) || size(self.models) == 0 || !has(self.template) || \
@@ -80,7 +80,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".template"),
         check: Some(one_server),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some(
             "(has(self.models) && size(self.models) > 0) || (self.batching.policy == 'Auto' && \
@@ -93,7 +93,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".batching"),
         check: Some(batching_has_a_server),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some("!has(self.front) || (has(self.models) && size(self.models) > 0)"),
         message: "front applies to the built-in server only: remove it, or serve models",
@@ -101,14 +101,14 @@ pub(crate) const RULES: [Rule; 27] = [
         check: Some(front_has_a_server),
     },
     // CEL functions for quantities are newer than the oldest supported API server.
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: None,
         message: "",
         field: None,
         check: Some(front_has_cpus),
     },
-    Rule {
+    ValidationRule {
         at: "spec.models",
         cel: None,
         message: "",
@@ -116,14 +116,14 @@ pub(crate) const RULES: [Rule; 27] = [
         check: Some(names_are_unique),
     },
     // CEL cannot access a field that is either a string or an object.
-    Rule {
+    ValidationRule {
         at: "spec.models",
         cel: None,
         message: "",
         field: None,
         check: Some(iterations_are_not_empty),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some(
             "!has(self.models) || self.models.all(m, !has(m.threads) || \
@@ -134,28 +134,28 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".models"),
         check: Some(threads_of_models_are_in_range),
     },
-    Rule {
+    ValidationRule {
         at: "spec.batching",
         cel: Some("self.policy == 'Timeout' ? has(self.maxDelay) : !has(self.maxDelay)"),
         message: "maxDelay is required with policy Timeout and invalid with any other",
         field: None,
         check: Some(batching::delay_goes_with_timeout),
     },
-    Rule {
+    ValidationRule {
         at: "spec.batching",
         cel: Some("self.policy == 'Auto' || !has(self.prefer)"),
         message: "prefer is valid with policy Auto only",
         field: None,
         check: Some(batching::preference_goes_with_auto),
     },
-    Rule {
+    ValidationRule {
         at: "spec.batching",
         cel: Some("self.policy in ['Auto', 'Deferred'] || !has(self.window)"),
         message: "window is valid with policy Auto or Deferred only",
         field: None,
         check: Some(batching::window_goes_with_deferral),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some(
             "!has(self.models) || self.models.all(m, !has(m.batching) || \
@@ -168,7 +168,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".models"),
         check: Some(batching::delays_of_models_go_with_timeout),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some(
             "!has(self.models) || self.models.all(m, !has(m.batching) || \
@@ -179,7 +179,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".models"),
         check: Some(batching::preferences_of_models_go_with_auto),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some(
             "!has(self.models) || self.models.all(m, !has(m.batching) || \
@@ -191,7 +191,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".models"),
         check: Some(batching::windows_of_models_go_with_deferral),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some(
             "!has(self.batching.maxDelay) || !has(self.models) || self.models.all(m, \
@@ -203,7 +203,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".batching.maxDelay"),
         check: Some(batching::delay_is_below_objectives),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some(
             "!has(self.models) || self.models.all(m, !has(m.slo) || !has(m.batching) || \
@@ -214,7 +214,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".models"),
         check: Some(batching::delays_of_models_are_below_objectives),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some(
             "!has(self.models) || self.models.all(m, has(m.slo) || \
@@ -225,14 +225,14 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".models"),
         check: Some(batching::deferred_has_objectives),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some("self.queue.maxRows >= self.batching.maxRows"),
         message: "queue.maxRows must hold one batch: at least batching.maxRows",
         field: Some(".queue.maxRows"),
         check: Some(batching::queue_holds_a_batch),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some(
             "!has(self.models) || self.models.all(m, !has(m.batching) || \
@@ -242,14 +242,14 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".queue.maxRows"),
         check: Some(batching::queue_holds_batches_of_models),
     },
-    Rule {
+    ValidationRule {
         at: "spec.autoscaling",
         cel: Some("self.minReplicas <= self.maxReplicas"),
         message: "minReplicas must not be above maxReplicas",
         field: Some(".minReplicas"),
         check: Some(replicas_are_ordered),
     },
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some("!has(self.autoscaling) || (has(self.models) && size(self.models) > 0)"),
         message: "autoscaling uses measurements of the built-in server: serve models, or remove it \
@@ -257,7 +257,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: Some(".autoscaling"),
         check: Some(autoscaling_has_a_server),
     },
-    Rule {
+    ValidationRule {
         at: "spec.placement.distances",
         cel: Some(
             "(!has(self.l1) || !has(self.l2) || self.l1 <= self.l2) && \
@@ -280,7 +280,7 @@ pub(crate) const RULES: [Rule; 27] = [
         field: None,
         check: Some(distances_are_ordered),
     },
-    Rule {
+    ValidationRule {
         at: "spec.placement.trial",
         cel: Some("duration(self.window) >= duration('1s')"),
         message: "window must be at least 1s",
@@ -288,7 +288,7 @@ pub(crate) const RULES: [Rule; 27] = [
         check: Some(trial_is_long_enough),
     },
     // In the schema it is a set with at least two items.
-    Rule {
+    ValidationRule {
         at: "spec.placement.trial",
         cel: None,
         message: "",
@@ -297,7 +297,7 @@ pub(crate) const RULES: [Rule; 27] = [
     },
     // Otherwise half of the pods behind one Service would serve another protocol during the
     // roll-out.
-    Rule {
+    ValidationRule {
         at: "spec",
         cel: Some(
             "(has(self.models) && size(self.models) > 0) == \
@@ -340,9 +340,9 @@ impl InferenceDeploymentSpec {
     /// `--load-reports` of the server, if the spec sets it.
     pub fn load_reports(&self) -> Option<&'static str> {
         self.front?.load_reports.map(|mode| match mode {
-            LoadReportMode::OnRequest => "on-request",
-            LoadReportMode::Always => "always",
-            LoadReportMode::Never => "never",
+            LoadReportPolicy::OnRequest => "on-request",
+            LoadReportPolicy::Always => "always",
+            LoadReportPolicy::Never => "never",
         })
     }
 
@@ -460,7 +460,7 @@ fn names_are_unique(deployment: &InferenceDeployment) -> Option<Violation> {
 fn iterations_are_not_empty(deployment: &InferenceDeployment) -> Option<Violation> {
     let mut models = deployment.spec.models.iter().enumerate();
     models.find_map(|(index, model)| match model.iterations {
-        Some(Iterations::Range(range)) if range.begin >= range.end => {
+        Some(IterationsSpec::Range(range)) if range.begin >= range.end => {
             let problem = format!(
                 "is {range}, which contains no iteration; end must be above begin, as in {{begin: \
                  0, end: 100}}"

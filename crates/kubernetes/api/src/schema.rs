@@ -13,13 +13,13 @@ use schemars::schema_for;
 use serde_json::{Map, Value, json};
 
 use crate::deployment::{
-    BatchingPolicy, BatchingPreference, Enforcement, InferenceDeployment, LoadReportMode,
-    MainThread, Mode, PlacementPolicy, TrialArm,
+    BatchingPolicy, BatchingPreference, EnforcementPolicy, InferenceDeployment, LoadReportPolicy,
+    MainThreadPolicy, PlacementMode, PlacementPolicy, TrialArm,
 };
 use crate::iterations;
 use crate::missing_columns::MissingColumns;
 use crate::node_placement::{self, DriftCause, Isolation};
-use crate::output::Output;
+use crate::output::OutputSpec;
 use crate::quantity;
 use crate::rules::RULES;
 use crate::status::ServerLimit;
@@ -42,7 +42,7 @@ pub fn inference_deployment_crd() -> Value {
     let model = &mut node_at(schema, "spec.models")["items"];
     model["properties"]["iterations"]["oneOf"] = iterations::alternatives();
     let outputs = &mut model["properties"]["outputs"]["items"];
-    describe(outputs, &schema_for!(Output).to_value());
+    describe(outputs, &schema_for!(OutputSpec).to_value());
     for (path, values) in [
         ("missing", schema_for!(MissingColumns)),
         ("batching.policy", schema_for!(BatchingPolicy)),
@@ -184,13 +184,13 @@ fn describe_values(spec: &mut Value) {
     let arms = &mut node_at(spec, "placement.trial.arms")["items"];
     describe(arms, &schema_for!(TrialArm).to_value());
     for (path, values) in [
-        ("mode", schema_for!(Mode)),
+        ("mode", schema_for!(PlacementMode)),
         ("placement.policy", schema_for!(PlacementPolicy)),
-        ("placement.enforcement", schema_for!(Enforcement)),
-        ("placement.mainThread", schema_for!(MainThread)),
+        ("placement.enforcement", schema_for!(EnforcementPolicy)),
+        ("placement.mainThread", schema_for!(MainThreadPolicy)),
         ("batching.policy", schema_for!(BatchingPolicy)),
         ("batching.prefer", schema_for!(BatchingPreference)),
-        ("front.loadReports", schema_for!(LoadReportMode)),
+        ("front.loadReports", schema_for!(LoadReportPolicy)),
     ] {
         describe(node_at(spec, path), &values.to_value());
     }

@@ -6,12 +6,12 @@ use albacore_settings::agent_stream::ModelParameters;
 use albacore_settings::{BatchingParams, Policy, Prefer, SchemaNames, Settings, Source};
 
 use crate::deployment::{
-    Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, Model, Slo,
+    Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, ModelSpec, SloSpec,
 };
-use crate::iterations::{IterationRange, Iterations, NamedIterations};
+use crate::iterations::{IterationRangeSpec, IterationsSpec, NamedIterations};
 use crate::missing_columns::MissingColumns;
 use crate::model_threads::ModelThreads;
-use crate::output::Output;
+use crate::output::OutputSpec;
 use crate::uri::ModelPlace;
 use crate::violation::Violation;
 
@@ -49,16 +49,16 @@ pub fn settings_of(
 /// A model of the settings, or the error of its URI.
 fn model_of(
     spec: &InferenceDeploymentSpec,
-    model: &Model,
+    model: &ModelSpec,
     source_of: impl Fn(&ModelPlace) -> Result<Source, String>,
-) -> Result<albacore_settings::Model, String> {
+) -> Result<albacore_settings::ModelSettings, String> {
     let ModelParameters {
         model: name,
         threads,
         weight,
         batching,
     } = spec.parameters_of(model);
-    Ok(albacore_settings::Model {
+    Ok(albacore_settings::ModelSettings {
         name,
         source: source_of(&model.uri.place)?,
         sha256: model.uri.sha256.as_deref().map(str::parse).transpose()?,
@@ -98,7 +98,7 @@ impl InferenceDeploymentSpec {
         models.map(|model| self.parameters_of(model)).collect()
     }
 
-    fn parameters_of(&self, model: &Model) -> ModelParameters {
+    fn parameters_of(&self, model: &ModelSpec) -> ModelParameters {
         ModelParameters {
             model: model.name.clone(),
             threads: model.threads.and_then(ModelThreads::most),
@@ -140,8 +140,8 @@ impl From<BatchingPreference> for Prefer {
     }
 }
 
-impl From<Slo> for albacore_settings::Slo {
-    fn from(slo: Slo) -> Self {
+impl From<SloSpec> for albacore_settings::Slo {
+    fn from(slo: SloSpec) -> Self {
         Self {
             latency: slo.latency.duration(),
             percentile: slo.percentile,
@@ -151,12 +151,12 @@ impl From<Slo> for albacore_settings::Slo {
     }
 }
 
-impl From<Iterations> for albacore_settings::Iterations {
-    fn from(iterations: Iterations) -> Self {
+impl From<IterationsSpec> for albacore_settings::IterationsSetting {
+    fn from(iterations: IterationsSpec) -> Self {
         match iterations {
-            Iterations::Named(NamedIterations::All) => Self::All,
-            Iterations::Named(NamedIterations::Best) => Self::Best,
-            Iterations::Range(IterationRange { begin, end }) => Self::Range { begin, end },
+            IterationsSpec::Named(NamedIterations::All) => Self::All,
+            IterationsSpec::Named(NamedIterations::Best) => Self::Best,
+            IterationsSpec::Range(IterationRangeSpec { begin, end }) => Self::Range { begin, end },
         }
     }
 }
@@ -170,14 +170,14 @@ impl From<MissingColumns> for albacore_settings::MissingColumnPolicy {
     }
 }
 
-impl From<Output> for albacore_settings::Output {
-    fn from(output: Output) -> Self {
+impl From<OutputSpec> for albacore_settings::Output {
+    fn from(output: OutputSpec) -> Self {
         match output {
-            Output::Output => Self::Output,
-            Output::Margin => Self::Margin,
-            Output::Contribs => Self::Contribs,
-            Output::Interactions => Self::Interactions,
-            Output::Leaf => Self::Leaf,
+            OutputSpec::Output => Self::Output,
+            OutputSpec::Margin => Self::Margin,
+            OutputSpec::Contribs => Self::Contribs,
+            OutputSpec::Interactions => Self::Interactions,
+            OutputSpec::Leaf => Self::Leaf,
         }
     }
 }

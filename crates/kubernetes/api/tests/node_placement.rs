@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use albacore_api::{
-    Drift, DriftCause, FrontPlacement, Isolation, Mode, NodePlacement, NodePlacementStatus,
-    PodMapping, PodPlacement, SpawnBucket,
+    Drift, DriftCause, FrontPlacement, Isolation, NodePlacement, NodePlacementStatus,
+    PlacementMode, PodMapping, PodPlacement, SpawnBucket,
 };
 use albacore_testbed::{ControlPlane, Options};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -55,7 +55,7 @@ fn full() -> NodePlacement {
     troubled.respawns = 31;
     troubled.mapping = Some(PodMapping {
         cpus: "4x4:0-7x2".to_owned(),
-        mode: Mode::Compact,
+        mode: PlacementMode::Compact,
         order: Some(1),
         distances: Some("l3=60".to_owned()),
     });

@@ -52,7 +52,7 @@ pub use object_event::{EventDraft, ObjectEvent, Severity};
 pub use queue::{WorkOutcome, WorkQueue};
 pub use readiness::{ReadinessGate, ReadinessGates};
 pub use shutdown::Shutdown;
-pub use store::Change;
+pub use store::ObjectChange;
 pub use user_connection::UserConnectOptions;
 pub use watch::{Malformed, Scope, Watch, WatchOptions};
 pub use write_fence::Writes;

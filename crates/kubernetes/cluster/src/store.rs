@@ -15,7 +15,7 @@ use crate::watch::Malformed;
 
 /// A difference between the cache and the API server.
 #[derive(Clone, Debug)]
-pub enum Change<K> {
+pub enum ObjectChange<K> {
     /// The object was created or changed.
     Applied {
         /// The previous object; `None` if it was not cached.
@@ -120,7 +120,7 @@ impl<K: Resource> Store<K> {
     }
 
     /// Caches an object.
-    pub(crate) fn apply(&self, key: ObjectKey, object: K) -> Vec<Change<K>> {
+    pub(crate) fn apply(&self, key: ObjectKey, object: K) -> Vec<ObjectChange<K>> {
         self.write(|cache| {
             cache.malformed.remove(&key);
             let old = cache.objects.get(&key).cloned();
@@ -141,9 +141,12 @@ impl<K: Resource> Store<K> {
             match old {
                 // Deleted and created again while the watch was interrupted.
                 Some(old) if identity(&*old).0 != identity(&*new).0 => {
-                    vec![Change::Deleted(old), Change::Applied { old: None, new }]
+                    vec![
+                        ObjectChange::Deleted(old),
+                        ObjectChange::Applied { old: None, new },
+                    ]
                 }
-                old => vec![Change::Applied { old, new }],
+                old => vec![ObjectChange::Applied { old, new }],
             }
         })
     }
@@ -154,24 +157,24 @@ impl<K: Resource> Store<K> {
         &self,
         key: ObjectKey,
         malformed: Malformed,
-    ) -> Option<Change<K>> {
+    ) -> Option<ObjectChange<K>> {
         let version = (malformed.uid().to_owned(), malformed.version().to_owned());
         self.write(|cache| {
             if let Some(old) = cache.objects.remove(&key) {
                 cache.remove_from_index(&old, (self.index_keys_of)(&old));
             }
             let before = cache.malformed.insert(key, version.clone());
-            (before != Some(version)).then_some(Change::Malformed(malformed))
+            (before != Some(version)).then_some(ObjectChange::Malformed(malformed))
         })
     }
 
     /// Removes an object that was deleted.
-    pub(crate) fn remove(&self, key: &ObjectKey) -> Option<Change<K>> {
+    pub(crate) fn remove(&self, key: &ObjectKey) -> Option<ObjectChange<K>> {
         self.write(|cache| {
             cache.malformed.remove(key);
             let old = cache.objects.remove(key)?;
             cache.remove_from_index(&old, (self.index_keys_of)(&old));
-            Some(Change::Deleted(old))
+            Some(ObjectChange::Deleted(old))
         })
     }
 
@@ -180,7 +183,7 @@ impl<K: Resource> Store<K> {
         &self,
         namespace: Option<&str>,
         listed: &HashSet<ObjectKey>,
-    ) -> Vec<Change<K>> {
+    ) -> Vec<ObjectChange<K>> {
         let is_gone = |key: &ObjectKey| {
             namespace.is_none_or(|namespace| key.namespace == namespace) && !listed.contains(key)
         };
@@ -191,7 +194,7 @@ impl<K: Resource> Store<K> {
             for object in &gone {
                 cache.remove_from_index(object, (self.index_keys_of)(object));
             }
-            gone.into_iter().map(Change::Deleted).collect()
+            gone.into_iter().map(ObjectChange::Deleted).collect()
         })
     }
 }

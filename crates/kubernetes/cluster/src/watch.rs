@@ -1,6 +1,6 @@
 //! Watches: caches of the objects of a kind, kept up to date by list and watch.
 //!
-//! A malformed object does not affect the others: it is reported as [`Change::Malformed`]. An
+//! A malformed object does not affect the others: it is reported as [`ObjectChange::Malformed`]. An
 //! interrupted watch is resumed; if its resource version has expired, the objects are listed again.
 //! Managed fields and kubectl's last-applied annotation are not cached, because they take most of
 //! the memory and are never read.
@@ -23,7 +23,7 @@ use crate::jitter::backoff;
 use crate::limits::{PAGE_OBJECTS, WATCH_PAUSE_MAX, WATCH_PAUSE_MIN, WATCH_SECONDS};
 use crate::metrics::{ClusterMetrics, NameLabel};
 use crate::parsed_object::ParsedObject;
-use crate::store::{Change, Store};
+use crate::store::{ObjectChange, Store};
 use crate::{Cluster, ObjectKey, ReadinessGate, ReadinessGates, Shutdown};
 
 /// The annotation in which kubectl stores the applied object of a client-side apply.
@@ -169,7 +169,7 @@ impl Cluster {
         options: WatchOptions<K>,
         gates: &ReadinessGates,
         shutdown: &Shutdown,
-        on_change: impl Fn(Change<K>) + Send + Sync + 'static,
+        on_change: impl Fn(ObjectChange<K>) + Send + Sync + 'static,
     ) -> Watch<K>
     where
         K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
@@ -185,7 +185,7 @@ impl Cluster {
             gate.pass();
         }
         let store = Arc::new(Store::indexed_by(options.index_keys));
-        let on_change: Arc<dyn Fn(Change<K>) + Send + Sync> = Arc::new(on_change);
+        let on_change: Arc<dyn Fn(ObjectChange<K>) + Send + Sync> = Arc::new(on_change);
         for namespace in namespaces {
             let (passed, listed) = (gate.clone(), listed.clone());
             let watcher = Watcher {
@@ -218,7 +218,7 @@ struct Watcher<K> {
     namespace: Option<String>,
     store: Arc<Store<K>>,
     gate: ReadinessGate,
-    on_change: Arc<dyn Fn(Change<K>) + Send + Sync>,
+    on_change: Arc<dyn Fn(ObjectChange<K>) + Send + Sync>,
     /// Called after the first list.
     on_listed: Box<dyn Fn() + Send + Sync>,
 }
@@ -314,7 +314,7 @@ where
         is_end
     }
 
-    fn apply(&self, object: ParsedObject<K>) -> Vec<Change<K>> {
+    fn apply(&self, object: ParsedObject<K>) -> Vec<ObjectChange<K>> {
         let key = key_of(object.meta());
         match object {
             ParsedObject::Valid(mut object) => {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use albacore_cluster::{
-    ApiResource, Change, Cluster, ConnectOptions, MetricsRegistry, ObjectKey, ReadinessGates,
+    ApiResource, Cluster, ConnectOptions, MetricsRegistry, ObjectChange, ObjectKey, ReadinessGates,
     ResourceExt as _, Scope, Shutdown, Watch, WatchOptions, serve,
 };
 use albacore_testbed::{ControlPlane, Options};
@@ -110,11 +110,11 @@ impl Way {
 struct ChangeLog(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
 
 impl ChangeLog {
-    fn take(&self, change: Change<Widget>) {
+    fn take(&self, change: ObjectChange<Widget>) {
         let (name, what) = match change {
-            Change::Applied { new, .. } => (new.name_any(), new.spec.size.to_string()),
-            Change::Deleted(old) => (old.name_any(), "gone".to_owned()),
-            Change::Malformed(malformed) => {
+            ObjectChange::Applied { new, .. } => (new.name_any(), new.spec.size.to_string()),
+            ObjectChange::Deleted(old) => (old.name_any(), "gone".to_owned()),
+            ObjectChange::Malformed(malformed) => {
                 let name = malformed.regarding.name.unwrap();
                 assert!(
                     malformed.error.starts_with("spec.size: invalid "),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use albacore_api::{InferenceDeploymentSpec, Model};
+use albacore_api::{InferenceDeploymentSpec, ModelSpec};
 use albacore_batching::{DeploymentLoad, ModelLoad, RequestCounts};
 
 use crate::observed::ObservedPod;
@@ -23,7 +23,7 @@ pub(crate) struct ModelOutcomes {
 impl ModelOutcomes {
     /// Sums the outcomes over all pods; `None` if no pod reports outcomes of this model.
     pub(crate) fn of<'a>(
-        model: &Model,
+        model: &ModelSpec,
         states: impl Iterator<Item = &'a ServerState>,
     ) -> Option<Self> {
         let mut sum: Option<Self> = None;
@@ -74,7 +74,7 @@ impl ModelOutcomes {
     }
 
     /// Input of the scaling rule.
-    pub(crate) fn load(&self, model: &Model) -> ModelLoad {
+    pub(crate) fn load(&self, model: &ModelSpec) -> ModelLoad {
         ModelLoad {
             bad_rate_allowed: bad_rate_allowed(model),
             all: self.all(),
@@ -84,7 +84,7 @@ impl ModelOutcomes {
 }
 
 /// The share of bad requests that a model's objective allows; `None` without an objective.
-pub(crate) fn bad_rate_allowed(model: &Model) -> Option<f64> {
+pub(crate) fn bad_rate_allowed(model: &ModelSpec) -> Option<f64> {
     model.slo.map(|slo| 1.0 - slo.percentile / 100.0)
 }
 
@@ -112,8 +112,8 @@ pub(crate) fn load_of<'a>(
 }
 
 fn counts_of(
-    window: &server_state::RequestCounts,
-    newest: &server_state::RequestCounts,
+    window: &server_state::RequestOutcomes,
+    newest: &server_state::RequestOutcomes,
 ) -> RequestCounts {
     RequestCounts {
         requests: window.all(),

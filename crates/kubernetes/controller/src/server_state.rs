@@ -29,9 +29,9 @@ pub(crate) struct ServerState {
     /// 99th percentile of the time from arrival to reply; `None` without requests.
     pub(crate) latency_p99_ms: Option<f64>,
     /// Requests in the window.
-    pub(crate) requests: RequestCounts,
+    pub(crate) requests: RequestOutcomes,
     /// Requests in its last 15 to 20 s; zero if the server does not report them.
-    pub(crate) requests_newest: RequestCounts,
+    pub(crate) requests_newest: RequestOutcomes,
 }
 
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
@@ -69,7 +69,7 @@ pub(crate) struct WorkerStates {
 /// Requests by result.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(default)]
-pub(crate) struct RequestCounts {
+pub(crate) struct RequestOutcomes {
     /// Answered within the objective.
     pub(crate) good: u64,
     pub(crate) late: u64,
@@ -78,7 +78,7 @@ pub(crate) struct RequestCounts {
     pub(crate) failed: u64,
 }
 
-impl RequestCounts {
+impl RequestOutcomes {
     /// Late, shed and failed requests.
     pub(crate) fn bad(&self) -> u64 {
         self.late
@@ -99,7 +99,7 @@ pub(crate) struct ModelState {
     pub(crate) source: String,
     /// SHA-256 of the version in force.
     pub(crate) sha256: Option<String>,
-    pub(crate) state: LoadState,
+    pub(crate) state: ModelLoadState,
     /// Error of the last load.
     pub(crate) error: Option<String>,
     /// The learned batch cost by kind of output.
@@ -117,9 +117,9 @@ pub(crate) struct KindOutcomes {
     /// [`UNREAD`] for requests that were rejected before their body was read.
     pub(crate) kind: String,
     #[serde(flatten)]
-    pub(crate) requests: RequestCounts,
+    pub(crate) requests: RequestOutcomes,
     /// Requests of the last 15 to 20 s.
-    pub(crate) newest: RequestCounts,
+    pub(crate) newest: RequestOutcomes,
     /// Upper bounds of latency buckets in microseconds, and the number of replies in each bucket.
     pub(crate) latency_us: Vec<(u64, u64)>,
 }
@@ -173,7 +173,7 @@ fn first_of_each_kind<T: Clone>(entries: &[T], kind: fn(&T) -> &str) -> Vec<T> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum LoadState {
+pub(crate) enum ModelLoadState {
     #[default]
     Loading,
     Loaded,
@@ -208,15 +208,15 @@ pub(crate) struct BatchingChoice {
 
 #[cfg(test)]
 mod tests {
-    use super::{KindOutcomes, LoadState, ModelState, RequestCounts, ServerState};
+    use super::{KindOutcomes, ModelLoadState, ModelState, RequestOutcomes, ServerState};
 
     #[test]
     fn every_load_state_that_a_server_reports_is_read() {
         for (text, state) in [
-            ("loading", LoadState::Loading),
-            ("loaded", LoadState::Loaded),
-            ("failed", LoadState::Failed),
-            ("unloaded", LoadState::Unloaded),
+            ("loading", ModelLoadState::Loading),
+            ("loaded", ModelLoadState::Loaded),
+            ("failed", ModelLoadState::Failed),
+            ("unloaded", ModelLoadState::Unloaded),
         ] {
             let model = serde_json::json!({ "name": "a", "state": text });
             let model: ModelState = serde_json::from_value(model).unwrap();
@@ -264,10 +264,10 @@ mod tests {
             {"kind": "contribs", "good": 3, "late": 1, "shed": 0, "failed": 0, "later": "more",
              "newest": {"good": 1}, "latency_us": [[1023, 4]]}]}),
         );
-        let count = |good, late| RequestCounts {
+        let count = |good, late| RequestOutcomes {
             good,
             late,
-            ..RequestCounts::default()
+            ..RequestOutcomes::default()
         };
         let wanted = KindOutcomes {
             kind: "contribs".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use albacore_api::{InferenceDeploymentSpec, Model, ModelPlace, Violation, settings_of};
+use albacore_api::{InferenceDeploymentSpec, ModelPlace, ModelSpec, Violation, settings_of};
 
 /// A volume that contains models.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -14,7 +14,7 @@ pub(crate) enum ModelVolume {
 }
 
 /// The distinct volumes of the models, with their mount paths.
-pub(crate) fn model_volumes(models: &[Model]) -> BTreeMap<ModelVolume, String> {
+pub(crate) fn model_volumes(models: &[ModelSpec]) -> BTreeMap<ModelVolume, String> {
     let volumes = models.iter().filter_map(|model| {
         let place = &model.uri.place;
         let volume = match place {

@@ -23,12 +23,12 @@ const HASH_LABEL: &str = "pod-template-hash";
 pub(crate) struct WatchedPod {
     /// Contains only name, namespace, uid and resource version.
     metadata: ObjectMeta,
-    pub(crate) facts: Box<PodFacts>,
+    pub(crate) facts: Box<WatchedPodFacts>,
 }
 
 /// The fields of a pod on which the reconcile of its deployment depends.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct PodFacts {
+pub(crate) struct WatchedPodFacts {
     /// The deployment in its label.
     pub(crate) owner: Option<ObjectKey>,
     /// Its node, once it is scheduled.
@@ -52,13 +52,13 @@ pub(crate) struct PodFacts {
 
 impl From<Pod> for WatchedPod {
     fn from(pod: Pod) -> Self {
-        let facts = Box::new(PodFacts::of(&pod));
+        let facts = Box::new(WatchedPodFacts::of(&pod));
         let metadata = identity(pod.metadata);
         Self { metadata, facts }
     }
 }
 
-impl PodFacts {
+impl WatchedPodFacts {
     fn of(pod: &Pod) -> Self {
         let status = pod.status.as_ref();
         let conditions = status.and_then(|s| s.conditions.as_ref());

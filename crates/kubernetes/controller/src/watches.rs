@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement, SERVER_IMAGE_ANNOTATION};
 use albacore_cluster::{
-    ApiResource, Change, Cluster, EventDraft, EventRecorder, Malformed, ObjectKey, ReadinessGates,
-    Resource, ResourceExt, Scope, Shutdown, Watch, WatchOptions, WorkQueue,
+    ApiResource, Cluster, EventDraft, EventRecorder, Malformed, ObjectChange, ObjectKey,
+    ReadinessGates, Resource, ResourceExt, Scope, Shutdown, Watch, WatchOptions, WorkQueue,
 };
 use k8s_openapi::api::core::v1::{Namespace, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -155,7 +155,7 @@ fn watch_deployments(context: &ControllerContext) -> Watch<InferenceDeployment> 
     };
     let (queue, events) = (context.queue.clone(), context.events.clone());
     watch(context, options, move |change| match change {
-        Change::Applied { new: object, .. } | Change::Deleted(object) => {
+        ObjectChange::Applied { new: object, .. } | ObjectChange::Deleted(object) => {
             let key = ObjectKey::of(&*object);
             // The deployment whose headless Service would have this name.
             if let Some(name) = key.name.strip_suffix(PODS_SUFFIX) {
@@ -163,7 +163,7 @@ fn watch_deployments(context: &ControllerContext) -> Watch<InferenceDeployment> 
             }
             queue.add(key);
         }
-        Change::Malformed(malformed) => record_malformed(&events, malformed),
+        ObjectChange::Malformed(malformed) => record_malformed(&events, malformed),
     })
 }
 
@@ -191,7 +191,7 @@ fn watch_namespaces(
     };
     let queue = context.queue.clone();
     watch(context, options, move |change| {
-        let Change::Applied { old, new } = change else {
+        let ObjectChange::Applied { old, new } = change else {
             return;
         };
         let before = old.and_then(|old| old.metadata.annotations.clone());
@@ -222,11 +222,11 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Watched
     options.labels = DEPLOYMENT_LABEL.to_owned();
     let (queue, records) = (context.queue.clone(), context.records.clone());
     watch(context, options, move |change| match change {
-        Change::Applied { new, .. } => {
+        ObjectChange::Applied { new, .. } => {
             let owner = new.owner.clone().into_iter();
             owner.for_each(|key| queue.add_after(key, COALESCE_DELAY));
         }
-        Change::Deleted(old) => {
+        ObjectChange::Deleted(old) => {
             let name = old.name_any();
             // Its name may be that of the headless Service of its own or of another deployment.
             let is_service = kind == ChildKind::Service;
@@ -249,7 +249,7 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Watched
                 queue.add(key);
             }
         }
-        Change::Malformed(_) => {}
+        ObjectChange::Malformed(_) => {}
     })
 }
 
@@ -264,18 +264,18 @@ fn watch_pods(context: &ControllerContext) -> Watch<WatchedPod> {
     let (queue, states) = (context.queue.clone(), context.states.clone());
     watch(context, options, move |change| {
         let pod = match change {
-            Change::Applied { old, new } => {
+            ObjectChange::Applied { old, new } => {
                 states.set_address(ObjectKey::of(&*new), new.facts.address);
                 if old.is_some_and(|old| old.facts == new.facts) {
                     return;
                 }
                 new
             }
-            Change::Deleted(old) => {
+            ObjectChange::Deleted(old) => {
                 states.set_address(ObjectKey::of(&*old), None);
                 old
             }
-            Change::Malformed(malformed) => {
+            ObjectChange::Malformed(malformed) => {
                 let name = |field: &Option<String>| field.clone().unwrap_or_default();
                 let ObjectReference {
                     namespace,
@@ -306,20 +306,20 @@ fn watch_nodes(
     let queue = context.queue.clone();
     watch(context, options, move |change| {
         match &change {
-            Change::Applied { new, .. } => {
+            ObjectChange::Applied { new, .. } => {
                 let (name, status) = (new.name_any(), new.status.as_ref());
                 let reported = status.and_then(|s| s.last_verification_time.as_ref());
                 if renewals.record(&name, reported, Instant::now()) {
                     add_pods_of_node(&queue, &pods, &name);
                 }
             }
-            Change::Deleted(old) => renewals.remove(&old.name_any()),
-            Change::Malformed(_) => {}
+            ObjectChange::Deleted(old) => renewals.remove(&old.name_any()),
+            ObjectChange::Malformed(_) => {}
         }
         let (old, new) = match &change {
-            Change::Applied { old, new } => (old.as_ref(), Some(new)),
-            Change::Deleted(old) => (Some(old), None),
-            Change::Malformed(_) => return,
+            ObjectChange::Applied { old, new } => (old.as_ref(), Some(new)),
+            ObjectChange::Deleted(old) => (Some(old), None),
+            ObjectChange::Malformed(_) => return,
         };
         let Some(name) = new.or(old).map(|node| node.name_any()) else {
             return;
@@ -369,7 +369,7 @@ pub(crate) async fn watch_silent_nodes(watches: Watches, queue: WorkQueue<Object
 fn watch<K>(
     context: &ControllerContext,
     options: WatchOptions<K>,
-    on_change: impl Fn(Change<K>) + Send + Sync + 'static,
+    on_change: impl Fn(ObjectChange<K>) + Send + Sync + 'static,
 ) -> Watch<K>
 where
     K: Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use albacore_bench::{Bench, Probe, Schedule, Spec, comparison, find_highest_rate, print as drawn};
-use albacore_command::{Failure, Output, print, print_json};
+use albacore_command::{Failure, OutputFormat, print, print_json};
 
 /// The arguments of `albacore bench serve`.
 #[derive(Debug, clap::Args)]
@@ -67,8 +67,8 @@ pub(crate) struct BenchServeArgs {
     #[arg(long = "against-simulation", conflicts_with_all = ["is_search", "picture"])]
     pub(crate) is_against_simulation: bool,
     /// Output format
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
     /// Also write an SVG image to this file
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) picture: Option<PathBuf>,
@@ -146,7 +146,7 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
     }
     let mut probes = Vec::new();
     let mut on_progress = |probe: Probe| -> Result<(), Failure> {
-        if args.output == Output::Text {
+        if args.output == OutputFormat::Text {
             let heading = probes.is_empty().then(|| drawn::heading(&bench));
             print(&format!(
                 "{}{}",
@@ -167,9 +167,9 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
     };
     probes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
     match args.output {
-        Output::Text => print(&drawn::ending(&bench, &probes, found))?,
-        Output::Json => print_json(&drawn::json(&bench, &probes, found))?,
-        Output::Svg => print(&drawn::picture(&bench, &probes))?,
+        OutputFormat::Text => print(&drawn::ending(&bench, &probes, found))?,
+        OutputFormat::Json => print_json(&drawn::json(&bench, &probes, found))?,
+        OutputFormat::Svg => print(&drawn::picture(&bench, &probes))?,
     }
     if let Some(file) = &args.picture {
         std::fs::write(file, drawn::picture(&bench, &probes))
@@ -183,23 +183,23 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
 fn run_against_simulation(
     bench: &Bench,
     schedules: &[Schedule],
-    output: Output,
+    output: OutputFormat,
 ) -> Result<(), Failure> {
-    if output == Output::Svg {
+    if output == OutputFormat::Svg {
         let what = "--output svg is not supported with --against-simulation";
         return Err(Failure::Usage(what.to_owned()));
     }
     let mut all = Vec::new();
     for schedule in schedules {
         let comparison = bench.compare(schedule)?;
-        if output == Output::Text {
+        if output == OutputFormat::Text {
             let heading = all.is_empty().then(comparison::heading);
             let row = comparison::table(&comparison);
             print(&format!("{}{row}", heading.unwrap_or_default()))?;
         }
         all.push(comparison);
     }
-    if output == Output::Json {
+    if output == OutputFormat::Json {
         print_json(&comparison::json(&all))?;
     }
     let behind = all

@@ -26,8 +26,8 @@ mod pairs;
 mod rules;
 
 use albacore_solver::{
-    Certificate, Mapping, Mode, Problem, ProblemError, Proof, ProvenBound, Solution, Violation,
-    check, validate,
+    Certificate, Mapping, MappingViolation, Mode, Problem, ProblemError, Proof, ProvenBound,
+    Solution, check, validate,
 };
 use good_lp::{Expression, Variable};
 
@@ -65,7 +65,7 @@ pub enum LiteralError {
     Engine(String),
     /// The checker rejects the mapping found by the program.
     #[error("the solution of the program is not a valid mapping: {0:?}")]
-    Refused(Vec<Violation>),
+    Refused(Vec<MappingViolation>),
 }
 
 /// Solves the program of the article for at most `seconds`.

@@ -1,7 +1,8 @@
 //! The tuned fields of a deployment, and their candidate values.
 
 use albacore_api::{
-    Batching, BatchingPolicy, Front, InferenceDeploymentSpec, MainThread, Mode, Timespan,
+    Batching, BatchingPolicy, Front, InferenceDeploymentSpec, MainThreadPolicy, PlacementMode,
+    Timespan,
 };
 use serde::Serialize;
 
@@ -13,8 +14,8 @@ pub struct Configuration {
     pub workers: u16,
     /// T, the threads per worker.
     pub threads: u16,
-    pub mode: Mode,
-    pub main_thread: MainThread,
+    pub mode: PlacementMode,
+    pub main_thread: MainThreadPolicy,
     pub policy: BatchingPolicy,
     pub max_rows: u32,
     /// For policy Timeout.
@@ -79,7 +80,7 @@ impl Configuration {
         if let Some(threads) = self.front_threads {
             name += &format!(", {threads} front");
         }
-        if self.main_thread == MainThread::WorkerSet {
+        if self.main_thread == MainThreadPolicy::WorkerSet {
             name += ", main thread on the worker's cpus";
         }
         name
@@ -168,8 +169,8 @@ pub(crate) fn tests_base() -> Configuration {
     Configuration {
         workers: 2,
         threads: 2,
-        mode: Mode::Scatter,
-        main_thread: MainThread::Pinned,
+        mode: PlacementMode::Scatter,
+        main_thread: MainThreadPolicy::Pinned,
         policy: BatchingPolicy::Auto,
         max_rows: 1024,
         max_delay: None,
@@ -210,7 +211,7 @@ mod tests {
         let spec = &mut deployment.spec;
         let front = Front {
             threads: Some(2),
-            load_reports: Some(albacore_api::LoadReportMode::Always),
+            load_reports: Some(albacore_api::LoadReportPolicy::Always),
             envoy_health_header: Some(true),
         };
         spec.front = Some(front);

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use albacore_api::{
-    InferenceDeployment, ModelPlace, ModelUri, Slo, Timespan, read_deployment, read_for_one_machine,
+    InferenceDeployment, ModelPlace, ModelUri, SloSpec, Timespan, read_deployment,
+    read_for_one_machine,
 };
 
 use crate::configuration::Configuration;
@@ -125,7 +126,7 @@ fn refuse_own_settings(
                 "spec.batching is tuned, which this overrides: remove it from a copy of the file";
             return refused("batching", what);
         }
-        let has_others = |slo: Slo| slo.contribs.is_some() || slo.interactions.is_some();
+        let has_others = |slo: SloSpec| slo.contribs.is_some() || slo.interactions.is_some();
         if request.options.latency.is_none() && model.slo.is_some_and(has_others) {
             let what = "one objective is tuned for, but this has several: give one with --latency";
             return refused("slo", what);
@@ -140,7 +141,7 @@ fn objective(
     object: &InferenceDeployment,
     named: &str,
 ) -> Result<(Duration, f64), TuneError> {
-    let slos: Vec<Slo> = object.spec.models.iter().filter_map(|m| m.slo).collect();
+    let slos: Vec<SloSpec> = object.spec.models.iter().filter_map(|m| m.slo).collect();
     let latencies = slos.iter().map(|slo| slo.latency.duration());
     let latency = request.options.latency.or(latencies.clone().min());
     let latency = latency.ok_or_else(|| {
@@ -152,14 +153,14 @@ fn objective(
     Ok((latency, percentile))
 }
 
-fn slo(objective: Duration, percentile: f64, named: &str) -> Result<Slo, TuneError> {
+fn slo(objective: Duration, percentile: f64, named: &str) -> Result<SloSpec, TuneError> {
     let micros = u64::try_from(objective.as_micros()).unwrap_or(u64::MAX);
     let latency = Timespan::from_micros(micros).ok_or_else(|| {
         let what = "is not between 1us and 10 minutes: give --latency";
         TuneError::Usage(format!("{named}: an objective of {objective:?} {what}"))
     })?;
     // for outputs with their own objective the common one is used, as on the client side
-    Ok(Slo {
+    Ok(SloSpec {
         latency,
         percentile,
         contribs: None,

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use albacore_api::Mode;
+use albacore_api::PlacementMode;
 use albacore_solver::{Problem, Solution, WorkBudget, solve};
 use albacore_topology::{CpuId, Topology};
 
@@ -44,7 +44,7 @@ impl Placements {
     }
 
     fn solved(&mut self, cpus: &Cpus, of: &Configuration) -> &Placement {
-        let key = (of.workers, of.threads, of.mode == Mode::Compact);
+        let key = (of.workers, of.threads, of.mode == PlacementMode::Compact);
         let known = self.0.entry(key);
         known.or_insert_with(|| place(&cpus.topology, of))
     }
@@ -55,8 +55,8 @@ fn place(topology: &Topology, of: &Configuration) -> Placement {
         workers: of.workers,
         threads: of.threads,
         mode: match of.mode {
-            Mode::Compact => albacore_solver::Mode::Compact,
-            Mode::Scatter => albacore_solver::Mode::Scatter,
+            PlacementMode::Compact => albacore_solver::Mode::Compact,
+            PlacementMode::Scatter => albacore_solver::Mode::Scatter,
         },
         topology: topology.clone(),
         distances: topology.distances(),
@@ -101,15 +101,18 @@ mod tests {
         };
         let cpus = Cpus::of_tests(4, 2);
         let mut placements = Placements::default();
-        let alone = sized(1, 4, Mode::Scatter);
+        let alone = sized(1, 4, PlacementMode::Scatter);
         assert_eq!(placements.speed(&cpus, &alone), 1.0);
-        let spread = sized(2, 4, Mode::Scatter);
-        let packed = sized(2, 4, Mode::Compact);
+        let spread = sized(2, 4, PlacementMode::Scatter);
+        let packed = sized(2, 4, PlacementMode::Compact);
         assert_eq!(placements.speed(&cpus, &spread), SMT_YIELD / 2.0);
         assert!(!placements.are_equal(&cpus, &spread, &packed));
         let two = Cpus::of_tests(2, 1);
         let mut placements = Placements::default();
-        let (spread, packed) = (sized(1, 2, Mode::Scatter), sized(1, 2, Mode::Compact));
+        let (spread, packed) = (
+            sized(1, 2, PlacementMode::Scatter),
+            sized(1, 2, PlacementMode::Compact),
+        );
         assert!(placements.are_equal(&two, &spread, &packed));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use albacore_api::{BatchingPolicy, MainThread, Mode};
+use albacore_api::{BatchingPolicy, MainThreadPolicy, PlacementMode};
 
 use crate::Context;
 use crate::calibration::Costs;
@@ -186,15 +186,15 @@ fn promising(
     }
     let best = chosen.get(1).unwrap_or(current).clone();
     let other_mode = match best.mode {
-        Mode::Scatter => Mode::Compact,
-        Mode::Compact => Mode::Scatter,
+        PlacementMode::Scatter => PlacementMode::Compact,
+        PlacementMode::Compact => PlacementMode::Scatter,
     };
     let other_mode = Configuration {
         mode: other_mode,
         ..best.clone()
     };
     let own_main = Configuration {
-        main_thread: MainThread::WorkerSet,
+        main_thread: MainThreadPolicy::WorkerSet,
         ..best.clone()
     };
     let mut unseen = Vec::new();

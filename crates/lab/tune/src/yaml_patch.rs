@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use albacore_api::{InferenceDeployment, MainThread, read_deployment};
+use albacore_api::{InferenceDeployment, MainThreadPolicy, read_deployment};
 use yaml_serde::{Mapping, Value};
 use yamlpatch::{Op, Patch, apply_yaml_patches};
 use yamlpath::{Component, Document, Route};
@@ -54,7 +54,7 @@ fn fields(of: &Configuration) -> Vec<Field> {
     let text = |value: String| Some(Value::from(value));
     let time =
         |time: Option<albacore_api::Timespan>| time.map(|time| Value::from(time.to_string()));
-    let is_pinned = of.main_thread == MainThread::Pinned;
+    let is_pinned = of.main_thread == MainThreadPolicy::Pinned;
     vec![
         (&["workers"], number(of.workers.into())),
         (&["threads"], number(of.threads.into())),

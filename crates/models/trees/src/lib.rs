@@ -11,8 +11,8 @@
 //!   [`Iterations`] selects the trees used for prediction.
 //! * [`Image`]: the compiled model, one block of bytes that many processes map and read in place.
 //! * [`Predictor`]: predicts from such bytes; [`Kind`] lists the kinds of prediction.
-//! * [`Kernel`]: the algorithms that find the leaves of rows. All give the same bits; [`Choice`] is
-//!   the kernel for a number of rows.
+//! * [`Kernel`]: the algorithms that find the leaves of rows. All give the same bits;
+//!   [`SelectedKernel`] is the kernel for a number of rows.
 //! * [`PartialOutput`], [`Accumulator`]: a call of few rows whose trees are divided among threads.
 //!
 //! Internally, `layout` defines the compiled model, `compile` writes it and `open` checks it;
@@ -41,7 +41,7 @@ pub use albacore_formats::{
 };
 pub use error::{ImageError, PredictError};
 pub use kernel::Kernel;
-pub use kernel::selection::Choice;
+pub use kernel::selection::SelectedKernel;
 pub use layout::image::Image;
 pub use output::{ElementType, Kind, OutputMut};
 pub use predict::partial::{Accumulator, PartialOutput};

@@ -9,7 +9,7 @@ use std::ops::Range;
 use albacore_formats::{Library, Transform};
 
 use crate::error::{ImageError, PredictError};
-use crate::kernel::selection::{Choice, KernelSelection, RowTime};
+use crate::kernel::selection::{KernelSelection, RowTime, SelectedKernel};
 use crate::kernel::{FloatVectors, Kernel, KernelCall, KernelScratch, Sum};
 use crate::layout::ensemble::EnsembleView;
 use crate::limits::BLOCK_ROWS;
@@ -90,7 +90,7 @@ impl<'a> Predictor<'a> {
 
     /// Returns the kernel for each number of rows.
     #[must_use]
-    pub fn choices(&self) -> &[Choice] {
+    pub fn choices(&self) -> &[SelectedKernel] {
         &self.selection.choices
     }
 

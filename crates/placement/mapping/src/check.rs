@@ -15,7 +15,7 @@ mod several;
 pub use bound::counting_bound;
 pub use fill_levels::cpu_volumes;
 pub use one::{
-    CheckReport, Violation, certificate_errors, check, check_proof, check_solution, objective,
-    report,
+    CheckReport, MappingViolation, certificate_errors, check, check_proof, check_solution,
+    objective, report,
 };
 pub use several::{JointReport, JointViolation, check_joint, joint_counting_bound, report_joint};

@@ -9,9 +9,9 @@ mod problem;
 
 pub use albacore_values::WorkerIndex;
 pub use check::{
-    CheckReport, JointReport, JointViolation, Violation, certificate_errors, check, check_joint,
-    check_proof, check_solution, counting_bound, cpu_volumes, joint_counting_bound, objective,
-    report, report_joint,
+    CheckReport, JointReport, JointViolation, MappingViolation, certificate_errors, check,
+    check_joint, check_proof, check_solution, counting_bound, cpu_volumes, joint_counting_bound,
+    objective, report, report_joint,
 };
 pub use contention::{MappingUtilization, UTILIZATION_MAX, contention, dispatch_order_utilization};
 pub use joint_problem::{Deployment, JointProblem, JointSolution, Obstacle};

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The event loops of one process.
-pub(crate) struct FrontProcess<'a> {
+pub(crate) struct FrontLoops<'a> {
     pub(crate) process: &'a Process,
     loops: BTreeMap<u16, ThreadId>,
 }
@@ -31,13 +31,13 @@ pub(crate) struct FrontProcess<'a> {
 /// Finds the processes with event loops. Of two threads with the same name the older one is used,
 /// because a new thread initially has the name of its parent thread; of more than
 /// [`FRONT_THREADS_MAX`] event loops, the oldest ones.
-pub(crate) fn find_front<'a>(observation: &'a Observation, roles: &Roles) -> Vec<FrontProcess<'a>> {
+pub(crate) fn find_front<'a>(observation: &'a Observation, roles: &Roles) -> Vec<FrontLoops<'a>> {
     if observation.server_kind != ServerKind::Named {
         return Vec::new();
     }
     let is_outside = |p: &&Process| !matches!(roles.of(p), Role::Worker | Role::Helper);
     let outside = observation.processes.iter().filter(is_outside);
-    let mut front: Vec<FrontProcess<'_>> = outside.map(FrontProcess::of).collect();
+    let mut front: Vec<FrontLoops<'_>> = outside.map(FrontLoops::of).collect();
     front.retain(|found| !found.loops.is_empty());
     let mut threads: Vec<ThreadId> = front
         .iter()
@@ -51,7 +51,7 @@ pub(crate) fn find_front<'a>(observation: &'a Observation, roles: &Roles) -> Vec
     front
 }
 
-impl<'a> FrontProcess<'a> {
+impl<'a> FrontLoops<'a> {
     fn of(process: &'a Process) -> Self {
         let mut loops: BTreeMap<u16, ThreadId> = BTreeMap::new();
         let first = process.id.pid.first_thread();

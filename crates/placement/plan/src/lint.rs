@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use albacore_solver::{Mapping, Problem, Slot, Violation, WorkerIndex, check};
+use albacore_solver::{Mapping, MappingViolation, Problem, Slot, WorkerIndex, check};
 use albacore_topology::CpuSet;
 
 use front::FrontPins;
@@ -52,10 +52,10 @@ pub enum LintError {
     Twice { tid: Tid, slot: Option<Slot> },
     /// The mapping violates rules of its problem.
     #[error("the mapping breaks rules of its problem: {}", first(violations))]
-    Mapping { violations: Vec<Violation> },
+    Mapping { violations: Vec<MappingViolation> },
 }
 
-fn first(violations: &[Violation]) -> String {
+fn first(violations: &[MappingViolation]) -> String {
     violations
         .first()
         .map(ToString::to_string)

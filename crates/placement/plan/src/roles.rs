@@ -94,7 +94,7 @@ fn find_named(observation: &Observation) -> Roles {
 }
 
 fn find_forked(observation: &Observation, requested: u16, before: &PlanHistory) -> Roles {
-    let tree = ProcessTree::new(observation);
+    let tree = ChildProcesses::new(observation);
     let mut found = Roles::default();
     let Some(mut here) = observation.processes.first() else {
         return found;
@@ -160,12 +160,12 @@ fn command_pattern(process: &Process) -> String {
         .collect()
 }
 
-struct ProcessTree<'a> {
+struct ChildProcesses<'a> {
     at: Micros,
     children: BTreeMap<Pid, Vec<&'a Process>>,
 }
 
-impl<'a> ProcessTree<'a> {
+impl<'a> ChildProcesses<'a> {
     fn new(observation: &'a Observation) -> Self {
         let mut children: BTreeMap<Pid, Vec<&'a Process>> = BTreeMap::new();
         for process in observation.processes.iter().skip(1) {

@@ -39,8 +39,8 @@ mod worker_order;
 
 pub use albacore_mapping::{
     Certificate, CheckReport, Deployment, JointProblem, JointReport, JointSolution, JointViolation,
-    Mapping, MappingUtilization, Mode, Obstacle, Problem, Proof, ProvenBound, Rank, Relaxation,
-    Slot, Solution, UTILIZATION_MAX, Violation, WorkerIndex, certificate_errors, check,
+    Mapping, MappingUtilization, MappingViolation, Mode, Obstacle, Problem, Proof, ProvenBound,
+    Rank, Relaxation, Slot, Solution, UTILIZATION_MAX, WorkerIndex, certificate_errors, check,
     check_joint, check_proof, check_solution, contention, counting_bound,
     dispatch_order_utilization, joint_counting_bound, objective, relaxed_by, report_joint,
 };

@@ -169,7 +169,7 @@ impl<'a> WorkerOrder<'a> {
         let mapping = self.placed.get(which)?.mapping;
         let own = self.slots(which);
         let threads = usize::from(mapping.threads).max(1);
-        let columns = Columns::of(&self.busy[own.clone()], threads);
+        let columns = RankGroups::of(&self.busy[own.clone()], threads);
         let mut workers = columns.busy.chunks(columns.count);
         let one = workers.next()?;
         if workers.all(|other| other == one) {
@@ -202,7 +202,7 @@ impl<'a> WorkerOrder<'a> {
 
     /// Costs of the rows of one mapping for its workers; the loads must not contain its own
     /// threads.
-    fn exchange(&self, rows: &[&[CpuId]], columns: Columns) -> Exchange {
+    fn exchange(&self, rows: &[&[CpuId]], columns: RankGroups) -> Exchange {
         let of_row = |row: &&[CpuId]| row.iter().map(|&id| self.position(id)).collect();
         let positions: Vec<Vec<Option<usize>>> = rows.iter().map(of_row).collect();
         // own threads on each core, as pairs of place and position
@@ -276,7 +276,7 @@ fn cost_by_busy(rivals: &Loads, missing: u64, busy: &[u8]) -> Vec<u64> {
 }
 
 /// Ranks grouped by equal utilization in every worker.
-struct Columns {
+struct RankGroups {
     /// The column of each rank.
     of: Vec<usize>,
     count: usize,
@@ -284,7 +284,7 @@ struct Columns {
     busy: Vec<u8>,
 }
 
-impl Columns {
+impl RankGroups {
     /// Groups ranks, given the utilization of the threads of all workers, slot by slot.
     fn of(busy: &[u8], threads: usize) -> Self {
         let mut known: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
@@ -317,7 +317,7 @@ struct Exchange {
     /// Cost of each place without those, indexed by utilization of its threads; empty if there is
     /// none.
     alone: Vec<Vec<u64>>,
-    columns: Columns,
+    columns: RankGroups,
     worker_in: Vec<usize>,
 }
 

@@ -5,7 +5,7 @@
 mod machines;
 
 use albacore_solver::{
-    Certificate, Mapping, Mode, Problem, Proof, Rank, Relaxation, Slot, Solution, Violation,
+    Certificate, Mapping, MappingViolation, Mode, Problem, Proof, Rank, Relaxation, Slot, Solution,
     WorkBudget, WorkerIndex, check, check_solution, objective, solve,
 };
 use albacore_topology::CpuId;
@@ -101,14 +101,14 @@ fn rule_1_wrong_counts_and_foreign_cpus_are_refused() {
     let refused = |threads, cpus| check(&problem, &mapping(threads, cpus)).unwrap_err();
     assert_eq!(
         refused(1, &[0, 1]),
-        [Violation::OtherThreads {
+        [MappingViolation::OtherThreads {
             mapping: 1,
             problem: 2
         }]
     );
     assert_eq!(
         refused(2, &[0, 1]),
-        [Violation::OtherCount {
+        [MappingViolation::OtherCount {
             placed: 2,
             requested: 4
         }]
@@ -120,7 +120,7 @@ fn rule_1_wrong_counts_and_foreign_cpus_are_refused() {
     let cpu = CpuId(9);
     assert_eq!(
         refused(2, &[0, 1, 2, 9]),
-        [Violation::OutsideCpuset { slot, cpu }]
+        [MappingViolation::OutsideCpuset { slot, cpu }]
     );
     assert!(objective(&problem, &mapping(2, &[0, 1])).is_err());
 }
@@ -151,7 +151,7 @@ fn a_solution_that_does_not_admit_what_it_breaks_is_refused() {
         amount: 1,
     }];
     let violations = check_solution(&problem, &solution).unwrap_err();
-    let broken = |rule, admitted| Violation::Broken {
+    let broken = |rule, admitted| MappingViolation::Broken {
         rule,
         amount: 2,
         admitted,
@@ -171,7 +171,7 @@ fn a_certificate_that_overstates_is_refused() {
     };
     assert_eq!(
         refused(&|stated| (stated.objective, stated.bound) = (value + 1, value + 1)),
-        [Violation::OtherObjective {
+        [MappingViolation::OtherObjective {
             stated: value + 1,
             actual: value
         }]
@@ -180,14 +180,14 @@ fn a_certificate_that_overstates_is_refused() {
         refused(&|stated| {
             (stated.bound, stated.optimal, stated.proof) = (value - 1, false, Proof::None);
         }),
-        [Violation::BoundTooLow {
+        [MappingViolation::BoundTooLow {
             bound: value - 1,
             objective: value
         }]
     );
     assert_eq!(
         refused(&|stated| stated.bound = value + 1),
-        [Violation::NotProven {
+        [MappingViolation::NotProven {
             objective: value,
             bound: value + 1
         }]
@@ -195,14 +195,14 @@ fn a_certificate_that_overstates_is_refused() {
     assert_eq!(honest.certificate.proof, Proof::Bound);
     assert_eq!(
         refused(&|stated| stated.proof = Proof::None),
-        [Violation::OtherProof {
+        [MappingViolation::OtherProof {
             optimal: true,
             proof: Proof::None
         }]
     );
     assert_eq!(
         refused(&|stated| (stated.optimal, stated.proof) = (false, Proof::Search)),
-        [Violation::OtherProof {
+        [MappingViolation::OtherProof {
             optimal: false,
             proof: Proof::Search
         }]
@@ -229,7 +229,7 @@ fn a_counted_bound_that_counting_does_not_confirm_is_refused() {
     };
     assert_eq!(
         check_solution(&problem, &poor).unwrap_err(),
-        [Violation::Unconfirmed {
+        [MappingViolation::Unconfirmed {
             bound: objective,
             counted: best.bound
         }]

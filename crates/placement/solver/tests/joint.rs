@@ -7,8 +7,8 @@ mod machines;
 
 use albacore_solver::{
     Certificate, Deployment, JointError, JointProblem, JointSolution, JointViolation, Mapping,
-    Mode, Obstacle, Problem, Proof, Violation, WorkBudget, check_joint, joint_counting_bound,
-    solve, solve_joint,
+    MappingViolation, Mode, Obstacle, Problem, Proof, WorkBudget, check_joint,
+    joint_counting_bound, solve, solve_joint,
 };
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 use joint_problems::{
@@ -405,8 +405,12 @@ fn a_bound_of_a_lone_deployment_that_counting_does_not_confirm_is_refused() {
     solution.mappings[0].cpus = vec![CpuId(0), CpuId(1)];
     (solution.certificate.objective, solution.certificate.bound) = (50, 50);
     let violations = check_joint(&problem, &solution).unwrap_err();
-    let is_it =
-        |v: &JointViolation| matches!(v, JointViolation::Stated(Violation::Unconfirmed { .. }));
+    let is_it = |v: &JointViolation| {
+        matches!(
+            v,
+            JointViolation::Stated(MappingViolation::Unconfirmed { .. })
+        )
+    };
     assert!(violations.iter().any(is_it), "{violations:?}");
 }
 
@@ -438,7 +442,7 @@ fn a_bound_of_several_that_counting_does_not_confirm_is_refused_and_so_is_one_th
     let bound = objective;
     assert_eq!(
         violation(&crowded),
-        Violation::Unconfirmed { bound, counted }
+        MappingViolation::Unconfirmed { bound, counted }
     );
     // without a claim of optimality, it is merely not the best mapping
     crowded.certificate = Certificate {
@@ -456,6 +460,6 @@ fn a_bound_of_several_that_counting_does_not_confirm_is_refused_and_so_is_one_th
     (wrong.certificate.optimal, wrong.certificate.proof) = (false, Proof::None);
     assert_eq!(
         violation(&wrong),
-        Violation::BoundTooLow { bound, objective }
+        MappingViolation::BoundTooLow { bound, objective }
     );
 }

@@ -34,22 +34,22 @@ const HANDOVERS_MAX: usize = 256;
 
 /// One event loop of a port, as seen by the other loops.
 #[derive(Debug)]
-struct Peer {
+struct PeerLoop {
     /// Open connections, including those being handed over.
     open: AtomicUsize,
     total: ConnectionCount,
-    handovers: mpsc::Sender<Handover>,
+    handovers: mpsc::Sender<AcceptedConnection>,
 }
 
 /// A connection accepted by another loop.
-type Handover = (std::net::TcpStream, OpenGuard);
+type AcceptedConnection = (std::net::TcpStream, OpenGuard);
 
 /// The part of a port that one event loop serves.
 #[derive(Debug)]
 pub struct LoopAcceptor {
-    peers: Arc<[Peer]>,
+    peers: Arc<[PeerLoop]>,
     index: usize,
-    handovers: mpsc::Receiver<Handover>,
+    handovers: mpsc::Receiver<AcceptedConnection>,
     /// Loops that have stopped accepting wait here for the others.
     listening: Arc<Barrier>,
     unsent_bytes: UnsentBytes,
@@ -65,12 +65,12 @@ pub fn create_acceptors(
 ) -> Vec<LoopAcceptor> {
     let channels = (0..loops).map(|_| mpsc::channel(HANDOVERS_MAX));
     let (senders, receivers): (Vec<_>, Vec<_>) = channels.unzip();
-    let peer = |handovers| Peer {
+    let peer = |handovers| PeerLoop {
         open: AtomicUsize::new(0),
         total: total.clone(),
         handovers,
     };
-    let peers: Arc<[Peer]> = senders.into_iter().map(peer).collect();
+    let peers: Arc<[PeerLoop]> = senders.into_iter().map(peer).collect();
     let unsent_bytes = UnsentBytes::default();
     let listening = Arc::new(Barrier::new(loops));
     let share = |(index, handovers)| LoopAcceptor {
@@ -87,12 +87,12 @@ pub fn create_acceptors(
 /// Counts a connection of a loop as open until it is dropped.
 #[derive(Debug)]
 struct OpenGuard {
-    peers: Arc<[Peer]>,
+    peers: Arc<[PeerLoop]>,
     index: usize,
 }
 
 impl OpenGuard {
-    fn new(peers: &Arc<[Peer]>, index: usize) -> Self {
+    fn new(peers: &Arc<[PeerLoop]>, index: usize) -> Self {
         peers[index].open.fetch_add(1, Ordering::Relaxed);
         peers[index].total.add();
         let peers = Arc::clone(peers);
@@ -100,7 +100,7 @@ impl OpenGuard {
     }
 
     /// Counts a connection for the loop with the fewest connections; prefers `local` on a tie.
-    fn for_least_loaded(peers: &Arc<[Peer]>, local: usize) -> Self {
+    fn for_least_loaded(peers: &Arc<[PeerLoop]>, local: usize) -> Self {
         let open = |index: usize| peers[index].open.load(Ordering::Relaxed);
         let least = (0..peers.len()).min_by_key(|&index| (open(index), index != local));
         Self::new(peers, least.unwrap_or(local))
@@ -117,7 +117,7 @@ impl Drop for OpenGuard {
 struct Acceptor<H> {
     handler: Arc<H>,
     listener: Arc<ListenerState>,
-    peers: Arc<[Peer]>,
+    peers: Arc<[PeerLoop]>,
     index: usize,
     connections_max: usize,
     conns: Vec<Arc<ConnState>>,
@@ -217,7 +217,7 @@ impl<H: Handler> Acceptor<H> {
     }
 
     /// Serves a connection handed over by another loop.
-    fn take_over(&mut self, (stream, guard): Handover) {
+    fn take_over(&mut self, (stream, guard): AcceptedConnection) {
         match TcpStream::from_std(stream) {
             Ok(stream) => self.admit(stream, guard),
             Err(error) => tracing::warn!(%error, "a connection could not be taken over"),

@@ -72,10 +72,10 @@ const LIMITS: [(Limit, &str); 17] = [
 
 /// The counters of all ports; clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct LimitMetrics(Arc<Counts>);
+pub struct LimitMetrics(Arc<LimitCounts>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct LimitCounts {
     reached: [AtomicU64; LIMITS.len()],
     open: AtomicU64,
 }
@@ -96,7 +96,7 @@ impl LimitMetrics {
 
 /// Guard of an open connection.
 #[derive(Debug)]
-pub(crate) struct OpenConnection(Arc<Counts>);
+pub(crate) struct OpenConnection(Arc<LimitCounts>);
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {

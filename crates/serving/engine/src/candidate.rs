@@ -11,7 +11,7 @@ pub(crate) type Installed = Result<(), String>;
 
 /// A revision that is not served until every worker has opened it.
 #[derive(Debug)]
-pub(crate) struct Candidate {
+pub(crate) struct CandidateRevision {
     pub(crate) revision: Arc<ModelRevision>,
     pub(crate) reply: oneshot::Sender<Installed>,
     /// Workers that crashed while opening it.
@@ -21,7 +21,7 @@ pub(crate) struct Candidate {
 /// Progress of the rollout of models to workers; see `model_rollout`.
 #[derive(Debug, Default)]
 pub(crate) struct Rollout {
-    pub(crate) candidate: Option<Candidate>,
+    pub(crate) candidate: Option<CandidateRevision>,
     /// A worker may need a command, or may be able to serve again.
     pub(crate) is_pending: bool,
 }

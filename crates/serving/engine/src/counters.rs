@@ -4,7 +4,7 @@ use albacore_batching::{Nanos, Slo};
 
 use super::model_window::{KindLoad, ModelWindow};
 use super::tallies::KindTally;
-use super::window::{IdleWindow, Load, Outcomes};
+use super::window::{IdleWindow, Outcomes, ServerLoad};
 use super::{DispatchReason, Kind, ModelStats, WorkDivision, WorkerStats};
 
 /// Counters of one model.
@@ -86,7 +86,7 @@ impl Counters {
         workers: usize,
         windows: &[(Vec<KindLoad>, Option<f64>)],
         now: Nanos,
-    ) -> Load {
+    ) -> ServerLoad {
         self.idle.load(workers, windows, now)
     }
 

@@ -24,8 +24,8 @@ use crate::stats::Stats;
 use crate::limits::{BATCH_REQUESTS_MAX, INSTALL_DEADLINE, STARTUP_DEADLINE, STARTUP_FAILURES_MAX};
 use crate::load_totals::{LoadTotals, ModelLoadTotals};
 use crate::shared_state::{Parallelism, SharedState, run_completions};
-use crate::state::{Phase, State};
-use crate::supervisor::Supervisor;
+use crate::state::{EnginePhase, State};
+use crate::supervisor::WorkerSupervisor;
 
 /// Configuration of an engine; the command line has checked its bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ impl Engine {
             event_loop.runtime.spawn(completing).abort_handle()
         };
         let completions = event_loops.iter().enumerate().map(complete).collect();
-        let supervisor = Supervisor::new(Arc::clone(&shared), host, config.cpus_max)?;
+        let supervisor = WorkerSupervisor::new(Arc::clone(&shared), host, config.cpus_max)?;
         let supervisor = std::thread::Builder::new()
             .name("albf.watch".to_owned())
             .spawn(move || {
@@ -199,7 +199,7 @@ impl Engine {
 
     /// From now on the engine is ready while at least one worker is up.
     pub fn serve(&self) {
-        self.enter(Phase::Serving);
+        self.enter(EnginePhase::Serving);
     }
 
     /// Waits until every worker is up.
@@ -348,7 +348,7 @@ impl Engine {
         let (reply, installed) = tokio::sync::oneshot::channel();
         let unwanted = || InstallError::Refused("it was removed from the settings".to_owned());
         self.shared.update(|state, _, out| {
-            if state.phase >= Phase::Closing {
+            if state.phase >= EnginePhase::Closing {
                 return Err(InstallError::Refused("the server stops".to_owned()));
             }
             let slot = state
@@ -410,7 +410,7 @@ impl Engine {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let state = self.shared.state();
-        state.phase == Phase::Serving && state.workers.ready() > 0
+        state.phase == EnginePhase::Serving && state.workers.ready() > 0
     }
 
     /// A snapshot for `/metrics`.
@@ -475,13 +475,13 @@ impl Engine {
 
     /// From now on the engine is not ready, but still accepts requests.
     pub fn drain(&self) {
-        self.enter(Phase::Draining);
+        self.enter(EnginePhase::Draining);
     }
 
     /// Stops accepting requests, answers pending ones within `timeout`, and stops the workers.
     /// Returns whether all were answered.
     pub async fn stop(&self, timeout: Duration) -> bool {
-        self.enter(Phase::Closing);
+        self.enter(EnginePhase::Closing);
         self.shared
             .update(|state, _, out| state.reject("the server stops", out));
         let idle = self
@@ -499,12 +499,12 @@ impl Engine {
         is_answered
     }
 
-    fn enter(&self, phase: Phase) {
+    fn enter(&self, phase: EnginePhase) {
         self.shared.state().enter(phase);
     }
 
     fn end_workers(&self) -> Option<JoinHandle<()>> {
-        self.enter(Phase::Stopping);
+        self.enter(EnginePhase::Stopping);
         self.shared.supervise.wake();
         self.supervisor
             .lock()
@@ -515,7 +515,7 @@ impl Engine {
     /// No worker is left to write results: fails the unanswered requests.
     fn close(&self) {
         self.completions.iter().for_each(AbortHandle::abort);
-        self.enter(Phase::Stopped);
+        self.enter(EnginePhase::Stopped);
         self.shared.update(|state, _, out| state.fail_all(out));
     }
 }

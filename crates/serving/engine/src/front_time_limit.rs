@@ -40,13 +40,13 @@ const DECREASE: u32 = 8;
 
 /// Outcomes of requests since the last adaptation.
 #[derive(Debug, Default)]
-struct Outcomes {
+struct OutcomeCounters {
     ended: AtomicU64,
     /// Of these, requests that the front made late.
     late: AtomicU64,
 }
 
-impl Outcomes {
+impl OutcomeCounters {
     fn record(&self, is_late: bool) {
         self.ended.fetch_add(1, Ordering::Relaxed);
         if is_late {
@@ -60,8 +60,8 @@ impl Outcomes {
 #[repr(align(128))]
 struct LoopOutcomes {
     /// Requests within their share of the front.
-    within_share: Outcomes,
-    others: Outcomes,
+    within_share: OutcomeCounters,
+    others: OutcomeCounters,
     /// Rejections because the front took more than its part.
     refused: AtomicU64,
 }

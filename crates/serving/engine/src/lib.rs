@@ -72,10 +72,10 @@ pub use front_permits::FrontPermit;
 pub use histogram::{DURATION_BOUNDS_NANOS, Histogram};
 pub use load::{LoadedModel, no_probabilities};
 pub use load_totals::{LoadTotals, ModelLoadTotals};
-pub use model::{ClassNames, ClassRule, Classes, KernelChoice, ModelInfo, ModelRevision};
+pub use model::{ClassNames, ClassRule, KernelChoice, ModelClasses, ModelInfo, ModelRevision};
 pub use model_window::{KindLoad, Latencies};
 pub use priority::Priority;
-pub use refusal::{Failure, Refusal};
+pub use refusal::{Refusal, RequestFailure};
 pub use reply::Reply;
 pub use request::{ModelHandle, Reservation};
 pub use stats::{
@@ -83,4 +83,4 @@ pub use stats::{
     WorkerStats,
 };
 pub use timing::Timing;
-pub use window::{Load, Outcomes};
+pub use window::{Outcomes, ServerLoad};

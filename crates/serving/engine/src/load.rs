@@ -10,7 +10,7 @@ use albacore_trees::{Format, Image, Iterations, Library, Model, Predictor, Trans
 use albacore_worker::{RevisionId, outputs_of};
 
 use super::model::{
-    ClassNames, ClassRule, Classes, KernelChoice, ModelRevision, Usage, kernel_choices,
+    ClassNames, ClassRule, KernelChoice, ModelClasses, ModelRevision, Usage, kernel_choices,
 };
 use super::{Kind, KindSet, ModelInfo, OutputInfo};
 use crate::columns::{CategoryTable, Columns, UnknownCategory};
@@ -280,7 +280,7 @@ fn unknown_category(model: &Model) -> UnknownCategory {
 }
 
 /// How `predict` of a classifier with scikit-learn's interface derives classes from values.
-fn classes_of(model: &Model) -> Option<Classes> {
+fn classes_of(model: &Model) -> Option<ModelClasses> {
     let parts = model.parts();
     let labels = parts.classes.clone()?;
     let rule = match (parts.transform, parts.groups) {
@@ -291,11 +291,11 @@ fn classes_of(model: &Model) -> Option<Classes> {
         (Transform::Sigmoid(_), _) => ClassRule::EachAboveHalf,
         _ => ClassRule::Largest,
     };
-    Some(Classes { rule, labels })
+    Some(ModelClasses { rule, labels })
 }
 
 /// Rule and number of the classes of a model with exactly one class per row.
-fn class_count_of(model: &Model, classes: Option<&Classes>) -> Option<(ClassRule, usize)> {
+fn class_count_of(model: &Model, classes: Option<&ModelClasses>) -> Option<(ClassRule, usize)> {
     let parts = model.parts();
     let groups = parts.groups;
     match (classes.map(|classes| classes.rule), parts.transform) {

@@ -129,7 +129,7 @@ pub struct ModelInfo {
     /// best iteration leaves a choice.
     pub iterations_notice: Option<String>,
     /// How classes are derived from values, for a classifier with scikit-learn's interface.
-    pub classes: Option<Classes>,
+    pub classes: Option<ModelClasses>,
     /// Class names given by the user.
     pub class_names: Option<ClassNames>,
     /// Whether replies in MLflow's protocol are probabilities by default; otherwise they are
@@ -141,7 +141,7 @@ pub struct ModelInfo {
 
 /// The classes of a classifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Classes {
+pub struct ModelClasses {
     pub rule: ClassRule,
     /// Labels as JSON; empty if the classes are the numbers from 0.
     pub labels: Vec<String>,

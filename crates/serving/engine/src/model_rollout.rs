@@ -22,13 +22,13 @@ use std::sync::Arc;
 
 use albacore_batching::{Event, Nanos, WorkerIndex};
 use albacore_os::Exit;
-use albacore_worker::{Command, RevisionId, Ring, SegmentState};
+use albacore_worker::{RevisionId, Ring, SegmentState, WorkerCommand};
 use tokio::sync::oneshot;
 
-use super::candidate::{Candidate, Installed};
+use super::candidate::{CandidateRevision, Installed};
 use super::image::PlacedImage;
 use super::model::ModelRevision;
-use super::state::{Outbox, Phase, State, WorkerSlot};
+use super::state::{EnginePhase, Outbox, State, WorkerSlot};
 use crate::limits::{CLOSES_MAX, OPEN_CRASHES_MAX};
 
 impl State {
@@ -40,7 +40,7 @@ impl State {
         out: &mut Outbox,
     ) {
         self.reject("another model is being installed", out);
-        self.rollout.candidate = Some(Candidate {
+        self.rollout.candidate = Some(CandidateRevision {
             revision,
             reply,
             crashes: 0,
@@ -60,7 +60,7 @@ impl State {
     /// Advances the rollout as far as possible. Called after each change of the state; cheap if
     /// there is nothing to do.
     pub(super) fn advance_rollout(&mut self, now: Nanos, out: &mut Outbox) {
-        if self.phase >= Phase::Stopping {
+        if self.phase >= EnginePhase::Stopping {
             // The doorbells contain the stop signal, which must not be overwritten.
             return;
         }
@@ -132,7 +132,7 @@ impl State {
         };
         if incarnation.ring.is_idle() {
             worker_slot.sequence = Ring::next_sequence(worker_slot.sequence);
-            worker_slot.command = Some(Command::attach());
+            worker_slot.command = Some(WorkerCommand::attach());
             out.attaches
                 .push((Arc::clone(incarnation), worker_slot.sequence));
             worker_slot.start_open_timer(now);
@@ -143,7 +143,7 @@ impl State {
     /// does not serve yet is not asked to open the candidate, so that it can still serve if that
     /// crashes it. For the same reason it is not moved to node-local images and memory before it
     /// serves.
-    fn next_command(&self, worker: usize) -> Option<(Command, Option<Arc<PlacedImage>>)> {
+    fn next_command(&self, worker: usize) -> Option<(WorkerCommand, Option<Arc<PlacedImage>>)> {
         let worker_slot = self.workers.slots.get(worker)?;
         let candidate = self
             .rollout
@@ -176,7 +176,7 @@ impl State {
         if opens.is_none() && closes.is_empty() && !moves_scratch {
             return None;
         }
-        let command = Command {
+        let command = WorkerCommand {
             opens: opens
                 .as_ref()
                 .map(|(revision, _)| (revision.id, revision.info.kinds().bits())),
@@ -187,7 +187,7 @@ impl State {
         Some((command, opens.map(|(_, image)| image)))
     }
 
-    fn send_command(&mut self, worker: usize, command: Command, image: Option<&PlacedImage>) {
+    fn send_command(&mut self, worker: usize, command: WorkerCommand, image: Option<&PlacedImage>) {
         let worker_slot = &mut self.workers.slots[worker];
         let Some(incarnation) = &worker_slot.incarnation else {
             return;
@@ -256,7 +256,7 @@ impl State {
     /// Counts a lost worker that was opening the candidate, because the candidate may be the cause.
     pub(super) fn count_candidate_crash(
         &mut self,
-        command: &Command,
+        command: &WorkerCommand,
         exit: Exit,
         out: &mut Outbox,
     ) {
@@ -302,7 +302,7 @@ impl State {
 
     /// Promotes the candidate immediately: used at startup, when workers open it before they serve.
     pub(super) fn promote(&mut self, out: &mut Outbox) {
-        let Some(Candidate {
+        let Some(CandidateRevision {
             revision, reply, ..
         }) = self.rollout.candidate.take()
         else {

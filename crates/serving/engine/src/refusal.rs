@@ -90,7 +90,7 @@ impl Refusal {
 
 /// An accepted request that could not be answered: HTTP 500, gRPC `INTERNAL`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum RequestFailure {
     /// Every worker that ran the batch with this request crashed.
     #[error(
         "the rows of this request, or of another one in its batch, crashed {crashes} workers \

@@ -15,7 +15,7 @@ use super::reply_latency::InFlight;
 use super::shared_state::SharedState;
 use super::state::Answer;
 use super::timing::Timing;
-use super::{Failure, FrontPermit, Kind, KindSet};
+use super::{FrontPermit, Kind, KindSet, RequestFailure};
 use crate::LoopIndex;
 
 /// Properties of a request that its reply needs.
@@ -62,7 +62,7 @@ impl PendingReply {
 }
 
 impl Future for PendingReply {
-    type Output = Result<Reply, Failure>;
+    type Output = Result<Reply, RequestFailure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Poll::Ready(answer) = Pin::new(&mut self.receiver).poll(context) else {
@@ -84,7 +84,7 @@ impl Future for PendingReply {
                 _in_flight: self.in_flight.take(),
             }),
             Ok(Err(failure)) => Err(failure),
-            Err(_) => Err(Failure::Stopped),
+            Err(_) => Err(RequestFailure::Stopped),
         })
     }
 }

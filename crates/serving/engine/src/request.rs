@@ -17,7 +17,7 @@ use super::queues::queue_of;
 use super::reply::{PendingReply, Reply, ReplyShape};
 use super::shared_state::SharedState;
 use super::state::NewRequest;
-use super::{ElementType, Failure, FrontPermit, KindSet, Priority, Refusal};
+use super::{ElementType, FrontPermit, KindSet, Priority, Refusal, RequestFailure};
 use crate::LoopIndex;
 use crate::limits::{LONG_READ_BYTES, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
 
@@ -248,7 +248,9 @@ impl Reservation {
     ///
     /// Dropping the future is safe: the rows are removed from the queue, or their results are
     /// discarded.
-    pub fn submit(mut self) -> impl Future<Output = Result<Reply, Failure>> + Send + 'static {
+    pub fn submit(
+        mut self,
+    ) -> impl Future<Output = Result<Reply, RequestFailure>> + Send + 'static {
         let (reply, receiver) = oneshot::channel();
         let shared = Arc::clone(&self.model.shared);
         let revision = Arc::clone(&self.model.revision);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use albacore_batching::Nanos;
 use albacore_os::{Channel, Clock, OsError, Tid, Timer, Waker};
 use albacore_values::Micros;
-use albacore_worker::Command;
+use albacore_worker::WorkerCommand;
 use arc_swap::ArcSwap;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -27,7 +27,7 @@ use super::front_permits::FrontPermits;
 use super::inbox::Inboxes;
 use super::memory::{ArenaFiles, Memory};
 use super::reply_latency::ReplyLatency;
-use super::state::{Outbox, Pending, PendingBox, Phase, State};
+use super::state::{EnginePhase, Outbox, Pending, PendingBox, State};
 use super::tallies::Tallies;
 use crate::LoopIndex;
 use crate::{FrontPermit, KindSet, LockTimes};
@@ -236,7 +236,7 @@ impl SharedState {
         let mut requests = state.take_submitted_buffer();
         self.inboxes.drain_into(&mut requests);
         state.submit_all(requests, now, out);
-        if state.phase == Phase::Stopped {
+        if state.phase == EnginePhase::Stopped {
             // No worker is left: they are answered with a failure.
             state.fail_all(out);
         }
@@ -351,7 +351,7 @@ impl SharedState {
         let memory = [self.files.rows.as_fd(), self.files.results.as_fd()];
         let wakes = self.done.iter().map(|wake| wake.as_fd());
         let fds: Vec<BorrowedFd<'_>> = memory.into_iter().chain(wakes).collect();
-        worker.send(&Command::attach().encode(), &fds)
+        worker.send(&WorkerCommand::attach().encode(), &fds)
     }
 
     /// Waits until `condition` returns a value.

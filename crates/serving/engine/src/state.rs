@@ -17,7 +17,7 @@ use super::candidate::{Installed, Rollout};
 use super::catalog::{Catalog, Declared, ModelSlotsExhausted};
 use super::counters::Counters;
 use super::queues::{QueueCosts, first_queue, kind_of, queue_of, queues_of, slot_of};
-use super::{EngineEvent, Failure, Kind, KindSet, ModelStats};
+use super::{EngineEvent, Kind, KindSet, ModelStats, RequestFailure};
 use crate::admission::Admission;
 use crate::front_cost::{FrontCostMeter, FrontCpu};
 use crate::inbox::Inboxes;
@@ -45,7 +45,7 @@ use workers::WorkerPool;
 
 /// Phases of an engine, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
+pub(super) enum EnginePhase {
     /// Not every worker has been up yet.
     Starting,
     Serving,
@@ -89,7 +89,7 @@ struct Dispatcher {
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) phase: Phase,
+    pub(super) phase: EnginePhase,
     /// The models by name.
     pub(super) catalog: Catalog,
     pub(super) rollout: Rollout,
@@ -120,7 +120,7 @@ impl State {
     /// event loops.
     pub(super) fn new(config: Config, threads: usize, loops: usize, front: u64) -> Self {
         Self {
-            phase: Phase::Starting,
+            phase: EnginePhase::Starting,
             catalog: Catalog::of_front(front),
             rollout: Rollout::default(),
             workers: WorkerPool::new(config.workers, threads),
@@ -163,9 +163,9 @@ impl State {
     }
 
     /// Enters a later phase.
-    pub(super) fn enter(&mut self, phase: Phase) {
+    pub(super) fn enter(&mut self, phase: EnginePhase) {
         self.phase = self.phase.max(phase);
-        if self.phase >= Phase::Closing {
+        if self.phase >= EnginePhase::Closing {
             self.admission.close();
         }
     }
@@ -314,7 +314,7 @@ impl State {
                 Event::WorkerLost { worker, .. } => self.workers.last_exit(worker.position()),
                 _ => "",
             };
-            let failure = Failure::Poisonous {
+            let failure = RequestFailure::Poisonous {
                 crashes: abandoned.losses,
                 cause: cause.to_owned(),
             };

@@ -8,7 +8,7 @@ use albacore_batching::deadlines::CostEstimate;
 use albacore_batching::{ModelBatching, ModelLoad};
 
 use super::model_window::{KindLoad, model_load};
-use super::window::{Load, Outcomes};
+use super::window::{Outcomes, ServerLoad};
 use super::{Histogram, Kind, WorkDivision};
 
 /// Counters of one model's requests since the start.
@@ -216,7 +216,7 @@ pub struct Stats {
     /// The learned fraction of a request's time that the front end may use, 0 to 1.
     pub front_time_limit_ratio: f64,
     /// Load of the last minute.
-    pub load: Load,
+    pub load: ServerLoad,
 }
 
 impl ModelStats {

@@ -19,7 +19,7 @@ use super::cpus::Cpus;
 use super::event::EngineEvent;
 use super::node_watch::NodeWatch;
 use super::shared_state::SharedState;
-use super::state::{Incarnation, Phase};
+use super::state::{EnginePhase, Incarnation};
 use crate::limits::{
     ADOPTION_POLL_PERIOD, HANG_CHECK_PERIOD, HANG_SAMPLING_SHARE, RESPAWN_PAUSE_MAX,
     RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE, WORKER_STOP_DEADLINE,
@@ -49,7 +49,7 @@ enum ProcessState {
     Ended,
 }
 
-pub(super) struct Supervisor {
+pub(super) struct WorkerSupervisor {
     shared: Arc<SharedState>,
     host: Link,
     /// Whether the host has reported all running workers; none is started before.
@@ -68,7 +68,7 @@ pub(super) struct Supervisor {
     nodes: Option<NodeWatch>,
 }
 
-impl Supervisor {
+impl WorkerSupervisor {
     pub(super) fn new(
         shared: Arc<SharedState>,
         host: Link,
@@ -128,7 +128,7 @@ impl Supervisor {
                 self.shared
                     .update(|state, now, out| state.collect_all(now, out));
             }
-            if self.shared.state().phase >= Phase::Stopping {
+            if self.shared.state().phase >= EnginePhase::Stopping {
                 self.stop()?;
             } else {
                 self.kill_hung_workers()?;
@@ -229,7 +229,7 @@ impl Supervisor {
     fn start_due_workers(&mut self) {
         let now = Instant::now();
         for index in 0..self.processes.len() {
-            if self.shared.state().phase >= Phase::Stopping {
+            if self.shared.state().phase >= EnginePhase::Stopping {
                 return;
             }
             if matches!(self.processes[index], ProcessState::Due(at) if at <= now) {
@@ -316,7 +316,7 @@ impl Supervisor {
         let (failures, cause, is_stopping) = self.shared.update(|state, now, out| {
             let failures = state.worker_ended(worker, exit.into(), now, out);
             let ended = state.workers.last_exit(worker).to_owned();
-            let is_stopping = state.phase >= Phase::Stopping;
+            let is_stopping = state.phase >= EnginePhase::Stopping;
             if !is_stopping {
                 state.counters.count_restart(worker);
                 state.counters.worker_last_exit = Some(ended.clone());

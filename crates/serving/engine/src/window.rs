@@ -156,7 +156,7 @@ impl IdleWindow {
         workers: usize,
         models: &[(Vec<KindLoad>, Option<f64>)],
         now: Nanos,
-    ) -> Load {
+    ) -> ServerLoad {
         self.add_idle_time(now);
         let start = (number(now) + 1).saturating_sub(SPANS as u64) * SPAN_NANOS;
         let nanos = (now.0 - start).max(1);
@@ -172,7 +172,7 @@ impl IdleWindow {
             latencies.merge(&kind.latencies);
         }
         let nanos_of = |share| latencies.quantile_bound(share).map(|micros| micros * 1000);
-        Load {
+        ServerLoad {
             window_seconds,
             outcomes,
             newest,
@@ -199,7 +199,7 @@ fn factor(models: &[(Vec<KindLoad>, Option<f64>)], idle_share: f64) -> f64 {
 
 /// Load of the server in the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Load {
+pub struct ServerLoad {
     /// Length of the window.
     pub window_seconds: f64,
     /// All requests by outcome.

@@ -119,7 +119,7 @@ fn text(element: ElementType, number: f64, index: usize, labels: &[String]) -> S
 
 #[cfg(test)]
 mod tests {
-    use albacore_engine::{ClassNames, Classes};
+    use albacore_engine::{ClassNames, ModelClasses};
 
     use super::*;
 
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn labels_follow_where_each_class_has_a_number() {
         let mut model = ModelInfo {
-            classes: Some(Classes {
+            classes: Some(ModelClasses {
                 rule: ClassRule::Largest,
                 labels: vec!["\"a:b\"".to_owned(), "7".to_owned()],
             }),

@@ -56,12 +56,12 @@ pub struct ModelMetadata<'a> {
     /// because some clients request all advertised outputs.
     pub outputs: Vec<TensorMetadata<'a>>,
     /// An extension by MLServer.
-    pub parameters: ModelParameters<'a>,
+    pub parameters: ModelMetadataParameters<'a>,
 }
 
 /// Boosting iterations used for prediction, counted from 0, and class names.
 #[derive(Serialize)]
-pub struct ModelParameters<'a> {
+pub struct ModelMetadataParameters<'a> {
     pub iterations_begin: usize,
     /// One past the last iteration.
     pub iterations_end: usize,
@@ -132,7 +132,7 @@ pub fn describe(model: &ModelInfo, outputs: KindSet) -> ModelMetadata<'_> {
         platform: &model.platform,
         inputs: [input],
         outputs: outputs.chain(label).collect(),
-        parameters: ModelParameters {
+        parameters: ModelMetadataParameters {
             iterations_begin: model.iterations.begin,
             iterations_end: model.iterations.end,
             iterations_in_file: model.iterations.in_file,

@@ -37,8 +37,10 @@ pub fn model_metadata(model: &metadata::ModelMetadata<'_>) -> ModelMetadataRespo
     }
 }
 
-fn model_parameters(parameters: &metadata::ModelParameters<'_>) -> HashMap<String, InferParameter> {
-    let &metadata::ModelParameters {
+fn model_parameters(
+    parameters: &metadata::ModelMetadataParameters<'_>,
+) -> HashMap<String, InferParameter> {
+    let &metadata::ModelMetadataParameters {
         iterations_begin,
         iterations_end,
         iterations_in_file,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use albacore_engine::{Iterations, LoadedModel, Slo};
 use albacore_settings::agent_stream::ModelParameters;
-use albacore_settings::{Digest, Model, SchemaNames, Source, WEIGHT_DEFAULT};
+use albacore_settings::{Digest, ModelSettings, SchemaNames, Source, WEIGHT_DEFAULT};
 use albacore_storage::Storage;
 
 use crate::config_watcher::{log_fetched, log_iterations_notice};
@@ -44,8 +44,8 @@ impl CliModel {
     }
 
     /// Returns the equivalent entry of a settings file.
-    pub(crate) fn settings(&self) -> Model {
-        Model {
+    pub(crate) fn settings(&self) -> ModelSettings {
+        ModelSettings {
             name: self.name.clone(),
             source: self.source.clone(),
             sha256: None,

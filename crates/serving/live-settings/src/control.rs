@@ -11,12 +11,12 @@ pub type Received = (SupervisorMessage, Vec<OwnedFd>);
 
 /// Receives messages of the supervisor.
 #[derive(Debug)]
-pub struct Control {
+pub struct ControlReceiver {
     link: Arc<Link>,
     readable: AsyncFd<OwnedFd>,
 }
 
-impl Control {
+impl ControlReceiver {
     /// Must be called inside a runtime.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use albacore_engine::{BatchingParams, Engine, ModelSlotsExhausted, Slo};
 use albacore_proto::params::LatencyReport;
 use albacore_settings::agent_stream::{ModelParameters, Parameters};
-use albacore_settings::{Model, ModelBatching};
+use albacore_settings::{ModelBatching, ModelSettings};
 use tokio::sync::Notify;
 
 /// Parameters of a served model that can change.
@@ -17,8 +17,8 @@ pub struct ModelConfig {
     pub parameters: ModelParameters,
 }
 
-impl From<&Model> for ModelConfig {
-    fn from(model: &Model) -> Self {
+impl From<&ModelSettings> for ModelConfig {
+    fn from(model: &ModelSettings) -> Self {
         Self {
             slo: model.slo,
             parameters: model.parameters(),

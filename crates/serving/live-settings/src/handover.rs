@@ -7,8 +7,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use albacore_engine::{
-    CategoryTable, ClassNames, ClassRule, Classes, Columns, IterationRange, LoadedModel, ModelInfo,
-    ModelRevision, UnknownCategory,
+    CategoryTable, ClassNames, ClassRule, Columns, IterationRange, LoadedModel, ModelClasses,
+    ModelInfo, ModelRevision, UnknownCategory,
 };
 use albacore_os::{OsError, SharedMemory};
 use albacore_settings::Digest;
@@ -16,7 +16,7 @@ use albacore_supervision::{CONNECTIONS, FrontMessage, LISTENERS, Link};
 use serde::{Deserialize, Serialize};
 
 use crate::config_watcher::{FileStamp, LoadedSettings, parse_settings};
-use crate::model_status::ModelStatus;
+use crate::model_status::ModelLoadStatus;
 
 const SETTINGS: &str = "settings";
 
@@ -72,7 +72,7 @@ impl ModelRecord {
     /// Creates the record of a model with this status; `None` if it is not served.
     pub fn new(
         revision: &ModelRevision,
-        status: &ModelStatus,
+        status: &ModelLoadStatus,
         request: String,
         stamp: Option<FileStamp>,
     ) -> Option<Self> {
@@ -128,7 +128,7 @@ impl ModelRecord {
                 best,
             },
             iterations_notice: self.iterations_notice.clone(),
-            classes: self.classes.clone().map(|(rule, labels)| Classes {
+            classes: self.classes.clone().map(|(rule, labels)| ModelClasses {
                 rule: ClassRule::from_number(rule),
                 labels,
             }),

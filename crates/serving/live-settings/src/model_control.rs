@@ -61,7 +61,7 @@ pub struct ModelControlReceiver {
 }
 
 /// Result of a call.
-type Outcome = Result<(), ModelControlError>;
+type ControlResult = Result<(), ModelControlError>;
 
 /// A pending call to load or unload a model.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ pub(crate) struct ModelCall {
     /// Number of the attempt that executes it.
     pub(crate) attempt: Option<u64>,
     model_lock: ModelLock,
-    reply: oneshot::Sender<Outcome>,
+    reply: oneshot::Sender<ControlResult>,
 }
 
 /// Rejects other calls for a model until it is dropped, even if the client does not wait.
@@ -117,7 +117,7 @@ impl ModelControl {
     ///
     /// # Errors
     /// [`ModelControlError`]; the previously served version stays in service.
-    pub async fn run(&self, name: &str, action: ModelAction) -> Outcome {
+    pub async fn run(&self, name: &str, action: ModelAction) -> ControlResult {
         let busy = || ModelControlError::Busy(name.to_owned());
         let gone = || ModelControlError::Gone(name.to_owned());
         let (call, outcome) = ModelCall::new(name, action, &self.busy).ok_or_else(busy)?;
@@ -137,7 +137,7 @@ impl ModelCall {
         name: &str,
         action: ModelAction,
         busy: &Arc<Mutex<BTreeSet<String>>>,
-    ) -> Option<(Self, oneshot::Receiver<Outcome>)> {
+    ) -> Option<(Self, oneshot::Receiver<ControlResult>)> {
         let model_lock = ModelLock::new(name, busy)?;
         let (reply, outcome) = oneshot::channel();
         let call = Self {

@@ -22,7 +22,7 @@ pub enum LoadState {
 }
 
 #[derive(Clone, Debug)]
-pub struct ModelStatus {
+pub struct ModelLoadStatus {
     pub name: String,
     /// Path or URL in the settings, with secrets redacted.
     pub source: String,
@@ -36,7 +36,7 @@ pub struct ModelStatus {
     pub serving: Option<(Digest, u64)>,
 }
 
-impl ModelStatus {
+impl ModelLoadStatus {
     /// Creates the status of a model that is not loaded yet.
     pub fn new(name: &str, source: String) -> Self {
         Self {
@@ -81,7 +81,7 @@ pub struct ConfigStatus {
     pub settings: Option<Arc<Settings>>,
     /// Why the current file is not effective.
     pub settings_error: Option<String>,
-    pub models: Vec<ModelStatus>,
+    pub models: Vec<ModelLoadStatus>,
     /// Counters of the supervisor.
     pub supervision: Status,
 }
@@ -136,8 +136,9 @@ impl StatusStore {
 
 /// Returns false without models: settings name at least one, so they have not been read yet.
 fn are_all_loaded(status: &ConfigStatus) -> bool {
-    let is_settled =
-        |model: &ModelStatus| model.serving.is_some() || model.load_state == LoadState::Unloaded;
+    let is_settled = |model: &ModelLoadStatus| {
+        model.serving.is_some() || model.load_state == LoadState::Unloaded
+    };
     !status.models.is_empty() && status.models.iter().all(is_settled)
 }
 

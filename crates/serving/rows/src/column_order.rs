@@ -26,7 +26,7 @@ impl ColumnOrder {
     /// # Errors
     /// A name is unknown or a duplicate; a column is missing, or all are if some may be missing.
     pub fn find(model: &ModelInfo, names: &[impl AsRef<str>]) -> Result<Option<Self>, InvalidRows> {
-        let columns = Columns::new(model);
+        let columns = ColumnNames::new(model);
         if columns.are_in_order(names) {
             return Ok(None);
         }
@@ -132,14 +132,14 @@ pub(crate) fn put_nan(element: ElementType, cell: &mut [u8]) {
 }
 
 /// Column names of a model.
-struct Columns<'a> {
+struct ColumnNames<'a> {
     model: &'a ModelInfo,
     names: &'a [String],
     /// Whether column numbers are accepted as names.
     is_numbered: bool,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> ColumnNames<'a> {
     fn new(model: &'a ModelInfo) -> Self {
         Self {
             model,

@@ -12,7 +12,7 @@ use albacore_engine::{CategoryTable, ModelInfo};
 use crate::categories::{self, REMEDY};
 use crate::excerpt::excerpt;
 use crate::row_writer::RowWriter;
-use crate::table::{Key, Params, Table, Values};
+use crate::table::{Params, RowsKey, Table, Values};
 use crate::{ColumnOrder, InvalidRows};
 
 /// Missing values of `pandas.read_csv`, besides the empty field.
@@ -52,7 +52,7 @@ impl<'a> Table<'a> {
         body: &'a [u8],
         has_header: Option<bool>,
     ) -> Result<Self, InvalidRows> {
-        let key = Key::Csv;
+        let key = RowsKey::Csv;
         let text = std::str::from_utf8(body).map_err(|error| {
             key.invalid(&format!("is not UTF-8 after {} bytes", error.valid_up_to()))
         })?;

@@ -15,6 +15,7 @@ use crate::categories::CategoryColumns;
 use crate::excerpt::excerpt;
 use crate::json_values;
 use crate::row_writer::RowWriter;
+use crate::table_json::Name;
 
 /// Writes the list of objects in `text`. If the model has no column names, the keys are column
 /// numbers.
@@ -123,10 +124,6 @@ impl<'de> Deserialize<'de> for Object<'de> {
         deserializer.deserialize_map(Members)
     }
 }
-
-/// A key, borrowed from the body unless it has escapes.
-#[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Column positions of a model, and the values of the current row.
 struct ObjectRow<'a, 'de> {

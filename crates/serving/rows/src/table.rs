@@ -20,7 +20,7 @@ pub struct Table<'a> {
     pub rows: usize,
     /// Parameters of the request besides its rows.
     pub params: Params,
-    key: Key,
+    key: RowsKey,
     values: Values<'a>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum Values<'a> {
 
 /// The key of the rows in a body, and its name in error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum RowsKey {
     Instances,
     Inputs,
     Split,
@@ -63,7 +63,7 @@ pub(crate) enum Key {
     Csv,
 }
 
-impl Key {
+impl RowsKey {
     pub(crate) const fn quoted(self) -> &'static str {
         match self {
             Self::Instances => "\"instances\"",
@@ -82,7 +82,7 @@ impl Key {
 impl<'a> Table<'a> {
     pub(crate) fn new(
         model: &ModelInfo,
-        key: Key,
+        key: RowsKey,
         rows: usize,
         values: Values<'a>,
         params: Params,
@@ -172,7 +172,7 @@ impl<'a> Table<'a> {
 /// Counts the rows in the text of a list of lists or objects.
 pub(crate) fn count_rows<'a>(
     model: &ModelInfo,
-    key: Key,
+    key: RowsKey,
     text: &'a str,
 ) -> Result<(usize, Values<'a>), InvalidRows> {
     let mut reader = Reader::new(text);

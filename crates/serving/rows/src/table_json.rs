@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::excerpt::excerpt;
 use crate::limits::COLUMNS_MAX;
-use crate::table::{Key, Params, PredictFunction, Table, Values, count_rows, may_have_strings};
+use crate::table::{Params, PredictFunction, RowsKey, Table, Values, count_rows, may_have_strings};
 use crate::{ColumnOrder, InvalidRows};
 
 #[derive(Deserialize)]
@@ -69,8 +69,8 @@ impl<'a> Table<'a> {
     /// The body is not JSON, or `instances` is not a list of rows.
     pub fn from_instances(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
         let text = find_instances(model, body)?;
-        let (rows, values) = count_rows(model, Key::Instances, text)?;
-        Self::new(model, Key::Instances, rows, values, Params::default())
+        let (rows, values) = count_rows(model, RowsKey::Instances, text)?;
+        Self::new(model, RowsKey::Instances, rows, values, Params::default())
     }
 
     /// Reads a body of MLflow, SageMaker or Vertex AI.
@@ -88,10 +88,10 @@ impl<'a> Table<'a> {
         let document = serde_json::from_slice::<ScoringBody<'a>>(body);
         let document = document.map_err(|error| invalid_json(body, &error))?;
         let found = [
-            (Key::Split, document.dataframe_split),
-            (Key::Records, document.dataframe_records),
-            (Key::Instances, document.instances),
-            (Key::Inputs, document.inputs),
+            (RowsKey::Split, document.dataframe_split),
+            (RowsKey::Records, document.dataframe_records),
+            (RowsKey::Instances, document.instances),
+            (RowsKey::Inputs, document.inputs),
         ];
         let found: Vec<_> = found
             .into_iter()
@@ -111,11 +111,11 @@ impl<'a> Table<'a> {
         };
         let params = read_params(document.params.or(document.parameters))?;
         let (rows, values) = match key {
-            Key::Split => read_split(model, text)?,
-            Key::Inputs if text.starts_with('{') => read_columns(model, text)?,
+            RowsKey::Split => read_split(model, text)?,
+            RowsKey::Inputs if text.starts_with('{') => read_columns(model, text)?,
             _ => count_rows(model, key, text)?,
         };
-        if key == Key::Records && !matches!(values, Values::Objects(_)) {
+        if key == RowsKey::Records && !matches!(values, Values::Objects(_)) {
             return Err(key.invalid("is not a list of objects: send [{\"age\": 1, \"amount\": 2}]"));
         }
         Self::new(model, key, rows, values, params)
@@ -147,7 +147,7 @@ fn find_instances<'a>(model: &ModelInfo, body: &'a [u8]) -> Result<&'a str, Inva
 }
 
 fn read_split<'a>(model: &ModelInfo, text: &'a str) -> Result<(usize, Values<'a>), InvalidRows> {
-    let key = Key::Split;
+    let key = RowsKey::Split;
     if !text.starts_with('{') {
         return Err(key.invalid("is not an object: send {\"columns\": [\"age\"], \"data\": [[1]]}"));
     }
@@ -213,19 +213,22 @@ pub(crate) fn names(text: &str, columns: usize) -> serde_json::Result<Vec<Cow<'_
 }
 
 /// The members of a JSON object, in the order of the text.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+struct ObjectMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'de> Deserialize<'de> for Members<'de> {
+impl<'de> Deserialize<'de> for ObjectMembers<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct AllMembers;
         impl<'de> Visitor<'de> for AllMembers {
-            type Value = Members<'de>;
+            type Value = ObjectMembers<'de>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<ObjectMembers<'de>, A::Error> {
                 let mut members = Vec::new();
                 // bound: members in the body
                 while let Some(name) = map.next_key::<Name<'de>>()? {
@@ -234,7 +237,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
                     }
                     members.push((name.0, map.next_value()?));
                 }
-                Ok(Members(members))
+                Ok(ObjectMembers(members))
             }
         }
         deserializer.deserialize_map(AllMembers)
@@ -243,12 +246,12 @@ impl<'de> Deserialize<'de> for Members<'de> {
 
 /// A key, borrowed from the body unless it has escapes.
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct Name<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// Reads an object that maps column names to lists of values.
 fn read_columns<'a>(model: &ModelInfo, text: &'a str) -> Result<(usize, Values<'a>), InvalidRows> {
-    let key = Key::Inputs;
-    let members = serde_json::from_str::<Members<'a>>(text);
+    let key = RowsKey::Inputs;
+    let members = serde_json::from_str::<ObjectMembers<'a>>(text);
     let members = members.map_err(|error| key.invalid(&format!("is not an object: {error}")))?;
     let names: Vec<&str> = members.0.iter().map(|(name, _)| name.as_ref()).collect();
     let order = ColumnOrder::find(model, &names);
@@ -285,7 +288,7 @@ fn read_params(value: Option<&RawValue>) -> Result<Params, InvalidRows> {
     let Some(value) = value.map(RawValue::get).filter(|text| *text != "null") else {
         return Ok(Params::default());
     };
-    let members = serde_json::from_str::<Members<'_>>(value);
+    let members = serde_json::from_str::<ObjectMembers<'_>>(value);
     let members = members
         .map_err(|_| InvalidRows::new(format!("the parameters are not an object: {REMEDY}")))?;
     let mut params = Params::default();

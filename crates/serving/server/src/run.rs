@@ -19,7 +19,7 @@ use crate::standby;
 use albacore_live_settings::cli_models::CliModel;
 use albacore_live_settings::events::{ServerEvent, emit};
 use albacore_live_settings::handover::{Handover, Listeners};
-use albacore_live_settings::model_status::ModelStatus;
+use albacore_live_settings::model_status::ModelLoadStatus;
 use albacore_live_settings::{config_watcher, control};
 use albacore_server_args::{Args, ModelSource, ServerConfig};
 
@@ -143,7 +143,7 @@ fn run_front(
         handover: handover.clone(),
     };
     runtime.block_on(async {
-        let control = control::Control::new(link)?;
+        let control = control::ControlReceiver::new(link)?;
         match (front_arguments.role, models) {
             (FrontRole::First, Some(models)) => {
                 let event_loops = EventLoops::start(process.config.front_threads)?;
@@ -179,7 +179,8 @@ fn load_arguments(
     let mut statuses = Vec::with_capacity(models.len());
     for model in models {
         let (compiled, digest) = model.load(storage)?;
-        let mut status = ModelStatus::new(&model.name, albacore_storage::redacted(&model.source));
+        let mut status =
+            ModelLoadStatus::new(&model.name, albacore_storage::redacted(&model.source));
         status.set_loaded(digest);
         statuses.push(status);
         loaded.push(compiled);

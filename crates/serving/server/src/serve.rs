@@ -19,12 +19,12 @@ use crate::event_loops::EventLoops;
 use crate::front::{self, FrontSetup};
 use crate::standby::StoredState;
 use albacore_live_settings::config_watcher::{ConfigTargets, ConfigWatcher, LoadedSettings};
-use albacore_live_settings::control::Control;
+use albacore_live_settings::control::ControlReceiver;
 use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
 use albacore_live_settings::events::{ServerEvent, emit};
 use albacore_live_settings::handover::{Handover, Listeners, ModelRecord, RestoredModels};
 use albacore_live_settings::model_control::{ModelControlReceiver, model_control};
-use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
+use albacore_live_settings::model_status::{ConfigStatus, ModelLoadStatus, StatusStore};
 use albacore_server_args::{ModelControlMode, ModelSource, ServerConfig};
 
 /// Configuration and resources of a front process.
@@ -42,7 +42,7 @@ pub(crate) enum StartModels {
     /// Models of the command line, already loaded.
     Arguments(
         Vec<LoadedModel>,
-        Vec<ModelStatus>,
+        Vec<ModelLoadStatus>,
         (BatchingParams, Vec<ModelConfig>),
     ),
     /// The settings file and its content; its models are loaded later.
@@ -82,7 +82,7 @@ pub(crate) enum StartMode {
 /// Serves the models of the command line or of the settings file on these sockets.
 pub(crate) async fn run_first(
     process: FrontProcess,
-    control: Control,
+    control: ControlReceiver,
     models: StartModels,
     listeners: Vec<Listeners>,
     event_loops: &EventLoops,
@@ -102,7 +102,7 @@ pub(crate) async fn run_first(
 /// is ready.
 pub(crate) async fn run_upgrade(
     process: FrontProcess,
-    control: Control,
+    control: ControlReceiver,
     models: StartModels,
 ) -> anyhow::Result<ExitCode> {
     let stored_state = StoredState::receive(&control).await?;
@@ -113,7 +113,7 @@ pub(crate) async fn run_upgrade(
 
 async fn run_with_mode(
     process: FrontProcess,
-    control: Control,
+    control: ControlReceiver,
     models: StartModels,
     listeners: Vec<Listeners>,
     event_loops: &EventLoops,
@@ -332,7 +332,7 @@ impl PreparedFront {
     }
 
     /// Waits until this front is stopped; returns whether another front serves then.
-    async fn until_stopped(&self, control: &Control) -> Result<bool, LinkError> {
+    async fn until_stopped(&self, control: &ControlReceiver) -> Result<bool, LinkError> {
         // bound: one pass per message; ends with the supervisor
         loop {
             match control.next().await?.0 {
@@ -351,7 +351,7 @@ impl PreparedFront {
     pub(crate) async fn serve(
         self,
         mut accepting: Accepting,
-        control: Control,
+        control: ControlReceiver,
         watcher: Option<ConfigWatcher>,
         mode: StartMode,
     ) -> anyhow::Result<ExitCode> {

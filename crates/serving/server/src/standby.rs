@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use albacore_live_settings::config_watcher::{self, LoadedSettings};
-use albacore_live_settings::control::Control;
+use albacore_live_settings::control::ControlReceiver;
 use albacore_live_settings::effective_config::ModelConfig;
 use albacore_live_settings::handover::{Listeners, RestoredModels, StoredModel, StoredValue};
-use albacore_live_settings::model_status::ModelStatus;
+use albacore_live_settings::model_status::ModelLoadStatus;
 use albacore_server_args::ModelSource;
 use albacore_supervision::{FrontMessage, SupervisorMessage};
 
@@ -28,7 +28,7 @@ pub(crate) struct StoredState {
 
 impl StoredState {
     /// Receives all state stored so far.
-    pub(crate) async fn receive(control: &Control) -> anyhow::Result<Self> {
+    pub(crate) async fn receive(control: &ControlReceiver) -> anyhow::Result<Self> {
         let mut stored_state = Self::default();
         // bound: number of stored entries; ends with the supervisor
         loop {
@@ -49,7 +49,10 @@ impl StoredState {
 }
 
 /// Prepares a front, applies the changes stored by the serving front, and takes over on request.
-pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    process: FrontProcess,
+    control: ControlReceiver,
+) -> anyhow::Result<ExitCode> {
     let handover = process.handover.clone();
     let stored_state = StoredState::receive(&control).await?;
     let event_loops = EventLoops::start(stored_state.listeners.len())?;
@@ -187,7 +190,7 @@ impl Standby {
     async fn serve(
         self,
         accepting: Accepting,
-        control: Control,
+        control: ControlReceiver,
         mode: StartMode,
     ) -> anyhow::Result<ExitCode> {
         let mut front = self.front;
@@ -202,8 +205,10 @@ impl Standby {
         let watcher = match front.config.models.clone() {
             ModelSource::Arguments { models, .. } => {
                 let status = models.iter().map(|model| {
-                    let mut status =
-                        ModelStatus::new(&model.name, albacore_storage::redacted(&model.source));
+                    let mut status = ModelLoadStatus::new(
+                        &model.name,
+                        albacore_storage::redacted(&model.source),
+                    );
                     if let Some(record) = self.restored.records.get(&model.name) {
                         status.restore(record.serving());
                     }

@@ -55,6 +55,8 @@ pub use limits::{
     SNAPSHOT_PODS_MAX, SOURCE_CHARS_MAX, WEIGHT_DEFAULT, WEIGHT_MAX,
 };
 pub use oci::OciReference;
-pub use settings::{Iterations, MissingColumnPolicy, Model, Output, SchemaNames, Settings, Source};
+pub use settings::{
+    IterationsSetting, MissingColumnPolicy, ModelSettings, Output, SchemaNames, Settings, Source,
+};
 pub use validate::is_bucket_and_key;
 pub use validation_error::ValidationError;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::limits::{DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT, WEIGHT_DEFAULT};
 use crate::object_reader::{ObjectReader, StringOrNumber, StringOrObject, UnknownFields};
 use crate::settings::{
-    Iterations, MissingColumnPolicy, Model, Output, SchemaNames, Settings, Source,
+    IterationsSetting, MissingColumnPolicy, ModelSettings, Output, SchemaNames, Settings, Source,
 };
 use crate::timespan::parse_timespan;
 use crate::validate::THREADS_REMEDY;
@@ -49,7 +49,7 @@ fn parse(text: &str) -> Result<Value, ValidationError> {
     })
 }
 
-fn model(mut object: ObjectReader) -> Result<Model, ValidationError> {
+fn model(mut object: ObjectReader) -> Result<ModelSettings, ValidationError> {
     let name = object.string("name")?;
     let (path, url) = (object.string("path")?, object.string("url")?);
     let source = match (path, url) {
@@ -61,7 +61,7 @@ fn model(mut object: ObjectReader) -> Result<Model, ValidationError> {
             return Err(ValidationError::field(object.path_of("url"), problem));
         }
     };
-    let model = Model {
+    let model = ModelSettings {
         name: name.ok_or_else(|| object.missing("name", "write the name to serve it under"))?,
         source,
         sha256: object.parsed("sha256", str::parse)?,
@@ -77,14 +77,14 @@ fn model(mut object: ObjectReader) -> Result<Model, ValidationError> {
     Ok(model)
 }
 
-fn iterations(model: &mut ObjectReader) -> Result<Option<Iterations>, ValidationError> {
+fn iterations(model: &mut ObjectReader) -> Result<Option<IterationsSetting>, ValidationError> {
     const REMEDY: &str = "write all, best or {begin: 0, end: 100}";
     let mut range = match model.string_or_object("iterations", REMEDY)? {
         None => return Ok(None),
         Some(StringOrObject::String(text)) => {
             return match text.as_str() {
-                "all" => Ok(Some(Iterations::All)),
-                "best" => Ok(Some(Iterations::Best)),
+                "all" => Ok(Some(IterationsSetting::All)),
+                "best" => Ok(Some(IterationsSetting::Best)),
                 other => {
                     let problem =
                         format!("{} is not a range of iterations: {REMEDY}", quoted(other));
@@ -98,7 +98,7 @@ fn iterations(model: &mut ObjectReader) -> Result<Option<Iterations>, Validation
     let begin = begin.ok_or_else(|| range.missing("begin", "write the first iteration, as 0"))?;
     let end = end.ok_or_else(|| range.missing("end", "write the number after the last one"))?;
     range.finish()?;
-    Ok(Some(Iterations::Range { begin, end }))
+    Ok(Some(IterationsSetting::Range { begin, end }))
 }
 
 fn schema_names(model: &mut ObjectReader) -> Result<SchemaNames, ValidationError> {

@@ -9,7 +9,9 @@ use std::fmt::{self, Write};
 use albacore_batching::{ModelBatching, Policy, Prefer};
 
 use crate::limits::WEIGHT_DEFAULT;
-use crate::settings::{Iterations, MissingColumnPolicy, Model, Settings, Source, output_latencies};
+use crate::settings::{
+    IterationsSetting, MissingColumnPolicy, ModelSettings, Settings, Source, output_latencies,
+};
 use crate::timespan::print_timespan;
 
 impl Settings {
@@ -64,7 +66,7 @@ pub(crate) fn non_default_weight(weight: u32) -> Option<u32> {
     (weight != WEIGHT_DEFAULT).then_some(weight)
 }
 
-fn print_model(model: &Model, out: &mut String) -> fmt::Result {
+fn print_model(model: &ModelSettings, out: &mut String) -> fmt::Result {
     writeln!(out, "- name: {}", json_string(&model.name))?;
     match &model.source {
         Source::Path(path) => writeln!(out, "  path: {}", json_string(path))?,
@@ -75,9 +77,9 @@ fn print_model(model: &Model, out: &mut String) -> fmt::Result {
     }
     match model.iterations {
         None => {}
-        Some(Iterations::All) => writeln!(out, "  iterations: all")?,
-        Some(Iterations::Best) => writeln!(out, "  iterations: best")?,
-        Some(Iterations::Range { begin, end }) => {
+        Some(IterationsSetting::All) => writeln!(out, "  iterations: all")?,
+        Some(IterationsSetting::Best) => writeln!(out, "  iterations: best")?,
+        Some(IterationsSetting::Range { begin, end }) => {
             writeln!(out, "  iterations: {{begin: {begin}, end: {end}}}")?;
         }
     }

@@ -12,12 +12,12 @@ use crate::digest::Digest;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
     /// At least one model; names are unique.
-    pub models: Vec<Model>,
+    pub models: Vec<ModelSettings>,
     pub batching: BatchingParams,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub struct Model {
+pub struct ModelSettings {
     /// Name in request paths and metrics.
     pub name: String,
     pub source: Source,
@@ -25,7 +25,7 @@ pub struct Model {
     pub sha256: Option<Digest>,
     /// Boosting iterations used for prediction; `None`: the default of the library object that
     /// saved the file.
-    pub iterations: Option<Iterations>,
+    pub iterations: Option<IterationsSetting>,
     /// Latency objective. Without one, no request counts as late.
     pub slo: Option<Slo>,
     /// Outputs advertised in the metadata, each once; empty: the value alone.
@@ -112,7 +112,7 @@ impl Output {
 
 /// Boosting iterations of a model file used for prediction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Iterations {
+pub enum IterationsSetting {
     All,
     /// Up to the best iteration recorded in the file.
     Best,

@@ -11,7 +11,9 @@ use crate::limits::{
     SOURCE_CHARS_MAX, WEIGHT_MAX,
 };
 use crate::oci::OciReference;
-use crate::settings::{Iterations, Model, SchemaNames, Settings, Source, output_latencies};
+use crate::settings::{
+    IterationsSetting, ModelSettings, SchemaNames, Settings, Source, output_latencies,
+};
 use crate::timespan::{is_in_bounds, print_timespan};
 use crate::validation_error::{ValidationError, quoted};
 
@@ -170,8 +172,8 @@ pub(crate) fn check_weight(path: &str, weight: u32) -> Result<(), ValidationErro
     Err(ValidationError::field(path, problem))
 }
 
-fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
-    let Model {
+fn check_model(path: &str, model: &ModelSettings) -> Result<(), ValidationError> {
+    let ModelSettings {
         name,
         source,
         sha256: _,
@@ -190,7 +192,7 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
     } = model;
     check_model_name(&format!("{path}.name"), name)?;
     check_source(path, source)?;
-    if let Some(Iterations::Range { begin, end }) = *iterations
+    if let Some(IterationsSetting::Range { begin, end }) = *iterations
         && begin >= end
     {
         let problem = format!("{end} is not above begin, {begin}: the range is empty");

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use albacore_settings::{
-    BatchingParams, Digest, Iterations, MissingColumnPolicy, Model, ModelBatching, Output, Policy,
-    Prefer, SchemaNames, Settings, Slo, Source,
+    BatchingParams, Digest, IterationsSetting, MissingColumnPolicy, ModelBatching, ModelSettings,
+    Output, Policy, Prefer, SchemaNames, Settings, Slo, Source,
 };
 use proptest::prelude::*;
 
@@ -87,9 +87,9 @@ fn a_complete_file_is_parsed_and_printed_unchanged() {
             interactions: None,
         })
     );
-    let range = Iterations::Range { begin: 2, end: 30 };
+    let range = IterationsSetting::Range { begin: 2, end: 30 };
     assert_eq!(settings.models[0].iterations, Some(range));
-    assert_eq!(settings.models[1].iterations, Some(Iterations::Best));
+    assert_eq!(settings.models[1].iterations, Some(IterationsSetting::Best));
     assert_eq!(settings.models[0].threads, None);
     assert_eq!(settings.models[1].threads, Some(3));
     let weights = settings.models.iter().map(|model| model.weight);
@@ -512,11 +512,15 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     let url = r"https?://[a-z.:0-9]{1,20}/[!$-~]{0,40}".prop_map(Source::Url);
     let digest = any::<[u8; 32]>().prop_map(Digest);
     let range = (0_u32..1_000_000, 1_u32..1_000_000);
-    let range = range.prop_map(|(begin, count)| Iterations::Range {
+    let range = range.prop_map(|(begin, count)| IterationsSetting::Range {
         begin,
         end: begin + count,
     });
-    let iterations = prop_oneof![Just(Iterations::All), Just(Iterations::Best), range];
+    let iterations = prop_oneof![
+        Just(IterationsSetting::All),
+        Just(IterationsSetting::Best),
+        range
+    ];
     let model = (
         "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
         prop_oneof![path, url],
@@ -532,7 +536,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         ),
     );
     let model = model.prop_map(
-        |(name, source, sha256, iterations, slo, outputs, threads, own)| Model {
+        |(name, source, sha256, iterations, slo, outputs, threads, own)| ModelSettings {
             name,
             source,
             sha256,

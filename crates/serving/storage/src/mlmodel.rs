@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path};
 
-use albacore_settings::yaml_tree::{self, Kind, Node};
+use albacore_settings::yaml_tree::{self, YamlNode, YamlValue};
 
 use crate::error::StorageErrorKind;
 use crate::limits::MLMODEL_BYTES_MAX;
@@ -123,7 +123,7 @@ pub(crate) fn read(mlmodel: impl Read) -> Result<Option<Mlmodel>, StorageErrorKi
     Ok(Some(Mlmodel { file, python }))
 }
 
-fn estimator(flavors: &Node, flavor: &str) -> Result<Estimator, StorageErrorKind> {
+fn estimator(flavors: &YamlNode, flavor: &str) -> Result<Estimator, StorageErrorKind> {
     if flavor == SKLEARN {
         return Ok(Estimator::Sklearn);
     }
@@ -160,7 +160,7 @@ fn is_predict_proba(flavor: &str, function: &str) -> Result<bool, StorageErrorKi
 }
 
 /// Returns the flavor of tree models, and the path of its file.
-fn flavor_file(flavors: &Node) -> Result<(&'static str, &str), StorageErrorKind> {
+fn flavor_file(flavors: &YamlNode) -> Result<(&'static str, &str), StorageErrorKind> {
     for (flavor, fields) in FLAVORS {
         let Some(found) = flavors.get(flavor) else {
             continue;
@@ -176,7 +176,7 @@ fn flavor_file(flavors: &Node) -> Result<(&'static str, &str), StorageErrorKind>
         });
     }
     let names = match &flavors.kind {
-        Kind::Map(entries) => entries.iter().map(|entry| entry.key.as_str()).collect(),
+        YamlValue::Map(entries) => entries.iter().map(|entry| entry.key.as_str()).collect(),
         _ => Vec::new(),
     };
     Err(StorageErrorKind::Mlmodel(format!(

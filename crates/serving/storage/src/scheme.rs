@@ -1,13 +1,13 @@
 //! Object stores and the schemes of their URLs.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Store {
+pub(crate) enum StoreKind {
     S3,
     Google,
     Azure,
 }
 
-impl Store {
+impl StoreKind {
     pub(crate) fn from_scheme(scheme: &str) -> Option<Self> {
         match scheme {
             "s3" => Some(Self::S3),
@@ -21,5 +21,5 @@ impl Store {
 /// Returns whether a URL is that of an object in a store, which has an ETag as its version.
 pub(crate) fn is_object(url: &str) -> bool {
     let scheme = url.split_once("://").map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| Store::from_scheme(scheme).is_some())
+    scheme.is_some_and(|scheme| StoreKind::from_scheme(scheme).is_some())
 }

@@ -100,7 +100,7 @@ impl Storage {
                 .and_then(|file| file.check_digest(expected))
                 .map(Some),
             Source::Url(url) => {
-                let request = Request {
+                let request = FetchRequest {
                     url,
                     known,
                     expected,
@@ -123,10 +123,10 @@ impl Storage {
     fn fetch_cached(
         &self,
         cache: &Cache,
-        request: Request<'_>,
+        request: FetchRequest<'_>,
         transfer: Transfer<'_>,
     ) -> Result<Option<Fetched>, StorageErrorKind> {
-        let Request {
+        let FetchRequest {
             url,
             known,
             expected,
@@ -150,7 +150,7 @@ impl Storage {
             .filter(|_| is_versioned)
             .filter(is_wanted);
         let version = record.as_ref().map(|record| record.version.as_str());
-        let conditional = Request {
+        let conditional = FetchRequest {
             known: known.or(version),
             ..request
         };
@@ -176,10 +176,10 @@ impl Storage {
 
     fn download(
         &self,
-        request: Request<'_>,
+        request: FetchRequest<'_>,
         transfer: Transfer<'_>,
     ) -> Result<StoreResponse, StorageErrorKind> {
-        let Request {
+        let FetchRequest {
             url,
             known,
             expected,
@@ -203,7 +203,7 @@ impl Storage {
 
 /// A file to fetch.
 #[derive(Clone, Copy)]
-struct Request<'a> {
+struct FetchRequest<'a> {
     url: &'a str,
     /// Version that need not be downloaded again.
     known: Option<&'a str>,

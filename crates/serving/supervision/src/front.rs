@@ -76,7 +76,7 @@ impl FrontArguments {
 
 /// A running front. Dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Front {
+pub(crate) struct RunningFront {
     pub(crate) child: Child,
     pub(crate) control: Outgoing,
     /// The supervisor's end of its link to the worker host, until it serves.
@@ -90,7 +90,7 @@ pub(crate) struct Front {
     pub(crate) failure: Option<String>,
 }
 
-impl Front {
+impl RunningFront {
     pub(crate) fn start(
         program: &Path,
         arguments: &[OsString],

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use albacore_os::{Exit, OsError, Poll};
 
-use crate::front::{Front, FrontRole};
+use crate::front::{FrontRole, RunningFront};
 use crate::limits::{
     FAILURES_MAX, PASS_PERIOD, REASON_CHARS_MAX, RESEND_PERIOD, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
     STANDBY_DEADLINE, STANDBY_PAUSE, STANDBY_PAUSE_UNREADY,
 };
 use crate::messages::{FrontMessage, Predecessor, StandbyState, Status, SupervisorMessage};
 use crate::outgoing::SharedFd;
-use crate::store::Store;
+use crate::store::FdStore;
 use crate::worker_host::WorkerHost;
 
 /// Exit code of a Rust program whose main thread panicked.
@@ -39,7 +39,7 @@ pub(crate) enum GenerationEnd {
 
 /// State common to all generations.
 #[derive(Debug)]
-pub(crate) struct Environment {
+pub(crate) struct SupervisorContext {
     pub(crate) poll: Poll,
     /// Arguments of the server, for every front.
     pub(crate) arguments: Vec<OsString>,
@@ -51,10 +51,10 @@ pub(crate) struct Generation {
     program: PathBuf,
     /// The open file that `program` refers to, if it refers to a descriptor.
     _binary: Option<File>,
-    pub(crate) store: Store,
+    pub(crate) store: FdStore,
     host: WorkerHost,
-    serving: Option<Front>,
-    standby: Option<Front>,
+    serving: Option<RunningFront>,
+    standby: Option<RunningFront>,
     /// When a standby may be started.
     standby_at: Instant,
     /// Consecutive standbys that could not start.
@@ -75,21 +75,21 @@ pub(crate) struct Generation {
 impl Generation {
     /// A generation of the running binary.
     pub(crate) fn first() -> Self {
-        Self::new(RUNNING.into(), None, Store::default())
+        Self::new(RUNNING.into(), None, FdStore::default())
     }
 
     /// A generation of a newer binary, which is dropped if it does not become ready.
     pub(crate) fn upgrade(binary: File, listeners: Vec<SharedFd>) -> Self {
         // Refers to the open file, even if its path is replaced meanwhile.
         let program = PathBuf::from(format!("/proc/self/fd/{}", binary.as_raw_fd()));
-        let store = Store::with_listeners(listeners);
+        let store = FdStore::with_listeners(listeners);
         Self {
             is_pending_upgrade: true,
             ..Self::new(program, Some(binary), store)
         }
     }
 
-    fn new(program: PathBuf, binary: Option<File>, store: Store) -> Self {
+    fn new(program: PathBuf, binary: Option<File>, store: FdStore) -> Self {
         Self {
             host: WorkerHost::new(program.clone()),
             program,
@@ -112,7 +112,7 @@ impl Generation {
     pub(crate) fn start(
         &mut self,
         role: FrontRole,
-        environment: &mut Environment,
+        environment: &mut SupervisorContext,
     ) -> Result<(), OsError> {
         let mut front = self.start_front(role, environment)?;
         if let Some(workers) = front.workers.take() {
@@ -126,11 +126,12 @@ impl Generation {
     fn start_front(
         &mut self,
         role: FrontRole,
-        environment: &mut Environment,
-    ) -> Result<Front, OsError> {
+        environment: &mut SupervisorContext,
+    ) -> Result<RunningFront, OsError> {
         environment.fronts_started += 1;
         let (number, poll) = (environment.fronts_started, &environment.poll);
-        let mut front = Front::start(&self.program, &environment.arguments, role, number, poll)?;
+        let mut front =
+            RunningFront::start(&self.program, &environment.arguments, role, number, poll)?;
         self.store.send_all(&mut front.control);
         front.control.send(&SupervisorMessage::AllStored, &[]);
         Ok(front)
@@ -174,7 +175,7 @@ impl Generation {
     /// Handles all events. Returns how the generation ended, if it has.
     pub(crate) fn handle_events(
         &mut self,
-        environment: &mut Environment,
+        environment: &mut SupervisorContext,
     ) -> Result<Option<GenerationEnd>, OsError> {
         let now = Instant::now();
         self.host.handle_events(&environment.poll)?;
@@ -344,7 +345,7 @@ impl Generation {
     }
 
     /// Promotes the standby to the serving front.
-    fn promote(&mut self, environment: &Environment, now: Instant) -> Result<(), OsError> {
+    fn promote(&mut self, environment: &SupervisorContext, now: Instant) -> Result<(), OsError> {
         let Some(mut front) = self.standby.take() else {
             return Ok(());
         };
@@ -364,7 +365,11 @@ impl Generation {
         Ok(())
     }
 
-    fn start_next(&mut self, environment: &mut Environment, now: Instant) -> Result<(), OsError> {
+    fn start_next(
+        &mut self,
+        environment: &mut SupervisorContext,
+        now: Instant,
+    ) -> Result<(), OsError> {
         if self.serving.is_none() && self.store.listeners().is_none() {
             // The store is empty: the first front died at startup.
             return self.start(FrontRole::First, environment);

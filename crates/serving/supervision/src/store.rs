@@ -17,9 +17,9 @@ pub const LISTENERS: &str = "listeners";
 pub const CONNECTIONS: &str = "connections";
 
 #[derive(Debug, Default)]
-pub(crate) struct Store(BTreeMap<String, Vec<SharedFd>>);
+pub(crate) struct FdStore(BTreeMap<String, Vec<SharedFd>>);
 
-impl Store {
+impl FdStore {
     /// Creates a store that contains only the listening sockets.
     pub(crate) fn with_listeners(listeners: Vec<SharedFd>) -> Self {
         Self(BTreeMap::from([(LISTENERS.to_owned(), listeners)]))

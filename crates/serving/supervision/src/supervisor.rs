@@ -8,7 +8,7 @@ use std::time::Duration;
 use albacore_os::{OsError, Poll, Signals};
 
 use crate::front::FrontRole;
-use crate::generation::{Environment, Generation, GenerationEnd};
+use crate::generation::{Generation, GenerationEnd, SupervisorContext};
 use crate::limits::PASS_PERIOD;
 use crate::messages::SupervisorMessage;
 use crate::worker_host::ANY;
@@ -20,7 +20,7 @@ const EXIT_CRASHED: u8 = 70;
 const EXIT_UNANSWERED: u8 = 1;
 
 struct Supervisor {
-    environment: Environment,
+    environment: SupervisorContext,
     signals: Signals,
     /// Path of the binary, opened at an upgrade.
     program: PathBuf,
@@ -44,7 +44,7 @@ pub fn supervise(program: &Path, arguments: Vec<OsString>) -> Result<u8, OsError
     let signals = Signals::install_with_sigusr2()?;
     let poll = Poll::new()?;
     poll.add(&signals, ANY)?;
-    let mut environment = Environment {
+    let mut environment = SupervisorContext {
         poll,
         arguments,
         fronts_started: 0,

@@ -19,7 +19,7 @@ use crate::outgoing::{Outgoing, SharedFd};
 pub(crate) const ANY: PollKey = PollKey(0);
 
 #[derive(Debug)]
-struct Worker {
+struct WorkerProcess {
     child: Child,
     /// Its ring, and the front's end of its channel.
     shared_fds: Vec<SharedFd>,
@@ -30,7 +30,7 @@ struct Worker {
 pub struct WorkerHost {
     program: PathBuf,
     front: Option<Outgoing>,
-    workers: BTreeMap<usize, Worker>,
+    workers: BTreeMap<usize, WorkerProcess>,
 }
 
 impl WorkerHost {
@@ -166,7 +166,7 @@ fn start_worker(
     arguments: Vec<String>,
     fds: Vec<OwnedFd>,
     poll: &Poll,
-) -> Result<Worker, String> {
+) -> Result<WorkerProcess, String> {
     let Ok([ring, worker_end, channel]) = <[OwnedFd; 3]>::try_from(fds) else {
         return Err("expected the descriptors of a ring and of both ends of a channel".to_owned());
     };
@@ -186,7 +186,7 @@ fn start_worker(
     let child =
         Child::start(program, &arguments, &inherited, ChildOutput::Discarded).map_err(described)?;
     poll.add(&child, ANY).map_err(described)?;
-    Ok(Worker {
+    Ok(WorkerProcess {
         child,
         shared_fds: vec![Arc::new(ring), Arc::new(channel)],
     })

@@ -7,7 +7,7 @@
 
 use albacore_trees::Kind;
 
-use super::models::Table;
+use super::models::ImageTable;
 use crate::kind::KindSet;
 use crate::limits::{PARALLEL_ROWS, PARALLEL_SHAP_ROWS, PIECES_PER_THREAD, SHARING_PAYS};
 use crate::limits::{TREE_JOBS_MAX, TREE_PARTS_PER_THREAD};
@@ -27,7 +27,7 @@ pub(super) struct SharedBatch<'a> {
     pub(super) generation: u32,
     pub(super) split: BatchSplit,
     pub(super) ring: &'a Ring,
-    pub(super) models: &'a Table,
+    pub(super) models: &'a ImageTable,
     pub(super) segments: &'a [Segment],
 }
 
@@ -69,7 +69,7 @@ impl<'a> TreePiece<'a> {
 
 /// Estimates of the service time of a batch, in nanoseconds.
 pub(super) struct TimeEstimates<'a> {
-    pub(super) models: &'a Table,
+    pub(super) models: &'a ImageTable,
     /// Latency of waking a peer.
     pub(super) wake_latency: f64,
 }

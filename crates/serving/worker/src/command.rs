@@ -10,7 +10,7 @@ pub struct RevisionId(pub u64);
 
 /// One message. Images are closed first, so that their memory is free when the next one is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Command {
+pub struct WorkerCommand {
     /// Images that no request uses any more.
     pub closes: Vec<RevisionId>,
     /// The image passed with the message, and the bits of its outputs.
@@ -29,7 +29,7 @@ impl RevisionId {
     }
 }
 
-impl Command {
+impl WorkerCommand {
     /// Changes the front that the worker computes for.
     pub fn attach() -> Self {
         Self {
@@ -76,20 +76,20 @@ mod tests {
     fn commands_round_trip() {
         let closes = vec![RevisionId(3), RevisionId(u64::MAX)];
         for opens in [None, Some((RevisionId(7), 31))] {
-            let command = Command {
+            let command = WorkerCommand {
                 closes: closes.clone(),
                 opens,
                 is_attach: opens.is_none(),
                 moves_scratch: opens.is_some(),
             };
-            assert_eq!(Command::decode(&command.encode()), Some(command));
+            assert_eq!(WorkerCommand::decode(&command.encode()), Some(command));
         }
         for bytes in [&[][..], &[0; 8], &[0; 23], &[255; 24]] {
-            assert_eq!(Command::decode(bytes), None, "{bytes:?}");
+            assert_eq!(WorkerCommand::decode(bytes), None, "{bytes:?}");
         }
-        let many = Command {
+        let many = WorkerCommand {
             closes: vec![RevisionId(1); 9999],
-            ..Command::default()
+            ..WorkerCommand::default()
         };
         assert!(many.encode().len() <= 4096);
     }

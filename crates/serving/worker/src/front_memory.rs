@@ -18,10 +18,10 @@ pub(super) struct View {
 }
 
 /// The event loops of the front.
-pub(super) struct EventLoops(Vec<Waker>);
+pub(super) struct LoopWakers(Vec<Waker>);
 
 /// Maps the memory once for each thread.
-pub(super) fn map(fds: Vec<OwnedFd>, threads: usize) -> Result<(Vec<View>, EventLoops), String> {
+pub(super) fn map(fds: Vec<OwnedFd>, threads: usize) -> Result<(Vec<View>, LoopWakers), String> {
     let mut fds = fds.into_iter();
     let (Some(rows), Some(results)) = (fds.next(), fds.next()) else {
         return Err("the memory of the front was not received".to_owned());
@@ -38,10 +38,10 @@ pub(super) fn map(fds: Vec<OwnedFd>, threads: usize) -> Result<(Vec<View>, Event
         (0..threads).map(view).collect()
     };
     let views = views().map_err(|error| error.to_string())?;
-    Ok((views, EventLoops(fds.map(Waker::inherited).collect())))
+    Ok((views, LoopWakers(fds.map(Waker::inherited).collect())))
 }
 
-impl EventLoops {
+impl LoopWakers {
     /// Wakes the event loop named by the ring.
     pub(super) fn notify(&self, ring: &Ring) {
         let wake = self.0.get(ring.event_loop().0);

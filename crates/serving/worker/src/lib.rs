@@ -21,7 +21,7 @@ mod ring;
 mod team;
 mod thread_context;
 
-pub use command::{Command, RevisionId};
+pub use command::{RevisionId, WorkerCommand};
 pub use inherited::arguments;
 pub use kind::{KindSet, kind_name, kind_or_unread};
 pub use layout::{Layout, OutputInfo, outputs_of};

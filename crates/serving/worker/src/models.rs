@@ -7,7 +7,7 @@ use albacore_os::{ReadMapping, SharedMemory};
 use albacore_trees::{ElementType, Predictor};
 use self_cell::self_cell;
 
-use crate::command::{Command, RevisionId};
+use crate::command::{RevisionId, WorkerCommand};
 use crate::kind::KindSet;
 use crate::layout::{OutputInfo, outputs_of};
 use crate::ring::Segment;
@@ -46,20 +46,24 @@ self_cell!(
 /// The models of one worker. Rank 0 changes them between two batches, so the lock is never
 /// contended while a batch runs.
 #[derive(Default)]
-pub(super) struct Models(RwLock<Table>);
+pub(super) struct Models(RwLock<ImageTable>);
 
 /// The images, sorted by revision.
 #[derive(Default)]
-pub(super) struct Table(Vec<(RevisionId, ModelMapping)>);
+pub(super) struct ImageTable(Vec<(RevisionId, ModelMapping)>);
 
 impl Models {
     /// Locks the images for one batch.
-    pub(super) fn table(&self) -> RwLockReadGuard<'_, Table> {
+    pub(super) fn table(&self) -> RwLockReadGuard<'_, ImageTable> {
         self.0.read().unwrap_or_else(|error| error.into_inner())
     }
 
     /// Closes and opens images as commanded; `image` was passed with the command.
-    pub(super) fn execute(&self, command: &Command, image: Option<OwnedFd>) -> Result<(), String> {
+    pub(super) fn execute(
+        &self,
+        command: &WorkerCommand,
+        image: Option<OwnedFd>,
+    ) -> Result<(), String> {
         {
             let mut table = self.0.write().unwrap_or_else(|error| error.into_inner());
             table.0.retain(|(id, _)| !command.closes.contains(id));
@@ -77,7 +81,7 @@ impl Models {
     }
 }
 
-impl Table {
+impl ImageTable {
     #[cfg(test)]
     pub(super) fn of(id: RevisionId, image: SharedMemory, kinds: KindSet) -> Result<Self, String> {
         let fd = std::os::fd::AsFd::as_fd(&image).try_clone_to_owned();

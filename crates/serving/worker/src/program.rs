@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use albacore_os::set_thread_name;
 
-use crate::command::Command;
-use crate::front_memory::{self, EventLoops, MemoryChanges};
+use crate::command::WorkerCommand;
+use crate::front_memory::{self, LoopWakers, MemoryChanges};
 use crate::inherited::Inherited;
 use crate::models::Models;
 use crate::ring::{Ring, Signal};
@@ -93,7 +93,7 @@ struct Leader<'a> {
     team: &'a Team,
     changes: &'a MemoryChanges,
     /// Event loops of the current front.
-    event_loops: EventLoops,
+    event_loops: LoopWakers,
     context: ThreadContext,
 }
 
@@ -137,7 +137,8 @@ impl Leader<'_> {
             last = Some(message);
         }
         let message = last.ok_or("no command was received")?;
-        let command = Command::decode(&message.bytes).ok_or("the command cannot be decoded")?;
+        let command =
+            WorkerCommand::decode(&message.bytes).ok_or("the command cannot be decoded")?;
         if command.is_attach {
             return self.attach(message.fds);
         }

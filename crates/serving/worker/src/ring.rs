@@ -270,7 +270,7 @@ impl Ring {
 
     /// Wakes the worker. This takes microseconds: no lock should be held.
     pub fn wake(&self) {
-        futex::wake(futex::Scope::ProcessShared, self.futex(DOORBELL), 1);
+        futex::wake(futex::Sharing::ProcessShared, self.futex(DOORBELL), 1);
     }
 
     /// Whether the worker has reported ready.
@@ -377,7 +377,7 @@ impl Ring {
             }
             self.futex(WAITING).store(1, Ordering::SeqCst);
             if doorbell.load(Ordering::SeqCst) == last {
-                futex::wait(futex::Scope::ProcessShared, doorbell, last, None);
+                futex::wait(futex::Sharing::ProcessShared, doorbell, last, None);
             }
             self.futex(WAITING).store(0, Ordering::Relaxed);
         }

@@ -27,7 +27,7 @@ use albacore_os::futex;
 use super::batch_split::{BatchSplit, SharedBatch, TimeEstimates};
 use super::front_memory::MemoryChange;
 use super::gathered::parts_of;
-use super::models::{Models, Table};
+use super::models::{ImageTable, Models};
 use super::partial_results::{PartialResults, ReductionProgress};
 use super::thread_context::ThreadContext;
 use crate::limits::{
@@ -81,7 +81,7 @@ impl Team {
         ring.threads().min(self.threads)
     }
 
-    fn times<'a>(&self, models: &'a Table) -> TimeEstimates<'a> {
+    fn times<'a>(&self, models: &'a ImageTable) -> TimeEstimates<'a> {
         TimeEstimates {
             models,
             wake_latency: self.wake_latency.load(Ordering::Relaxed) as f64,
@@ -110,7 +110,7 @@ impl Team {
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
         // infallible: at most THREADS_MAX.
         futex::wake(
-            futex::Scope::ProcessPrivate,
+            futex::Sharing::ProcessPrivate,
             &self.generation,
             self.threads as u32 - 1,
         );
@@ -123,7 +123,7 @@ impl Team {
             }
             let remaining = WAKE_PROBE_TIMEOUT.checked_sub(elapsed)?;
             futex::wait(
-                futex::Scope::ProcessPrivate,
+                futex::Sharing::ProcessPrivate,
                 &self.acknowledged,
                 acknowledged,
                 Some(remaining),
@@ -139,13 +139,18 @@ impl Team {
             if started as usize + 1 >= self.threads {
                 return;
             }
-            futex::wait(futex::Scope::ProcessPrivate, &self.started, started, None);
+            futex::wait(futex::Sharing::ProcessPrivate, &self.started, started, None);
         }
     }
 
     /// Rank 0: computes the batch in the ring, with the peers if it is large; returns its number of
     /// segments.
-    pub(super) fn lead(&self, ring: &Ring, models: &Table, context: &mut ThreadContext) -> usize {
+    pub(super) fn lead(
+        &self,
+        ring: &Ring,
+        models: &ImageTable,
+        context: &mut ThreadContext,
+    ) -> usize {
         let mut segments = std::mem::take(&mut context.segments);
         if !ring.read(&mut segments) {
             segments.clear();
@@ -162,7 +167,7 @@ impl Team {
                 self.generation.store(generation, Ordering::Release);
                 // infallible: at most THREADS_MAX.
                 let peers = self.threads_for(ring) as u32 - 1;
-                futex::wake(futex::Scope::ProcessPrivate, &self.generation, peers);
+                futex::wake(futex::Sharing::ProcessPrivate, &self.generation, peers);
                 let batch = SharedBatch {
                     generation,
                     split,
@@ -191,7 +196,7 @@ impl Team {
     pub(super) fn wake_peers(&self) {
         let generation = self.generation.load(Ordering::Relaxed).wrapping_add(1) % SHUT_DOWN;
         self.generation.store(generation, Ordering::Release);
-        futex::wake(futex::Scope::ProcessPrivate, &self.generation, u32::MAX);
+        futex::wake(futex::Sharing::ProcessPrivate, &self.generation, u32::MAX);
     }
 
     /// Rank 0, between two batches.
@@ -209,7 +214,7 @@ impl Team {
         change: impl Fn() -> MemoryChange,
     ) {
         self.started.fetch_add(1, Ordering::Release);
-        futex::wake(futex::Scope::ProcessPrivate, &self.started, 1);
+        futex::wake(futex::Sharing::ProcessPrivate, &self.started, 1);
         let mut last_generation = 0;
         // bound: one pass for each shared batch; ends with the worker.
         loop {
@@ -219,7 +224,7 @@ impl Team {
             }
             if generation == last_generation {
                 futex::wait(
-                    futex::Scope::ProcessPrivate,
+                    futex::Sharing::ProcessPrivate,
                     &self.generation,
                     last_generation,
                     None,
@@ -230,7 +235,7 @@ impl Team {
             context.change(change());
             if self.is_wake_probe.load(Ordering::Acquire) {
                 self.acknowledged.store(generation, Ordering::Release);
-                futex::wake(futex::Scope::ProcessPrivate, &self.acknowledged, 1);
+                futex::wake(futex::Sharing::ProcessPrivate, &self.acknowledged, 1);
                 continue;
             }
             let mut segments = std::mem::take(&mut context.segments);
@@ -258,7 +263,7 @@ impl Team {
     /// Stops the peers.
     pub(super) fn shut_down(&self) {
         self.generation.store(SHUT_DOWN, Ordering::Release);
-        futex::wake(futex::Scope::ProcessPrivate, &self.generation, u32::MAX);
+        futex::wake(futex::Sharing::ProcessPrivate, &self.generation, u32::MAX);
     }
 
     /// Computes pieces until none are left, and calls `after_each` after each of them.
@@ -286,7 +291,7 @@ impl Team {
                 }
             }
             if self.finished.fetch_add(1, Ordering::AcqRel) + 1 == split.pieces() {
-                futex::wake(futex::Scope::ProcessPrivate, &self.finished, 1);
+                futex::wake(futex::Sharing::ProcessPrivate, &self.finished, 1);
             }
             after_each(context);
         }
@@ -324,7 +329,12 @@ impl Team {
             if finished >= split.pieces() {
                 return;
             }
-            futex::wait(futex::Scope::ProcessPrivate, &self.finished, finished, None);
+            futex::wait(
+                futex::Sharing::ProcessPrivate,
+                &self.finished,
+                finished,
+                None,
+            );
         }
     }
 }
@@ -347,7 +357,7 @@ fn shortest_wake_latency(mut probe: impl FnMut() -> Option<Duration>) -> Duratio
 /// Computes the rows of a batch in `range`, a range over the rows of all segments.
 fn compute_rows(
     ring: &Ring,
-    models: &Table,
+    models: &ImageTable,
     context: &mut ThreadContext,
     segments: &[Segment],
     range: std::ops::Range<usize>,

@@ -10,7 +10,7 @@ use albacore_trees::{
 use super::batch_split::TreePiece;
 use super::front_memory::{MemoryChange, View};
 use super::gathered::{Gathered, SegmentRowRange, first_group};
-use super::models::{OpenModel, Table};
+use super::models::{ImageTable, OpenModel};
 use crate::kind::KindSet;
 use crate::layout::{Layout, OutputInfo};
 use crate::ring::Segment;
@@ -58,7 +58,11 @@ impl ThreadContext {
     }
 
     /// The number of leading parts that are computed in one call.
-    pub(super) fn group(models: &Table, segments: &[Segment], parts: &[SegmentRowRange]) -> usize {
+    pub(super) fn group(
+        models: &ImageTable,
+        segments: &[Segment],
+        parts: &[SegmentRowRange],
+    ) -> usize {
         let segment = parts.first().map(|part| &segments[part.segment]);
         let model = segment.and_then(|segment| Some((segment, models.get(segment.revision)?)));
         model.map_or(1, |(segment, model)| {
@@ -72,7 +76,7 @@ impl ThreadContext {
     /// Computes one part.
     pub(super) fn compute(
         &mut self,
-        models: &Table,
+        models: &ImageTable,
         segment: &Segment,
         part: SegmentRowRange,
     ) -> Result<(), String> {
@@ -92,7 +96,7 @@ impl ThreadContext {
     /// Computes parts of segments of the same model and kinds in one call.
     pub(super) fn compute_gathered(
         &mut self,
-        models: &Table,
+        models: &ImageTable,
         segments: &[Segment],
         parts: &[SegmentRowRange],
     ) -> Result<(), String> {
@@ -137,7 +141,7 @@ impl ThreadContext {
     /// Computes the partial sums of some of the trees for one output of a segment.
     pub(super) fn compute_partial(
         &mut self,
-        models: &Table,
+        models: &ImageTable,
         piece: &TreePiece<'_>,
         partial: &mut PartialOutput,
     ) -> Result<(), String> {
@@ -167,7 +171,7 @@ impl ThreadContext {
     /// the last one.
     pub(super) fn add_partial(
         &mut self,
-        models: &Table,
+        models: &ImageTable,
         piece: &TreePiece<'_>,
         partial: &PartialOutput,
     ) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use albacore_command::Output;
+use albacore_command::OutputFormat;
 
 use super::ClusterArgs;
 
@@ -72,6 +72,6 @@ pub(crate) struct DiffArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
     /// Output format: text or json
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
 }

@@ -8,7 +8,7 @@ use albacore_solver::{Rank, Slot, WorkerIndex};
 use albacore_topology::{CpuId, CpuSet, DistanceOverrides};
 use clap::ValueEnum;
 
-use super::{ClusterPlanArgs, MachineArgs, Output};
+use super::{ClusterPlanArgs, MachineArgs, OutputFormat};
 use crate::limits::TIME_LIMIT_MAX;
 
 /// Options that describe one deployment; with several deployments, their files do.
@@ -31,10 +31,10 @@ pub(crate) struct PlanArgs {
     /// Place the threads of a worker far apart (most cache for each) or close together (cheapest
     /// sharing)
     #[arg(long, value_enum, required_unless_present = "file")]
-    pub(crate) mode: Option<Mode>,
+    pub(crate) mode: Option<ModeArg>,
     /// Placement policy
-    #[arg(long, value_enum, default_value_t = Policy::Tuna)]
-    pub(crate) policy: Policy,
+    #[arg(long, value_enum, default_value_t = PolicyArg::Tuna)]
+    pub(crate) policy: PolicyArg,
     /// InferenceDeployment file, instead of --workers, --threads and --mode; repeat -f to plan
     /// several deployments together. CPUS after an @ restricts a deployment to these CPUs, as in -f
     /// a.yaml@0-15 [default: those of --cpuset]
@@ -65,8 +65,8 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     /// Output format
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
     #[command(flatten)]
     pub(crate) cluster: ClusterPlanArgs,
 }
@@ -87,18 +87,18 @@ impl PlanArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Mode {
+pub(crate) enum ModeArg {
     /// Far apart: most cache for each thread
     Scatter,
     /// Close together: cheapest sharing
     Compact,
 }
 
-impl From<Mode> for albacore_solver::Mode {
-    fn from(mode: Mode) -> Self {
+impl From<ModeArg> for albacore_solver::Mode {
+    fn from(mode: ModeArg) -> Self {
         match mode {
-            Mode::Scatter => Self::Scatter,
-            Mode::Compact => Self::Compact,
+            ModeArg::Scatter => Self::Scatter,
+            ModeArg::Compact => Self::Compact,
         }
     }
 }
@@ -112,14 +112,14 @@ pub(crate) fn mode_name(mode: albacore_solver::Mode) -> &'static str {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Policy {
+pub(crate) enum PolicyArg {
     /// Search for the best placement, with a proven bound on its quality
     Tuna,
     /// Assign threads to CPUs in order, for comparison
     RoundRobin,
 }
 
-impl Policy {
+impl PolicyArg {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tuna => "tuna",

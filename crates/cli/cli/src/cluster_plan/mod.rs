@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use albacore_api::{InferenceDeployment, policy_of, read_deployment, restarting_fields};
-use albacore_command::{Failure, Output, print, print_json, sentence};
+use albacore_command::{Failure, OutputFormat, print, print_json, sentence};
 use albacore_forecast::{
     DeploymentPlan, DiffReport, Edit, NodeDiff, NodePlan, PlanReport, PodRequirements, RunningPod,
     diff_on, plan_on, running_pods,
@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::args::{DiffArgs, PlanArgs, mode_name};
 use crate::cluster_access::block_on;
-use objects::Source;
+use objects::PlanSource;
 
 /// `albacore plan` for a cluster.
 pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
@@ -35,8 +35,8 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let files: Result<Vec<_>, Failure> = args.file.iter().map(|f| read(&f.path)).collect();
     let report = block_on(plans(args, &files?))?;
     match args.output {
-        Output::Json => print_json(&report),
-        Output::Text | Output::Svg => print(&text::plan_text(&report)),
+        OutputFormat::Json => print_json(&report),
+        OutputFormat::Text | OutputFormat::Svg => print(&text::plan_text(&report)),
     }
 }
 
@@ -46,8 +46,8 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<bool, Failure> {
     let (deployment, file) = read(&args.file)?;
     let found = block_on(difference(args, &deployment, &file)).and_then(|report| {
         match args.output {
-            Output::Json => print_json(&report),
-            Output::Text | Output::Svg => print(&text::diff_text(&report)),
+            OutputFormat::Json => print_json(&report),
+            OutputFormat::Text | OutputFormat::Svg => print(&text::diff_text(&report)),
         }?;
         let unknown: Vec<&str> = report
             .nodes
@@ -70,12 +70,12 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<bool, Failure> {
     })
 }
 
-fn refuse_picture(output: Output, of: &str) -> Result<(), Failure> {
+fn refuse_picture(output: OutputFormat, of: &str) -> Result<(), Failure> {
     match output {
-        Output::Svg => Err(Failure::Usage(format!(
+        OutputFormat::Svg => Err(Failure::Usage(format!(
             "--output svg: a {of} has no picture; use text or json"
         ))),
-        Output::Text | Output::Json => Ok(()),
+        OutputFormat::Text | OutputFormat::Json => Ok(()),
     }
 }
 
@@ -93,7 +93,7 @@ async fn plans(
     args: &PlanArgs,
     files: &[(InferenceDeployment, String)],
 ) -> Result<PlanReport, Failure> {
-    let source = Source::connect(&args.cluster.cluster()).await?;
+    let source = PlanSource::connect(&args.cluster.cluster()).await?;
     let nodes = source.nodes().await?;
     let selected = nodes.selected(&args.cluster.node)?;
     let mut report = PlanReport {
@@ -194,7 +194,7 @@ async fn difference(
     deployment: &InferenceDeployment,
     file: &str,
 ) -> Result<DiffReport, Failure> {
-    let source = Source::connect(&args.cluster).await?;
+    let source = PlanSource::connect(&args.cluster).await?;
     let key = source.key_of(deployment, file)?;
     let live = source.deployment(&key).await?;
     let pods = source.pods(&key).await.map_err(Failure::Failed)?;

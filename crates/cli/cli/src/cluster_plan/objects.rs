@@ -16,7 +16,7 @@ use crate::cluster_access::{connect, read, typed};
 const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
 
 /// Nodes and the reports of their agents.
-pub(super) struct Nodes {
+pub(super) struct ClusterNodes {
     reports: BTreeMap<String, NodePlacement>,
     /// Empty if the user has no permission to read nodes.
     objects: BTreeMap<String, Node>,
@@ -25,12 +25,12 @@ pub(super) struct Nodes {
 }
 
 /// A cluster and the selected namespace.
-pub(super) struct Source {
+pub(super) struct PlanSource {
     cluster: Cluster,
     namespace: Option<String>,
 }
 
-impl Source {
+impl PlanSource {
     pub(super) async fn connect(args: &ClusterArgs) -> Result<Self, Failure> {
         let cluster = connect(args.kubeconfig.as_ref(), args.context.as_ref()).await?;
         Ok(Self {
@@ -66,7 +66,7 @@ impl Source {
     }
 
     /// Reads the reports of all agents, and the node objects if permitted.
-    pub(super) async fn nodes(&self) -> Result<Nodes, Failure> {
+    pub(super) async fn nodes(&self) -> Result<ClusterNodes, Failure> {
         let kind = ApiResource::erase::<NodePlacement>(&());
         let found = self.cluster.list(&kind, None, "").await;
         let found = found.map_err(|error| match error.class() {
@@ -88,7 +88,7 @@ impl Source {
         let kind = ApiResource::erase::<Node>(&());
         let objects: Vec<Node> = read(&self.cluster, &kind, None, "", &mut unread).await?;
         let name = |name: &Option<String>| name.clone().unwrap_or_default();
-        Ok(Nodes {
+        Ok(ClusterNodes {
             reports: reports
                 .into_iter()
                 .map(|n| (name(&n.metadata.name), n))
@@ -141,7 +141,7 @@ impl Source {
     }
 }
 
-impl Nodes {
+impl ClusterNodes {
     /// The nodes selected by `--node`, or all nodes.
     pub(super) fn selected(&self, requested: &[String]) -> Result<Vec<String>, Failure> {
         let known: BTreeSet<&String> = self.reports.keys().chain(self.objects.keys()).collect();

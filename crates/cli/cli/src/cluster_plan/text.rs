@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use albacore_api::counted;
 use albacore_forecast::{
-    Assignment, DeploymentPlan, DiffReport, NewPlan, NodeDiff, NodePlan, PlanReport, PodDiff,
-    Quality, RunningPod, ThreadMove,
+    DeploymentPlan, DiffReport, NewPlan, NodeDiff, NodePlan, PlanReport, PodDiff, Quality,
+    RunningPod, ThreadAssignment, ThreadMove,
 };
 
 use crate::draw::relaxed_rule;
@@ -75,7 +75,7 @@ fn new_pod_text(text: &mut String, plan: &NewPlan) {
 }
 
 /// One line per worker: `0* 8 16`, main thread first.
-fn workers_text(text: &mut String, assignments: &[Assignment]) {
+fn workers_text(text: &mut String, assignments: &[ThreadAssignment]) {
     for of_worker in assignments.chunk_by(|a, b| a.worker == b.worker) {
         let Some(first) = of_worker.first() else {
             continue;
@@ -89,7 +89,7 @@ fn workers_text(text: &mut String, assignments: &[Assignment]) {
     }
 }
 
-fn cpu(of: &Assignment) -> String {
+fn cpu(of: &ThreadAssignment) -> String {
     let main = if of.rank == 0 { "*" } else { "" };
     format!("{}{main}", of.cpu)
 }

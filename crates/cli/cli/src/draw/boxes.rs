@@ -2,7 +2,7 @@
 
 use albacore_topology::{CAPACITY_MAX, Cpu};
 
-use super::layout::{Flow, Size, flow_runs};
+use super::layout::{RowLayout, Size, flow_runs};
 use super::tree::{Core, Domain, DomainOrCore};
 use albacore_svg::{Svg, bold_width};
 
@@ -22,7 +22,7 @@ pub(super) type DrawCpu<'d> = dyn FnMut(&mut Svg, &Cpu, (f64, f64)) + 'd;
 #[derive(Debug)]
 pub(super) struct Boxes<'a> {
     parts: Vec<SizedDomainOrCore<'a>>,
-    flow: Flow,
+    flow: RowLayout,
     cell: Size,
 }
 

@@ -10,7 +10,7 @@ use albacore_topology::{Cpu, Level};
 
 use super::columns::{listed, paragraph, ranges};
 use super::rules_in_words::{named, numbered};
-use crate::args::{Policy, mode_name};
+use crate::args::{PolicyArg, mode_name};
 use crate::planning::SinglePlan;
 
 /// Column at which the sentences start.
@@ -238,8 +238,8 @@ fn rules(plan: &SinglePlan, why: &Explanation) -> String {
             .map(|r| format!("{} by {}", numbered(r.rule), r.amount))
             .collect();
         sentences += &match plan.policy {
-            Policy::RoundRobin => format!("Round robin breaks {}. ", listed(&list)),
-            Policy::Tuna => format!(
+            PolicyArg::RoundRobin => format!("Round robin breaks {}. ", listed(&list)),
+            PolicyArg::Tuna => format!(
                 "Not all rules can be kept here; relaxed by the least that was found: {}. ",
                 listed(&list)
             ),

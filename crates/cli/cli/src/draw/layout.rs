@@ -10,7 +10,7 @@ pub(super) struct Size {
 
 /// Upper left corner of each child within its parent, and the size of the whole.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Flow {
+pub(super) struct RowLayout {
     pub(super) corners: Vec<(f64, f64)>,
     pub(super) size: Size,
 }
@@ -22,8 +22,8 @@ const RAGGED_COST: f64 = 1.4;
 
 /// Lays out `children` in order in rows with spacing `gap`, so that the aspect ratio (width /
 /// height) is closest to `aspect` without leaving holes.
-pub(super) fn flow(children: &[Size], gap: f64, aspect: f64) -> Flow {
-    let mut best = Flow::default();
+pub(super) fn flow(children: &[Size], gap: f64, aspect: f64) -> RowLayout {
+    let mut best = RowLayout::default();
     let mut best_cost = f64::INFINITY;
     for columns in 1..=children.len() {
         let flow = rows_of(children, columns, gap);
@@ -39,22 +39,22 @@ pub(super) fn flow(children: &[Size], gap: f64, aspect: f64) -> Flow {
 
 /// Lays out `runs` of children: first each run separately, then the runs beside or below each
 /// other.
-pub(super) fn flow_runs(runs: &[Vec<Size>], gap: f64, aspect: f64) -> Flow {
-    let inner: Vec<Flow> = runs.iter().map(|run| flow(run, gap, aspect)).collect();
+pub(super) fn flow_runs(runs: &[Vec<Size>], gap: f64, aspect: f64) -> RowLayout {
+    let inner: Vec<RowLayout> = runs.iter().map(|run| flow(run, gap, aspect)).collect();
     let sizes: Vec<Size> = inner.iter().map(|flow| flow.size).collect();
     let outer = flow(&sizes, gap, aspect);
     let shifted = inner
         .iter()
         .zip(&outer.corners)
         .flat_map(|(run, &(x0, y0))| run.corners.iter().map(move |&(x, y)| (x0 + x, y0 + y)));
-    Flow {
+    RowLayout {
         corners: shifted.collect(),
         size: outer.size,
     }
 }
 
-fn rows_of(children: &[Size], columns: usize, gap: f64) -> Flow {
-    let mut flow = Flow::default();
+fn rows_of(children: &[Size], columns: usize, gap: f64) -> RowLayout {
+    let mut flow = RowLayout::default();
     let mut y = 0.0;
     for row in children.chunks(columns) {
         let mut x = 0.0;

@@ -4,7 +4,7 @@
 use super::picture::{Heading, LegendKey, Picture, ThreadMark, grouped, verdict};
 use super::plan_text::relaxed_line;
 use super::style::worker_color;
-use super::threads::{OnCpus, Thread, of_plan};
+use super::threads::{DrawnThread, OnCpus, of_plan};
 use super::tree::summary;
 use crate::args::mode_name;
 use crate::planning::SinglePlan;
@@ -34,9 +34,9 @@ pub(crate) fn plan_svg(plan: &SinglePlan) -> String {
 /// owner.
 pub(super) fn marks(
     on_cpus: &OnCpus,
-    describe: &dyn Fn(&Thread) -> (String, String, String),
+    describe: &dyn Fn(&DrawnThread) -> (String, String, String),
 ) -> std::collections::BTreeMap<albacore_topology::CpuId, Vec<ThreadMark>> {
-    let mark = |thread: &Thread| {
+    let mark = |thread: &DrawnThread| {
         let (label, color, owner) = describe(thread);
         let is_main = thread.is_main();
         let role = if is_main { "main thread" } else { "peer" };
@@ -53,7 +53,7 @@ pub(super) fn marks(
             title,
         }
     };
-    let on_cpu = |threads: &Vec<Thread>| {
+    let on_cpu = |threads: &Vec<DrawnThread>| {
         let mut threads = threads.clone();
         threads.sort_by_key(|t| (!t.is_main(), t.deployment, t.slot));
         threads.iter().map(mark).collect()

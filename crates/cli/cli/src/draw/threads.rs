@@ -9,7 +9,7 @@ use crate::planning::{JointPlan, SinglePlan};
 
 /// A thread to draw.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Thread {
+pub(super) struct DrawnThread {
     /// Index of its deployment, if there are several.
     pub(super) deployment: Option<usize>,
     pub(super) slot: Slot,
@@ -18,7 +18,7 @@ pub(super) struct Thread {
     pub(super) from: Option<CpuId>,
 }
 
-impl Thread {
+impl DrawnThread {
     pub(super) fn is_main(&self) -> bool {
         self.slot.rank.0 == 0
     }
@@ -34,7 +34,7 @@ impl Thread {
 }
 
 /// The threads on each cpu, main threads first.
-pub(super) type OnCpus = BTreeMap<CpuId, Vec<Thread>>;
+pub(super) type OnCpus = BTreeMap<CpuId, Vec<DrawnThread>>;
 
 /// The threads of a plan of one deployment.
 pub(super) fn of_plan(plan: &SinglePlan) -> OnCpus {
@@ -68,7 +68,7 @@ fn add_threads(
 ) {
     for (slot, cpu) in mapping.iter() {
         let before = current.and_then(|current| current.cpu(slot));
-        on_cpus.entry(cpu).or_default().push(Thread {
+        on_cpus.entry(cpu).or_default().push(DrawnThread {
             deployment,
             slot,
             cpu,

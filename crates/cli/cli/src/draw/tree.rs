@@ -30,12 +30,12 @@ pub(super) struct Core<'a> {
     pub(super) cpus: Vec<&'a Cpu>,
 }
 
-type Level = (&'static str, fn(&Cpu) -> u32);
+type NestingLevel = (&'static str, fn(&Cpu) -> u32);
 
 /// The outermost boxes of a machine.
 pub(super) fn nest(machine: &Topology) -> Vec<DomainOrCore<'_>> {
     let cpus: Vec<&Cpu> = machine.cpus().iter().collect();
-    let mut levels: Vec<Level> = vec![("package", |c| c.package)];
+    let mut levels: Vec<NestingLevel> = vec![("package", |c| c.package)];
     if is_inside(&cpus, |c| c.numa, |c| c.package) && is_inside(&cpus, |c| c.l3, |c| c.numa) {
         levels.push(("numa", |c| c.numa));
     }
@@ -51,7 +51,7 @@ fn is_inside(cpus: &[&Cpu], inner: fn(&Cpu) -> u32, outer: fn(&Cpu) -> u32) -> b
         .all(|c| *outer_of.entry(inner(c)).or_insert(outer(c)) == outer(c))
 }
 
-fn divide<'a>(cpus: &[&'a Cpu], levels: &[Level]) -> Vec<DomainOrCore<'a>> {
+fn divide<'a>(cpus: &[&'a Cpu], levels: &[NestingLevel]) -> Vec<DomainOrCore<'a>> {
     let Some((&(name, field), finer)) = levels.split_first() else {
         let cores = groups(cpus, |c| c.core).into_iter();
         return cores.map(|(number, cpus)| core(number, cpus)).collect();
@@ -121,7 +121,7 @@ pub(super) fn summary(machine: &Topology) -> String {
     if slow > 0 && slow < cores {
         parts[1] = format!("{cores} cores ({} fast, {slow} slow)", cores - slow);
     }
-    let levels: [Level; 2] = [("L2", |c| c.l2), ("L3", |c| c.l3)];
+    let levels: [NestingLevel; 2] = [("L2", |c| c.l2), ("L3", |c| c.l3)];
     for (name, field) in levels {
         let domains = count(&cpus, field);
         if name == "L3" || domains != cores {

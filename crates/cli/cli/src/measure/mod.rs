@@ -17,7 +17,7 @@ use crate::args::TopologyArgs;
 use crate::draw;
 use crate::limits::{MEASURE_TIME, PAIR_ATTEMPTS, PAIR_TIME_MAX, PAIR_TIME_MIN};
 use crate::machine::{Machine, restrict};
-use albacore_command::{Failure, Output, print, print_json, sentence};
+use albacore_command::{Failure, OutputFormat, print, print_json, sentence};
 
 pub(crate) use pairs::Coverage;
 
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &TopologyArgs) -> Result<(), Failure> {
         let what = "--measure measures this machine, not that of --topology: leave one out";
         return Err(Failure::Usage(what.to_owned()));
     }
-    if args.output == Output::Svg {
+    if args.output == OutputFormat::Svg {
         let what = "--measure: the result has no picture; use --output text or json";
         return Err(Failure::Usage(what.to_owned()));
     }
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &TopologyArgs) -> Result<(), Failure> {
         write(path, &measurement.file)?;
     }
     match args.output {
-        Output::Json => print_json(&measurement.file),
+        OutputFormat::Json => print_json(&measurement.file),
         _ => print(&draw::measured_text(&measurement, args.write.as_deref())),
     }
 }

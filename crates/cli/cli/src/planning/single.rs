@@ -10,7 +10,7 @@ use albacore_topology::Topology;
 
 use super::distances::{PlanDistances, plan_distances};
 use super::{current_plan, failed_check};
-use crate::args::{Mode, PlanArgs, Policy, ThreadArg};
+use crate::args::{ModeArg, PlanArgs, PolicyArg, ThreadArg};
 use crate::limits::{EXPLAIN_BUDGET, PLAN_BUDGET};
 use crate::machine::Machine;
 use albacore_command::Failure;
@@ -20,7 +20,7 @@ use albacore_command::Failure;
 pub(crate) struct SinglePlan {
     /// The problem on the usable CPUs; `current` is the plan in force, if given.
     pub(crate) problem: Problem,
-    pub(crate) policy: Policy,
+    pub(crate) policy: PolicyArg,
     /// Has passed the checker.
     pub(crate) solution: Solution,
     pub(crate) solve_micros: u64,
@@ -98,7 +98,7 @@ pub(super) fn explained_plan(
 ) -> Result<SinglePlan, Failure> {
     let (explanation, thread) = explained(&problem, &solution.mapping, args)?;
     Ok(SinglePlan {
-        policy: Policy::Tuna,
+        policy: PolicyArg::Tuna,
         solution,
         solve_micros: 0,
         machine: problem.topology.clone(),
@@ -111,7 +111,7 @@ pub(super) fn explained_plan(
 }
 
 /// W, T and mode from the command line, which are required if no file is given.
-fn requested_size(args: &PlanArgs) -> Result<(u16, u16, Mode), Failure> {
+fn requested_size(args: &PlanArgs) -> Result<(u16, u16, ModeArg), Failure> {
     let (Some(workers), Some(threads), Some(mode)) = (args.workers, args.threads, args.mode) else {
         let what = "--workers, --threads and --mode are required, or a file with -f";
         return Err(Failure::Usage(what.to_owned()));
@@ -126,8 +126,8 @@ fn requested_size(args: &PlanArgs) -> Result<(u16, u16, Mode), Failure> {
 
 fn solve_with(problem: &Problem, args: &PlanArgs) -> Result<Solution, Failure> {
     let solved = match args.policy {
-        Policy::RoundRobin => round_robin(problem),
-        Policy::Tuna => {
+        PolicyArg::RoundRobin => round_robin(problem),
+        PolicyArg::Tuna => {
             let limit = args.time_limit.unwrap_or(PLAN_BUDGET);
             solve(problem, &mut WorkBudget::of_time(limit))
         }

@@ -27,14 +27,14 @@ pub(super) enum Floats {
 
 /// A matrix of rows x columns floats.
 #[derive(Debug, PartialEq)]
-pub(super) struct Table {
+pub(super) struct Matrix {
     pub(super) rows: usize,
     pub(super) columns: usize,
     pub(super) floats: Floats,
 }
 
 /// Reads a table of float32 or float64 in either byte order and either array order.
-pub(super) fn read_table(path: &Path) -> Result<Table, Failure> {
+pub(super) fn read_table(path: &Path) -> Result<Matrix, Failure> {
     read(path, |shape| match *shape {
         [rows, columns] => Some((rows, columns)),
         _ => None,
@@ -42,7 +42,7 @@ pub(super) fn read_table(path: &Path) -> Result<Table, Failure> {
 }
 
 /// Reads an array of one float per row, or a table like [`read_table`].
-pub(super) fn read_vector_or_table(path: &Path) -> Result<Table, Failure> {
+pub(super) fn read_vector_or_table(path: &Path) -> Result<Matrix, Failure> {
     read(path, |shape| match *shape {
         [rows] => Some((rows, 1)),
         [rows, columns] => Some((rows, columns)),
@@ -68,13 +68,13 @@ pub(super) fn write<T: AutoSerialize + Copy>(
 /// Returns the rows and columns of a shape, if it is accepted as a table.
 type TableShape = fn(&[u64]) -> Option<(u64, u64)>;
 
-fn read(path: &Path, table_shape: TableShape) -> Result<Table, Failure> {
+fn read(path: &Path, table_shape: TableShape) -> Result<Matrix, Failure> {
     let file = File::open(path).map_err(|e| Failure::file(path, &e))?;
     parse(BufReader::new(file), table_shape)
         .map_err(|reason| Failure::Failed(format!("{}: {reason}", path.display())))
 }
 
-fn parse(mut reader: impl Read, table_shape: TableShape) -> Result<Table, String> {
+fn parse(mut reader: impl Read, table_shape: TableShape) -> Result<Matrix, String> {
     let header = read_header(&mut reader)?;
     let Some((rows, columns)) = table_shape(header.shape()) else {
         let shape = header.shape();
@@ -103,7 +103,7 @@ fn parse(mut reader: impl Read, table_shape: TableShape) -> Result<Table, String
         4 => Floats::F32(read_elements(header, &mut reader)?),
         _ => Floats::F64(read_elements(header, &mut reader)?),
     };
-    Ok(Table {
+    Ok(Matrix {
         rows,
         columns,
         floats: match floats {

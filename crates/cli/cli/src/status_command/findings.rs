@@ -7,7 +7,9 @@
 use albacore_api::{counted, remedy_of};
 use serde::Serialize;
 
-use super::report::{ConditionReport, DeploymentReport, PlacementReport, PodReport, State};
+use super::report::{
+    ConditionReport, DeploymentReport, DeploymentState, PlacementReport, PodReport,
+};
 use super::text::is_problem_condition;
 
 /// One problem.
@@ -33,7 +35,7 @@ pub(super) fn finding(about: &str, message: String, remedy: &str) -> Finding {
 pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
     let about = format!("{}/{}", of.namespace, of.name);
     let mut found = Vec::new();
-    if of.state == State::Terminating {
+    if of.state == DeploymentState::Terminating {
         found.push(finding(&about, "is being deleted".to_owned(), ""));
     }
     if of.conditions.is_empty() {

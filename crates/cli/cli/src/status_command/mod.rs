@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 
 use albacore_api::{InferenceDeployment, NodePlacement, ServerLimit, Utilization};
 use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, ObjectKey};
-use albacore_command::{Failure, Output, print, print_json, sentence};
+use albacore_command::{Failure, OutputFormat, print, print_json, sentence};
 use albacore_topology::CpuSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -25,29 +25,29 @@ use crate::draw::{self, PodStrip};
 use annotated_pods::AnnotatedPodReport;
 use findings::{Finding, findings};
 use report::{
-    BatchingReport, ClusterObjects, DEPLOYMENT_LABEL, DeploymentReport, PodReport, Report,
+    BatchingReport, ClusterObjects, DEPLOYMENT_LABEL, DeploymentReport, PodReport, StatusReport,
 };
 use text::count;
 
 /// `albacore status`.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let request = Request {
-        target: Target::of(args.name.as_deref()),
+    let request = StatusSelection {
+        target: StatusTarget::of(args.name.as_deref()),
         is_everywhere: args.all_namespaces,
         threads: args.threads,
     };
     let report = fetch(&args.cluster, request)?;
     match args.output {
-        Output::Text => print(&text::text(&report, args.name.is_some())),
-        Output::Json => print_json(&report),
-        Output::Svg => print(&picture(&report)),
+        OutputFormat::Text => print(&text::text(&report, args.name.is_some())),
+        OutputFormat::Json => print_json(&report),
+        OutputFormat::Svg => print(&picture(&report)),
     }
 }
 
 /// `albacore explain`.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
-    let request = Request {
-        target: Target::of(Some(&args.name)),
+    let request = StatusSelection {
+        target: StatusTarget::of(Some(&args.name)),
         is_everywhere: false,
         threads: false,
     };
@@ -56,7 +56,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     let of_pods = report.pods.iter().flat_map(AnnotatedPodReport::findings);
     let found: Vec<Finding> = of_deployments.chain(of_pods).collect();
     match args.is_json {
-        true => print_json(&Explanation {
+        true => print_json(&StatusExplanation {
             findings: &found,
             utilization: report
                 .deployments
@@ -70,7 +70,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
 }
 
 #[derive(Serialize)]
-struct Explanation<'a> {
+struct StatusExplanation<'a> {
     findings: &'a [Finding],
     /// Utilization of front end and workers, and which of them is the bottleneck.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ fn batching(of: &DeploymentReport) -> impl Iterator<Item = BatchingLine<'_>> {
     })
 }
 
-fn in_sentences(name: &str, found: &[Finding], report: &Report) -> String {
+fn in_sentences(name: &str, found: &[Finding], report: &StatusReport) -> String {
     let mut text = String::new();
     if found.is_empty() {
         let _ = writeln!(text, "{name} has no problems"); // infallible: a String
@@ -157,7 +157,7 @@ fn limit_in_words(utilization: &Utilization) -> String {
     format!("utilization: front end {front} (busiest thread), workers {workers}: {verdict}")
 }
 
-fn picture(report: &Report) -> String {
+fn picture(report: &StatusReport) -> String {
     let mut strips = Vec::new();
     for (index, deployment) in report.deployments.iter().enumerate() {
         for pod in &deployment.pods {
@@ -201,7 +201,7 @@ fn strip(deployment: usize, namespace: &str, pod: &PodReport) -> PodStrip {
 
 /// The objects selected on the command line.
 #[derive(Clone, Copy)]
-enum Target<'a> {
+enum StatusTarget<'a> {
     /// All deployments and all annotated pods.
     All,
     Deployment(&'a str),
@@ -209,7 +209,7 @@ enum Target<'a> {
     Pod(&'a str),
 }
 
-impl<'a> Target<'a> {
+impl<'a> StatusTarget<'a> {
     fn of(name: Option<&'a str>) -> Self {
         match name {
             None => Self::All,
@@ -223,19 +223,22 @@ impl<'a> Target<'a> {
 
 /// The selection on the command line.
 #[derive(Clone, Copy)]
-struct Request<'a> {
-    target: Target<'a>,
+struct StatusSelection<'a> {
+    target: StatusTarget<'a>,
     is_everywhere: bool,
     threads: bool,
 }
 
 /// Reads all objects that the report needs.
-fn fetch(args: &ClusterArgs, request: Request<'_>) -> Result<Report, Failure> {
+fn fetch(args: &ClusterArgs, request: StatusSelection<'_>) -> Result<StatusReport, Failure> {
     block_on(fetch_report(args, request))
 }
 
-async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report, Failure> {
-    let Request {
+async fn fetch_report(
+    args: &ClusterArgs,
+    request: StatusSelection<'_>,
+) -> Result<StatusReport, Failure> {
+    let StatusSelection {
         target,
         is_everywhere,
         threads,
@@ -245,23 +248,23 @@ async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report
     let namespace = (!is_everywhere).then_some(own);
     let mut objects = ClusterObjects::default();
     match target {
-        Target::All => read_deployments(&cluster, namespace, &mut objects).await?,
-        Target::Deployment(name) => {
+        StatusTarget::All => read_deployments(&cluster, namespace, &mut objects).await?,
+        StatusTarget::Deployment(name) => {
             read_deployment(&cluster, &ObjectKey::new(own, name), &mut objects).await?;
         }
-        Target::Pod(name) => {
+        StatusTarget::Pod(name) => {
             let key = ObjectKey::new(own, name);
             objects.annotated = vec![annotated_pods::read_one(&cluster, &key).await?];
         }
     }
     let nodes = ApiResource::erase::<NodePlacement>(&());
     objects.nodes = read(&cluster, &nodes, None, "", &mut objects.unread).await?;
-    if matches!(target, Target::All) {
+    if matches!(target, StatusTarget::All) {
         let unread = &mut objects.unread;
         objects.annotated = annotated_pods::read_annotated(&cluster, namespace, unread).await;
     }
     objects.now = Timestamp::now();
-    let mut report = Report::of(objects);
+    let mut report = StatusReport::of(objects);
     if threads {
         threads::add(&cluster, &mut report).await;
     }
@@ -336,7 +339,7 @@ mod tests {
             "spec": {"models": [{"name": "m", "uri": "pvc://models/m.ubj"}]},
             "status": {"models": [{"name": "m", "loaded": "2/2", "batching": [
                 {"kind": "contribs", "deferred": "1/2", "reason": "deferred: for a reason"}]}]}});
-        let report = Report::of(ClusterObjects {
+        let report = StatusReport::of(ClusterObjects {
             deployments: vec![serde_json::from_value(deployment).unwrap()],
             ..ClusterObjects::default()
         });

@@ -36,7 +36,7 @@ pub(super) struct ClusterObjects {
 }
 
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct StatusReport {
     pub(super) deployments: Vec<DeploymentReport>,
     /// Pods that opted in by annotation, or the pod given on the command line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -49,7 +49,7 @@ pub(super) struct DeploymentReport {
     pub(super) namespace: String,
     pub(super) name: String,
     /// State according to kstatus, which Flux and Argo CD also use.
-    pub(super) state: State,
+    pub(super) state: DeploymentState,
     pub(super) ready: Option<String>,
     pub(super) mode: String,
     pub(super) workers: u16,
@@ -75,7 +75,7 @@ pub(super) struct DeploymentReport {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum State {
+pub(super) enum DeploymentState {
     Current,
     InProgress,
     Failed,
@@ -102,7 +102,7 @@ pub(super) struct ModelReport {
     pub(super) p99: Option<String>,
     pub(super) bad_rate: Option<String>,
     pub(super) slo_met: Option<bool>,
-    pub(super) latency: Vec<LatencyReport>,
+    pub(super) latency: Vec<ModelLatencyReport>,
     pub(super) batching: Vec<BatchingReport>,
 }
 
@@ -116,7 +116,7 @@ pub(super) struct BatchingReport {
 }
 
 #[derive(Serialize)]
-pub(super) struct LatencyReport {
+pub(super) struct ModelLatencyReport {
     pub(super) kind: String,
     pub(super) per_row: String,
     pub(super) per_batch: String,
@@ -189,7 +189,7 @@ pub(super) struct PlacementReport {
     pub(super) reason: Option<String>,
 }
 
-impl Report {
+impl StatusReport {
     /// The report on `objects`; deployments are ordered by namespace and name, pods by name.
     pub(super) fn of(objects: ClusterObjects) -> Self {
         let ClusterObjects {
@@ -218,7 +218,7 @@ impl Report {
 
 impl DeploymentReport {
     fn of(deployment: InferenceDeployment, pods: &[Pod], nodes: NodesAt<'_>) -> Self {
-        let state = State::of(&deployment);
+        let state = DeploymentState::of(&deployment);
         let namespace = deployment.metadata.namespace.unwrap_or_default();
         let name = deployment.metadata.name.unwrap_or_default();
         let (spec, status) = (deployment.spec, deployment.status.unwrap_or_default());
@@ -237,7 +237,7 @@ impl DeploymentReport {
                 p99: reported.and_then(|m| m.p99.clone()),
                 bad_rate: reported.and_then(|m| m.bad_rate.clone()),
                 slo_met: reported.and_then(|m| m.slo_met),
-                latency: latency.map(LatencyReport::of).collect(),
+                latency: latency.map(ModelLatencyReport::of).collect(),
                 batching: batching.map(BatchingReport::of).collect(),
             }
         });
@@ -309,7 +309,7 @@ impl ModelReport {
     }
 }
 
-impl LatencyReport {
+impl ModelLatencyReport {
     fn of(model: &albacore_api::LatencyModel) -> Self {
         Self {
             kind: model.kind.clone(),
@@ -329,7 +329,7 @@ impl BatchingReport {
     }
 }
 
-impl State {
+impl DeploymentState {
     /// The state by the rules of kstatus.
     fn of(deployment: &InferenceDeployment) -> Self {
         let status = deployment.status.as_ref();

@@ -4,11 +4,12 @@ use albacore_api::{TrafficStatus, counted};
 
 use super::annotated_pods::AnnotatedPodReport;
 use super::report::{
-    DeploymentReport, ModelReport, PlacementReport, PodReport, Report, State, ThreadReport,
+    DeploymentReport, DeploymentState, ModelReport, PlacementReport, PodReport, StatusReport,
+    ThreadReport,
 };
 
 /// The report as text; `is_single` if one deployment was given, which is then shown in full.
-pub(super) fn text(report: &Report, is_single: bool) -> String {
+pub(super) fn text(report: &StatusReport, is_single: bool) -> String {
     let mut lines = Vec::new();
     if report.deployments.is_empty() && report.pods.is_empty() {
         lines
@@ -34,12 +35,12 @@ pub(super) fn text(report: &Report, is_single: bool) -> String {
 }
 
 /// Explanation of a state, printed after its name.
-pub(super) fn in_words(state: State) -> &'static str {
+pub(super) fn in_words(state: DeploymentState) -> &'static str {
     match state {
-        State::Current => "ready",
-        State::InProgress => "in progress",
-        State::Failed => "stalled",
-        State::Terminating => "terminating",
+        DeploymentState::Current => "ready",
+        DeploymentState::InProgress => "in progress",
+        DeploymentState::Failed => "stalled",
+        DeploymentState::Terminating => "terminating",
     }
 }
 

@@ -8,7 +8,7 @@ use albacore_cluster::{ApiResource, Cluster, ErrorClass, ExecOutput, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 
-use super::report::{PodReport, Report, ThreadReport};
+use super::report::{PodReport, StatusReport, ThreadReport};
 use crate::cluster_access::typed;
 use albacore_command::sentence;
 
@@ -29,7 +29,7 @@ struct Dumped {
 }
 
 /// Adds the threads of all pods in the report; errors are added to the report.
-pub(super) async fn add(cluster: &Cluster, report: &mut Report) {
+pub(super) async fn add(cluster: &Cluster, report: &mut StatusReport) {
     let kind = ApiResource::erase::<Pod>(&());
     let agents: Vec<Pod> = match cluster.list(&kind, None, AGENTS).await {
         Ok(found) => typed(found, &mut report.unread),
@@ -41,7 +41,7 @@ pub(super) async fn add(cluster: &Cluster, report: &mut Report) {
             return;
         }
     };
-    let Report {
+    let StatusReport {
         deployments,
         pods,
         unread,

@@ -18,7 +18,7 @@ use albacore_testbed::{ControlPlane, Options, product, product_of};
 use serde_json::{Value, json};
 
 use super::Apply;
-use crate::Subject;
+use crate::JobSubject;
 use crate::job::JobClient;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -178,7 +178,7 @@ impl Rig {
         let job = JobClient {
             cluster: Cluster::connect_as_user(&options).await.unwrap(),
             key: ObjectKey::new("default", "albacore-tune-fraud"),
-            subject: Subject::Tune {
+            subject: JobSubject::Tune {
                 name: "fraud".to_owned(),
                 node: None,
                 options: Vec::new(),

@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::job::{JobClient, typed};
 use crate::limits::{API_SERVER_TIME_MAX, CONFLICTS_MAX, EXPERIMENT_POLL};
 use patch::{Patches, is_unedited};
-use serving::{RolloutState, rollout_state};
+use serving::{ValuesRollout, rollout_state};
 
 /// Applies the chosen values to a deployment.
 pub(crate) struct Apply {
@@ -36,7 +36,8 @@ impl Apply {
         let cluster = &self.job.cluster;
         let tried = cluster.try_merge_spec(&kind(), &self.key, &same).await;
         tried.map_err(|error| self.job.failed(&error))?;
-        let (RolloutState::Pending(why) | RolloutState::Rejected(why)) = rollout_state(&self.read)
+        let (ValuesRollout::Pending(why) | ValuesRollout::Rejected(why)) =
+            rollout_state(&self.read)
         else {
             return self.measure(1).await.map(drop);
         };

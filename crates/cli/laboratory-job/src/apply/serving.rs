@@ -22,7 +22,7 @@ const HTTP: &str = "http";
 
 /// Rollout state of a deployment's values.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) enum RolloutState {
+pub(super) enum ValuesRollout {
     /// In force in all pods.
     InForce,
     /// Being rolled out.
@@ -32,10 +32,10 @@ pub(super) enum RolloutState {
 }
 
 /// The rollout state according to the controller's status.
-pub(super) fn rollout_state(object: &DynamicObject) -> RolloutState {
+pub(super) fn rollout_state(object: &DynamicObject) -> ValuesRollout {
     let status = &object.data["status"];
     if status["observedGeneration"].as_i64() < object.metadata.generation {
-        return RolloutState::Pending("the controller has not seen the last edit yet".to_owned());
+        return ValuesRollout::Pending("the controller has not seen the last edit yet".to_owned());
     }
     let condition = |kind: &str| {
         let mut all = status["conditions"].as_array().into_iter().flatten();
@@ -51,14 +51,14 @@ pub(super) fn rollout_state(object: &DynamicObject) -> RolloutState {
         )
     };
     if let Some(stalled) = is_true("Stalled") {
-        return RolloutState::Rejected(text(stalled));
+        return ValuesRollout::Rejected(text(stalled));
     }
     match (is_true("Reconciling"), condition("Ready")) {
-        (Some(of), _) if of["reason"] == "SettingsRefused" => RolloutState::Rejected(text(of)),
-        (Some(of), _) => RolloutState::Pending(text(of)),
-        (None, Some(ready)) if ready["status"] == "True" => RolloutState::InForce,
-        (None, Some(ready)) => RolloutState::Pending(text(ready)),
-        (None, None) => RolloutState::Pending("it is scaled to zero".to_owned()),
+        (Some(of), _) if of["reason"] == "SettingsRefused" => ValuesRollout::Rejected(text(of)),
+        (Some(of), _) => ValuesRollout::Pending(text(of)),
+        (None, Some(ready)) if ready["status"] == "True" => ValuesRollout::InForce,
+        (None, Some(ready)) => ValuesRollout::Pending(text(ready)),
+        (None, None) => ValuesRollout::Pending("it is scaled to zero".to_owned()),
     }
 }
 
@@ -70,19 +70,19 @@ impl Apply {
         // bound: TAKE_UP_TIME_MAX; the controller reports earlier if the pods make no progress.
         while begin.elapsed() < TAKE_UP_TIME_MAX {
             match rollout_state(&self.read_current().await?) {
-                RolloutState::InForce => {
+                ValuesRollout::InForce => {
                     if since.get_or_insert_with(Instant::now).elapsed() >= SETTLE_TIME {
                         return Ok(());
                     }
                 }
-                RolloutState::Pending(why) => {
+                ValuesRollout::Pending(why) => {
                     since = None;
                     if why != last {
                         eprintln!("{}: {why}", self.key);
                         last = why;
                     }
                 }
-                RolloutState::Rejected(why) => return Err(Failure::Failed(why)),
+                ValuesRollout::Rejected(why) => return Err(Failure::Failed(why)),
             }
             tokio::time::sleep(EXPERIMENT_POLL).await;
         }

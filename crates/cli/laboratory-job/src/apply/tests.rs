@@ -5,7 +5,7 @@ use albacore_cluster::DynamicObject;
 use serde_json::{Value, json};
 
 use super::patch::{Patches, is_unedited};
-use super::serving::{RolloutState, rollout_state};
+use super::serving::{ValuesRollout, rollout_state};
 
 fn object(spec: &Value, status: &Value) -> DynamicObject {
     let object = json!({
@@ -83,24 +83,24 @@ fn values_are_in_force_when_the_controller_has_observed_their_generation() {
     };
     let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "message": "2 of 3"});
     let ready = condition("Ready", "True", "Serving");
-    assert_eq!(of(2, json!([ready])), RolloutState::InForce);
-    assert_eq!(of(3, json!([ready])), RolloutState::InForce);
-    assert!(matches!(of(1, json!([ready])), RolloutState::Pending(_)));
+    assert_eq!(of(2, json!([ready])), ValuesRollout::InForce);
+    assert_eq!(of(3, json!([ready])), ValuesRollout::InForce);
+    assert!(matches!(of(1, json!([ready])), ValuesRollout::Pending(_)));
     let rolling = condition("Reconciling", "True", "RollingOut");
-    let pending = RolloutState::Pending("RollingOut: 2 of 3".to_owned());
+    let pending = ValuesRollout::Pending("RollingOut: 2 of 3".to_owned());
     assert_eq!(of(2, json!([ready, rolling])), pending);
     for [kind, reason] in [
         ["Stalled", "ProgressDeadlineExceeded"],
         ["Reconciling", "SettingsRefused"],
     ] {
-        let rejected = RolloutState::Rejected(format!("{reason}: 2 of 3"));
+        let rejected = ValuesRollout::Rejected(format!("{reason}: 2 of 3"));
         assert_eq!(
             of(2, json!([ready, condition(kind, "True", reason)])),
             rejected
         );
     }
     let unready = condition("Ready", "Unknown", "StateUnread");
-    let pending = RolloutState::Pending("StateUnread: 2 of 3".to_owned());
+    let pending = ValuesRollout::Pending("StateUnread: 2 of 3".to_owned());
     assert_eq!(of(2, json!([unready])), pending);
-    assert!(matches!(of(2, json!([])), RolloutState::Pending(_)));
+    assert!(matches!(of(2, json!([])), ValuesRollout::Pending(_)));
 }

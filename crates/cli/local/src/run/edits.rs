@@ -4,10 +4,10 @@ use albacore_api::Server;
 use albacore_plan::SubjectPolicy;
 
 use super::restart::PlacementState;
-use super::{Run, read};
+use super::{LocalRun, read};
 use crate::events;
 
-impl Run {
+impl LocalRun {
     /// Applies the edits that a running server supports, and reports the others.
     pub(super) fn reload_file(&mut self) {
         let now = match read(&self.options.file) {

@@ -13,7 +13,7 @@ use albacore_placer::{
 use albacore_plan::{ServerKind, SubjectPolicy};
 use serde_json::Value;
 
-use super::{Run, RunEnd};
+use super::{LocalRun, RunEnd};
 use crate::message::Message;
 use crate::restart_policy::FAILED_STARTS_MAX;
 use crate::server::ServerProcess;
@@ -42,7 +42,7 @@ pub(super) fn subject(server: &Server, root: Pid, policy: SubjectPolicy) -> Subj
     }
 }
 
-impl Run {
+impl LocalRun {
     /// Records that the server is ready: at its own event or, for a user's own server, once all of
     /// its threads exist.
     pub(super) fn mark_ready(&mut self) {

@@ -8,7 +8,7 @@ use albacore_placer::{SubjectId, SubjectState, mapping_hash, read_workers};
 use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
 use albacore_trial::{SubjectSnapshot, SubjectTrial, TrialRun, TrialSpec, TrialState};
 
-use super::Run;
+use super::LocalRun;
 use super::restart::PlacementState;
 use crate::events;
 
@@ -20,7 +20,7 @@ pub(super) struct ServerTrial {
     reported: Option<String>,
 }
 
-impl Run {
+impl LocalRun {
     /// The policy of the file, with the arm of the trial's current window or the arm that the trial
     /// decided for.
     pub(super) fn policy_in_force(&self) -> SubjectPolicy {

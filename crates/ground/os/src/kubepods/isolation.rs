@@ -10,7 +10,7 @@ use crate::{HostRoot, OsError, Pid, read_comm, read_online};
 
 /// How far the cpus of a container are exclusive to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Isolation {
+pub enum CpuIsolation {
     /// It may use every cpu of the machine, as may others.
     None,
     /// It may use a subset of the cpus, some of which other containers may use as well.
@@ -19,7 +19,7 @@ pub enum Isolation {
     Exclusive,
 }
 
-impl Isolation {
+impl CpuIsolation {
     /// The name of the level in the API.
     pub fn name(self) -> &'static str {
         match self {
@@ -71,16 +71,16 @@ impl Neighbors {
 
     /// Compares the effective cpuset of the container in `directory` with those of all others;
     /// `None` if it has no processes.
-    pub fn isolation(&self, directory: &Path) -> Option<Isolation> {
+    pub fn isolation(&self, directory: &Path) -> Option<CpuIsolation> {
         let (_, own) = self.containers.iter().find(|(at, _)| at == directory)?;
         if *own == self.online {
-            return Some(Isolation::None);
+            return Some(CpuIsolation::None);
         }
         let mut others = self.containers.iter().filter(|(at, _)| at != directory);
         let is_shared = others.any(|(_, cpus)| !cpus.intersection(own).is_empty());
         Some(match is_shared {
-            true => Isolation::SharedPool,
-            false => Isolation::Exclusive,
+            true => CpuIsolation::SharedPool,
+            false => CpuIsolation::Exclusive,
         })
     }
 }

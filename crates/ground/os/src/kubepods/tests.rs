@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
 
-use super::samples::{SAMPLES, Sample};
+use super::samples::{ContainerSample, SAMPLES};
 use super::*;
 use crate::Pid;
 
@@ -44,7 +44,7 @@ impl Node {
         node
     }
 
-    fn of(sample: &Sample) -> Self {
+    fn of(sample: &ContainerSample) -> Self {
         Self::new(sample.v1)
     }
 
@@ -228,18 +228,24 @@ fn isolation_depends_on_the_cpusets_of_other_containers() {
         let neighbors = Neighbors::read(&node.host, &kubepods).unwrap();
         neighbors.isolation(&own.directory).unwrap()
     };
-    assert_eq!(level(["0-7", "0-7", "0-7", "0-7"]), Isolation::None);
-    assert_eq!(level(["0-3", "0-3", "4-7", "0-3"]), Isolation::SharedPool);
-    assert_eq!(level(["0-3", "4-7", "4-7", "4-5"]), Isolation::Exclusive);
+    assert_eq!(level(["0-7", "0-7", "0-7", "0-7"]), CpuIsolation::None);
+    assert_eq!(
+        level(["0-3", "0-3", "4-7", "0-3"]),
+        CpuIsolation::SharedPool
+    );
+    assert_eq!(level(["0-3", "4-7", "4-7", "4-5"]), CpuIsolation::Exclusive);
     // Sandboxes and dead containers have all cpus and are ignored.
     node.group(&path(2), "20\n");
     node.process(20, 1, 1, "0::/");
     fs::write(node.host.proc.join("20/comm"), "pause\n").unwrap();
     node.group(&path(3), "");
-    assert_eq!(level(["0-3", "0-7", "0-7", "4-5"]), Isolation::Exclusive);
+    assert_eq!(level(["0-3", "0-7", "0-7", "4-5"]), CpuIsolation::Exclusive);
     // In another PID namespace, no container shows processes: all of them count.
     (1..=4).for_each(|n| drop(node.group(&path(n), "")));
-    assert_eq!(level(["0-3", "4-7", "0-7", "4-5"]), Isolation::SharedPool);
+    assert_eq!(
+        level(["0-3", "4-7", "0-7", "4-5"]),
+        CpuIsolation::SharedPool
+    );
 }
 
 /// Paths similar to the correct one: its components, components of others, and their separators.

@@ -46,11 +46,11 @@ fn a_good_file_is_read_whole() {
     let spec = read.spec;
     assert_eq!(
         (spec.workers, spec.threads, spec.mode),
-        (4, 2, Mode::Compact)
+        (4, 2, PlacementMode::Compact)
     );
     assert_eq!(spec.placement.policy, PlacementPolicy::RoundRobin);
-    assert_eq!(spec.placement.enforcement, Enforcement::Observe);
-    assert_eq!(spec.placement.main_thread, MainThread::WorkerSet);
+    assert_eq!(spec.placement.enforcement, EnforcementPolicy::Observe);
+    assert_eq!(spec.placement.main_thread, MainThreadPolicy::WorkerSet);
     assert_eq!(spec.models[0].uri.to_string(), "file:///models/fraud.ubj");
     assert_eq!(spec.models[0].slo.unwrap().latency.as_micros(), 25_000);
     assert_eq!(spec.models[0].slo.unwrap().percentile, 99.9);
@@ -92,13 +92,13 @@ fn threads_of_a_model_are_auto_or_a_number() {
 
 #[test]
 fn iterations_have_a_name_or_two_numbers() {
-    use crate::{IterationRange, Iterations, NamedIterations};
+    use crate::{IterationRangeSpec, IterationsSpec, NamedIterations};
     for (text, wanted) in [
-        ("All", Iterations::Named(NamedIterations::All)),
-        ("Best", Iterations::Named(NamedIterations::Best)),
+        ("All", IterationsSpec::Named(NamedIterations::All)),
+        ("Best", IterationsSpec::Named(NamedIterations::Best)),
         (
             "{begin: 1, end: 20}",
-            Iterations::Range(IterationRange { begin: 1, end: 20 }),
+            IterationsSpec::Range(IterationRangeSpec { begin: 1, end: 20 }),
         ),
     ] {
         let line = "    uri: file:///models/fraud.ubj";
@@ -110,7 +110,7 @@ fn iterations_have_a_name_or_two_numbers() {
         let again: InferenceDeployment = serde_json::from_value(json).unwrap();
         assert_eq!(again.spec.models[0].iterations, Some(wanted));
     }
-    let wrong = serde_json::from_str::<Iterations>("\"Last\"").unwrap_err();
+    let wrong = serde_json::from_str::<IterationsSpec>("\"Last\"").unwrap_err();
     assert!(
         wrong
             .to_string()

@@ -4,7 +4,7 @@
 //! same limits and better messages: with the line, the value and the correct form. Texts with their
 //! own syntax (durations, URIs, quantities) are parsed by their type.
 
-use albacore_settings::yaml_tree::{Entry, Kind, Node};
+use albacore_settings::yaml_tree::{YamlEntry, YamlNode, YamlValue};
 use serde_json::{Value, json};
 
 use super::nearest::nearest;
@@ -32,7 +32,7 @@ impl<'a> SchemaWalk<'a> {
     }
 
     /// Validates `node` at `path` against `schema`.
-    pub(crate) fn check(&mut self, schema: &Value, node: &Node, path: &str) {
+    pub(crate) fn check(&mut self, schema: &Value, node: &YamlNode, path: &str) {
         if schema["x-kubernetes-int-or-string"] == true {
             return self.check_int_or_text(schema, node, path);
         }
@@ -40,15 +40,17 @@ impl<'a> SchemaWalk<'a> {
             return self.check_name_or_map(schema, node, path);
         }
         match (schema["type"].as_str(), &node.kind) {
-            (_, Kind::Null) | (None, _) => {}
-            (Some("object"), Kind::Map(entries)) => self.check_map(schema, node, entries, path),
-            (Some("array"), Kind::List(items)) => self.check_list(schema, node, items, path),
-            (Some("string"), Kind::Text(text)) => self.check_text(schema, node, text, path),
-            (Some("boolean"), Kind::Bool(_)) => {}
-            (Some("number"), Kind::Number(number)) => {
+            (_, YamlValue::Null) | (None, _) => {}
+            (Some("object"), YamlValue::Map(entries)) => {
+                self.check_map(schema, node, entries, path)
+            }
+            (Some("array"), YamlValue::List(items)) => self.check_list(schema, node, items, path),
+            (Some("string"), YamlValue::Text(text)) => self.check_text(schema, node, text, path),
+            (Some("boolean"), YamlValue::Bool(_)) => {}
+            (Some("number"), YamlValue::Number(number)) => {
                 self.check_range(schema, node, number.as_f64(), path);
             }
-            (Some("integer"), Kind::Number(number)) if !number.is_f64() => {
+            (Some("integer"), YamlValue::Number(number)) if !number.is_f64() => {
                 self.check_range(schema, node, number.as_f64(), path);
             }
             (Some(wanted), _) => self.report(node.line, path, wrong_type(wanted, schema, node)),
@@ -63,7 +65,7 @@ impl<'a> SchemaWalk<'a> {
         });
     }
 
-    fn check_map(&mut self, schema: &Value, node: &Node, entries: &[Entry], path: &str) {
+    fn check_map(&mut self, schema: &Value, node: &YamlNode, entries: &[YamlEntry], path: &str) {
         let known = &schema["properties"];
         let additional = &schema["additionalProperties"];
         let takes_any = schema["x-kubernetes-preserve-unknown-fields"] == true;
@@ -112,7 +114,7 @@ impl<'a> SchemaWalk<'a> {
         }
     }
 
-    fn check_list(&mut self, schema: &Value, node: &Node, items: &[Node], path: &str) {
+    fn check_list(&mut self, schema: &Value, node: &YamlNode, items: &[YamlNode], path: &str) {
         if let Some(max) = schema["maxItems"]
             .as_u64()
             .filter(|&max| items.len() as u64 > max)
@@ -125,7 +127,7 @@ impl<'a> SchemaWalk<'a> {
         }
         for (index, item) in items.iter().enumerate() {
             let below = format!("{path}[{index}]");
-            if matches!(item.kind, Kind::Null) {
+            if matches!(item.kind, YamlValue::Null) {
                 self.report(
                     item.line,
                     &below,
@@ -140,10 +142,10 @@ impl<'a> SchemaWalk<'a> {
                 .take(1)
             {
                 let Some(key) = key.as_str() else { continue };
-                let Some(name) = item.get(key).and_then(Node::text) else {
+                let Some(name) = item.get(key).and_then(YamlNode::text) else {
                     continue;
                 };
-                let is_first = |n: &Node| n.get(key).and_then(Node::text) == Some(name);
+                let is_first = |n: &YamlNode| n.get(key).and_then(YamlNode::text) == Some(name);
                 if let Some(first) = items[..index].iter().position(is_first) {
                     let problem = format!(
                         "is {}, like {path}[{first}].{key}; each {key} must be unique",
@@ -155,7 +157,7 @@ impl<'a> SchemaWalk<'a> {
         }
     }
 
-    fn check_text(&mut self, schema: &Value, node: &Node, text: &str, path: &str) {
+    fn check_text(&mut self, schema: &Value, node: &YamlNode, text: &str, path: &str) {
         if let Some(names) = schema["enum"].as_array() {
             if !names.iter().any(|n| n == text) {
                 let problem = not_in(names, text);
@@ -189,11 +191,11 @@ impl<'a> SchemaWalk<'a> {
         }
     }
 
-    fn check_int_or_text(&mut self, schema: &Value, node: &Node, path: &str) {
+    fn check_int_or_text(&mut self, schema: &Value, node: &YamlNode, path: &str) {
         match &node.kind {
-            Kind::Null => {}
-            Kind::Text(text) => self.check_text(schema, node, text, path),
-            Kind::Number(number) if !number.is_f64() => {
+            YamlValue::Null => {}
+            YamlValue::Text(text) => self.check_text(schema, node, text, path),
+            YamlValue::Number(number) if !number.is_f64() => {
                 self.check_range(schema, node, number.as_f64(), path);
             }
             _ => {
@@ -208,12 +210,12 @@ impl<'a> SchemaWalk<'a> {
     }
 
     /// Accepts one of the names of the first alternative, or all fields of the second.
-    fn check_name_or_map(&mut self, schema: &Value, node: &Node, path: &str) {
+    fn check_name_or_map(&mut self, schema: &Value, node: &YamlNode, path: &str) {
         let [names, fields] = [&schema["oneOf"][0], &schema["oneOf"][1]];
         match &node.kind {
-            Kind::Null => {}
-            Kind::Text(text) => self.check_text(names, node, text, path),
-            Kind::Map(entries) => {
+            YamlValue::Null => {}
+            YamlValue::Text(text) => self.check_text(names, node, text, path),
+            YamlValue::Map(entries) => {
                 let map = json!({
                     "properties": schema["properties"],
                     "required": fields["required"],
@@ -232,7 +234,7 @@ impl<'a> SchemaWalk<'a> {
         }
     }
 
-    fn check_range(&mut self, schema: &Value, node: &Node, value: Option<f64>, path: &str) {
+    fn check_range(&mut self, schema: &Value, node: &YamlNode, value: Option<f64>, path: &str) {
         let Some(value) = value else { return };
         let (min, max) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
         if min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max) {
@@ -309,18 +311,18 @@ fn model_name_problem(text: &str) -> Option<String> {
 }
 
 /// A value formatted for messages.
-fn shown(node: &Node) -> String {
+fn shown(node: &YamlNode) -> String {
     match &node.kind {
-        Kind::Null => "empty".to_owned(),
-        Kind::Bool(value) => value.to_string(),
-        Kind::Number(value) => value.to_string(),
-        Kind::Text(text) => format!("the string {}", quoted(text)),
-        Kind::List(_) => "a list".to_owned(),
-        Kind::Map(_) => "a map of fields".to_owned(),
+        YamlValue::Null => "empty".to_owned(),
+        YamlValue::Bool(value) => value.to_string(),
+        YamlValue::Number(value) => value.to_string(),
+        YamlValue::Text(text) => format!("the string {}", quoted(text)),
+        YamlValue::List(_) => "a list".to_owned(),
+        YamlValue::Map(_) => "a map of fields".to_owned(),
     }
 }
 
-fn wrong_type(wanted: &str, schema: &Value, node: &Node) -> String {
+fn wrong_type(wanted: &str, schema: &Value, node: &YamlNode) -> String {
     let name = match wanted {
         "object" => "a map of fields",
         "array" => "a list",
@@ -330,16 +332,16 @@ fn wrong_type(wanted: &str, schema: &Value, node: &Node) -> String {
         _ => "a number",
     };
     let cure = match (wanted, &node.kind) {
-        ("string", Kind::Number(n)) if schema["pattern"] == timespan::PATTERN => {
+        ("string", YamlValue::Number(n)) if schema["pattern"] == timespan::PATTERN => {
             format!(" with a unit; write \"{n}us\", \"{n}ms\" or \"{n}s\"")
         }
-        ("string", Kind::Number(_) | Kind::Bool(_)) => {
+        ("string", YamlValue::Number(_) | YamlValue::Bool(_)) => {
             format!("; write it in quotes, \"{}\"", shown(node))
         }
-        ("integer" | "number", Kind::Text(text)) if text.parse::<f64>().is_ok() => {
+        ("integer" | "number", YamlValue::Text(text)) if text.parse::<f64>().is_ok() => {
             format!("; write {text} without quotes")
         }
-        ("array", Kind::Map(_)) => "; write \"- \" before its first field".to_owned(),
+        ("array", YamlValue::Map(_)) => "; write \"- \" before its first field".to_owned(),
         _ => String::new(),
     };
     format!("is {}; it must be {name}{cure}", shown(node))

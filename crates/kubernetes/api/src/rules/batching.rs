@@ -1,7 +1,7 @@
 //! The rules of batching, of the deployment and of single models.
 
 use crate::deployment::{
-    Batching, BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, Model,
+    Batching, BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, ModelSpec,
 };
 use crate::timespan::Timespan;
 use crate::violation::Violation;
@@ -101,7 +101,7 @@ pub(super) fn windows_of_models_go_with_deferral(
 }
 
 /// The effective delay for a model, and whether it is the model's own.
-fn delay_of(spec: &InferenceDeploymentSpec, model: &Model) -> Option<(Timespan, bool)> {
+fn delay_of(spec: &InferenceDeploymentSpec, model: &ModelSpec) -> Option<(Timespan, bool)> {
     let is_own = model.batching.is_some_and(|own| own.max_delay.is_some());
     Some((spec.batching_of(model).max_delay?, is_own))
 }
@@ -142,7 +142,8 @@ pub(super) fn delays_of_models_are_below_objectives(
 
 pub(super) fn deferred_has_objectives(deployment: &InferenceDeployment) -> Option<Violation> {
     let spec = &deployment.spec;
-    let is_deferred = |model: &Model| spec.batching_of(model).policy == BatchingPolicy::Deferred;
+    let is_deferred =
+        |model: &ModelSpec| spec.batching_of(model).policy == BatchingPolicy::Deferred;
     let mut models = spec.models.iter();
     let index = models.position(|model| model.slo.is_none() && is_deferred(model))?;
     let problem = "is missing; batching.policy Deferred waits as long as the objective allows and \

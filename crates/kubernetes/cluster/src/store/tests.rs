@@ -13,15 +13,15 @@ fn map(name: &str, uid: &str, version: &str) -> ConfigMap {
     map
 }
 
-fn changes(changes: &[Change<ConfigMap>]) -> Vec<String> {
+fn changes(changes: &[ObjectChange<ConfigMap>]) -> Vec<String> {
     let version = |map: &ConfigMap| map.metadata.resource_version.clone().unwrap();
-    let tell = |change: &Change<ConfigMap>| match change {
-        Change::Applied { old, new } => {
+    let tell = |change: &ObjectChange<ConfigMap>| match change {
+        ObjectChange::Applied { old, new } => {
             let old = old.as_ref().map_or("none".to_owned(), |old| version(old));
             format!("{old} -> {}", version(new))
         }
-        Change::Deleted(old) => format!("{} gone", version(old)),
-        Change::Malformed(malformed) => format!("{} malformed", malformed.version()),
+        ObjectChange::Deleted(old) => format!("{} gone", version(old)),
+        ObjectChange::Malformed(malformed) => format!("{} malformed", malformed.version()),
     };
     changes.iter().map(tell).collect()
 }

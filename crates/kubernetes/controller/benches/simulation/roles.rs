@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use albacore_api::InferenceDeployment;
 use albacore_cluster::{
-    ApiResource, Change, Cluster, ConnectOptions, DynamicObject, MetricsRegistry, ObjectKey,
+    ApiResource, Cluster, ConnectOptions, DynamicObject, MetricsRegistry, ObjectChange, ObjectKey,
     ReadinessGates, Shutdown, WatchOptions, WorkOutcome, WorkQueue, Writes,
 };
 use k8s_openapi::api::apps::v1;
@@ -84,7 +84,7 @@ impl Roles {
         let options = WatchOptions::<InferenceDeployment>::new("deployments", kind);
         let gates = ReadinessGates::default();
         let watch = cluster.watch(options, &gates, &self.shutdown, move |change| {
-            if let Change::Applied { new, .. } = change {
+            if let ObjectChange::Applied { new, .. } = change {
                 let key = ObjectKey::of(&*new);
                 let lacks = lacks(&new, fleet);
                 match lacks {
@@ -110,7 +110,7 @@ impl Roles {
         let added = queue.clone();
         let gates = ReadinessGates::default();
         let _ = cluster.watch(options, &gates, &self.shutdown, move |change| {
-            if let Change::Applied { new, .. } = change
+            if let ObjectChange::Applied { new, .. } = change
                 && new.data["observedGeneration"].as_i64() < new.metadata.generation
             {
                 added.add(ObjectKey::of(&*new));

@@ -1,6 +1,6 @@
 //! Measurements over all pods, rounded to two digits so that noise does not change the status.
 
-use albacore_api::{Model, ModelStatus, ServerLimit, Utilization};
+use albacore_api::{ModelSpec, ModelStatus, ServerLimit, Utilization};
 use albacore_batching::{DeploymentLoad, RequestCounts};
 
 use super::DeploymentFacts;
@@ -19,7 +19,7 @@ fn load(facts: &DeploymentFacts<'_>) -> DeploymentLoad {
 /// Adds the measurements of a model, summed over the pods, to its status.
 pub(super) fn add_outcomes(
     facts: &DeploymentFacts<'_>,
-    model: &Model,
+    model: &ModelSpec,
     status: ModelStatus,
 ) -> ModelStatus {
     let Some(outcomes) = ModelOutcomes::of(model, states(facts)) else {
@@ -75,7 +75,7 @@ pub(super) fn objectives(facts: &DeploymentFacts<'_>) -> Objectives {
 
 /// The kinds of output of a model that miss its objective; the model itself if only the total of
 /// its requests misses it.
-fn missed_objectives(facts: &DeploymentFacts<'_>, model: &Model) -> Vec<String> {
+fn missed_objectives(facts: &DeploymentFacts<'_>, model: &ModelSpec) -> Vec<String> {
     let (Some(outcomes), Some(allowed)) = (
         ModelOutcomes::of(model, states(facts)),
         bad_rate_allowed(model),

@@ -1,11 +1,11 @@
 //! The status of the models, from the reports of the pods.
 
-use albacore_api::{BatchingStatus, LatencyModel, Model, ModelStatus};
+use albacore_api::{BatchingStatus, LatencyModel, ModelSpec, ModelStatus};
 
 use super::{DeploymentFacts, measurements};
 use crate::limits::MESSAGE_CHARS_MAX;
 use crate::observed::ObservedPod;
-use crate::server_state::{LoadState, ModelState};
+use crate::server_state::{ModelLoadState, ModelState};
 
 /// The models in the order of the spec; empty for a user's own server.
 pub(super) fn models(facts: &DeploymentFacts<'_>) -> Vec<ModelStatus> {
@@ -13,7 +13,7 @@ pub(super) fn models(facts: &DeploymentFacts<'_>) -> Vec<ModelStatus> {
     models.map(|model| status_of(facts, model)).collect()
 }
 
-fn status_of(facts: &DeploymentFacts<'_>, model: &Model) -> ModelStatus {
+fn status_of(facts: &DeploymentFacts<'_>, model: &ModelSpec) -> ModelStatus {
     let pods: Vec<(&ObservedPod, &ModelState)> = model_states(facts, model).collect();
     let loaded = pods.iter().filter(|(_, state)| is_loaded(model, state));
     let digests = loaded
@@ -40,7 +40,7 @@ fn status_of(facts: &DeploymentFacts<'_>, model: &Model) -> ModelStatus {
 /// The states of a model on the pods.
 fn model_states<'a>(
     facts: &'a DeploymentFacts<'_>,
-    model: &'a Model,
+    model: &'a ModelSpec,
 ) -> impl Iterator<Item = (&'a ObservedPod, &'a ModelState)> {
     facts.active_pods().filter_map(|pod| {
         let models = pod.state.as_ref()?.models.iter();
@@ -50,16 +50,16 @@ fn model_states<'a>(
 }
 
 /// Whether a pod has loaded the version in the spec.
-fn is_loaded(model: &Model, state: &ModelState) -> bool {
+fn is_loaded(model: &ModelSpec, state: &ModelState) -> bool {
     let is_source = state.source == model.uri.place.source_in_pod().to_string();
     let is_digest = model.uri.sha256.is_none() || model.uri.sha256 == state.sha256;
-    state.state == LoadState::Loaded && is_source && is_digest
+    state.state == ModelLoadState::Loaded && is_source && is_digest
 }
 
 fn error(pods: &[(&ObservedPod, &ModelState)]) -> Option<String> {
     let failed = pods
         .iter()
-        .filter(|(_, state)| state.state == LoadState::Failed);
+        .filter(|(_, state)| state.state == ModelLoadState::Failed);
     // The first by name if there are several, so that the text does not alternate between pods.
     let (pod, state) = failed.min_by_key(|(pod, _)| &pod.name)?;
     let why = state

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use albacore_api::{
-    ConditionState, Enforcement, InferenceDeploymentSpec, PlacementPolicy, PodPlacement,
+    ConditionState, EnforcementPolicy, InferenceDeploymentSpec, PlacementPolicy, PodPlacement,
 };
 
 use super::DeploymentFacts;
@@ -89,7 +89,7 @@ pub(super) fn placed(facts: &DeploymentFacts<'_>) -> ConditionState {
         );
         return ConditionState::new("Unknown", "NoReport", message);
     }
-    if spec.placement.enforcement == Enforcement::Observe {
+    if spec.placement.enforcement == EnforcementPolicy::Observe {
         let verified: i32 = entries.iter().map(|(_, p)| p.verified).sum();
         let all: i32 = entries.iter().map(|(_, p)| slots(p, spec)).sum();
         let message = format!(

@@ -9,8 +9,8 @@ use super::conditions::{RECONCILING, STALLED};
 use super::*;
 use crate::observed::ObservedCondition;
 use crate::server_state::{
-    BatchingChoice, FrontState, KindOutcomes, LatencyFit, LoadState, ModelState, RequestCounts,
-    ServerState, WorkerStates,
+    BatchingChoice, FrontState, KindOutcomes, LatencyFit, ModelLoadState, ModelState,
+    RequestOutcomes, ServerState, WorkerStates,
 };
 
 const SETTINGS: &str = "in force";
@@ -64,7 +64,7 @@ fn state(alive: u32) -> ServerState {
             .source_in_pod()
             .to_string(),
         sha256: Some("ab".to_owned()),
-        state: LoadState::Loaded,
+        state: ModelLoadState::Loaded,
         error: None,
         latency: vec![LatencyFit {
             kind: "value".to_owned(),
@@ -98,13 +98,13 @@ fn state(alive: u32) -> ServerState {
             ..FrontState::default()
         }),
         latency_p99_ms: Some(11.26),
-        requests: RequestCounts {
+        requests: RequestOutcomes {
             good: 990,
             late: 10,
             shed: 0,
             failed: 0,
         },
-        requests_newest: RequestCounts::default(),
+        requests_newest: RequestOutcomes::default(),
     }
 }
 
@@ -251,10 +251,10 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
 fn kind(kind: &str, good: u64, bad: u64) -> KindOutcomes {
     KindOutcomes {
         kind: kind.to_owned(),
-        requests: RequestCounts {
+        requests: RequestOutcomes {
             good,
             late: bad,
-            ..RequestCounts::default()
+            ..RequestOutcomes::default()
         },
         latency_us: vec![(2000, good), (80_000, bad)],
         ..KindOutcomes::default()
@@ -277,7 +277,7 @@ fn two_models(outcomes: [Vec<KindOutcomes>; 2]) -> StatusCase {
         for (model, outcomes) in state.models.iter_mut().zip(outcomes.clone()) {
             model.outcomes = Some(outcomes);
         }
-        let of = |count: fn(&RequestCounts) -> u64| -> u64 {
+        let of = |count: fn(&RequestOutcomes) -> u64| -> u64 {
             let kinds = outcomes.iter().flatten();
             kinds.map(|kind| count(&kind.requests)).sum()
         };
@@ -473,7 +473,7 @@ fn every_blocking_problem_is_named() {
 fn a_broken_model_is_named_with_its_pod() {
     let mut case = StatusCase::healthy();
     let mut broken = state(2);
-    broken.models[0].state = LoadState::Failed;
+    broken.models[0].state = ModelLoadState::Failed;
     broken.models[0].error = Some("no such file".to_owned());
     case.pods[1].state = Some(broken);
     assert_eq!(case.condition_text("Ready"), "False/ModelFailed");
@@ -672,7 +672,7 @@ fn the_objective_is_judged_over_all_pods() {
     case.pods[0].state.as_mut().unwrap().requests.late = 11;
     assert_eq!(case.condition_text("SLOMet"), "False/Missed");
     for pod in &mut case.pods {
-        pod.state.as_mut().unwrap().requests = RequestCounts::default();
+        pod.state.as_mut().unwrap().requests = RequestOutcomes::default();
     }
     assert_eq!(case.condition_text("SLOMet"), "True/NoRequests");
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::autoscale::replicas;
 use crate::observed::ObservedCondition;
 use crate::record::DeploymentRecord;
-use crate::server_state::{FrontState, RequestCounts};
+use crate::server_state::{FrontState, RequestOutcomes};
 
 const DELAY: Duration = Duration::from_secs(120);
 
@@ -47,9 +47,9 @@ fn workload(pods: usize) -> Workload {
 fn state(idle_share: f64) -> ServerState {
     ServerState {
         idle_share,
-        requests: RequestCounts {
+        requests: RequestOutcomes {
             good: 100_000,
-            ..RequestCounts::default()
+            ..RequestOutcomes::default()
         },
         ..ServerState::default()
     }
@@ -270,9 +270,9 @@ fn the_autoscaler_adds_no_pod_for_requests_that_spare_pods_answer() {
     let spec = spec(&json!({"autoscaling": {"minReplicas": 1, "maxReplicas": 9}}));
     let mut pods = pods(4, 0.0);
     for pod in &mut pods {
-        let late = RequestCounts {
+        let late = RequestOutcomes {
             late: 50_000,
-            ..RequestCounts::default()
+            ..RequestOutcomes::default()
         };
         let state = pod.state.as_mut().unwrap();
         (state.requests.late, state.requests_newest) = (100_000, late);

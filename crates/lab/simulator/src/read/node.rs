@@ -35,7 +35,7 @@ impl Node {
         }
         let budget = serde_saphyr::budget! { max_depth: DEPTH_MAX };
         let options = serde_saphyr::options! { budget: budget, with_snippet: false };
-        let read = serde_saphyr::from_str_with_options::<yaml_tree::Node>(text, options);
+        let read = serde_saphyr::from_str_with_options::<yaml_tree::YamlNode>(text, options);
         read.map(Self::from).map_err(|error| {
             let error = error.without_snippet();
             let place = error.location();
@@ -103,19 +103,21 @@ fn key_before(text: &str, line: u64, column: u64) -> Option<&str> {
     (!key.is_empty()).then_some(key)
 }
 
-impl From<yaml_tree::Node> for Node {
-    fn from(node: yaml_tree::Node) -> Self {
+impl From<yaml_tree::YamlNode> for Node {
+    fn from(node: yaml_tree::YamlNode) -> Self {
         Self {
             place: Place::Line(node.line),
             kind: match node.kind {
-                yaml_tree::Kind::Null => Kind::Null,
-                yaml_tree::Kind::Bool(value) => Kind::Text(value.to_string()),
-                yaml_tree::Kind::Number(value) => Kind::Number(value.as_f64().unwrap_or(f64::NAN)),
-                yaml_tree::Kind::Text(text) => Kind::Text(text),
-                yaml_tree::Kind::List(items) => {
+                yaml_tree::YamlValue::Null => Kind::Null,
+                yaml_tree::YamlValue::Bool(value) => Kind::Text(value.to_string()),
+                yaml_tree::YamlValue::Number(value) => {
+                    Kind::Number(value.as_f64().unwrap_or(f64::NAN))
+                }
+                yaml_tree::YamlValue::Text(text) => Kind::Text(text),
+                yaml_tree::YamlValue::List(items) => {
                     Kind::List(items.into_iter().map(Self::from).collect())
                 }
-                yaml_tree::Kind::Map(entries) => Kind::Map(
+                yaml_tree::YamlValue::Map(entries) => Kind::Map(
                     entries
                         .into_iter()
                         .map(|entry| (entry.key, entry.value.into()))

@@ -1,7 +1,7 @@
 //! Values are changed, added and removed; comments and layout are preserved.
 
 use super::*;
-use albacore_api::{BatchingPolicy, Mode};
+use albacore_api::{BatchingPolicy, PlacementMode};
 
 const FILE: &str = "\
 # A comment at the top.
@@ -41,7 +41,7 @@ fn equal_values_change_nothing() {
 fn values_change_and_comments_stay() {
     let (before, after) = both(|chosen| {
         chosen.workers = 4;
-        chosen.mode = Mode::Compact;
+        chosen.mode = PlacementMode::Compact;
         chosen.max_rows = 256;
     });
     let due = before
@@ -70,7 +70,7 @@ fn fields_that_are_the_only_ones_of_their_map_are_removed() {
     let no_front = |chosen: &mut Configuration| chosen.front_threads = None;
     removed("  front: {threads: 2}\n", no_front);
     removed("  front:\n    threads: 2\n", no_front);
-    let pinned = |chosen: &mut Configuration| chosen.main_thread = MainThread::Pinned;
+    let pinned = |chosen: &mut Configuration| chosen.main_thread = MainThreadPolicy::Pinned;
     removed("  placement: {mainThread: WorkerSet}\n", pinned);
     removed("  placement:\n    mainThread: WorkerSet\n", pinned);
     let no_window = |chosen: &mut Configuration| chosen.window = None;
@@ -91,7 +91,7 @@ fn fields_that_are_the_only_ones_of_their_map_are_removed() {
 fn fields_and_maps_that_are_missing_are_added() {
     let (_, after) = both(|chosen| {
         chosen.front_threads = Some(2);
-        chosen.main_thread = MainThread::WorkerSet;
+        chosen.main_thread = MainThreadPolicy::WorkerSet;
         chosen.policy = BatchingPolicy::Timeout;
         chosen.max_delay = albacore_api::Timespan::from_micros(500);
     });

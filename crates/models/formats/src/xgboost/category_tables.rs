@@ -22,12 +22,12 @@ pub(super) struct CategoryTables {
     entries: usize,
     /// Number of names over all columns.
     count: usize,
-    columns: Vec<CategoryTable>,
+    columns: Vec<ColumnTable>,
     segments: Option<Vec<i32>>,
 }
 
 /// Categories of a column that has any.
-struct CategoryTable {
+struct ColumnTable {
     column: usize,
     count: usize,
     names: TableNames,
@@ -81,7 +81,7 @@ impl CategoryTables {
             }
         };
         if count > 0 {
-            self.columns.push(CategoryTable {
+            self.columns.push(ColumnTable {
                 column,
                 count,
                 names,
@@ -110,7 +110,7 @@ impl CategoryTables {
         check_segments(segments, &self.columns, features)
             .map_err(|reason| ModelError::inconsistent("feature_segments", reason))?;
         let mut categories = Vec::with_capacity(self.columns.len());
-        for CategoryTable { column, names, .. } in self.columns {
+        for ColumnTable { column, names, .. } in self.columns {
             match names {
                 TableNames::Ascii(names) => categories.push(ColumnCategories {
                     column,
@@ -175,7 +175,7 @@ fn names_of(offsets: &[i32], bytes: &[i64]) -> ModelResult<(usize, TableNames)> 
 /// Checks that the segments match the columns.
 fn check_segments(
     segments: &[i32],
-    columns: &[CategoryTable],
+    columns: &[ColumnTable],
     features: usize,
 ) -> Result<(), String> {
     if segments.len() != features + 1 || segments[0] != 0 {

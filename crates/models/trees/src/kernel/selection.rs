@@ -16,7 +16,7 @@ const WALK_ROWS_MAX: usize = 16;
 
 /// The kernel chosen for a number of rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Choice {
+pub struct SelectedKernel {
     /// Maximum number of rows in a call, above that of the previous choice.
     pub rows: usize,
     pub kernel: Kernel,
@@ -27,7 +27,7 @@ pub struct Choice {
 /// Kernel choices of a model on this cpu.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct KernelSelection {
-    pub(crate) choices: [Choice; SIZES.len()],
+    pub(crate) choices: [SelectedKernel; SIZES.len()],
     engines: [KernelEngine; SIZES.len()],
     /// Instruction set of vectorized SHAP; `None`: tree by tree without vectors.
     pub(crate) shap_simd: Option<Simd>,
@@ -76,7 +76,7 @@ impl KernelSelection {
     /// Returns a selection of one kernel for all numbers of rows.
     pub(crate) fn only(kernel: Kernel, engine: KernelEngine, view: &EnsembleView<'_>) -> Self {
         Self {
-            choices: SIZES.map(|rows| Choice {
+            choices: SIZES.map(|rows| SelectedKernel {
                 rows,
                 kernel,
                 nanoseconds: None,
@@ -138,7 +138,7 @@ impl KernelSelection {
     }
 
     /// Returns the choice for a call with this number of rows.
-    pub(crate) fn choice(&self, rows: usize) -> Choice {
+    pub(crate) fn choice(&self, rows: usize) -> SelectedKernel {
         self.choices[Self::size_of(rows)]
     }
 

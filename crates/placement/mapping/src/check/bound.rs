@@ -15,19 +15,19 @@ pub use one::counting_bound;
 pub(super) use several::counted;
 
 /// Returns the number of a cpu's domain on one level.
-type Key = fn(&Cpu) -> u32;
+type DomainKey = fn(&Cpu) -> u32;
 
 /// A level of the topology tree.
-struct Level {
+struct TreeLevel {
     /// Reduction of a pair's distance if both threads share a domain of this level.
     gain: i64,
-    key: Key,
+    key: DomainKey,
 }
 
 /// Cpus, cores, L2, L3, NUMA nodes and packages.
-fn levels(d: &Distances) -> [Level; 6] {
+fn levels(d: &Distances) -> [TreeLevel; 6] {
     let gain = |outer: u32, inner: u32| i64::from(outer) - i64::from(inner);
-    let keys: [(i64, Key); 6] = [
+    let keys: [(i64, DomainKey); 6] = [
         (gain(d.l1, d.cpu), |cpu| u32::from(cpu.id.0)),
         (gain(d.l2, d.l1), |cpu| cpu.core),
         (gain(d.l3, d.l2), |cpu| cpu.l2),
@@ -35,7 +35,7 @@ fn levels(d: &Distances) -> [Level; 6] {
         (gain(d.package, d.numa), |cpu| cpu.numa),
         (gain(d.machine, d.package), |cpu| cpu.package),
     ];
-    keys.map(|(gain, key)| Level { gain, key })
+    keys.map(|(gain, key)| TreeLevel { gain, key })
 }
 
 /// x(x-1)/2.

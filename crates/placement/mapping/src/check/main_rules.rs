@@ -128,7 +128,12 @@ impl CoreDemand {
     }
 
     /// Places more mains of a kind on an augmenting path, which may move others; returns how many.
-    fn place_more(&self, kind: usize, (limit, left): (u32, u32), (flow, held): Flow<'_>) -> u32 {
+    fn place_more(
+        &self,
+        kind: usize,
+        (limit, left): (u32, u32),
+        (flow, held): FlowTables<'_>,
+    ) -> u32 {
         let mut to_core: Vec<Option<usize>> = vec![None; self.cores];
         let mut off_core: Vec<Option<usize>> = vec![None; self.kinds.len()];
         let mut seen = vec![false; self.kinds.len()];
@@ -185,15 +190,15 @@ impl CoreDemand {
     }
 }
 
-type Flow<'a> = (&'a mut Vec<Vec<u32>>, &'a mut Vec<u32>);
+type FlowTables<'a> = (&'a mut Vec<Vec<u32>>, &'a mut Vec<u32>);
 
 /// (12) or (12+), for units (cpus or cores) among which all threads are divided: units with `.0`
 /// threads are full, and `.1` full units may hold a main.
-type Full = Option<(u32, u32)>;
+type FullUnits = Option<(u32, u32)>;
 
 /// Both rules, where they bind: all deployments have the same cpus, which are equally fast, and
 /// nothing else runs there.
-fn full_rules(problem: &JointProblem) -> (Full, Full) {
+fn full_rules(problem: &JointProblem) -> (FullUnits, FullUnits) {
     let Some(first) = problem.deployments.first() else {
         return (None, None);
     };
@@ -236,7 +241,7 @@ pub(super) fn is_undivided(problem: &JointProblem) -> bool {
 }
 
 /// (12+), where it binds: threads of a full core, and how many full cores may hold a main.
-pub(super) fn full_core_rule(problem: &JointProblem) -> Full {
+pub(super) fn full_core_rule(problem: &JointProblem) -> FullUnits {
     full_rules(problem).1
 }
 
@@ -257,7 +262,7 @@ fn full_with_mains(problem: &JointProblem, placed: &[Placed<'_>]) -> (u32, u32) 
     for cpu in problem.topology.cpus() {
         *core_load.entry(cpu.core).or_insert(0) += load[&cpu.id];
     }
-    let beyond = |rule: Full, full_mains: &dyn Fn(u32) -> usize| {
+    let beyond = |rule: FullUnits, full_mains: &dyn Fn(u32) -> usize| {
         rule.map_or(0, |(full, through)| {
             (full_mains(full) as u32).saturating_sub(through)
         })

@@ -32,7 +32,7 @@ pub struct CheckReport {
 /// Why a mapping or a solution is refused.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Violation {
+pub enum MappingViolation {
     /// The mapping has another T than the problem.
     #[error("the mapping is for {mapping} threads per worker, the problem has {problem}")]
     OtherThreads {
@@ -97,7 +97,7 @@ pub enum Violation {
 ///
 /// # Errors
 /// The mapping does not place exactly the problem's threads on the problem's cpus.
-pub fn objective(problem: &Problem, mapping: &Mapping) -> Result<i64, Vec<Violation>> {
+pub fn objective(problem: &Problem, mapping: &Mapping) -> Result<i64, Vec<MappingViolation>> {
     Ok(value_of_one(problem, &placed(problem, mapping)?))
 }
 
@@ -107,7 +107,7 @@ pub fn objective(problem: &Problem, mapping: &Mapping) -> Result<i64, Vec<Violat
 /// The mapping does not place exactly the problem's threads on the problem's cpus (rule 1). Every
 /// other broken rule is in [`CheckReport::relaxed`]; [`check_solution`] rejects relaxations that
 /// were not admitted.
-pub fn check(problem: &Problem, mapping: &Mapping) -> Result<CheckReport, Vec<Violation>> {
+pub fn check(problem: &Problem, mapping: &Mapping) -> Result<CheckReport, Vec<MappingViolation>> {
     Ok(count(problem, &placed(problem, mapping)?))
 }
 
@@ -122,7 +122,7 @@ fn value_of_one(problem: &Problem, placed: &Placed<'_>) -> i64 {
 }
 
 fn count(problem: &Problem, placed: &Placed<'_>) -> CheckReport {
-    let threads = Threads::of(problem, placed);
+    let threads = PlacedThreads::of(problem, placed);
     let (cpus, cores) = (threads.cpus(), threads.cores());
     let ranks_and_workers = [
         ("2", threads.equal_ranks_apart()),
@@ -167,7 +167,7 @@ fn relaxations(excesses: impl Iterator<Item = (&'static str, u32)>) -> Vec<Relax
 pub fn check_solution(
     problem: &Problem,
     solution: &Solution,
-) -> Result<CheckReport, Vec<Violation>> {
+) -> Result<CheckReport, Vec<MappingViolation>> {
     let report = check(problem, &solution.mapping)?;
     let stated = &solution.certificate;
     let mut violations = certificate_errors(report.objective, &report.relaxed, stated);
@@ -184,7 +184,10 @@ pub fn check_solution(
 }
 
 /// Returns a violation if a counted bound is to prove optimality and recounting gives more.
-fn unconfirmed_where_speeds_differ(problem: &Problem, solution: &Solution) -> Option<Violation> {
+fn unconfirmed_where_speeds_differ(
+    problem: &Problem,
+    solution: &Solution,
+) -> Option<MappingViolation> {
     let joint = JointProblem::of_one(problem);
     let mappings = std::slice::from_ref(&solution.mapping);
     several::unconfirmed(&joint, mappings, &solution.certificate)
@@ -196,12 +199,12 @@ pub fn certificate_errors(
     actual: i64,
     relaxed: &[Relaxation],
     stated: &Certificate,
-) -> Vec<Violation> {
+) -> Vec<MappingViolation> {
     let mut violations = Vec::new();
     for &Relaxation { rule, amount } in relaxed {
         let admitted = relaxed_by(&stated.relaxed, rule);
         if amount > admitted {
-            violations.push(Violation::Broken {
+            violations.push(MappingViolation::Broken {
                 rule,
                 amount,
                 admitted,
@@ -211,10 +214,10 @@ pub fn certificate_errors(
     let (objective, bound) = (stated.objective, stated.bound);
     if objective != actual {
         let stated = objective;
-        violations.push(Violation::OtherObjective { stated, actual });
+        violations.push(MappingViolation::OtherObjective { stated, actual });
     }
     if bound < objective {
-        violations.push(Violation::BoundTooLow { bound, objective });
+        violations.push(MappingViolation::BoundTooLow { bound, objective });
     }
     violations
 }
@@ -222,17 +225,17 @@ pub fn certificate_errors(
 /// Returns a violation if the proof that a certificate states does not hold, for any mapping on
 /// cores that are equally fast; used by [`check_solution`]. A counted bound that is to prove
 /// optimality is recounted.
-pub fn check_proof(problem: &Problem, stated: &Certificate) -> Option<Violation> {
+pub fn check_proof(problem: &Problem, stated: &Certificate) -> Option<MappingViolation> {
     let inconsistent = inconsistent_claim(stated);
     if inconsistent.is_some() || stated.proof != Proof::Bound {
         return inconsistent;
     }
     let (bound, counted) = (stated.bound, counting_bound(problem, &stated.relaxed));
-    (counted > bound).then_some(Violation::Unconfirmed { bound, counted })
+    (counted > bound).then_some(MappingViolation::Unconfirmed { bound, counted })
 }
 
 /// Returns a violation if `optimal`, bound and proof of a certificate contradict each other.
-pub(super) fn inconsistent_claim(stated: &Certificate) -> Option<Violation> {
+pub(super) fn inconsistent_claim(stated: &Certificate) -> Option<MappingViolation> {
     let &Certificate {
         objective,
         bound,
@@ -241,27 +244,30 @@ pub(super) fn inconsistent_claim(stated: &Certificate) -> Option<Violation> {
         ..
     } = stated;
     if optimal && bound != objective {
-        return Some(Violation::NotProven { objective, bound });
+        return Some(MappingViolation::NotProven { objective, bound });
     }
     let contradicts = optimal == (proof == Proof::None);
-    contradicts.then_some(Violation::OtherProof { optimal, proof })
+    contradicts.then_some(MappingViolation::OtherProof { optimal, proof })
 }
 
 /// Rule (1) for the problem of one deployment.
-fn placed<'a>(problem: &'a Problem, mapping: &Mapping) -> Result<Placed<'a>, Vec<Violation>> {
+fn placed<'a>(
+    problem: &'a Problem,
+    mapping: &Mapping,
+) -> Result<Placed<'a>, Vec<MappingViolation>> {
     let size = (problem.workers, problem.threads);
     Placed::of(&problem.topology, None, size, mapping)
 }
 
 /// The W x T threads on their cpus.
-struct Threads<'a> {
+struct PlacedThreads<'a> {
     workers: u32,
     placed: &'a Placed<'a>,
     /// Number of the core of each cpu.
     core_of: Vec<usize>,
 }
 
-impl<'a> Threads<'a> {
+impl<'a> PlacedThreads<'a> {
     fn of(problem: &Problem, placed: &'a Placed<'a>) -> Self {
         let cpus = problem.topology.cpus();
         let mut cores: Vec<u32> = cpus.iter().map(|cpu| cpu.core).collect();

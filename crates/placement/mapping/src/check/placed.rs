@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use albacore_topology::{Cpu, CpuSet, Distances, Topology};
 
-use crate::{Mapping, Mode, Violation};
+use crate::{Mapping, MappingViolation, Mode};
 
 /// The threads of a deployment on their cpus, ordered by worker and rank.
 pub(super) struct Placed<'a> {
@@ -23,16 +23,16 @@ impl<'a> Placed<'a> {
         cpuset: Option<&CpuSet>,
         size: (u16, u16),
         mapping: &Mapping,
-    ) -> Result<Self, Vec<Violation>> {
+    ) -> Result<Self, Vec<MappingViolation>> {
         let (workers, threads) = size;
         if mapping.threads != threads {
             let (mapping, problem) = (mapping.threads, threads);
-            return Err(vec![Violation::OtherThreads { mapping, problem }]);
+            return Err(vec![MappingViolation::OtherThreads { mapping, problem }]);
         }
         let expected = usize::from(workers) * usize::from(threads);
         if mapping.cpus.len() != expected {
             let placed = mapping.cpus.len();
-            return Err(vec![Violation::OtherCount {
+            return Err(vec![MappingViolation::OtherCount {
                 placed,
                 requested: expected,
             }]);
@@ -47,7 +47,7 @@ impl<'a> Placed<'a> {
                 .filter(|_| cpuset.is_none_or(|own| own.contains(cpu)))
             {
                 Some(index) => at.push(index),
-                None => violations.push(Violation::OutsideCpuset { slot, cpu }),
+                None => violations.push(MappingViolation::OutsideCpuset { slot, cpu }),
             }
         }
         let placed = Self {

@@ -22,7 +22,7 @@ use super::one::inconsistent_claim;
 use super::placed::{Placed, value};
 use super::{balance, bound, main_rules};
 use crate::{
-    Certificate, Mapping, Proof, Relaxation, Violation, certificate_errors, check_proof,
+    Certificate, Mapping, MappingViolation, Proof, Relaxation, certificate_errors, check_proof,
     counting_bound,
 };
 use crate::{Deployment, JointProblem, JointSolution};
@@ -51,7 +51,7 @@ pub enum JointViolation {
     #[error("deployment {deployment}: {violation}")]
     Deployment {
         deployment: usize,
-        violation: Violation,
+        violation: MappingViolation,
     },
     /// Rule (8) or (8+): threads could move along a chain so that loads come closer together.
     #[error(
@@ -68,7 +68,7 @@ pub enum JointViolation {
     },
     /// The solution states a wrong figure or proof.
     #[error(transparent)]
-    Stated(Violation),
+    Stated(MappingViolation),
     /// The stated gain is not that of the mappings.
     #[error("the solution states a gain of {stated}, but it is {actual}")]
     OtherGain { stated: i64, actual: i64 },
@@ -126,7 +126,7 @@ pub(super) fn unconfirmed(
     problem: &JointProblem,
     mappings: &[Mapping],
     stated: &Certificate,
-) -> Option<Violation> {
+) -> Option<MappingViolation> {
     if stated.proof != Proof::Bound {
         return None;
     }
@@ -135,7 +135,7 @@ pub(super) fn unconfirmed(
         stated.bound,
         bound::counted(problem, &placed, &stated.relaxed),
     );
-    (counted > bound).then_some(Violation::Unconfirmed { bound, counted })
+    (counted > bound).then_some(MappingViolation::Unconfirmed { bound, counted })
 }
 
 /// Upper bound of the objective of all mappings that relax no rule beyond what the solution admits,
@@ -220,7 +220,7 @@ fn place<'a>(
     problem: &'a JointProblem,
     deployment: &Deployment,
     mapping: &Mapping,
-) -> Result<Placed<'a>, Vec<Violation>> {
+) -> Result<Placed<'a>, Vec<MappingViolation>> {
     let size = (deployment.workers, deployment.threads);
     Placed::of(&problem.topology, Some(&deployment.cpuset), size, mapping)
 }
@@ -267,7 +267,7 @@ fn rules_together(
                 let (amount, admitted) = (most - limit, 0);
                 violations.push(JointViolation::Deployment {
                     deployment: index,
-                    violation: Violation::Broken {
+                    violation: MappingViolation::Broken {
                         rule,
                         amount,
                         admitted,

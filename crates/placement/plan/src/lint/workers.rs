@@ -18,7 +18,7 @@ pub(super) fn find(
     requested: u16,
     history: &PlanHistory,
 ) -> BTreeSet<ProcessId> {
-    let tree = ProcessTree::of(observation);
+    let tree = ProcessIndex::of(observation);
     let workers = match observation.server_kind {
         ServerKind::Named => tree.named_workers(),
         ServerKind::PreFork => tree.forked_workers(requested, history),
@@ -27,12 +27,12 @@ pub(super) fn find(
 }
 
 /// The observed processes, also indexed by pid.
-struct ProcessTree<'a> {
+struct ProcessIndex<'a> {
     observation: &'a Observation,
     by_pid: BTreeMap<Pid, &'a Process>,
 }
 
-impl<'a> ProcessTree<'a> {
+impl<'a> ProcessIndex<'a> {
     fn of(observation: &'a Observation) -> Self {
         let processes = observation.processes.iter();
         Self {

@@ -8,7 +8,7 @@
 //! ceil(W/C) (T-1) peers on a cpu.
 
 use crate::explain::checked_mapping::CheckedMapping;
-use crate::explain::rules::{Rule, Rules};
+use crate::explain::rules::{Rule, RuleSet};
 use crate::single::allowed::Allowed;
 use crate::single::assignment::Assignment;
 use crate::single::domains::{CORE, CPU};
@@ -96,12 +96,12 @@ impl<'a> CountedMapping<'a> {
     }
 
     /// Rules that the change breaks, or breaks further.
-    pub(crate) fn broken(&self, change: Change) -> Rules {
+    pub(crate) fn broken(&self, change: Change) -> RuleSet {
         let (search, limits) = (&self.search, &self.limits);
         let (from, to) = (self.cpu(change.thread), change.to);
         let mains = self.mains_of(change);
         let threads = i32::from(change.partner.is_none());
-        let mut rules = Rules::default();
+        let mut rules = RuleSet::default();
         let worker = search.thread(change.thread).worker;
         if (change.partner).is_none_or(|p| search.thread(p).worker != worker) {
             rules.insert_if(Rule::OwnThreads, self.is_crowded(worker, to));

@@ -1,6 +1,6 @@
 //! Errors of explanations.
 
-use crate::{ProblemError, Slot, Violation};
+use crate::{MappingViolation, ProblemError, Slot};
 
 /// Why a mapping cannot be explained.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum ExplainError {
     Problem(#[from] ProblemError),
     /// The mapping does not fit this problem.
     #[error("the mapping does not fit this problem: {}", .0.first().map_or_else(String::new, ToString::to_string))]
-    Mapping(Vec<Violation>),
+    Mapping(Vec<MappingViolation>),
     /// The mapping has no such thread.
     #[error(
         "there is no thread {}.{}: workers are 0 to {workers_last}, ranks 0 to {ranks_last}",

@@ -52,9 +52,9 @@ impl Rule {
 
 /// A set of rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Rules(u8);
+pub(crate) struct RuleSet(u8);
 
-impl Rules {
+impl RuleSet {
     /// Adds `rule` if `is_in`.
     pub(crate) fn insert_if(&mut self, rule: Rule, is_in: bool) {
         self.0 |= u8::from(is_in) << rule as u8;

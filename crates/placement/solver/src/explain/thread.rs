@@ -6,7 +6,7 @@ use albacore_topology::{Cpu, CpuId, Level, Topology};
 use crate::ExplainError;
 use crate::explain::checked_mapping::CheckedMapping;
 use crate::explain::counted_mapping::Change;
-use crate::explain::rules::{Rule, Rules};
+use crate::explain::rules::{Rule, RuleSet};
 use crate::explain::single_changes::changes_of;
 
 /// Another cpu for the thread, with the best change that moves it there: one that keeps every rule
@@ -59,7 +59,7 @@ pub fn explain_thread(
     let counted = checked.counted(mapping);
     let thread =
         usize::from(slot.worker.0) * usize::from(problem.threads) + usize::from(slot.rank.0);
-    let mut best: Vec<Option<(Change, Rules, i64)>> = vec![None; counted.cpus().len()];
+    let mut best: Vec<Option<(Change, RuleSet, i64)>> = vec![None; counted.cpus().len()];
     for change in changes_of(&counted, thread) {
         let (broken, gain) = (counted.broken(change), counted.gain(change));
         let best = &mut best[change.to];
@@ -70,7 +70,7 @@ pub fn explain_thread(
             *best = Some((change, broken, gain));
         }
     }
-    let place = |(change, broken, gain): (Change, Rules, i64)| {
+    let place = |(change, broken, gain): (Change, RuleSet, i64)| {
         let cpu = checked.domains.ids[change.to];
         Some(AlternativeCpu {
             cpu,

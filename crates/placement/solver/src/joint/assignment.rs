@@ -14,12 +14,12 @@
 use std::collections::VecDeque;
 
 use super::instance::{NO_CPU, Tenant};
-use super::search_state::{SearchState, Thread};
-use super::volumes::Volumes;
+use super::search_state::{JointThread, SearchState};
+use super::volumes::JointVolumes;
 
 /// Places every thread. If `crowded`, mains go to the cores that `rules` assigned: such a placement
 /// keeps mains-per-core but ignores distances.
-pub(super) fn assign(search: &mut SearchState<'_>, volume: &Volumes, crowded: bool) {
+pub(super) fn assign(search: &mut SearchState<'_>, volume: &JointVolumes, crowded: bool) {
     for index in 0..search.instance.tenants.len() {
         let tenant = &search.instance.tenants[index];
         let mut assignment = TenantAssignment {
@@ -252,7 +252,7 @@ struct AugmentingPath {
 impl AugmentingPath {
     /// Enters the cpus that a thread may move to.
     fn extend(&mut self, search: &SearchState<'_>, tenant: &Tenant, thread: usize) {
-        let Thread {
+        let JointThread {
             tenant: index,
             worker,
             ..

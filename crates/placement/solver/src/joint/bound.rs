@@ -19,14 +19,14 @@ use super::min_cost_flow::least_closeness;
 use super::rules::Rules;
 use super::speed_bound::SpeedBound;
 use super::spread::Spread;
-use super::volumes::Volumes;
+use super::volumes::JointVolumes;
 
 /// Upper bound of the objective of all placements that break no rule on mains by more than
 /// `excess`.
 pub(super) fn upper_bound(
     instance: &Instance,
     rules: &Rules,
-    volume: &Volumes,
+    volume: &JointVolumes,
     excess: RuleExcess,
 ) -> i64 {
     let mains = least_closeness(instance, rules.core_mains + excess[0], excess[1]);
@@ -65,7 +65,7 @@ pub(super) fn upper_bound(
 
 /// The loads of cores that all balanced placements have, up to permutation; `None` if cores differ
 /// in speed and some of them are open to only part of the deployments.
-fn common_core_loads(instance: &Instance, volume: &Volumes) -> Option<Vec<u32>> {
+fn common_core_loads(instance: &Instance, volume: &JointVolumes) -> Option<Vec<u32>> {
     let is_common = instance.fill_order.is_uniform() || instance.is_undivided();
     is_common.then(|| instance.core_loads(&volume.loads))
 }

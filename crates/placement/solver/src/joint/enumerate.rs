@@ -44,12 +44,12 @@ pub(super) fn enumerate(
             }
         }
     }
-    let mut enumeration = Enumeration::new(instance, rules, loads);
+    let mut enumeration = JointEnumeration::new(instance, rules, loads);
     enumeration.found.complete = enumeration.descend(0, budget);
     Some(enumeration.found)
 }
 
-struct Slot {
+struct TenantSlot {
     tenant: usize,
     worker: usize,
     rank: usize,
@@ -57,10 +57,10 @@ struct Slot {
     had_cpu: bool,
 }
 
-struct Enumeration<'a> {
+struct JointEnumeration<'a> {
     instance: &'a Instance,
     rules: &'a Rules,
-    slots: Vec<Slot>,
+    slots: Vec<TenantSlot>,
     places: Vec<u16>,
     loads: Vec<u32>,
     /// Fill levels of cpus, descending; loads of cores, descending, if cores are equally fast.
@@ -71,11 +71,11 @@ struct Enumeration<'a> {
     found: Enumerated,
 }
 
-impl<'a> Enumeration<'a> {
+impl<'a> JointEnumeration<'a> {
     fn new(instance: &'a Instance, rules: &'a Rules, loads: &[u32]) -> Self {
         let mut slots = Vec::with_capacity(instance.slots);
         for (index, tenant) in instance.tenants.iter().enumerate() {
-            slots.extend((0..tenant.slots()).map(|slot| Slot {
+            slots.extend((0..tenant.slots()).map(|slot| TenantSlot {
                 tenant: index,
                 worker: tenant.first_worker + slot / tenant.threads,
                 rank: slot % tenant.threads,

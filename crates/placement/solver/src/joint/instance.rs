@@ -109,7 +109,7 @@ impl Instance {
         let inner = std::array::from_fn(|level| match level {
             0 => (Vec::new(), vec![0; counts[0] + 1]),
             _ => {
-                let of_level = |level: usize| Level {
+                let of_level = |level: usize| LevelDomains {
                     of: &of[level],
                     count: counts[level],
                 };
@@ -247,14 +247,14 @@ fn distances(of: &[Vec<u16>; LEVELS], counts: &[usize; LEVELS], table: &Distance
 }
 
 /// The domain of each cpu at a level, and the number of domains of the level.
-struct Level<'a> {
+struct LevelDomains<'a> {
     of: &'a [u16],
     count: usize,
 }
 
 /// The domains of a level, grouped by the domain of the next outer one, and the start of each
 /// group.
-fn inner(inner: Level<'_>, outer: Level<'_>) -> (Vec<u16>, Vec<u16>) {
+fn inner(inner: LevelDomains<'_>, outer: LevelDomains<'_>) -> (Vec<u16>, Vec<u16>) {
     let (of, count) = (inner.of, inner.count);
     let (outers, outer) = (outer.count, outer.of);
     let mut holder = vec![0; count];

@@ -16,7 +16,7 @@
 mod tests;
 
 use super::instance::{CORE, Instance};
-use super::volumes::Volumes;
+use super::volumes::JointVolumes;
 
 /// Least and most load of each used cpu and core; for others, the loads of `volumes`.
 pub(super) struct LoadRanges {
@@ -25,7 +25,7 @@ pub(super) struct LoadRanges {
 }
 
 impl LoadRanges {
-    pub(super) fn of(instance: &Instance, volume: &Volumes) -> Self {
+    pub(super) fn of(instance: &Instance, volume: &JointVolumes) -> Self {
         let reachable = chains(instance, volume);
         let cores = instance.counts[CORE];
         let mut core_reachable = vec![vec![false; cores]; cores];
@@ -44,7 +44,7 @@ impl LoadRanges {
 }
 
 /// Whether a chain of threads leads from each cpu to each other cpu.
-fn chains(instance: &Instance, volume: &Volumes) -> Vec<Vec<bool>> {
+fn chains(instance: &Instance, volume: &JointVolumes) -> Vec<Vec<bool>> {
     let mut reachable = vec![vec![false; instance.cpus]; instance.cpus];
     for (from, row) in reachable.iter_mut().enumerate() {
         for (tenant, of) in instance.tenants.iter().enumerate() {

@@ -15,16 +15,16 @@
 use std::collections::VecDeque;
 
 use super::instance::NO_CPU;
-use super::search_state::{CYCLE, Move, SearchState, Thread};
+use super::search_state::{CYCLE, JointThread, SearchState, Step};
 use crate::WorkBudget;
 use crate::limits::{CPU_PAIR_STEPS, EXCHANGE_STEPS, GAIN_STEPS};
 
 const INFEASIBLE: i64 = i64::MIN / 8;
 
-pub(super) fn apply_move(search: &mut SearchState<'_>, step: Move) {
+pub(super) fn apply_move(search: &mut SearchState<'_>, step: Step) {
     match step {
-        Move::Exchange(first, second) => search.exchange(first, second),
-        Move::Shift(thread, to) => search.shift(thread, to),
+        Step::Exchange(first, second) => search.exchange(first, second),
+        Step::Shift(thread, to) => search.shift(thread, to),
     }
 }
 
@@ -41,15 +41,15 @@ pub(super) fn is_balanced_shift(search: &SearchState<'_>, from: usize, to: usize
 }
 
 /// Changes of violation and score by a move; `None` if the move is infeasible.
-pub(super) fn evaluate(search: &SearchState<'_>, step: Move) -> Option<(i64, i64)> {
+pub(super) fn evaluate(search: &SearchState<'_>, step: Step) -> Option<(i64, i64)> {
     match step {
-        Move::Exchange(first, second) => evaluate_exchange(search, first, second),
-        Move::Shift(thread, to) => evaluate_shift(search, thread, to),
+        Step::Exchange(first, second) => evaluate_exchange(search, first, second),
+        Step::Shift(thread, to) => evaluate_shift(search, thread, to),
     }
 }
 
 fn evaluate_shift(search: &SearchState<'_>, thread: usize, to: usize) -> Option<(i64, i64)> {
-    let Thread {
+    let JointThread {
         tenant,
         worker,
         main,
@@ -79,18 +79,18 @@ fn evaluate_exchange(search: &SearchState<'_>, first: usize, second: usize) -> O
         return None;
     }
     if !(a.tenant == b.tenant && a.main == b.main) {
-        let count = |thread: Thread, sign: i32| {
+        let count = |thread: JointThread, sign: i32| {
             let main = i32::from(thread.main);
             (sign * main, sign * (1 - main))
         };
-        let leaves = |of: Thread, to: Thread| {
+        let leaves = |of: JointThread, to: JointThread| {
             if of.tenant == to.tenant {
                 count(of, -1)
             } else {
                 (0, 0)
             }
         };
-        let enters = |thread: Thread, other: Thread, cpu: usize| {
+        let enters = |thread: JointThread, other: JointThread, cpu: usize| {
             let (mains, peers) = count(thread, 1);
             let less = leaves(other, thread);
             search.has_ranks(thread.tenant, cpu, mains + less.0, peers + less.1)
@@ -129,7 +129,7 @@ impl GainTable {
         self.peers[row.clone()].fill(INFEASIBLE);
         for &thread in &search.threads_on_cpu[from] {
             let thread = thread as usize;
-            let Thread {
+            let JointThread {
                 tenant,
                 worker,
                 main,
@@ -254,11 +254,11 @@ impl LocalSearch {
     }
 
     /// Marks all cpus of the workers that moved as out of date and queues them.
-    pub(super) fn mark_touched(&mut self, search: &SearchState<'_>, undo_log: &[Move]) {
+    pub(super) fn mark_touched(&mut self, search: &SearchState<'_>, undo_log: &[Step]) {
         for &step in undo_log {
             let (thread, other) = match step {
-                Move::Exchange(first, second) => (first, Some(second)),
-                Move::Shift(thread, from) => {
+                Step::Exchange(first, second) => (first, Some(second)),
+                Step::Shift(thread, from) => {
                     self.touch(from);
                     (thread, None)
                 }
@@ -323,7 +323,7 @@ impl LocalSearch {
         }
     }
 
-    fn apply(&mut self, search: &mut SearchState<'_>, step: Move) {
+    fn apply(&mut self, search: &mut SearchState<'_>, step: Step) {
         let first = search.undo_log.len();
         apply_move(search, step);
         self.mark_touched(search, &search.undo_log[first..]);
@@ -331,37 +331,37 @@ impl LocalSearch {
 }
 
 /// The exchange of a main on the cpu with a peer of its worker that increases the score most.
-fn main_with_own_peer(search: &SearchState<'_>, cpu: usize) -> Option<Move> {
-    let mut best: Option<((i64, i64), Move)> = None;
+fn main_with_own_peer(search: &SearchState<'_>, cpu: usize) -> Option<Step> {
+    let mut best: Option<((i64, i64), Step)> = None;
     for &main in search.threads_on_cpu[cpu]
         .iter()
         .filter(|&&t| search.threads[t as usize].main)
     {
         let main = main as usize;
         for peer in search.worker_threads(main).skip(1) {
-            consider(search, Move::Exchange(main, peer), &mut best);
+            consider(search, Step::Exchange(main, peer), &mut best);
         }
     }
     best.map(|(_, step)| step)
 }
 
 /// The best improving move between two cpus.
-fn best_between(search: &SearchState<'_>, a: usize, b: usize) -> Option<Move> {
-    let mut best: Option<((i64, i64), Move)> = None;
+fn best_between(search: &SearchState<'_>, a: usize, b: usize) -> Option<Step> {
+    let mut best: Option<((i64, i64), Step)> = None;
     for &first in &search.threads_on_cpu[a] {
         for &second in &search.threads_on_cpu[b] {
-            let step = Move::Exchange(first as usize, second as usize);
+            let step = Step::Exchange(first as usize, second as usize);
             consider(search, step, &mut best);
         }
         if is_balanced_shift(search, a, b) {
-            consider(search, Move::Shift(first as usize, b), &mut best);
+            consider(search, Step::Shift(first as usize, b), &mut best);
         }
     }
     best.map(|(_, step)| step)
 }
 
 /// Keeps the move if it is feasible, improves, and is better than the best so far.
-fn consider(search: &SearchState<'_>, step: Move, best: &mut Option<((i64, i64), Move)>) {
+fn consider(search: &SearchState<'_>, step: Step, best: &mut Option<((i64, i64), Step)>) {
     if let Some((violation, score)) = evaluate(search, step) {
         let key = (violation, -score);
         if key < (0, 0) && best.as_ref().is_none_or(|(before, _)| key < *before) {

@@ -183,7 +183,7 @@ impl<'a> MinCostFlow<'a> {
             open.then(|| instance.gain[level] * i64::from(held))
         };
         match nodes.kind(at) {
-            Kind::Supply(supply) => {
+            NodeKind::Supply(supply) => {
                 let (cpus, most, _) = &self.supplies[supply];
                 for &cpu in cpus {
                     if self.from[supply][usize::from(cpu)] < *most {
@@ -191,7 +191,7 @@ impl<'a> MinCostFlow<'a> {
                     }
                 }
             }
-            Kind::Domain(level, domain) => {
+            NodeKind::Domain(level, domain) => {
                 if let Some(price) = up(level, domain) {
                     edge(nodes.parent(level, domain), price);
                 }
@@ -210,7 +210,7 @@ impl<'a> MinCostFlow<'a> {
                     }
                 }
             }
-            Kind::Machine => {
+            NodeKind::Machine => {
                 for (child, &held) in self.counts[LEVELS - 1].iter().enumerate() {
                     if held > 0 {
                         let price = instance.gain[LEVELS - 1] * i64::from(held - 1);
@@ -224,18 +224,18 @@ impl<'a> MinCostFlow<'a> {
     /// Adds one main to a forward edge, or removes one from the forward edge of a reverse one.
     fn push_flow(&mut self, nodes: &Nodes, at: usize, to: usize) {
         match (nodes.kind(at), nodes.kind(to)) {
-            (Kind::Supply(supply), Kind::Domain(_, cpu)) => self.from[supply][cpu] += 1,
-            (Kind::Domain(_, cpu), Kind::Supply(supply)) => self.from[supply][cpu] -= 1,
-            (Kind::Domain(level, domain), Kind::Machine) => self.counts[level][domain] += 1,
-            (Kind::Machine, Kind::Domain(level, domain)) => self.counts[level][domain] -= 1,
-            (Kind::Domain(a, domain), Kind::Domain(b, _)) if a < b => self.counts[a][domain] += 1,
-            (Kind::Domain(..), Kind::Domain(b, domain)) => self.counts[b][domain] -= 1,
+            (NodeKind::Supply(supply), NodeKind::Domain(_, cpu)) => self.from[supply][cpu] += 1,
+            (NodeKind::Domain(_, cpu), NodeKind::Supply(supply)) => self.from[supply][cpu] -= 1,
+            (NodeKind::Domain(level, domain), NodeKind::Machine) => self.counts[level][domain] += 1,
+            (NodeKind::Machine, NodeKind::Domain(level, domain)) => self.counts[level][domain] -= 1,
+            (NodeKind::Domain(a, of), NodeKind::Domain(b, _)) if a < b => self.counts[a][of] += 1,
+            (NodeKind::Domain(..), NodeKind::Domain(b, domain)) => self.counts[b][domain] -= 1,
             _ => {}
         }
     }
 }
 
-enum Kind {
+enum NodeKind {
     Supply(usize),
     Domain(usize, usize),
     Machine,
@@ -281,15 +281,15 @@ impl Nodes {
         }
     }
 
-    fn kind(&self, node: usize) -> Kind {
+    fn kind(&self, node: usize) -> NodeKind {
         if node < self.supplies {
-            return Kind::Supply(node);
+            return NodeKind::Supply(node);
         }
         if node + 1 == self.count {
-            return Kind::Machine;
+            return NodeKind::Machine;
         }
         let level = self.starts.partition_point(|&start| start <= node) - 1;
-        Kind::Domain(level, node - self.starts[level])
+        NodeKind::Domain(level, node - self.starts[level])
     }
 
     fn domain(&self, level: usize, domain: usize) -> usize {

@@ -14,7 +14,7 @@
 use super::enumerate::RuleExcess;
 use super::instance::{Instance, NO_CPU, Tenant};
 use super::rules::Rules;
-use super::volumes::Volumes;
+use super::volumes::JointVolumes;
 
 /// Threads whose cpu in force is no longer usable.
 pub(super) fn displaced(instance: &Instance) -> u32 {
@@ -31,7 +31,7 @@ pub(super) fn displaced(instance: &Instance) -> u32 {
 pub(super) fn least_moves(
     instance: &Instance,
     rules: &Rules,
-    volume: &Volumes,
+    volume: &JointVolumes,
     excess: RuleExcess,
 ) -> u32 {
     let mut held = instance.obstacles.clone();

@@ -9,7 +9,7 @@ use albacore_values::XorShift64;
 
 use super::local_search::{LocalSearch, apply_move, evaluate};
 use super::repair::repair;
-use super::search_state::{Move, SearchState};
+use super::search_state::{SearchState, Step};
 use crate::WorkBudget;
 use crate::limits::{JOINT_PERTURBATION_WORK_MAX, PERTURBATION_TRIES_MAX, PERTURBATIONS_MAX};
 
@@ -65,8 +65,8 @@ fn random_move(search: &mut SearchState<'_>, random: &mut XorShift64) {
     for _ in 0..PERTURBATION_TRIES_MAX {
         let first = random.below(threads);
         let step = match shifts && random.below(2) == 0 {
-            true => Move::Shift(first, random.below(search.instance.cpus)),
-            false => Move::Exchange(first, random.below(threads)),
+            true => Step::Shift(first, random.below(search.instance.cpus)),
+            false => Step::Exchange(first, random.below(threads)),
         };
         if evaluate(search, step).is_some_and(|(violation, _)| violation <= 0) {
             return apply_move(search, step);

@@ -22,14 +22,14 @@ mod tests;
 use super::enumerate::RuleExcess;
 use super::instance::Instance;
 use super::rules::Rules;
-use super::volumes::Volumes;
+use super::volumes::JointVolumes;
 use crate::integer_program::{Solved, WorkerColumns};
 use crate::limits::{REDUCED_SECONDS_MAX, REDUCED_VARIABLES_MAX};
-use model::{Model, has_at_most, magnitude, rows};
+use model::{JointModel, has_at_most, magnitude, rows};
 use symmetry::in_canonical_order;
 
 /// Result of the program.
-pub(super) struct Found {
+pub(super) struct FoundThreads {
     /// Position of each thread, ordered by worker with the main first.
     pub(super) threads: Vec<u16>,
     pub(super) proven: bool,
@@ -55,20 +55,20 @@ pub(super) struct Start<'a> {
 pub(super) fn solve_reduced(
     instance: &Instance,
     rules: &Rules,
-    volume: &Volumes,
+    volume: &JointVolumes,
     start: Start<'_>,
-) -> Option<Found> {
+) -> Option<FoundThreads> {
     solve_within(instance, rules, volume, start, REDUCED_SECONDS_MAX)
 }
 
 fn solve_within(
     instance: &Instance,
     rules: &Rules,
-    volume: &Volumes,
+    volume: &JointVolumes,
     start: Start<'_>,
     seconds: f64,
-) -> Option<Found> {
-    let program = Model::of(instance, rules, volume, start.excess);
+) -> Option<FoundThreads> {
+    let program = JointModel::of(instance, rules, volume, start.excess);
     let start = in_columns(instance, &in_canonical_order(instance, start.places))?;
     let Solved { workers, proven } = program.solve(&start, magnitude(instance), seconds)?;
     let mut threads = Vec::with_capacity(instance.slots);
@@ -82,7 +82,7 @@ fn solve_within(
             threads.extend(columns.map(|column| tenant.cpus[usize::from(column)]));
         }
     }
-    Some(Found { threads, proven })
+    Some(FoundThreads { threads, proven })
 }
 
 /// The workers of a placement by the columns of their cpusets, those of a tenant ordered by their

@@ -1,7 +1,7 @@
 //! Reduces the violation of the rules on mains, with priority over the score.
 
 use super::local_search::{apply_move, evaluate, is_balanced_shift};
-use super::search_state::{CYCLE, Move, SearchState, Thread};
+use super::search_state::{CYCLE, JointThread, SearchState, Step};
 use crate::WorkBudget;
 use crate::limits::FROZEN_COST;
 
@@ -38,11 +38,11 @@ fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget
 }
 
 /// The move of a thread that reduces the violation most.
-fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Option<Move> {
-    let mut best: Option<((i64, i64), Move)> = None;
-    let Thread { main, cpu, .. } = search.threads[thread];
+fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Option<Step> {
+    let mut best: Option<((i64, i64), Step)> = None;
+    let JointThread { main, cpu, .. } = search.threads[thread];
     let from = usize::from(cpu);
-    let mut consider = |step: Move| {
+    let mut consider = |step: Step| {
         let lowers = |&(violation, score): &(i64, i64)| violation < 0 && score >= least;
         if let Some((violation, score)) = evaluate(search, step).filter(lowers) {
             let key = (violation, -score);
@@ -53,11 +53,11 @@ fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Option<Mo
     };
     for to in (0..search.instance.cpus).filter(|&to| to != from) {
         if is_balanced_shift(search, from, to) {
-            consider(Move::Shift(thread, to));
+            consider(Step::Shift(thread, to));
         }
         if main && search.violation_change(from, to, 1, 0) < 0 {
             for &other in &search.threads_on_cpu[to] {
-                consider(Move::Exchange(thread, other as usize));
+                consider(Step::Exchange(thread, other as usize));
             }
         }
     }

@@ -10,7 +10,7 @@
 use super::enumerate::RuleExcess;
 use super::instance::{CORE, Instance, NO_CPU};
 use super::rules::Rules;
-use super::volumes::Volumes;
+use super::volumes::JointVolumes;
 
 /// Score of one cycle; above any number of threads, so that value has priority over the number of
 /// moves.
@@ -19,7 +19,7 @@ pub(super) const CYCLE: i64 = 1 << 17;
 /// A thread: its tenant, its worker among those of all tenants, whether it is the main, and its
 /// cpu.
 #[derive(Clone, Copy)]
-pub(super) struct Thread {
+pub(super) struct JointThread {
     pub(super) tenant: u16,
     pub(super) worker: u32,
     pub(super) main: bool,
@@ -27,7 +27,7 @@ pub(super) struct Thread {
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Move {
+pub(super) enum Step {
     /// Two threads exchange their cpus.
     Exchange(usize, usize),
     /// A thread moves to a cpu.
@@ -40,7 +40,7 @@ pub(super) struct SearchState<'a> {
     /// Cost of a moved thread in cycles.
     pub(super) move_cost: i64,
     /// Ordered by worker, the main first.
-    pub(super) threads: Vec<Thread>,
+    pub(super) threads: Vec<JointThread>,
     /// First thread of each tenant, and the number of threads at the end.
     pub(super) starts: Vec<usize>,
     /// Sum of distances to the threads of each worker, by cpu.
@@ -72,12 +72,12 @@ pub(super) struct SearchState<'a> {
     /// Threads on their cpus in force.
     pub(super) unmoved: i64,
     /// Inverses of the moves made since it was cleared, the first move first.
-    pub(super) undo_log: Vec<Move>,
+    pub(super) undo_log: Vec<Step>,
 }
 
 impl<'a> SearchState<'a> {
     /// A state without placed threads; loads are those of the volumes.
-    pub(super) fn new(instance: &'a Instance, rules: &'a Rules, volume: &Volumes) -> Self {
+    pub(super) fn new(instance: &'a Instance, rules: &'a Rules, volume: &JointVolumes) -> Self {
         let cells = instance.workers * instance.cpus;
         let rows = instance.tenants.len() * instance.cpus;
         let mut search = Self {
@@ -119,7 +119,7 @@ impl<'a> SearchState<'a> {
                 }
                 search
                     .threads
-                    .extend((0..tenant.threads).map(|rank| Thread {
+                    .extend((0..tenant.threads).map(|rank| JointThread {
                         tenant: index as u16,
                         worker: worker as u32,
                         main: rank == 0,
@@ -195,7 +195,7 @@ impl<'a> SearchState<'a> {
 
     /// Places a thread that has no cpu.
     pub(super) fn place(&mut self, thread: usize, to: usize) {
-        let Thread {
+        let JointThread {
             tenant,
             worker,
             main,
@@ -229,7 +229,7 @@ impl<'a> SearchState<'a> {
 
     /// Removes a thread from its cpu.
     pub(super) fn unplace(&mut self, thread: usize) {
-        let Thread {
+        let JointThread {
             tenant,
             worker,
             main,
@@ -264,7 +264,7 @@ impl<'a> SearchState<'a> {
 
     /// Whether an unplaced thread would count as unmoved on a cpu.
     fn is_current(&self, thread: usize, cpu: usize) -> bool {
-        let Thread { worker, main, .. } = self.threads[thread];
+        let JointThread { worker, main, .. } = self.threads[thread];
         if main {
             return usize::from(self.current_main_cpus[worker as usize]) == cpu;
         }
@@ -325,7 +325,7 @@ impl<'a> SearchState<'a> {
 
     /// Gain of a thread's worker if the thread moves to a cpu, including moves, excluding mains.
     pub(super) fn move_gain(&self, thread: usize, to: usize) -> i64 {
-        let Thread {
+        let JointThread {
             tenant,
             worker,
             cpu,
@@ -354,7 +354,7 @@ impl<'a> SearchState<'a> {
 
     /// Change in the number of unmoved threads if a thread moves to a cpu.
     pub(super) fn unmoved_change(&self, thread: usize, to: usize) -> i64 {
-        let Thread {
+        let JointThread {
             worker, main, cpu, ..
         } = self.threads[thread];
         let from = usize::from(cpu);
@@ -418,12 +418,12 @@ impl<'a> SearchState<'a> {
     }
 
     /// Undoes all moves of the undo log and returns them.
-    pub(super) fn undo(&mut self) -> Vec<Move> {
+    pub(super) fn undo(&mut self) -> Vec<Step> {
         let undo_log = std::mem::take(&mut self.undo_log);
         for &step in undo_log.iter().rev() {
             match step {
-                Move::Exchange(first, second) => self.exchange(first, second),
-                Move::Shift(thread, from) => self.shift(thread, from),
+                Step::Exchange(first, second) => self.exchange(first, second),
+                Step::Shift(thread, from) => self.shift(thread, from),
             }
         }
         self.undo_log.clear();
@@ -432,7 +432,7 @@ impl<'a> SearchState<'a> {
 
     /// Exchanges the cpus of two threads.
     pub(super) fn exchange(&mut self, first: usize, second: usize) {
-        self.undo_log.push(Move::Exchange(first, second));
+        self.undo_log.push(Step::Exchange(first, second));
         let [a, b] = [first, second].map(|thread| usize::from(self.threads[thread].cpu));
         self.unplace(first);
         self.unplace(second);
@@ -443,7 +443,7 @@ impl<'a> SearchState<'a> {
     /// Moves a thread to a cpu, with its load.
     pub(super) fn shift(&mut self, thread: usize, to: usize) {
         let from = usize::from(self.threads[thread].cpu);
-        self.undo_log.push(Move::Shift(thread, from));
+        self.undo_log.push(Step::Shift(thread, from));
         self.unplace(thread);
         self.count_load(from, -1);
         self.count_load(to, 1);

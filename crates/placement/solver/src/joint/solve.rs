@@ -23,11 +23,11 @@ use super::labeling::{keeps_rank_cap, label};
 use super::local_search::LocalSearch;
 use super::move_bound::least_moves;
 use super::perturbation::perturb;
-use super::reduced::{Found, Start, is_small, keeps_caps, solve_reduced};
+use super::reduced::{FoundThreads, Start, is_small, keeps_caps, solve_reduced};
 use super::repair::repair;
 use super::rules::Rules;
 use super::search_state::SearchState;
-use super::volumes::{Volumes, balance};
+use super::volumes::{JointVolumes, balance};
 use crate::limits::{FIRST_PLACEMENT_STEPS, FROZEN_COST, REDUCED_STEPS};
 use crate::worker_order::order_new;
 use crate::{
@@ -71,13 +71,13 @@ fn solve_instance(
     budget.spend(FIRST_PLACEMENT_STEPS * instance.slots * instance.cpus);
     let rules = Rules::of(instance);
     let volume = balance(instance);
-    let (best, limits) = keep_current(instance, &rules, &volume)
+    let (best, bounds) = keep_current(instance, &rules, &volume)
         .unwrap_or_else(|| search_best(instance, &rules, &volume, budget));
-    answer(problem, instance, best, limits)
+    answer(problem, instance, best, bounds)
 }
 
 /// Bounds of an answer.
-struct Limits {
+struct Bounds {
     upper: ProvenBound,
     /// Lower bound on the moves of any answer that is as good.
     moved_least: u32,
@@ -87,8 +87,8 @@ struct Limits {
 fn keep_current(
     instance: &Instance,
     rules: &Rules,
-    volume: &Volumes,
-) -> Option<(Placement, Limits)> {
+    volume: &JointVolumes,
+) -> Option<(Placement, Bounds)> {
     let keeps_ranks = |tenant: &Tenant| keeps_rank_cap(tenant, &tenant.current_cpus);
     if !volume.is_unchanged(instance) || !instance.tenants.iter().all(keeps_ranks) {
         return None;
@@ -108,11 +108,11 @@ fn keep_current(
         bound: value,
         proof: Proof::Bound,
     };
-    let limits = Limits {
+    let bounds = Bounds {
         upper,
         moved_least: 0,
     };
-    Some((best, limits))
+    Some((best, bounds))
 }
 
 /// Excess over the rules on mains and value of a placement with these loads.
@@ -144,17 +144,17 @@ pub(super) fn counted(
 fn search_best(
     instance: &Instance,
     rules: &Rules,
-    volume: &Volumes,
+    volume: &JointVolumes,
     budget: &mut WorkBudget,
-) -> (Placement, Limits) {
+) -> (Placement, Bounds) {
     let mut search = first_placement(instance, rules, volume, budget);
     // ranks may cost moves that the search does not foresee: its start may then be the better
     // answer
-    let start = instance.has_running().then(|| Outcome::of(&search));
+    let start = instance.has_running().then(|| Snapshot::of(&search));
     let excess = search.excess();
     let goal = upper_bound(instance, rules, volume, excess);
     find_best(&mut search, goal, budget);
-    let found = Outcome::of(&search);
+    let found = Snapshot::of(&search);
     drop(search);
     let mut best = found.labeled(instance);
     if let Some(start) = start.filter(|start| start.value != found.value) {
@@ -208,11 +208,11 @@ fn search_best(
             (bound, proof) = (best.value, Proof::Search);
         }
     }
-    let limits = Limits {
+    let bounds = Bounds {
         upper: ProvenBound { bound, proof },
         moved_least,
     };
-    (best, limits)
+    (best, bounds)
 }
 
 /// The placement that the integer program finds from a start, and whether it is the best of all
@@ -220,14 +220,14 @@ fn search_best(
 fn reduced(
     instance: &Instance,
     rules: &Rules,
-    volume: &Volumes,
+    volume: &JointVolumes,
     start: &Placement,
 ) -> Option<(Placement, bool)> {
     let from = Start {
         excess: start.key.0,
         places: &start.places,
     };
-    let Found { threads, proven } = solve_reduced(instance, rules, volume, from)?;
+    let FoundThreads { threads, proven } = solve_reduced(instance, rules, volume, from)?;
     let mut loads = instance.obstacles.clone();
     for &cpu in &threads {
         loads[usize::from(cpu)] += 1;
@@ -241,7 +241,7 @@ fn reduced(
     if !is_confirmed {
         return None;
     }
-    let found = Outcome {
+    let found = Snapshot {
         excess,
         value,
         threads,
@@ -253,7 +253,7 @@ fn reduced(
 pub(super) fn first_placement<'a>(
     instance: &'a Instance,
     rules: &'a Rules,
-    volume: &Volumes,
+    volume: &JointVolumes,
     budget: &mut WorkBudget,
 ) -> SearchState<'a> {
     let mut search = SearchState::new(instance, rules, volume);
@@ -302,14 +302,14 @@ pub(super) struct Placement {
 }
 
 /// A state of the search without its tables.
-pub(super) struct Outcome {
+pub(super) struct Snapshot {
     excess: RuleExcess,
     value: i64,
     /// Cpu of each thread, worker by worker, the main first.
     threads: Vec<u16>,
 }
 
-impl Outcome {
+impl Snapshot {
     pub(super) fn of(search: &SearchState<'_>) -> Self {
         Self {
             excess: search.excess(),
@@ -416,7 +416,7 @@ fn answer(
     problem: &JointProblem,
     instance: &Instance,
     best: Placement,
-    limits: Limits,
+    bounds: Bounds,
 ) -> JointSolution {
     let ids = problem.topology.cpus();
     let id = |&position: &u16| ids[usize::from(position)].id;
@@ -444,9 +444,9 @@ fn answer(
         .collect();
     JointSolution {
         mappings,
-        certificate: Certificate::of(best.value, limits.upper, relaxed),
+        certificate: Certificate::of(best.value, bounds.upper, relaxed),
         gained: gained(instance, &best.places),
         moved: best.key.2,
-        moved_least: limits.moved_least,
+        moved_least: bounds.moved_least,
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct SpeedBound<'a> {
 
 /// The domains of a level whose cores have one speed.
 #[derive(Default)]
-struct SpeedClass {
+struct SpeedGroup {
     is_slow: bool,
     threads: u32,
     domains: BTreeSet<u16>,
@@ -52,7 +52,7 @@ impl<'a> SpeedBound<'a> {
         let classes = self.classes(level);
         let workers = self.instance.workers as u32;
         let of_class =
-            |class: &SpeedClass| evenly(class.threads, workers * class.domains.len() as u32);
+            |class: &SpeedGroup| evenly(class.threads, workers * class.domains.len() as u32);
         if is_mixed(&classes) {
             let threads = classes.iter().map(|class| class.threads).sum();
             let domains: BTreeSet<&u16> = classes.iter().flat_map(|class| &class.domains).collect();
@@ -74,7 +74,7 @@ impl<'a> SpeedBound<'a> {
         let Some(longest) = longest.filter(|_| !is_mixed(&classes)) else {
             return i64::MAX;
         };
-        let of_class = |class: &SpeedClass| {
+        let of_class = |class: &SpeedGroup| {
             let (whole, without_main) = (class.room.min(longest), class.room.min(longest - 1));
             let mut left = class.threads.min(all);
             let mut sum = 0;
@@ -94,14 +94,14 @@ impl<'a> SpeedBound<'a> {
         classes.iter().map(of_class).sum()
     }
 
-    fn classes(&self, level: usize) -> Vec<SpeedClass> {
+    fn classes(&self, level: usize) -> Vec<SpeedGroup> {
         let instance = self.instance;
         let caps = instance.tenants.iter().map(|tenant| tenant.worker_cap);
         let worker_cap = u32::from(caps.max().unwrap_or(0));
         let Some(tenant) = instance.tenants.first() else {
             return Vec::new();
         };
-        let mut classes: BTreeMap<u16, SpeedClass> = BTreeMap::new();
+        let mut classes: BTreeMap<u16, SpeedGroup> = BTreeMap::new();
         // per core: its capacity, its domain, its room for one worker
         let mut cores: BTreeMap<u16, (u16, u16, u32)> = BTreeMap::new();
         let mut fullest: BTreeMap<u16, u32> = BTreeMap::new();
@@ -135,7 +135,7 @@ impl<'a> SpeedBound<'a> {
 }
 
 /// Whether any domain contains cores of two speeds.
-fn is_mixed(classes: &[SpeedClass]) -> bool {
+fn is_mixed(classes: &[SpeedGroup]) -> bool {
     let mut seen = BTreeSet::new();
     let mut domains = classes.iter().flat_map(|class| &class.domains);
     !domains.all(|domain| seen.insert(domain))

@@ -19,7 +19,7 @@ use super::fresh_start::fresh_loads;
 use super::instance::{Instance, L3, NO_CPU, NUMA, PACKAGE, Tenant};
 
 /// Counts of threads by tenant and cpu.
-pub(super) struct Volumes {
+pub(super) struct JointVolumes {
     cpus: usize,
     /// Threads of each tenant on each cpu, row by row.
     counts: Vec<u32>,
@@ -40,8 +40,8 @@ struct ChainLink {
 }
 
 /// Balanced counts that are close to the mappings in force.
-pub(super) fn balance(instance: &Instance) -> Volumes {
-    let mut volume = Volumes {
+pub(super) fn balance(instance: &Instance) -> JointVolumes {
+    let mut volume = JointVolumes {
         cpus: instance.cpus,
         counts: vec![0; instance.tenants.len() * instance.cpus],
         in_place: vec![0; instance.tenants.len() * instance.cpus],
@@ -81,7 +81,7 @@ pub(super) fn balance(instance: &Instance) -> Volumes {
     volume
 }
 
-impl Volumes {
+impl JointVolumes {
     /// Whether every thread stays on its current cpu.
     pub(super) fn is_unchanged(&self, instance: &Instance) -> bool {
         self.in_place.iter().sum::<u32>() as usize == instance.slots

@@ -23,7 +23,7 @@ pub(crate) struct WorkerPart {
 }
 
 /// The subproblem of one node of the tree.
-pub(crate) struct TreeNode<'a> {
+pub(crate) struct Subproblem<'a> {
     /// The class of each child domain.
     pub(crate) children: Vec<&'a Class>,
     pub(crate) parts: &'a [WorkerPart],
@@ -51,7 +51,7 @@ pub(crate) struct Distribution {
 
 impl Distribution {
     /// Counts a distribution.
-    pub(crate) fn of(node: &TreeNode<'_>, held: Vec<u16>, main: Vec<u16>) -> Self {
+    pub(crate) fn of(node: &Subproblem<'_>, held: Vec<u16>, main: Vec<u16>) -> Self {
         let width = node.children.len();
         let mut counts = Self {
             held,
@@ -76,7 +76,7 @@ impl Distribution {
         counts
     }
 
-    fn count_needs(&mut self, node: &TreeNode<'_>, child: usize) {
+    fn count_needs(&mut self, node: &Subproblem<'_>, child: usize) {
         let class = node.children[child];
         let (volume, mains) = (self.volume[child], self.mains[child]);
         let cores = class.full_cores_needed(volume, mains);
@@ -88,7 +88,7 @@ impl Distribution {
 
     /// How many cpus with a main must be full so that there is room for all threads that must go
     /// beside mains.
-    fn full_cpus_needed_for_room(&self, node: &TreeNode<'_>, child: usize) -> i64 {
+    fn full_cpus_needed_for_room(&self, node: &Subproblem<'_>, child: usize) -> i64 {
         let (Some(each), mains) = (node.peers_beside_main, self.mains[child]) else {
             return 0;
         };
@@ -105,7 +105,7 @@ impl Distribution {
     }
 
     /// The limits on full units of each child: its need, and its share of the rest.
-    pub(crate) fn full_main_limits(&self, node: &TreeNode<'_>) -> Vec<[Option<i64>; 2]> {
+    pub(crate) fn full_main_limits(&self, node: &Subproblem<'_>) -> Vec<[Option<i64>; 2]> {
         let width = node.children.len();
         let of = |child: usize, rule: usize| {
             let full_main_limits = node.full_main_limits[rule]?;
@@ -121,7 +121,7 @@ impl Distribution {
             .collect()
     }
 
-    fn count_beside(&mut self, node: &TreeNode<'_>, child: usize) {
+    fn count_beside(&mut self, node: &Subproblem<'_>, child: usize) {
         if node.peers_beside_main.is_some() {
             let parts = 0..node.parts.len();
             self.beside[child] = parts
@@ -131,7 +131,7 @@ impl Distribution {
     }
 
     /// Number of threads of a part that must go to cpus of the child that hold mains of others.
-    fn must_go_beside(&self, node: &TreeNode<'_>, part: usize, child: usize) -> i64 {
+    fn must_go_beside(&self, node: &Subproblem<'_>, part: usize, child: usize) -> i64 {
         let main = node.parts[part].main && usize::from(self.main[part]) == child;
         let held = i64::from(self.held[part * node.children.len() + child]);
         let apart = i64::from(node.children[child].cpus) - self.mains[child];
@@ -140,7 +140,7 @@ impl Distribution {
 }
 
 struct Annealing<'a> {
-    node: &'a TreeNode<'a>,
+    node: &'a Subproblem<'a>,
     counts: Distribution,
     width: usize,
     penalty: i64,
@@ -163,7 +163,7 @@ struct CountMove {
 
 /// The best distribution found, and whether it is within all limits.
 pub(crate) fn anneal_counts(
-    node: &TreeNode<'_>,
+    node: &Subproblem<'_>,
     start: Distribution,
     moves: usize,
     seed: u64,

@@ -30,7 +30,7 @@ impl<'a> CurrentMapping<'a> {
         let places: Vec<u16> = (current.cpus.iter())
             .map(|&id| domains.position(id))
             .collect::<Option<_>>()?;
-        let mut group = Group::of(domains);
+        let mut group = GroupCounts::of(domains);
         let mains = group.closeness(places.iter().step_by(threads), domains.rules.rank_cap)?;
         for rank in 1..threads {
             group.check(
@@ -75,7 +75,7 @@ impl<'a> CurrentMapping<'a> {
 }
 
 /// Counts of one group of threads at a time.
-struct Group<'a> {
+struct GroupCounts<'a> {
     domains: &'a Domains,
     /// Levels that divide the cpus differently, with the total gain of all levels that divide them
     /// alike.
@@ -83,7 +83,7 @@ struct Group<'a> {
     held: [Vec<u32>; LEVELS],
 }
 
-impl<'a> Group<'a> {
+impl<'a> GroupCounts<'a> {
     fn of(domains: &'a Domains) -> Self {
         let mut levels: Vec<(usize, i64)> = vec![(CPU, domains.gain[CPU])];
         for level in CORE..LEVELS {

@@ -13,7 +13,7 @@ use crate::WorkBudget;
 use crate::limits::COUNT_ANNEALING_MOVES_MAX;
 use crate::single::allowed::Allowed;
 use crate::single::assignment::Assignment;
-use crate::single::count_annealing::{Distribution, TreeNode, WorkerPart, anneal_counts};
+use crate::single::count_annealing::{Distribution, Subproblem, WorkerPart, anneal_counts};
 use crate::single::domain_classes::{
     Classes, FullMainLimit, LevelGroup, classes, peers_beside_main,
 };
@@ -134,7 +134,7 @@ impl Construction<'_> {
         let first = self.domains.domain(level, cpus.start);
         let last = self.domains.domain(level, cpus.end - 1);
         let Classes { classes, of_domain } = &self.tables[depth];
-        let node = TreeNode {
+        let node = Subproblem {
             children: (first..=last)
                 .map(|domain| &classes[of_domain[domain]])
                 .collect(),
@@ -187,7 +187,7 @@ impl Construction<'_> {
     /// Each worker in turn takes the next cpus that have room for it, cyclically.
     fn lay_end_to_end(
         &self,
-        node: &TreeNode<'_>,
+        node: &Subproblem<'_>,
         level: usize,
         cpus: std::ops::Range<usize>,
     ) -> Option<Distribution> {

@@ -23,7 +23,7 @@ use crate::single::allowed::Allowed;
 use crate::single::assignment::{Assignment, assign};
 use crate::single::domains::Domains;
 use crate::single::volumes::volumes;
-use model::{Model, magnitude, size};
+use model::{SingleModel, magnitude, size};
 
 /// Result of the program.
 pub(crate) struct Found {
@@ -46,7 +46,7 @@ fn solve_within(domains: &Domains, allowed: &Allowed, seconds: f64) -> Option<Fo
     let mut start: Vec<_> = mains.into_iter().zip(peers).collect();
     // in the order that the program requires
     start.sort();
-    let program = Model::of(domains, allowed);
+    let program = SingleModel::of(domains, allowed);
     let Solved { workers, proven } = program.solve(&start, magnitude(domains), seconds)?;
     let (mains, peers) = workers.into_iter().unzip();
     Some(Found {

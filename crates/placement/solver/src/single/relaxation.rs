@@ -19,19 +19,19 @@ use crate::single::domains::{CORE, Domains};
 use crate::single::volumes::Volumes;
 
 /// Excess of (8+), its sum over cores, excess of mains-per-core, of (12), of (12+).
-type RuleExcess = [u32; 5];
+type Excess = [u32; 5];
 
 /// The sum over cores guides the search to a smaller (8+); after that, it has the lowest priority.
-fn sum_last([excess, sum, mains, full, full_cores]: RuleExcess) -> RuleExcess {
+fn sum_last([excess, sum, mains, full, full_cores]: Excess) -> Excess {
     [excess, mains, full, full_cores, sum]
 }
 
 /// Reduces the excess of `volumes` over the rules.
 pub(crate) fn reduce_excess(domains: &Domains, volumes: &mut Volumes, budget: &mut WorkBudget) {
-    for order in [|excess: RuleExcess| excess, sum_last] {
+    for order in [|excess: Excess| excess, sum_last] {
         let mut least = order(excess(domains, volumes));
         for _ in 0..RELAXATION_STEPS_MAX {
-            if least == RuleExcess::default() || budget.is_exhausted() {
+            if least == Excess::default() || budget.is_exhausted() {
                 return;
             }
             match better(domains, volumes, least, order, budget) {
@@ -45,10 +45,10 @@ pub(crate) fn reduce_excess(domains: &Domains, volumes: &mut Volumes, budget: &m
 fn better(
     domains: &Domains,
     volumes: &Volumes,
-    least: RuleExcess,
-    order: fn(RuleExcess) -> RuleExcess,
+    least: Excess,
+    order: fn(Excess) -> Excess,
     budget: &mut WorkBudget,
-) -> Option<(RuleExcess, Volumes)> {
+) -> Option<(Excess, Volumes)> {
     let candidates = distinct_cpus(domains, volumes);
     let mut trial = volumes.clone();
     let mut best = (least, None);
@@ -125,9 +125,9 @@ fn distinct_cpus(domains: &Domains, volumes: &Volumes) -> Vec<usize> {
     kinds.into_values().flatten().collect()
 }
 
-fn excess(domains: &Domains, volumes: &Volumes) -> RuleExcess {
+fn excess(domains: &Domains, volumes: &Volumes) -> Excess {
     let (lower, upper) = domains.rules.core_volume;
-    let mut excess = RuleExcess::default();
+    let mut excess = Excess::default();
     let (mut full, mut full_cores) = (0, 0);
     for core in 0..domains.count(CORE) {
         let members = domains.members(CORE, core);

@@ -14,10 +14,10 @@ pub(crate) type Counts = [Vec<u32>; LEVELS];
 
 /// Key of a cpu, less is better: closeness that one more item adds, items on the cpu and on its
 /// core, the cpu.
-type Rank = (i64, u32, u32, u16);
+type CpuKey = (i64, u32, u32, u16);
 
 /// The key if no cpu is open.
-const NO_CANDIDATE: Rank = (i64::MAX, 0, 0, u16::MAX);
+const NO_CANDIDATE: CpuKey = (i64::MAX, 0, 0, u16::MAX);
 
 pub(crate) fn zero_counts(domains: &Domains) -> Counts {
     std::array::from_fn(|level| vec![0; domains.count(level)])
@@ -38,7 +38,7 @@ pub(crate) fn spread(
     items: usize,
     open: &dyn Fn(u32, u32) -> bool,
 ) -> usize {
-    let mut best: [Vec<Rank>; LEVELS] =
+    let mut best: [Vec<CpuKey>; LEVELS] =
         std::array::from_fn(|level| vec![NO_CANDIDATE; domains.count(level)]);
     for level in 0..domains.levels {
         for domain in 0..domains.count(level) {
@@ -73,10 +73,10 @@ pub(crate) fn spread(
 fn best_of(
     domains: &Domains,
     counts: &Counts,
-    best: &[Vec<Rank>; LEVELS],
+    best: &[Vec<CpuKey>; LEVELS],
     (level, domain): (usize, usize),
     open: &dyn Fn(u32, u32) -> bool,
-) -> Rank {
+) -> CpuKey {
     let held = counts[level][domain];
     let (inside, on_cpu, on_core, cpu) = if level == CPU {
         let on_core = counts[CORE][domains.core(domain)];

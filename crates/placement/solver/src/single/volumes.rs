@@ -95,7 +95,7 @@ fn spread_capped(domains: &Domains, counts: &mut [Vec<u32>; LEVELS], mains: usiz
 }
 
 /// A core while extras are placed.
-struct Core {
+struct CoreLoad {
     volume: u32,
     mains: u32,
 }
@@ -106,11 +106,11 @@ fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
     let mut threads: Vec<u32> = mains.iter().map(|&m| lower.max(m)).collect();
     let slots = (domains.workers * domains.threads) as u32;
     let placed: u32 = threads.iter().sum();
-    let mut cores: Vec<Core> = (0..domains.count(CORE))
+    let mut cores: Vec<CoreLoad> = (0..domains.count(CORE))
         .map(|core| {
             let members = domains.members(CORE, core);
             let sum = |of: &[u32]| of[members.clone()].iter().sum();
-            Core {
+            CoreLoad {
                 volume: sum(&threads),
                 mains: sum(mains),
             }
@@ -153,7 +153,7 @@ fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
 
 /// Damage by one more thread on a cpu with `mains` of `core`, less is better: first cores below the
 /// floor, then least excess over the ceiling of the core, then (12), then (12+).
-fn damage(domains: &Domains, core: &Core, mains: u32) -> (bool, u32, bool, bool) {
+fn damage(domains: &Domains, core: &CoreLoad, mains: u32) -> (bool, u32, bool, bool) {
     let (lower, upper) = domains.rules.core_volume;
     let full =
         domains.rules.full_main_cores.is_some() && core.volume + 1 == upper && core.mains > 0;

@@ -37,7 +37,7 @@ impl Prefer {
 
 /// Reason why a queue is deferred or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reason {
+pub enum ChoiceReason {
     /// The objective, costs or rate are not known yet.
     #[default]
     Unknown,
@@ -55,7 +55,7 @@ pub enum Reason {
     Overload,
 }
 
-impl Reason {
+impl ChoiceReason {
     /// Name in messages and replies.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -76,7 +76,7 @@ impl Reason {
 pub struct Choice {
     /// Batches are deferred; otherwise they are dispatched as soon as a worker is free.
     pub is_deferred: bool,
-    pub reason: Reason,
+    pub reason: ChoiceReason,
     /// `None` while costs, objective or rate are not known.
     pub forecast: Option<Forecast>,
     /// Offered load of all queues with eager batches, as a fraction of the capacity of the workers.
@@ -96,23 +96,23 @@ impl fmt::Display for Choice {
         })?;
         let percent = |share: f64| share * 100.0;
         match self.reason {
-            Reason::Unknown => f.write_str("costs, objective or rate are not known yet")?,
-            Reason::Bursts => write!(
+            ChoiceReason::Unknown => f.write_str("costs, objective or rate are not known yet")?,
+            ChoiceReason::Bursts => write!(
                 f,
                 "arrivals come in bursts (variance/mean {:.1} within an objective)",
                 self.dispersion
             )?,
-            Reason::IdleWorkersPreferred => f.write_str("idle workers are preferred")?,
-            Reason::SmallGain => f.write_str("deferring would gain little")?,
-            Reason::LowLoad => write!(
+            ChoiceReason::IdleWorkersPreferred => f.write_str("idle workers are preferred")?,
+            ChoiceReason::SmallGain => f.write_str("deferring would gain little")?,
+            ChoiceReason::LowLoad => write!(
                 f,
                 "eager batches sustain the load ({:.0} % of their capacity)",
                 percent(self.load)
             )?,
-            Reason::ClientsWait => {
+            ChoiceReason::ClientsWait => {
                 f.write_str("fewer requests arrived while deferred: clients wait for replies")?;
             }
-            Reason::Overload => write!(
+            ChoiceReason::Overload => write!(
                 f,
                 "the load is {:.0} % of the capacity of eager batches",
                 percent(self.load)

@@ -23,7 +23,7 @@ mod arrivals;
 mod choice;
 mod forecast;
 
-pub use choice::{Choice, Prefer, Reason};
+pub use choice::{Choice, ChoiceReason, Prefer};
 pub use forecast::{Forecast, FrontCost, QueueingModel, gathered_rows};
 
 use crate::deadlines::{Cost, Release};
@@ -184,7 +184,7 @@ impl AutoPolicy {
                 reason,
                 ..
             } = queue.choice;
-            let is_changed = reason != Reason::Unknown && queue.reported != Some(is_deferred);
+            let is_changed = reason != ChoiceReason::Unknown && queue.reported != Some(is_deferred);
             is_changed.then(|| {
                 queue.reported = Some(is_deferred);
                 QueueIndex(index)
@@ -269,7 +269,7 @@ impl AutoQueue {
         let Some(forecast) = self.choice.forecast else {
             // No arrivals, or no costs yet: only the reason changes.
             if !self.choice.is_deferred {
-                self.choice.reason = Reason::Unknown;
+                self.choice.reason = ChoiceReason::Unknown;
             }
             return;
         };
@@ -289,24 +289,26 @@ impl AutoQueue {
     }
 
     /// The wanted choice, and its reason.
-    fn desired_choice(&self, prefer: Prefer, conditions: Conditions) -> (bool, Reason) {
+    fn desired_choice(&self, prefer: Prefer, conditions: Conditions) -> (bool, ChoiceReason) {
         let is_deferred = self.choice.is_deferred;
         if self.is_bursty {
-            return (false, Reason::Bursts);
+            return (false, ChoiceReason::Bursts);
         }
         match prefer {
-            Prefer::IdleWorkers => (true, Reason::IdleWorkersPreferred),
-            Prefer::ShortWaits if !self.is_worthwhile => (false, Reason::SmallGain),
-            Prefer::ShortWaits if conditions.now < self.retry_at => (false, Reason::ClientsWait),
-            Prefer::ShortWaits if LOAD_MIN.holds(conditions.load, is_deferred) => {
-                (true, Reason::Overload)
+            Prefer::IdleWorkers => (true, ChoiceReason::IdleWorkersPreferred),
+            Prefer::ShortWaits if !self.is_worthwhile => (false, ChoiceReason::SmallGain),
+            Prefer::ShortWaits if conditions.now < self.retry_at => {
+                (false, ChoiceReason::ClientsWait)
             }
-            Prefer::ShortWaits => (false, Reason::LowLoad),
+            Prefer::ShortWaits if LOAD_MIN.holds(conditions.load, is_deferred) => {
+                (true, ChoiceReason::Overload)
+            }
+            Prefer::ShortWaits => (false, ChoiceReason::LowLoad),
         }
     }
 
-    fn change(&mut self, is_deferred: bool, reason: Reason, now: Nanos) {
-        if self.choice.reason == Reason::Overload && reason == Reason::LowLoad {
+    fn change(&mut self, is_deferred: bool, reason: ChoiceReason, now: Nanos) {
+        if self.choice.reason == ChoiceReason::Overload && reason == ChoiceReason::LowLoad {
             let since = self.changed.unwrap_or(now);
             self.retry_after = match now.saturating_sub(since) < FAILED_WITHIN {
                 true => {

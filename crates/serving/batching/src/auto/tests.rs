@@ -77,19 +77,19 @@ fn short_waits_defers_only_while_eager_batches_cannot_sustain_the_load() {
     let choice = driver.arrive(20, 4000, 4000);
     assert_eq!(
         (choice.is_deferred, choice.reason),
-        (false, Reason::LowLoad)
+        (false, ChoiceReason::LowLoad)
     );
     let choice = driver.arrive(60, 4700, 4700);
     assert_eq!(
         (choice.is_deferred, choice.reason),
-        (true, Reason::Overload)
+        (true, ChoiceReason::Overload)
     );
     // Between the two thresholds the choice is kept.
     assert!(driver.arrive(60, 4300, 4300).is_deferred);
     let choice = driver.arrive(60, 3900, 3900);
     assert_eq!(
         (choice.is_deferred, choice.reason),
-        (false, Reason::LowLoad)
+        (false, ChoiceReason::LowLoad)
     );
     assert_eq!(driver.changes().len(), 2);
 }
@@ -99,7 +99,7 @@ fn idle_workers_defers_at_every_load() {
     let mut driver = Driver::resnet(Prefer::IdleWorkers);
     let choice = driver.arrive(10, 500, 500);
     assert!(choice.is_deferred);
-    assert_eq!(choice.reason, Reason::IdleWorkersPreferred);
+    assert_eq!(choice.reason, ChoiceReason::IdleWorkersPreferred);
     let freed = choice.forecast.unwrap().idle_workers_gain;
     // 500 dispatches per second of 6.125 ms compared with those of batches of 6.
     assert!(
@@ -115,7 +115,7 @@ fn a_small_gain_is_not_worth_a_wait() {
     assert!(choice.load > 1.0, "{choice}");
     assert_eq!(
         (choice.is_deferred, choice.reason),
-        (false, Reason::SmallGain)
+        (false, ChoiceReason::SmallGain)
     );
     // The drop rule targets batches of half of the objective.
     let QueueProperties {
@@ -133,7 +133,10 @@ fn bursts_are_served_at_once() {
         driver.decide();
     }
     let choice = driver.choice();
-    assert_eq!((choice.is_deferred, choice.reason), (false, Reason::Bursts));
+    assert_eq!(
+        (choice.is_deferred, choice.reason),
+        (false, ChoiceReason::Bursts)
+    );
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn a_choice_lasts_for_seconds_regardless_of_the_load() {
 fn clients_that_wait_for_replies_are_rarely_deferred() {
     let mut driver = Driver::resnet(Prefer::ShortWaits);
     let choice = driver.arrive(3600, 4800, 2500);
-    assert_eq!(choice.reason, Reason::ClientsWait);
+    assert_eq!(choice.reason, ChoiceReason::ClientsWait);
     let deferred = driver.history.iter().filter(|(_, is)| *is).count();
     let share = deferred as f64 / driver.history.len() as f64;
     assert!(share < 0.02, "{share}");
@@ -166,7 +169,7 @@ fn a_new_preference_applies_at_once() {
     driver.facts[0].prefer = Some(Prefer::ShortWaits);
     driver.auto.make_due(QueueIndex(0));
     driver.decide();
-    assert_eq!(driver.choice().reason, Reason::LowLoad);
+    assert_eq!(driver.choice().reason, ChoiceReason::LowLoad);
     assert!(!driver.choice().is_deferred);
 }
 
@@ -182,7 +185,7 @@ fn nothing_is_deferred_before_costs_and_objective_are_known() {
         let choice = driver.arrive(10, 500, 500);
         assert_eq!(
             (choice.is_deferred, choice.reason),
-            (false, Reason::Unknown)
+            (false, ChoiceReason::Unknown)
         );
         assert_eq!(
             choice.to_string(),
@@ -239,7 +242,10 @@ fn a_queue_with_another_policy_counts_as_load_without_a_choice() {
     let choice = driver.choice();
     assert!(choice.load > 1.9 * alone, "{} {alone}", choice.load);
     let other = driver.auto.choice(QueueIndex(1));
-    assert_eq!((other.is_deferred, other.reason), (false, Reason::Unknown));
+    assert_eq!(
+        (other.is_deferred, other.reason),
+        (false, ChoiceReason::Unknown)
+    );
     let changed_queues: Vec<_> = driver.auto.take_changed().collect();
     assert_eq!(changed_queues, [QueueIndex(0)]);
 }

@@ -64,7 +64,7 @@ const PRIOR_SAMPLES: f64 = 4.0;
 const MARGIN_STEP: f64 = 0.01;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Class {
+struct SizeClass {
     samples: f64,
     /// Recent batches; see [`RECENT_TIME`].
     recent: f64,
@@ -77,7 +77,7 @@ struct Class {
     first: [f64; FIRST],
 }
 
-impl Class {
+impl SizeClass {
     /// Weight of a class, independent of its frequency.
     fn even_weight(&self) -> f64 {
         self.samples.min(RARE_WEIGHT)
@@ -129,7 +129,7 @@ impl Class {
 /// The learner of one model and kind. Clones share no state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostLearner {
-    classes: [Class; CLASSES],
+    classes: [SizeClass; CLASSES],
     percentile: f64,
     /// Percentile of measured over predicted time.
     margin: f64,
@@ -161,7 +161,7 @@ impl CostLearner {
     #[must_use]
     pub fn new(percentile: f64) -> Self {
         Self {
-            classes: [Class::default(); CLASSES],
+            classes: [SizeClass::default(); CLASSES],
             percentile: if percentile.is_nan() {
                 0.5
             } else {
@@ -230,7 +230,7 @@ impl CostLearner {
     /// Larger batches outweigh that. `None` before the first batch.
     #[must_use]
     pub fn prior_line(&self) -> Option<Cost> {
-        let (alpha, beta) = self.fit_with(PRIOR_SAMPLES, Class::even_weight)?;
+        let (alpha, beta) = self.fit_with(PRIOR_SAMPLES, SizeClass::even_weight)?;
         Some(Cost::new(alpha, beta))
     }
 
@@ -240,7 +240,7 @@ impl CostLearner {
     }
 
     /// Like [`Self::fit`], with `prior` samples of beta = [`PRIOR_RATIO`] alpha.
-    fn fit_with(&self, prior: f64, weigh: impl Fn(&Class) -> f64) -> Option<(f64, f64)> {
+    fn fit_with(&self, prior: f64, weigh: impl Fn(&SizeClass) -> f64) -> Option<(f64, f64)> {
         let (mut s0, mut s1, mut s2, mut t0, mut t1) = (0.0, 0.0, 0.0, 0.0, 0.0);
         // Sums for the least squares of absolute errors, for a line through the origin.
         let (mut squares, mut products) = (0.0, 0.0);

@@ -47,7 +47,7 @@ const USE_WINDOW: Nanos = Nanos(1_000_000_000);
 const REFRESH_PERIOD: Nanos = Nanos(10_000_000);
 
 #[derive(Debug)]
-struct Group {
+struct QueueGroup {
     weight: u32,
     queues: Vec<usize>,
     /// Virtual time of its queues.
@@ -58,7 +58,7 @@ struct Group {
 }
 
 #[derive(Debug)]
-struct Queue {
+struct QueueState {
     group: usize,
     objective: Option<Nanos>,
     /// Time of the last request for it.
@@ -74,10 +74,10 @@ struct Queue {
 
 #[derive(Debug, Default)]
 pub(crate) struct FairShares {
-    groups: Vec<Group>,
+    groups: Vec<QueueGroup>,
     /// Service received by groups, by weight.
     group_flows: Vec<Flow>,
-    queues: Vec<Queue>,
+    queues: Vec<QueueState>,
     /// Service received by queues within their group.
     queue_flows: Vec<Flow>,
     /// Virtual time of the groups.
@@ -95,7 +95,7 @@ impl FairShares {
         let group = match sibling.and_then(|sibling| self.queues.get(sibling)) {
             Some(sibling) => sibling.group,
             None => {
-                self.groups.push(Group {
+                self.groups.push(QueueGroup {
                     weight: DEFAULT_WEIGHT,
                     queues: Vec::new(),
                     virtual_time: 0,
@@ -107,7 +107,7 @@ impl FairShares {
             }
         };
         self.groups[group].queues.push(self.queues.len());
-        self.queues.push(Queue {
+        self.queues.push(QueueState {
             group,
             objective: None,
             last_request: None,
@@ -262,7 +262,7 @@ impl FairShares {
     }
 
     fn refresh_tolerated_delays(&mut self) {
-        let objective = |of: &Queue| of.objective.unwrap_or(ASSUMED_OBJECTIVE);
+        let objective = |of: &QueueState| of.objective.unwrap_or(ASSUMED_OBJECTIVE);
         let active = self.queues.iter().enumerate();
         let active = active.filter(|(_, of)| of.is_active);
         let shortest = ShortestObjectives::of(active.map(|(at, of)| (at, objective(of))));
@@ -271,7 +271,7 @@ impl FairShares {
             of.tolerated_delay = shortest.other_than(queue).map(tolerated_delay);
         }
         let queues = &self.queues;
-        let shortest = |group: &Group| {
+        let shortest = |group: &QueueGroup| {
             let active = group
                 .queues
                 .iter()
@@ -344,7 +344,7 @@ impl FairShares {
     }
 
     /// The shortest objective of the waiting queues of a group.
-    fn group_objective(&self, group: &Group) -> Option<Nanos> {
+    fn group_objective(&self, group: &QueueGroup) -> Option<Nanos> {
         let queues = group.queues.iter().copied();
         let waiting = queues.filter(|&queue| self.queue_flows[queue].is_backlogged);
         waiting.map(|queue| self.objective(queue)).min()
@@ -366,7 +366,7 @@ impl FairShares {
         }
     }
 
-    fn rank_queues(&self, group: &Group, workers: usize, ranks: &mut [u8]) {
+    fn rank_queues(&self, group: &QueueGroup, workers: usize, ranks: &mut [u8]) {
         let queues = group.queues.iter().copied();
         let waiting = queues.filter(|&queue| self.queue_flows[queue].is_backlogged);
         let shortest = ShortestObjectives::of(waiting.map(|queue| (queue, self.objective(queue))));

@@ -37,7 +37,7 @@ impl FakeWorker {
         self.sequence = sequence;
         if self.ring.is_command() {
             let message = self.channel.receive().unwrap().unwrap();
-            let command = Command::decode(&message.bytes).unwrap();
+            let command = WorkerCommand::decode(&message.bytes).unwrap();
             self.commands += 1;
             self.has.retain(|id, _| !command.closes.contains(id));
             match command.opens {

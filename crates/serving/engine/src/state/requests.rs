@@ -13,10 +13,10 @@ use crate::LoopIndex;
 use crate::admission::RequestTerms;
 use crate::model::ModelRevision;
 use crate::timing::Timing;
-use crate::{Failure, KindSet};
+use crate::{KindSet, RequestFailure};
 
 /// Answer to a request's future: its results, the duration of its stages, and the completion time.
-pub(crate) type Answer = Result<(Extent, Timing, Nanos), Failure>;
+pub(crate) type Answer = Result<(Extent, Timing, Nanos), RequestFailure>;
 
 /// A request whose rows have been written.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(crate) struct Pending {
     /// Time between its submission and its dispatch in which a worker was idle.
     pub(super) deferred: Nanos,
     compute_nanos: u64,
-    pub(crate) failure: Option<Failure>,
+    pub(crate) failure: Option<RequestFailure>,
     /// Number of parts, done or not.
     pub(super) parts: usize,
     /// Number of parts that are not done.
@@ -79,14 +79,14 @@ pub(super) enum PartEnd {
     Computed {
         nanos: u64,
     },
-    Failed(Failure),
+    Failed(RequestFailure),
     /// The client went away.
     ClientGone,
 }
 
 /// A request with its first part, which usually is the only one: one lookup finds both.
 #[derive(Debug)]
-struct Entry {
+struct RequestEntry {
     pending: PendingBox,
     /// `None` once it is done.
     first_part: Option<RequestPart>,
@@ -102,7 +102,7 @@ struct LaterPart {
 #[derive(Debug, Default)]
 pub(super) struct RequestTable {
     /// By the key of their first part.
-    entries: FxHashMap<u64, Entry>,
+    entries: FxHashMap<u64, RequestEntry>,
     /// By key; the keys of a request's parts are consecutive.
     later_parts: FxHashMap<u64, LaterPart>,
 }
@@ -117,7 +117,7 @@ impl RequestTable {
         let first_key = pending.request.first_key;
         (pending.parts, pending.parts_left) = (parts.len(), parts.len());
         let first_part = parts.next();
-        let entry = Entry {
+        let entry = RequestEntry {
             pending,
             first_part,
         };
@@ -206,7 +206,7 @@ impl State {
     /// Fails every unanswered request.
     pub(crate) fn fail_all(&mut self, out: &mut Outbox) {
         for key in self.requests.keys() {
-            self.end_part(key, PartEnd::Failed(Failure::Stopped), out);
+            self.end_part(key, PartEnd::Failed(RequestFailure::Stopped), out);
         }
     }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use albacore_batching::Nanos;
 use albacore_os::NodeId;
-use albacore_worker::{Command, RevisionId};
+use albacore_worker::{RevisionId, WorkerCommand};
 
 use super::State;
 use crate::image::{CopyError, PlacedImage};
@@ -88,7 +88,7 @@ impl WorkerMemory {
     }
 
     /// Records a sent command, with this image.
-    pub(crate) fn command_sent(&mut self, command: &Command, image: Option<&PlacedImage>) {
+    pub(crate) fn command_sent(&mut self, command: &WorkerCommand, image: Option<&PlacedImage>) {
         self.pending_change = PendingChange {
             image: image.and_then(PlacedImage::node),
             scratch: self.node.filter(|_| command.moves_scratch),
@@ -96,7 +96,7 @@ impl WorkerMemory {
     }
 
     /// Records that the command was executed.
-    pub(crate) fn command_executed(&mut self, command: &Command) {
+    pub(crate) fn command_executed(&mut self, command: &WorkerCommand) {
         self.images.retain(|(id, _)| !command.closes.contains(id));
         if let Some((id, _)) = command.opens {
             self.images.retain(|(known, _)| *known != id);

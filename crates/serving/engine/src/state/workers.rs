@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use albacore_batching::{Event, Nanos, QueueIndex, WorkerIndex};
 use albacore_os::{Channel, Exit};
-use albacore_worker::{Command, RevisionId, Ring, SegmentState};
+use albacore_worker::{RevisionId, Ring, SegmentState, WorkerCommand};
 
 use super::hangs::HangTimer;
 use super::requests::PartEnd;
@@ -13,7 +13,7 @@ use crate::limits::{
     COMPLETION_POLL_PERIOD, CRASH_BLAME, HANG_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE,
 };
 use crate::queues::slot_of;
-use crate::{Failure, Kind};
+use crate::{Kind, RequestFailure};
 
 /// Signal number of SIGKILL.
 const SIGKILL: i32 = 9;
@@ -55,7 +55,7 @@ pub(crate) struct WorkerSlot {
     /// Keys of the batch's request parts, in the order of its segments.
     pub(super) members: Vec<u64>,
     /// The command that was sent and is not executed yet.
-    pub(crate) command: Option<Command>,
+    pub(crate) command: Option<WorkerCommand>,
     /// Whether another front started it: until it is attached, it writes into the memory of that
     /// front.
     pub(crate) needs_attach: bool,
@@ -355,11 +355,11 @@ impl State {
 }
 
 /// Failure of a segment of a finished batch; any state but "done" is a failure.
-fn segment_failure(ring: &Ring, segment: usize) -> Option<Failure> {
+fn segment_failure(ring: &Ring, segment: usize) -> Option<RequestFailure> {
     let reason = match ring.state(segment) {
         SegmentState::Done => return None,
         SegmentState::Failed => ring.reason(),
         SegmentState::Pending => "it was left out of its batch".to_owned(),
     };
-    Some(Failure::Compute { reason })
+    Some(RequestFailure::Compute { reason })
 }

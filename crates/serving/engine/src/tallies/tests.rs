@@ -5,12 +5,12 @@ use albacore_batching::{BatchingParams, Config, Policy};
 use super::*;
 use crate::inbox::tests::request;
 use crate::state::{NewRequest, State};
-use crate::{Failure, KindSet};
+use crate::{KindSet, RequestFailure};
 
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLISECOND;
 
-fn ended(slot: usize, kind: Kind, failure: Option<Failure>) -> PendingBox {
+fn ended(slot: usize, kind: Kind, failure: Option<RequestFailure>) -> PendingBox {
     let mut ended = Pending::new(NewRequest {
         model: slot,
         kinds: KindSet::only(kind),
@@ -40,7 +40,7 @@ fn tallies_of_all_loops_are_drained_once_by_model_and_kind() {
     let (mut counters, tallies) = counters();
     count(&tallies, 0, &ended(0, Kind::Value, None), MILLISECOND);
     count(&tallies, 1, &ended(0, Kind::Value, None), 3 * MILLISECOND);
-    let failure = Some(Failure::Stopped);
+    let failure = Some(RequestFailure::Stopped);
     count(&tallies, 1, &ended(0, Kind::Leaf, failure), MILLISECOND);
     count(&tallies, 1, &ended(1, Kind::Contribs, None), MILLISECOND);
     for _ in 0..2 {

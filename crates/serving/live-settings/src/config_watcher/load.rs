@@ -65,7 +65,7 @@ pub(super) struct LoadRequest {
     pub(super) name: String,
     pub(super) source: Source,
     pub(super) sha256: Option<Digest>,
-    pub(super) iterations: Option<settings::Iterations>,
+    pub(super) iterations: Option<settings::IterationsSetting>,
     pub(super) schema_names: settings::SchemaNames,
 }
 
@@ -98,7 +98,7 @@ impl LoadedFile {
 pub(super) struct ServedVersion {
     pub(super) file: LoadedFile,
     /// Iterations of the load request.
-    iterations: Option<settings::Iterations>,
+    iterations: Option<settings::IterationsSetting>,
     schema_names: settings::SchemaNames,
 }
 
@@ -263,12 +263,12 @@ fn install(context: &LoadContext, request: &LoadRequest, fetched: Fetched) -> Re
         .map_err(|error: InstallError| error.to_string())
 }
 
-fn iterations(requested: Option<settings::Iterations>) -> Iterations {
+fn iterations(requested: Option<settings::IterationsSetting>) -> Iterations {
     match requested {
         None => Iterations::AsSaved,
-        Some(settings::Iterations::All) => Iterations::All,
-        Some(settings::Iterations::Best) => Iterations::Best,
-        Some(settings::Iterations::Range { begin, end }) => Iterations::Range {
+        Some(settings::IterationsSetting::All) => Iterations::All,
+        Some(settings::IterationsSetting::Best) => Iterations::Best,
+        Some(settings::IterationsSetting::Range { begin, end }) => Iterations::Range {
             begin: begin as usize,
             end: end as usize,
         },

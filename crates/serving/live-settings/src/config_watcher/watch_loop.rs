@@ -21,7 +21,7 @@ use crate::events::{ServerEvent, emit};
 use crate::handover::{Handover, ModelRecord, RestoredModels};
 use crate::limits::POLL_PERIOD;
 use crate::model_control::{LoopMessage, ModelControlReceiver};
-use crate::model_status::{LoadState, ModelStatus, StatusStore};
+use crate::model_status::{LoadState, ModelLoadStatus, StatusStore};
 
 /// State of the thread.
 pub(super) struct WatchLoop {
@@ -216,7 +216,7 @@ impl WatchLoop {
         }
     }
 
-    fn remove_models_except(&mut self, retained: &[settings::Model]) {
+    fn remove_models_except(&mut self, retained: &[settings::ModelSettings]) {
         let unloaded = self.unloaded();
         let is_retained = |name: &str| retained.iter().any(|model| model.name == name);
         self.models.retain_mut(|model| {
@@ -233,21 +233,21 @@ impl WatchLoop {
     }
 
     /// Adds or updates a watched model and returns its new status.
-    fn watch(&mut self, model: settings::Model) -> ModelStatus {
+    fn watch(&mut self, model: settings::ModelSettings) -> ModelLoadStatus {
         let name = model.name.clone();
         let source = albacore_storage::redacted(&model.source);
         let outputs = advertised_outputs(&model);
         let mut models = self.models.iter_mut();
         let Some(watched) = models.find(|watched| watched.settings.name == name) else {
             self.models.push(WatchedModel::new(model));
-            let mut status = ModelStatus::new(&name, source);
+            let mut status = ModelLoadStatus::new(&name, source);
             status.outputs = outputs;
             return status;
         };
         let needs_load = watched.set_settings(model);
         let mut previous = self.status.snapshot().models.into_iter();
         let previous = previous.find(|status| status.name == name);
-        let mut status = previous.unwrap_or_else(|| ModelStatus::new(&name, source.clone()));
+        let mut status = previous.unwrap_or_else(|| ModelLoadStatus::new(&name, source.clone()));
         status.source = source;
         status.outputs = outputs;
         if needs_load {
@@ -325,7 +325,7 @@ impl WatchLoop {
 }
 
 /// Returns the outputs that a model advertises: the value, unless the settings list others.
-fn advertised_outputs(model: &settings::Model) -> KindSet {
+fn advertised_outputs(model: &settings::ModelSettings) -> KindSet {
     if model.outputs.is_empty() {
         return KindSet::only(Kind::Value);
     }
@@ -341,7 +341,7 @@ fn advertised_outputs(model: &settings::Model) -> KindSet {
 
 /// Updates the status of a model after an attempt; returns whether to report the change.
 fn update_status(
-    status: &mut ModelStatus,
+    status: &mut ModelLoadStatus,
     result: &Result<Digest, String>,
     is_current: bool,
     is_same_version: bool,

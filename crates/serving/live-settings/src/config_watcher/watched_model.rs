@@ -16,7 +16,7 @@ use crate::model_control::{ModelAction, ModelCall};
 
 #[derive(Debug)]
 pub(super) struct WatchedModel {
-    pub(super) settings: settings::Model,
+    pub(super) settings: settings::ModelSettings,
     /// The running attempt: its number, and the flag whose clearing cancels it.
     running: Option<(u64, Arc<AtomicBool>)>,
     /// Request of the last finished attempt, and the stamp of the file that it read.
@@ -39,7 +39,7 @@ pub(super) struct WatchedModel {
 }
 
 impl WatchedModel {
-    pub(super) fn new(settings: settings::Model) -> Self {
+    pub(super) fn new(settings: settings::ModelSettings) -> Self {
         Self {
             settings,
             running: None,
@@ -56,7 +56,7 @@ impl WatchedModel {
     }
 
     /// Creates a model of the command line.
-    pub(super) fn from_cli(settings: settings::Model) -> Self {
+    pub(super) fn from_cli(settings: settings::ModelSettings) -> Self {
         Self {
             is_watched: false,
             ..Self::new(settings)
@@ -99,7 +99,7 @@ impl WatchedModel {
     }
 
     /// Replaces the settings; returns whether the model must be loaded again.
-    pub(super) fn set_settings(&mut self, settings: settings::Model) -> bool {
+    pub(super) fn set_settings(&mut self, settings: settings::ModelSettings) -> bool {
         self.settings = settings;
         if self.was_attempted() || self.is_unloaded {
             return false;

@@ -19,8 +19,8 @@ use super::load_report::LoadReporter;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_call_counts::{CallCounts, Durations, STAGE_NAMES};
 use albacore_engine::{
-    Choice, DURATION_BOUNDS_NANOS, DispatchReason, Engine, Histogram, Kind, KindStats, Load,
-    LockTimes, MemoryStats, ModelStats, Outcomes, Stats, WorkDivision, WorkerStats, kind_name,
+    Choice, DURATION_BOUNDS_NANOS, DispatchReason, Engine, Histogram, Kind, KindStats, LockTimes,
+    MemoryStats, ModelStats, Outcomes, ServerLoad, Stats, WorkDivision, WorkerStats, kind_name,
     kind_or_unread,
 };
 use albacore_live_settings::effective_config::EffectiveConfig;
@@ -346,7 +346,7 @@ fn encode_memory(families: &mut Families<'_>, memory: &MemoryStats) -> Result<()
 }
 
 /// Load of the last minute.
-fn encode_load(families: &mut Families<'_>, load: &Load) -> Result<(), Error> {
+fn encode_load(families: &mut Families<'_>, load: &ServerLoad) -> Result<(), Error> {
     let help = "Factor for the number of pods: 1/(1-r), r bad share of worst model; if 0, \
                 (1-f)/0.8, f idle";
     families.gauge("load_factor", help, load.factor)?;

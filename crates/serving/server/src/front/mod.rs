@@ -71,7 +71,7 @@ pub(crate) enum FrontError {
 
 /// State of one event loop that the services of both protocols share.
 #[derive(Clone)]
-struct Front {
+struct FrontContext {
     engine: Arc<Engine>,
     event_loop: LoopIndex,
     status: Arc<StatusStore>,
@@ -86,7 +86,7 @@ struct Front {
     model_control: Option<ModelControl>,
 }
 
-impl Front {
+impl FrontContext {
     /// Looks up a model for an infer request; an empty version matches any.
     fn find_model(&self, name: &str, version: &str) -> Result<ModelHandle, RequestError> {
         validate::find_model(&self.engine, self.event_loop, name, version)
@@ -178,7 +178,7 @@ pub(crate) async fn serve(
         Arc::clone(&load_reports),
         event_loops.len(),
     );
-    let front = Front {
+    let front = FrontContext {
         engine,
         event_loop: LoopIndex::default(),
         status,
@@ -197,7 +197,7 @@ pub(crate) async fn serve(
     let mut serving = JoinSet::new();
     let shares = listeners.into_iter().zip(http.into_iter().zip(grpc));
     for (index, ((listeners, shares), event_loop)) in shares.zip(event_loops).enumerate() {
-        let front = Arc::new(Front {
+        let front = Arc::new(FrontContext {
             event_loop: LoopIndex(index),
             ..front.clone()
         });

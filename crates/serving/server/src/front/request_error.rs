@@ -16,7 +16,7 @@ use tonic::Code;
 
 use super::limits::BODY_BYTES_MAX;
 use albacore_connections::HeadError;
-use albacore_engine::{Failure, Refusal};
+use albacore_engine::{Refusal, RequestFailure};
 use albacore_extensions::{RegionError, RepositoryError};
 use albacore_live_settings::model_control::ModelControlError;
 use albacore_rows::InvalidRows;
@@ -212,11 +212,11 @@ impl From<HeadError> for RequestError {
     }
 }
 
-impl From<Failure> for RequestError {
-    fn from(failure: Failure) -> Self {
+impl From<RequestFailure> for RequestError {
+    fn from(failure: RequestFailure) -> Self {
         let kind = match &failure {
-            Failure::Poisonous { .. } | Failure::Compute { .. } => ErrorKind::Failed,
-            Failure::Stopped => ErrorKind::Unavailable,
+            RequestFailure::Poisonous { .. } | RequestFailure::Compute { .. } => ErrorKind::Failed,
+            RequestFailure::Stopped => ErrorKind::Unavailable,
         };
         Self::new(kind, failure.to_string())
     }
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(error.kind.status().as_u16(), 429);
         assert_eq!(error.kind.code(), Code::ResourceExhausted);
         assert_eq!(error.retry_after_seconds(), Some(2));
-        let poisonous = Failure::Poisonous {
+        let poisonous = RequestFailure::Poisonous {
             crashes: 2,
             cause: "signal 11".to_owned(),
         };

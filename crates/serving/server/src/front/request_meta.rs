@@ -13,7 +13,7 @@ use hyper::header::{AsHeaderName, HeaderValue};
 
 use super::request_error::{ErrorKind, RequestError};
 use super::validate::excerpt;
-use albacore_engine::{Failure, ModelHandle, Priority, Reply};
+use albacore_engine::{ModelHandle, Priority, Reply, RequestFailure};
 
 /// Returns the value of a header that must not be repeated.
 ///
@@ -142,7 +142,7 @@ impl RequestMeta {
     /// Awaits `reply` until the timeout of the request expires.
     pub(super) async fn await_reply(
         &self,
-        reply: impl Future<Output = Result<Reply, Failure>>,
+        reply: impl Future<Output = Result<Reply, RequestFailure>>,
     ) -> Result<Reply, RequestError> {
         let Some(timeout) = self.timeout else {
             return Ok(reply.await?);

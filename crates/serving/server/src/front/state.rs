@@ -9,15 +9,15 @@ use serde::Serialize;
 
 use super::micros;
 use albacore_engine::{
-    Choice, Engine, KernelChoice, Kind, KindLoad, Latencies, Load, ModelBatching, ModelStats,
-    Outcomes, Prefer, Stats, kind_name, kind_or_unread,
+    Choice, Engine, KernelChoice, Kind, KindLoad, Latencies, ModelBatching, ModelStats, Outcomes,
+    Prefer, ServerLoad, Stats, kind_name, kind_or_unread,
 };
 use albacore_live_settings::effective_config::{EffectiveConfig, StreamStatus};
-use albacore_live_settings::model_status::{ConfigStatus, LoadState, ModelStatus};
+use albacore_live_settings::model_status::{ConfigStatus, LoadState, ModelLoadStatus};
 use albacore_supervision::StandbyState;
 
 #[derive(Debug, Serialize)]
-pub(super) struct ServerState {
+pub(super) struct ServerStateJson {
     /// Digest of the settings file in force; absent without a settings file.
     #[serde(skip_serializing_if = "Option::is_none")]
     settings_sha256: Option<String>,
@@ -30,17 +30,17 @@ pub(super) struct ServerState {
     settings_error: Option<String>,
     workers: Workers,
     threads: usize,
-    batching: Batching,
-    queue: Queue,
+    batching: BatchingJson,
+    queue: QueueJson,
     /// The params stream; absent without `--params`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    params: Option<ParamsState>,
-    models: Vec<ModelState>,
+    params: Option<ParamsStateJson>,
+    models: Vec<ModelStateJson>,
     window_seconds: f64,
     goodput_per_second: f64,
     bad_rate: f64,
     idle_share: f64,
-    front: FrontState,
+    front: FrontStateJson,
     load_factor: f64,
     latency_p50_ms: Option<f64>,
     latency_p99_ms: Option<f64>,
@@ -62,7 +62,7 @@ struct Workers {
 
 /// State of the front end.
 #[derive(Debug, Serialize)]
-struct FrontState {
+struct FrontStateJson {
     threads: usize,
     /// CPU utilization of its busiest thread over the last seconds, 0 to 1.
     busy: f64,
@@ -84,7 +84,7 @@ struct FrontState {
 
 /// The batching params in force.
 #[derive(Debug, Serialize)]
-struct Batching {
+struct BatchingJson {
     policy: &'static str,
     max_rows: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,12 +97,12 @@ struct Batching {
 }
 
 #[derive(Debug, Serialize)]
-struct Queue {
+struct QueueJson {
     max_rows: usize,
 }
 
 #[derive(Debug, Serialize)]
-struct ParamsState {
+struct ParamsStateJson {
     connected: bool,
     /// Generation of the params from the stream; null while those of the settings are in force.
     generation: Option<u64>,
@@ -121,7 +121,7 @@ struct Requests {
 }
 
 #[derive(Debug, Serialize)]
-struct ModelState {
+struct ModelStateJson {
     name: String,
     source: String,
     sha256: Option<String>,
@@ -138,13 +138,13 @@ struct ModelState {
     weight: Option<u32>,
     /// Its batching params.
     #[serde(skip_serializing_if = "Option::is_none")]
-    batching_params: Option<Batching>,
+    batching_params: Option<BatchingJson>,
     /// Its requests in the last minute.
     #[serde(flatten)]
     requests: ModelRequests,
     /// Choices of policy auto for the same kinds; absent under another policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    batching: Vec<BatchingChoice>,
+    batching: Vec<BatchingChoiceJson>,
     /// Prediction kernels by number of rows in a batch; empty while the model is not served.
     kernels: Vec<KernelState>,
 }
@@ -158,12 +158,12 @@ struct ModelRequests {
     /// Whether the ratio of bad requests is within the objective, over all requests and for each
     /// kind; null without an objective or a request.
     slo_met: Option<bool>,
-    outcomes: Vec<KindOutcomes>,
+    outcomes: Vec<KindOutcomesJson>,
 }
 
 /// Requests of the window whose costliest output is of this kind.
 #[derive(Debug, Serialize)]
-struct KindOutcomes {
+struct KindOutcomesJson {
     /// `unread`: rejected before the body was read.
     kind: &'static str,
     #[serde(flatten)]
@@ -198,7 +198,7 @@ struct BatchCost {
 
 /// Whether batches of a kind are deferred, and why.
 #[derive(Debug, Serialize)]
-struct BatchingChoice {
+struct BatchingChoiceJson {
     kind: &'static str,
     deferred: bool,
     /// One word, for programs.
@@ -224,7 +224,7 @@ pub(super) fn describe(
     engine: &Engine,
     status: ConfigStatus,
     config: &EffectiveConfig,
-) -> ServerState {
+) -> ServerStateJson {
     let (params, stream) = config.current();
     let (stats, revisions) = (&engine.stats(), engine.models());
     let load = &stats.load;
@@ -233,7 +233,7 @@ pub(super) fn describe(
     let in_force_sha256 = effective_sha256(&status, stream.as_ref());
     let supervision = status.supervision;
     let models = status.models.into_iter();
-    ServerState {
+    ServerStateJson {
         in_force_sha256,
         settings_sha256: status.settings_sha256.map(|digest| digest.to_string()),
         settings_error: status.settings_error,
@@ -245,10 +245,10 @@ pub(super) fn describe(
         },
         threads: stats.threads,
         batching: batching(params.of_models()),
-        queue: Queue {
+        queue: QueueJson {
             max_rows: params.queue_rows_max,
         },
-        params: stream.map(|stream| ParamsState {
+        params: stream.map(|stream| ParamsStateJson {
             connected: stream.is_connected,
             generation: stream.parameters.map(|parameters| parameters.generation),
             refused: stream.refused,
@@ -264,7 +264,7 @@ pub(super) fn describe(
         goodput_per_second: load.goodput_per_second,
         bad_rate: load.bad_rate,
         idle_share: load.idle_share,
-        front: FrontState {
+        front: FrontStateJson {
             threads: stats.front_threads,
             busy: stats.front_busy_ratios.iter().copied().fold(0.0, f64::max),
             pid: std::process::id(),
@@ -304,8 +304,8 @@ fn requests(outcomes: Outcomes) -> Requests {
     }
 }
 
-fn batching(params: ModelBatching) -> Batching {
-    Batching {
+fn batching(params: ModelBatching) -> BatchingJson {
+    BatchingJson {
         policy: params.policy.name(),
         max_rows: params.batch_rows_max,
         max_delay_us: params.policy.delay().map(micros),
@@ -326,8 +326,8 @@ fn kernels(choices: &[KernelChoice]) -> Vec<KernelState> {
     choices.collect()
 }
 
-fn batching_choice(kind: Kind, choice: &Choice) -> BatchingChoice {
-    BatchingChoice {
+fn batching_choice(kind: Kind, choice: &Choice) -> BatchingChoiceJson {
+    BatchingChoiceJson {
         kind: kind_name(kind),
         deferred: choice.is_deferred,
         reason: choice.reason.name(),
@@ -341,7 +341,7 @@ fn batching_choice(kind: Kind, choice: &Choice) -> BatchingChoice {
     }
 }
 
-fn model_requests(model: &ModelStats, load: &Load) -> ModelRequests {
+fn model_requests(model: &ModelStats, load: &ServerLoad) -> ModelRequests {
     let (counts, mut latencies) = (model.load(), Latencies::default());
     let kinds = model.window.iter();
     kinds.for_each(|kind| latencies.merge(&kind.latencies));
@@ -356,8 +356,8 @@ fn model_requests(model: &ModelStats, load: &Load) -> ModelRequests {
     }
 }
 
-fn kind_outcomes(load: &KindLoad) -> KindOutcomes {
-    KindOutcomes {
+fn kind_outcomes(load: &KindLoad) -> KindOutcomesJson {
+    KindOutcomesJson {
         kind: kind_or_unread(load.kind),
         requests: requests(load.outcomes),
         newest: requests(load.newest),
@@ -366,11 +366,11 @@ fn kind_outcomes(load: &KindLoad) -> KindOutcomes {
 }
 
 fn model_state(
-    status: ModelStatus,
+    status: ModelLoadStatus,
     stats: &Stats,
     config: &EffectiveConfig,
     kernels: Vec<KernelState>,
-) -> ModelState {
+) -> ModelStateJson {
     let mut models = stats.models.iter();
     let counted = models.find(|model| model.name == status.name);
     let learned = counted.map(|model| model.latency.as_slice());
@@ -385,7 +385,7 @@ fn model_state(
             beta_us: cost.line.beta_ns() / 1e3,
             samples: cost.samples,
         });
-    ModelState {
+    ModelStateJson {
         weight: config.weight(&status.name),
         name: status.name,
         source: status.source,

@@ -9,7 +9,7 @@ use albacore_live_settings::model_status::{ConfigStatus, LoadState};
 use albacore_proto::inference::ModelStatistics;
 use albacore_proto::inference::repository_index_response::ModelIndex;
 
-use super::Front;
+use super::FrontContext;
 use super::request_error::{ErrorKind, RequestError};
 use super::validate::{self, VERSION};
 
@@ -70,7 +70,7 @@ pub(super) fn unsupported(call: UnsupportedCall) -> RequestError {
     RequestError::new(ErrorKind::Unimplemented, call.refusal())
 }
 
-impl Front {
+impl FrontContext {
     /// Loads or unloads a model of the settings.
     pub(super) async fn control_model(
         &self,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use albacore_settings::{Model, Policy, Source};
+use albacore_settings::{ModelSettings, Policy, Source};
 
 use super::running::{Running, zoo};
 use super::volume::digest;
@@ -76,8 +76,8 @@ fn answer(mut stream: TcpStream, is_found: &AtomicBool) -> std::io::Result<()> {
     }
 }
 
-fn url(name: &str, address: SocketAddr, path: &str) -> Model {
-    Model {
+fn url(name: &str, address: SocketAddr, path: &str) -> ModelSettings {
+    ModelSettings {
         name: name.to_owned(),
         source: Source::Url(format!("http://{address}{path}")),
         sha256: None,
@@ -91,7 +91,7 @@ fn url(name: &str, address: SocketAddr, path: &str) -> Model {
     }
 }
 
-fn settings_with(models: Vec<Model>) -> String {
+fn settings_with(models: Vec<ModelSettings>) -> String {
     settings(models, Policy::default(), 1024)
 }
 
@@ -135,7 +135,7 @@ fn a_server_without_its_model_is_live_and_becomes_ready_once_the_model_exists() 
 }
 
 /// Applies `bad`; the model must fail with `words`, and `m` must be served as before.
-fn assert_load_fails(server: &Running, volume: &Volume, bad: Model, words: &str) {
+fn assert_load_fails(server: &Running, volume: &Volume, bad: ModelSettings, words: &str) {
     volume.update(&settings_with(vec![bad]));
     let state = until(server, words, |state| {
         let error = state["models"][0]["error"].as_str().unwrap_or_default();
@@ -157,7 +157,7 @@ fn a_failed_load_keeps_the_previous_version_serving() {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
         let source = Source::Path(path.display().to_string());
-        Model {
+        ModelSettings {
             source,
             ..model(FILES[0])
         }
@@ -167,7 +167,7 @@ fn a_failed_load_keeps_the_previous_version_serving() {
     let mut server = start(&volume, &["--model-bytes-max", "1000000"]);
     server.wait_until_ready();
     let whole = std::fs::read(zoo(FILES[1])).unwrap();
-    let wrong = Model {
+    let wrong = ModelSettings {
         sha256: Some(digest(FILES[0])),
         ..model(FILES[1])
     };

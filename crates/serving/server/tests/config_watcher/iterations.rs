@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-use albacore_settings::{Iterations, Policy};
+use albacore_settings::{IterationsSetting, Policy};
 use serde_json::{Value, json};
 
 use super::running::{PATIENCE, Running, zoo as zoo_file};
@@ -12,7 +12,7 @@ use super::{Volume, infer, model, settings, start, until, until_in_force};
 #[path = "../../../../models/trees/tests/zoo/mod.rs"]
 mod zoo;
 
-fn settings_with(file: &str, iterations: Option<Iterations>) -> String {
+fn settings_with(file: &str, iterations: Option<IterationsSetting>) -> String {
     let mut model = model(file);
     model.iterations = iterations;
     settings(vec![model], Policy::Eager, 1024)
@@ -77,7 +77,7 @@ fn an_edit_of_iterations_loads_other_trees() {
     let whole = in_file.as_u64().unwrap();
     answers_as(&server, "pred", whole);
 
-    let edit = |iterations: Iterations, end: u64| {
+    let edit = |iterations: IterationsSetting, end: u64| {
         volume.update(&settings_with(file, Some(iterations)));
         // The file and its digest stay the same, so wait for the model itself.
         until(&server, "other iterations are used", |_| {
@@ -85,15 +85,16 @@ fn an_edit_of_iterations_loads_other_trees() {
         });
         until_in_force(&server, &volume);
     };
-    edit(Iterations::Best, 6);
+    let to_best = IterationsSetting::Best;
+    edit(to_best, 6);
     answers_as(&server, "pred_best", 6);
-    edit(Iterations::Range { begin: 0, end: 2 }, 2);
+    edit(IterationsSetting::Range { begin: 0, end: 2 }, 2);
     answers_as(&server, "pred_range_0_2", 2);
-    edit(Iterations::All, whole);
+    edit(IterationsSetting::All, whole);
     answers_as(&server, "pred", whole);
 
     // Iterations beyond those in the file are an error, and the served model does not change.
-    let beyond = Iterations::Range {
+    let beyond = IterationsSetting::Range {
         begin: 0,
         end: 1 + whole as u32,
     };
@@ -105,7 +106,7 @@ fn an_edit_of_iterations_loads_other_trees() {
     assert!(error.contains("not within the file"), "{error}");
     assert!(error.contains(file), "{error}");
     answers_as(&server, "pred", whole);
-    volume.update(&settings_with("xgb_exact.ubj", Some(Iterations::Best)));
+    volume.update(&settings_with("xgb_exact.ubj", Some(to_best)));
     let state = until(&server, "no best iteration", |state| {
         let error = state["models"][0]["error"].as_str();
         error.is_some_and(|error| error.contains("names no best iteration"))

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use albacore_settings::{Model, ModelBatching, Policy, Prefer};
+use albacore_settings::{ModelBatching, ModelSettings, Policy, Prefer};
 use serde_json::{Value, json};
 
 use super::running::Running;
@@ -12,12 +12,12 @@ use super::{
 };
 
 /// Model `a` with its own batching params, and model `b`.
-fn models(batching: Option<ModelBatching>, weight: u32) -> Vec<Model> {
-    let named = |name: &str| Model {
+fn models(batching: Option<ModelBatching>, weight: u32) -> Vec<ModelSettings> {
+    let named = |name: &str| ModelSettings {
         name: name.to_owned(),
         ..model(FILES[0])
     };
-    let a = Model {
+    let a = ModelSettings {
         batching,
         weight,
         ..named("a")
@@ -135,7 +135,7 @@ fn a_window_ends_the_wait_of_deferred_requests() {
             batch_rows_max: 64,
             window,
         };
-        let deferred = Model {
+        let deferred = ModelSettings {
             slo: Some(long),
             ..models(Some(batching), 100).remove(0)
         };

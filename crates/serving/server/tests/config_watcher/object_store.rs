@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use albacore_settings::{Model, Policy, Source};
+use albacore_settings::{ModelSettings, Policy, Source};
 
 use super::running::{Running, zoo};
 use super::seaweed::{READER, Seaweed};
@@ -29,8 +29,8 @@ fn start(volume: &Volume, variables: &[(&str, &str)]) -> (Running, PathBuf) {
     (Running::spawn_program(&script, &arguments), log)
 }
 
-fn in_store(key: &str) -> Model {
-    Model {
+fn in_store(key: &str) -> ModelSettings {
+    ModelSettings {
         source: Source::Url(format!("s3://models/{key}")),
         ..model(FILES[0])
     }
@@ -45,7 +45,7 @@ fn a_model_follows_its_object_and_outlives_it() {
     let store = Seaweed::start();
     store.put("m.ubj", &bytes(FILES[0]));
     // A URL that contains a signature; the blob does not exist.
-    let signed = Model {
+    let signed = ModelSettings {
         name: "signed".to_owned(),
         source: Source::Url("az://models/m.ubj".to_owned()),
         ..model(FILES[0])
@@ -105,7 +105,7 @@ fn a_model_follows_its_object_and_outlives_it() {
 fn a_model_of_the_cache_is_served_without_its_store() {
     let store = Seaweed::start();
     store.put("m.ubj", &bytes(FILES[0]));
-    let pinned = Model {
+    let pinned = ModelSettings {
         sha256: Some(digest(FILES[0])),
         ..in_store("m.ubj")
     };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use albacore_settings::{Model, Policy, Slo};
+use albacore_settings::{ModelSettings, Policy, Slo};
 use serde_json::{Value, json};
 
 use super::running::Running;
@@ -16,10 +16,10 @@ const LONG: Duration = Duration::from_secs(60);
 /// Shorter than the latency of any reply.
 const TOO_SHORT: Duration = Duration::from_micros(1);
 
-fn named(name: &str, slo: Slo) -> Model {
+fn named(name: &str, slo: Slo) -> ModelSettings {
     let name = name.to_owned();
     let slo = Some(slo);
-    Model {
+    ModelSettings {
         name,
         slo,
         ..model(FILES[0])
@@ -136,7 +136,7 @@ fn a_model_and_a_kind_that_miss_their_objective_are_named_beside_those_that_meet
         named("meets", Slo::uniform(LONG, 99.0)),
         named("misses", Slo::uniform(TOO_SHORT, 99.0)),
         named("explained", explained),
-        Model {
+        ModelSettings {
             name: "free".to_owned(),
             ..model(FILES[0])
         },
@@ -164,7 +164,7 @@ fn a_model_and_a_kind_that_miss_their_objective_are_named_beside_those_that_meet
 #[test]
 fn threads_of_a_model_change_without_a_restart_and_more_than_a_worker_has_are_refused() {
     let with = |threads| {
-        let model = Model {
+        let model = ModelSettings {
             threads,
             ..model(FILES[0])
         };

@@ -7,7 +7,9 @@ use std::cell::Cell;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use albacore_settings::{BatchingParams, Digest, Model, Policy, Settings, Source, WEIGHT_DEFAULT};
+use albacore_settings::{
+    BatchingParams, Digest, ModelSettings, Policy, Settings, Source, WEIGHT_DEFAULT,
+};
 
 use crate::running::zoo;
 
@@ -59,8 +61,8 @@ impl Volume {
 }
 
 /// Model `m` with a file of the model zoo.
-pub(crate) fn model(file: &str) -> Model {
-    Model {
+pub(crate) fn model(file: &str) -> ModelSettings {
+    ModelSettings {
         name: "m".to_owned(),
         source: Source::Path(zoo(file).display().to_string()),
         sha256: None,
@@ -75,7 +77,7 @@ pub(crate) fn model(file: &str) -> Model {
 }
 
 /// The text of settings with these models.
-pub(crate) fn settings(models: Vec<Model>, policy: Policy, max_rows: u32) -> String {
+pub(crate) fn settings(models: Vec<ModelSettings>, policy: Policy, max_rows: u32) -> String {
     let settings = Settings {
         models,
         batching: BatchingParams {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use albacore_settings::{Model, Policy};
+use albacore_settings::{ModelSettings, Policy};
 use serde_json::json;
 
 use super::running::{PATIENCE, Running};
@@ -26,7 +26,7 @@ const ANSWERS: u64 = 100;
 const COMPARISONS: usize = 10;
 
 fn file(weights: [u32; 2]) -> String {
-    let named = |(name, weight): (&str, u32)| Model {
+    let named = |(name, weight): (&str, u32)| ModelSettings {
         name: name.to_owned(),
         weight,
         ..model(FILE)

@@ -171,7 +171,7 @@ async fn shutdown_kills_a_hung_worker_after_its_timeout() {
         .await;
     let late = started.reserve(0, 1, ElementType::F32, value()).unwrap();
     assert!(!started.engine.stop(Duration::from_millis(50)).await);
-    assert_eq!(call.await.unwrap().unwrap_err(), Failure::Stopped);
-    assert_eq!(late.submit().await.unwrap_err(), Failure::Stopped);
+    assert_eq!(call.await.unwrap().unwrap_err(), RequestFailure::Stopped);
+    assert_eq!(late.submit().await.unwrap_err(), RequestFailure::Stopped);
     assert!(!is_alive(pid));
 }

@@ -110,7 +110,7 @@ async fn a_batch_that_crashes_two_workers_fails_and_the_next_one_runs() {
     let failure = call.await.unwrap().unwrap_err();
     assert_eq!(
         failure,
-        Failure::Poisonous {
+        RequestFailure::Poisonous {
             crashes: 2,
             cause: "signal 6".to_owned()
         }

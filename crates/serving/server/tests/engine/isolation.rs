@@ -57,7 +57,7 @@ fn try_submit(
     model: usize,
     kinds: KindSet,
     rows: &[f32],
-) -> Result<impl Future<Output = Result<Reply, Failure>> + Send + 'static, Refusal> {
+) -> Result<impl Future<Output = Result<Reply, RequestFailure>> + Send + 'static, Refusal> {
     let handle = started.model(model);
     handle.admit_early()?;
     let count = rows.len() / handle.info().features;

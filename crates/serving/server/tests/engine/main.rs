@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use albacore_batching::Policy;
 use albacore_engine::{
-    BatchingParams, ElementType, Engine, EngineConfig, EngineEvent, Failure, FlushHandle,
-    Iterations, Kind, KindSet, LoadedModel, ModelHandle, Observer, Prefer, Refusal, Reply,
+    BatchingParams, ElementType, Engine, EngineConfig, EngineEvent, FlushHandle, Iterations, Kind,
+    KindSet, LoadedModel, ModelHandle, Observer, Prefer, Refusal, Reply, RequestFailure,
     Reservation,
 };
 use albacore_trees::{Image, Model, OutputMut, PredictScratch, Predictor, Rows};
@@ -169,7 +169,7 @@ impl Started {
         model: usize,
         kinds: KindSet,
         rows: &[f32],
-    ) -> impl Future<Output = Result<Reply, Failure>> + Send + 'static {
+    ) -> impl Future<Output = Result<Reply, RequestFailure>> + Send + 'static {
         let count = rows.len() / self.model(model).info().features;
         let reserved = self.reserve(model, count, ElementType::F32, kinds);
         let mut reservation = reserved.unwrap();

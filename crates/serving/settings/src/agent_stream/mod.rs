@@ -31,7 +31,7 @@ use std::time::Duration;
 use albacore_batching::{BatchingParams, ModelBatching, Slo};
 
 use crate::limits::WEIGHT_DEFAULT;
-use crate::settings::{Model, Settings};
+use crate::settings::{ModelSettings, Settings};
 use crate::validate::check_threads;
 use crate::validation_error::ValidationError;
 
@@ -112,7 +112,7 @@ impl ModelParameters {
     }
 }
 
-impl Model {
+impl ModelSettings {
     /// Returns the parameters that can change while the server runs, except the objective.
     #[must_use]
     pub fn parameters(&self) -> ModelParameters {
@@ -136,7 +136,11 @@ impl Parameters {
         Self {
             batching: settings.batching,
             slo: slo.collect(),
-            models: settings.models.iter().map(Model::parameters).collect(),
+            models: settings
+                .models
+                .iter()
+                .map(ModelSettings::parameters)
+                .collect(),
             generation,
             report: None,
         }

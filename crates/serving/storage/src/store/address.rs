@@ -12,10 +12,10 @@ use super::limits::{PAUSE_MAX, PAUSE_MIN};
 use super::settings::{hide_secrets, settings};
 use crate::error::StorageErrorKind;
 use crate::limits::{RETRIES_MAX, TRANSFER_MAX};
-use crate::scheme::Store;
+use crate::scheme::StoreKind;
 use crate::variables::Variables;
 
-impl Store {
+impl StoreKind {
     /// Returns the variables that set the credentials, for messages.
     pub(super) fn credential_variables(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Store {
 
 #[derive(Debug)]
 pub(super) struct Address {
-    pub(super) store: Store,
+    pub(super) store: StoreKind,
     bucket: String,
     pub(super) key: Path,
     /// Whether the URL ends with a slash: the key is then a prefix of keys.
@@ -54,7 +54,7 @@ impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, StorageErrorKind> {
         let parts = url.split_once("://").and_then(|(scheme, rest)| {
             let (bucket, key) = rest.split_once('/')?;
-            Some((Store::from_scheme(scheme)?, bucket, key))
+            Some((StoreKind::from_scheme(scheme)?, bucket, key))
         });
         let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         match parts {
@@ -93,7 +93,7 @@ impl Address {
             retry_timeout: TRANSFER_MAX,
         };
         let opened: object_store::Result<Box<dyn Client>> = match self.store {
-            Store::S3 => {
+            StoreKind::S3 => {
                 let own = settings(variables, "AWS_");
                 own.fold(AmazonS3Builder::new(), |to, (key, value)| {
                     to.with_config(key, value)
@@ -104,7 +104,7 @@ impl Address {
                 .build()
                 .map(|client| Box::new(client) as _)
             }
-            Store::Google => {
+            StoreKind::Google => {
                 let own = settings(variables, "GOOGLE_");
                 own.fold(GoogleCloudStorageBuilder::new(), |to, (key, value)| {
                     to.with_config(key, value)
@@ -115,7 +115,7 @@ impl Address {
                 .build()
                 .map(|client| Box::new(client) as _)
             }
-            Store::Azure => {
+            StoreKind::Azure => {
                 let own = settings(variables, "AZURE_");
                 own.fold(MicrosoftAzureBuilder::new(), |to, (key, value)| {
                     to.with_config(key, value)
@@ -150,19 +150,19 @@ mod tests {
         for (url, store, bucket, key) in [
             (
                 "s3://models/v1/fraud.ubj",
-                Store::S3,
+                StoreKind::S3,
                 "models",
                 "v1/fraud.ubj",
             ),
             (
                 "gs://models.example.org/a",
-                Store::Google,
+                StoreKind::Google,
                 "models.example.org",
                 "a",
             ),
             (
                 "az://models/a b%20c=d.ubj",
-                Store::Azure,
+                StoreKind::Azure,
                 "models",
                 "a b%20c=d.ubj",
             ),

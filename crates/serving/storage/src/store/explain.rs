@@ -7,7 +7,7 @@ use ureq::http::header::ETAG;
 
 use super::settings::hide_secrets;
 use crate::error::StorageErrorKind;
-use crate::scheme::Store;
+use crate::scheme::StoreKind;
 use crate::variables::Variables;
 
 /// Error codes of stores for invalid credentials.
@@ -26,7 +26,7 @@ const BAD_CREDENTIAL_CODES: [&str; 8] = [
 /// secrets.
 #[derive(Debug)]
 pub(super) struct RequestRecorder {
-    store: Store,
+    store: StoreKind,
     variables: Variables,
     last: Mutex<LastRequest>,
 }
@@ -37,19 +37,19 @@ struct LastRequest {
     /// Whether it was for an object or a listing; otherwise for credentials.
     is_object: bool,
     host: String,
-    failure: Option<Failure>,
+    failure: Option<StoreFailure>,
     /// ETag of the object whose bytes are being received.
     version: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
-enum Failure {
+enum StoreFailure {
     Status { status: u16, code: String },
     StorageErrorKind(StorageErrorKind),
 }
 
 impl RequestRecorder {
-    pub(super) fn new(store: Store, variables: Variables) -> Self {
+    pub(super) fn new(store: StoreKind, variables: Variables) -> Self {
         Self {
             store,
             variables,
@@ -69,12 +69,12 @@ impl RequestRecorder {
     }
 
     pub(super) fn record_failure(&self, problem: StorageErrorKind) {
-        self.last().failure = Some(Failure::StorageErrorKind(problem));
+        self.last().failure = Some(StoreFailure::StorageErrorKind(problem));
     }
 
     pub(super) fn record_status(&self, status: u16, body: &[u8]) {
         let code = code(body);
-        self.last().failure = Some(Failure::Status { status, code });
+        self.last().failure = Some(StoreFailure::Status { status, code });
     }
 
     /// Records the ETag of a response with the object, or with the remainder of it after an
@@ -83,7 +83,7 @@ impl RequestRecorder {
         let mut last = self.last();
         let version = headers.get(ETAG).map(|tag| tag.as_bytes().to_vec());
         if last.version.is_some() && last.version != version {
-            last.failure = Some(Failure::StorageErrorKind(StorageErrorKind::Replaced));
+            last.failure = Some(StoreFailure::StorageErrorKind(StorageErrorKind::Replaced));
         }
         last.version = version;
     }
@@ -98,18 +98,20 @@ impl RequestRecorder {
         let mut last = self.last();
         let host = std::mem::take(&mut last.host);
         match (last.failure.take(), last.is_object) {
-            (Some(Failure::Status { status, code }), true) => self.status_problem(status, &code),
-            (Some(Failure::Status { status, code }), false) => self.credentials_problem(
+            (Some(StoreFailure::Status { status, code }), true) => {
+                self.status_problem(status, &code)
+            }
+            (Some(StoreFailure::Status { status, code }), false) => self.credentials_problem(
                 &host,
                 &format!("answered {}", status_and_code(status, &code)),
             ),
-            (Some(Failure::StorageErrorKind(problem)), false) => {
+            (Some(StoreFailure::StorageErrorKind(problem)), false) => {
                 self.credentials_problem(&host, &problem.to_string())
             }
-            (Some(Failure::StorageErrorKind(StorageErrorKind::Network(text))), true) => {
+            (Some(StoreFailure::StorageErrorKind(StorageErrorKind::Network(text))), true) => {
                 StorageErrorKind::Network(format!("{host}: {text}"))
             }
-            (Some(Failure::StorageErrorKind(problem)), true) => problem,
+            (Some(StoreFailure::StorageErrorKind(problem)), true) => problem,
             (None, _) => StorageErrorKind::Store {
                 found: format!(
                     "cannot be fetched: {}",
@@ -213,7 +215,7 @@ mod tests {
 
     #[test]
     fn each_status_has_its_own_message() {
-        let recorder = RequestRecorder::new(Store::S3, Variables::default());
+        let recorder = RequestRecorder::new(StoreKind::S3, Variables::default());
         for (status, code, words) in [
             (404, "NoSuchBucket", "is in a bucket that does not exist"),
             (

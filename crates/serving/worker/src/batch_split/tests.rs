@@ -19,7 +19,7 @@ fn segment(rows: usize, kind: Kind) -> Segment {
 /// Without measurements of models.
 fn split(segments: &[Segment], threads: usize) -> Option<BatchSplit> {
     let times = TimeEstimates {
-        models: &Table::default(),
+        models: &ImageTable::default(),
         wake_latency: 1e4,
     };
     BatchSplit::new(segments, threads, &times)

@@ -8,7 +8,7 @@ use albacore_trees::{Image, Model};
 use super::*;
 use crate::command::RevisionId;
 use crate::front_memory::View;
-use crate::models::Table;
+use crate::models::ImageTable;
 use crate::thread_context::ThreadContext;
 
 const REVISION: RevisionId = RevisionId(1);
@@ -90,12 +90,12 @@ fn requests(sizes: &[usize], kinds: KindSet) -> Vec<Segment> {
     requests.collect()
 }
 
-fn table(file: &str, kinds: KindSet) -> Table {
+fn table(file: &str, kinds: KindSet) -> ImageTable {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/models/");
     let bytes = std::fs::read(format!("{folder}{file}")).unwrap();
     let image = Image::compile(&Model::parse(&bytes).unwrap());
     let memory = SharedMemory::create_sealed("model", image.bytes()).unwrap();
-    Table::of(REVISION, memory, kinds).unwrap()
+    ImageTable::of(REVISION, memory, kinds).unwrap()
 }
 
 /// Rows of all requests; some values are missing.

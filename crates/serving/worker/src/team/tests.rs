@@ -26,12 +26,12 @@ fn wake_probes_are_measured_and_not_mistaken_for_pieces() {
     std::thread::scope(|scope| {
         let peer = || {
             team.started.fetch_add(1, Ordering::Release);
-            futex::wake(futex::Scope::ProcessPrivate, &team.started, 1);
+            futex::wake(futex::Sharing::ProcessPrivate, &team.started, 1);
             let mut last_generation = 0;
             // bound: one pass for each probe.
             while last_generation != SHUT_DOWN {
                 futex::wait(
-                    futex::Scope::ProcessPrivate,
+                    futex::Sharing::ProcessPrivate,
                     &team.generation,
                     last_generation,
                     None,
@@ -39,7 +39,7 @@ fn wake_probes_are_measured_and_not_mistaken_for_pieces() {
                 let generation = team.generation.load(Ordering::Acquire);
                 if generation != last_generation && generation != SHUT_DOWN {
                     team.acknowledged.store(generation, Ordering::Release);
-                    futex::wake(futex::Scope::ProcessPrivate, &team.acknowledged, 1);
+                    futex::wake(futex::Sharing::ProcessPrivate, &team.acknowledged, 1);
                 }
                 last_generation = generation;
             }

@@ -1,8 +1,8 @@
 //! Files written by NumPy are read; every other file is rejected with a reason.
 
-use super::{Floats, Table, parse, read_vector_or_table, write};
+use super::{Floats, Matrix, parse, read_vector_or_table, write};
 
-fn parse_table(bytes: &[u8]) -> Result<Table, String> {
+fn parse_table(bytes: &[u8]) -> Result<Matrix, String> {
     parse(bytes, |shape| match *shape {
         [rows, columns] => Some((rows, columns)),
         _ => None,
@@ -31,7 +31,7 @@ fn six<const N: usize>(encode: fn(f32) -> [u8; N]) -> Vec<u8> {
 #[test]
 fn both_precisions_byte_orders_and_array_orders_are_read() {
     let little = six(f32::to_le_bytes);
-    let table = |floats| Table {
+    let table = |floats| Matrix {
         rows: 2,
         columns: 3,
         floats,

@@ -31,7 +31,7 @@ pub(super) fn max_distance(
     on_core: u32,
     slow_mains: i64,
 ) -> i64 {
-    let mut flow = Flow::of(problem, placed, on_core);
+    let mut flow = MainsFlow::of(problem, placed, on_core);
     flow.keep_on_fast_cores(&slow_cpus(problem), slow_mains);
     if !flow.cancel_negative_cycles() {
         flow.merge_sources();
@@ -44,7 +44,7 @@ pub(super) fn max_distance(
 }
 
 /// Source of the flow: a cpuset with its mains.
-struct Source {
+struct FlowSource {
     /// Most of its mains on one cpu.
     most: i64,
     /// Positions of its cpus, and its mains on each.
@@ -52,8 +52,8 @@ struct Source {
 }
 
 /// The mains as a flow from the sources through the levels of the topology to the machine.
-struct Flow {
-    sources: Vec<Source>,
+struct MainsFlow {
+    sources: Vec<FlowSource>,
     on_core: i64,
     /// Per level: the gain of sharing, the mains in each domain, and the parent of each domain.
     levels: Vec<LevelMains>,
@@ -77,21 +77,23 @@ enum ArcChange {
 /// An arc: its two nodes, its cost, and the change of the flow if it is taken.
 type Arc = (usize, usize, i64, ArcChange);
 
-impl Flow {
+impl MainsFlow {
     fn of(problem: &JointProblem, placed: &[Placed<'_>], on_core: u32) -> Self {
         let cpus = problem.topology.cpus();
         let position: BTreeMap<u16, usize> = cpus.iter().map(|cpu| cpu.id.0).zip(0..).collect();
-        let mut sources: BTreeMap<&CpuSet, Source> = BTreeMap::new();
+        let mut sources: BTreeMap<&CpuSet, FlowSource> = BTreeMap::new();
         let mut mains = vec![0; cpus.len()];
         for (deployment, own) in problem.deployments.iter().zip(placed) {
-            let source = sources.entry(&deployment.cpuset).or_insert_with(|| Source {
-                most: 0,
-                cpus: deployment
-                    .cpuset
-                    .iter()
-                    .map(|id| (position[&id.0], 0))
-                    .collect(),
-            });
+            let source = sources
+                .entry(&deployment.cpuset)
+                .or_insert_with(|| FlowSource {
+                    most: 0,
+                    cpus: deployment
+                        .cpuset
+                        .iter()
+                        .map(|id| (position[&id.0], 0))
+                        .collect(),
+                });
             let count = source.cpus.len() as i64;
             source.most += (i64::from(deployment.workers) + count - 1) / count;
             for cpu in own.mains() {
@@ -138,7 +140,7 @@ impl Flow {
             let slow = cpus.iter().filter(|&&(cpu, _)| is_slow[cpu]);
             slow.map(|&(_, mains)| mains).sum()
         };
-        let has_fast = |source: &&mut Source| source.cpus.iter().any(|&(cpu, _)| !is_slow[cpu]);
+        let has_fast = |source: &&mut FlowSource| source.cpus.iter().any(|&(cpu, _)| !is_slow[cpu]);
         if slow_mains == 0 {
             let sources = self.sources.iter_mut().filter(has_fast);
             for source in sources.filter(|source| on_slow(&source.cpus) == 0) {
@@ -155,7 +157,7 @@ impl Flow {
         if free < 0 || slow_mains >= mains {
             return;
         }
-        let mut fast = Source {
+        let mut fast = FlowSource {
             most: source.most,
             cpus: Vec::new(),
         };
@@ -192,7 +194,7 @@ impl Flow {
         for &(cpu, mains) in self.sources.iter().flat_map(|source| &source.cpus) {
             *cpus.entry(cpu).or_insert(0) += mains;
         }
-        self.sources = vec![Source {
+        self.sources = vec![FlowSource {
             most: cpus.values().sum(),
             cpus: cpus.into_iter().collect(),
         }];

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use albacore_topology::Cpu;
 
-use super::{Key, Level, farthest, fill, levels, pairs};
+use super::{DomainKey, TreeLevel, farthest, fill, levels, pairs};
 
 use crate::{Mode, Problem, Relaxation, relaxed_by};
 
@@ -25,7 +25,7 @@ pub fn counting_bound(problem: &Problem, relaxed: &[Relaxation]) -> i64 {
     if !problem.topology.is_uniform() {
         return any_mapping(problem);
     }
-    let rules = Rules::of(problem, relaxed);
+    let rules = RelaxedRules::of(problem, relaxed);
     let mains = rules.spread(rules.workers, (rules.mains_on_cpu, rules.mains_on_core));
     let pairs = rules.workers * pairs(rules.threads);
     let farthest = i64::from(problem.distances.machine) * pairs;
@@ -53,7 +53,7 @@ fn any_mapping(problem: &Problem) -> i64 {
 }
 
 /// Right-hand sides of the rules after the relaxations.
-struct Rules<'a> {
+struct RelaxedRules<'a> {
     problem: &'a Problem,
     workers: i64,
     threads: i64,
@@ -70,7 +70,7 @@ struct Rules<'a> {
     full_main_cores: i64,
 }
 
-impl<'a> Rules<'a> {
+impl<'a> RelaxedRules<'a> {
     fn of(problem: &'a Problem, relaxed: &[Relaxation]) -> Self {
         let more = |rule: &str| i64::from(relaxed_by(relaxed, rule));
         let (workers, threads) = (i64::from(problem.workers), i64::from(problem.threads));
@@ -115,7 +115,7 @@ impl<'a> Rules<'a> {
     /// The levels with a positive gain.
     fn levels(&self) -> Vec<LevelCapacities> {
         let levels = levels(&self.problem.distances).into_iter().enumerate();
-        let of_level = |(at, Level { gain, key }): (usize, Level)| LevelCapacities {
+        let of_level = |(at, TreeLevel { gain, key }): (usize, TreeLevel)| LevelCapacities {
             gain,
             capacities: match at {
                 0 => self.cpu_rooms(),
@@ -129,14 +129,14 @@ impl<'a> Rules<'a> {
             .collect()
     }
 
-    fn is_cores(&self, key: Key) -> bool {
+    fn is_cores(&self, key: DomainKey) -> bool {
         let cpus = self.problem.topology.cpus();
         let count: std::collections::BTreeSet<u32> = cpus.iter().map(key).collect();
         count.len() == self.problem.topology.core_count()
     }
 
-    fn cpu_rooms(&self) -> Vec<Capacity> {
-        let capacity = Capacity {
+    fn cpu_rooms(&self) -> Vec<ThreadLimits> {
+        let capacity = ThreadLimits {
             least: self.cpu.0,
             most: self.cpu.1,
             of_worker: self.on_cpu.min(self.cpu.1).min(self.threads),
@@ -145,12 +145,12 @@ impl<'a> Rules<'a> {
     }
 
     /// Capacity of each domain: the sum over its cores.
-    fn capacities(&self, key: Key) -> Vec<Capacity> {
+    fn capacities(&self, key: DomainKey) -> Vec<ThreadLimits> {
         let mut cores: BTreeMap<u32, (u32, i64)> = BTreeMap::new();
         for cpu in self.problem.topology.cpus() {
             cores.entry(cpu.core).or_insert((key(cpu), 0)).1 += 1;
         }
-        let mut capacities: BTreeMap<u32, Capacity> = BTreeMap::new();
+        let mut capacities: BTreeMap<u32, ThreadLimits> = BTreeMap::new();
         for (domain, cpus) in cores.into_values() {
             let most = (cpus * self.cpu.1).min(self.core.1);
             let capacity = capacities.entry(domain).or_default();
@@ -158,7 +158,7 @@ impl<'a> Rules<'a> {
             capacity.most += most;
             capacity.of_worker += (cpus * self.on_cpu).min(most);
         }
-        let mut capacities: Vec<Capacity> = capacities.into_values().collect();
+        let mut capacities: Vec<ThreadLimits> = capacities.into_values().collect();
         for capacity in &mut capacities {
             capacity.of_worker = capacity.of_worker.min(self.threads);
         }
@@ -169,7 +169,7 @@ impl<'a> Rules<'a> {
 
 /// Limits on the threads in a domain: fewest, most, and most of one worker.
 #[derive(Clone, Copy, Default)]
-struct Capacity {
+struct ThreadLimits {
     least: i64,
     most: i64,
     of_worker: i64,
@@ -178,13 +178,13 @@ struct Capacity {
 /// A level with the capacities of its domains, in descending order of `of_worker`.
 struct LevelCapacities {
     gain: i64,
-    capacities: Vec<Capacity>,
+    capacities: Vec<ThreadLimits>,
     cores: bool,
 }
 
 impl LevelCapacities {
     /// Least closeness: volumes as even as allowed, and within each an even share per worker.
-    fn least(&self, rules: &Rules<'_>) -> i64 {
+    fn least(&self, rules: &RelaxedRules<'_>) -> i64 {
         let mut volumes: Vec<i64> = self
             .capacities
             .iter()
@@ -206,11 +206,11 @@ impl LevelCapacities {
     }
 
     /// Most closeness: the smaller of what workers can reach alone and what volumes allow for all.
-    fn most(&self, rules: &Rules<'_>) -> i64 {
+    fn most(&self, rules: &RelaxedRules<'_>) -> i64 {
         self.gain * self.bound_alone(rules).min(self.bound_together(rules))
     }
 
-    fn bound_alone(&self, rules: &Rules<'_>) -> i64 {
+    fn bound_alone(&self, rules: &RelaxedRules<'_>) -> i64 {
         let sizes = |count: usize| {
             self.capacities[..count]
                 .iter()
@@ -231,7 +231,7 @@ impl LevelCapacities {
     }
 
     /// The best volumes, by dynamic programming over domains and threads beyond the fewest.
-    fn bound_together(&self, rules: &Rules<'_>) -> i64 {
+    fn bound_together(&self, rules: &RelaxedRules<'_>) -> i64 {
         let least: i64 = self.capacities.iter().map(|capacity| capacity.least).sum();
         let extras = (rules.workers * rules.threads - least).max(0) as usize;
         let mut best: Vec<Option<i64>> = vec![None; extras + 1];

@@ -19,7 +19,7 @@ use crate::{Mode, Relaxation, relaxed_by};
 use albacore_topology::{Cpu, CpuSet};
 
 use super::speeds::Speeds;
-use super::{Key, Level, farthest, fill, levels, mains, pairs};
+use super::{DomainKey, TreeLevel, farthest, fill, levels, mains, pairs};
 use crate::check::fill_levels::is_uniform;
 use crate::check::main_rules;
 use crate::check::placed::Placed;
@@ -58,7 +58,7 @@ pub(in crate::check) fn counted(
     let packing = Packing::of(problem, placed, rules);
     let by_speed = !is_uniform(problem) && main_rules::is_undivided(problem);
     let speeds = by_speed.then(|| Speeds::of(problem, &packing.loads[0]));
-    for (at, Level { gain, key }) in levels(&problem.distances).into_iter().enumerate() {
+    for (at, TreeLevel { gain, key }) in levels(&problem.distances).into_iter().enumerate() {
         let most = packing.most(at, key);
         let of_speeds = speeds
             .as_ref()
@@ -129,7 +129,7 @@ impl<'a> Packing<'a> {
     }
 
     /// Upper bound on the pairs within domains of a level.
-    fn most(&self, level: usize, key: Key) -> i64 {
+    fn most(&self, level: usize, key: DomainKey) -> i64 {
         let alone = self.bound_alone(level, key);
         match self.loads.get(level) {
             Some(loads) => alone.min(self.bound_together(loads, key)),
@@ -138,7 +138,7 @@ impl<'a> Packing<'a> {
     }
 
     /// The bound if each worker were alone.
-    fn bound_alone(&self, level: usize, key: Key) -> i64 {
+    fn bound_alone(&self, level: usize, key: DomainKey) -> i64 {
         let (mut sum, mut gap, mut workers) = (0, 0, 0);
         let mut known: BTreeMap<(&CpuSet, u16), (i64, i64)> = BTreeMap::new();
         for deployment in self.compact() {
@@ -157,7 +157,12 @@ impl<'a> Packing<'a> {
     }
 
     /// The capacities of the domains of a level, the largest first.
-    fn capacities(&self, deployment: &Deployment, level: usize, key: Key) -> Vec<DomainCapacity> {
+    fn capacities(
+        &self,
+        deployment: &Deployment,
+        level: usize,
+        key: DomainKey,
+    ) -> Vec<DomainCapacity> {
         let cpus = own(self.problem, deployment);
         let of_worker = of_worker(deployment, cpus.len());
         let mut capacities: BTreeMap<u32, DomainCapacity> = BTreeMap::new();
@@ -185,7 +190,7 @@ impl<'a> Packing<'a> {
     }
 
     /// The bound that the loads of cpus or cores imply for all workers together.
-    fn bound_together(&self, loads: &[i64], key: Key) -> i64 {
+    fn bound_together(&self, loads: &[i64], key: DomainKey) -> i64 {
         let mut cap = 1;
         for deployment in self.compact() {
             let cpus = own(self.problem, deployment);

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_topology::Cpu;
 
-use super::{Key, pairs};
+use super::{DomainKey, pairs};
 use crate::{Deployment, JointProblem, Mode};
 
 /// The loads of a machine all of whose cpus are open to all deployments.
@@ -49,7 +49,7 @@ impl<'a> Speeds<'a> {
     }
 
     /// Fewest pairs of threads of scatter workers within domains of a level.
-    pub(super) fn fewest(&self, level: usize, key: Key) -> i64 {
+    pub(super) fn fewest(&self, level: usize, key: DomainKey) -> i64 {
         if self.deployments(Mode::Compact).next().is_some() {
             return 0;
         }
@@ -82,7 +82,7 @@ impl<'a> Speeds<'a> {
     }
 
     /// Most pairs of threads of compact workers within domains of a level; `None` if not bounded.
-    pub(super) fn most(&self, level: usize, key: Key, slow_mains: i64) -> Option<i64> {
+    pub(super) fn most(&self, level: usize, key: DomainKey, slow_mains: i64) -> Option<i64> {
         let speeds = self.speeds(level, key);
         let fastest = speeds.iter().map(|speed| speed.capacity).max()?;
         let longest = self
@@ -115,7 +115,7 @@ impl<'a> Speeds<'a> {
         Some(speeds.iter().map(of_speed).sum())
     }
 
-    fn speeds(&self, level: usize, key: Key) -> Vec<Speed> {
+    fn speeds(&self, level: usize, key: DomainKey) -> Vec<Speed> {
         let count = self.loads.len() as i64;
         let caps = self.problem.deployments.iter();
         let on_cpu = caps.map(|d| (i64::from(d.threads) + count - 1) / count);

@@ -9,7 +9,7 @@ use super::super::enumerate::RuleExcess;
 use super::super::instance::{Instance, Tenant, pairs};
 use super::super::load_ranges::LoadRanges;
 use super::super::rules::Rules;
-use super::super::volumes::Volumes;
+use super::super::volumes::JointVolumes;
 use super::symmetry::{LOAD_WEIGHT, interchangeable_classes};
 use crate::integer_program::{FullDomain, IntegerProgram};
 
@@ -85,7 +85,7 @@ fn domains(instance: &Instance, cpus: &[u16]) -> Vec<(Vec<u16>, i64)> {
 }
 
 /// The program under construction.
-pub(super) struct Model<'a> {
+pub(super) struct JointModel<'a> {
     instance: &'a Instance,
     rules: &'a Rules,
     excess: RuleExcess,
@@ -114,12 +114,12 @@ struct Unit {
     range: (u32, u32),
 }
 
-impl<'a> Model<'a> {
+impl<'a> JointModel<'a> {
     /// The whole program; its objective is the value of a placement up to a constant.
     pub(super) fn of(
         instance: &'a Instance,
         rules: &'a Rules,
-        volume: &'a Volumes,
+        volume: &'a JointVolumes,
         excess: RuleExcess,
     ) -> IntegerProgram {
         let mut model = Self {

@@ -19,7 +19,7 @@ pub(super) const LOAD_WEIGHT: u32 = 8;
 /// The usable positions of a domain; those of alike domains correspond by index.
 type DomainCpus = Vec<u16>;
 
-struct Unit {
+struct Sibling {
     /// Equal for siblings that are alike.
     kind: usize,
     cpus: DomainCpus,
@@ -37,15 +37,15 @@ pub(super) fn interchangeable_classes(instance: &Instance) -> Vec<Vec<DomainCpus
         let at = usize::from(cpu);
         let tenants = 0..instance.tenants.len();
         let users = tenants.filter(|&tenant| instance.tenants[tenant].allows[at]);
-        Unit {
+        Sibling {
             kind: kind(0, instance.obstacles[at], users.collect()),
             cpus: vec![cpu],
         }
     };
-    let mut units: Vec<Unit> = used.map(of_cpu).collect();
+    let mut units: Vec<Sibling> = used.map(of_cpu).collect();
     let mut classes = Vec::new();
     for level in 1..=instance.levels {
-        let mut outer: BTreeMap<u16, Vec<Unit>> = BTreeMap::new();
+        let mut outer: BTreeMap<u16, Vec<Sibling>> = BTreeMap::new();
         for unit in units.drain(..) {
             let of_level = instance.of.get(level).filter(|_| level < instance.levels);
             let domain = of_level.map_or(0, |of| of[usize::from(unit.cpus[0])]);
@@ -62,7 +62,7 @@ pub(super) fn interchangeable_classes(instance: &Instance) -> Vec<Vec<DomainCpus
                 CORE => unusable_load(instance, domain),
                 _ => 0,
             };
-            units.push(Unit {
+            units.push(Sibling {
                 kind: kind(level, unused, inner.iter().map(|unit| unit.kind).collect()),
                 cpus: inner.into_iter().flat_map(|unit| unit.cpus).collect(),
             });

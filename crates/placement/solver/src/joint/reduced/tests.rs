@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::enumerate::enumerate;
 use super::super::instance::Instance;
 use super::super::rules::Rules;
-use super::super::solve::{Outcome, counted, first_placement};
+use super::super::solve::{Snapshot, counted, first_placement};
 use super::super::volumes::balance;
 use super::symmetry::{in_canonical_order, interchangeable_classes, weights};
 use super::{Start, keeps_caps, solve_within};
@@ -50,7 +50,7 @@ fn is_solved_as_by_enumeration(mut problem: JointProblem) -> Result<(), TestCase
     let all = enumerate(&instance, &rules, &volume.loads, &mut unlimited).unwrap();
     let (least, most) = all.most_value.unwrap();
     let first = first_placement(&instance, &rules, &volume, &mut WorkBudget::of_steps(0));
-    let first = Outcome::of(&first).labeled(&instance);
+    let first = Snapshot::of(&first).labeled(&instance);
     let (best, places) = all.best.unwrap();
     for (excess, places) in [(first.key.0, first.places), (best.0, places)] {
         let places = &places;

@@ -41,13 +41,13 @@ pub(crate) fn magnitude(domains: &Domains) -> f64 {
 }
 
 /// The program under construction.
-pub(crate) struct Model<'a> {
+pub(crate) struct SingleModel<'a> {
     domains: &'a Domains,
     allowed: &'a Allowed,
     program: IntegerProgram,
 }
 
-impl<'a> Model<'a> {
+impl<'a> SingleModel<'a> {
     /// The whole program; its objective is the value of a mapping up to a constant.
     pub(crate) fn of(domains: &'a Domains, allowed: &'a Allowed) -> IntegerProgram {
         let mut model = Self::new(domains, allowed);

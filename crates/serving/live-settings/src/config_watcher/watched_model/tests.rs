@@ -11,8 +11,8 @@ fn watched(path: &str) -> WatchedModel {
     WatchedModel::new(model(path))
 }
 
-fn model(path: &str) -> settings::Model {
-    settings::Model {
+fn model(path: &str) -> settings::ModelSettings {
+    settings::ModelSettings {
         name: "m".to_owned(),
         source: settings::Source::Path(path.to_owned()),
         sha256: None,
@@ -114,7 +114,7 @@ fn changed_settings_are_loaded_immediately_and_cancel_the_running_attempt() {
     assert!(!model.set_settings(with_slo), "an objective needs no load");
     assert_eq!(model.due(now), None);
     let mut with_iterations = self::model("/b");
-    with_iterations.iterations = Some(settings::Iterations::Best);
+    with_iterations.iterations = Some(settings::IterationsSetting::Best);
     assert!(
         model.set_settings(with_iterations),
         "other iterations need a load"
@@ -199,7 +199,7 @@ fn an_unloaded_model_is_loaded_only_by_a_call() {
     assert_eq!(model.due(now), None);
     assert!(model.take_unload_call().is_some() && model.take_unload_call().is_none());
     model.unload();
-    let other = settings::Model {
+    let other = settings::ModelSettings {
         sha256: Some(Digest([3; 32])),
         ..self::model("/other")
     };

@@ -22,7 +22,7 @@ use hyper::body::Incoming;
 use hyper::{HeaderMap, Response};
 use tonic::Code;
 
-use super::super::Front;
+use super::super::FrontContext;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::metrics::InferCall;
 use super::super::reply_body::ReplyBody;
@@ -33,14 +33,14 @@ use super::super::validate::{
     self, DeclaredTensor, OutputForm, OutputSelection, RequestedOutput, VERSION,
 };
 use super::parameters::{
-    CLASSIFICATION, Parameters, is_shared, region, region_parameters, whole_number,
+    CLASSIFICATION, ParameterMap, is_shared, region, region_parameters, whole_number,
 };
 use super::size_check::check_decoded_size;
 use super::{GrpcService, decode, unary};
 
 /// The origin of infer requests, and the front that serves them.
 pub(super) struct InferSource<'a> {
-    pub(super) front: &'a Front,
+    pub(super) front: &'a FrontContext,
     pub(super) headers: &'a HeaderMap,
     pub(super) conn: &'a ConnState,
 }
@@ -53,7 +53,7 @@ impl GrpcService {
         body: Incoming,
         conn: &ConnState,
     ) -> Response<ReplyBody> {
-        let front: &Front = &self.front;
+        let front: &FrontContext = &self.front;
         let source = InferSource {
             front,
             headers,
@@ -310,7 +310,7 @@ fn requested_outputs(
             "the request has {outputs} outputs, more than {TENSORS_MAX}"
         )));
     }
-    let is_true = |parameters: &Parameters, name: &str| {
+    let is_true = |parameters: &ParameterMap, name: &str| {
         let parameter = parameters.get(name);
         let choice = parameter.and_then(|parameter| parameter.parameter_choice.as_ref());
         choice == Some(&ParameterChoice::BoolParam(true))

@@ -23,7 +23,7 @@ use tokio::sync::mpsc::{self, OwnedPermit, Sender};
 use tokio::sync::watch;
 use tonic::Status;
 
-use super::super::Front;
+use super::super::FrontContext;
 use super::super::limits::STREAM_REQUESTS_MAX;
 use super::super::metrics::InferCall;
 use super::super::reply_body::{ReplyBody, shutdown_trailers};
@@ -79,7 +79,7 @@ impl GrpcService {
 
 /// State shared by the requests of a stream.
 struct InferStream {
-    front: Arc<Front>,
+    front: Arc<FrontContext>,
     headers: HeaderMap,
     conn: Arc<ConnState>,
     /// Number of running requests.

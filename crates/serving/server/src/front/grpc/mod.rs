@@ -36,7 +36,7 @@ use super::limits::{HEALTH_PERIOD, SMALL_MESSAGE_BYTES_MAX};
 use super::reply_body::ReplyBody;
 use super::request_body::{self, BodyBudget};
 use super::request_error::{ErrorKind, RequestError};
-use super::{Front, FrontError, triton, validate};
+use super::{FrontContext, FrontError, triton, validate};
 use albacore_connections::{ActiveRequest, ShutdownStage, next_stage};
 use albacore_engine::ModelLookupError;
 use albacore_extensions::metadata_messages::{model_metadata, server_metadata};
@@ -54,7 +54,7 @@ type TonicReply = Pin<Box<dyn Future<Output = Response<tonic::body::Body>> + Sen
 type TonicService = Box<dyn Fn(Request<Incoming>) -> TonicReply + Send + Sync>;
 
 pub(super) struct GrpcService {
-    front: Arc<Front>,
+    front: Arc<FrontContext>,
     body_budget: BodyBudget,
     /// Health, reflection and load reports, by path prefix.
     tonic_services: [(&'static str, TonicService); 4],
@@ -81,7 +81,10 @@ where
 }
 
 impl GrpcService {
-    pub(super) fn new(front: Arc<Front>, body_budget: BodyBudget) -> Result<Self, FrontError> {
+    pub(super) fn new(
+        front: Arc<FrontContext>,
+        body_budget: BodyBudget,
+    ) -> Result<Self, FrontError> {
         let (reporter, health) = tonic_health::server::health_reporter();
         let reflection = || {
             tonic_reflection::server::Builder::configure()

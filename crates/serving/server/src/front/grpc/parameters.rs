@@ -9,14 +9,14 @@ use albacore_proto::inference::model_infer_request::InferInputTensor;
 
 use super::super::validate::RegionParameters;
 
-pub(super) type Parameters = HashMap<String, InferParameter>;
+pub(super) type ParameterMap = HashMap<String, InferParameter>;
 
 /// Names of tensor parameters.
 pub(super) const CLASSIFICATION: &str = "classification";
 const REGION: &str = "shared_memory_region";
 
 /// Returns a parameter; the inner value is `None` if it is not an integer.
-pub(super) fn whole_number(parameters: &Parameters, name: &str) -> Option<Option<u64>> {
+pub(super) fn whole_number(parameters: &ParameterMap, name: &str) -> Option<Option<u64>> {
     let parameter = parameters.get(name)?;
     Some(match parameter.parameter_choice.as_ref() {
         Some(&ParameterChoice::Int64Param(number)) => u64::try_from(number).ok(),
@@ -26,7 +26,7 @@ pub(super) fn whole_number(parameters: &Parameters, name: &str) -> Option<Option
 }
 
 /// The shared memory region named by the parameters of a tensor.
-pub(super) fn region(parameters: &Parameters) -> RegionParameters<'_> {
+pub(super) fn region(parameters: &ParameterMap) -> RegionParameters<'_> {
     let region = parameters.get(REGION);
     let region = region.map(|region| match &region.parameter_choice {
         Some(ParameterChoice::StringParam(name)) => name.as_str(),
@@ -46,7 +46,7 @@ pub(super) fn is_shared(input: &InferInputTensor) -> bool {
 }
 
 /// Parameters of an output in shared memory.
-pub(super) fn region_parameters(slice: &RegionSlice) -> Parameters {
+pub(super) fn region_parameters(slice: &RegionSlice) -> ParameterMap {
     let number = |number| ParameterChoice::Int64Param(i64::try_from(number).unwrap_or(i64::MAX));
     let parameters = [
         (

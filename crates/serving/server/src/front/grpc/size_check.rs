@@ -27,7 +27,7 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
         ),
         BoundedCount::new("bytes_contents (send raw_input_contents)", TYPED_TEXTS_MAX),
     ];
-    for field in Fields(message) {
+    for field in MessageFields(message) {
         let (number, bytes) = field?;
         let Some(count) = usize::from(number)
             .checked_sub(4)
@@ -50,7 +50,7 @@ fn check_input(tensor: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), Reque
     // A dimension is a varint of 1 to 10 bytes; the exact number is checked after decoding.
     let mut shape = BoundedCount::new("bytes of dimensions", 10 * DIMENSIONS_MAX);
     check_parameters(tensor, 4)?;
-    for field in Fields(tensor) {
+    for field in MessageFields(tensor) {
         match field? {
             (3, bytes) => shape.add(bytes.len().max(1))?,
             (5, bytes) => check_contents(bytes, typed)?,
@@ -62,7 +62,7 @@ fn check_input(tensor: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), Reque
 
 /// Checks typed values. Varint integers and Booleans are larger decoded, and so are short texts.
 fn check_contents(contents: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), RequestError> {
-    for field in Fields(contents) {
+    for field in MessageFields(contents) {
         match field? {
             (1..=5, bytes) => typed[0].add(bytes.len().max(1))?,
             (8, _) => typed[1].add(1)?,
@@ -75,7 +75,7 @@ fn check_contents(contents: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), 
 /// Checks the map of parameters in field `number`.
 fn check_parameters(message: &[u8], number: u8) -> Result<(), RequestError> {
     let mut count = BoundedCount::new("parameters", PARAMETERS_MAX);
-    for field in Fields(message) {
+    for field in MessageFields(message) {
         if field?.0 == number {
             count.add(1)?;
         }
@@ -113,9 +113,9 @@ impl BoundedCount {
 
 /// Iterates over the fields of a message: the field number (255 for all larger numbers), and the
 /// bytes of a length-delimited field.
-struct Fields<'a>(&'a [u8]);
+struct MessageFields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> MessageFields<'a> {
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for index in 0..10 {
@@ -152,7 +152,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for MessageFields<'a> {
     type Item = Result<(u8, &'a [u8]), RequestError>;
 
     fn next(&mut self) -> Option<Self::Item> {

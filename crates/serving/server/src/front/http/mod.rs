@@ -21,14 +21,14 @@ use serde_json::json;
 
 use super::request_body::{self, BodyBudget};
 use super::request_error::RequestError;
-use super::{Front, state, triton, validate};
+use super::{FrontContext, state, triton, validate};
 use albacore_extensions::{RepositoryCall, UnsupportedCall, json, messages, metadata, repository};
 use infer::{InferForm, InferTarget};
 use reply::HttpReply;
 use route::{ModelPath, Route};
 
 pub(super) struct HttpService {
-    pub(super) front: Arc<Front>,
+    pub(super) front: Arc<FrontContext>,
     pub(super) body_budget: BodyBudget,
 }
 

@@ -1,6 +1,6 @@
 //! Results as JSON with one entry per row: KServe's V1 protocol, MLflow, SageMaker, Vertex AI.
 
-use albacore_engine::{ClassRule, Classes, ElementType, ModelInfo, OutputInfo, Reply};
+use albacore_engine::{ClassRule, ElementType, ModelClasses, ModelInfo, OutputInfo, Reply};
 use albacore_rows::labels::numbers;
 
 use super::super::validate::RequestedOutput;
@@ -96,7 +96,7 @@ pub(super) fn print_classes(
     body: &mut Vec<u8>,
     frame: Frame,
     output: &OutputInfo,
-    classes: &Classes,
+    classes: &ModelClasses,
     values: &[u8],
 ) {
     let label = |body: &mut Vec<u8>, class: usize| match classes.labels.get(class) {

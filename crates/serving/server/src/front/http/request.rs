@@ -346,7 +346,7 @@ struct InferBody<'a> {
     #[serde(borrow)]
     inputs: BoundedList<Input<'a>, COLUMNS_MAX>,
     #[serde(borrow)]
-    outputs: Option<BoundedList<Output<'a>, TENSORS_MAX>>,
+    outputs: Option<BoundedList<OutputJson<'a>, TENSORS_MAX>>,
 }
 
 #[derive(Deserialize)]
@@ -387,7 +387,7 @@ struct InputParameters<'a> {
 }
 
 #[derive(Deserialize)]
-struct Output<'a> {
+struct OutputJson<'a> {
     name: String,
     #[serde(borrow)]
     parameters: Option<OutputParameters<'a>>,

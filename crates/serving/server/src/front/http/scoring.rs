@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use albacore_engine::{ClassRule, Classes, Kind, ModelInfo, Reply, no_probabilities};
+use albacore_engine::{ClassRule, Kind, ModelClasses, ModelInfo, Reply, no_probabilities};
 use albacore_rows::{Params, PredictFunction, Table};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
@@ -159,7 +159,7 @@ pub(super) fn print(
 }
 
 /// The classes of `predict`, with user-defined names if there are any.
-fn classes(model: &ModelInfo) -> Option<Cow<'_, Classes>> {
+fn classes(model: &ModelInfo) -> Option<Cow<'_, ModelClasses>> {
     let classes = model.classes.as_ref()?;
     let Some(class_names) = &model.class_names else {
         return Some(Cow::Borrowed(classes));
@@ -168,7 +168,7 @@ fn classes(model: &ModelInfo) -> Option<Cow<'_, Classes>> {
         .names
         .iter()
         .map(|name| Value::from(name.as_str()));
-    Some(Cow::Owned(Classes {
+    Some(Cow::Owned(ModelClasses {
         rule: classes.rule,
         labels: quoted.map(|name| name.to_string()).collect(),
     }))

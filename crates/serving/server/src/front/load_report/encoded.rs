@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tonic::metadata::{Binary, MetadataValue};
 
-use super::Format;
+use super::ReportFormat;
 
 /// A format is `None` if it is not a valid header value; replies then have no report.
 pub(super) struct EncodedReport {
@@ -31,11 +31,11 @@ impl EncodedReport {
     }
 
     /// The header value for HTTP replies.
-    pub(super) fn header(&self, format: Format) -> Option<HeaderValue> {
+    pub(super) fn header(&self, format: ReportFormat) -> Option<HeaderValue> {
         match format {
-            Format::Text => self.text.clone(),
-            Format::Json => self.json.clone(),
-            Format::Binary => self.binary.clone(),
+            ReportFormat::Text => self.text.clone(),
+            ReportFormat::Json => self.json.clone(),
+            ReportFormat::Binary => self.binary.clone(),
         }
     }
 

@@ -41,7 +41,7 @@ const TRAILER: HeaderName = HeaderName::from_static("endpoint-load-metrics-bin")
 
 /// Report formats of HTTP replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+enum ReportFormat {
     /// `TEXT name:value,name:value`.
     Text,
     /// `JSON {...}`.
@@ -125,21 +125,21 @@ impl LoadReporter {
     }
 
     /// The format for the reply to `request`; `None` for no report.
-    fn format(&self, request: &HeaderMap) -> Option<Format> {
+    fn format(&self, request: &HeaderMap) -> Option<ReportFormat> {
         if !self.is_enabled() {
             return None;
         }
         let default_format = match self.mode {
-            LoadReportMode::Always => Some(Format::Text),
+            LoadReportMode::Always => Some(ReportFormat::Text),
             LoadReportMode::OnRequest | LoadReportMode::Never => None,
         };
         let Some(requested) = request.get(&FORMAT) else {
             return default_format;
         };
         let formats = [
-            ("text", Format::Text),
-            ("json", Format::Json),
-            ("bin", Format::Binary),
+            ("text", ReportFormat::Text),
+            ("json", ReportFormat::Json),
+            ("bin", ReportFormat::Binary),
         ];
         let known = formats
             .iter()

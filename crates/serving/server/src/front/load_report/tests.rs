@@ -135,9 +135,9 @@ fn a_name_that_would_break_the_text_is_left_out_of_it() {
     new.models[0].name = "a,b:\u{1}".to_owned();
     let rates = Rates::between(&totals(1.0, 0, 0, 0), &new, 1.0);
     let encoded = EncodedReport::new(&rates.report(&rates.models));
-    let text = encoded.header(Format::Text).unwrap();
+    let text = encoded.header(ReportFormat::Text).unwrap();
     assert!(!text.to_str().unwrap().contains("a,b"), "{text:?}");
-    let json = encoded.header(Format::Json).unwrap();
+    let json = encoded.header(ReportFormat::Json).unwrap();
     assert!(
         json.to_str().unwrap().contains("a,b:\\u0001.rps"),
         "{json:?}"

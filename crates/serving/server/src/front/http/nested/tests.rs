@@ -37,7 +37,7 @@ fn printed(rule: ClassRule, labels: &[&str], row_shape: &[usize], values: &[f64]
         element: ElementType::F64,
         row_shape: row_shape.to_vec(),
     };
-    let classes = Classes {
+    let classes = ModelClasses {
         rule,
         labels: labels.iter().map(|label| (*label).to_owned()).collect(),
     };
