@@ -16,4 +16,5 @@ mod shape;
 mod signatures;
 mod sources;
 mod tree;
+mod types;
 mod words;
