@@ -28,8 +28,8 @@ use crate::rig::Rig;
 /// Requests per second of every load.
 const RATE: u32 = 50;
 
-/// Share of the refusals that may be lost: the examples limit the retries in flight, and the routers
-/// send a retry to the same pod if six draws find no other.
+/// Share of the refusals that may be lost: the examples limit the retries in flight, and the
+/// routers send a retry to the same pod if six draws find no other.
 const LOST_SHARE: f64 = 0.1;
 
 /// A request to the router.
