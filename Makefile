@@ -116,7 +116,7 @@ e2e: build python images ## the release end to end: runs, kills, refusals, real 
 nodes: cluster ## three kubelets and Envoy: a rolling update, a drain, the removal of an idle pod and a lost node under load, in eight minutes
 	$(CARGO) test --release --package albacore-xtask --test nodes -- --nocapture
 
-gateway: cluster routing ## Envoy Gateway with the manifests of the examples, in two minutes; builds it first, in ten
+gateway: cluster routing ## Envoy Gateway and Istio with the manifests of the examples, in two minutes; builds them first, in twenty
 	$(CARGO) test --release --package albacore-routing-bench --test gateway -- --nocapture --test-threads=1
 
 hpa: cluster ## a real HPA on a real node scales servers by their load factor, in six minutes

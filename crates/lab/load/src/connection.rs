@@ -110,9 +110,12 @@ async fn exchange_http2(
     mut sender: http2::SendRequest<Body>,
     request: &Request,
 ) -> Result<Exchanged, ExchangeError> {
-    let url = format!("http://{}{}", request.address, request.path);
+    let url = match request.host() {
+        Some(host) => format!("http://{host}{}", request.path),
+        None => format!("http://{}{}", request.address, request.path),
+    };
     let mut message = hyper::Request::post(url);
-    for (name, value) in &request.headers {
+    for (name, value) in request.other_headers() {
         message = message.header(name, value);
     }
     let message = message.body(Full::new(request.body.clone()))?;

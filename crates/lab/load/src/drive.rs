@@ -12,7 +12,7 @@ pub struct Request {
     pub address: SocketAddr,
     /// Path, such as `/v2/models/fraud/infer`.
     pub path: String,
-    /// Header names and values in addition to `host`.
+    /// Header names and values; without `host`, that is `localhost` or, for gRPC, the address.
     pub headers: Vec<(String, String)>,
     pub body: Bytes,
 }
@@ -25,6 +25,21 @@ impl Request {
         };
         self.headers.iter().any(is_so)
     }
+
+    /// The host if it is among the headers: proxies of a mesh route by it, not by the address.
+    pub(crate) fn host(&self) -> Option<&str> {
+        let host = self.headers.iter().find(|(name, _)| is_host(name));
+        host.map(|(_, value)| value.as_str())
+    }
+
+    /// The headers other than the host.
+    pub(crate) fn other_headers(&self) -> impl Iterator<Item = &(String, String)> {
+        self.headers.iter().filter(|(name, _)| !is_host(name))
+    }
+}
+
+fn is_host(name: &str) -> bool {
+    name.eq_ignore_ascii_case("host")
 }
 
 /// When requests are sent.

@@ -54,8 +54,9 @@ enum Length {
 
 /// Encodes a request.
 pub(crate) fn message(request: &Request) -> Vec<u8> {
-    let mut bytes = format!("POST {} HTTP/1.1\r\nhost: localhost\r\n", request.path).into_bytes();
-    for (name, value) in &request.headers {
+    let host = request.host().unwrap_or("localhost");
+    let mut bytes = format!("POST {} HTTP/1.1\r\nhost: {host}\r\n", request.path).into_bytes();
+    for (name, value) in request.other_headers() {
         bytes.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
     }
     let length = request.body.len();

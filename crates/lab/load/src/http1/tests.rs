@@ -96,3 +96,18 @@ fn invalid_responses_are_errors() {
         assert!(exchange(answer, 1000)[0].is_err(), "{answer}");
     }
 }
+
+#[test]
+fn a_host_among_the_headers_replaces_the_default_one() {
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let mut request = Request {
+        address: ([127, 0, 0, 1], 1).into(),
+        path: "/".to_owned(),
+        headers: vec![pair("a", "b")],
+        body: bytes::Bytes::new(),
+    };
+    let text = |request: &Request| String::from_utf8(message(request)).unwrap();
+    assert!(text(&request).starts_with("POST / HTTP/1.1\r\nhost: localhost\r\na: b\r\n"));
+    request.headers.push(pair("Host", "fraud"));
+    assert!(text(&request).starts_with("POST / HTTP/1.1\r\nhost: fraud\r\na: b\r\ncontent"));
+}

@@ -1,13 +1,23 @@
 //! Envoy Gateway, which runs Envoy on this machine: resources come from the API server.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use albacore_testbed::program_folder;
+use albacore_testbed::{TestNetwork, program_folder};
+use serde_json::{Value, json};
+
+use crate::rig::Rig;
+
+/// The listener of the Gateway; Envoy Gateway shifts port 80 only in clusters.
+pub(crate) const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(TestNetwork::ADDRESS), 80);
 
 /// Namespace of its own objects.
-pub(crate) const NAMESPACE: &str = "envoy-gateway-system";
+const NAMESPACE: &str = "envoy-gateway-system";
+
+/// Name of its GatewayClass.
+const CLASS: &str = "envoy-gateway";
 
 /// Version of Envoy that it asks for; the program is the one of `tests/routing`.
 const ENVOY_VERSION: &str = "1.39.0";
@@ -27,14 +37,48 @@ fn script(path: &str) -> PathBuf {
 }
 
 /// A folder with the program `envoy-gateway` and the folder `crds`.
-pub(crate) fn programs() -> PathBuf {
+fn programs() -> PathBuf {
     program_folder(&script("gateway/programs.sh")).unwrap()
 }
 
 impl EnvoyGateway {
+    /// Starts it with a folder of the examples, and waits until it routes requests.
+    pub(crate) fn install(rig: &mut Rig, example: &str) -> Self {
+        let crds = programs().join("crds");
+        let gateway_api = crds.join("gatewayapi-crds.yaml");
+        rig.plane.serve_crds(&gateway_api).unwrap();
+        rig.plane.serve_crds(&crds.join("generated")).unwrap();
+        rig.kubectl(&["create", "namespace", NAMESPACE]);
+        let gateway = Self::start(rig.folder(), rig.plane.kubeconfig());
+        rig.logs.push(gateway.log.clone());
+        rig.apply(&json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
+            "metadata": {"name": CLASS},
+            "spec": {"controllerName": "gateway.envoyproxy.io/gatewayclass-controller"},
+        }));
+        rig.apply_example(example, CLASS);
+        rig.wait_until("Gateway", || {
+            // The Gateway as a whole is not programmed: without a Service it has no address.
+            let status = &rig.get("gateway", "fraud")["status"];
+            is_true(&status["conditions"], "Accepted")
+                && is_true(&status["listeners"][0]["conditions"], "Programmed")
+        });
+        for kind in ["HTTPRoute", "GRPCRoute"] {
+            rig.wait_until(kind, || {
+                let conditions = &rig.get(kind, "fraud")["status"]["parents"][0]["conditions"];
+                is_true(conditions, "Accepted") && is_true(conditions, "ResolvedRefs")
+            });
+        }
+        rig.wait_until("a route", || {
+            let ready = albacore_load::get(ADDRESS, "/v2/models/model");
+            ready.is_ok_and(|(status, _)| status == 200)
+        });
+        gateway
+    }
+
     /// Starts it with certificates for its xDS server in files, and for its other parts in Secrets.
     /// [`NAMESPACE`] must exist.
-    pub(crate) fn start(folder: &Path, kubeconfig: &Path) -> Self {
+    fn start(folder: &Path, kubeconfig: &Path) -> Self {
         let data = folder.join("data");
         let envoy = data.join(format!("envoy-versions/{ENVOY_VERSION}/bin"));
         std::fs::create_dir_all(&envoy).unwrap();
@@ -71,11 +115,21 @@ impl EnvoyGateway {
             .unwrap();
         Self { child, log }
     }
+}
 
-    /// Its log and that of Envoy.
-    pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap()
+/// Waits until the BackendTrafficPolicies of the example are accepted.
+pub(crate) fn wait_until_policies_are_accepted(rig: &Rig) {
+    for name in ["fraud", "fraud-grpc"] {
+        rig.wait_until(name, || {
+            let policy = rig.get("backendtrafficpolicy", name);
+            is_true(&policy["status"]["ancestors"][0]["conditions"], "Accepted")
+        });
     }
+}
+
+fn is_true(conditions: &Value, kind: &str) -> bool {
+    let mut conditions = conditions.as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
 fn configuration_in(folder: &Path) -> String {

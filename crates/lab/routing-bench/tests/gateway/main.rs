@@ -1,7 +1,8 @@
-//! Envoy Gateway with the manifests of `manifests/examples/routing`, a real API server and real
-//! servers: the resources are accepted, and a request that one pod refuses or loses is answered by
-//! another. Needs root for network namespaces and cgroups.
-// Builds Envoy Gateway, which takes minutes the first time: run by `make gateway` and `make e2e`.
+//! Envoy Gateway and Istio with the manifests of `manifests/examples/routing`, a real API server
+//! and real servers: the resources are accepted, and a request that one pod refuses or loses is
+//! answered by another. Needs root for network namespaces and cgroups.
+// Builds Envoy Gateway and istiod, which takes minutes the first time: run by `make gateway` and
+// `make e2e`.
 #![cfg(not(debug_assertions))]
 #![allow(
     clippy::unwrap_used,
@@ -11,24 +12,40 @@
 )]
 
 mod envoy_gateway;
+mod istio;
 mod rig;
 
 use std::time::Duration;
 
-use albacore_load::{Generator, Load, Sample, Shape, WireFormat};
+use albacore_load::{Generator, Load, Request, Sample, Shape, WireFormat};
 use albacore_routing_bench::{Kills, while_killing};
-use albacore_testbed::TestNetwork;
+use albacore_testbed::{Options, TestNetwork};
 
+use crate::envoy_gateway::EnvoyGateway;
+use crate::istio::Mesh;
 use crate::rig::Rig;
 
 /// Requests per second of every load.
 const RATE: u32 = 50;
 
-fn through(wire: WireFormat, length: Duration) -> Vec<Sample> {
+/// Share of the refusals that may be lost: the examples limit the retries in flight, and the
+/// routers send a retry to the same pod if six draws find no other.
+const LOST_SHARE: f64 = 0.1;
+
+/// A request to the router.
+type ToRouter = fn(WireFormat) -> Request;
+
+const WIRES: [WireFormat; 2] = [WireFormat::Json, WireFormat::Grpc];
+
+fn to_gateway(wire: WireFormat) -> Request {
+    rig::request(wire, envoy_gateway::ADDRESS)
+}
+
+fn send(request: Request, length: Duration) -> Vec<Sample> {
     let gap = Duration::from_secs(1) / RATE;
     let count = length.as_millis() as u32 * RATE / 1000;
     let load = Load {
-        requests: vec![rig::request(wire, rig::GATEWAY)],
+        requests: vec![request],
         shape: Shape::Open((0..count).map(|index| gap * index).collect()),
         connections: 16,
     };
@@ -39,48 +56,67 @@ fn through(wire: WireFormat, length: Duration) -> Vec<Sample> {
 fn assert_answered(samples: &[Sample], most: usize, rig: &Rig) {
     let lost = samples.iter().filter(|sample| sample.status != 200);
     let lost: Vec<&Sample> = lost.collect();
+    let statuses: Vec<u16> = lost.iter().map(|sample| sample.status).collect();
+    println!(
+        "{} of {} requests were lost: {statuses:?}",
+        lost.len(),
+        samples.len()
+    );
     assert!(
         lost.len() <= most,
         "{} of {}: {:?}\n{}",
         lost.len(),
         samples.len(),
         lost.first(),
-        rig.gateway.log()
+        rig.logs()
     );
+}
+
+/// Kills pods every two seconds: at most one request is lost per kill, the one that the pod had
+/// accepted.
+fn assert_kills_lose_at_most_one_request(rig: &mut Rig, request: ToRouter) {
+    let kills = Kills {
+        first: Duration::from_millis(500),
+        every: Duration::from_secs(2),
+        seed: 3,
+    };
+    let mut pods = std::mem::take(&mut rig.pods);
+    for wire in WIRES {
+        let load = || Ok(send(request(wire), Duration::from_secs(4)));
+        let (samples, killed) = while_killing(&mut pods, kills, load).unwrap();
+        assert!(!killed.is_empty());
+        println!("{wire:?}, {} kills", killed.len());
+        assert_answered(&samples, killed.len(), rig);
+    }
+    rig.pods = pods;
+}
+
+/// Asserts that the refusals of a full pod are answered by another.
+fn assert_refusals_are_answered(rig: &mut Rig, request: Request, length: Duration) {
+    let _waiting = rig.fill(0);
+    let samples = send(request, length);
+    let refused = rig.refused(0);
+    println!("{refused} requests were refused");
+    assert!(refused > 1.0, "too few for a test");
+    assert_answered(&samples, (refused * LOST_SHARE).max(1.0) as usize, rig);
+    // Its worker is stopped.
+    rig.pods[0].restart().unwrap();
 }
 
 #[test]
 fn envoy_gateway_sends_what_a_pod_refuses_or_loses_to_another() {
     let network = TestNetwork::new().unwrap();
     let test = || {
-        let mut rig = Rig::start(&network, "envoy-gateway");
-        rig.apply_example("envoy-gateway");
-        for kind in ["HTTPRoute", "GRPCRoute"] {
-            rig.wait_until_accepted(kind);
+        let mut rig = Rig::start(&network, "envoy-gateway", &Options::default());
+        let _gateway = EnvoyGateway::install(&mut rig, "envoy-gateway");
+        envoy_gateway::wait_until_policies_are_accepted(&rig);
+        for wire in WIRES {
+            assert_answered(&send(to_gateway(wire), Duration::from_secs(2)), 0, &rig);
         }
-        rig.wait_until_policies_are_accepted(2);
-        rig.wait_until_routed();
-        let length = Duration::from_secs(4);
-        for wire in [WireFormat::Json, WireFormat::Grpc] {
-            assert_answered(&through(wire, length / 2), 0, &rig);
-        }
-        let kills = Kills {
-            first: Duration::from_millis(500),
-            every: Duration::from_secs(2),
-            seed: 3,
-        };
-        let mut pods = std::mem::take(&mut rig.pods);
-        for wire in [WireFormat::Json, WireFormat::Grpc] {
-            let send = || Ok(through(wire, length));
-            let (samples, killed) = while_killing(&mut pods, kills, send).unwrap();
-            assert!(!killed.is_empty());
-            assert_answered(&samples, killed.len(), &rig);
-        }
-        rig.pods = pods;
-        for wire in [WireFormat::Json, WireFormat::Grpc] {
-            let _waiting = rig.fill(0);
-            assert_answered(&through(wire, length / 4), 0, &rig);
-            assert!(rig.refused(0) > 0.0, "{wire:?}: no request was refused");
+        assert_kills_lose_at_most_one_request(&mut rig, to_gateway);
+        for wire in WIRES {
+            let length = Duration::from_secs(1);
+            assert_refusals_are_answered(&mut rig, to_gateway(wire), length);
         }
     };
     network.within(test).unwrap();
@@ -90,17 +126,30 @@ fn envoy_gateway_sends_what_a_pod_refuses_or_loses_to_another() {
 fn a_retry_of_gateway_api_is_sent_to_another_pod() {
     let network = TestNetwork::new().unwrap();
     let test = || {
-        let mut rig = Rig::start(&network, "gateway-api");
-        rig.apply_example("gateway-api");
-        for kind in ["HTTPRoute", "GRPCRoute"] {
-            rig.wait_until_accepted(kind);
-        }
-        rig.wait_until_routed();
+        let mut rig = Rig::start(&network, "gateway-api", &Options::default());
+        let _gateway = EnvoyGateway::install(&mut rig, "gateway-api");
         let length = Duration::from_secs(4);
-        assert_answered(&through(WireFormat::Grpc, length), 0, &rig);
-        let _waiting = rig.fill(0);
-        assert_answered(&through(WireFormat::Json, length), 0, &rig);
-        assert!(rig.refused(0) > 0.0);
+        assert_answered(&send(to_gateway(WireFormat::Grpc), length), 0, &rig);
+        assert_refusals_are_answered(&mut rig, to_gateway(WireFormat::Json), length);
+    };
+    network.within(test).unwrap();
+}
+
+#[test]
+fn istio_sends_what_a_pod_refuses_or_loses_to_another() {
+    let network = TestNetwork::new().unwrap();
+    let test = || {
+        let mut rig = Rig::start(&network, "istio", &istio::api_server_options());
+        let _mesh = Mesh::install(&mut rig);
+        istio::assert_example_is_in_force();
+        let length = Duration::from_secs(4);
+        for wire in WIRES {
+            assert_answered(&send(istio::request(wire), length), 0, &rig);
+        }
+        for wire in WIRES {
+            assert_refusals_are_answered(&mut rig, istio::request(wire), length);
+        }
+        assert_kills_lose_at_most_one_request(&mut rig, istio::request);
     };
     network.within(test).unwrap();
 }

@@ -1,7 +1,7 @@
-//! An API server with the Service of a deployment, the servers behind it, and Envoy Gateway.
+//! An API server with the Service of a deployment, and the servers behind it.
 
 use std::io::Write as _;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,12 +16,10 @@ use albacore_testbed::{ControlPlane, Options, TestNetwork, product};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::envoy_gateway::{self, EnvoyGateway};
-
 /// So long that no request is refused or late on a slow machine.
 const OBJECTIVE: Duration = Duration::from_secs(30);
 
-/// Long enough for Envoy Gateway and Envoy to start on a busy machine.
+/// Long enough for a router to start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Rows that a full server holds beside its batch.
@@ -30,15 +28,19 @@ const QUEUE_ROWS: u32 = 4;
 /// Until the health checks of the examples have found a restarted pod.
 const HEALTH_CHECKS: Duration = Duration::from_secs(3);
 
-const CLASS: &str = "envoy-gateway";
-
-/// The listener of the Gateway; Envoy Gateway shifts port 80 only in clusters.
-pub(crate) const GATEWAY: SocketAddr = SocketAddr::new(IpAddr::V4(TestNetwork::ADDRESS), 80);
+/// Addresses of the pods, of which each has its own: Istio takes endpoints with equal addresses for
+/// the same pod.
+const ADDRESSES: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(10, 123, 1, 1),
+    Ipv4Addr::new(10, 123, 1, 2),
+    Ipv4Addr::new(10, 123, 1, 3),
+];
 
 pub(crate) struct Rig {
     pub(crate) pods: Vec<Pod>,
-    pub(crate) gateway: EnvoyGateway,
-    plane: ControlPlane,
+    pub(crate) plane: ControlPlane,
+    /// Files that are shown when a test fails.
+    pub(crate) logs: Vec<PathBuf>,
     folder: TempDir,
 }
 
@@ -55,29 +57,15 @@ pub(crate) fn request(wire: WireFormat, address: SocketAddr) -> Request {
 
 impl Rig {
     /// To be called within `network`.
-    pub(crate) fn start(network: &TestNetwork, test: &str) -> Self {
+    pub(crate) fn start(network: &TestNetwork, test: &str, options: &Options) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut plane = ControlPlane::start_in(network, &Options::default()).unwrap();
-        let crds = envoy_gateway::programs().join("crds");
-        plane
-            .serve_crds(&crds.join("gatewayapi-crds.yaml"))
-            .unwrap();
-        plane.serve_crds(&crds.join("generated")).unwrap();
-        let pods = pods(folder.path(), test);
-        let namespace = ["create", "namespace", envoy_gateway::NAMESPACE];
-        assert!(plane.kubectl(&namespace).unwrap().status.success());
-        let gateway = EnvoyGateway::start(folder.path(), plane.kubeconfig());
+        let plane = ControlPlane::start_in(network, options).unwrap();
         let rig = Self {
-            pods,
-            gateway,
+            pods: pods(folder.path(), test),
             plane,
+            logs: Vec::new(),
             folder,
         };
-        rig.apply(&json!({
-            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
-            "metadata": {"name": CLASS},
-            "spec": {"controllerName": "gateway.envoyproxy.io/gatewayclass-controller"},
-        }));
         rig.apply(&service());
         for (index, pod) in rig.pods.iter().enumerate() {
             rig.apply(&endpoints(index, pod));
@@ -85,21 +73,38 @@ impl Rig {
         rig
     }
 
-    fn kubectl(&self, words: &[&str]) -> String {
+    /// Folder for files of the routers.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The logs of the routers.
+    pub(crate) fn logs(&self) -> String {
+        let read = |log: &PathBuf| std::fs::read_to_string(log).unwrap_or_default();
+        self.logs.iter().map(read).collect()
+    }
+
+    pub(crate) fn kubectl(&self, words: &[&str]) -> String {
         let output = self.plane.kubectl(words).unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words:?}: {error}");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn apply(&self, object: &Value) {
+    /// An object of the namespace `default`, or one that has no namespace.
+    pub(crate) fn get(&self, kind: &str, name: &str) -> Value {
+        let object = self.kubectl(&["get", kind, name, "-o", "json"]);
+        serde_json::from_str(&object).unwrap()
+    }
+
+    pub(crate) fn apply(&self, object: &Value) {
         let file = self.folder.path().join("object.json");
         std::fs::write(&file, object.to_string()).unwrap();
         self.kubectl(&["apply", "-f", file.to_str().unwrap()]);
     }
 
-    /// Applies a folder of the examples as its README says.
-    pub(crate) fn apply_example(&self, name: &str) {
+    /// Applies a folder of the examples as its README says, with `class` as GatewayClass.
+    pub(crate) fn apply_example(&self, name: &str, class: &str) {
         let example = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../../manifests/examples/routing")
             .join(name);
@@ -111,63 +116,21 @@ impl Rig {
             {
                 let text = std::fs::read_to_string(&file).unwrap();
                 let copy = self.folder.path().join("example.yaml");
-                std::fs::write(&copy, text.replace("CLASS", CLASS)).unwrap();
+                std::fs::write(&copy, text.replace("CLASS", class)).unwrap();
                 self.kubectl(&["apply", "-f", copy.to_str().unwrap()]);
             }
         }
-        self.wait_until("Gateway", || {
-            let gateway = self.kubectl(&["get", "gateway", "fraud", "-o", "json"]);
-            let gateway: Value = serde_json::from_str(&gateway).unwrap();
-            // The Gateway as a whole is not programmed: without a Service it has no address.
-            let status = &gateway["status"];
-            is_true(&status["conditions"], "Accepted")
-                && is_true(&status["listeners"][0]["conditions"], "Programmed")
-        });
     }
 
-    /// Waits until the Gateway routes requests.
-    pub(crate) fn wait_until_routed(&self) {
-        self.wait_until("a route", || {
-            let ready = albacore_load::get(GATEWAY, "/v2/models/model");
-            ready.is_ok_and(|(status, _)| status == 200)
-        });
-    }
-
-    fn wait_until(&self, what: &str, is_done: impl Fn() -> bool) {
+    pub(crate) fn wait_until(&self, what: &str, is_done: impl Fn() -> bool) {
         let start = Instant::now();
         // bound: PATIENCE
         while !is_done() {
             if start.elapsed() > PATIENCE {
-                let objects = "gateways,httproutes,grpcroutes,backendtrafficpolicies,services";
-                let objects = self.kubectl(&["get", objects, "-o", "yaml"]);
-                panic!("{what}: {}\n{objects}", self.gateway.log());
+                panic!("{what}: {}", self.logs());
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-    }
-
-    /// Waits until the route `fraud` of this kind is accepted and its Service is resolved.
-    pub(crate) fn wait_until_accepted(&self, kind: &str) {
-        self.wait_until(kind, || {
-            let route = self.kubectl(&["get", kind, "fraud", "-o", "json"]);
-            let route: Value = serde_json::from_str(&route).unwrap();
-            let conditions = &route["status"]["parents"][0]["conditions"];
-            is_true(conditions, "Accepted") && is_true(conditions, "ResolvedRefs")
-        });
-    }
-
-    /// Waits until `count` BackendTrafficPolicies are accepted.
-    pub(crate) fn wait_until_policies_are_accepted(&self, count: usize) {
-        self.wait_until("BackendTrafficPolicy", || {
-            let policies = self.kubectl(&["get", "backendtrafficpolicies", "-o", "json"]);
-            let policies: Value = serde_json::from_str(&policies).unwrap();
-            let policies = policies["items"].as_array().unwrap().iter();
-            let accepted = policies.filter(|policy| {
-                let conditions = &policy["status"]["ancestors"][0]["conditions"];
-                is_true(conditions, "Accepted")
-            });
-            accepted.count() == count
-        });
     }
 
     /// Restarts a pod, stops its worker and fills its queue, so that it refuses every request until
@@ -194,27 +157,24 @@ impl Rig {
     }
 }
 
-fn is_true(conditions: &Value, kind: &str) -> bool {
-    let mut conditions = conditions.as_array().into_iter().flatten();
-    conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
-}
-
 fn pods(folder: &Path, test: &str) -> Vec<Pod> {
     let file: PathBuf = folder.join("model.json");
     std::fs::write(&file, random_model(5)).unwrap();
-    let start = |index: usize| {
+    let start = |(index, address): (usize, Ipv4Addr)| {
+        let add = ["address", "add", &address.to_string(), "dev", "lo"];
+        assert!(Command::new("ip").args(add).status().unwrap().success());
         let options = PodOptions {
             server: product("albacore-server").unwrap(),
             model: ("model".to_owned(), file.clone()),
             objective: OBJECTIVE,
-            address: TestNetwork::ADDRESS.into(),
+            address: address.into(),
             queue_rows: Some(QUEUE_ROWS),
             share: None,
         };
         let name = format!("albacore-{test}-{}-{index}", std::process::id());
         Pod::start(&name, options).unwrap()
     };
-    (0..3).map(start).collect()
+    ADDRESSES.into_iter().enumerate().map(start).collect()
 }
 
 /// The Service that the controller creates for the deployment `fraud`.
