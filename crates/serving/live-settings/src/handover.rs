@@ -39,6 +39,7 @@ pub struct Listeners {
 /// Metadata of a served model, without its image.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModelRecord {
+    // Fronts of earlier builds that hand over to this one write the old name.
     #[serde(rename = "edition")]
     revision: u64,
     pub name: String,

@@ -305,7 +305,8 @@ fn marginal_main_cost(classes: &[Class], dimensions: Dimensions) -> i64 {
     last.checked_sub(1).map_or(0, |last| costs[last])
 }
 
-/// The part that a dynamic program chose, packed into one word.
+/// Number of threads that a step of a dynamic program chose for a domain, and whether the main
+/// thread is one of them, in one word.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Pick(u16);
 

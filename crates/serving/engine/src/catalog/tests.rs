@@ -24,7 +24,7 @@ fn retained(catalog: &Catalog) -> Vec<RevisionId> {
 }
 
 #[test]
-fn an_old_edition_lives_until_its_last_request_is_over() {
+fn an_old_revision_lives_until_its_last_request_is_over() {
     let mut catalog = Catalog::default();
     let slot = catalog.declare("m").unwrap().slot;
     let old = revision(&mut catalog, "m", slot);

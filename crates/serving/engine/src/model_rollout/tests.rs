@@ -322,7 +322,7 @@ fn a_candidate_that_kills_workers_is_given_up() {
 }
 
 #[test]
-fn a_worker_that_cannot_open_a_served_edition_is_restarted_and_counted() {
+fn a_worker_that_cannot_open_a_served_revision_is_restarted_and_counted() {
     let mut harness = Harness::new(1);
     harness.start(0);
     harness.act(0, false);
@@ -346,7 +346,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn requests_are_computed_by_the_edition_that_admitted_them(
+    fn requests_are_computed_by_the_revision_that_admitted_them(
         acts in proptest::collection::vec((0..12_u8, 0..3_usize, 1..10_usize), 0..120)
     ) {
         let mut harness = Harness::new(3);
