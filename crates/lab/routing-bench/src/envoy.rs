@@ -30,6 +30,8 @@ pub struct EnvoyHost {
     pub weight: u64,
     /// Requests sent to it, including retries.
     pub requests: u64,
+    /// Connections that could not be opened, each for one request.
+    pub connect_failures: u64,
 }
 
 impl Envoy {
@@ -130,20 +132,24 @@ fn host(status: &Value) -> Result<EnvoyHost, RoutingError> {
     let socket = &status["address"]["socket_address"];
     let (ip, port) = (socket["address"].as_str(), socket["port_value"].as_u64());
     let address = format!("{}:{}", ip.unwrap_or_default(), port.unwrap_or_default());
-    let stats = status["stats"].as_array();
-    let requests = stats.into_iter().flatten();
-    let mut requests = requests.filter(|stat| stat["name"] == "rq_total");
     // Envoy encodes 64-bit numbers as strings, and omits zeros.
     let number = |value: &Value| match value {
         Value::String(text) => text.parse().unwrap_or_default(),
         other => other.as_u64().unwrap_or_default(),
+    };
+    let stats = status["stats"].as_array();
+    let stat = |name: &str| {
+        let mut stats = stats.into_iter().flatten();
+        let found = stats.find(|stat| stat["name"] == name);
+        found.map_or(0, |stat| number(&stat["value"]))
     };
     Ok(EnvoyHost {
         address: address.parse().map_err(|_| {
             RoutingError::Failed(format!("envoy reports the invalid pod address {address}"))
         })?,
         weight: number(&status["weight"]),
-        requests: requests.next().map_or(0, |stat| number(&stat["value"])),
+        requests: stat("rq_total"),
+        connect_failures: stat("cx_connect_fail"),
     })
 }
 

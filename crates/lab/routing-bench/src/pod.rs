@@ -66,10 +66,19 @@ impl Pod {
     /// It does not start again.
     pub fn restart(&mut self) -> Result<(Instant, Duration), RoutingError> {
         let at = Instant::now();
-        self.cgroup.kill_all()?;
-        self.reap();
+        self.kill()?;
         self.run()?;
         Ok((at, at.elapsed()))
+    }
+
+    /// Kills all its processes; it is down until [`Pod::restart`].
+    ///
+    /// # Errors
+    /// They do not exit.
+    pub fn kill(&mut self) -> Result<(), RoutingError> {
+        self.cgroup.kill_all()?;
+        self.reap();
+        Ok(())
     }
 
     fn run(&mut self) -> Result<(), RoutingError> {

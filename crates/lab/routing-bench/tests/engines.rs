@@ -15,8 +15,8 @@ use std::time::Duration;
 use albacore_bench::{FEATURES, random_model};
 use albacore_load::{Generator, InferRequest, Load, Request, Sample, Shape, WireFormat};
 use albacore_routing_bench::{
-    ClientLoad, ClientResults, Envoy, GrpcClient, Kill, Kills, LoadReports, Pod, PodOptions,
-    Policy, Weights, while_killing,
+    ClientLoad, ClientResults, Envoy, EnvoyHost, GrpcClient, Kill, Kills, LoadReports, Pod,
+    PodOptions, Policy, Weights, while_killing,
 };
 use albacore_testbed::{product, program_folder};
 
@@ -145,7 +145,7 @@ fn a_slow_server_gets_fewer_requests_by_its_reports() {
     let envoy = Envoy::start(&programs().join("envoy"), folder.path(), &servers, None).unwrap();
     assert_answered(&through(&envoy, length));
     let before = envoy.hosts().unwrap();
-    let of = |hosts: &[albacore_routing_bench::EnvoyHost], server: SocketAddr| {
+    let of = |hosts: &[EnvoyHost], server: SocketAddr| {
         hosts
             .iter()
             .find(|host| host.address == server)
@@ -165,6 +165,33 @@ fn a_slow_server_gets_fewer_requests_by_its_reports() {
     let sent = |server| of(&after, server).requests - of(&before, server).requests;
     let sent: Vec<u64> = servers.into_iter().map(sent).collect();
     assert!(sent[0] * 4 < sent.iter().sum::<u64>(), "{sent:?}");
+}
+
+/// Two failures eject a server; others may have started before the ejection. Merged with updates of
+/// the weights, it took effect up to a second later.
+#[test]
+fn envoy_sends_no_requests_to_a_dead_server_once_it_is_ejected() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut pods = pods(folder.path(), "ejected", ALIKE);
+    let servers: Vec<SocketAddr> = pods.iter().map(|pod| pod.http).collect();
+    let envoy = Envoy::start(&programs().join("envoy"), folder.path(), &servers, None).unwrap();
+    let failures = || -> u64 {
+        let hosts = envoy.hosts().unwrap();
+        hosts.iter().map(|host| host.connect_failures).sum()
+    };
+    let length = Duration::from_secs(1);
+    assert_answered(&through(&envoy, length));
+    for pod in &mut pods {
+        let before = failures();
+        pod.kill().unwrap();
+        assert_answered(&through(&envoy, length));
+        let failed = failures() - before;
+        // Its share is 33 requests.
+        assert!((1..=6).contains(&failed), "{failed}");
+        pod.restart().unwrap();
+        // The next health check readmits it.
+        assert_answered(&through(&envoy, length));
+    }
 }
 
 /// Four kills, multiplied by `ALBACORE_SOAK`.

@@ -280,7 +280,7 @@ fn assert_contains(value: &Value, expected: &Value) {
 
 /// Asserts that the settings of the example are in the configuration of the sidecar.
 pub(crate) fn assert_example_is_in_force() {
-    let budget = json!({"budget_percent": {"value": 20}, "min_retry_concurrency": 3});
+    let budget = json!({"budget_percent": {"value": 20}, "min_retry_concurrency": 10});
     let cluster = json!({
         "lb_policy": "LEAST_REQUEST",
         "circuit_breakers": {"thresholds": [{"retry_budget": budget}]},
@@ -294,8 +294,8 @@ pub(crate) fn assert_example_is_in_force() {
         },
     });
     let retries = json!({
-        "retry_on": "connect-failure,refused-stream,reset-before-request,\
-                     retriable-status-codes,unavailable,resource-exhausted",
+        "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes,unavailable,\
+                     resource-exhausted",
         "retriable_status_codes": [429, 503],
         "num_retries": 1,
         "retry_host_predicate": [{"name": "envoy.retry_host_predicates.previous_hosts"}],
