@@ -39,12 +39,21 @@ impl Weights {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
+    /// Round robin without retries, in front of servers without an objective, which refuse nothing
+    /// until their queue is full.
+    Unlimited,
     /// Round robin without retries: what a Service does without a router.
     Unretried,
     RoundRobin,
     LeastRequest,
     /// Weighted round robin by ORCA reports.
     Weighted(Weights),
+}
+
+impl Policy {
+    pub(crate) fn has_retries(self) -> bool {
+        !matches!(self, Self::Unlimited | Self::Unretried)
+    }
 }
 
 /// A router under a policy.
@@ -55,12 +64,14 @@ pub struct Arm {
 }
 
 impl Arm {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
+        envoy(Policy::Unlimited),
         envoy(Policy::Unretried),
         envoy(Policy::RoundRobin),
         envoy(Policy::LeastRequest),
         envoy(Policy::Weighted(Weights::FAST)),
         envoy(Policy::Weighted(Weights::DEFAULT)),
+        grpc_go(Policy::Unlimited),
         grpc_go(Policy::Unretried),
         grpc_go(Policy::RoundRobin),
         grpc_go(Policy::LeastRequest),
@@ -80,6 +91,7 @@ impl Arm {
             Router::GrpcGo => "grpc-go",
         };
         let policy = match self.policy {
+            Policy::Unlimited => "unlimited",
             Policy::Unretried => "unretried",
             Policy::RoundRobin => "round-robin",
             Policy::LeastRequest => "least-request",
@@ -100,7 +112,9 @@ impl Arm {
     pub(crate) fn blackout(self) -> Duration {
         match self.policy {
             Policy::Weighted(weights) => weights.blackout,
-            Policy::Unretried | Policy::RoundRobin | Policy::LeastRequest => Duration::ZERO,
+            Policy::Unlimited | Policy::Unretried | Policy::RoundRobin | Policy::LeastRequest => {
+                Duration::ZERO
+            }
         }
     }
 }

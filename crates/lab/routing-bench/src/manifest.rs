@@ -44,7 +44,7 @@ pub(crate) fn envoy(
     let resources = &mut configuration["static_resources"];
     let listener = &mut resources["listeners"][0];
     listener["address"] = socket(ports.http);
-    if policy == Some(Policy::Unretried) {
+    if policy.is_some_and(|policy| !policy.has_retries()) {
         let manager = &mut listener["filter_chains"][0]["filters"][0]["typed_config"];
         let host = &mut manager["route_config"]["virtual_hosts"][0];
         remove(&mut host["routes"][0]["route"], "retry_policy")?;
@@ -68,7 +68,7 @@ fn remove(object: &mut Value, key: &str) -> Result<(), RoutingError> {
 
 fn envoy_policy(policy: Policy) -> Value {
     let (name, message) = match policy {
-        Policy::Unretried | Policy::RoundRobin => ("round_robin", "RoundRobin"),
+        Policy::Unlimited | Policy::Unretried | Policy::RoundRobin => ("round_robin", "RoundRobin"),
         Policy::LeastRequest => ("least_request", "LeastRequest"),
         Policy::Weighted(_) => (
             "client_side_weighted_round_robin",
@@ -94,7 +94,7 @@ pub(crate) fn service_config(policy: Option<Policy>) -> Result<Value, RoutingErr
     let text = config_map(GRPC, "service-config.json")?;
     let invalid = |e: serde_json::Error| RoutingError::Failed(format!("service-config.json: {e}"));
     let mut config: Value = serde_json::from_str(&text).map_err(invalid)?;
-    if policy == Some(Policy::Unretried) {
+    if policy.is_some_and(|policy| !policy.has_retries()) {
         remove(&mut config["methodConfig"][0], "retryPolicy")?;
     }
     if let Some(policy) = policy {
@@ -105,7 +105,9 @@ pub(crate) fn service_config(policy: Option<Policy>) -> Result<Value, RoutingErr
 
 fn grpc_policy(policy: Policy) -> Value {
     match policy {
-        Policy::Unretried | Policy::RoundRobin => json!({ "round_robin": {} }),
+        Policy::Unlimited | Policy::Unretried | Policy::RoundRobin => {
+            json!({ "round_robin": {} })
+        }
         Policy::LeastRequest => json!({ "least_request_experimental": {} }),
         Policy::Weighted(Weights {
             blackout,

@@ -20,7 +20,8 @@ pub struct PodOptions {
     pub server: PathBuf,
     /// Name and file of the model.
     pub model: (String, PathBuf),
-    pub objective: Duration,
+    /// `None`: requests are refused only if the queue is full.
+    pub objective: Option<Duration>,
     /// Address on which it listens.
     pub address: IpAddr,
     /// Limit of waiting rows; `None`: the server's default.
@@ -71,6 +72,18 @@ impl Pod {
         Ok((at, at.elapsed()))
     }
 
+    /// Restarts it with this objective.
+    ///
+    /// # Errors
+    /// It does not start again.
+    pub(crate) fn set_objective(
+        &mut self,
+        objective: Option<Duration>,
+    ) -> Result<(), RoutingError> {
+        self.options.objective = objective;
+        self.restart().map(drop)
+    }
+
     /// Kills all its processes; it is down until [`Pod::restart`].
     ///
     /// # Errors
@@ -84,6 +97,8 @@ impl Pod {
     fn run(&mut self) -> Result<(), RoutingError> {
         let (name, file) = &self.options.model;
         let queue_rows = self.options.queue_rows.map(|rows| rows.to_string());
+        let objective = self.options.objective;
+        let objective = objective.map(|time| format!("{name}={}us", time.as_micros()));
         let mut child = self
             .cgroup
             .command(&self.options.server)
@@ -91,8 +106,11 @@ impl Pod {
             .args(["--grpc", &self.grpc.to_string()])
             .args(["--workers", "1", "--threads", "1", "--model"])
             .arg(format!("{name}={}", file.display()))
-            .arg("--slo")
-            .arg(format!("{name}={}us", self.options.objective.as_micros()))
+            .args(
+                objective
+                    .iter()
+                    .flat_map(|objective| ["--slo", objective.as_str()]),
+            )
             .args(
                 queue_rows
                     .iter()

@@ -132,7 +132,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Outcome,
         let pod = PodOptions {
             server: options.programs.server.clone(),
             model: setting.model.clone(),
-            objective: setting.objective,
+            objective: Some(setting.objective),
             address: Ipv4Addr::LOCALHOST.into(),
             queue_rows: None,
             share: Some(share),
@@ -241,7 +241,14 @@ fn measure(
                 arm.name()
             ));
             let rate = remaining * f64::from(load) / 100.0;
+            let objective = options.setting.objective;
+            if arm.policy == Policy::Unlimited {
+                set_objective(pods, None)?;
+            }
             done.push(one_round(options, pods, arm, rate, round)?);
+            if arm.policy == Policy::Unlimited {
+                set_objective(pods, Some(objective))?;
+            }
         }
     }
     let row = |(&(load, arm), rounds): (&(u32, Arm), &Vec<Round>)| {
@@ -258,6 +265,11 @@ fn measure(
         }
     };
     Ok(cases.iter().zip(&rounds).map(row).collect())
+}
+
+fn set_objective(pods: &mut [Pod], objective: Option<Duration>) -> Result<(), RoutingError> {
+    pods.iter_mut()
+        .try_for_each(|pod| pod.set_objective(objective))
 }
 
 /// Every arm gets the same request times and the same kills.

@@ -51,7 +51,7 @@ fn pods(folder: &Path, test: &str, trees: [usize; 3]) -> Vec<Pod> {
         let options = PodOptions {
             server: server.clone(),
             model: ("model".to_owned(), file),
-            objective: OBJECTIVE,
+            objective: Some(OBJECTIVE),
             address: Ipv4Addr::LOCALHOST.into(),
             queue_rows: None,
             share: None,

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use albacore_os::{
     CgroupError, HostRoot, MaskError, MemoryNodes, NodeId, OsError, Pid, ReadMapping, SharedMemory,
 };
+use albacore_values::sentence;
 
-use super::load::describe;
 use crate::limits::{COPY_MEMORY_FACTOR, IMAGE_NODE_PERCENT, MEASURED_BYTES_MIN};
 
 /// Name of threads that write images.
@@ -22,7 +22,7 @@ pub(super) fn memory_nodes() -> &'static MemoryNodes {
     static NODES: OnceLock<MemoryNodes> = OnceLock::new();
     NODES.get_or_init(|| {
         MemoryNodes::read(&HostRoot::live()).unwrap_or_else(|error| {
-            let cause = describe(&error);
+            let cause = sentence(&error);
             tracing::warn!(%cause, "NUMA nodes cannot be read: models are not copied to them");
             MemoryNodes::default()
         })
@@ -129,7 +129,7 @@ impl PlacedImage {
             nodes => Ok(nodes.single_node()),
         };
         let unknown = |error: OsError| {
-            let cause = describe(&error);
+            let cause = sentence(&error);
             tracing::warn!(
                 %cause,
                 "the kernel does not report the NUMA nodes of the pages of an image"

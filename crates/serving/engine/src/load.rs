@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use albacore_os::OsError;
 use albacore_trees::{Format, Image, Iterations, Library, Model, Predictor, Transform};
+use albacore_values::sentence;
 use albacore_worker::{RevisionId, outputs_of};
 
 use super::model::{
@@ -99,7 +99,7 @@ impl LoadedModel {
             outputs: all_outputs(&predictor),
         };
         let kernels = kernel_choices(&predictor);
-        let image = PlacedImage::write(image.bytes()).map_err(|error| describe(&error))?;
+        let image = PlacedImage::write(image.bytes()).map_err(|error| sentence(&error))?;
         Ok(Self {
             info,
             kernels,
@@ -115,8 +115,8 @@ impl LoadedModel {
     /// # Errors
     /// A message: the image cannot be mapped, or is damaged.
     pub fn reopen(image: OwnedFd, info: ModelInfo) -> Result<Self, String> {
-        let described = |error: OsError| describe(&error);
-        let (image, mapping) = PlacedImage::open(image).map_err(described)?;
+        let opened = PlacedImage::open(image);
+        let (image, mapping) = opened.map_err(|error| sentence(&error))?;
         let predictor = Predictor::open(mapping.as_slice()).map_err(|error| error.to_string())?;
         Ok(Self {
             info: ModelInfo {
@@ -336,18 +336,6 @@ pub fn no_probabilities(rule: Option<ClassRule>) -> Option<&'static str> {
 
 fn all_outputs(predictor: &Predictor<'_>) -> Vec<OutputInfo> {
     outputs_of(predictor, Kind::ALL.into_iter().collect::<KindSet>())
-}
-
-/// Formats an error with its chain of sources.
-pub(super) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

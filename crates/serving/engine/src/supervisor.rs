@@ -13,6 +13,7 @@ use std::os::fd::AsFd as _;
 use albacore_batching::Nanos;
 use albacore_os::{Channel, HostRoot, OsError, Pid, Poll, PollKey, ThreadTimes};
 use albacore_supervision::{Link, LinkError, WorkerEvent, WorkerExit, WorkerRequest};
+use albacore_values::sentence;
 use albacore_worker::Ring;
 
 use super::cpus::Cpus;
@@ -214,7 +215,7 @@ impl WorkerSupervisor {
             Err(error) if error.is_gone() => None,
             Err(error) => {
                 if !std::mem::replace(&mut self.is_read_error_logged, true) {
-                    let cause = super::load::describe(&error);
+                    let cause = sentence(&error);
                     tracing::warn!(
                         %cause,
                         "the time that workers wait for a cpu is unknown: on a busy machine a \
@@ -235,7 +236,7 @@ impl WorkerSupervisor {
             if matches!(self.processes[index], ProcessState::Due(at) if at <= now) {
                 self.processes[index] = match self.start(index) {
                     Ok(incarnation) => ProcessState::Starting(incarnation),
-                    Err(error) => self.handle_failed_start(index, &super::load::describe(&error)),
+                    Err(error) => self.handle_failed_start(index, &sentence(&error)),
                 };
             }
         }

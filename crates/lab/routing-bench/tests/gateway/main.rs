@@ -103,11 +103,16 @@ fn assert_refusals_are_answered(rig: &mut Rig, request: Request, length: Duratio
     rig.pods[0].restart().unwrap();
 }
 
+/// Runs `test` in a network with an API server and pods.
+fn with_rig(name: &str, options: &Options, test: impl FnOnce(Rig) + Send) {
+    let network = TestNetwork::new().unwrap();
+    let run = || test(Rig::start(&network, name, options));
+    network.within(run).unwrap();
+}
+
 #[test]
 fn envoy_gateway_sends_what_a_pod_refuses_or_loses_to_another() {
-    let network = TestNetwork::new().unwrap();
-    let test = || {
-        let mut rig = Rig::start(&network, "envoy-gateway", &Options::default());
+    with_rig("envoy-gateway", &Options::default(), |mut rig| {
         let _gateway = EnvoyGateway::install(&mut rig, "envoy-gateway");
         envoy_gateway::wait_until_policies_are_accepted(&rig);
         for wire in WIRES {
@@ -118,28 +123,22 @@ fn envoy_gateway_sends_what_a_pod_refuses_or_loses_to_another() {
             let length = Duration::from_secs(1);
             assert_refusals_are_answered(&mut rig, to_gateway(wire), length);
         }
-    };
-    network.within(test).unwrap();
+    });
 }
 
 #[test]
 fn a_retry_of_gateway_api_is_sent_to_another_pod() {
-    let network = TestNetwork::new().unwrap();
-    let test = || {
-        let mut rig = Rig::start(&network, "gateway-api", &Options::default());
+    with_rig("gateway-api", &Options::default(), |mut rig| {
         let _gateway = EnvoyGateway::install(&mut rig, "gateway-api");
         let length = Duration::from_secs(4);
         assert_answered(&send(to_gateway(WireFormat::Grpc), length), 0, &rig);
         assert_refusals_are_answered(&mut rig, to_gateway(WireFormat::Json), length);
-    };
-    network.within(test).unwrap();
+    });
 }
 
 #[test]
 fn istio_sends_what_a_pod_refuses_or_loses_to_another() {
-    let network = TestNetwork::new().unwrap();
-    let test = || {
-        let mut rig = Rig::start(&network, "istio", &istio::api_server_options());
+    with_rig("istio", &istio::api_server_options(), |mut rig| {
         let _mesh = Mesh::install(&mut rig);
         istio::assert_example_is_in_force();
         let length = Duration::from_secs(4);
@@ -150,6 +149,5 @@ fn istio_sends_what_a_pod_refuses_or_loses_to_another() {
             assert_refusals_are_answered(&mut rig, istio::request(wire), length);
         }
         assert_kills_lose_at_most_one_request(&mut rig, istio::request);
-    };
-    network.within(test).unwrap();
+    });
 }

@@ -166,7 +166,7 @@ fn pods(folder: &Path, test: &str) -> Vec<Pod> {
         let options = PodOptions {
             server: product("albacore-server").unwrap(),
             model: ("model".to_owned(), file.clone()),
-            objective: OBJECTIVE,
+            objective: Some(OBJECTIVE),
             address: address.into(),
             queue_rows: Some(QUEUE_ROWS),
             share: None,

@@ -19,12 +19,12 @@ use std::sync::Arc;
 
 use albacore_batching::Nanos;
 use albacore_os::NodeId;
+use albacore_values::sentence;
 use albacore_worker::{RevisionId, WorkerCommand};
 
 use super::State;
 use crate::image::{CopyError, PlacedImage};
 use crate::limits::{COPY_RETRY_PAUSE, COPY_UNNEEDED_TIME_MAX};
-use crate::load::describe;
 use crate::model::ModelRevision;
 use crate::stats::{ImageStats, MemoryStats};
 
@@ -226,7 +226,7 @@ impl State {
                 self.rollout.is_pending = true;
             }
             Err(error) => {
-                let (model, cause) = (&task.revision.info.name, describe(&error));
+                let (model, cause) = (&task.revision.info.name, sentence(&error));
                 tracing::warn!(
                     model,
                     node = node.0,
