@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use albacore_api::InferenceDeployment;
@@ -30,6 +31,8 @@ pub(crate) struct Roles {
     /// The missing parts of the deployments that are not settled, by key.
     missing: Arc<Mutex<BTreeMap<ObjectKey, &'static str>>>,
     shutdown: Shutdown,
+    /// Renews the reports of the agents.
+    renewal: Option<JoinHandle<()>>,
     // Its tasks end with it.
     _runtime: tokio::runtime::Runtime,
 }
@@ -50,21 +53,21 @@ impl Roles {
         let cluster = runtime.block_on(Cluster::connect(&options, &metrics));
         let cluster = cluster.unwrap();
         cluster.limit_requests_per_second(10_000.try_into().unwrap());
-        let roles = Self {
+        let mut roles = Self {
             fleet,
             settled: Arc::default(),
             missing: Arc::default(),
             shutdown: Shutdown::new(),
+            renewal: None,
             _runtime: runtime,
         };
         let _entered = roles._runtime.enter();
         roles.watch(&cluster);
         if fleet.pods > 0 {
             roles.simulate_workloads(&cluster, &metrics);
-            std::thread::spawn({
-                let shutdown = roles.shutdown.clone();
-                move || renew(fleet, &etcd, &shutdown)
-            });
+            let shutdown = roles.shutdown.clone();
+            let renewal = std::thread::spawn(move || renew(fleet, &etcd, &shutdown));
+            roles.renewal = Some(renewal);
         }
         roles
     }
@@ -136,6 +139,10 @@ impl Roles {
 impl Drop for Roles {
     fn drop(&mut self) {
         self.shutdown.trigger();
+        // It writes to etcd, which ends next.
+        let renewal = self.renewal.take();
+        let ended = renewal.is_none_or(|renewal| renewal.join().is_ok());
+        assert!(ended || std::thread::panicking());
     }
 }
 

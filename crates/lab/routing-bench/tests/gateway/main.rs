@@ -72,8 +72,8 @@ fn assert_answered(samples: &[Sample], most: usize, rig: &Rig) {
     );
 }
 
-/// Kills pods every two seconds: at most one request is lost per kill, because the only retry may be
-/// sent to the killed pod, too.
+/// Kills pods every two seconds: at most one request is lost per kill, because its only retry may
+/// be sent to the killed pod, too.
 fn assert_kills_lose_at_most_one_request(rig: &mut Rig, request: ToRouter) {
     let kills = Kills {
         first: Duration::from_millis(500),
