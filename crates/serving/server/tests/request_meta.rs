@@ -173,11 +173,17 @@ async fn timeouts_and_priorities_are_applied_or_refused_by_name() {
 async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocols() {
     let server = start();
     let mut client = client(&server).await;
+    // Half of what a request takes: enough to receive one, too short to wait for others.
+    let mut timeout = Duration::MAX;
     // Number of batches after which their cost is learned.
     for _ in 0..8 {
+        let start = Instant::now();
         let call = request(LONG_ROWS, "interactions");
         client.model_infer(call).await.unwrap();
+        timeout = timeout.min(start.elapsed());
     }
+    let timeout = timeout / 2;
+    let micros = timeout.as_micros() as i64;
     let calls: Vec<_> = (0..4)
         .map(|_| {
             let mut client = client.clone();
@@ -191,15 +197,16 @@ async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocol
     while !metrics().contains("albacore_queue_rows 3000") {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let short = body(LONG_ROWS, "interactions", &json!({"timeout": 100_000}));
+    let short = body(LONG_ROWS, "interactions", &json!({"timeout": micros}));
     let answer = server.post(INFER, &[], &short);
     assert_eq!(answer.status, 429, "{:?}", answer.json());
     assert!(answer.header("retry-after").is_some());
     let long = body(LONG_ROWS, "interactions", &json!({}));
-    let answer = server.post(INFER, &[("x-request-timeout-ms", "100")], &long);
+    let millis = timeout.as_millis().to_string();
+    let answer = server.post(INFER, &[("x-request-timeout-ms", &millis)], &long);
     assert_eq!(answer.status, 429, "{:?}", answer.json());
     let parameter = InferParameter {
-        parameter_choice: Some(ParameterChoice::Int64Param(100_000)),
+        parameter_choice: Some(ParameterChoice::Int64Param(micros)),
     };
     let mut call = request(LONG_ROWS, "interactions");
     call.parameters.insert("timeout".to_owned(), parameter);
