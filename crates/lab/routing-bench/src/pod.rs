@@ -72,7 +72,7 @@ impl Pod {
         Ok((at, at.elapsed()))
     }
 
-    /// Restarts it with this objective.
+    /// Restarts it with this objective, unless it has it.
     ///
     /// # Errors
     /// It does not start again.
@@ -80,6 +80,9 @@ impl Pod {
         &mut self,
         objective: Option<Duration>,
     ) -> Result<(), RoutingError> {
+        if self.options.objective == objective {
+            return Ok(());
+        }
         self.options.objective = objective;
         self.restart().map(drop)
     }

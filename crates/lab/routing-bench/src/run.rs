@@ -241,14 +241,12 @@ fn measure(
                 arm.name()
             ));
             let rate = remaining * f64::from(load) / 100.0;
-            let objective = options.setting.objective;
-            if arm.policy == Policy::Unlimited {
-                set_objective(pods, None)?;
+            let has_objective = arm.policy != Policy::Unlimited;
+            let objective = has_objective.then_some(options.setting.objective);
+            for pod in &mut *pods {
+                pod.set_objective(objective)?;
             }
             done.push(one_round(options, pods, arm, rate, round)?);
-            if arm.policy == Policy::Unlimited {
-                set_objective(pods, Some(objective))?;
-            }
         }
     }
     let row = |(&(load, arm), rounds): (&(u32, Arm), &Vec<Round>)| {
@@ -265,11 +263,6 @@ fn measure(
         }
     };
     Ok(cases.iter().zip(&rounds).map(row).collect())
-}
-
-fn set_objective(pods: &mut [Pod], objective: Option<Duration>) -> Result<(), RoutingError> {
-    pods.iter_mut()
-        .try_for_each(|pod| pod.set_objective(objective))
 }
 
 /// Every arm gets the same request times and the same kills.

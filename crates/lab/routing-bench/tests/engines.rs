@@ -88,6 +88,12 @@ fn through(envoy: &Envoy, length: Duration) -> Vec<Sample> {
     Generator::new().unwrap().run(load).unwrap()
 }
 
+/// Envoy with the configuration of the manifest.
+fn envoy(pods: &[Pod], folder: &Path) -> Envoy {
+    let servers: Vec<SocketAddr> = pods.iter().map(|pod| pod.http).collect();
+    Envoy::start(&programs().join("envoy"), folder, &servers, None).unwrap()
+}
+
 fn grpc(pods: &[Pod], folder: &Path, policy: Option<Policy>, length: Duration) -> GrpcClient {
     let servers: Vec<SocketAddr> = pods.iter().map(|pod| pod.grpc).collect();
     let reports = match policy {
@@ -142,7 +148,7 @@ fn a_slow_server_gets_fewer_requests_by_its_reports() {
     assert!(shares.iter().all(|&share| share < 0.25), "{shares:?}");
 
     let servers: Vec<SocketAddr> = pods.iter().map(|pod| pod.http).collect();
-    let envoy = Envoy::start(&programs().join("envoy"), folder.path(), &servers, None).unwrap();
+    let envoy = envoy(&pods, folder.path());
     assert_answered(&through(&envoy, length));
     let before = envoy.hosts().unwrap();
     let of = |hosts: &[EnvoyHost], server: SocketAddr| {
@@ -173,8 +179,7 @@ fn a_slow_server_gets_fewer_requests_by_its_reports() {
 fn envoy_sends_no_requests_to_a_dead_server_once_it_is_ejected() {
     let folder = tempfile::tempdir().unwrap();
     let mut pods = pods(folder.path(), "ejected", ALIKE);
-    let servers: Vec<SocketAddr> = pods.iter().map(|pod| pod.http).collect();
-    let envoy = Envoy::start(&programs().join("envoy"), folder.path(), &servers, None).unwrap();
+    let envoy = envoy(&pods, folder.path());
     let failures = || -> u64 {
         let hosts = envoy.hosts().unwrap();
         hosts.iter().map(|host| host.connect_failures).sum()
@@ -226,8 +231,7 @@ fn assert_killed(killed: &[Kill], length: Duration) {
 fn a_killed_server_costs_envoy_at_most_one_request() {
     let folder = tempfile::tempdir().unwrap();
     let mut pods = pods(folder.path(), "envoy", ALIKE);
-    let servers: Vec<SocketAddr> = pods.iter().map(|pod| pod.http).collect();
-    let envoy = Envoy::start(&programs().join("envoy"), folder.path(), &servers, None).unwrap();
+    let envoy = envoy(&pods, folder.path());
     let (kills, length) = kills();
     let send = || Ok(through(&envoy, length));
     let (samples, killed) = while_killing(&mut pods, kills, send).unwrap();
