@@ -54,7 +54,7 @@ fn until(http: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Duration {
 
 /// Edits the maximum rows of a batch and the batching policy of the deployment.
 fn batching(folder: &Folder, rows: u32, policy: &str) -> PathBuf {
-    let text = fs::read_to_string(folder.fraud("")).unwrap();
+    let text = deployment::fraud_text();
     let text = text.replace("maxRows: 1024", &format!("maxRows: {rows}"));
     folder.write(&text.replace("policy: Auto", &format!("policy: {policy}")))
 }
@@ -216,7 +216,7 @@ fn models_come_with_checksums_and_from_the_network_and_are_swapped_live() {
     let folder = Folder::new("models");
     let model = root().join("examples/fraud.ubj");
     let sum = checksum(&model);
-    let text = fs::read_to_string(folder.fraud("")).unwrap();
+    let text = deployment::fraud_text();
     let uri = format!("file://{}", model.display());
     let url = serve(fs::read(&model).unwrap());
     let wrong = folder.write(&text.replace(&uri, &format!("{uri}#sha256={}", "0".repeat(64))));

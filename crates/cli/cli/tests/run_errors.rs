@@ -44,7 +44,7 @@ fn assert_ends(code: i32, file: &Path, args: &[&str], speaker: &str, words: &[&s
 /// Asserts that the deployment of the example with `old` replaced ends with this code and with
 /// these words after the file's name.
 fn assert_edit_ends(code: i32, folder: &Folder, old: &str, new: &str, words: &[&str]) {
-    let text = fs::read_to_string(folder.fraud("")).unwrap();
+    let text = deployment::fraud_text();
     assert!(text.contains(old), "{old}");
     let file = folder.write(&text.replace(old, new));
     let name = file.display().to_string();
@@ -57,7 +57,7 @@ fn assert_edit_ends(code: i32, folder: &Folder, old: &str, new: &str, words: &[&
 fn assert_model_refused(folder: &Folder, name: &str, bytes: &[u8], words: &[&str]) {
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
-    let text = fs::read_to_string(folder.fraud("")).unwrap();
+    let text = deployment::fraud_text();
     let model = root().join("examples/fraud.ubj").display().to_string();
     let file = folder.write(&text.replace(&model, &path.display().to_string()));
     let path = path.display().to_string();
@@ -71,7 +71,7 @@ fn a_folder_without_a_model_is_refused() {
     let path = folder.path().join("models");
     fs::create_dir(&path).unwrap();
     let path = path.display().to_string();
-    let text = fs::read_to_string(folder.fraud("")).unwrap();
+    let text = deployment::fraud_text();
     let model = root().join("examples/fraud.ubj").display().to_string();
     let file = folder.write(&text.replace(&model, &path));
     let words = ["\"fraud\"", &path, "has no model file"];

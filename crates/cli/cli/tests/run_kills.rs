@@ -77,7 +77,7 @@ fn the_built_in_server_survives_a_hundred_kills_and_answers_every_request() {
     let folder = Folder::new("kills");
     // An objective that is met even if a worker dies: requests that cannot meet it would be
     // rejected at admission.
-    let text = std::fs::read_to_string(folder.fraud("")).unwrap();
+    let text = deployment::fraud_text();
     let file = folder.write(&text.replace("latency: 25ms", "latency: 20s"));
     let mut service =
         Service::start(&file, &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]).unwrap();

@@ -136,7 +136,7 @@ fn an_edit_that_is_wrong_or_needs_a_restart_is_reported_and_changes_nothing() {
         text.contains("spec.placement.policy") && text.contains("Tunna"),
         "{text}"
     );
-    let text = fs::read_to_string(folder.fraud("")).unwrap();
+    let text = deployment::fraud_text();
     folder.write(&text.replace("workers: 2", "workers: 3"));
     note(&mut run, "started again");
     folder.fraud("  replicas: 3\n");

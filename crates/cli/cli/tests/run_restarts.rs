@@ -134,7 +134,7 @@ fn is_there(pid: u64) -> bool {
 fn a_front_that_is_killed_under_load_serves_again_at_its_address_and_is_placed() {
     let folder = Folder::new("restarts");
     // A request that cannot meet its objective would be rejected at admission.
-    let text = fs::read_to_string(folder.fraud("")).unwrap();
+    let text = deployment::fraud_text();
     let text = text.replace("latency: 25ms", "latency: 20s");
     let args = [&["--output", "json"], &ANY_PORTS[..]].concat();
     let mut run = Running::start(&folder.write(&text), &args);

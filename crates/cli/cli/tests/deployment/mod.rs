@@ -45,10 +45,7 @@ impl Folder {
 
     /// examples/fraud.yaml with additional lines under `spec`.
     pub(crate) fn fraud(&self, more: &str) -> PathBuf {
-        let text = std::fs::read_to_string(root().join("examples/fraud.yaml")).unwrap();
-        let model = root().join("examples/fraud.ubj");
-        let text = text.replace("file://./fraud.ubj", &format!("file://{}", model.display()));
-        self.write(&format!("{text}{more}"))
+        self.write(&format!("{}{more}", fraud_text()))
     }
 
     /// A user's own server with two workers of two threads each.
@@ -117,6 +114,14 @@ impl Folder {
             longer.as_secs_f64()
         ))
     }
+}
+
+/// examples/fraud.yaml with the absolute path of the model. A test that edits the file of a
+/// running server edits this text: a file written in between would be an edit of its own.
+pub(crate) fn fraud_text() -> String {
+    let text = std::fs::read_to_string(root().join("examples/fraud.yaml")).unwrap();
+    let model = root().join("examples/fraud.ubj");
+    text.replace("file://./fraud.ubj", &format!("file://{}", model.display()))
 }
 
 /// A port that was free a moment ago.
