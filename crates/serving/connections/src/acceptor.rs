@@ -24,7 +24,8 @@ use crate::connection_count::ConnectionCount;
 use crate::io;
 use crate::limit_metrics::{Limit, LimitMetrics};
 use crate::limits::{
-    ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_SPARE, EVICTIONS_AT_ONCE, SWEEP_PERIOD,
+    ACCEPT_PAUSE, ACCEPTS_AT_ONCE, CONNECTIONS_MAX, CONNECTIONS_SPARE, EVICTIONS_AT_ONCE,
+    SWEEP_PERIOD,
 };
 use crate::shutdown::{ShutdownStage, next_stage};
 use crate::state::{ConnState, Control, ListenerState, UnsentBytes};
@@ -159,11 +160,19 @@ pub async fn serve<H: Handler>(
     // Missed sweeps are skipped, so that time without CPU for this process does not expire the
     // deadlines of clients.
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut accepted_at_once = 0;
     let stage = loop {
         // bound: ends when `shutdown` reaches a closing stage; CONNECTIONS_MAX tasks at most
         tokio::select! {
             accepted = socket.accept() => match accepted {
-                Ok((stream, _)) => acceptor.distribute(stream),
+                Ok((stream, _)) => {
+                    acceptor.distribute(stream);
+                    accepted_at_once += 1;
+                    if accepted_at_once == ACCEPTS_AT_ONCE {
+                        accepted_at_once = 0;
+                        tokio::task::yield_now().await;
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     acceptor.evict();

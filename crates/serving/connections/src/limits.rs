@@ -101,3 +101,7 @@ pub const REPLY_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// ... plus one second per this number of bytes.
 pub const REPLY_RATE_MIN: u64 = 1 << 20;
+
+/// Connections that an event loop accepts before open connections get their turn: reading the first
+/// request of a new connection takes up to 0.3 ms where its memory was not touched before.
+pub const ACCEPTS_AT_ONCE: u32 = 16;
