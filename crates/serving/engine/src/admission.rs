@@ -110,7 +110,7 @@ struct SlotAdmission {
     shed: [AtomicU64; SHED_KINDS],
     /// A bit for each class within its share of the front's time, and [`MAY_BE_WITHIN_SHARE`].
     within_share: AtomicUsize,
-    /// Earliest time of the next error, and the time between two errors; 0 if unknown.
+    /// Earliest time of the next error, and the time between two errors; 0 if they are not held.
     next_error: AtomicU64,
     error_period: AtomicU64,
     /// Minimum cost of its requests.
@@ -143,13 +143,22 @@ pub(crate) struct AdmissionCounts {
     pub(crate) shed: Vec<(Option<Kind>, u64)>,
 }
 
+impl AdmissionCounts {
+    /// Number of rejections and other errors.
+    pub(crate) fn errors(&self) -> u64 {
+        // A request with an unread body is counted only if it fails.
+        let read = self.shed.iter().filter(|(kind, _)| kind.is_some());
+        self.unread + read.map(|&(_, count)| count).sum::<u64>()
+    }
+}
+
 /// Values that the state publishes about a model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrontShare {
     /// Whether each class uses less than its share of the front's time.
     pub(crate) within_share: [bool; CLASSES],
     pub(crate) may_be_within_share: bool,
-    /// Time between two errors; `None` while the cost of requests is not known.
+    /// Time between two errors; `None` if they are not held.
     pub(crate) error_period: Option<Nanos>,
 }
 

@@ -26,6 +26,7 @@ use crate::tallies::Tallies;
 mod arrivals;
 mod coalesce;
 mod dispatches;
+mod error_rate;
 mod front_shares;
 mod hangs;
 mod requests;

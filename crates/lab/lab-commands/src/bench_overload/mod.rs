@@ -24,10 +24,6 @@ const MODEL: &str = "model";
 /// Connections of the closed loops in the search for the peak.
 const PEAK_CONNECTIONS: [usize; 5] = [2, 4, 8, 16, 32];
 
-/// Connections of the open loop: a refusal may occupy one for half a second, and no request should
-/// wait for a connection in the generator.
-const OPEN_CONNECTIONS: usize = 8192;
-
 /// Intended overload, as a multiple of the peak.
 const TIMES_PEAK: f64 = 10.0;
 
@@ -59,6 +55,10 @@ pub(crate) struct BenchOverloadArgs {
     /// Maximum number of requests per second that the generator sends in an open loop
     #[arg(long, value_name = "RATE", default_value_t = 20_000.0)]
     open_rate_max: f64,
+    /// Number of connections of the open loop. A refusal may occupy one for half a second; with the
+    /// default no request waits for a connection
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    open_connections: u32,
     /// Kinds of requests, one line each: predict1, predict10, contribs1, contribs10, interactions1
     #[arg(long = "kind", value_name = "KIND", value_delimiter = ',',
           default_values_t = RequestKind::ALL.map(|kind| kind.name().to_owned()), value_parser = parse_kind)]
@@ -228,7 +228,7 @@ impl Bench<'_> {
         let open = Line::new(
             format!("open loop, {:.1} peaks", rate / peak.max(1.0)),
             Shape::Open(poisson(rate, self.args.length, 1)),
-            OPEN_CONNECTIONS,
+            self.args.open_connections as usize,
         );
         let mut lines = vec![closed(
             connections,

@@ -9,9 +9,10 @@
 //! decays exponentially. While requests take more time in the front than
 //! [`crate::front_time_limit`] allows, those of models that exceed their share of the work are
 //! rejected; the same holds for the kinds of a model. A rejected client may send the next request
-//! immediately, and rejections take as much of the front's time as short replies do: so rejections
-//! and errors of a model are paced to [`ERROR_SHARE`] of the front's time, by its measured cost per
-//! request, but held no longer than [`crate::limits::HOLD_MAX`].
+//! immediately, and rejections take as much of the front's time as short replies do: so if there
+//! are many ([`ErrorRate`]), rejections and errors of a model are paced to [`ERROR_SHARE`] of the
+//! front's time, by its measured cost per request, but held no longer than
+//! [`crate::limits::HOLD_MAX`].
 //!
 //! Requests are counted and judged by [`crate::admission`] without the lock of the state; every
 //! [`crate::limits::ADMISSION_PERIOD`] its counts are collected and the shares are published.
@@ -22,6 +23,7 @@ use albacore_batching::auto::FrontCost;
 use albacore_batching::{DEFAULT_WEIGHT, Nanos, QueueIndex};
 
 use super::State;
+use super::error_rate::ErrorRate;
 use crate::admission::{FrontShare, WorkersShape};
 use crate::limits::{BYTES_PER_REQUEST, ERROR_SHARE, FRONT_WINDOW};
 use crate::queues::{CLASSES, class_of, queues_of, slot_of};
@@ -34,6 +36,7 @@ struct SlotWork {
     weight: u32,
     /// Work in units of requests, decayed, by output class.
     work: [f64; CLASSES],
+    error_rate: ErrorRate,
 }
 
 impl SlotWork {
@@ -56,6 +59,7 @@ impl FrontShares {
         let unused = SlotWork {
             weight: DEFAULT_WEIGHT,
             work: [0.0; CLASSES],
+            error_rate: ErrorRate::default(),
         };
         if self.slots.len() <= slot {
             self.slots.resize(slot + 1, unused.clone());
@@ -103,6 +107,14 @@ impl FrontShares {
         }
     }
 
+    /// Records rejections and other errors of a model.
+    fn record_errors(&mut self, slot: usize, errors: u64, cost: Option<FrontCost>, now: Nanos) {
+        let share = self.share(slot);
+        if let Some((of, cost)) = self.slots.get_mut(slot).zip(cost) {
+            of.error_rate.record(errors, share, cost, now);
+        }
+    }
+
     /// A model's share of the front's time by weight.
     fn share(&self, slot: usize) -> f64 {
         let weight = |at: usize, of: &SlotWork| match at == slot || self.is_active(of.all()) {
@@ -144,6 +156,11 @@ impl FrontShares {
         !any || active.clone().any(|queue| self.is_within_share(queue))
     }
 
+    fn are_errors_held(&self, slot: usize) -> bool {
+        let of = self.slots.get(slot);
+        of.is_some_and(|of| of.error_rate.are_held())
+    }
+
     /// The values that admission reads about a model.
     fn front_share(&self, slot: usize, cost: Option<FrontCost>) -> FrontShare {
         let mut queues = queues_of(slot);
@@ -152,7 +169,7 @@ impl FrontShares {
                 queues.next().is_some_and(|it| self.is_within_share(it))
             }),
             may_be_within_share: self.may_be_within_share(slot),
-            error_period: cost.map(|cost| {
+            error_period: cost.filter(|_| self.are_errors_held(slot)).map(|cost| {
                 let per_second = cost.requests_per_second() * ERROR_SHARE * self.share(slot);
                 Nanos((1e9 / per_second.max(1.0)) as u64)
             }),
@@ -166,6 +183,9 @@ impl State {
         for slot in 0..self.catalog.slots() {
             let counts = self.admission.take_counts(slot);
             let mut requests = counts.unread;
+            let errors = counts.errors();
+            let cost = self.front_cost.cost();
+            self.front_shares.record_errors(slot, errors, cost, now);
             if counts.unread > 0 {
                 self.front_shares.record_unread(slot, counts.unread, now);
             }
@@ -270,10 +290,12 @@ mod tests {
         let mut shares = shares(&[100, 300]);
         shares.record(queue(0), 10, 0, Nanos(0));
         let period = |shares: &FrontShares| shares.front_share(0, Some(COST)).error_period;
-        // 100,000 requests per second, of which a tenth may be errors.
-        assert_eq!(period(&shares), Some(Nanos(100_000)));
+        assert_eq!(period(&shares), None, "there are none");
+        shares.record_errors(0, 10_000, Some(COST), Nanos(0));
+        // 100,000 requests per second, of which one in 40 may be an error.
+        assert_eq!(period(&shares), Some(Nanos(400_000)));
         shares.record(queue(1), 10, 0, Nanos(0));
-        assert_eq!(period(&shares), Some(Nanos(400_000)), "a quarter of that");
+        assert_eq!(period(&shares), Some(Nanos(1_600_000)), "a quarter of that");
         assert_eq!(shares.front_share(0, None).error_period, None);
     }
 }
