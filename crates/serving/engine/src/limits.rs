@@ -207,14 +207,14 @@ pub const ERROR_RATE_WINDOW: Duration = Duration::from_millis(200);
 /// requests of a thousand clients that resend at once are late: this takes 2 % of the time.
 pub const ERRORS_HELD_TIME: Duration = Duration::from_secs(5);
 
-/// Fraction of the front's time that errors may take while they are held: a thousand rejections per
-/// second. Each costs about as much as a reply.
+/// Fraction of the front's time that errors may take while they are held, about a thousand
+/// rejections per second. Each costs about as much as a reply.
 pub const ERROR_SHARE: f64 = 0.025;
 
 /// Errors that may be sent at once before they are paced: those of a burst.
 pub const ERRORS_AT_ONCE: u64 = 64;
 
-/// Longest hold of an error, half of the shortest `Retry-After` of HTTP. Longer holds would not
-/// reduce the rejections of a thousand clients that resend immediately, because [`ERROR_SHARE`]
-/// already paces them, and clients that do not wait for replies would keep more connections open.
+/// Longest hold of an error, half of the shortest `Retry-After` of HTTP. A thousand clients that
+/// resend immediately then cause two thousand rejections per second. With longer holds, clients
+/// that do not wait for replies would keep more connections open.
 pub const HOLD_MAX: Duration = Duration::from_millis(500);

@@ -80,8 +80,10 @@ mod tests {
         let mut rate = ErrorRate::default();
         let below = (ERROR_SHARE_MAX * 100_000.0) as u64 - 1000;
         assert_eq!(held_steps(&mut rate, 100, 1000, below), [0; 0]);
-        let held = held_steps(&mut rate, 2000, 20, 90_000);
-        assert!(held[0] < 2000 + 5 && held.len() > 15, "{held:?}");
+        let window = ERROR_RATE_WINDOW.as_nanos() as u64 / STEP.0;
+        let held = held_steps(&mut rate, 2000, 2 * window, 90_000);
+        assert!(held[0] < 2000 + window, "{held:?}");
+        assert_eq!(held.len() as u64, 2000 + 2 * window - held[0]);
     }
 
     #[test]
@@ -104,7 +106,11 @@ mod tests {
     #[test]
     fn a_smaller_share_of_the_front_has_a_lower_limit() {
         let mut rate = ErrorRate::default();
-        rate.record(600, 0.2, COST, Nanos(STEP.0));
+        let limit = (ERROR_SHARE_MAX * 100_000.0 * ERROR_RATE_WINDOW.as_secs_f64()) as u64;
+        rate.record(limit / 4, 0.2, COST, Nanos(STEP.0));
         assert!(rate.are_held());
+        let mut rate = ErrorRate::default();
+        rate.record(limit / 4, 0.3, COST, Nanos(STEP.0));
+        assert!(!rate.are_held());
     }
 }

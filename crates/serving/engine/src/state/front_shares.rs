@@ -291,7 +291,7 @@ mod tests {
         shares.record(queue(0), 10, 0, Nanos(0));
         let period = |shares: &FrontShares| shares.front_share(0, Some(COST)).error_period;
         assert_eq!(period(&shares), None, "there are none");
-        shares.record_errors(0, 10_000, Some(COST), Nanos(0));
+        shares.record_errors(0, 100_000, Some(COST), Nanos(0));
         // 100,000 requests per second, of which one in 40 may be an error.
         assert_eq!(period(&shares), Some(Nanos(400_000)));
         shares.record(queue(1), 10, 0, Nanos(0));
